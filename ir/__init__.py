@@ -1,6 +1,6 @@
-"""The language: types, expressions, operators, modules, text, traversal, analysis, evaluation of dataflow by kernels, ONNX.
+"""The IR: types, expressions, operators, modules, text format, traversal, analyses, constant evaluation, and ONNX import and export.
 
-The names that scripts for TVM take from `tvm.ir` are found here too; each is imported when it is first asked for.
+Also exports the names that TVM scripts import from `tvm.ir`; each is imported lazily.
 """
 
 import importlib
@@ -44,7 +44,7 @@ _HOMES = {
 }
 
 
-if not TYPE_CHECKING:  # where it is seen, a type checker takes every misspelled name for a value
+if not TYPE_CHECKING:  # a type checker that sees it accepts every misspelled name
 
     def __getattr__(name: str) -> object:
         if name not in __all__:

@@ -1,4 +1,4 @@
-"""Facts about expressions: which variables they use, bind and leave free; whether they are well formed."""
+"""Analyses of expressions: used, bound and free variables, and well-formedness."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -24,7 +24,7 @@ from passat.ir.traverse import children, pattern_vars, post_order
 
 
 def all_vars(expr: Expr) -> list[Var]:
-    """Every variable that occurs, bound or used, once, in post-order."""
+    """Returns all variables, bound or used, without duplicates, in post-order."""
     found: dict[Var, None] = {}
     for node in post_order(expr):
         if isinstance(node, Var):
@@ -35,7 +35,7 @@ def all_vars(expr: Expr) -> list[Var]:
 
 
 def bound_vars(expr: Expr) -> list[Var]:
-    """Variables bound inside the expression by functions, lets and match arms, outer ones first."""
+    """Returns the variables that functions, lets and match arms inside the expression bind, outer ones first."""
     found: dict[Var, None] = {}
     seen: set[int] = set()
     stack = [expr]
@@ -55,7 +55,10 @@ def bound_vars(expr: Expr) -> list[Var]:
 
 
 def free_vars(expr: Expr) -> list[Var]:
-    """Variables used but not bound inside the expression. A variable is an object, so binding one anywhere inside binds it."""
+    """Returns the variables that are used but not bound inside the expression.
+
+    Variables are compared by identity, so a binding anywhere inside counts.
+    """
     bound = set(bound_vars(expr))
     return [var for var in all_vars(expr) if var not in bound]
 
@@ -66,7 +69,7 @@ def check_constant(expr: Expr) -> bool:
 
 
 def is_effectful(expr: Expr) -> bool:
-    """Whether evaluating an expression can do or read more than its value: references, or operators that are stateful."""
+    """Whether evaluation may have or observe side effects: references, or stateful operators."""
     for node in post_order(expr):
         if isinstance(node, (RefCreate, RefRead, RefWrite)):
             return True
@@ -76,13 +79,12 @@ def is_effectful(expr: Expr) -> bool:
 
 
 def node_count(expr: Expr) -> int:
-    """The number of distinct nodes that a reader would count: everything but operators, counted once however often it is shared."""
+    """Returns the number of distinct nodes except operators. A shared node counts once."""
     return sum(not isinstance(node, Op) for node in post_order(expr))
 
 
 class Flaw(NamedTuple):
-    """Something that is wrong with a program: a sentence, the expression that it is about, and the name of the function around that
-    ("" where a lone expression was looked at)."""
+    """A flaw of a program: a sentence, the expression, and the name of the enclosing function (empty for a lone expression)."""
 
     text: str
     expr: Expr
@@ -93,10 +95,10 @@ class Flaw(NamedTuple):
 
 
 def binding_flaws(node: Expr | IRModule) -> list[Flaw]:
-    """What is wrong with the variables of an expression or a module; nothing where it is well formed.
+    """Returns the flaws in the variable bindings of an expression or a module; empty where it is well formed.
 
-    Every variable is bound once, and used only inside of what binds it; a let's own value may use it where that is a function. The
-    functions of a module have no free variables, and call functions that the module has.
+    Every variable must be bound once and used only inside its scope. The value of a let may use the variable if it is a function. Functions
+    of a module must not have free variables, and may call only functions of the module.
     """
     if not isinstance(node, IRModule):
         return _ill_bound(node)
@@ -115,12 +117,12 @@ def binding_flaws(node: Expr | IRModule) -> list[Flaw]:
 
 
 def ill_formed(node: Expr | IRModule) -> list[str]:
-    """What is wrong with the variables of an expression or a module (`binding_flaws`), a sentence each."""
+    """Returns the flaws in the variable bindings (`binding_flaws`) as sentences."""
     return [str(flaw) for flaw in binding_flaws(node)]
 
 
 def well_formed(expr: Expr | IRModule) -> bool:
-    """Whether every variable is bound once and used in scope (Relay's `analysis.well_formed`); `ill_formed` says what is wrong."""
+    """Whether every variable is bound once and used in scope (Relay's `analysis.well_formed`). `ill_formed` lists the reasons."""
     return not binding_flaws(expr)
 
 
@@ -134,12 +136,11 @@ def _ill_bound(expr: Expr) -> list[Flaw]:
     last_binder = {var: node for node in scopes.order for var in _bound_by(node)}
     users = _first_users([node for node in scopes.order if not isinstance(node, Var)], scopes)
     twice = [Flaw(f"the variable %{var.name_hint} is bound more than once", last_binder[var]) for var in rebound]
-    return twice + [Flaw(f"the variable %{var.name_hint} is used outside of what binds it", users.get(var, var)) for var in outside]
+    return twice + [Flaw(f"the variable %{var.name_hint} is used outside its scope", users.get(var, var)) for var in outside]
 
 
 def _first_users(order: Iterable[Expr], scopes: Scopes | None = None) -> dict[Expr, Expr]:
-    """For each part the first node that has it other than to bind it; of variables the first outside of their scope, where scopes are
-    given."""
+    """For each part, the first node that uses it (not as a binding). With scopes: for each variable, the first use outside its scope."""
     users: dict[Expr, Expr] = {}
     for node in order:
         bound = _bound_by(node)

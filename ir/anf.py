@@ -1,4 +1,4 @@
-"""A-normal form and graph normal form: a program as a sequence of lets, and as a graph without those that need not be."""
+"""Conversion to A-normal form and to graph normal form."""
 
 from collections.abc import Sequence
 
@@ -14,11 +14,11 @@ _Bindings = Sequence[tuple[Var, Expr]]
 
 
 def to_anf(expr: Expr) -> Expr:
-    """The expression as lets in the order of evaluation: each binds one operation on atoms, and the result is an atom.
+    """Converts to A-normal form: lets in the order of evaluation, each binding one operation on atoms; the result is an atom.
 
-    Atoms are variables, constants, operators, constructors and global functions. A node that is used more than once is bound once, in
-    the innermost body around all its uses, so sharing becomes lets. Lets that are there keep their variables; sealed functions
-    (`passat.ir.sealed`) are left as they are. What is in this form already comes back as the same object.
+    Atoms are variables, constants, operators, constructors and global functions. A node with several uses is bound once, in the innermost
+    scope that encloses all uses, so sharing becomes lets. Existing lets keep their variables, and sealed functions (`passat.ir.sealed`) are
+    not entered. Returns the same object where it is in A-normal form already.
 
     >>> from passat.ir.text import parse_expr
     >>> to_anf(parse_expr("fn (%x: int8) { (%x, (%x, 1i8)) }"))
@@ -40,10 +40,10 @@ class _Normalizer:
         self._lets: dict[Var, Let] = {}
         self._names: dict[Expr, Var] = {}
         lets = [node for node in self._scopes.order if isinstance(node, Let)]
-        results: dict[Expr, Expr] = {}  # what the body of a chain of lets ends in
+        results: dict[Expr, Expr] = {}  # the results of chains of lets
         for let in lets:
             results[let] = results.get(let.body, let.body)
-        for let in reversed(lets):  # the outer ones first
+        for let in reversed(lets):  # outer lets first
             value = results.get(let.value, let.value)
             if isinstance(value, _ATOMS) or value in self._names:
                 self._lets[let.var] = let
@@ -51,11 +51,11 @@ class _Normalizer:
                 self._names[value] = let.var
 
     def run(self) -> Expr:
-        """The normal form."""
+        """Returns the normal form."""
         for node in self._scopes.order:
             if isinstance(node, _ATOMS):
                 self._atoms[node] = node
-                if isinstance(node, Var) and node in self._lets:  # a let of an atom, whose place is here: behind its value
+                if isinstance(node, Var) and node in self._lets:  # a let of an atom is placed here, after its value
                     let = self._lets[node]
                     self._bind(self._scopes.place(let), node, self._atoms[let.value])
             elif isinstance(node, Let):
@@ -76,7 +76,7 @@ class _Normalizer:
         self._bindings.setdefault(scope, []).append((var, value))
 
     def _rebuilt(self, node: Expr) -> Expr:
-        """An operation on atoms. The bodies in it are done, as all of their nodes come before it."""
+        """Rebuilds an operation on atoms. Its bodies are already done, since their nodes come first."""
         atoms = self._atoms
         if isinstance(node, Function):
             if is_sealed(node):
@@ -91,7 +91,7 @@ class _Normalizer:
         return with_children(node, [atoms[part] for part in children(node)])
 
     def _body(self, scope: Scope, body: Expr) -> Expr:
-        """The lets of a scope around the atom of its result; `body` itself where that is what it is."""
+        """Wraps the result of a scope in the scope's lets. Returns `body` itself where it is unchanged."""
         bindings = self._bindings.get(scope, [])
         result = self._atoms[body]
         rest = body
@@ -108,10 +108,10 @@ class _Normalizer:
 
 
 def to_graph(expr: Expr) -> Expr:
-    """The expression without lets: each use of a let's variable is its value, one node that all uses share.
+    """Converts to graph normal form: removes lets, so that all uses of a variable share the node of its value.
 
-    Lets whose values have effects (`passat.ir.effects`) stay, in their order, and so do functions that call themselves. What has no other
-    lets comes back as the same object.
+    Lets whose values have side effects (`passat.ir.effects`) stay, in order, and so do recursive functions. Returns the same object where
+    there are no other lets.
 
     >>> from passat.ir.text import parse_expr
     >>> to_graph(parse_expr("fn (%x: int8) { let %y = (%x, %x); (%y, %y) }"))
@@ -127,7 +127,7 @@ def to_graph(expr: Expr) -> Expr:
     for node in order:
         if isinstance(node, Var):
             value = values.get(node)
-            # The value of a variable comes before it, unless the variable occurs in it: then it is a recursive function.
+            # The value of a variable is visited first, except for recursive functions, which contain the variable.
             done[node] = node if value is None else done.get(value, node)
         elif isinstance(node, Let):
             var, value = done[node.var], done[node.value]

@@ -8,10 +8,10 @@ from passat.ir.tensor import Tensor
 
 
 class Attrs(Mapping[str, AnyValue]):
-    """Named attributes, in the order in which they were given; read as a mapping or as fields.
+    """Named attributes in insertion order, readable as a mapping or as fields.
 
-    Values are bool, int, float, str, bytes, None, Tensor, tuples of these, or objects that hash and compare by content.
-    `key` is the content in a form that tells 0.0 from -0.0 and 1 from 1.0 and True.
+    Values are bool, int, float, str, bytes, None, Tensor, tuples of these, or objects that hash and compare by content. `key` is the
+    content in a form that distinguishes 0.0 from -0.0, and 1 from 1.0 and True.
 
     >>> Attrs(axes=(1, 0)).axes
     (1, 0)
@@ -29,7 +29,7 @@ class Attrs(Mapping[str, AnyValue]):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """The content, sorted by name, for comparing and hashing."""
+        """The content sorted by name, for comparing and hashing."""
         if self._key is None:
             self._key = tuple((name, _exact(self._items[name])) for name in sorted(self._items))
         return self._key

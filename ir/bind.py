@@ -1,4 +1,4 @@
-"""Putting expressions in the place of free variables."""
+"""Substitutes expressions for free variables."""
 
 from collections.abc import Mapping
 
@@ -8,10 +8,10 @@ from passat.ir.traverse import children, post_order, with_children
 
 
 def bind(expr: Expr, binds: Mapping[Var, Expr]) -> Expr:
-    """The expression with others in the place of variables, as Relay's `bind` does it; the same object where none of them occurs.
+    """Substitutes expressions for variables, as Relay's `bind` does. Returns the same object where none of them occurs.
 
-    Parameters of a function that are bound are parameters no more, and what is free in the expressions that take their place becomes one,
-    after the others. Variables that are bound further inside are not to be replaced: ValueError.
+    Bound parameters of a function are removed from its parameters, and free variables of the substituted expressions are appended to them.
+    Raises ValueError for variables that are bound inside the expression.
 
     >>> from passat.ir.expr import const, var
     >>> x, y = var("x", "int8"), var("y", "int8")
@@ -33,23 +33,23 @@ def bind(expr: Expr, binds: Mapping[Var, Expr]) -> Expr:
 
 
 def bind_params_by_name(function: Function, params: Mapping[str, Expr]) -> Function:
-    """The function with constants, say, in the place of the parameters that have the given names; other names are ignored, as in Relay.
+    """Substitutes values (usually constants) for the parameters with the given names. Other names are ignored, as in Relay.
 
-    Raises ValueError where a name is that of several parameters.
+    Raises ValueError where several parameters have the same name.
     """
     named: dict[str, Var] = {}
     for param in function.params:
         if param.name_hint in params and named.setdefault(param.name_hint, param) is not param:
-            raise ValueError(f"several parameters are called %{param.name_hint}; bind them by their variables")
+            raise ValueError(f"several parameters are called %{param.name_hint}; bind them by variable instead of by name")
     bound = bind(function, {var: params[name] for name, var in named.items()})
-    assert isinstance(bound, Function)  # of a function
+    assert isinstance(bound, Function)  # the result for a function
     return bound
 
 
 def _replaced(expr: Expr, binds: Mapping[Var, Expr], bound: set[Var]) -> Expr:
     clashes = [var for var in binds if var in bound]
     if clashes:
-        raise ValueError(f"the variable %{clashes[0].name_hint} is bound inside the expression, so nothing can take its place")
+        raise ValueError(f"the variable %{clashes[0].name_hint} is bound inside the expression and cannot be substituted")
     done: dict[Expr, Expr] = {}
     for node in post_order(expr):
         if isinstance(node, Var):

@@ -1,15 +1,15 @@
-"""What is certain about symbolic sizes: bounds, and the smaller or larger of two. Names stand for sizes, which are never negative."""
+"""Bounds of symbolic sizes, and their minimum and maximum. Names represent sizes, which are never negative."""
 
 from typing import Final
 
 from passat.ir.shape import ANY, Any, Dim, SymDim
 
 FAR: Final = 2**31 - 1
-"""An index from here on means the end of a dimension, whatever its size; no dimension is longer."""
+"""Indices of at least this value mean the end of a dimension; no dimension is longer."""
 
 
 def least(dim: Dim) -> int | None:
-    """The least integer that a dimension, or an integer computed from dimensions, can be; None where nothing is certain.
+    """Returns a lower bound of a dimension or of an integer computed from dimensions; None where there is none.
 
     >>> n = SymDim.named("n")
     >>> least(7), least(2 * n + 3), least(n - 1), least(9 - n)
@@ -29,12 +29,12 @@ def least(dim: Dim) -> int | None:
 
 
 def _is_size(name: str) -> bool:
-    """Whether a name is certainly not negative: a quotient that stands for itself may be, where its dividend is a difference."""
+    """Whether an atom is provably non-negative. A quotient may be negative, where its dividend is a difference."""
     return "-" not in name or name.startswith(("min(", "max("))
 
 
 def at_least(a: Dim, b: Dim) -> bool:
-    """Whether `a` is certainly not smaller than `b`."""
+    """Whether `a >= b` is provable."""
     if a == b:
         return not isinstance(a, Any)
     difference = least(a - b)
@@ -42,7 +42,7 @@ def at_least(a: Dim, b: Dim) -> bool:
 
 
 def positive_part(dim: Dim) -> Dim:
-    """The dimension, or 0 where it is negative; named `max(0, ...)` where neither is certain.
+    """Returns `max(0, dim)`: the dimension or 0 where its sign is provable, a dimension named `max(0, ...)` otherwise.
 
     >>> n = SymDim.named("n")
     >>> positive_part(n + 2), positive_part(-n), positive_part(n - 2)
@@ -56,7 +56,7 @@ def positive_part(dim: Dim) -> Dim:
 
 
 def smaller(a: Dim, b: Dim) -> Dim:
-    """The smaller of two sizes, neither of them negative; named `min(...)` where it is not certain which that is.
+    """Returns the minimum of two non-negative sizes, named `min(...)` where it is not provable which one is smaller.
 
     >>> n = SymDim.named("n")
     >>> smaller(n, n + 1), smaller(4, n), smaller(n, 4)
@@ -73,7 +73,7 @@ def smaller(a: Dim, b: Dim) -> Dim:
 
 
 def ceiling(dividend: Dim, divisor: int) -> Dim:
-    """The quotient of a size and a positive integer, rounded up.
+    """Returns the quotient of a size and a positive integer, rounded up.
 
     >>> ceiling(7, 2), ceiling(SymDim.named("n"), 2)
     (4, (n + 1)//2)

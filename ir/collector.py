@@ -1,4 +1,4 @@
-"""Holding the cyclic garbage collector off while a graph is built: all of it lives, and going through it again finds nothing."""
+"""Pauses the cyclic garbage collector while a graph is built: all of its objects are live, so collections would find nothing."""
 
 import gc
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """No collections of cyclic garbage inside; what the collector was set to comes back afterward."""
+    """Disables cyclic garbage collection inside the `with` block and restores the previous setting afterward."""
     enabled = gc.isenabled()
     gc.disable()
     try:

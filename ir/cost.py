@@ -1,4 +1,4 @@
-"""What one call costs, as counts: floating-point operations, and bytes read and written. Machines are in `passat.rules.cost`."""
+"""The cost of a call as counts: floating-point operations, and bytes read and written. Machine models are in `passat.rules.cost`."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,14 +9,14 @@ from passat.ir.types import TensorType, TupleType, Type
 
 
 class Cost(NamedTuple):
-    """Operations and bytes of memory traffic of one call. Sizes that are not integers count with an assumed value."""
+    """Floating-point operations and bytes of memory traffic of a call. Symbolic and unknown sizes count with an assumed value."""
 
     flops: float
     bytes: float
 
 
 def nbytes(type_: Type) -> float:
-    """Bytes of a value of a type; types without a size count as nothing."""
+    """Size in bytes of a value of a type; 0 for types without a size."""
     if isinstance(type_, TensorType):
         return type_.nbytes
     if isinstance(type_, TupleType):
@@ -25,7 +25,7 @@ def nbytes(type_: Type) -> float:
 
 
 def elements(type_: Type) -> float:
-    """Elements of a value of a type."""
+    """Number of elements of a value of a type."""
     if isinstance(type_, TensorType):
         return float(static_size(type_.shape))
     if isinstance(type_, TupleType):
@@ -34,20 +34,20 @@ def elements(type_: Type) -> float:
 
 
 def memory_bound(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
-    """Reads its operands and writes its result, with next to no arithmetic (data movement, cheap elementwise operators)."""
+    """Cost of reading the operands and writing the result, with negligible arithmetic (data movement, cheap elementwise operators)."""
     return Cost(elements(result), sum(map(nbytes, args)) + nbytes(result))
 
 
 def view(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
-    """Changes how the same bytes are looked at: reshapes, tuples."""
+    """Cost of reinterpreting the same bytes: reshapes, tuples."""
     return Cost(0.0, 0.0)
 
 
 def transcendental(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
-    """An elementwise function that takes about twenty operations an element (exp, erf, tanh ...)."""
+    """Cost of an elementwise function of about twenty operations per element (exp, erf, tanh ...)."""
     return Cost(20.0 * elements(result), sum(map(nbytes, args)) + nbytes(result))
 
 
 def reduction(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
-    """One operation for each element read."""
+    """Cost of one operation per element read."""
     return Cost(sum(map(elements, args)), sum(map(nbytes, args)) + nbytes(result))

@@ -1,6 +1,6 @@
-"""Operators of other domains than ONNX's own, as a declaration names them: `define_op(onnx="com.mycompany.FusedThing")`.
+"""Operators of custom domains, mapped by name: `define_op(onnx="com.mycompany.FusedThing")`.
 
-Their nodes have the inputs, outputs and attributes that the declaration says. What does not fit is left opaque, and the reader says why.
+Nodes must have the inputs, outputs and attributes of the declaration. Nodes that differ are imported as opaque, with the reason.
 """
 
 import inspect
@@ -13,12 +13,12 @@ from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, to_onnx
 from passat.ir.op import Op, OpTypeError, find_op
 from passat.ir.types import TupleType
 
-NOT_AS_DECLARED: Final = "is left opaque, since it is not as declared"
-"""What is said of a node that the declaration of its operator does not fit."""
+NOT_AS_DECLARED: Final = "is left opaque, since it does not match its declaration"
+"""Finding for a node that does not match the declaration of its operator."""
 
 
 def declared_op(name: str) -> Op | None:
-    """The operator that is declared outside Passat under a name, or for the ONNX operator of that name; None where there is none.
+    """Returns the operator declared outside Passat under a name or for the ONNX operator of that name; None where there is none.
 
     >>> declared_op("com.mycompany.Undeclared"), declared_op("nn.relu")
     (None, None)
@@ -28,13 +28,13 @@ def declared_op(name: str) -> Op | None:
 
 
 def map_custom(op: Op, domain: str, op_type: str, attr_names: Mapping[str, str]) -> None:
-    """Reader and writer of an operator of a domain; `attr_names` are our names of attributes by theirs, where they differ."""
+    """Registers the reader and the writer of a custom operator. `attr_names` maps ONNX attribute names to Passat's, where they differ."""
 
     def read(node: OnnxNode) -> Expr:
         given = {attr_names.get(name, name): value for name, value in node.attrs.items()}
         operands = [value for value in node.inputs if value is not None]
         if len(operands) != len(node.inputs):
-            raise OpTypeError(f"{op.name} is declared with all of its inputs, and one is absent")
+            raise OpTypeError(f"{op.name} requires all of its inputs, but one is absent")
         call = op(*operands, span=node.span, **given)
         for name, value in given.items():
             _check_kind(op, name, value)
@@ -54,15 +54,15 @@ def map_custom(op: Op, domain: str, op_type: str, attr_names: Mapping[str, str])
 
 
 def _check_kind(op: Op, name: str, value: AnyValue) -> None:
-    """Raises OpTypeError where an attribute is declared as a number, or as several, and a node has something else."""
+    """Raises OpTypeError where an attribute is declared as a number or a list of numbers and the node has another kind of value."""
     numbers = [kind for kind in (int, float) if _is_kind(op, name, kind)]
     for each in value if isinstance(value, tuple) else (value,):
         if numbers and not isinstance(each, (int, *numbers)) and not _is_kind(op, name, type(each)):
-            raise OpTypeError(f"{op.name} declares {name} as {numbers[-1].__name__}, not as {type(each).__name__}")
+            raise OpTypeError(f"{op.name} declares {name} as {numbers[-1].__name__}, but the node has {type(each).__name__}")
 
 
 def _read(op: Op, name: str, value: AnyValue) -> AnyValue:
-    """The value of an attribute as the declaration wants it: floats of ONNX have 32 bits, and are read in their shortest form."""
+    """Converts an attribute from ONNX to its declared type. ONNX floats have 32 bits and are read as the shortest equal decimal."""
     from passat.ir.ops.emitting import shortest
 
     if not _is_kind(op, name, float):
@@ -73,7 +73,7 @@ def _read(op: Op, name: str, value: AnyValue) -> AnyValue:
 
 
 def _written(op: Op, name: str, value: AnyValue) -> AnyValue:
-    """The value of an attribute as a node holds it: what is declared as a float is one, though the rule says 2."""
+    """Converts an attribute to ONNX: an integer becomes a float where the declaration has a float."""
     kind = next((kind for kind in (float, int) if _is_kind(op, name, kind)), None)
     if kind is None or value is None or isinstance(value, str):
         return value
@@ -81,7 +81,7 @@ def _written(op: Op, name: str, value: AnyValue) -> AnyValue:
 
 
 def _is_kind(op: Op, name: str, kind: type) -> bool:
-    """Whether an attribute is declared as a number of a kind, or as several, by its annotation or else by its default."""
+    """Whether an attribute is declared as a number of a kind or a list of them, by its annotation or else by its default."""
     parameter = op.attr_params[name]
     if parameter.annotation is not inspect.Parameter.empty:
         said = parameter.annotation if isinstance(parameter.annotation, str) else repr(parameter.annotation)

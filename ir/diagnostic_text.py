@@ -1,7 +1,7 @@
-"""Diagnostics as text for people: the message, the place, and the line of the text or the expression that it is about.
+"""Renders diagnostics as text: the message, the location, and the line of text or the expression.
 
-Whatever the program, the text is bounded: long lines are cut around the place, many diagnostics are counted, and characters that are
-not printable are shown by their numbers, so that names from a file cannot command a terminal.
+The size of the output is bounded: long lines are cut around the location and long lists of diagnostics are summarized. Unprintable
+characters are escaped, so that names from a file cannot control a terminal.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,9 +12,9 @@ from passat.ir.expr import Span
 from passat.ir.source import SourceName
 
 MESSAGE: Final = 1000
-"""Longer messages are cut."""
+"""Maximum length of a message."""
 WIDTH: Final = 120
-"""Longer lines are cut."""
+"""Maximum length of a line."""
 _NOTES: Final = 8
 _BEFORE: Final = 40
 _WORDS: Final = {
@@ -30,7 +30,7 @@ _PLAIN: Final = "\x1b[0m"
 
 
 def render_diagnostics(diagnostics: Sequence[Diagnostic], color: bool = False, trail: Iterable[str] = ()) -> str:
-    """Diagnostics as text, an empty line between them; `trail` are sentences about all of them, such as the pass that was running.
+    """Renders diagnostics, separated by empty lines. `trail` are sentences about all of them, such as the pass that was running.
 
     >>> name = SourceName("file.relay", "%0 = add(%x, %y);")
     >>> print(render_diagnostics([Diagnostic(DiagnosticLevel.ERROR, Span(name, 1, 1, 6, 17), "shapes do not broadcast")]))
@@ -50,7 +50,7 @@ def render_diagnostics(diagnostics: Sequence[Diagnostic], color: bool = False, t
 
 
 def cut(text: str, width: int = WIDTH) -> str:
-    """One printable line of at most so many characters, with dots in place of the rest.
+    """Returns one printable line of at most `width` characters, with dots in place of the rest.
 
     >>> cut("a\\tb\\n\\x1b[0m")
     'a b \\\\x1b[0m'
@@ -62,7 +62,7 @@ def cut(text: str, width: int = WIDTH) -> str:
 
 
 class _Text:
-    """Writes one diagnostic."""
+    """Renders one diagnostic."""
 
     def __init__(self, color: bool) -> None:
         self._color = color
@@ -95,7 +95,7 @@ class _Text:
         return "\n".join(lines)
 
     def _quoted(self, span: Span, paint: str) -> list[str]:
-        """The line of the text with the place underlined; nothing where the text is not known."""
+        """The source line with the location underlined; empty where the text is not known."""
         name = span.source_name
         if not span.line or not isinstance(name, SourceName) or not name.text:
             return []
@@ -120,10 +120,10 @@ class _Text:
 
 
 def _where(span: Span) -> str:
-    """The place that a span leads to: of a text the line and column, of an ONNX model the node."""
+    """The location of a span: line and column of a text, or the node of an ONNX model."""
     if span.line:
         return f"{cut(span.source_name)}:{span.line}:{span.column}"
     outputs = ", ".join(f'"{cut(name, 60)}"' for name in span.outputs[:3] if name) + (" ..." if len(span.outputs) > 3 else "")
     if not span.source_name:
-        return f"what makes {outputs}" if outputs else ""
-    return f'node "{cut(span.source_name)}"' + (f", which makes {outputs}" if outputs else "")
+        return f"the producer of {outputs}" if outputs else ""
+    return f'node "{cut(span.source_name)}"' + (f", which produces {outputs}" if outputs else "")

@@ -1,8 +1,8 @@
-"""Diagnostics: what is wrong with a program, where, and how it is told. TVM's `tvm.ir.diagnostics`, with its names and numbers.
+"""Diagnostics with TVM's interface and numbers (`tvm.ir.diagnostics`).
 
-A `DiagnosticContext` collects diagnostics, so that several can be told in one go; `render` hands them to a renderer and raises
-`DiagnosticError` where one of them is an error. The errors of parsing (`passat.ir.text.ParseError`), of type inference
-(`passat.ir.infer.InferError`) and of reading ONNX models (`passat.ir.onnx.OnnxError`) are such errors too.
+A `DiagnosticContext` collects diagnostics, so that several are reported together. `render` passes them to a renderer and raises
+`DiagnosticError` where one of them is an error. The errors of parsing (`passat.ir.text.ParseError`), type inference
+(`passat.ir.infer.InferError`) and ONNX import (`passat.ir.onnx.OnnxError`) derive from `DiagnosticError`.
 """
 
 import sys
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from passat.ir.module import IRModule
 
 SENTENCES: Final = 20
-"""More errors than this are counted, not listed, in the text of an exception and in what is rendered."""
+"""Maximum number of errors listed by exceptions and rendered diagnostics; further errors are counted."""
 
 
 class DiagnosticLevel(IntEnum):
-    """How bad it is. Bugs and errors end in a DiagnosticError, the others are only told."""
+    """The severity. Bugs and errors raise DiagnosticError; the others are only reported."""
 
     BUG = 10
     ERROR = 20
@@ -34,10 +34,10 @@ class DiagnosticLevel(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One thing to tell about a program. The first three fields are those of TVM, in its order.
+    """A message about a program. The first three fields are TVM's, in its order.
 
-    `notes` are sentences that stand below, each with the word `note` before it; `help` says what could be done. `excerpt` are the lines
-    that show the expression where its span leads to no text: the expression itself, then what its operands are.
+    `notes` are additional sentences, rendered with the prefix `note`; `help` suggests a fix. `excerpt` shows the expression and its
+    operands where the span refers to no text.
 
     >>> print(Diagnostic(DiagnosticLevel.ERROR, Span("model.relay", line=3, column=14), "shapes do not broadcast").sentence)
     model.relay:3:14: shapes do not broadcast
@@ -51,48 +51,48 @@ class Diagnostic:
     excerpt: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a level that there is not, TypeError for a message that is no text."""
+        """Raises ValueError for an unknown level, and TypeError for a message that is not a string."""
         object.__setattr__(self, "level", DiagnosticLevel(self.level))
         if not isinstance(self.message, str):
-            raise TypeError(f"the message of a diagnostic is a text, not {self.message!r}")
+            raise TypeError(f"the message of a diagnostic must be a string, not {self.message!r}")
 
     @staticmethod
     def at(
         expr: Expr, message: str, level: DiagnosticLevel = DiagnosticLevel.ERROR, notes: Iterable[str] = (), help: str = ""
     ) -> "Diagnostic":
-        """A diagnostic about an expression, which is shown as it is now, with the types that it has now."""
+        """Creates a diagnostic about an expression, which is printed immediately, with its current types."""
         from passat.ir.excerpt import excerpt
 
         return Diagnostic(level, expr.span, message, tuple(notes), help, excerpt(expr))
 
     @property
     def is_error(self) -> bool:
-        """Whether it is an error or a bug."""
+        """Whether the level is error or bug."""
         return self.level <= DiagnosticLevel.ERROR
 
     @property
     def sentence(self) -> str:
-        """The place and the message; the message alone where it names the node itself."""
+        """The location and the message; only the message where it names the node itself."""
         span = self.span
         names_it = span is not None and not span.line and f"'{span.source_name}'" in self.message
         return self.message if names_it else place_of(span) + self.message
 
     def noting(self, *notes: str) -> "Diagnostic":
-        """This diagnostic with more notes."""
+        """Returns a copy with more notes."""
         return replace(self, notes=(*self.notes, *notes))
 
 
 def place_of(span: Span | None) -> str:
-    """Where a span leads, as the beginning of a sentence: `file.relay:3:14: ` or `node7: `; nothing where that is not known."""
+    """The location of a span as a prefix: `file.relay:3:14: ` or `node7: `; empty where unknown."""
     if span is None or not span.source_name:
         return ""
     return f"{span.source_name}:{span.line}:{span.column}: " if span.line else f"{span.source_name}: "
 
 
 class DiagnosticError(PassatError, RuntimeError):
-    """A program is wrong, in one place or in several. As a text it is one sentence for each error, in order.
+    """One or several errors in a program. `str` gives one sentence per error, in order.
 
-    `diagnostics` holds all of them, with what else was to be told; `render()` shows them with the expressions that they are about.
+    `diagnostics` holds all diagnostics, including those that are not errors. `render()` prints them with their expressions.
     """
 
     def __init__(self, message: str, diagnostics: Iterable[Diagnostic] = ()) -> None:
@@ -101,7 +101,7 @@ class DiagnosticError(PassatError, RuntimeError):
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """What is wrong, in order. At least one."""
+        """All diagnostics in order; at least one."""
         if not self._diagnostics:
             self._diagnostics = self._described()
         return self._diagnostics
@@ -111,11 +111,11 @@ class DiagnosticError(PassatError, RuntimeError):
         self._diagnostics = tuple(diagnostics)
 
     def _described(self) -> tuple[Diagnostic, ...]:
-        """The diagnostics of an error that was raised with a sentence alone."""
+        """The diagnostics of an error that was raised with only a message."""
         return (Diagnostic(DiagnosticLevel.ERROR, None, str(self.args[0])),)
 
     def render(self, color: bool = False) -> str:
-        """All diagnostics as text, each with the place and expression that it is about; the end names the passes it happened in."""
+        """Renders all diagnostics, each with its location and expression, followed by the passes that were running."""
         from passat.ir.diagnostic_text import render_diagnostics
 
         return render_diagnostics(self.diagnostics, color, getattr(self, "__notes__", ()))
@@ -128,7 +128,7 @@ class DiagnosticError(PassatError, RuntimeError):
         more = f"\n... and {len(others) + 1 - SENTENCES} more" if len(others) >= SENTENCES else ""
         return "\n".join([first, *others[: SENTENCES - 1]]) + more
 
-    def __reduce__(self) -> tuple[AnyValue, ...]:  # errors come back from other processes
+    def __reduce__(self) -> tuple[AnyValue, ...]:  # errors are pickled between processes
         return _restored, (type(self), self.args, self._state())
 
     def _state(self) -> dict[str, AnyValue]:
@@ -143,10 +143,10 @@ def _restored(cls: type[DiagnosticError], args: tuple[AnyValue, ...], state: dic
 
 
 class DiagnosticRenderer:
-    """Tells what a context holds: by a function of the context, where one is given, else as text on a stream.
+    """Reports the diagnostics of a context: by a function of the context if given, otherwise as text on a stream.
 
-    As a DiagnosticError carries its diagnostics, the text leaves those to whoever catches it, and tells only what is followed by no
-    error: warnings, notes and help. A function of one's own is called in both cases, and finds all in `context.diagnostics`.
+    Without a function, diagnostics that raise a DiagnosticError are left to its handler, and only warnings, notes and help without an error
+    are printed. A function is called in both cases and finds all diagnostics in `context.diagnostics`.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class DiagnosticRenderer:
         self._stream = stream
 
     def render(self, context: "DiagnosticContext") -> None:
-        """Tells what has come since the last time."""
+        """Reports the diagnostics that have not been reported yet."""
         if self._render_func is not None:
             self._render_func(context)
         elif not any(diagnostic.is_error for diagnostic in context.pending):
@@ -167,9 +167,9 @@ class DiagnosticRenderer:
 
 
 class DiagnosticContext:
-    """Collects diagnostics about a module, and tells them together.
+    """Collects diagnostics about a module and reports them together.
 
-    What has been rendered is not rendered again: `pending` is what comes next, `diagnostics` is everything.
+    Each diagnostic is rendered once: `pending` are those not rendered yet, `diagnostics` are all.
 
     >>> context = DiagnosticContext.default(None)
     >>> context.emit(Diagnostic(DiagnosticLevel.ERROR, Span("node7"), "this is wrong"))
@@ -189,7 +189,7 @@ class DiagnosticContext:
 
     @staticmethod
     def default(module: "IRModule | None") -> "DiagnosticContext":
-        """A context with the renderer of `get_renderer()`."""
+        """Creates a context with the renderer of `get_renderer()`."""
         return DiagnosticContext(module)
 
     @property
@@ -198,18 +198,18 @@ class DiagnosticContext:
         return self.diagnostics[self._rendered :]
 
     def emit(self, diagnostic: Diagnostic) -> None:
-        """Adds a diagnostic; nothing is told yet."""
+        """Adds a diagnostic without rendering it."""
         if not isinstance(diagnostic, Diagnostic):
-            raise TypeError(f"a Diagnostic can be emitted, not {diagnostic!r}")
+            raise TypeError(f"only a Diagnostic can be emitted, not {diagnostic!r}")
         self.diagnostics.append(diagnostic)
 
     def emit_fatal(self, diagnostic: Diagnostic) -> None:
-        """Adds a diagnostic and renders. Raises DiagnosticError where there is an error among what is to be told."""
+        """Adds a diagnostic and renders. Raises DiagnosticError where a pending diagnostic is an error."""
         self.emit(diagnostic)
         self.render()
 
     def render(self) -> None:
-        """Has the renderer tell what is pending. Raises DiagnosticError with all of that where one of it is an error or a bug."""
+        """Renders the pending diagnostics. Raises DiagnosticError with all of them where one is an error or a bug."""
         if self._rendered == len(self.diagnostics):
             return
         pending = tuple(self.pending)
@@ -226,21 +226,21 @@ _overriding: DiagnosticRenderer | None = None
 
 
 def get_renderer() -> DiagnosticRenderer:
-    """The renderer of new contexts: the one of `override_renderer`, else plain text on the error stream."""
+    """Returns the renderer of new contexts: the one of `override_renderer`, or plain text on stderr."""
     return _overriding or DiagnosticRenderer()
 
 
 def override_renderer(render_func: Callable[[DiagnosticContext], object] | None) -> None:
-    """Has new contexts, and the errors of parsing modules and of inferring their types, rendered by a function of the context.
+    """Sets a function of the context as the renderer of new contexts, and of errors in parsing and type inference.
 
-    None goes back to the default renderer.
+    None restores the default renderer.
     """
-    global _overriding  # noqa: PLW0603  # as in TVM, there is one for the whole process
+    global _overriding  # noqa: PLW0603  # one renderer per process, as in TVM
     _overriding = None if render_func is None else DiagnosticRenderer(render_func)
 
 
 def announce(error: DiagnosticError, module: "IRModule | None") -> None:
-    """Shows an error that is about to be raised to the renderer that has been put in place of the default one, if there is one."""
+    """Passes an error that is about to be raised to the overriding renderer, if there is one."""
     if _overriding is not None:
         context = DiagnosticContext(module, _overriding)
         context.diagnostics.extend(error.diagnostics)

@@ -1,4 +1,4 @@
-"""Element types: their names as Relay writes them, and the NumPy dtypes that hold them."""
+"""Element types: their Relay names and the NumPy dtypes that store them."""
 
 import ml_dtypes
 import numpy as np
@@ -43,7 +43,7 @@ NAMES = frozenset(_NUMPY)
 
 
 def to_numpy(dtype: str) -> np.dtype[np.generic]:
-    """The NumPy dtype that holds elements of `dtype` (strings are objects, narrow types come from ml_dtypes).
+    """Returns the NumPy dtype that stores elements of `dtype`. Strings are objects; narrow types come from ml_dtypes.
 
     >>> to_numpy("bfloat16").itemsize
     2
@@ -55,7 +55,7 @@ def to_numpy(dtype: str) -> np.dtype[np.generic]:
 
 
 def from_numpy(dtype: np.dtype[np.generic]) -> str:
-    """The name of a NumPy dtype; every kind of NumPy text is `string`.
+    """Returns the name of a NumPy dtype. Every NumPy string dtype is `string`.
 
     >>> from_numpy(np.dtype("<i8"))
     'int64'
@@ -69,7 +69,8 @@ def from_numpy(dtype: np.dtype[np.generic]) -> str:
 
 
 def itemsize(dtype: str) -> float:
-    """Bytes that one element takes in a file: half a byte for 4-bit types (6-bit and 2-bit ones likewise); 16 are assumed for a string."""
+    """Size in bytes of one element in a file. Narrow types take a fraction of a byte (4-bit types a half); strings are assumed to take 16
+    bytes."""
     if dtype in ("int4", "uint4", "float4_e2m1fn"):
         return 0.5
     if dtype in ("int2", "uint2"):

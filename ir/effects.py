@@ -1,4 +1,4 @@
-"""Which parts of an expression have effects, and so must be evaluated where they stand, once, and in their order."""
+"""Finds the nodes with side effects, which must be evaluated exactly once, in place and in order."""
 
 from passat.ir.expr import Call, Constructor, Expr, Function, Let, RefCreate, RefRead, RefWrite, Var
 from passat.ir.op import Op
@@ -7,11 +7,11 @@ from passat.ir.types import FuncType
 
 
 def effectful_nodes(expr: Expr) -> set[Expr]:
-    """The nodes whose evaluation may do or read more than their value.
+    """Returns the nodes whose evaluation may have or observe side effects.
 
-    That is what uses references or stateful operators, what calls a function that is not known here (a parameter, a global, a function
-    within itself), and what has such a part. Making a closure has no effect; calling it has those of its body, also where an operator
-    calls it that takes functions.
+    These are uses of references and stateful operators, calls of unknown functions (parameters, globals, recursive functions), and nodes
+    that contain one of them. Creating a closure has no effect. Calling it has the effects of its body, also where a higher-order operator
+    calls it.
     """
     found: set[Expr] = set()
     order = post_order(expr, parts_of=evaluation_parts)

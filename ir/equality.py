@@ -1,10 +1,12 @@
-"""Structural equality and hashing of expressions, modules and types: names of bound variables, spans and inferred types do not count.
+"""Structural equality of expressions, modules and types. Ignores names of bound variables, spans and inferred types.
 
-Equal parts count as equal however a program shares them; `sharing=True` asks for equal sharing too, which is TVM's relation: a node that
-occurs twice must be matched by one node both times, in both directions (constants and projections are compared by value then too).
-Constants are equal by value, operators and global functions by name, free variables only to themselves, or, with `map_free_vars=True`,
-one to one in the order in which they occur. Of a module functions and type definitions count, not their order and not `attrs`.
-Both functions visit each pair of nodes once, whatever the number of paths.
+* Sharing is ignored by default. With `sharing=True`, as in TVM, a node that occurs twice must correspond to one node both times, in both
+  directions (constants and projections are compared by value then too).
+* Constants are equal by value, operators and global functions by name.
+* Free variables equal only themselves, or with `map_free_vars=True` correspond one to one in order of occurrence.
+* Modules are equal if their functions and type definitions are; their order and `attrs` are ignored.
+
+Each pair of nodes is compared once, regardless of the number of paths to it.
 """
 
 from typing import Final, TypeAlias
@@ -38,13 +40,13 @@ from passat.ir.type_comparison import Names, TypeComparison
 from passat.ir.types import Type
 
 _Path: TypeAlias = "tuple[_Path, Expr, int] | None"
-"""How a node was reached: from which path, as which part of which node."""
+"""The path to a node: the path of its parent, the parent, and the index of the part."""
 _SHOWN: Final = 12
-"""Steps at either end of a path that an error message shows."""
+"""Number of steps at either end of a path that an error message shows."""
 
 
 def structural_equal(lhs: Comparable, rhs: Comparable, map_free_vars: bool = False, sharing: bool = False) -> bool:
-    """Whether two programs are the same up to names.
+    """Whether two programs are equal up to names.
 
     >>> from passat.ir.text import parse_expr
     >>> structural_equal(parse_expr("fn (%x: int8) { %x }"), parse_expr("fn (%y: int8) { %y }"))
@@ -54,7 +56,7 @@ def structural_equal(lhs: Comparable, rhs: Comparable, map_free_vars: bool = Fal
 
 
 def assert_structural_equal(lhs: Comparable, rhs: Comparable, map_free_vars: bool = False, sharing: bool = False) -> None:
-    """Raises ValueError where two programs differ; the message says where first, and how."""
+    """Raises ValueError where two programs differ. The message names the first difference and its location."""
     difference = _difference(lhs, rhs, map_free_vars, sharing)
     if difference is not None:
         raise ValueError(f"the left side differs from the right one {difference}")
@@ -106,7 +108,7 @@ def _module_difference(lhs: IRModule, rhs: IRModule, map_free_vars: bool, sharin
 
 
 class _Rebind:
-    """What a variable was bound to before, to be restored when the scope that bound it anew ends."""
+    """The previous bindings of two variables, restored at the end of the scope that rebinds them."""
 
     __slots__ = ("left", "left_before", "right", "right_before")
 
@@ -115,7 +117,7 @@ class _Rebind:
 
 
 class _TypeScope:
-    """The meaning of type parameters outside of the function that is done."""
+    """The previous bindings of type parameters, restored at the end of a function."""
 
     __slots__ = ("before",)
 
@@ -127,8 +129,10 @@ _Task: TypeAlias = "tuple[Expr, Expr, _Path] | _Rebind | _TypeScope"
 
 
 class _Comparison:
-    """Compares pairs of nodes, from a stack. All parts of equal programs are equal, so the first pair that differs decides, and a pair
-    that has been met needs no second look, unless a variable has been bound anew since (which well-formed programs never do)."""
+    """Compares pairs of nodes with an explicit stack, and stops at the first difference.
+
+    A pair is not compared again unless a variable has been rebound in between, which never happens in well-formed programs.
+    """
 
     def __init__(self, map_free_vars: bool, sharing: bool) -> None:
         self._map_free_vars = map_free_vars
@@ -142,7 +146,7 @@ class _Comparison:
         self._stack: list[_Task] = []
 
     def difference(self, lhs: Expr, rhs: Expr, name: str) -> str | None:
-        """How two expressions differ first, in the order of evaluation; None where they do not."""
+        """Describes the first difference of two expressions in the order of evaluation; None where they are equal."""
         self._stack.append((lhs, rhs, None))
         while self._stack:
             task = self._stack.pop()
@@ -169,7 +173,7 @@ class _Comparison:
         return None
 
     def _nodes_differ(self, a: Expr, b: Expr, path: _Path) -> str | None:
-        """Compares two nodes but for their parts, and leaves those to be compared."""
+        """Compares two nodes without their parts, and pushes the parts onto the stack."""
         if isinstance(a, Op) and isinstance(b, Op):
             return None if a.name == b.name else f"the operator {a.name} against {b.name}"
         if type(a) is not type(b):
@@ -188,7 +192,7 @@ class _Comparison:
         return reason
 
     def _contents_differ(self, a: Expr, b: Expr) -> str | None:
-        """Compares what nodes of one kind say themselves, and binds the variables that they bind."""
+        """Compares the contents of two nodes of the same kind, and binds their variables to each other."""
         if isinstance(a, Call) and isinstance(b, Call):
             if a.attrs is not b.attrs and a.attrs != b.attrs:
                 return _attrs_difference(a.attrs, b.attrs)
@@ -242,7 +246,7 @@ class _Comparison:
         return None
 
     def _bind(self, left: Var, right: Var) -> str | None:
-        """Lets two variables that are bound at the same place stand for each other."""
+        """Makes two variables that are bound at the same place correspond to each other."""
         if not self.types.same((left.type_annotation,), (right.type_annotation,)):
             return f"%{left.name_hint} is annotated {left.type_annotation!r}, %{right.name_hint} {right.type_annotation!r}"
         before, after = self._to_right.get(left), self._to_left.get(right)
@@ -272,7 +276,7 @@ class _Comparison:
             return f"the variable %{a.name_hint} against %{b.name_hint}, which is bound elsewhere"
         if self._map_free_vars:
             return self._bind(a, b)
-        return None if a is b else f"the free variables %{a.name_hint} and %{b.name_hint} are two"
+        return None if a is b else f"the free variables %{a.name_hint} and %{b.name_hint} are different"
 
 
 def _by_value(node: Expr) -> bool:
@@ -308,7 +312,7 @@ def _show_path(path: _Path) -> str:
 
 
 def _step(node: Expr, part: int) -> str:
-    """Part number `part` of a node, in the order of evaluation, by its name."""
+    """Names part number `part` of a node, in the order of evaluation."""
     if isinstance(node, Call):
         return f".args[{part}]" if part < len(node.args) else ".op"
     if isinstance(node, Tuple):

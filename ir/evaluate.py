@@ -1,4 +1,4 @@
-"""Evaluation of dataflow by the operators' kernels: constants in, constants out. Splats stay splats."""
+"""Evaluates dataflow on constants by the kernels of the operators. Splats stay splats where possible."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any as AnyValue
@@ -14,11 +14,11 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type
 
 Value = Tensor | tuple["Value", ...]
-"""What a kernel takes and gives: tensors, and tuples of them."""
+"""Operands and results of kernels: tensors and tuples of values."""
 
 
 def tensors_in(values: Iterable[Value]) -> Iterator[Tensor]:
-    """The tensors of values, those inside tuples too, in order."""
+    """Yields the tensors in values and nested tuples, in order."""
     for value in values:
         if isinstance(value, tuple):
             yield from tensors_in(value)
@@ -27,16 +27,14 @@ def tensors_in(values: Iterable[Value]) -> Iterator[Tensor]:
 
 
 class EvaluateError(PassatError, ValueError):
-    """A call that cannot be evaluated: no kernel, operands that the kernel refuses, or a result that is not of the inferred type."""
+    """A call cannot be evaluated: it has no kernel, the kernel rejects the operands, or the result does not have the inferred type."""
 
 
 def evaluate_call(op: Op, args: Sequence[Value], attrs: Attrs, result: Type, kernel: Kernel | None = None) -> Value:
-    """The value of a call on constant operands, of the type that inference found (dimensions that are not integers may be anything),
-    by the operator's kernel or by another one in its place.
+    """Computes a call on constant operands and checks the result against the inferred type; symbolic and unknown dimensions match any size.
 
-    Where a splat is among the operands, and the others too hold one value repeated, an elementwise operator is computed on one element,
-    and one that moves elements without looking at them on none: the result is a splat.
-    Raises EvaluateError.
+    `kernel` replaces the kernel of the operator. Where all operands are uniform and one is a splat, an elementwise operator is computed on
+    a single element, data movement is not computed at all, and the result is a splat. Raises EvaluateError.
     """
     kernel = kernel or op.kernel
     if kernel is None:
@@ -53,7 +51,7 @@ def evaluate_call(op: Op, args: Sequence[Value], attrs: Attrs, result: Type, ker
 
 
 def gives_splat(op: Op, tensors: Sequence[Tensor]) -> bool:
-    """Whether a call on these tensors of a static type is computed on one element of each, and is one value repeated."""
+    """Whether a call on these tensors, with a static result type, is computed on a single element and returns a splat."""
     if not (op.elementwise or op.movement) or not any(tensor.is_splat for tensor in tensors):
         return False
     values = [tensor.uniform() for tensor in tensors]
@@ -63,7 +61,8 @@ def gives_splat(op: Op, tensors: Sequence[Tensor]) -> bool:
 
 
 def _element(op: Op, kernel: Kernel, args: Sequence[Value], tensors: Sequence[Tensor], attrs: Attrs, result: TensorType) -> AnyValue:
-    """The one element of an elementwise call on splats. In networks whose weights are splats the same few are asked for again and again."""
+    """Computes the single element of an elementwise call on splats. Results are cached: models with splat weights repeat the same few
+    calls."""
     elements = [tensor.uniform() for tensor in tensors]
     if any(isinstance(element, (str, bytes)) for element in elements):
         return _checked(op, _run(op, kernel, [_single(arg) for arg in args], attrs), result.with_shape(()), shaped=False)
@@ -79,11 +78,11 @@ def _element(op: Op, kernel: Kernel, args: Sequence[Value], tensors: Sequence[Te
 
 _REMEMBERED: Final = 4096
 _ELEMENTS: Final[dict[tuple[object, ...], AnyValue]] = {}
-"""Results of elementwise operators on single elements, at most `_REMEMBERED` of them."""
+"""Cache of elementwise results on single elements, at most `_REMEMBERED` entries."""
 
 
 _REFUSALS: Final = (ValueError, TypeError, IndexError, ArithmeticError, NotImplementedError, MemoryError)
-"""What kernels raise of operands that they do not compute."""
+"""Exceptions that kernels raise for unsupported operands."""
 
 
 def _run(op: Op, kernel: Kernel, operands: Sequence[AnyValue], attrs: Attrs) -> AnyValue:
@@ -93,13 +92,13 @@ def _run(op: Op, kernel: Kernel, operands: Sequence[AnyValue], attrs: Attrs) -> 
     except Exception as error:
         if op.is_own and not isinstance(error, _REFUSALS):
             raise
-        raise EvaluateError(f"the kernel of {op.name} refused its operands: {error}") from error
+        raise EvaluateError(f"the kernel of {op.name} rejected its operands: {error}") from error
 
 
 def _wrap(op: Op, value: AnyValue, type_: Type) -> Value:
     if isinstance(type_, TupleType):
         if len(value) != len(type_.fields):
-            raise EvaluateError(f"the kernel of {op.name} gave {len(value)} results, {len(type_.fields)} are declared")
+            raise EvaluateError(f"the kernel of {op.name} returned {len(value)} results, but {len(type_.fields)} are declared")
         return tuple(_wrap(op, part, field) for part, field in zip(value, type_.fields, strict=True))
     if isinstance(value, tuple) and isinstance(type_, IncompleteType):
         return tuple(_wrap(op, part, type_) for part in value)
@@ -114,11 +113,11 @@ def _checked(op: Op, value: AnyValue, type_: Type, *, shaped: bool = True) -> An
     if not isinstance(type_, TensorType):
         return array
     if array.dtype != to_numpy(type_.dtype) and not (type_.dtype == "string" and from_numpy(array.dtype) == "string"):
-        raise EvaluateError(f"the kernel of {op.name} gave {array.dtype}, the type relation says {type_.dtype}")
+        raise EvaluateError(f"the kernel of {op.name} returned {array.dtype}, but the type relation expects {type_.dtype}")
     if not shaped:
         return array.reshape(-1)[0]
     if len(array.shape) != type_.ndim or any(type(m) is int and m != n for m, n in zip(type_.shape, array.shape, strict=True)):
-        raise EvaluateError(f"the kernel of {op.name} gave shape {array.shape}, the type relation says {type_!r}")
+        raise EvaluateError(f"the kernel of {op.name} returned shape {array.shape}, but the type relation expects {type_!r}")
     return array
 
 

@@ -1,4 +1,4 @@
-"""A short look at one expression, for error messages: it in Relay's notation, and what its operands are. Never the whole program."""
+"""Prints one expression and its operands in Relay's notation, for error messages. Never prints the whole program."""
 
 import contextlib
 from collections.abc import Callable
@@ -32,9 +32,9 @@ _TYPE: Final = 80
 
 
 def excerpt(expr: Expr) -> tuple[str, ...]:
-    """The expression on a line, and below it a line for each operand that has a name there: its type, and where it comes from.
+    """Returns the expression on one line, followed by a line for each named operand with its type and origin.
 
-    Operands are called as in the ONNX file, where they are from one. More than a few operands or attributes are left out.
+    Operands have their ONNX names where they come from an ONNX file. Long lists of operands or attributes are abbreviated.
 
     >>> from passat.ir.expr import const, var
     >>> from passat.ir.infer import infer_type
@@ -56,7 +56,7 @@ class _Excerpt:
         head = _FORMS.get(type(expr), _Excerpt._leaf)(self, expr)
         own = _own_name(expr)
         found = [f"%{own} = {head}" if own else head]
-        for part, name in list(self._names.items()):  # naming a callee below adds to the names
+        for part, name in list(self._names.items()):  # printing a callee adds to the names
             origin = ""
             if isinstance(part, Call):
                 named = isinstance(part.op, (Op, GlobalVar, Constructor, Var))
@@ -70,7 +70,7 @@ class _Excerpt:
         return tuple(found)
 
     def _leaf(self, expr: Expr) -> str:
-        """An operand as it stands in the expression; what is not shown there in full gets a name."""
+        """Prints an operand inline, or gives it a name where it is too long."""
         from passat.ir.text.literals import show_scalar, show_variable
 
         if isinstance(expr, Op):
@@ -80,7 +80,7 @@ class _Excerpt:
         if isinstance(expr, Constructor):
             return _cut(expr.name_hint, _NAME)
         if isinstance(expr, Constant):
-            with contextlib.suppress(Exception):  # it may have to be read from a file, which can go wrong in any way
+            with contextlib.suppress(Exception):  # the value may be read from a file, which can fail in any way
                 scalar = show_scalar(expr.data)
                 if scalar is not None:
                     return _cut(scalar, _NAME)
@@ -153,7 +153,7 @@ _FORMS: Final[dict[type[AnyValue], Callable[[_Excerpt, AnyValue], str]]] = {
 
 
 def _own_name(expr: Expr) -> str:
-    """The name that the ONNX file gave to a value, as it stands behind `%`; nothing where there is none."""
+    """The ONNX name of a value, as printed after `%`; empty where there is none."""
     from passat.ir.text.literals import show_variable
 
     span = expr.span
@@ -166,7 +166,7 @@ def _type(type_: Type | None) -> str:
     from passat.ir.text.types import show_type
 
     if type_ is None:
-        return "of no type yet"
+        return "of unknown type"
     return _cut(show_type(type_, 2 * _TYPE), _TYPE)
 
 
@@ -176,7 +176,7 @@ def _is_default(defaults: dict[str, AnyValue], name: str, value: AnyValue) -> bo
 
 
 def _value(value: AnyValue, depth: int = 0) -> str:
-    """The value of an attribute. Long ones are cut before they are shown, as they may hold whole graphs."""
+    """Prints the value of an attribute. Long values are cut before printing, as they may hold whole graphs."""
     from passat.ir.text.attributes import show_value
     from passat.ir.text.metadata import Metadata
 

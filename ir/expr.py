@@ -1,6 +1,6 @@
-"""Expressions, under Relay's names: immutable nodes with identity. A `Var` *is* its object; equal texts are not the same node.
+"""Relay expressions: immutable nodes that are compared by identity. Two `Var`s of the same name are different variables.
 
-`checked_type` is what inference found (`passat.ir.infer`); it follows from the node and is no part of its content.
+`checked_type` caches the result of type inference (`passat.ir.infer`). It is derived from the node and is not part of its content.
 """
 
 import operator
@@ -28,9 +28,11 @@ class _Span(NamedTuple):
 
 
 class Span(_Span):
-    """Where an expression came from: the name of an ONNX node or of a text, the lines and columns in a text (from 1; 0: none),
-    and the names that the ONNX file gave to the node's outputs. `end_column` is the one behind the last character, 0 where it is
-    not known. The name of a text that was parsed is a `passat.ir.source.SourceName`, which has the text; None is no name.
+    """The source location of an expression.
+
+    `source_name` is the name of an ONNX node or of a text. Lines and columns count from 1; 0 means unknown. `end_column` is exclusive.
+    `outputs` are the names of the node's outputs in the ONNX file. For parsed text, `source_name` is a `passat.ir.source.SourceName`, which
+    carries the text. None is accepted for an empty name.
 
     >>> Span(None, 3, 3, 14, 20)
     Span(source_name='', line=3, end_line=3, column=14, end_column=20, outputs=())
@@ -47,17 +49,17 @@ class Span(_Span):
         end_column: int = 0,
         outputs: tuple[str, ...] = (),
     ) -> "Span":
-        """The place, with TVM's arguments in TVM's order; `outputs` comes behind them."""
+        """Takes TVM's arguments in TVM's order, followed by `outputs`."""
         return super().__new__(cls, source_name or "", line, end_line, column, end_column, outputs)
 
 
 class Expr:
-    """The base of all expressions. Arithmetic on expressions builds calls: `x + 1.0`, `x @ w`, `-x`, `x < y`, `x.astype("int8")`."""
+    """Base class of all expressions. Operators on expressions build calls: `x + 1.0`, `x @ w`, `-x`, `x < y`, `x.astype("int8")`."""
 
     __slots__ = ("__weakref__", "_checked_type", "_known_value", "span")
-    __array_ufunc__ = None  # arithmetic of a NumPy array with an expression is the expression's
+    __array_ufunc__ = None  # makes `array + expr` call `Expr.__radd__`
     _checked_type: Type | None
-    _known_value: AnyValue  # what shape arithmetic knows of the value (passat.ir.infer); unset until somebody asks
+    _known_value: AnyValue  # cached result of symbolic shape arithmetic (passat.ir.infer); unset until computed
     span: Span | None
 
     @property
@@ -68,8 +70,8 @@ class Expr:
         return self._checked_type
 
     def assume_type(self, type_: Type | None) -> Self:
-        """Takes a type for that of the expression, which who made it knows, so that inference does not look for it; with None it does.
-        Returns the expression."""
+        """Sets `checked_type` to a type that the caller knows, so that inference skips this expression. None clears it. Returns the
+        expression."""
         self._checked_type = type_
         return self
 
@@ -116,15 +118,15 @@ class Expr:
         return _call("negative", self)
 
     def same_as(self, other: object) -> bool:
-        """Whether the other one is this very object."""
+        """Whether `other` is the same object."""
         return self is other
 
     def astype(self, dtype: str) -> "Expr":
-        """This expression cast to another element type."""
+        """Returns this expression cast to another element type."""
         return _call("cast", self, dtype=dtype)
 
     def __call__(self, *args: "Expr") -> "Call":
-        """This expression, a function or a closure, called. Raises TypeError for arguments that are no expressions."""
+        """Builds a call of this expression, which is a function or a closure. Raises TypeError for arguments that are not expressions."""
         for arg in args:
             _check(arg, Expr, "an argument of a call")
         return Call(self, args)
@@ -133,11 +135,11 @@ class Expr:
         return TupleGetItem(self, index)
 
     def __iter__(self) -> "AnyValue":
-        # Without this, Python would iterate through __getitem__ for ever.
+        # Without this, Python would iterate forever through __getitem__.
         raise TypeError("an expression has no known length; take its parts with expr[i]")
 
     def astext(self, show_meta_data: bool = True, annotate: "Callable[[Expr], str] | None" = None) -> str:
-        """This expression in Relay's text format (`passat.ir.text.astext`)."""
+        """Prints the expression in Relay's text format (`passat.ir.text.astext`)."""
         from passat.ir.text import astext
 
         return astext(self, show_meta_data, annotate)
@@ -159,7 +161,7 @@ class Expr:
 
 
 class Var(Expr):
-    """A local variable, by identity; the name is a hint for printing. An annotation with the unknown type is no annotation."""
+    """A local variable, compared by identity. The name is a printing hint. An annotation of unknown type counts as no annotation."""
 
     __slots__ = ("name_hint", "type_annotation")
 
@@ -171,7 +173,7 @@ class Var(Expr):
 
 
 class GlobalVar(Expr):
-    """The name of a function of the module."""
+    """The name of a function in a module."""
 
     __slots__ = ("name_hint",)
 
@@ -182,7 +184,7 @@ class GlobalVar(Expr):
 
 
 class Constant(Expr):
-    """A constant tensor. Its type is known from the start."""
+    """A constant tensor. Its type is known without inference."""
 
     __slots__ = ("data",)
 
@@ -193,7 +195,7 @@ class Constant(Expr):
 
 
 class Tuple(Expr):
-    """A tuple of expressions. The empty tuple stands for an absent optional input of an ONNX operator."""
+    """A tuple of expressions. The empty tuple represents an absent optional input of an ONNX operator."""
 
     __slots__ = ("fields",)
 
@@ -213,7 +215,7 @@ class Tuple(Expr):
 
 
 class TupleGetItem(Expr):
-    """A field of a tuple, by its index from 0."""
+    """A field of a tuple, by zero-based index."""
 
     __slots__ = ("index", "tuple_value")
 
@@ -225,10 +227,10 @@ class TupleGetItem(Expr):
 
 
 class Call(Expr):
-    """An operator, function, closure or constructor applied to arguments, with attributes where the callee is an operator.
+    """An operator, function, closure or constructor applied to arguments. Calls of operators have attributes.
 
-    A call whose result is known to be a tuple, by its operator or by its type, has a length and can be iterated over and taken apart:
-    `first, second = split(x, indices_or_sections=2)`. (Relay wraps such calls in a TupleWrapper.)
+    A call that is known to return a tuple, by its operator or its type, has a length and can be iterated over and unpacked: `first, second
+    = split(x, indices_or_sections=2)`. (Relay wraps such calls in a TupleWrapper.)
     """
 
     __slots__ = ("args", "attrs", "op", "type_args")
@@ -249,11 +251,11 @@ class Call(Expr):
         self._checked_type = None
 
     def astuple(self) -> "Call":
-        """This call: as Relay's TupleWrapper says it."""
+        """Returns the call itself; for compatibility with Relay's TupleWrapper."""
         return self
 
     def _n_fields(self) -> int | None:
-        """How many fields the result has, where it is known to be a tuple."""
+        """The number of fields of the result, or None where it is not known to be a tuple."""
         if isinstance(self._checked_type, TupleType):
             return len(self._checked_type.fields)
         results: Callable[[Attrs], int] | int | None = getattr(self.op, "results", None)
@@ -266,7 +268,7 @@ class Call(Expr):
         return count
 
     def __bool__(self) -> bool:
-        return True  # not what its length says, which it may not have
+        return True  # not derived from `__len__`, which may raise
 
     def __getitem__(self, index: int) -> Expr:
         count = self._n_fields()
@@ -279,7 +281,7 @@ class Call(Expr):
 
 
 class BaseFunc(Expr):
-    """The base of what a module holds: `Function`, and the functions of other back ends (`passat.ir.prim_func.PrimFunc`)."""
+    """Base class of the values of a module: `Function`, and the functions of other back ends (`passat.ir.prim_func.PrimFunc`)."""
 
     __slots__ = ("attrs", "params", "ret_type")
     attrs: Attrs
@@ -302,7 +304,7 @@ class Function(BaseFunc):
         span: Span | None = None,
     ) -> None:
         if isinstance(params, Expr):
-            raise TypeError("the parameters of a function are a list of variables, not an expression")
+            raise TypeError("the parameters of a function must be a list of variables, not an expression")
         self.params = tuple(params)
         for param in self.params:
             _check(param, Var, "a parameter of a function")
@@ -315,24 +317,24 @@ class Function(BaseFunc):
         self._checked_type = None
 
     def with_body(self, body: Expr) -> "Function":
-        """This function with another body; itself where the body is the same object."""
+        """Returns the function with another body, or itself where the body is unchanged."""
         if body is self.body:
             return self
         return Function(self.params, body, self.ret_type, self.type_params, self.attrs, self.span)
 
     def with_attr(self, name: str | Mapping[str, AnyValue], value: AnyValue = None) -> "Function":
-        """This function with an attribute set, or with all of a mapping."""
+        """Returns the function with one attribute set, or with all attributes of a mapping set."""
         given = {name: value} if isinstance(name, str) else name
         return Function(self.params, self.body, self.ret_type, self.type_params, Attrs(self.attrs, **given), self.span)
 
     def without_attr(self, name: str) -> "Function":
-        """This function without an attribute."""
+        """Returns the function without an attribute."""
         kept = {key: value for key, value in self.attrs.items() if key != name}
         return Function(self.params, self.body, self.ret_type, self.type_params, kept, self.span)
 
     @property
     def func_type(self) -> FuncType:
-        """The type of the function, once inferred. Raises ValueError before that."""
+        """The inferred type of the function. Raises ValueError before inference."""
         type_ = self.checked_type
         assert isinstance(type_, FuncType)
         return type_
@@ -355,7 +357,7 @@ class Let(Expr):
 
 
 class If(Expr):
-    """A choice between two expressions, of which one is evaluated."""
+    """A conditional expression. Only the chosen branch is evaluated."""
 
     __slots__ = ("cond", "false_branch", "true_branch")
 
@@ -371,7 +373,7 @@ class If(Expr):
 
 
 class RefCreate(Expr):
-    """A new mutable reference that holds a value."""
+    """Creates a mutable reference that holds a value."""
 
     __slots__ = ("value",)
 
@@ -382,7 +384,7 @@ class RefCreate(Expr):
 
 
 class RefRead(Expr):
-    """The value that a reference holds."""
+    """Reads the value of a reference."""
 
     __slots__ = ("ref",)
 
@@ -393,7 +395,7 @@ class RefRead(Expr):
 
 
 class RefWrite(Expr):
-    """Puts a value into a reference; evaluates to the empty tuple."""
+    """Writes a value to a reference; evaluates to the empty tuple."""
 
     __slots__ = ("ref", "value")
 
@@ -405,10 +407,10 @@ class RefWrite(Expr):
 
 
 class Constructor(Expr):
-    """A constructor of an algebraic data type: its name, the types of its fields, and the type that it belongs to.
+    """A constructor of an algebraic data type: its name, the types of its fields, and the data type.
 
-    That is given by its name alone, as in TVM, or applied to its parameters: `List(a)`. Of a name alone the definition of the type
-    (`passat.ir.module.TypeData`) says the parameters, and it counts constructors that have no `tag`.
+    The data type is given by name, as in TVM, or applied to its type parameters: `List(a)`. With only a name, the parameters come from the
+    definition of the type (`passat.ir.module.TypeData`), which also numbers constructors without a `tag`.
     """
 
     __slots__ = ("belong_to", "inputs", "name_hint", "tag", "type_vars")
@@ -424,18 +426,18 @@ class Constructor(Expr):
 
     @property
     def made(self) -> Type:
-        """The type of the values that it makes."""
+        """The type of the values that the constructor builds."""
         return TypeCall(self.belong_to, self.type_vars) if self.type_vars else self.belong_to
 
 
 class Pattern:
-    """The base of the patterns of `Match`."""
+    """Base class of the patterns of `Match`."""
 
     __slots__ = ()
 
 
 class PatternWildcard(Pattern):
-    """Matches everything: `_`."""
+    """The wildcard pattern `_`, which matches everything."""
 
     __slots__ = ()
 
@@ -444,7 +446,7 @@ class PatternWildcard(Pattern):
 
 
 class PatternVar(Pattern):
-    """Matches everything and binds it."""
+    """Matches everything and binds it to a variable."""
 
     __slots__ = ("var",)
 
@@ -456,7 +458,7 @@ class PatternVar(Pattern):
 
 
 class PatternConstructor(Pattern):
-    """Matches values made by a constructor whose fields match."""
+    """Matches values built by a constructor, with a pattern for each field."""
 
     __slots__ = ("constructor", "patterns")
 
@@ -469,7 +471,7 @@ class PatternConstructor(Pattern):
 
 
 class PatternTuple(Pattern):
-    """Matches tuples whose fields match."""
+    """Matches tuples, with a pattern for each field."""
 
     __slots__ = ("patterns",)
 
@@ -494,7 +496,7 @@ class Clause:
 
 
 class Match(Expr):
-    """A choice by the shape of a value of an algebraic data type."""
+    """Pattern matching on a value of an algebraic data type."""
 
     __slots__ = ("clauses", "complete", "data")
 
@@ -507,11 +509,11 @@ class Match(Expr):
 
 
 def _check(value: object, kind: type[Expr], what: str) -> None:
-    """Raises TypeError where a part of an expression is none."""
+    """Raises TypeError where a part of an expression has the wrong kind."""
     if not isinstance(value, kind):
         wanted = "a variable" if kind is Var else "an expression"
         hint = f"; write relay.const({value!r})" if isinstance(value, (bool, int, float)) and kind is Expr else ""
-        raise TypeError(f"{what} must be {wanted}, it is a {type(value).__name__}{hint}")
+        raise TypeError(f"{what} must be {wanted}, not a {type(value).__name__}{hint}")
 
 
 ExprLike = Expr | bool | int | float | np.generic | npt.NDArray[AnyValue]
@@ -524,18 +526,18 @@ def var(
     dtype: str = "float32",
     span: Span | None = None,
 ) -> Var:
-    """A variable, as Relay makes it: by a type, by the name of a scalar's element type, or by shape and dtype.
+    """Creates a variable from a type, from the element type of a scalar, or from a shape and an element type.
 
-    Dimensions may be integers, `Any()`, or names: `var("x", shape=("batch", 3))`. Raises ValueError where a type and a shape are given,
-    for unknown element types and sizes below 0, TypeError for what is no type or no shape.
+    Dimensions are integers, `Any()`, or names: `var("x", shape=("batch", 3))`. Raises ValueError where both a type and a shape are given,
+    and for unknown element types and negative sizes. Raises TypeError for anything that is not a type or a shape.
     """
     if type_annotation is not None and shape is not None:
         raise ValueError("Can only specify either type_annotation or shape.")
     if type_annotation is not None and not isinstance(type_annotation, (Type, str)):
-        raise TypeError(f"type_annotation is a type or the name of an element type, not {type_annotation!r}; write shape=...")
+        raise TypeError(f"type_annotation must be a type or the name of an element type, not {type_annotation!r}; use shape= for a shape")
     if shape is not None:
         if not isinstance(shape, Iterable):
-            raise TypeError(f"shape is a list of dimensions, not {shape!r}")
+            raise TypeError(f"shape must be a list of dimensions, not {shape!r}")
         type_annotation = TensorType(map(_dimension, shape), "bool" if dtype == "uint1" else dtype)
     elif isinstance(type_annotation, str):
         type_annotation = TensorType((), "bool" if type_annotation == "uint1" else type_annotation)
@@ -545,7 +547,7 @@ def var(
 
 
 def _dimension(dim: AnyValue) -> Dim:
-    """A dimension as users give it: an integer of any kind, a name, or a dimension. Raises TypeError and ValueError."""
+    """Converts a user-supplied dimension: any integer type, a name, or a `Dim`. Raises TypeError or ValueError."""
     if isinstance(dim, str):
         return parse_dim(dim)
     if isinstance(dim, (Any, SymDim)):
@@ -553,16 +555,16 @@ def _dimension(dim: AnyValue) -> Dim:
     try:
         size = operator.index(dim)
     except TypeError:
-        raise TypeError(f"a dimension is an integer, a name or Any(), not {dim!r}") from None
+        raise TypeError(f"a dimension must be an integer, a name or Any(), not {dim!r}") from None
     if size < 0:
-        raise ValueError(f"a dimension is at least 0, not {size}; Any() is one that is not known")
+        raise ValueError(f"a dimension must not be negative, but is {size}; use Any() for an unknown size")
     return size
 
 
 def const(value: ExprLike | Tensor | npt.ArrayLike, dtype: str | TensorType | None = None, span: Span | None = None) -> Constant:
-    """A constant, as Relay makes it: without a dtype, Python numbers and 64-bit arrays become 32-bit. A tensor type stands for its dtype.
+    """Creates a constant. Without a dtype, Python numbers and 64-bit arrays become 32-bit, as in Relay. A tensor type implies its dtype.
 
-    Raises ValueError for what is neither a number nor an array.
+    Raises ValueError for values that are neither numbers nor arrays.
 
     >>> const(1).data.dtype, const(2.5).data.dtype, const(True).data.dtype
     ('int32', 'float32', 'bool')

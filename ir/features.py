@@ -1,4 +1,4 @@
-"""The constructs that an expression is made of, as Relay numbers them."""
+"""Detects which Relay constructs a program uses, with Relay's numbering."""
 
 from enum import IntEnum
 
@@ -30,7 +30,7 @@ Feature = IntEnum(
     "fGraph fLetRec",
     start=0,
 )
-Feature.__doc__ = """A construct of the language. `fGraph` is a value computed once and used in several places without a let between."""
+Feature.__doc__ = """A language construct. `fGraph` is a value that is used in several places without a let binding."""
 
 _KINDS: dict[type, Feature] = {
     Var: Feature.fVar,
@@ -53,7 +53,7 @@ _ATOMS = (Var, GlobalVar, Op, Constructor)
 
 
 def detect_feature(a: Expr | IRModule, b: Expr | IRModule | None = None) -> set[Feature]:
-    """The constructs that occur in an expression or in the functions of a module, and in those of `b` where it is given.
+    """Returns the constructs in an expression or in the functions of a module, and in those of `b` where given.
 
     >>> from passat.ir.expr import const
     >>> sorted(feature.name for feature in detect_feature(const(1)))

@@ -1,6 +1,6 @@
-"""Values of calls on constants, for folding: what ONNX Runtime computes with its optimizations off.
+"""Computes calls on constants for constant folding, with the results of ONNX Runtime with its optimizations disabled.
 
-A kernel that is shown to compute the same bits (`Op.exact`) takes its place, and so does any kernel where ONNX Runtime has none.
+A kernel is used where it is shown to compute the same bits (`Op.exact`), and where ONNX Runtime has no kernel.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,30 +16,34 @@ from passat.ir.op import Kernel, Op
 from passat.ir.types import TensorType, TupleType, Type
 
 MOST_SPREAD: Final = 1 << 26
-"""Operands that hold one value repeated are read by a kernel element by element: not where they have more elements than this together."""
+"""Maximum total number of elements of splat operands that a kernel reads element by element."""
 _NARROW: Final = frozenset({"float16", "bfloat16"})
 
 
 def is_exact(op: Op, args: Sequence[Value]) -> bool:
-    """Whether the operator's kernel computes the very bits that ONNX Runtime does, on such operands."""
+    """Whether the operator's kernel computes exactly the same bits as ONNX Runtime on such operands."""
     if op.movement:
         return True
     kinds = {tensor.dtype for tensor in tensors_in(args)}
-    # ONNX Runtime gathers strings wrongly where they come in rows.
+    # ONNX Runtime's Gather of strings from multidimensional tensors is wrong.
     return op.exact != "never" and "string" not in kinds and (op.exact == "always" or kinds.isdisjoint(FLOATS | COMPLEX))
 
 
 def keeps_bits(op: Op, args: Sequence[Value], result: Type) -> bool:
-    """Whether a constant in place of a call leaves every bit of the program as it is: its kernel is exact, and no rounding to 16 bits is
-    involved. ONNX Runtime computes most operators on 16-bit floats as float32, and rounds where a chain of such nodes ends.
+    """Whether folding a call leaves every bit of the program's results unchanged: its kernel is exact and no rounding to 16 bits is
+    involved.
+
+    ONNX Runtime computes most operators on 16-bit floats as float32 and rounds at the end of a chain of such nodes.
     """
     kinds = {tensor.dtype for tensor in tensors_in(args)} | set(_dtypes(result))
     return op.movement or (is_exact(op, args) and kinds.isdisjoint(_NARROW))
 
 
 def is_endless(op: Op, args: Sequence[Value]) -> bool:
-    """Whether a kernel would read splats so large that it does not end in time, or spreads them out in memory. A few bytes of a file can
-    ask for 2^60 elements. What `evaluate_call` computes on one element of each is not."""
+    """Whether a kernel would read or expand splats that exceed the time or memory limits; a few bytes of a file can ask for 2^60 elements.
+
+    Calls that `evaluate_call` computes on single elements are not affected.
+    """
     tensors = list(tensors_in(args))
     spread = sum(tensor.size for tensor in tensors if tensor.is_splat)
     if spread <= MOST_SPREAD:
@@ -48,23 +52,23 @@ def is_endless(op: Op, args: Sequence[Value]) -> bool:
 
 
 def folded_value(op: Op, args: Sequence[Value], attrs: Attrs, result: Type, opset: int = DEFAULT_OPSET) -> Value:
-    """The value of a call on constants, of the type that inference found, in a model of an opset.
+    """Computes a call on constants, of the inferred type, for a model of an opset.
 
-    Raises EvaluateError where the call is left to whoever runs it.
+    Raises EvaluateError where the call should not be folded.
     """
     if is_endless(op, args):
-        raise EvaluateError(f"{op.name} of splats with more than {MOST_SPREAD} elements")
+        raise EvaluateError(f"{op.name} of splats with more than {MOST_SPREAD} elements is not folded")
     if is_exact(op, args) or op.to_onnx is None:
         return evaluate_call(op, args, attrs, result)
     if not all(tensor.size for tensor in tensors_in(args)):
-        # ONNX Runtime ends the process over some of these calls, and reads what is not there in others.
+        # ONNX Runtime crashes on some calls with empty operands, and reads out of bounds in others.
         raise EvaluateError(f"{op.name} of no elements")
     return evaluate_call(op, args, attrs, result, _by_runtime(op, opset))
 
 
 @lru_cache(None)
 def _by_runtime(op: Op, opset: int) -> Kernel:
-    """The operator as a kernel that asks ONNX Runtime first."""
+    """Returns a kernel that tries ONNX Runtime first."""
 
     def kernel(*operands: AnyValue, **attrs: AnyValue) -> AnyValue:
         assert op.kernel is not None

@@ -1,13 +1,17 @@
-"""Visitors and mutators of expressions, with Relay's interface: a method for each kind of node, `visit` to go on, `memo_map` for results.
+"""Visitors and mutators of expressions with Relay's interface: one method per kind of node, `visit` to recurse, and `memo_map` for results.
 
-Depth is data, so `visit` does not recurse along dataflow. The rule: before the method of a node is entered, the parts that its value
-is computed from have been visited: arguments and callee of a call, fields of a tuple, the tuple of a projection, operands of reference
-operations, the condition of an if, the data of a match, and of a let its value, its variable and its body, in this order. So for those
-`self.visit(part)` in a method is a look-up, and a chain of any length takes no stack. What is *not* visited before are bodies: of
-functions, branches, match arms. Their methods visit them, so the stack grows with how deep functions, ifs and matches nest.
+`visit` does not recurse along dataflow, so chains of any length take no stack. Before the method of a node is entered, the operands of the
+node have been visited:
 
-`visit` may be overridden to see every node before its method does; its parts have been visited by then. A visitor that must act between
-a let's value and its body overrides `enter_let`.
+* the arguments and the callee of a call, the fields of a tuple, the tuple of a projection, the operands of reference operations;
+* the condition of an if, and the data of a match;
+* the value, the variable and the body of a let, in this order.
+
+In a method, `self.visit(part)` of these parts is therefore a lookup. Bodies of functions, branches and match arms are *not* visited
+beforehand: the methods visit them, so the stack grows with the nesting of functions, ifs and matches.
+
+Override `visit` to see every node before its method does; the operands have been visited by then. Override `enter_let` to act between the
+value and the body of a let.
 """
 
 from collections.abc import Sequence
@@ -44,13 +48,13 @@ T = TypeVar("T")
 
 
 class ExprFunctor(Generic[T]):
-    """The base of visitors. Each method raises NotImplementedError until a subclass says what to do with its kind of node."""
+    """Base class of visitors. Each method raises NotImplementedError unless a subclass overrides it."""
 
     def __init__(self) -> None:
         self.memo_map: dict[Expr, T] = {}
 
     def visit(self, expr: Expr) -> T:
-        """The result for an expression; computed once for each node."""
+        """Returns the result for an expression, computed once per node."""
         memo = self.memo_map
         if expr in memo:
             return memo[expr]
@@ -60,7 +64,7 @@ class ExprFunctor(Generic[T]):
         return result
 
     def _visit_before(self, root: Expr) -> None:
-        """Visits what must be visited before a node's method, in the order of evaluation."""
+        """Visits the operands of a node before its method, in the order of evaluation."""
         memo = self.memo_map
         stack = [(root, _PARTS)]
         while stack:
@@ -71,7 +75,7 @@ class ExprFunctor(Generic[T]):
                 continue
             elif step == _SELF:
                 result = self.visit(node)
-                memo[node] = result  # an overriding `visit` need not have put it there
+                memo[node] = result  # an overriding `visit` may not have stored the result
             else:
                 if node is not root:
                     stack.append((node, _SELF))
@@ -81,7 +85,7 @@ class ExprFunctor(Generic[T]):
                     stack.extend((part, _PARTS) for part in reversed(_before(node)))
 
     def enter_let(self, let: Let) -> None:
-        """Called when the value and the variable of a let have been visited and its body has not."""
+        """Called after the value and the variable of a let have been visited, and before its body."""
 
     def _dispatch(self, expr: Expr) -> T:
         for kind in type(expr).__mro__:
@@ -89,10 +93,10 @@ class ExprFunctor(Generic[T]):
             if method is not None:
                 result: T = getattr(self, method)(expr)
                 return result
-        raise TypeError(f"{type(expr).__name__} is no kind of expression that can be visited")
+        raise TypeError(f"{type(expr).__name__} is not a kind of expression that can be visited")
 
     def visit_type(self, type_: Type) -> Type:
-        """A type that occurs in an expression: of an annotation, a declared result, or a call."""
+        """Visits a type in an expression: an annotation, a declared result, or a type argument."""
         return type_
 
     def visit_function(self, function: Function) -> T:
@@ -108,11 +112,11 @@ class ExprFunctor(Generic[T]):
         raise NotImplementedError
 
     def visit_var(self, var: Var) -> T:
-        """A local variable, where it is bound and where it is used."""
+        """A local variable, both at its binding and at its uses."""
         raise NotImplementedError
 
     def visit_global_var(self, var: GlobalVar) -> T:
-        """The name of a function of the module."""
+        """The name of a function in the module."""
         raise NotImplementedError
 
     def visit_if(self, choice: If) -> T:
@@ -136,15 +140,15 @@ class ExprFunctor(Generic[T]):
         raise NotImplementedError
 
     def visit_ref_create(self, ref: RefCreate) -> T:
-        """A new reference."""
+        """The creation of a reference."""
         raise NotImplementedError
 
     def visit_ref_read(self, read: RefRead) -> T:
-        """The value of a reference."""
+        """A read of a reference."""
         raise NotImplementedError
 
     def visit_ref_write(self, write: RefWrite) -> T:
-        """A change of a reference."""
+        """A write to a reference."""
         raise NotImplementedError
 
     def visit_constructor(self, constructor: Constructor) -> T:
@@ -157,7 +161,7 @@ class ExprFunctor(Generic[T]):
 
 
 class ExprVisitor(ExprFunctor[None]):
-    """Visits every node once, parts before the rest of its method. Subclasses override what they want to see and call `super()`."""
+    """Visits every node once. Subclasses override the methods they need and call `super()` to visit the parts."""
 
     def _visit_all(self, parts: Sequence[Expr]) -> None:
         for part in parts:
@@ -222,10 +226,10 @@ class ExprVisitor(ExprFunctor[None]):
 
 
 class ExprMutator(ExprFunctor[Expr]):
-    """Rebuilds an expression from its visited parts; where none of them changed the same object comes back."""
+    """Rebuilds an expression from its visited parts. Returns the same object where no part changed."""
 
     def visit_function(self, function: Function) -> Expr:
-        """The function of its visited parameters, body and declared result."""
+        """Rebuilds a function from its visited parameters, body and declared result."""
         params = [self._variable(param) for param in function.params]
         body = self.visit(function.body)
         result = function.ret_type and self.visit_type(function.ret_type)
@@ -234,11 +238,11 @@ class ExprMutator(ExprFunctor[Expr]):
         return Function(params, body, result, function.type_params, function.attrs, function.span)
 
     def visit_let(self, let: Let) -> Expr:
-        """The let of its visited parts."""
+        """Rebuilds a let from its visited parts."""
         return with_children(let, (self._variable(let.var), self.visit(let.value), self.visit(let.body)))
 
     def visit_call(self, call: Call) -> Expr:
-        """The call of its visited callee, arguments and type arguments."""
+        """Rebuilds a call from its visited callee, arguments and type arguments."""
         args = [self.visit(arg) for arg in call.args]
         callee = self.visit(call.op)
         types = [self.visit_type(type_) for type_ in call.type_args]
@@ -247,52 +251,52 @@ class ExprMutator(ExprFunctor[Expr]):
         return Call(callee, args, call.attrs, types, call.span)
 
     def visit_var(self, var: Var) -> Expr:
-        """The variable; a new one where `visit_type` changes its annotation."""
+        """Returns the variable, or a new one where `visit_type` changes its annotation."""
         annotation = var.type_annotation and self.visit_type(var.type_annotation)
         return var if annotation is var.type_annotation else Var(var.name_hint, annotation, var.span)
 
     def visit_global_var(self, var: GlobalVar) -> Expr:
-        """The variable."""
+        """Returns the variable."""
         return var
 
     def visit_if(self, choice: If) -> Expr:
-        """The if of its visited parts."""
+        """Rebuilds an if from its visited parts."""
         return self._rebuild(choice)
 
     def visit_tuple(self, tuple_: Tuple) -> Expr:
-        """The tuple of its visited fields."""
+        """Rebuilds a tuple from its visited fields."""
         return self._rebuild(tuple_)
 
     def visit_tuple_getitem(self, item: TupleGetItem) -> Expr:
-        """The same field of the visited tuple."""
+        """Rebuilds a projection from its visited tuple."""
         return self._rebuild(item)
 
     def visit_constant(self, constant: Constant) -> Expr:
-        """The constant."""
+        """Returns the constant."""
         return constant
 
     def visit_op(self, op: Op) -> Expr:
-        """The operator."""
+        """Returns the operator."""
         return op
 
     def visit_ref_create(self, ref: RefCreate) -> Expr:
-        """A reference to the visited value."""
+        """Rebuilds the creation of a reference from its visited value."""
         return self._rebuild(ref)
 
     def visit_ref_read(self, read: RefRead) -> Expr:
-        """A read of the visited reference."""
+        """Rebuilds a read from its visited reference."""
         return self._rebuild(read)
 
     def visit_ref_write(self, write: RefWrite) -> Expr:
-        """A write of the visited value."""
+        """Rebuilds a write from its visited reference and value."""
         return self._rebuild(write)
 
     def visit_constructor(self, constructor: Constructor) -> Expr:
-        """The constructor."""
+        """Returns the constructor."""
         return constructor
 
     def visit_match(self, match: Match) -> Expr:
-        """The match of its visited data and arms, whose variables are visited first."""
+        """Rebuilds a match from its visited data and arms. The variables of an arm are visited before its body."""
         data = self.visit(match.data)
         clauses = [self._clause(clause) for clause in match.clauses]
         if data is match.data and all(new is old for new, old in zip(clauses, match.clauses, strict=True)):
@@ -321,7 +325,7 @@ class ExprMutator(ExprFunctor[Expr]):
     def _variable(self, var: Var) -> Var:
         new = self.visit(var)
         if not isinstance(new, Var):
-            raise TypeError(f"%{var.name_hint} is bound here, so visiting it must give a variable, not {type(new).__name__}")
+            raise TypeError(f"%{var.name_hint} is bound here, so visiting it must return a variable, not {type(new).__name__}")
         return new
 
 
@@ -346,7 +350,7 @@ _PARTS, _ENTER, _SELF = range(3)
 
 
 def _before(expr: Expr) -> Sequence[Expr]:
-    """What must have been visited when the method of a node is entered."""
+    """The operands that must be visited before the method of a node is entered."""
     if isinstance(expr, Function):
         return ()
     if isinstance(expr, If):

@@ -1,4 +1,4 @@
-"""Structural hashing: equal for programs that `passat.ir.equality.structural_equal` calls equal, and the same in every run."""
+"""Structural hashing, consistent with `passat.ir.equality.structural_equal` and stable across runs."""
 
 from functools import lru_cache
 from hashlib import blake2b
@@ -37,18 +37,18 @@ from passat.ir.types import (
 )
 
 Comparable: TypeAlias = Expr | IRModule | Type | Pattern | Clause | TypeData | Attrs
-"""What can be compared and hashed."""
+"""Values that can be compared and hashed."""
 _NOTHING: Final = Tuple([])
 _FREE: Final = 0x5EED
 _HASHED_BYTES: Final = 1024
 
 
 def structural_hash(node: Comparable, map_free_vars: bool = False) -> int:
-    """A hash of a program that does not depend on the names of bound variables, on spans, or on how equal parts are shared.
+    """Hashes a program independently of the names of bound variables, of spans, and of the sharing of equal parts.
 
-    Free variables hash by identity, so that such a hash holds in this process only, or alike with `map_free_vars=True`. A bound
-    variable hashes by where it is bound: by its place among the parameters, or by the value of its let. That does not depend on the context
-    in which a shared part occurs; programs that differ only in which of two nested functions' parameters they mean hash alike.
+    Free variables hash by identity, so the hash is only valid in this process; with `map_free_vars=True` all free variables hash alike. A
+    bound variable hashes by its binding: its position among the parameters, or the value of its let. This does not depend on the context in
+    which a shared part occurs. Programs that differ only in which of two nested functions a parameter belongs to have the same hash.
     """
     if isinstance(node, Type):
         return _type(node)
@@ -64,15 +64,13 @@ def structural_hash(node: Comparable, map_free_vars: bool = False) -> int:
 
 
 def whole(node: Comparable) -> Expr:
-    """An expression, or a match that has a clause or pattern in it. Raises TypeError for what cannot be compared."""
+    """Returns an expression as it is, and wraps a clause or pattern in a match. Raises TypeError for values that cannot be compared."""
     if isinstance(node, Pattern):
         node = Clause(node, _NOTHING)
     if isinstance(node, Clause):
         return Match(_NOTHING, [node])
     if not isinstance(node, Expr):
-        raise TypeError(
-            f"expressions, modules, types, type definitions, patterns, clauses and attributes are compared, no {type(node).__name__}"
-        )
+        raise TypeError(f"a {type(node).__name__} cannot be compared; expressions, modules, types, patterns, clauses and attributes can")
     return node
 
 
@@ -88,7 +86,7 @@ def _expression(root: Expr, map_free_vars: bool) -> int:
         if isinstance(node, Function):
             known.update((var, hash((_text("param"), i, _optional(var.type_annotation)))) for i, var in enumerate(node.params))
         elif isinstance(node, Let):
-            lets.setdefault(node.var, node)  # copies of a let bind one variable several times: the first is met first
+            lets.setdefault(node.var, node)  # copied lets bind the same variable several times; the outermost one wins
         elif isinstance(node, Match):
             for clause in node.clauses:
                 bound = enumerate(pattern_vars(clause.lhs))
@@ -102,19 +100,19 @@ def _expression(root: Expr, map_free_vars: bool) -> int:
             let = lets.get(node)
             if let is None:
                 known[node] = hash((_FREE, annotation if map_free_vars else id(node)))
-            else:  # a value that is not known yet is the recursive function whose body this is in
+            else:  # a value not hashed yet is the recursive function that contains this use
                 known[node] = hash((_text("let"), annotation, known.get(let.value, 0)))
     return known[root]
 
 
 def _content(node: Expr) -> int:
-    """What a node says itself, without its parts and the names of what it binds."""
+    """The content of a node itself, without its parts and without the names it binds."""
     if isinstance(node, Call):
         return _attrs(node.attrs) if isinstance(node.op, Op) else hash((_attrs(node.attrs), *map(_type, node.type_args)))
     if isinstance(node, TupleGetItem):
         return node.index
     if isinstance(node, Constant):
-        data = node.data  # large ones hash by their type, so that lazy ones need not be read
+        data = node.data  # large constants hash by type, so that lazy ones need not be read
         return _text(repr(data.content_key() if data.nbytes <= _HASHED_BYTES else (data.dtype, data.shape)))
     if isinstance(node, Function):
         return hash((_attrs(node.attrs), len(node.type_params), _optional(node.ret_type)))
@@ -141,7 +139,7 @@ def _optional(type_: Type | None) -> int:
 
 @lru_cache(10_000)
 def _type(type_: Type) -> int:
-    """The hash of a type, in which all type parameters are alike."""
+    """Hashes a type. All type parameters hash alike."""
     known: dict[Type, int] = {}
     stack = [type_]
     while stack:

@@ -1,4 +1,4 @@
-"""Type inference. Iterative; each node once. What is known of integer tensors before a run is in `passat.ir.known`."""
+"""Type inference. Iterative; infers each node once. Values of small integer tensors are propagated by `passat.ir.known`."""
 
 from typing import Final, TypeAlias
 
@@ -63,14 +63,14 @@ __all__ = [
 UNKNOWN: Final = IncompleteType()
 _Stack: TypeAlias = list[tuple[Expr, int]]
 _Failure: TypeAlias = tuple[InferError, Expr, int]
-"""An error, the node that it was met in, and how far inference had come with the node."""
+"""An error, the node it occurred in, and the state of inference of that node."""
 
 
 def infer_type(expr: Expr) -> Expr:
-    """Infers `checked_type` of an expression and of all its parts; returns the expression. Nodes that have a type keep it.
+    """Infers `checked_type` of an expression and all its parts, and returns the expression. Nodes that have a type keep it.
 
-    Raises InferError naming the place and the operator, of all independent errors; the parts that have a type keep it then, too.
-    Parameters without annotation have an unknown type, and so has what depends on them.
+    Raises InferError with all independent errors, each with its location and operator. Parts inferred before the error keep their types.
+    Parameters without annotation have an unknown type, and so do values that depend on them.
 
     >>> from passat.ir.expr import var
     >>> x = var("x", shape=(2, "n"))
@@ -87,7 +87,7 @@ def infer_type(expr: Expr) -> Expr:
 
 
 def _infer_on(stack: _Stack) -> _Failure | None:
-    """Infers types until the stack is empty, or up to the next error."""
+    """Infers types until the stack is empty or an error occurs."""
     while stack:
         node, state = stack.pop()
         if node._checked_type is not None and state == 0:
@@ -118,14 +118,14 @@ def _infer_on(stack: _Stack) -> _Failure | None:
         except InferError as error:
             return error.locate(node), node, state
         except RecursionError:
-            return InferError("types nest too deep here", node), node, state
+            return InferError("types are nested too deeply here", node), node, state
     return None
 
 
 def _all_errors(root: Expr, failure: _Failure, stack: _Stack) -> list[Diagnostic]:
-    """The first error, and those that are met behind it: what has no type is taken to be of an unknown one.
+    """Collects the first error and independent later ones: a failed node is assumed to have an unknown type.
 
-    The types that expressions get on the way are taken back.
+    Types assigned during this search are removed again.
     """
     untyped = Untyped(root)
     found: list[Diagnostic] = []
@@ -142,7 +142,7 @@ def _all_errors(root: Expr, failure: _Failure, stack: _Stack) -> list[Diagnostic
 
 
 def _assume_type(node: Expr, state: int, stack: _Stack) -> None:
-    """Goes on behind an error in a node: with the type that is declared, else with the unknown one."""
+    """Continues after an error in a node, with its declared type or else an unknown type."""
     if state == 1 and isinstance(node, Let):
         assume(node.var, UNKNOWN)
         stack += [(node, 2), (node.body, 0)]
@@ -159,9 +159,9 @@ def _declared_type(function: Function) -> FuncType:
 
 
 def infer_module(module: IRModule) -> IRModule:
-    """Infers the types of all functions; callees before callers, recursive ones by their annotations. Returns the module.
+    """Infers the types of all functions, callees before callers, and recursive functions by their annotations. Returns the module.
 
-    Raises InferError naming the place and the operator, of all independent errors in all functions, in the order of the module.
+    Raises InferError with all independent errors in all functions, in module order, each with its location and operator.
     """
     by_name = {var.name_hint: var for var in module.functions}
     used = {
@@ -212,7 +212,7 @@ def _type_params(function: Function) -> list[TypeVar]:
 
 
 def type_of(node: Expr) -> Type:
-    """The type of a node whose parts have types, which it follows from; of a variable or global without annotation an unknown one.
+    """Returns the type of a node from the types of its parts. Variables and globals without annotation have an unknown type.
 
     Raises InferError.
     """
@@ -225,7 +225,7 @@ def type_of(node: Expr) -> Type:
     if isinstance(node, Function):
         body = node.body.checked_type
         if node.ret_type is not None and not as_general(node.ret_type, body):
-            raise InferError(f"the function is declared to return {node.ret_type!r}, its body has type {body!r}", node)
+            raise InferError(f"the function is declared to return {node.ret_type!r}, but its body has type {body!r}", node)
         return FuncType([_param_type(param) for param in node.params], body if node.ret_type is None else node.ret_type, _type_params(node))
     if isinstance(node, If):
         return _type_of_if(node)
@@ -236,12 +236,12 @@ def type_of(node: Expr) -> Type:
         if isinstance(ref, IncompleteType):
             return UNKNOWN
         if not isinstance(ref, RefType):
-            raise InferError(f"ref_read of a value of type {ref!r}, which is no reference", node)
+            raise InferError(f"ref_read needs a reference, but its operand has type {ref!r}", node)
         return ref.value
     if isinstance(node, RefWrite):
         ref, value = node.ref.checked_type, node.value.checked_type
         if not compatible(ref, RefType(value)):
-            raise InferError(f"a value of type {value!r} is written to one of type {ref!r}", node)
+            raise InferError(f"a value of type {value!r} cannot be written to a {ref!r}", node)
         return TupleType(())
     if isinstance(node, Constructor):
         return FuncType(node.inputs, node.made, node.type_vars)
@@ -249,7 +249,7 @@ def type_of(node: Expr) -> Type:
 
 
 def type_of_call(call: Call) -> Type:
-    """The type of a call whose callee and arguments have types. Raises InferError."""
+    """Returns the type of a call from the types of its callee and arguments. Raises InferError."""
     callee = call.op
     types = [arg.checked_type for arg in call.args]
     if isinstance(callee, Op):
@@ -264,15 +264,15 @@ def type_of_call(call: Call) -> Type:
     if isinstance(type_, IncompleteType):
         return UNKNOWN
     if not isinstance(type_, FuncType):
-        raise InferError(f"a value of type {type_!r} is called", call)
+        raise InferError(f"a value of type {type_!r} cannot be called", call)
     if len(type_.arg_types) != len(types):
-        raise InferError(f"a function of {len(type_.arg_types)} parameters is called with {len(types)} arguments", call)
+        raise InferError(f"a function with {len(type_.arg_types)} parameters is called with {len(types)} arguments", call)
     solution: dict[TypeVar, Type] = {}
     for i, (wanted, given) in enumerate(zip(type_.arg_types, types, strict=True)):
         if not _unify(wanted, given, set(type_.type_params), solution):
-            raise InferError(f"argument {i + 1} has type {given!r}, the function takes {wanted!r}", call)
+            raise InferError(f"argument {i + 1} has type {given!r}, but the function expects {wanted!r}", call)
     for param in type_.type_params:
-        solution.setdefault(param, UNKNOWN)  # an empty list may be one of anything
+        solution.setdefault(param, UNKNOWN)  # the element type of an empty list is unconstrained
     return substitute(type_.ret_type, solution)
 
 
@@ -290,7 +290,7 @@ def _unify(wanted: Type, given: Type, variables: set[TypeVar], solution: dict[Ty
         elif isinstance(a, TypeCall) and isinstance(b, TypeCall) and a.func == b.func and len(a.args) == len(b.args):
             stack.extend(zip(a.args, b.args, strict=True))
         elif isinstance(a, FuncType) and isinstance(b, FuncType) and b.type_params and not a.type_params:
-            # A function of any type is handed to one that wants it for some: what for is said elsewhere.
+            # A polymorphic function is passed for a monomorphic parameter: its type parameters are unconstrained here.
             stack.append((a, substitute(FuncType(b.arg_types, b.ret_type), dict.fromkeys(b.type_params, UNKNOWN))))
         elif (
             isinstance(a, FuncType)
@@ -298,7 +298,7 @@ def _unify(wanted: Type, given: Type, variables: set[TypeVar], solution: dict[Ty
             and len(a.arg_types) == len(b.arg_types)
             and len(a.type_params) == len(b.type_params)
         ):
-            a, b = alike(a, b)  # the pair, in names that both have
+            a, b = alike(a, b)  # rename the type parameters of both alike
             stack.extend(zip((*a.arg_types, a.ret_type), (*b.arg_types, b.ret_type), strict=True))
         elif not compatible(a, b):
             return False
@@ -310,25 +310,25 @@ def _field_type(node: TupleGetItem) -> Type:
     if isinstance(type_, IncompleteType):
         return UNKNOWN
     if not isinstance(type_, TupleType):
-        raise InferError(f"field {node.index} is taken of a value of type {type_!r}, which is no tuple", node)
+        raise InferError(f"field {node.index} is taken from a value of type {type_!r}, which is not a tuple", node)
     if not 0 <= node.index < len(type_.fields):
-        raise InferError(f"field {node.index} is taken of a tuple of {len(type_.fields)} fields", node)
+        raise InferError(f"field {node.index} is out of range for a tuple of {len(type_.fields)} fields", node)
     return type_.fields[node.index]
 
 
 def _type_of_if(node: If) -> Type:
     cond = node.cond.checked_type
     if not compatible(cond, TensorType((), "bool")):
-        raise InferError(f"the condition of an if has type {cond!r}, a scalar bool is needed", node)
+        raise InferError(f"the condition of an if must be a scalar bool, but has type {cond!r}", node)
     then, other = node.true_branch.checked_type, node.false_branch.checked_type
     joined = join(then, other)
     if joined is None:
-        raise InferError(f"the branches of an if have types {then!r} and {other!r}, which are not one type", node)
+        raise InferError(f"the branches of an if have incompatible types {then!r} and {other!r}", node)
     return joined
 
 
 def join(a: Type, b: Type) -> Type | None:
-    """The type of a value that has one of two types: dimensions that differ become `Any`. None where element types or ranks differ."""
+    """Returns the least upper bound of two types: dimensions that differ become `Any`. None where element types or ranks differ."""
     if a == b:
         return a
     if isinstance(a, IncompleteType) or isinstance(b, IncompleteType):
@@ -346,7 +346,7 @@ def join(a: Type, b: Type) -> Type | None:
 
 
 def join_clauses(clauses: tuple[Clause, ...]) -> Type:
-    """The type of a match whose arms have types. Raises InferError where they do not go together."""
+    """Returns the type of a match from the types of its arms. Raises InferError where they are incompatible."""
     result: Type | None = None
     for clause in clauses:
         result = clause.rhs.checked_type if result is None else join(result, clause.rhs.checked_type)
@@ -356,10 +356,10 @@ def join_clauses(clauses: tuple[Clause, ...]) -> Type:
 
 
 def bind_let(let: Let) -> None:
-    """Gives the variable of a let the type of its value, where it has none. Raises InferError where it is declared to have another."""
+    """Assigns the type of the value to the variable of a let, if it has none. Raises InferError where the declared type is incompatible."""
     given, declared = let.value.checked_type, let.var.type_annotation
     if declared is not None and not as_general(declared, given):
-        raise InferError(f"%{let.var.name_hint} is declared as {declared!r}, its value has type {given!r}", let)
+        raise InferError(f"%{let.var.name_hint} is declared as {declared!r}, but its value has type {given!r}", let)
     _bind(let.var, given)
 
 
@@ -369,7 +369,7 @@ def _bind(var: Var, type_: Type) -> None:
 
 
 def bind_pattern(pattern: Pattern, type_: Type) -> None:
-    """Gives the variables of a pattern that matches values of a type their types, where they have none. Raises InferError."""
+    """Assigns types to the variables of a pattern that matches values of a type, if they have none. Raises InferError."""
     stack = [(pattern, type_)]
     while stack:
         node, of = stack.pop()
@@ -388,5 +388,5 @@ def bind_pattern(pattern: Pattern, type_: Type) -> None:
             if len(node.patterns) != len(made.inputs):
                 raise InferError(f"the constructor {made.name_hint} has {len(made.inputs)} fields")
             for param in made.type_vars:
-                solution.setdefault(param, UNKNOWN)  # of a value whose type nobody knows
+                solution.setdefault(param, UNKNOWN)  # for a value of unknown type
             stack.extend((part, substitute(given, solution)) for part, given in zip(node.patterns, made.inputs, strict=True))

@@ -1,4 +1,4 @@
-"""The error of type inference: where it happened, and what else is wrong with the program."""
+"""The error of type inference, with the location and the other errors of the program."""
 
 from collections.abc import Iterable
 from typing import Any as AnyValue
@@ -9,14 +9,13 @@ from passat.ir.expr import Expr, Match, Var
 from passat.ir.traverse import pattern_vars, post_order
 
 MAX_ERRORS: Final = 100
-"""Inference looks for no more errors than this."""
+"""Maximum number of errors that inference reports."""
 
 
 class InferError(DiagnosticError, TypeError):
-    """A program that has no type. The message names the expression's origin, the operator and the types.
+    """A program is ill-typed. The message names the origin of the expression, the operator and the types.
 
-    `diagnostics` has the errors of all independent places, in program order: what depends on an expression without a type is not
-    another error.
+    `diagnostics` lists all independent errors in program order. Consequences of another error are not listed.
     """
 
     def __init__(self, reason: str, expr: Expr | None = None) -> None:
@@ -31,14 +30,14 @@ class InferError(DiagnosticError, TypeError):
         return (Diagnostic.at(expr, self._reason),)
 
     def locate(self, expr: Expr) -> "InferError":
-        """Says which expression it is about, where that is not said yet."""
+        """Sets the expression that the error is about, unless it is set already."""
         if self._expr is None and not self._diagnostics:
             self._expr = expr
             self.args = (place_of(expr.span) + self._reason,)
         return self
 
     def settle(self, diagnostics: Iterable[Diagnostic]) -> None:
-        """Takes these for what is wrong. The expression is let go, so that the error does not keep the program."""
+        """Sets the diagnostics and releases the expression, so that the error does not keep the program alive."""
         self.diagnostics = tuple(diagnostics)
         self._expr = None
 
@@ -47,8 +46,10 @@ class InferError(DiagnosticError, TypeError):
 
 
 class Untyped:
-    """The expressions under some roots that have no type yet, so that the types which a search for more errors gives them can be taken
-    back: they follow from a wrong program."""
+    """The expressions below some roots that have no type yet.
+
+    A search for further errors assigns types to them, which are removed afterward because they derive from an ill-typed program.
+    """
 
     def __init__(self, *roots: Expr) -> None:
         order = post_order(*roots, into=lambda node: node._checked_type is None)
@@ -58,7 +59,7 @@ class Untyped:
                 self._nodes += [var for clause in node.clauses for var in pattern_vars(clause.lhs) if var._checked_type is None]
 
     def restore(self) -> None:
-        """Takes back their types, and what is known of their values."""
+        """Removes the types and the cached values."""
         for node in self._nodes:
             node._checked_type = None
             if hasattr(node, "_known_value"):
@@ -66,13 +67,13 @@ class Untyped:
 
 
 def assume_pattern(match: Match, type_: AnyValue) -> None:
-    """Gives a type to the variables of a match's patterns that have none."""
+    """Assigns a type to the variables of a match's patterns that have none."""
     for clause in match.clauses:
         for var in pattern_vars(clause.lhs):
             assume(var, type_)
 
 
 def assume(var: Var, type_: AnyValue) -> None:
-    """Gives a type to a variable that has none."""
+    """Assigns a type to a variable that has none."""
     if var._checked_type is None:
         var._checked_type = type_

@@ -1,4 +1,4 @@
-"""Calls of functions that stand in the program, replaced by what the functions compute."""
+"""Function inlining."""
 
 from collections.abc import Callable, Mapping
 
@@ -7,11 +7,11 @@ from passat.ir.traverse import children, evaluation_parts, post_order, with_chil
 
 
 def inline_calls(expr: Expr, wanted: Callable[[Function], bool]) -> Expr:
-    """The expression in which calls of wanted functions are the functions' bodies, over the arguments.
+    """Inlines calls of wanted functions. Returns the same object where there are none.
 
-    Functions count that are called where they stand or through the variable of a let. The same object comes back where there are none.
-    What is new keeps the types that are certain; others are not inferred. Variables that a body binds are new ones in each copy. A function
-    that calls itself, and one with a `match` that is called more than once, is called as before.
+    Inlines functions that are called directly or through the variable of a let. New nodes keep types that are known for certain; other
+    types are not inferred. Each copy of a body binds fresh variables. Recursive functions, and functions with a `match` that are called
+    more than once, are not inlined.
 
     >>> from passat.ir.text import parse_expr
     >>> inline_calls(parse_expr("fn (%x: int8) { %0 = fn (%p0: int8, Primitive=1) { negative(%p0) }; %0(%0(%x)) }"), lambda function: True)
@@ -33,7 +33,7 @@ class _Inliner:
             if isinstance(node, Let) and isinstance(node.value, Function) and wanted(node.value) and not _mentions(node.value, node.var)
         }
         self._functions: dict[int, Function] = {}
-        """The function that each call is to be replaced by, by the identity of the call."""
+        """The function to inline, by identity of the call."""
         times: dict[int, int] = {}
         for node in self._order:
             if isinstance(node, Call):
@@ -66,7 +66,7 @@ class _Inliner:
         return done[id(self._root)]
 
     def _reads(self, var: Var) -> bool:
-        """Whether a variable is still used once the calls of its function are gone."""
+        """Whether a variable is still used after the calls of its function have been inlined."""
         if not hasattr(self, "_used"):
             self._used = {
                 part
@@ -78,7 +78,7 @@ class _Inliner:
 
 
 def _read(node: Expr) -> tuple[Expr, ...]:
-    """The parts of a node but for the variables that it binds."""
+    """The parts of a node, except the variables it binds."""
     if isinstance(node, Function):
         return (node.body,)
     return (node.value, node.body) if isinstance(node, Let) else tuple(children(node))
@@ -89,7 +89,7 @@ def _mentions(function: Function, var: Var) -> bool:
 
 
 def instantiated(body: Expr, values: Mapping[Var, Expr]) -> Expr:
-    """A copy of what depends on the variables, with the values in their place; lets and functions inside bind new variables."""
+    """Copies the nodes that depend on the variables, with values substituted. Lets and functions inside bind fresh variables."""
     done: dict[int, Expr] = {}
     order = post_order(body, parts_of=evaluation_parts)
     new: dict[Var, Expr] = dict(values)
@@ -106,7 +106,7 @@ def instantiated(body: Expr, values: Mapping[Var, Expr]) -> Expr:
 
 
 def _rebuilt(node: Expr, parts: list[Expr]) -> Expr:
-    """A node with other parts; of its own type, where the parts have the types of those in whose places they stand."""
+    """Rebuilds a node with other parts. Keeps its type where the new parts have the same types as the old ones."""
     made = with_children(node, parts)
     if made is not node and not isinstance(node, Function):
         same = all(new is old or new._checked_type == old._checked_type for new, old in zip(parts, children(node), strict=True))

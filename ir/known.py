@@ -1,4 +1,4 @@
-"""Shape arithmetic: what is known of the elements of small integer tensors before a run, kept on the expressions."""
+"""Symbolic shape arithmetic: values of small integer tensors that are known before execution, cached on the expressions."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from passat.ir.types import TensorType
 
 
 def _all_unknown(expr: Expr) -> ShapeValue | None:
-    """A value of which nothing is known but its shape, to stand beside values of which more is known; None where it is not followed."""
+    """A value with only unknown elements, used beside operands with known ones; None where the tensor is not tracked."""
     type_ = expr.checked_type
     if not is_followed(type_):
         return None
@@ -18,9 +18,9 @@ def _all_unknown(expr: Expr) -> ShapeValue | None:
 
 
 def known_value(expr: Expr) -> KnownValue | None:
-    """What is known before a run about the elements of a small integer tensor (or a tuple of such): dimensions, `Any` where unknown.
+    """Returns the elements of a small integer tensor (or a tuple of them) as dimensions, with `Any` for unknown ones.
 
-    None where nothing is known. The expression must have a type.
+    Returns None where no element is known. The expression must have a type.
     """
     stack = [(expr, False)]
     while stack:

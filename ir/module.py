@@ -1,4 +1,4 @@
-"""Modules: functions by name, type definitions, and what belongs to the program as a whole."""
+"""Modules: functions by name, type definitions, and module attributes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any as AnyValue
@@ -12,9 +12,9 @@ _OPENED: Final = 60
 
 
 class TypeData:
-    """The definition of an algebraic data type: its name, parameters and constructors.
+    """The definition of an algebraic data type: its name, type parameters and constructors.
 
-    Constructors that were made for the name alone get the parameters from here, and those without a tag their place as one.
+    Constructors that were created with only the name of the type get its parameters. Constructors without a tag get their position as tag.
     """
 
     __slots__ = ("constructors", "header", "type_vars")
@@ -37,11 +37,11 @@ class TypeData:
 
 
 class IRModule:
-    """A program: functions by `GlobalVar`, in insertion order. Indexing takes a name or a GlobalVar.
+    """A program: functions by `GlobalVar`, in insertion order. Can be indexed by name or by `GlobalVar`.
 
-    Functions are `Function`s, or functions of other back ends (`passat.ir.prim_func.PrimFunc`), which everything here passes over.
-    Indexing is typed for the first kind, which is what a reader who names a function wants; `functions` is typed for both.
-    `attrs` holds facts about the whole, such as the frame of the ONNX model it was read from.
+    Values are `Function`s or functions of other back ends (`passat.ir.prim_func.PrimFunc`), which passes skip. Indexing has the static type
+    `Function`, the common case; `functions` has the static type of both. `attrs` holds data about the whole program, such as the frame of
+    the ONNX model that it was imported from.
 
     >>> from passat.ir.expr import Function, var
     >>> x = var("x", shape=(2,))
@@ -58,7 +58,9 @@ class IRModule:
         attrs: Mapping[str, AnyValue] | None = None,
     ) -> None:
         if functions and not isinstance(functions, Mapping):
-            raise TypeError(f"the functions of a module go by names, they are no {type(functions).__name__}; see IRModule.from_expr")
+            raise TypeError(
+                f"the functions of a module must be a mapping from names, not a {type(functions).__name__}; see IRModule.from_expr"
+            )
         self.functions: dict[GlobalVar, BaseFunc] = {}
         self.type_definitions = dict(type_definitions or {})
         self.attrs = dict(attrs or {})
@@ -72,52 +74,53 @@ class IRModule:
         functions: Mapping[GlobalVar | str, BaseFunc] | None = None,
         type_defs: Mapping[GlobalTypeVar, TypeData] | None = None,
     ) -> "IRModule":
-        """A module whose `main` is the expression: a function as it is, anything else as the body of a function of its free variables.
+        """Creates a module with an expression as its `main`.
 
-        `functions` and `type_defs` are there besides.
+        A function becomes `main` itself; any other expression becomes the body of a function of its free variables. `functions` and
+        `type_defs` are added to the module.
         """
         from passat.ir.analysis import free_vars
 
         if not isinstance(expr, Expr):
-            raise TypeError(f"a module is made from an expression, not from a {type(expr).__name__}")
+            raise TypeError(f"a module is created from an expression, not from a {type(expr).__name__}")
         module = cls(functions, type_defs)
         module["main"] = expr if isinstance(expr, BaseFunc) else Function(free_vars(expr), expr)
         return module
 
     def get_global_var(self, name: str) -> GlobalVar:
-        """The variable of a function. Raises KeyError that lists the functions there are."""
+        """Returns the variable of a function. Raises KeyError with the list of functions."""
         for var in self.functions:
             if var.name_hint == name:
                 return var
         raise KeyError(f"the module has no function {name!r}; it has: {', '.join(var.name_hint for var in self.functions) or 'none'}")
 
     def get_global_vars(self) -> list[GlobalVar]:
-        """The variables of all functions, in insertion order."""
+        """Returns the variables of all functions, in insertion order."""
         return list(self.functions)
 
     def get_global_type_var(self, name: str) -> GlobalTypeVar:
-        """The name of a type definition. Raises KeyError that lists the types there are."""
+        """Returns the name of a type definition. Raises KeyError with the list of types."""
         for var in self.type_definitions:
             if var.name == name:
                 return var
         raise KeyError(f"the module has no type {name!r}; it has: {', '.join(var.name for var in self.type_definitions) or 'none'}")
 
     def get_global_type_vars(self) -> list[GlobalTypeVar]:
-        """The names of all type definitions, in insertion order."""
+        """Returns the names of all type definitions, in insertion order."""
         return list(self.type_definitions)
 
     def get_type(self, name: str) -> tuple[GlobalTypeVar | Constructor, ...]:
-        """The name of a type definition and its constructors. Raises KeyError."""
+        """Returns the name of a type definition and its constructors. Raises KeyError for an unknown name."""
         var = self.get_global_type_var(name)
         return (var, *self.type_definitions[var].constructors)
 
     def same_as(self, other: object) -> bool:
-        """Whether the other one is this very module."""
+        """Whether `other` is the same object."""
         return self is other
 
     def _var(self, name: GlobalVar | str) -> GlobalVar:
         if not isinstance(name, (GlobalVar, str)):
-            raise TypeError(f"a function goes by a text or a GlobalVar, not by a {type(name).__name__}")
+            raise TypeError(f"a function is identified by a string or a GlobalVar, not by a {type(name).__name__}")
         return (
             name
             if isinstance(name, GlobalVar) and name in self.functions
@@ -141,7 +144,7 @@ class IRModule:
         if isinstance(name, GlobalTypeVar) or isinstance(function, TypeData):
             if not (isinstance(name, GlobalTypeVar) and isinstance(function, TypeData)):
                 raise TypeError(
-                    f"a GlobalTypeVar names a TypeData, and a GlobalVar or a text a function: {name!r} cannot name {function!r}"
+                    f"a GlobalTypeVar names a TypeData, and a GlobalVar or a string names a function; {name!r} cannot name {function!r}"
                 )
             self.type_definitions[name] = function
             return
@@ -165,7 +168,7 @@ class IRModule:
         return len(self.functions)
 
     def update(self, other: "IRModule | Mapping[GlobalVar | str, BaseFunc]") -> None:
-        """Adds the functions and type definitions of another module; of equal names the other's wins."""
+        """Adds the functions and type definitions of another module, which replace those of equal names."""
         if isinstance(other, IRModule):
             self.type_definitions.update(other.type_definitions)
         for name, function in (other.functions if isinstance(other, IRModule) else other).items():
@@ -181,11 +184,11 @@ class IRModule:
         self.update(standard_library(file_to_import, self))
 
     def update_func(self, var: GlobalVar | str, func: BaseFunc) -> None:
-        """Puts a function in the place of another, as `mod[var] = function` does."""
+        """Replaces a function, as `mod[var] = function` does."""
         self[var] = func
 
     def shallow_copy(self) -> "IRModule":
-        """A module of the same functions that can be changed without changing this one."""
+        """Returns a copy that shares the functions and can be changed independently."""
         copy = IRModule(attrs=self.attrs)
         copy.functions = dict(self.functions)
         copy.type_definitions = dict(self.type_definitions)
@@ -197,7 +200,7 @@ class IRModule:
         return (restore_module, (type(self), module_state(self)))
 
     def astext(self, show_meta_data: bool = True, annotate: Callable[[Expr], str] | None = None) -> str:
-        """The module in Relay's text format (`passat.ir.text.astext`)."""
+        """Prints the module in Relay's text format (`passat.ir.text.astext`)."""
         from passat.ir.text import astext
 
         return astext(self, show_meta_data, annotate)

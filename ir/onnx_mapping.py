@@ -1,7 +1,7 @@
-"""How operators are read from and written to ONNX: the tables, and the views that the functions in them work on.
+"""The mapping of operators to and from ONNX: the tables of readers and writers, and the interfaces they use.
 
-Nothing here imports onnx. A reader gets an `OnnxNode` and returns the expression that means exactly the same, or None, and then the
-node becomes an opaque call that keeps everything. A writer gets the call and the names of its operands, and emits nodes.
+Nothing here imports onnx. A reader gets an `OnnxNode` and returns an equivalent expression. If it returns None, the node becomes an opaque
+call that keeps everything. A writer gets a call and the names of its operands, and emits nodes.
 """
 
 import re
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 DEFAULT_OPSET: Final = 21
-"""What a module that was not read from ONNX is written in."""
+"""The opset of modules that were not imported from ONNX."""
 ELEMENT_TYPES: Final[Mapping[int, str]] = {
     1: "float32",
     2: "uint8",
@@ -51,19 +51,19 @@ ELEMENT_TYPES: Final[Mapping[int, str]] = {
     27: "float6_e2m3fn",
     28: "float6_e3m2fn",
 }
-"""Element types by their number in ONNX (`TensorProto.DataType`), as attributes such as that of Cast give them."""
+"""Element types by ONNX number (`TensorProto.DataType`), as used by attributes such as `to` of Cast."""
 TYPE_NUMBERS: Final[Mapping[str, int]] = {name: number for number, name in ELEMENT_TYPES.items()}
-"""The numbers in ONNX by element type."""
+"""ONNX numbers by element type."""
 
 
 class OnnxVersionError(PassatError, ValueError):
-    """A call that the opset of the model has no form for."""
+    """A call cannot be expressed in the opset of the model."""
 
 
 class OnnxNode:
-    """A node of an ONNX graph whose operands have been read already. `inputs[i]` is None where an optional input is absent.
+    """An ONNX node whose operands have been imported already. `inputs[i]` is None where an optional input is absent.
 
-    `version` is the opset of the node's domain. `attrs` holds Python values: int, float, str, tuples of them, Tensor.
+    `version` is the opset version of the node's domain. `attrs` holds Python values: int, float, str, tuples of them, Tensor.
     """
 
     __slots__ = ("attrs", "inputs", "n_outputs", "op_type", "span", "version")
@@ -85,74 +85,74 @@ class OnnxNode:
         self.span = span
 
     def has(self, index: int) -> bool:
-        """Whether input `index` is there."""
+        """Whether input `index` is present."""
         return index < len(self.inputs) and self.inputs[index] is not None
 
     def input(self, index: int) -> Expr:
-        """Input `index`, which must be there."""
+        """Input `index`, which must be present."""
         value = self.inputs[index]
         assert value is not None
         return value
 
     def type(self, index: int) -> TensorType:
-        """The type of input `index`, which must be there. Readers are only called when every input is a tensor of known rank."""
+        """The type of input `index`, which must be present. Readers are only called when every input is a tensor of known rank."""
         type_ = self.input(index).checked_type
         assert isinstance(type_, TensorType)
         return type_
 
     def constant(self, index: int) -> Tensor | None:
-        """The value of input `index` where it is a constant."""
+        """The value of input `index` if it is constant, or None."""
         value = self.inputs[index] if index < len(self.inputs) else None
         return value.data if isinstance(value, Constant) else None
 
     def ints(self, index: int) -> tuple[int, ...] | None:
-        """The elements of input `index` as integers, where it is a constant."""
+        """The elements of input `index` as integers if it is constant, or None."""
         tensor = self.constant(index)
         return None if tensor is None else tuple(int(element) for element in tensor.numpy().reshape(-1))
 
 
 class Emitter(Protocol):
-    """Where writers put nodes. Names are handed out fresh; the exporter gives results the names that the graph wants."""
+    """The interface for writers to emit nodes. Output names are fresh; the exporter renames graph outputs."""
 
     opset: int
-    """Version of the default domain that the model is written in."""
+    """The opset version of the default domain."""
 
     def node(
         self, op_type: str, inputs: Sequence[str], attrs: Mapping[str, AnyValue] | None = None, *, outputs: int = 1, domain: str = ""
     ) -> str:
-        """Adds a node of one output and returns that output's name. An absent optional input is the empty string."""
+        """Adds a node with one output and returns the name of the output. The empty string is an absent optional input."""
         ...
 
     def nodes(
         self, op_type: str, inputs: Sequence[str], attrs: Mapping[str, AnyValue] | None = None, *, outputs: int, domain: str = ""
     ) -> list[str]:
-        """Adds a node of several outputs and returns their names."""
+        """Adds a node with several outputs and returns their names."""
         ...
 
     def constant(self, value: Tensor | Array) -> str:
-        """The name of an initializer that holds `value`; equal small values share one."""
+        """Returns the name of an initializer that holds `value`. Equal small values share one."""
         ...
 
 
 FromOnnx: TypeAlias = Callable[[OnnxNode], Expr | Sequence[Expr] | None]
 ToOnnx: TypeAlias = Callable[[Call, Sequence[str], Emitter], str | Sequence[str]]
-"""(call, names of the operands, emitter) -> the name of the result. A tuple operand (of concatenate) stands flattened in the names."""
+"""(call, operand names, emitter) -> result names. Tuple operands (of concatenate) are flattened."""
 
 READERS: dict[str, FromOnnx] = {}
-"""Readers by operator type; those of other domains than ONNX's own by `domain::operator type`."""
+"""Readers by operator type; for custom domains, by `domain::type`."""
 
 
 def from_onnx(*op_types: str, domain: str = "") -> Callable[[FromOnnx], FromOnnx]:
-    """Registers the reader of one or more ONNX operator types, in the place of one that was registered outside Passat. Raises ValueError
-    where Passat has one of its own.
+    """Registers the reader of one or more ONNX operator types. It replaces readers registered outside Passat.
 
-    Readers of other domains look at how many inputs and results there are: the onnx package does not know what there may be.
+    Raises ValueError where Passat has a reader of its own. Readers of custom domains must check the number of inputs and results, which the
+    onnx package does not know.
     """
 
     def register(reader: FromOnnx) -> FromOnnx:
         for op_type in (f"{domain}::{name}" if domain else name for name in op_types):
             if op_type in READERS and READERS[op_type].__module__.startswith("passat."):
-                raise ValueError(f"there are two readers of the ONNX operator {op_type}")
+                raise ValueError(f"the ONNX operator {op_type} already has a reader")
             READERS[op_type] = reader
         return reader
 
@@ -164,7 +164,7 @@ def to_onnx(op: "Op") -> Callable[[ToOnnx], ToOnnx]:
 
     def register(writer: ToOnnx) -> ToOnnx:
         if op.to_onnx is not None:
-            raise ValueError(f"there are two ONNX writers of {op.name}")
+            raise ValueError(f"{op.name} already has an ONNX writer")
         op.to_onnx = writer
         return writer
 
@@ -172,36 +172,34 @@ def to_onnx(op: "Op") -> Callable[[ToOnnx], ToOnnx]:
 
 
 def need_opset(emit: Emitter, since: int, op: "Op") -> None:
-    """Raises OnnxVersionError where the model is written in an opset before `since`."""
+    """Raises OnnxVersionError where the opset of the model is older than `since`."""
     if emit.opset < since:
         raise OnnxVersionError(f"{op.name} needs ONNX opset {since} or later; the model is written in opset {emit.opset}")
 
 
 class ShortForm(NamedTuple):
-    """The short form of an ONNX mapping, in parts."""
+    """A parsed short form of an ONNX mapping."""
 
     domain: str
     op_type: str
     since: int
     attr_names: dict[str, str]
-    """Our names of attributes by ONNX's."""
+    """Passat's attribute names by ONNX's."""
 
 
 def parse_mapping(text: str) -> ShortForm:
-    """The parts of a text such as `Relu`, `Transpose(perm=axes)`, `Erf@9` or `com.mycompany.FusedThing`. Raises ValueError."""
+    """Parses a short form such as `Relu`, `Transpose(perm=axes)`, `Erf@9` or `com.mycompany.FusedThing`. Raises ValueError."""
     found = re.fullmatch(r"(?:(\w+(?:\.\w+)*)\.)?(\w+)(?:@(\d+))?(?:\((\w+=\w+(?:, *\w+=\w+)*)\))?", text)
     if found is None or (found[1] and found[3]):
-        raise ValueError(
-            f"an ONNX mapping reads Name, Name@opset or Name(theirs=ours, ...), or domain.Name in the place of Name@opset, not {text!r}"
-        )
+        raise ValueError(f"an ONNX mapping must be Name, Name@opset, domain.Name or Name(onnx_attribute=attribute, ...), not {text!r}")
     pairs = (pair.split("=") for pair in (found[4] or "").replace(" ", "").split(",") if pair)
     return ShortForm(found[1] or "", found[2], int(found[3] or 1), {pair[0]: pair[1] for pair in pairs})
 
 
 def rename(op: "Op", op_type: str, attr_names: Mapping[str, str], since: int = 1) -> None:
-    """Reader and writer of an operator that differs from ONNX's in its name and the names of its attributes only.
+    """Registers the reader and the writer of an operator that differs from ONNX's only in the names of the operator and its attributes.
 
-    ONNX has the operator from opset `since` on.
+    `since` is the opset that added the operator to ONNX.
     """
 
     def read(node: OnnxNode) -> Expr | None:

@@ -1,4 +1,4 @@
-"""The operator registry: one declaration per operator holds its type relation, attributes, kernel, cost, traits and ONNX form."""
+"""The operator registry. One declaration per operator holds its type relation, attributes, kernel, cost, traits and ONNX mapping."""
 
 import difflib
 import inspect
@@ -23,31 +23,31 @@ if TYPE_CHECKING:
 
 Relation = Callable[..., Type]
 Exactness = Literal["never", "integers", "always"]
-"""On which operands a kernel computes the bits that ONNX Runtime does: on none that is shown, on all but floating-point ones, on all."""
+"""For which operands a kernel is shown to match ONNX Runtime bit for bit: none, all except floating-point ones, or all."""
 Kernel = Callable[..., AnyValue]
 CostFunction = Callable[[Sequence[Type], Type, Attrs], Cost]
 ShapeValue = npt.NDArray[np.object_]
-"""The elements of an integer tensor as dimensions (`passat.ir.shape.Dim`): what shape arithmetic knows about a value before it runs."""
+"""The elements of an integer tensor as dimensions (`passat.ir.shape.Dim`), for shape arithmetic before execution."""
 KnownValue = ShapeValue | tuple[ShapeValue, ...]
-"""What is known of an operand: of a tuple, field by field."""
+"""The known elements of an operand; for a tuple, of each field."""
 KnownFunction = Callable[[Sequence[Type], Sequence[KnownValue | None], Attrs], KnownValue | None]
 KNOWN_LIMIT = 256
-"""Tensors of more elements than this are not followed through shape arithmetic."""
+"""Maximum number of elements of tensors tracked by shape arithmetic."""
 ENTRY_LIMIT = 1 << 16
-"""Vectors of more entries than this cannot be shapes, sizes of parts, starts or steps."""
+"""Maximum length of vectors of shapes, split sizes, starts or steps."""
 FOLLOWED = frozenset({"int64", "int32", "bool"})
-"""Element types of the tensors that are followed: sizes, and what comparisons say of them."""
+"""Element types tracked by shape arithmetic: integers for sizes, and bool for comparisons of sizes."""
 
 REQUIRED = inspect.Parameter.empty
-"""The default of an attribute that has none (`Op.defaults`)."""
+"""Marks an attribute without a default (`Op.defaults`)."""
 
 
 class OpTypeError(PassatError, TypeError):
-    """Operands or attributes that an operator does not accept. The message names the operator and the types."""
+    """An operator rejects its operands or attributes. The message names the operator and the types."""
 
 
 class Known:
-    """An operand whose elements the type relation wants to look at (the shape of a reshape): its type, and what is known of its value."""
+    """An operand whose elements the type relation reads (such as the shape of a reshape): its type and its known elements."""
 
     __slots__ = ("type", "value")
 
@@ -56,40 +56,42 @@ class Known:
         self.value = value if not isinstance(value, tuple) else None
 
     def dims(self) -> list[Dim] | None:
-        """The elements as dimensions, where the tensor is a vector of static length; `Any` for those that are not known. Raises OpTypeError
-        for a vector of more than `ENTRY_LIMIT` elements."""
+        """Returns the elements of a vector of static length as dimensions, with `Any` for unknown ones.
+
+        Raises OpTypeError for a vector of more than `ENTRY_LIMIT` elements.
+        """
         if self.value is not None:
             return list(self.value.reshape(-1))
         if self.type.ndim != 1 or not isinstance(length := self.type.shape[0], int):
             return None
         if length > ENTRY_LIMIT:
-            raise OpTypeError(f"{self.type!r} has more entries than shapes and sizes have, {ENTRY_LIMIT} at most")
+            raise OpTypeError(f"{self.type!r} is too long for a vector of shapes or sizes; the maximum is {ENTRY_LIMIT} elements")
         return [ANY] * length
 
 
 class Op(Registered, Expr):
-    """A primitive operator. Calling it on expressions builds a `Call`, attributes by keyword.
+    """A primitive operator. Calling it on expressions builds a `Call`, with attributes as keyword arguments.
 
-    Facts that rules and folding are derived from:
+    Traits and properties that rules and constant folding use:
 
-    * `elementwise`: each element of the result depends on the operands' elements at the same (broadcast) place only;
-    * `movement`: the result's elements are elements of the tensor operands, moved, repeated or dropped;
+    * `elementwise`: each element of the result depends only on the elements of the operands at the same (broadcast) position;
+    * `movement`: the elements of the result are elements of the tensor operands, moved, repeated or dropped;
     * `commutative`, `associative`; `idempotent`: f(f(x)) = f(x), or f(x, x) = x; `involution`: f(f(x)) = x;
-    * `even`: f(-x) = f(x); `odd`: f(-x) = -f(x); `non_negative`: no floating-point element of the result is less than 0, or -0.0;
-      `monotonic`: f(x) <= f(y) where x <= y, but for rounding, and NaN comes of NaN alone;
-    * `unit`, `zero`: the scalar u with f(x, u) = x, or z with f(x, z) = z (of a commutative operator on either side; of another one on
-      the right only). Both hold exactly on integers and bool. On floats a unit may turn -0.0 into 0.0 (x + 0), and a zero holds for
-      finite x up to its sign (x * 0);
+    * `even`: f(-x) = f(x); `odd`: f(-x) = -f(x); `non_negative`: no floating-point element of the result is negative or -0.0; `monotonic`:
+      f(x) <= f(y) for x <= y, up to rounding, and only NaN maps to NaN;
+    * `unit`, `zero`: the scalar u with f(x, u) = x, or z with f(x, z) = z (on either side for a commutative operator, otherwise on the
+      right only). Both hold exactly for integers and bool. For floats, a unit may turn -0.0 into 0.0 (x + 0), and a zero holds for finite x
+      up to its sign (x * 0);
     * `stateful`: never folded, merged, duplicated, dropped or reordered;
-    * `shape_arith`: the kernel also works on object arrays of dimensions, so partly known shapes go through it; `known` computes
-      what is known of the result where that takes more than the kernel (`shape_of`);
-    * `exact`: whether the kernel computes what ONNX Runtime does with its optimizations off, bit for bit: always, where no operand is of
-      floating-point numbers, or never as far as is shown. What moves elements is exact. Other calls on constants ONNX Runtime computes
-      itself (`passat.ir.folding`);
-    * `results`: how many fields the result has where it is a tuple, a number or a function of the attributes;
-    * `is_own`: whether it is one of Passat's own, and not declared elsewhere, as in a rule file;
-    * `pattern`: how Relay's fusion sees it (0 elementwise, 1 broadcast, 2 injective, 3 reduction, 4 fusable output, 8 opaque): for
-      operators that Relay has, their TOpPattern in TVM v0.8.
+    * `shape_arith`: the kernel also accepts object arrays of dimensions, so shape arithmetic uses it; `known` computes the known elements
+      of the result where the kernel is not sufficient (`shape_of`);
+    * `exact`: whether the kernel matches ONNX Runtime with its optimizations disabled, bit for bit: always, for operands without
+      floating-point elements, or never as far as is shown. Data movement is exact. ONNX Runtime folds other calls on constants itself
+      (`passat.ir.folding`);
+    * `results`: the number of fields of a tuple result, as a number or a function of the attributes;
+    * `is_own`: whether Passat declares the operator itself, rather than a plug-in or rule file;
+    * `pattern`: the kind of the operator in Relay's fusion (0 elementwise, 1 broadcast, 2 injective, 3 reduction, 4 fusable output, 8
+      opaque). For Relay's operators this is their TOpPattern in TVM v0.8.
     """
 
     __slots__ = (
@@ -134,7 +136,7 @@ class Op(Registered, Expr):
         self.is_own = relation.__module__.startswith("passat.")
         self.doc = doc
         self.span = None
-        self._checked_type = IncompleteType()  # as a value it is one of a type that nobody knows
+        self._checked_type = IncompleteType()  # as a first-class value, an operator has an unknown type
         self.kernel: Kernel | None = None
         self.known: KnownFunction | None = None
         self.cost: CostFunction = memory_bound
@@ -166,18 +168,18 @@ class Op(Registered, Expr):
         self.defaults = {name: parameter.default for name, parameter in self.attr_params.items()}
 
     def __call__(self, *args: Expr, span: Span | None = None, **attrs: AnyValue) -> Call:
-        """A call on expressions. Raises OpTypeError for a wrong number of operands, and for unknown or missing attributes."""
+        """Builds a call. Raises OpTypeError for a wrong number of operands, and for unknown or missing attributes."""
         if not self.variadic and len(args) != self.arity:
-            raise OpTypeError(f"{self.name} takes {self.arity} operands ({', '.join(self.operand_names)}), {len(args)} were given")
+            raise OpTypeError(f"{self.name} takes {self.arity} operands ({', '.join(self.operand_names)}), but got {len(args)}")
         return Call(self, args, self.bind_attrs(attrs), span=span)
 
     @staticmethod
     def get(op_name: str) -> "Op":
-        """The operator of that name (`get_op`)."""
+        """Returns the operator with a name (`get_op`)."""
         return get_op(op_name)
 
     def bind_attrs(self, given: Mapping[str, AnyValue]) -> Attrs:
-        """All attributes of the operator in declared order, defaults filled in. Raises OpTypeError for unknown or missing ones."""
+        """Returns all attributes in declared order, with defaults filled in. Raises OpTypeError for unknown or missing ones."""
         if not self.attr_params and not given:
             return EMPTY_ATTRS
         values = {**self.defaults, **given}
@@ -191,9 +193,9 @@ class Op(Registered, Expr):
         return Attrs(values)
 
     def infer(self, types: Sequence[Type], attrs: Attrs, values: Sequence[KnownValue | None] | None = None) -> Type:
-        """The type of a call on operands of the given types. `values` is what is known of the operands' elements, where that matters.
+        """Returns the type of a call from the types and attributes, and from the known elements of the operands (`values`).
 
-        Raises OpTypeError that names the operator, the operands' types and what is wrong.
+        Raises OpTypeError, which names the operator, the types of the operands and the reason.
         """
         if self.known_operands:
             operands: Sequence[object] = [
@@ -205,7 +207,7 @@ class Op(Registered, Expr):
         try:
             found = self._cache.get(key)
         except TypeError as error:
-            raise OpTypeError(f"{self.name}: the value of an attribute is nothing that attributes hold: {error}") from error
+            raise OpTypeError(f"{self.name}: unsupported type of an attribute value: {error}") from error
         if found is None:
             found = self._relate(types, types, attrs)
             if len(self._cache) > 10_000:
@@ -215,11 +217,11 @@ class Op(Registered, Expr):
 
     @property
     def follows_sizes(self) -> bool:
-        """Whether something may be known of the result before a run where it is a small tensor of integers (`known_value`)."""
+        """Whether shape arithmetic can compute the result of the operator (`known_value`)."""
         return self.known is not None or self.shape_arith
 
     def known_value(self, types: Sequence[Type], values: Sequence[KnownValue | None], attrs: Attrs, result: Type) -> KnownValue | None:
-        """What is known of the elements of a call's result, from what is known of its operands; None where that is nothing."""
+        """Computes the known elements of the result from the known elements of the operands; None where no element is known."""
         try:
             if self.known is not None:
                 return self.known(types, values, attrs)
@@ -227,19 +229,19 @@ class Op(Registered, Expr):
                 return None
             found = self.kernel(*values, **attrs)
         except (ValueError, TypeError, IndexError, ArithmeticError):
-            return None  # an index that is out of range, or a dimension where the kernel needs a number
+            return None  # an index is out of range, or the kernel needs an integer where a dimension is symbolic
         return found if isinstance(found, tuple) else _in_range(np.asarray(found, np.object_), result)
 
     def _relate(self, operands: Sequence[object], types: Sequence[Type], attrs: Attrs) -> Type:
         try:
             if not self.variadic and len(types) != self.arity:
-                raise OpTypeError(f"takes {self.arity} operands, {len(types)} were given")
+                raise OpTypeError(f"takes {self.arity} operands, but got {len(types)}")
             return _well_formed(self.relation(*operands, **attrs))
         except Exception as error:
             if self.is_own and not isinstance(error, (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)):
                 raise
             if any(map(_is_incomplete, types)):
-                return IncompleteType()  # what comes of an operand that nobody knows
+                return IncompleteType()  # an operand of unknown type makes the result unknown
             reason = str(error).removeprefix(f"{self.name}: ")
             shown = ", ".join(f"{name}={value!r}" for name, value in attrs.items())
             raise OpTypeError(f"{self.name}({', '.join(map(repr, types))}{'; ' + shown if shown else ''}): {reason}") from error
@@ -252,19 +254,19 @@ class Op(Registered, Expr):
 
 
 def _well_formed(type_: Type) -> Type:
-    """The type that a relation returned. Raises OpTypeError where an attribute made a dimension or element type that there is not."""
+    """Returns the type from a relation. Raises OpTypeError for invalid dimensions or element types, which attributes can cause."""
     if isinstance(type_, TensorType):
         if type_.dtype not in NAMES:
-            raise OpTypeError(f"there is no element type {type_.dtype!r}")
+            raise OpTypeError(f"unknown element type {type_.dtype!r}")
         for dim in type_.shape:
             known = 0 <= dim < 1 << 63 if isinstance(dim, (int, np.integer)) else isinstance(dim, (SymDim, Any))
             if not known or isinstance(dim, bool):
-                raise OpTypeError(f"the result would have the dimension {dim!r}")
+                raise OpTypeError(f"the result would have the invalid dimension {dim!r}")
     elif isinstance(type_, TupleType):
         for field in type_.fields:
             _well_formed(field)
     elif not isinstance(type_, Type):
-        raise OpTypeError(f"the type relation gave {type_!r}, which is no type")
+        raise OpTypeError(f"the type relation returned {type_!r}, which is not a type")
     return type_
 
 
@@ -273,12 +275,12 @@ def _is_incomplete(type_: Type) -> bool:
 
 
 def is_followed(type_: Type) -> bool:
-    """Whether shape arithmetic follows values of a type: small tensors of integers or bool."""
+    """Whether shape arithmetic tracks values of a type: small tensors of integers or bool."""
     return isinstance(type_, TensorType) and type_.dtype in FOLLOWED and type_.is_static and static_size(type_.shape) <= KNOWN_LIMIT
 
 
 def _in_range(found: ShapeValue, type_: Type) -> ShapeValue:
-    """What is known, less the integers that the element type cannot hold: the run would wrap them around."""
+    """Drops integers that overflow the element type, since they would wrap around at run time."""
     bits = 31 if isinstance(type_, TensorType) and type_.dtype == "int32" else 63
     elements = found.reshape(-1).tolist()
     kept = [ANY if type(element) is int and not -(1 << bits) <= element < 1 << bits else element for element in elements]
@@ -320,19 +322,23 @@ def define_op(
     known: KnownFunction | None = None,
     results: Callable[[Attrs], int] | int | None = None,
 ) -> Callable[[Relation], Op]:
-    """Declares an operator: the decorated function is its type relation, keyword-only parameters are its attributes.
+    """Declares an operator. The decorated function is its type relation; its keyword-only parameters are the attributes.
 
-    `onnx` is the short form of the ONNX mapping, for operators that differ in name only: `"Relu"`, `"Transpose(perm=axes)"`
-    (ONNX attribute = our attribute), `"Erf@9"` (there is none before opset 9); with a domain, `"com.mycompany.FusedThing"`, it is also the
-    name where none is given. Everything else is written with `@from_onnx` and `@to_onnx` (`passat.ir.onnx_mapping`). A declaration
-    outside Passat takes the place of an earlier one of its name. Raises ValueError for a name that one of Passat's own operators has.
+    `onnx` is the short form of the ONNX mapping, for operators that differ from ONNX only in name:
+
+    * `"Relu"`, or `"Transpose(perm=axes)"` (ONNX attribute = Passat attribute);
+    * `"Erf@9"` for an operator that was added in opset 9;
+    * `"com.mycompany.FusedThing"` for a custom domain. This is also the name of the operator where none is given.
+
+    Other mappings use `@from_onnx` and `@to_onnx` (`passat.ir.onnx_mapping`). A declaration outside Passat replaces an earlier one with the
+    same name. Raises ValueError for the name of one of Passat's own operators.
     """
     from passat.ir.onnx_mapping import parse_mapping, rename
 
     mapping = None if onnx is None else parse_mapping(onnx)
     if not name:
         if mapping is None or not mapping.domain:
-            raise ValueError("an operator has a name, or that of an ONNX operator with its domain: onnx='com.mycompany.FusedThing'")
+            raise ValueError("an operator needs a name, or an ONNX operator with a domain, such as onnx='com.mycompany.FusedThing'")
         name = f"{mapping.domain}.{mapping.op_type}"
 
     def declare(relation: Relation) -> Op:
@@ -359,7 +365,7 @@ def define_op(
 
 
 def _make_room(op: Op, names: Sequence[str]) -> None:
-    """Forgets operators of such names, of which an operator outside Passat takes the place. Raises ValueError for Passat's own."""
+    """Unregisters operators with these names, which a declaration outside Passat replaces. Raises ValueError for Passat's own operators."""
     if not op.is_own:
         _load()
     for taken in [_OPS[name] for name in names if name in _OPS]:
@@ -370,12 +376,12 @@ def _make_room(op: Op, names: Sequence[str]) -> None:
 
 
 def op_family(prefix: str, factory: Callable[[str], Op]) -> None:
-    """Operators whose names begin with `prefix` are made on demand (`onnx.` for operators that Passat does not know)."""
+    """Registers a factory for operators whose names begin with `prefix` (`onnx.` for operators unknown to Passat)."""
     _FACTORIES[prefix] = factory
 
 
 def find_op(name: str) -> Op | None:
-    """The operator of that name, None where there is none."""
+    """Returns the operator with a name; None where there is none."""
     found = _OPS.get(name)
     if found is not None:
         return found
@@ -390,14 +396,14 @@ def find_op(name: str) -> Op | None:
 
 
 def get_op(name: str) -> Op:
-    """The operator of that name. Raises KeyError that names the nearest known operators.
+    """Returns the operator with a name. Raises KeyError with the most similar names.
 
     >>> get_op("nn.relu").elementwise
     True
     """
     found = find_op(name)
     if found is None:
-        # Members of families come to be as models are read: a message does not depend on that.
+        # Families are created as models are read; suggestions must not depend on that.
         declared = [known for known in _OPS if not known.startswith(tuple(_FACTORIES))]
         near = difflib.get_close_matches(name, declared, 3)
         raise KeyError(f"there is no operator {name!r}{'; did you mean ' + ' or '.join(near) + '?' if near else ''}")
@@ -424,7 +430,7 @@ def register_op_attr(op_name: str, attr_key: str, value: AnyValue = None, level:
 
 
 def list_ops() -> list[Op]:
-    """Passat's own operators, by name (families made on demand only where they have been made)."""
+    """Returns Passat's own operators, by name. Operators of families are included only if they have been created."""
     _load()
     return [_OPS[name] for name in sorted(_OPS) if _OPS[name].is_own]
 

@@ -1,4 +1,4 @@
-"""Functions of a second kind: kernels and other functions of a back end, which a module carries and Passat does not look into."""
+"""Functions of other back ends, such as kernels, which a module carries and Passat does not optimize."""
 
 import copy
 from collections.abc import Iterable, Mapping
@@ -11,11 +11,11 @@ from passat.ir.types import FuncType, IncompleteType, Type
 
 
 class PrimFunc(BaseFunc):
-    """A function whose body belongs to another back end: source text, a handle, an IR of its own.
+    """A function whose body belongs to another back end: source text, a handle, or another IR.
 
-    Passat knows its parameters, the type of its result where that is given, its attributes and its name, and carries the body along.
-    Function passes leave it alone; `PrimFuncPass` is for it. Derive a class for each kind of body: its name is what printed modules show.
-    Two are structurally equal where class, annotations, attributes and bodies (by `==`) are.
+    Passat knows its name, its parameters, its attributes and, where given, its result type, and keeps the body opaque. Function passes skip
+    it; `PrimFuncPass` processes it. Derive a class for each kind of body; printed modules show the class name. Two functions are
+    structurally equal if their classes, annotations, attributes and bodies (by `==`) are.
 
     >>> from passat.ir.expr import var
     >>> kernel = PrimFunc([var("x", shape=(4,))], "y = 2 * x", attrs={"global_symbol": "double"})
@@ -45,11 +45,11 @@ class PrimFunc(BaseFunc):
 
     @property
     def name(self) -> str:
-        """The name under which the back end knows the function: the attribute `global_symbol`, as in TVM; "" where there is none."""
+        """The name in the back end: the attribute `global_symbol`, as in TVM; empty where there is none."""
         return str(self.attrs.get("global_symbol", ""))
 
     def with_body(self, body: object) -> Self:
-        """This function, of the same class, with another body; itself where the body is the same object."""
+        """Returns a function of the same class with another body, or itself where the body is unchanged."""
         if body is self.body:
             return self
         changed = copy.copy(self)
@@ -57,7 +57,7 @@ class PrimFunc(BaseFunc):
         return changed
 
     def with_attr(self, name: str, value: AnyValue) -> Self:
-        """This function, of the same class, with an attribute set."""
+        """Returns a function of the same class with an attribute set."""
         changed = copy.copy(self)
         changed.attrs = Attrs(self.attrs, **{name: value})
         return changed

@@ -1,7 +1,7 @@
-"""Where the parts of an expression belong: which function body, branch, match arm or let body holds every use of each node.
+"""The scope of each node: the innermost function body, branch, match arm or let body that contains all uses of the node.
 
-Printing, A-normal form and well-formedness all ask this. A node that several scopes use belongs to the innermost scope around all of
-them. Everything here is linear in the number of nodes, up to a logarithm where scopes nest.
+Used by printing, conversion to A-normal form and the well-formedness check. The analysis is linear in the number of nodes, up to a
+logarithmic factor for nested scopes.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from passat.ir.traverse import children, evaluation_parts, pattern_vars, post_or
 
 
 class Scope:
-    """A place in which expressions stand. `jump` is an ancestor chosen so that any ancestor is a logarithm of steps away."""
+    """A region in which expressions are evaluated. `jump` is a skip pointer: any ancestor is reached in a logarithmic number of steps."""
 
     __slots__ = ("depth", "jump", "parent")
 
@@ -27,19 +27,19 @@ class Scope:
             self.jump = far.jump if parent.depth - far.depth == far.depth - far.jump.depth else parent
 
     def ancestor(self, depth: int) -> "Scope":
-        """The scope around this one, or this one, that is `depth` scopes inside the outermost."""
+        """Returns the enclosing scope (or this one) at `depth`."""
         scope = self
         while scope.depth > depth:
             scope = scope.jump if scope.jump.depth >= depth else scope.parent
         return scope
 
     def encloses(self, other: "Scope") -> bool:
-        """Whether `other` is this scope or inside it."""
+        """Whether `other` is this scope or nested in it."""
         return other.depth >= self.depth and other.ancestor(self.depth) is self
 
 
 def common(a: Scope, b: Scope) -> Scope:
-    """The innermost scope around two scopes."""
+    """Returns the innermost scope that encloses two scopes."""
     if a is b:
         return a
     a, b = a.ancestor(b.depth), b.ancestor(a.depth)
@@ -54,11 +54,14 @@ _OPENING: Final = frozenset({Function, If, Match, Let})
 class Scopes:
     """The scopes of an expression.
 
-        `order` holds every node once, parts before wholes in the order of evaluation. `inner[node]` are the scopes that a node opens: of a
-    function its body, of an if its branches, of a match its arms, of a let the places of its value and of its body. `binders[var]` is the
-    scope in which a variable is bound, `rebound` lists variables that are bound more than once. With `lets=False` a let opens no scope:
-    its parts and whatever stands around it are one sequence, as in A-normal form. A let whose value is a function binds its variable
-    around that function too; the value of any other let stands where the let stands.
+    * `order` lists every node once, operands first, in the order of evaluation.
+    * `inner[node]` are the scopes that a node opens: the body of a function, the branches of an if, the arms of a match, the value and the
+      body of a let.
+    * `binders[var]` is the scope that binds a variable.
+    * `rebound` lists variables that are bound more than once.
+
+    With `lets=False` a let opens no scope: its parts and the expressions around it form one sequence, as in A-normal form. A let whose
+    value is a function binds its variable around that function too. The value of any other let belongs to the scope of the let.
     """
 
     __slots__ = ("_places", "binders", "inner", "order", "rebound", "root")
@@ -84,11 +87,11 @@ class Scopes:
                     places[part] = here if known is None else common(known, here)
 
     def place(self, node: Expr) -> Scope:
-        """The scope to which a node of the expression belongs."""
+        """Returns the scope of a node."""
         return self._places[node]
 
     def _opened(self, node: Expr, here: Scope, lets: bool) -> list[tuple[Expr, Scope]]:
-        """Opens the scopes of a node that stands `here`; its parts and where it uses them."""
+        """Opens the scopes of a node in scope `here`. Returns its operands, each with the scope of that use."""
         kind = type(node)
         if kind is Function:
             function = cast(Function, node)

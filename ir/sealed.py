@@ -1,11 +1,11 @@
-"""Functions that passes leave as they are: what is in them is one operation to everybody around."""
+"""Sealed functions, which passes treat as a single operation."""
 
 from passat.ir.expr import Expr, Function
 
 
 def is_sealed(expr: Expr) -> bool:
-    """Whether an expression is a function that stands for one operation: fused calls (`Primitive`), what a pattern of a table matched
-    (`Composite`), or what another compiler gets (`Compiler`).
+    """Whether an expression is a function that represents a single operation: a fused call (`Primitive`), a match of a pattern table
+    (`Composite`), or a region for another compiler (`Compiler`).
 
     >>> from passat.ir.text import parse_expr
     >>> [is_sealed(parse_expr(f"fn (%x: int8{attrs}) {{ %x }}")) for attrs in ("", ", Primitive=1", ", Primitive=0", ', Composite="a"')]

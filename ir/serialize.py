@@ -1,8 +1,8 @@
-"""Expressions and modules as flat data, so that they can be pickled and copied whatever their depth.
+"""Flat encoding of expressions and modules for pickling and copying at any depth.
 
-An encoding is one list of nodes, parts before wholes, each a few integers: its kind, its type and span in tables, its parts by number.
-What has content of its own stands in a list of objects: variables, operators, constructors, tensors (splats and lazy ones as such; the
-elements of dense ones go out of band in pickle protocol 5), attributes. Sharing, spans and inferred types are kept.
+An encoding is a list of nodes, operands first. Each node is a few integers: its kind, indices of its type and span, and the indices of its
+parts. Variables, operators, constructors, tensors and attributes are kept in a separate list of objects. Splats and lazy tensors stay as
+they are; the elements of dense tensors are out-of-band buffers in pickle protocol 5. Sharing, spans and inferred types are preserved.
 """
 
 import copyreg
@@ -42,7 +42,7 @@ from passat.ir.traverse import children, post_order
 from passat.ir.types import Type
 
 _KINDS: Final[tuple[type[Expr], ...]] = (
-    Expr,  # a leaf, which stands in the list of objects
+    Expr,  # a leaf, which is stored in the list of objects
     Call,
     Constant,
     Tuple,
@@ -63,7 +63,7 @@ _E = TypeVar("_E", bound=Expr)
 
 
 class Encoded(NamedTuple):
-    """Expressions as flat data; `roots` are the numbers of those that were encoded."""
+    """Encoded expressions; `roots` are the indices of the encoded expressions."""
 
     codes: bytes
     objects: list[AnyValue]
@@ -73,12 +73,12 @@ class Encoded(NamedTuple):
 
 
 def numbering(*roots: Expr) -> list[Expr]:
-    """All nodes of some expressions in the order in which they are encoded, with what the patterns of matches name."""
+    """Returns all nodes in encoding order, including variables and constructors of match patterns."""
     return post_order(*roots, parts_of=_parts)
 
 
 def encode(*roots: Expr) -> Encoded:
-    """The encoding of expressions.
+    """Encodes expressions.
 
     >>> from passat.ir.expr import var
     >>> x = var("x", shape=(2,))
@@ -95,7 +95,7 @@ def encode(*roots: Expr) -> Encoded:
 
 
 def decode(encoded: Encoded) -> list[Expr]:
-    """The nodes of an encoding by number."""
+    """Decodes all nodes, in encoding order."""
     codes = array("i")
     codes.frombytes(encoded.codes)
     order: list[Expr] = []
@@ -110,7 +110,7 @@ def decode(encoded: Encoded) -> list[Expr]:
 
 
 class ModuleState(NamedTuple):
-    """A module as flat data. The roots are its global variables, then its functions."""
+    """An encoded module. The roots are its global variables, followed by its functions."""
 
     encoded: Encoded
     type_definitions: AnyValue
@@ -118,12 +118,12 @@ class ModuleState(NamedTuple):
 
 
 def module_state(mod: IRModule) -> ModuleState:
-    """A module as flat data."""
+    """Encodes a module."""
     return ModuleState(encode(*mod.functions, *mod.functions.values()), mod.type_definitions, mod.attrs)
 
 
 def restore_module(cls: type[IRModule], state: ModuleState) -> IRModule:
-    """The module that `module_state` took apart: what a pickled module calls."""
+    """Decodes a module from `module_state`; called by unpickling."""
     order = decode(state.encoded)
     roots = [order[root] for root in state.encoded.roots]
     half = len(roots) // 2
@@ -133,18 +133,20 @@ def restore_module(cls: type[IRModule], state: ModuleState) -> IRModule:
 
 
 def reduced(expr: Expr) -> tuple[AnyValue, ...]:
-    """How `pickle` and `copy.deepcopy` take an expression apart: flat. Nodes that two expressions share are two nodes in a copy of both
-    (but for variables and other leaves): encode them together, in a module or a Tuple, to keep them one.
+    """Implements `__reduce__` of expressions, for `pickle` and `copy.deepcopy`.
+
+    Nodes shared by two expressions become two nodes when both are copied separately (except variables and other leaves). Encode them
+    together, in a module or a Tuple, to preserve sharing.
     """
     if type(expr) in _CODES:
         return (_root, (encode(expr),))
     if type(expr) is Var:
         return (_variable, (expr.name_hint, expr.type_annotation, expr._checked_type, expr.span))
-    return (copyreg.__newobj__, (type(expr),), object.__getstate__(expr))  # type: ignore[attr-defined]  # typeshed leaves __newobj__ out
+    return (copyreg.__newobj__, (type(expr),), object.__getstate__(expr))  # type: ignore[attr-defined]  # typeshed lacks __newobj__
 
 
 def shallow_copy(expr: _E) -> _E:
-    """Another node of the same content: what `copy.copy` makes of an expression."""
+    """Returns a new node with the same content; implements `copy.copy`."""
     made = object.__new__(type(expr))
     state = object.__getstate__(expr)
     for values in state if isinstance(state, tuple) else (state,):
@@ -164,7 +166,7 @@ def _variable(name: str, annotation: Type | None, type_: Type | None, span: Span
 
 
 def _parts(expr: Expr) -> Sequence[Expr]:
-    """The direct parts of an expression, and of a match also the variables and constructors in its patterns."""
+    """The direct parts of an expression; for a match, also the variables and constructors in its patterns."""
     if type(expr) is not Match:
         return children(expr)
     named: list[Expr] = []
@@ -182,7 +184,8 @@ def _parts(expr: Expr) -> Sequence[Expr]:
 
 
 class _Writer:
-    """Writes nodes as integers. Types that are equal stand once; spans and objects once by identity, as equal spans may name two texts."""
+    """Encodes nodes as integers. Types are deduplicated by value; spans and objects by identity, as equal spans may refer to different
+    texts."""
 
     def __init__(self, numbers: dict[int, int]) -> None:
         self.numbers = numbers
@@ -194,7 +197,7 @@ class _Writer:
         self._spans: dict[int, int] = {}
 
     def write(self, node: Expr) -> None:
-        """Appends a node, whose parts have numbers."""
+        """Appends a node whose parts have indices."""
         kind = _CODES.get(type(node), _LEAF)
         span = node.span
         self.codes += (kind, self.type(node._checked_type), _NONE if span is None else self.span(span))
@@ -220,13 +223,13 @@ class _Writer:
             self.parts(children(node))
 
     def parts(self, parts: Sequence[Expr]) -> None:
-        """Appends how many parts there are, and their numbers."""
+        """Appends the number of parts and their indices."""
         numbers = self.numbers
         self.codes.append(len(parts))
         self.codes += [numbers[id(part)] for part in parts]
 
     def pattern(self, root: Pattern) -> None:
-        """Appends a pattern, wholes before parts."""
+        """Appends a pattern in pre-order."""
         stack = [root]
         while stack:
             pattern = stack.pop()
@@ -242,18 +245,18 @@ class _Writer:
                 self.codes.append(_WILDCARD)
 
     def type(self, type_: Type | None) -> int:
-        """The number of a type."""
+        """The index of a type."""
         return _NONE if type_ is None else self.types.setdefault(type_, len(self.types))
 
     def object(self, value: object) -> int:
-        """The number of an object."""
+        """The index of an object."""
         number = self._known.setdefault(id(value), len(self.objects))
         if number == len(self.objects):
             self.objects.append(value)
         return number
 
     def span(self, span: Span) -> int:
-        """The number of a span."""
+        """The index of a span."""
         number = self._spans.setdefault(id(span), len(self.spans))
         if number == len(self.spans):
             self.spans.append(span)
@@ -261,7 +264,7 @@ class _Writer:
 
 
 class _Reader:
-    """Reads what `_Writer` wrote."""
+    """Decodes the output of `_Writer`."""
 
     def __init__(self, codes: Iterator[int], encoded: Encoded, order: list[Expr]) -> None:
         self.next = codes
@@ -315,7 +318,7 @@ class _Reader:
         return Match(data, clauses, complete, span)
 
     def pattern(self) -> Pattern:
-        """A pattern, from wholes to parts: those that are begun wait until their parts are there."""
+        """Decodes a pattern from pre-order."""
         begun: list[tuple[int, Constructor | None, list[Pattern]]] = []
         while True:
             kind = next(self.next)

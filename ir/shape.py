@@ -1,7 +1,7 @@
 """Dimensions of tensors: integers, the unknown `Any`, and symbolic expressions over named sizes.
 
-A symbolic dimension is a polynomial with integer coefficients over *atoms*: names (`batch`), and quotients that do not divide
-evenly, which stand for themselves (`(seq + 1)//2`). Equal polynomials are equal dimensions, so `2*(n + 1)` equals `n + n + 2`.
+A symbolic dimension is a polynomial with integer coefficients over *atoms*. An atom is a name (`batch`) or an inexact quotient (`(seq +
+1)//2`). Equal polynomials are equal dimensions, so `2*(n + 1)` equals `n + n + 2`.
 """
 
 import functools
@@ -15,13 +15,13 @@ Monomial: TypeAlias = tuple[str, ...]
 
 @final
 class Any:
-    """The dimension nothing is known about; Relay prints it `?`. There is one object; two unknown sizes need not be equal sizes."""
+    """The unknown dimension, a singleton; Relay prints it as `?`. Two unknown dimensions need not be equal."""
 
     __slots__ = ()
     _instance: "Any | None" = None
 
     def __new__(cls) -> "Any":
-        """The one object."""
+        """Returns the singleton."""
         if cls._instance is None:
             cls._instance = super().__new__(cls)
         return cls._instance
@@ -46,7 +46,7 @@ ANY: Final = Any()
 
 @final
 class SymDim:
-    """A size known by name or by an expression over names; integer results of its arithmetic come back as `int`.
+    """A symbolic size: a name or an expression over names. Arithmetic with a constant result returns `int`.
 
     >>> n = SymDim.named("n")
     >>> 2 * (n + 1) - n
@@ -68,7 +68,7 @@ class SymDim:
 
     @classmethod
     def named(cls, name: str) -> "SymDim":
-        """The dimension called `name`."""
+        """Returns the dimension called `name`."""
         return cls([((name,), 1)])
 
     def __eq__(self, other: object) -> bool:
@@ -149,7 +149,7 @@ def _normal(terms: Mapping[Monomial, int]) -> "Dim":
 
 
 def divide(dividend: Dim, divisor: Dim) -> Dim:
-    """The floor of a quotient of sizes: a polynomial where it comes out even, else an atom; `Any` for unknown or zero divisors.
+    """Floor division of sizes: a polynomial where the division is exact, an atom otherwise; `Any` for unknown or zero divisors.
 
     >>> divide(7, 2), divide(SymDim.named("n") * 6, 3), divide(5, 0)
     (3, 2*n, ?)
@@ -188,7 +188,7 @@ _Leaf: TypeAlias = Callable[[str], Dim]
 
 
 def parse_dim(text: str) -> Dim:
-    """A dimension from its text: an expression over names, as printed; whatever is not one becomes a name as it stands.
+    """Parses a dimension: an expression over names, as printed. Any other text becomes a name verbatim.
 
     >>> parse_dim("2*batch + 1"), parse_dim("7"), parse_dim("4*((n + 1)//2)"), parse_dim("floor(x)")
     (2*batch + 1, 7, 4*((n + 1)//2), floor(x))
@@ -198,7 +198,7 @@ def parse_dim(text: str) -> Dim:
 
 
 def replace_names(text: str, sizes: Mapping[str, int]) -> Dim:
-    """A dimension from its text, where some of its names have sizes.
+    """Parses a dimension and substitutes sizes for some of its names.
 
     >>> replace_names("2*batch + n", {"batch": 3}), replace_names("floor(x)", {"floor(x)": 4})
     (n + 6, 4)
@@ -210,7 +210,7 @@ def replace_names(text: str, sizes: Mapping[str, int]) -> Dim:
 
 
 def names_of_text(text: str) -> list[str]:
-    """The names in the text of a dimension, each once; a text that is no expression is a name.
+    """Returns the names in the text of a dimension, without duplicates. Text that is not an expression is itself a name.
 
     >>> names_of_text("2*(n + m)//n"), names_of_text("7"), names_of_text("floor(x)")
     (['n', 'm'], [], ['floor(x)'])
@@ -225,7 +225,7 @@ def names_of_text(text: str) -> list[str]:
 
 
 def _parsed(text: str, leaf: _Leaf) -> Dim | None:
-    """The value of an expression whose names stand for what `leaf` says; None where the text is no expression."""
+    """Evaluates an expression, with `leaf` mapping names to values. Returns None where the text is not an expression."""
     tokens = _tokens(text)
     if tokens is None:
         return None
@@ -282,7 +282,7 @@ def _factor(tokens: Sequence[str], leaf: _Leaf) -> tuple[Dim, Sequence[str]]:
     if head in ("min", "max") and rest and rest[0] == "(":
         first, rest = _sum(rest[1:], leaf)
         if rest[0] != ",":
-            raise ValueError("min and max are of two sizes")
+            raise ValueError("min and max take two sizes")
         second, rest = _sum(rest[1:], leaf)
         if rest[0] != ")":
             raise ValueError("unbalanced brackets")
@@ -299,7 +299,7 @@ def _extreme(which: str, a: Dim, b: Dim) -> Dim:
 
 
 def names_in(dim: Dim) -> list[str]:
-    """The names that a dimension depends on, term by term.
+    """Returns the names in a dimension, in the order of its terms.
 
     >>> names_in(parse_dim("2*n + m + 1")), names_in(3)
     (['m', 'n'], [])
@@ -328,17 +328,16 @@ def product(shape: Iterable[Dim]) -> Dim:
 
 
 LARGEST_SIZE: Final = 2**63 - 1
-"""The most elements that a tensor has, since runtimes count them in 64 bits."""
+"""Upper limit on the number of elements of a tensor; runtimes count elements in 64 bits."""
 
 
 def static_size(shape: Shape, assumed: int = 64) -> int:
-    """The number of elements of a shape, at most `LARGEST_SIZE`, every named or unknown dimension taken as `assumed` (for cost models)."""
+    """The number of elements of a shape, at most `LARGEST_SIZE`. Symbolic and unknown dimensions count as `assumed`; for cost models."""
     return min(math.prod(dim if isinstance(dim, int) else assumed_size(dim, assumed) for dim in shape), LARGEST_SIZE)
 
 
 def assumed_size(dim: Dim, assumed: int = 64) -> int:
-    """The integer value of a dimension, with `assumed` for its names. Where that leaves no elements, the names stand for more: then it
-    is `assumed` itself.
+    """Evaluates a dimension with `assumed` for each name. Returns `assumed` where the result would be zero or negative.
 
     >>> n = SymDim.named("n")
     >>> [assumed_size(dim) for dim in (3, n + 1, n - 89)]
@@ -349,7 +348,7 @@ def assumed_size(dim: Dim, assumed: int = 64) -> int:
 
 
 def evaluate_dim(dim: Dim, sizes: Mapping[str, int], assumed: int = 64) -> int:
-    """The integer value of a dimension when its names have the given sizes; names without one, and `Any`, count as `assumed`.
+    """Evaluates a dimension with the given sizes for its names. Names without a size, and `Any`, count as `assumed`.
 
     >>> n = SymDim.named("n")
     >>> evaluate_dim(2 * n + (n + 1) // 2, {"n": 6})
@@ -373,20 +372,20 @@ def _size(name: str, sizes: Mapping[str, int], assumed: int) -> int:
 
 
 def same_dim(a: Dim, b: Dim) -> bool:
-    """Whether two dimensions are certainly the same size (`Any` is never certainly anything)."""
+    """Whether two dimensions are provably equal. `Any` is never provably equal to another dimension."""
     return a == b and not isinstance(a, Any)
 
 
 def may_equal(a: Dim, b: Dim) -> bool:
-    """Whether two dimensions can be the same size; only two different integers certainly cannot."""
+    """Whether two dimensions can be equal. Only two different integers cannot."""
     return not (type(a) is int and type(b) is int) or a == b
 
 
 def broadcast(a: Shape, b: Shape) -> Shape:
-    """The shape of an elementwise operation under NumPy's broadcasting. Raises ValueError where it is impossible.
+    """Returns the result shape of NumPy broadcasting. Raises ValueError where the shapes do not broadcast.
 
-    A named or unknown dimension against an integer other than 1 must turn out to be that integer (or 1), so the integer wins. So does a
-    named one against its own minimum with an integer: a table of 512 rows, of which n are taken, that meets n.
+    A symbolic or unknown dimension against an integer other than 1 must equal that integer (or 1) at run time, so the integer wins.
+    Likewise `n` wins over `min(n, 512)`, such as the size of a slice of a table with 512 rows.
 
     >>> broadcast((3, 1), (4,))
     (3, 4)
@@ -416,7 +415,7 @@ def broadcast(a: Shape, b: Shape) -> Shape:
 
 
 def _is_minimum(dim: Dim, of: Dim) -> bool:
-    """Whether `dim` is the smaller of `of` and a positive integer (as `passat.ir.bounds.smaller` names it)."""
+    """Whether `dim` is the minimum of `of` and a positive integer, as named by `passat.ir.bounds.smaller`."""
     if not isinstance(dim, SymDim) or not isinstance(of, SymDim) or len(dim.terms) != 1 or dim.terms[0][1] != 1:
         return False
     name, size = dim.terms[0][0], repr(of)
@@ -427,5 +426,5 @@ def _is_minimum(dim: Dim, of: Dim) -> bool:
 
 
 def show_shape(shape: Shape) -> str:
-    """A shape as Relay prints it: `(1, ?, batch)`, with a trailing comma where it has one dimension."""
+    """Prints a shape as Relay does: `(1, ?, batch)`, with a trailing comma for a single dimension."""
     return f"({', '.join(map(repr, shape))}{',' if len(shape) == 1 else ''})"

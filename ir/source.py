@@ -1,13 +1,13 @@
-"""Texts that programs are read from. Spans name their text, and the name knows what stands in it."""
+"""Source texts of programs. A span refers to its text by a name that carries the text."""
 
 import re
 from bisect import bisect_right
 
 
 class SourceName(str):
-    """The name of a text, with the text itself: an ordinary string that errors can quote lines by.
+    """The name of a text, which carries the text so that errors can quote lines of it.
 
-    The text lives as long as a span refers to it, so nothing has to be registered or forgotten. Lines end at line feeds only.
+    The text lives as long as a span refers to it, so no registry is needed. Lines end at line feeds only.
 
     >>> name = SourceName("file.relay", "def @main() {\\n  1\\n}")
     >>> name, name.line(2), name.place(16)
@@ -19,7 +19,7 @@ class SourceName(str):
     _starts: list[int]
 
     def __new__(cls, name: str, text: str = "") -> "SourceName":
-        """A name for a text."""
+        """Creates a name for a text."""
         made = super().__new__(cls, name)
         made.text = text
         return made
@@ -28,7 +28,7 @@ class SourceName(str):
         return SourceName, (str(self), self.text)
 
     def starts(self) -> list[int]:
-        """The offset at which each line begins."""
+        """The offset of the start of each line."""
         try:
             return self._starts
         except AttributeError:
@@ -36,13 +36,13 @@ class SourceName(str):
             return self._starts
 
     def place(self, offset: int) -> tuple[int, int]:
-        """Line and column of an offset, both from 1."""
+        """Returns the line and column of an offset, both from 1."""
         starts = self.starts()
         line = bisect_right(starts, offset)
         return line, offset - starts[line - 1] + 1
 
     def line(self, number: int) -> str:
-        """A line of the text, counted from 1, without its end; an empty one where there is no such line."""
+        """Returns a line, counted from 1, without its line feed; empty where there is no such line."""
         starts = self.starts()
         if not 1 <= number <= len(starts):
             return ""

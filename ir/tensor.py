@@ -1,4 +1,4 @@
-"""Constant tensors: dense, lazily read, or one value repeated (a splat), which takes no memory whatever its shape."""
+"""Constant tensors: dense, lazily loaded, or a splat (one repeated value), which takes constant memory for any shape."""
 
 import hashlib
 import math
@@ -16,16 +16,16 @@ Array = npt.NDArray[AnyValue]
 
 @runtime_checkable
 class Bounded(Protocol):
-    """What computes elements, and knows before what none of them exceeds."""
+    """A loader that knows a bound on the absolute values of the elements before it computes them."""
 
     def largest(self) -> float:
-        """A number that no absolute value of an element exceeds."""
+        """Returns an upper bound on the absolute values of the elements."""
 
 
 class Tensor:
-    """An immutable constant. Made by `dense`, `splat` or `lazy`; read by `numpy()`, which never copies.
+    """An immutable constant, created by `dense`, `splat` or `lazy`. `numpy()` returns the elements without copying.
 
-    `source` is whatever the tensor was read from (an ONNX initializer), so that a writer may hand it on without decoding it.
+    `source` is the object that the tensor was read from (an ONNX initializer), which lets a writer pass it on without decoding.
 
     >>> Tensor.splat(1.0, (1000, 1000), "float32").numpy().strides
     (0, 0)
@@ -50,7 +50,7 @@ class Tensor:
 
     @classmethod
     def dense(cls, value: npt.ArrayLike, dtype: str | None = None) -> "Tensor":
-        """A tensor of the elements of `value`; an array is taken as it is and must not be written to afterward."""
+        """Creates a tensor from the elements of `value`. An array is not copied and must not be modified afterward."""
         array = np.asarray(value, None if dtype is None else to_numpy(dtype))
         tensor = cls(from_numpy(array.dtype), array.shape)
         if tensor.dtype == "string" and array.dtype != np.object_:
@@ -60,7 +60,7 @@ class Tensor:
 
     @classmethod
     def splat(cls, value: npt.ArrayLike, shape: tuple[int, ...], dtype: str) -> "Tensor":
-        """A tensor of `shape` whose every element is `value`."""
+        """Creates a tensor of `shape` whose elements all equal `value`."""
         tensor = cls(dtype, shape)
         tensor._scalar = np.asarray(value, to_numpy(dtype)).reshape(())
         tensor._uniform = True
@@ -70,7 +70,7 @@ class Tensor:
     def lazy(
         cls, dtype: str, shape: tuple[int, ...], load: Callable[[], Array], *, source: object = None, key: tuple[object, ...] | None = None
     ) -> "Tensor":
-        """A tensor read by `load` when its elements are first asked for; `key` identifies its content without reading it."""
+        """Creates a tensor whose elements `load` reads on first access. `key` identifies the content without reading it."""
         tensor = cls(dtype, shape)
         tensor._load, tensor.source, tensor._key = load, source, key
         return tensor
@@ -87,21 +87,21 @@ class Tensor:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the elements take when written out one by one."""
+        """Size in bytes of the expanded elements."""
         return math.ceil(self.size * itemsize(self.dtype))
 
     @property
     def is_splat(self) -> bool:
-        """Whether the tensor is stored as one repeated value."""
+        """Whether the tensor is stored as a single repeated value."""
         return self._scalar is not None
 
     @property
     def loader(self) -> Callable[[], Array] | None:
-        """The function that a lazy tensor is read by, until it has been read."""
+        """The function that loads a lazy tensor; None once it has been loaded."""
         return self._load
 
     def numpy(self) -> Array:
-        """The elements as a NumPy array, not to be written to; of a splat, a broadcast view of one element."""
+        """The elements as a read-only NumPy array. For a splat it is a broadcast view of one element."""
         if self._scalar is not None:
             return np.broadcast_to(self._scalar, self.shape)
         if self._array is None:
@@ -115,11 +115,11 @@ class Tensor:
         return self._array
 
     def asnumpy(self) -> Array:
-        """`numpy()`, by the name that TVM had for it."""
+        """Alias of `numpy()`, under TVM's name."""
         return self.numpy()
 
     def uniform(self) -> AnyValue:
-        """The value that all elements have, or None where they differ or there are none. Compares bits, so nan counts as itself."""
+        """The value that all elements share; None where they differ or the tensor is empty. Compares bits, so NaN equals itself."""
         if self._scalar is not None:
             return self._scalar[()] if self.size else None
         if self._uniform is None:
@@ -127,13 +127,15 @@ class Tensor:
         return self.numpy()[(0,) * self.ndim] if self._uniform else None
 
     def largest(self) -> float:
-        """A number that no absolute value of an element of floats or integers exceeds: the greatest one, or what is known of it where the
-        elements have not been computed yet. NaN where an element may be NaN."""
+        """Returns an upper bound on the absolute values of the elements, which are floats or integers.
+
+        This is the maximum for loaded elements, and the bound of the loader otherwise. NaN where an element may be NaN.
+        """
         if self._largest is None:
             if isinstance(self._load, Bounded):
                 return self._load.largest()
             elements = self.numpy() if self._scalar is None else self._scalar
-            with np.errstate(all="ignore"):  # of NaN
+            with np.errstate(all="ignore"):  # for NaN
                 self._largest = max(float(elements.max()), -float(elements.min())) if self.size else 0.0
         return self._largest
 
@@ -142,7 +144,7 @@ class Tensor:
             return False
         array = self.numpy()
         if not any(stride for stride, dim in zip(array.strides, array.shape, strict=True) if dim > 1):
-            return True  # a view of one element, which flattening would spread out
+            return True  # a view of one element, which flattening would expand
         flat = array.reshape(-1)
         if flat.dtype == np.object_:
             return all(element == flat[0] for element in flat)
@@ -153,18 +155,18 @@ class Tensor:
         return bool(np.all(_bits(flat) == _bits(flat[:1])))
 
     def key(self) -> tuple[object, ...]:
-        """A hashable value that stands for the content: where keys are equal, contents are.
+        """A hashable key of the content: tensors with equal keys have equal contents.
 
-        The converse holds too, except for lazy tensors that were given a key so that they need not be read.
+        The converse holds too, except for lazy tensors whose given key avoids reading them.
         """
         if self._key is None:
             self._key = self.content_key()
         return self._key
 
     def content_key(self) -> tuple[object, ...]:
-        """A hashable value that is equal exactly for equal contents: element type, shape, and the one element or a digest of them all.
+        """A hashable key that is equal if and only if the contents are equal: element type, shape, and the uniform value or a digest.
 
-        However a tensor is stored, one of a single repeated value has the key of the splat. A lazy tensor is read.
+        The key does not depend on the storage: a dense tensor of a single value has the key of the splat. A lazy tensor is loaded.
         """
         if self._content_key is None:
             value = self.uniform()
@@ -173,7 +175,7 @@ class Tensor:
         return self._content_key
 
     def sample(self) -> object:
-        """A few of the elements, for a cheap look at whether contents may be equal. A lazy tensor is read for it, but not kept."""
+        """Returns a few elements, as a cheap filter before contents are compared. A lazy tensor is read for this but not kept."""
         if self._sample is None:
             array = self.numpy() if self._load is None else self._load()
             some = array.reshape(-1)[:: max(1, self.size // 16)]
@@ -195,7 +197,7 @@ class Tensor:
             return True
         if not isinstance(other, Tensor) or self.shape != other.shape or self.dtype != other.dtype:
             return False
-        # Keys that were given to lazy tensors say that contents are equal, but not that they differ.
+        # Equal keys of lazy tensors prove equal contents; different keys prove nothing.
         if self._key is not None and self._key == other._key:
             return True
         if self._content_key is not None and other._content_key is not None:
@@ -203,7 +205,7 @@ class Tensor:
         values = self.uniform(), other.uniform()
         if values != (None, None):
             return None not in values and _element_bytes(values[0]) == _element_bytes(values[1])
-        one, two = self.numpy(), other.numpy()  # comparing takes a tenth of the time of two digests
+        one, two = self.numpy(), other.numpy()  # ten times faster than computing two digests
         return one.tolist() == two.tolist() if one.dtype == np.object_ else bool(np.array_equal(_bits(one), _bits(two)))
 
     def __hash__(self) -> int:
@@ -239,8 +241,9 @@ def _bits(array: Array) -> Array:
 
 
 def look(tensor: Tensor) -> object:
-    """What a cheap look at a constant shows, before contents are compared: equal constants of one shape and type, stored alike, look alike.
+    """Returns a cheap fingerprint of a constant, used before contents are compared. Equal constants with the same storage have equal
+    fingerprints.
 
-    Tensors in external files, and those that are not computed yet, look like themselves alone, since looking would read or compute them.
+    Tensors in external files, and those not computed yet, are identified by themselves, since a fingerprint would read or compute them.
     """
     return tensor._key if tensor._key is not None and tensor._key[0] in ("file", "deferred") else tensor.sample()

@@ -1,4 +1,4 @@
-"""Walks over expressions. All are iterative: depth is data, a shared node is visited once."""
+"""Traversal of expressions. All functions are iterative and visit a shared node once."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
@@ -25,7 +25,7 @@ from passat.ir.expr import (
 
 
 def children(expr: Expr) -> Sequence[Expr]:
-    """The direct parts of an expression, in evaluation order; of a function the parameters and the body."""
+    """Returns the direct parts of an expression in evaluation order; for a function, the parameters and the body."""
     kind = type(expr)
     if kind is Call:
         call = cast(Call, expr)
@@ -57,7 +57,7 @@ def children(expr: Expr) -> Sequence[Expr]:
 
 
 def evaluation_parts(expr: Expr) -> Sequence[Expr]:
-    """The direct parts in the order in which they are needed: arguments before the callee, a let's value before its variable."""
+    """Returns the direct parts in the order they are needed: arguments before the callee, the value of a let before its variable."""
     kind = type(expr)
     if kind is Call:
         call = cast(Call, expr)
@@ -69,7 +69,7 @@ def evaluation_parts(expr: Expr) -> Sequence[Expr]:
 
 
 def bodies(root: Expr) -> list[Expr]:
-    """The bodies of the functions in an expression, itself included where it is one, and its branches."""
+    """Returns the bodies of all functions in an expression (including itself) and the branches."""
     found: list[Expr] = []
     for node in post_order(root):
         if isinstance(node, Function):
@@ -80,7 +80,7 @@ def bodies(root: Expr) -> list[Expr]:
 
 
 def with_children(expr: Expr, parts: Sequence[Expr]) -> Expr:
-    """The expression with other direct parts (as `children` lists them); the same object where all parts are the same objects."""
+    """Rebuilds an expression with other direct parts (in the order of `children`). Returns the same object where no part changed."""
     old = children(expr)
     if len(old) == len(parts) and all(a is b for a, b in zip(old, parts, strict=True)):
         return expr
@@ -117,9 +117,9 @@ def with_children(expr: Expr, parts: Sequence[Expr]) -> Expr:
 def post_order(
     *roots: Expr, into: Callable[[Expr], bool] | None = None, parts_of: Callable[[Expr], Sequence[Expr]] = children
 ) -> list[Expr]:
-    """Every node reachable from the roots, once, parts before wholes. Parts of nodes that `into` refuses are not entered.
+    """Returns every node reachable from the roots once, parts first. Does not enter nodes for which `into` returns False.
 
-    `parts_of` says what the parts are, and in which order: `children`, or `evaluation_parts`.
+    `parts_of` returns the parts of a node in order: `children` or `evaluation_parts`.
     """
     seen: set[int] = set()
     order: list[Expr] = []
@@ -127,7 +127,7 @@ def post_order(
     pending: list[Expr] = []
     while stack:
         expr = stack.pop()
-        if expr is None:  # the parts of the last pending node are done
+        if expr is None:  # all parts of the last pending node are done
             order.append(pending.pop())
             continue
         if id(expr) in seen:
@@ -144,14 +144,17 @@ def post_order(
 
 
 def post_order_visit(expr: Expr, fvisit: Callable[[Expr], object]) -> None:
-    """Calls `fvisit` on every node once, parts before wholes (Relay's `analysis.post_order_visit`)."""
+    """Calls `fvisit` on every node once, parts first (Relay's `analysis.post_order_visit`)."""
     for node in post_order(expr):
         fvisit(node)
 
 
 def rewrite(root: Expr, replace: Callable[[Expr, Expr], Expr]) -> Expr:
-    """Rebuilds an expression from its leaves: `replace(old, new)` gets each node and the node with its parts already replaced,
-    and returns what takes its place. Where nothing changes the same objects come back."""
+    """Rebuilds an expression bottom-up. `replace(old, new)` gets each node before and after its parts were replaced, and returns the
+    replacement.
+
+    Returns the same object where nothing changes.
+    """
     done: dict[int, Expr] = {}
     for node in post_order(root):
         done[id(node)] = replace(node, with_children(node, [done[id(part)] for part in children(node)]))
@@ -159,7 +162,7 @@ def rewrite(root: Expr, replace: Callable[[Expr, Expr], Expr]) -> Expr:
 
 
 def pattern_vars(pattern: Pattern) -> list[Var]:
-    """The variables that a pattern of a match arm binds, from left to right."""
+    """Returns the variables that a match pattern binds, from left to right."""
     found: list[Var] = []
     stack = [pattern]
     while stack:

@@ -1,4 +1,4 @@
-"""Whether the types that stand on a program are those that follow from it. Nothing is written to the program."""
+"""Checks that the types on a program are consistent. Does not modify the program."""
 
 from passat.ir.analysis import Flaw
 from passat.ir.expr import BaseFunc, Constant, Expr, Function, GlobalVar, Let, Match, Var
@@ -10,10 +10,10 @@ from passat.ir.types import FuncType, TensorType, Type, TypeVar, compatible
 
 
 def type_flaws(module: IRModule) -> list[Flaw]:
-    """Contradictions between the types of a module's expressions; nothing where it is well typed.
+    """Returns the contradictions between the types in a module; empty where it is well typed.
 
-    Each node is looked at with its parts: its operator accepts their types, and the type that it has, if it has one, is compatible
-    with the one that follows. Parts without a type are looked at with the one that follows.
+    Checks each node against its parts: the operator must accept the types of the parts, and the type of the node, if it has one, must be
+    compatible with the inferred one. Parts without a type count with their inferred type.
 
     >>> from passat.ir.expr import Function, Var
     >>> from passat.ir.types import TensorType
@@ -21,7 +21,7 @@ def type_flaws(module: IRModule) -> list[Flaw]:
     >>> body = x + x
     >>> body._checked_type = TensorType((3,))
     >>> print(*type_flaws(IRModule.from_expr(Function([x], body))))
-    in @main: the type is taken to be Tensor[(3,), float32], but Tensor[(2,), float32] follows from the parts
+    in @main: the type is Tensor[(3,), float32], but the parts imply Tensor[(2,), float32]
     """
     types = {var.name_hint: _declared(var, function) for var, function in module.functions.items()}
     found: list[Flaw] = []
@@ -33,7 +33,7 @@ def type_flaws(module: IRModule) -> list[Flaw]:
 
 
 def _declared(var: GlobalVar, function: BaseFunc) -> Type:
-    """The type of a function of the module, as far as it is known without inference."""
+    """The type of a module function, as far as it is known without inference."""
     if function._checked_type is not None:
         return function._checked_type
     if function.ret_type is None or not isinstance(function, Function):
@@ -43,7 +43,7 @@ def _declared(var: GlobalVar, function: BaseFunc) -> Type:
 
 
 class _Checker:
-    """Checks one function. Of a node without a type, or with such a part, `stand` holds a copy that has types in its place."""
+    """Checks one function. `stand` maps nodes without a type, or with parts without one, to typed copies."""
 
     def __init__(self, globals_: dict[str, Type]) -> None:
         self._globals = globals_
@@ -62,11 +62,11 @@ class _Checker:
             try:
                 follows = self._follows(node, stand)
             except (InferError, RecursionError) as error:
-                self._flaws.append(Flaw(str(error) if isinstance(error, InferError) else "types nest too deep here", node))
+                self._flaws.append(Flaw(str(error) if isinstance(error, InferError) else "types are nested too deeply here", node))
                 follows = UNKNOWN
             has = node._checked_type
             if has is not None and not compatible(has, follows):
-                self._flaws.append(Flaw(f"the type is taken to be {has!r}, but {follows!r} follows from the parts", node))
+                self._flaws.append(Flaw(f"the type is {has!r}, but the parts imply {follows!r}", node))
             if stand is node and has is None:
                 stand = _copy(node)
             if stand is not node:
@@ -75,12 +75,12 @@ class _Checker:
         return self._flaws
 
     def _follows(self, node: Expr, stand: Expr) -> Type:
-        """The type that a node has to have; `stand` is it with typed parts. Raises InferError."""
+        """Returns the type of a node that its parts imply; `stand` is the node with typed parts. Raises InferError."""
         if isinstance(node, GlobalVar):
             return self._globals.get(node.name_hint, UNKNOWN)
         if isinstance(node, Var):
             let = self._lets.get(node)
-            value = None if let is None else self._stand.get(let.value)  # not there yet: a function that calls itself
+            value = None if let is None else self._stand.get(let.value)  # not available yet inside a recursive function
             return node.type_annotation or (None if value is None else value._checked_type) or UNKNOWN
         if isinstance(node, Constant):
             return TensorType(node.data.shape, node.data.dtype)
@@ -90,14 +90,15 @@ class _Checker:
         if isinstance(node, Match):
             assert isinstance(stand, Match)
             for clause in node.clauses:
-                if all(var._checked_type is not None for var in pattern_vars(clause.lhs)):  # otherwise it would be written there
+                # Otherwise inference would write types to the variables.
+                if all(var._checked_type is not None for var in pattern_vars(clause.lhs)):
                     bind_pattern(clause.lhs, stand.data.checked_type)
             return join_clauses(stand.clauses)
         return type_of(stand)
 
 
 def _copy(node: Expr) -> Expr:
-    """A node of the same parts. (`copy.copy` would take them along.)"""
+    """Copies a node and shares its parts, unlike `copy.copy`."""
     made = object.__new__(type(node))
     for slots in (getattr(kind, "__slots__", ()) for kind in type(node).__mro__):
         for slot in slots:

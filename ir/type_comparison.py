@@ -1,4 +1,4 @@
-"""Structural equality of what is made of types: the types of two programs, their definitions, constructors and patterns."""
+"""Structural equality of types, type definitions, constructors and patterns."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -8,12 +8,15 @@ from passat.ir.module import TypeData
 from passat.ir.types import Type, TypeVar, occurring, substitute
 
 Names: TypeAlias = tuple[dict[TypeVar, Type], dict[TypeVar, Type]]
-"""Names that type parameters of both sides have in common."""
+"""Common names for the type parameters of both sides."""
 
 
 class TypeComparison:
-    """Compares types, given which type parameters of both sides stand for each other: those that are bound at the same place, and, with
-    `map_free_vars`, free ones, one to one in the order in which they occur."""
+    """Compares types up to the names of type parameters.
+
+    Parameters bound at the same place correspond to each other. With `map_free_vars`, free ones correspond one to one in order of
+    occurrence.
+    """
 
     def __init__(self, map_free_vars: bool) -> None:
         self._map_free_vars = map_free_vars
@@ -23,11 +26,11 @@ class TypeComparison:
 
     @property
     def in_scope(self) -> bool:
-        """Whether type parameters are bound here."""
+        """Whether any type parameter is bound."""
         return bool(self.bound[0])
 
     def enter(self, ours: Sequence[Type], theirs: Sequence[Type]) -> Names:
-        """Lets type parameters that are bound at the same place stand for each other; returns what `bound` was before."""
+        """Makes type parameters bound at the same place correspond; returns the previous value of `bound`."""
         before = self.bound
         self.bound = (dict(before[0]), dict(before[1]))
         for left, right in zip(ours, theirs, strict=True):
@@ -40,7 +43,7 @@ class TypeComparison:
         return TypeVar(f"\0{self._count}")
 
     def same(self, ours: Sequence[Type | None], theirs: Sequence[Type | None]) -> bool:
-        """Whether types are equal one by one."""
+        """Whether types are pairwise equal."""
         if len(ours) != len(theirs):
             return False
         for a, b in zip(ours, theirs, strict=True):
@@ -59,12 +62,12 @@ class TypeComparison:
         return True
 
     def _map_free(self, a: Type, b: Type) -> None:
-        for left, right in zip(occurring(a), occurring(b), strict=False):  # of equal types as many, in the same order
+        for left, right in zip(occurring(a), occurring(b), strict=False):  # equal types have equally many, in the same order
             if not any(left in names[0] or right in names[1] for names in (self.bound, self._free)):
                 self._free[0][left] = self._free[1][right] = self._new()
 
     def definitions_differ(self, a: TypeData, b: TypeData) -> str | None:
-        """How two definitions of one type differ."""
+        """Describes the difference between two definitions of a type."""
         if a.header != b.header or len(a.type_vars) != len(b.type_vars) or len(a.constructors) != len(b.constructors):
             return f"in the definition of the type {a.header!r}"
         before = self.enter(a.type_vars, b.type_vars)
@@ -73,7 +76,7 @@ class TypeComparison:
         return None if same else f"in the constructors of the type {a.header!r}"
 
     def same_constructor(self, a: Constructor, b: Constructor) -> bool:
-        """Whether two constructors make the same values."""
+        """Whether two constructors build the same values."""
         if a is b:
             return True
         if a.name_hint != b.name_hint or len(a.type_vars) != len(b.type_vars):
@@ -84,7 +87,7 @@ class TypeComparison:
         return same
 
     def same_pattern(self, a: Pattern, b: Pattern) -> bool:
-        """Whether two patterns match the same values; their variables are compared where they are bound."""
+        """Whether two patterns match the same values. Their variables are compared where they are bound."""
         stack = [(a, b)]
         while stack:
             left, right = stack.pop()

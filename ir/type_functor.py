@@ -1,4 +1,4 @@
-"""Visitors and mutators of types, with Relay's interface: a method for each kind of type, and `visit` to go on. Types are trees."""
+"""Visitors and mutators of types with Relay's interface: one method per kind of type, and `visit` to recurse. Types are trees."""
 
 from collections.abc import Callable, Iterable
 from typing import Final, Generic, cast
@@ -10,22 +10,22 @@ T = PythonTypeVar("T")
 
 
 class TypeFunctor(Generic[T]):
-    """The base of visitors of types. Each method raises NotImplementedError until a subclass says what to do with its kind of type."""
+    """Base class of type visitors. Each method raises NotImplementedError unless a subclass overrides it."""
 
     def visit(self, typ: Type) -> T:
-        """The result for a type. Raises TypeError for what is none."""
+        """Returns the result for a type. Raises TypeError for other values."""
         for kind in type(typ).__mro__:
             method = _METHODS.get(kind)
             if method is not None:
                 return cast("Callable[[Type], T]", getattr(self, method))(typ)
-        raise TypeError(f"{type(typ).__name__} is no kind of type that can be visited")
+        raise TypeError(f"{type(typ).__name__} is not a kind of type that can be visited")
 
     def visit_type_var(self, var: TypeVar) -> T:
         """A type parameter."""
         raise NotImplementedError
 
     def visit_incomplete_type(self, typ: IncompleteType) -> T:
-        """A type that nobody knows."""
+        """An unknown type."""
         raise NotImplementedError
 
     def visit_tensor_type(self, typ: TensorType) -> T:
@@ -54,7 +54,7 @@ class TypeFunctor(Generic[T]):
 
 
 class TypeVisitor(TypeFunctor[None]):
-    """Visits a type and all that it consists of. Subclasses override what they want to see and call `super()`."""
+    """Visits a type and its parts. Subclasses override the methods they need and call `super()`."""
 
     def _visit_all(self, types: Iterable[Type]) -> None:
         for typ in types:
@@ -70,7 +70,7 @@ class TypeVisitor(TypeFunctor[None]):
         """Has no parts."""
 
     def visit_func_type(self, typ: FuncType) -> None:
-        """Visits types of arguments, of the result, and type parameters."""
+        """Visits the argument types, the result type and the type parameters."""
         self._visit_all((*typ.arg_types, typ.ret_type, *typ.type_params))
 
     def visit_tuple_type(self, typ: TupleType) -> None:
@@ -85,7 +85,7 @@ class TypeVisitor(TypeFunctor[None]):
         """Has no parts."""
 
     def visit_type_call(self, typ: TypeCall) -> None:
-        """Visits the constructor and what it is applied to."""
+        """Visits the constructor and its arguments."""
         self._visit_all((typ.func, *typ.args))
 
 
@@ -93,40 +93,40 @@ class TypeMutator(TypeFunctor[Type]):
     """Rebuilds a type from its visited parts."""
 
     def visit_type_var(self, var: TypeVar) -> Type:
-        """The type parameter."""
+        """Returns the type parameter."""
         return var
 
     def visit_incomplete_type(self, typ: IncompleteType) -> Type:
-        """The type."""
+        """Returns the type."""
         return typ
 
     def visit_tensor_type(self, typ: TensorType) -> Type:
-        """The type."""
+        """Returns the type."""
         return typ
 
     def visit_func_type(self, typ: FuncType) -> Type:
-        """The function type of its visited parts. Raises TypeError where a type parameter becomes anything else."""
+        """Rebuilds a function type. Raises TypeError where a type parameter becomes another kind of type."""
         params = []
         for param in map(self.visit, typ.type_params):
             if not isinstance(param, TypeVar):
-                raise TypeError(f"a type parameter of {typ} became {param}, which is none")
+                raise TypeError(f"a type parameter of {typ} became {param}, which is not a type parameter")
             params.append(param)
         return FuncType(map(self.visit, typ.arg_types), self.visit(typ.ret_type), params)
 
     def visit_tuple_type(self, typ: TupleType) -> Type:
-        """The tuple type of its visited fields."""
+        """Rebuilds a tuple type from its visited fields."""
         return TupleType(map(self.visit, typ.fields))
 
     def visit_ref_type(self, typ: RefType) -> Type:
-        """The reference to the visited type."""
+        """Rebuilds a reference type from the visited type."""
         return RefType(self.visit(typ.value))
 
     def visit_global_type_var(self, var: GlobalTypeVar) -> Type:
-        """The name."""
+        """Returns the name."""
         return var
 
     def visit_type_call(self, typ: TypeCall) -> Type:
-        """The visited constructor applied to visited types."""
+        """Rebuilds an applied type from the visited constructor and arguments."""
         return TypeCall(self.visit(typ.func), map(self.visit, typ.args))
 
 

@@ -1,4 +1,4 @@
-"""Type parameters of expressions and types: which occur, which are bound, which are free."""
+"""Type parameters of expressions and types: all, bound and free ones."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from passat.ir.types import FuncType, RefType, TupleType, Type, TypeCall, TypeVa
 
 
 def all_type_vars(node: Expr | Type) -> list[TypeVar]:
-    """Every type parameter that occurs in annotations, declared results, type arguments and parameter lists, once, in order.
+    """Returns the type parameters in annotations, declared results, type arguments and parameter lists, without duplicates, in order.
 
     >>> a = TypeVar("a")
     >>> all_type_vars(FuncType([a], TupleType([a, TypeVar("b")]), [a]))
@@ -18,7 +18,7 @@ def all_type_vars(node: Expr | Type) -> list[TypeVar]:
 
 
 def bound_type_vars(node: Expr | Type) -> list[TypeVar]:
-    """The type parameters of the functions and function types inside."""
+    """Returns the type parameters that functions and function types inside bind."""
     found: dict[TypeVar, None] = {}
     if isinstance(node, Expr):
         for part in post_order(node):
@@ -32,7 +32,7 @@ def bound_type_vars(node: Expr | Type) -> list[TypeVar]:
 
 
 def free_type_vars(node: Expr | Type) -> list[TypeVar]:
-    """The type parameters that occur and are not bound inside."""
+    """Returns the type parameters that occur and are not bound inside."""
     if isinstance(node, Type):
         return occurring(node)
     bound = set(bound_type_vars(node))
@@ -40,7 +40,7 @@ def free_type_vars(node: Expr | Type) -> list[TypeVar]:
 
 
 def _types(node: Expr | Type) -> list[Type]:
-    """The types that stand in an expression, or the type itself."""
+    """The types in an expression, or the type itself."""
     if isinstance(node, Type):
         return [node]
     found: list[Type | None] = []
@@ -59,7 +59,7 @@ def _types(node: Expr | Type) -> list[Type]:
 
 
 def _parts(type_: Type) -> list[Type]:
-    """A type and all that it consists of."""
+    """A type and all its nested parts."""
     found: list[Type] = []
     stack = [type_]
     while stack:

@@ -1,4 +1,4 @@
-"""Types of the language, under Relay's names. Types are values: immutable, hashable, compared by content."""
+"""Relay types. Types are values: immutable, hashable, and compared by content."""
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
@@ -9,18 +9,18 @@ from passat.ir.dtypes import itemsize
 from passat.ir.shape import Any, Dim, Shape, is_static, product, show_shape, static_size
 
 SHOWN: Final = 10_000
-"""Characters of a type that messages and comments show."""
+"""Maximum number of characters of a type in messages and comments."""
 _NEW: Final = count()
-"""Numbers the type parameters that nothing else has."""
+"""Numbers fresh type parameters."""
 
 
 class Type:
-    """The base of all types. `str` writes them as Relay's text format does."""
+    """Base class of all types. `str` prints Relay's text format."""
 
     __slots__ = ()
 
     def same_as(self, other: object) -> bool:
-        """Whether the other one is this very object."""
+        """Whether `other` is the same object."""
         return self is other
 
     def __str__(self) -> str:
@@ -30,7 +30,7 @@ class Type:
 
 
 class TensorType(Type):
-    """A tensor of a shape and an element type; a scalar has shape `()`.
+    """A tensor type: a shape and an element type. A scalar has the shape `()`.
 
     >>> TensorType((1, 3), "float32")
     Tensor[(1, 3), float32]
@@ -47,7 +47,7 @@ class TensorType(Type):
 
     @property
     def ndim(self) -> int:
-        """The number of dimensions."""
+        """The number of dimensions (the rank)."""
         return len(self.shape)
 
     @property
@@ -62,26 +62,26 @@ class TensorType(Type):
 
     @property
     def concrete_shape(self) -> tuple[int, ...]:
-        """The shape, of integers alone. Raises TypeError where a dimension is none."""
+        """The shape as integers. Raises TypeError where a dimension is symbolic or unknown."""
         if not is_static(self.shape):
-            raise TypeError(f"the shape of {self} is not known in full")
+            raise TypeError(f"the shape of {self} is not static")
         return tuple(dim for dim in self.shape if isinstance(dim, int))
 
     @property
     def nbytes(self) -> float:
-        """Bytes that the tensor takes, with an assumed size for dimensions that are not integers."""
+        """Size in bytes. Symbolic and unknown dimensions count with an assumed size."""
         return static_size(self.shape) * itemsize(self.dtype)
 
     def with_shape(self, shape: Iterable[Dim]) -> "TensorType":
-        """The same element type in another shape."""
+        """Returns the type with another shape."""
         return TensorType(tuple(shape), self.dtype)
 
     def with_dtype(self, dtype: str) -> "TensorType":
-        """The same shape with another element type."""
+        """Returns the type with another element type."""
         return TensorType(self.shape, dtype)
 
     def axis(self, axis: int) -> int:
-        """The axis counted from the front. Raises ValueError where the tensor has no such axis."""
+        """Normalizes a negative axis. Raises ValueError where the axis is out of range."""
         if not -self.ndim <= axis < self.ndim:
             raise ValueError(f"{self!r} has no axis {axis}")
         return axis % self.ndim
@@ -102,7 +102,7 @@ class TensorType(Type):
 
 
 class _Structural(Type):
-    """A type that is the list of its parts. `_key` is what it is compared by: the parts, in which bound type parameters have no names."""
+    """A type that is defined by its parts. `_key` is the parts with bound type parameters renamed, and is what comparison uses."""
 
     __slots__ = ("_hash", "_key", "_parts")
     _key: tuple[object, ...]
@@ -127,7 +127,7 @@ class _Structural(Type):
 
 def _equal(a: _Structural, b: _Structural) -> bool:
     stack: list[tuple[object, object]] = [(a, b)]
-    met: set[tuple[int, int]] = set()  # parts may be shared: a type of n tuples can be a tree of 2 ** n
+    met: set[tuple[int, int]] = set()  # parts may be shared: a type built of n tuples can expand to a tree of 2 ** n nodes
     while stack:
         left, right = stack.pop()
         if left is right:
@@ -150,7 +150,7 @@ def _equal(a: _Structural, b: _Structural) -> bool:
 
 
 class TupleType(_Structural):
-    """The type of a tuple, field by field."""
+    """The type of a tuple: one type per field."""
 
     __slots__ = ("fields",)
 
@@ -160,9 +160,9 @@ class TupleType(_Structural):
 
 
 class FuncType(_Structural):
-    """The type of a function: types of its arguments and of its result, over its type parameters.
+    """The type of a function: argument types, result type and type parameters.
 
-    The names of its type parameters do not count.
+    Types that differ only in the names of their type parameters are equal.
 
     >>> FuncType([TypeVar("A")], TypeVar("A"), [TypeVar("A")]) == FuncType([TypeVar("B")], TypeVar("B"), [TypeVar("B")])
     True
@@ -178,13 +178,13 @@ class FuncType(_Structural):
         type_constraints: Iterable[object] | None = None,
     ) -> None:
         if type_constraints:
-            raise ValueError("type constraints are not supported: the relations of operators belong to the operators")
+            raise ValueError("type constraints are not supported; type relations are declared by operators")
         self.arg_types = tuple(arg_types)
         self.ret_type = ret_type
         self.type_params = tuple(type_params or ())
         self._set(self.arg_types, ret_type, self.type_params)
         if self.type_params:
-            # Parameters are named by how deep generic types nest inside: whatever is bound further inside has another name.
+            # Canonical names of parameters include the nesting depth of generic types, so names bound further inside differ.
             level = 1 + max(map(_nesting, (*self.arg_types, ret_type)))
             nameless = {param: TypeVar(f"\0{level}.{i}") for i, param in enumerate(self.type_params)}
             self._key = (tuple(substitute(arg, nameless) for arg in self.arg_types), substitute(ret_type, nameless), len(self.type_params))
@@ -192,7 +192,7 @@ class FuncType(_Structural):
 
 
 class RefType(_Structural):
-    """The type of a mutable reference to a value."""
+    """The type of a mutable reference."""
 
     __slots__ = ("value",)
 
@@ -202,7 +202,7 @@ class RefType(_Structural):
 
 
 class TypeKind(IntEnum):
-    """What names of types stand for, with TVM's numbers: here type parameters for types, global names for algebraic data types."""
+    """Kinds of type variables, with TVM's numbers. Passat supports `Type` for type parameters and `AdtHandle` for global names."""
 
     Type = 0
     ShapeVar = 1
@@ -213,13 +213,13 @@ class TypeKind(IntEnum):
 
 
 def _only(kind: int, supported: TypeKind) -> None:
-    """Raises ValueError for another kind."""
+    """Raises ValueError for an unsupported kind."""
     if kind != supported:
-        raise ValueError(f"the kind {TypeKind(kind).name} is not supported here; {supported.name} is")
+        raise ValueError(f"the kind {TypeKind(kind).name} is not supported; use {supported.name}")
 
 
 class TypeVar(_Structural):
-    """A type parameter, by name. It stands for a type: ValueError for another kind."""
+    """A type parameter, compared by name. Raises ValueError for kinds other than `Type`."""
 
     __slots__ = ("name",)
 
@@ -230,7 +230,7 @@ class TypeVar(_Structural):
 
     @property
     def name_hint(self) -> str:
-        """The name, as TVM calls it."""
+        """The name, under TVM's attribute name."""
         return self.name
 
     def __repr__(self) -> str:
@@ -238,7 +238,7 @@ class TypeVar(_Structural):
 
 
 class GlobalTypeVar(_Structural):
-    """The name of an algebraic data type, or of one of ONNX's own types (`onnx.Sequence`, `onnx.Optional`, `onnx.Map`)."""
+    """The name of an algebraic data type, or of a type that is specific to ONNX (`onnx.Sequence`, `onnx.Optional`, `onnx.Map`)."""
 
     __slots__ = ("name",)
 
@@ -249,11 +249,11 @@ class GlobalTypeVar(_Structural):
 
     @property
     def name_hint(self) -> str:
-        """The name, as TVM calls it."""
+        """The name, under TVM's attribute name."""
         return self.name
 
     def __call__(self, *args: Type) -> "TypeCall | GlobalTypeVar":
-        """The type applied to types: `List(float32)`; a type without parameters is itself."""
+        """Applies the type to arguments: `List(float32)`. Without arguments, returns the type itself."""
         return TypeCall(self, args) if args else self
 
     def __repr__(self) -> str:
@@ -272,7 +272,7 @@ class TypeCall(_Structural):
 
 
 class IncompleteType(_Structural):
-    """A type that nobody knows: a value of an operator without inference, or a tensor of unknown rank. Relay prints it `_`."""
+    """An unknown type: the result of an operator without shape inference, or a tensor of unknown rank. Relay prints it as `_`."""
 
     __slots__ = ()
 
@@ -285,7 +285,7 @@ class IncompleteType(_Structural):
 
 
 def _nesting(type_: Type) -> int:
-    """How deep function types with type parameters nest in a type."""
+    """The nesting depth of generic function types within a type."""
     if isinstance(type_, FuncType):
         return bool(type_.type_params) + max(map(_nesting, (*type_.arg_types, type_.ret_type)))
     if isinstance(type_, (TupleType, TypeCall)):
@@ -294,7 +294,7 @@ def _nesting(type_: Type) -> int:
 
 
 def occurring(type_: Type) -> list[TypeVar]:
-    """The type parameters that occur free in a type, once, in order.
+    """Returns the free type parameters of a type, without duplicates, in order of occurrence.
 
     >>> a, b = TypeVar("a"), TypeVar("b")
     >>> occurring(TupleType([b, FuncType([a], b, [a])])), occurring(TupleType([FuncType([a], b, [a]), a]))
@@ -315,14 +315,14 @@ def occurring(type_: Type) -> list[TypeVar]:
 
 
 def tensor_type(type_: Type, what: str = "value") -> TensorType:
-    """`type_` if it is a tensor's, else TypeError naming `what`."""
+    """Returns `type_` if it is a tensor type; raises TypeError naming `what` otherwise."""
     if not isinstance(type_, TensorType):
-        raise TypeError(f"{what} has type {type_!r}, a tensor is needed")
+        raise TypeError(f"{what} must be a tensor, but has type {type_!r}")
     return type_
 
 
 def compatible(a: Type, b: Type) -> bool:
-    """Whether one value can have both types: equal element types and ranks, and no two different integers in one dimension."""
+    """Whether a value can have both types: equal ranks and element types, and no dimension with two different integers."""
     if isinstance(a, IncompleteType) or isinstance(b, IncompleteType) or a == b:
         return True
     if isinstance(a, TensorType) and isinstance(b, TensorType):
@@ -344,16 +344,17 @@ def compatible(a: Type, b: Type) -> bool:
 
 
 def as_general(wanted: Type, given: Type) -> bool:
-    """Whether a value of the given type may stand where one of the wanted type is: types are compatible, and a function of any type is one
-    of a certain type."""
+    """Whether a value of the given type can be used as the wanted type: compatible after instantiating a generic function."""
     if isinstance(wanted, FuncType) and isinstance(given, FuncType) and given.type_params and not wanted.type_params:
         given = substitute(FuncType(given.arg_types, given.ret_type), dict.fromkeys(given.type_params, IncompleteType()))
     return compatible(wanted, given)
 
 
 def write_type(type_: Type, leaf: Callable[[Type], str], limit: int | None = None) -> str:
-    """A type as text: `leaf` writes tensors and names. Behind `limit` characters it is cut off: a type can be a tree that is far larger
-    than the program."""
+    """Prints a type; `leaf` prints tensor types and names.
+
+    The text is cut off after `limit` characters, because a type with shared parts can expand to a tree far larger than the program.
+    """
     out: list[str] = []
     length = 0
     stack: list[Type | str] = [type_]
@@ -384,7 +385,7 @@ def _listed(types: Iterable[Type]) -> list[Type | str]:
 
 
 def alike(a: FuncType, b: FuncType) -> tuple[FuncType, FuncType]:
-    """Two function types of as many type parameters, which are left out: new ones stand in their place, the same in both."""
+    """Drops the type parameters of two function types with equally many, and substitutes the same fresh parameters in both."""
     if not a.type_params:
         return a, b
     new = [TypeVar(f"\0new{next(_NEW)}") for _ in a.type_params]
@@ -397,8 +398,10 @@ def alike(a: FuncType, b: FuncType) -> tuple[FuncType, FuncType]:
 
 
 def refine(a: Type, b: Type) -> Type:
-    """The most that two types of one value say together: integers before names before `Any`. Where they contradict each other, the first
-    holds: a rank, an element type, a size of it is never replaced."""
+    """Combines two types of one value into the more precise one: integers over symbols over `Any`.
+
+    Where the types contradict each other, the first wins: its rank, element type and static sizes are never replaced.
+    """
     if a == b or isinstance(b, IncompleteType):
         return a
     if isinstance(a, IncompleteType):
@@ -426,7 +429,7 @@ def _knowledge(dim: Dim) -> int:
 
 
 def substitute(type_: Type, solution: Mapping[TypeVar, Type]) -> Type:
-    """The type with types put in for type parameters."""
+    """Substitutes types for type parameters."""
     if not solution:
         return type_
     if isinstance(type_, TypeVar):
@@ -443,7 +446,7 @@ def substitute(type_: Type, solution: Mapping[TypeVar, Type]) -> Type:
         if params and inner:
             taken = {var for given in inner.values() for var in occurring(given)}
             for i, param in enumerate(params):
-                if param in taken:  # it would bind what is put in
+                if param in taken:  # avoids capturing a substituted parameter
                     names = (TypeVar(f"{param.name}{number}") for number in count(1))
                     params[i] = inner[param] = next(name for name in names if name not in {*taken, *params, *occurring(type_)})
         return FuncType([substitute(arg, inner) for arg in type_.arg_types], substitute(type_.ret_type, inner), params)

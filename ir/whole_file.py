@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all. What a killed process left of one goes when the same file is written again."""
+"""Atomic file writes. Remnants of killed processes are removed when the same file is written again."""
 
 import contextlib
 import itertools
@@ -11,14 +11,14 @@ from typing import Final
 
 _NUMBERS: Final = itertools.count()
 _LEFT: Final = r"(\.(\d+\.)?data)?\.\d+-\d+\.part"
-"""How the names of unfinished files go on, those of the data beside a model among them."""
+"""Suffixes of unfinished files, including the external data of a model."""
 
 
 class UnfinishedFile:
-    """A file that is written beside its place, and moved there when it is whole. It is locked while it is written, which a kill undoes."""
+    """A temporary file that is moved to its final path when complete. It holds a file lock, which a kill releases."""
 
     def __init__(self, path: str) -> None:
-        """Makes it, for reading and writing. Raises OSError."""
+        """Creates the file for reading and writing. Raises OSError."""
         remove_unfinished(path)
         self.path = path
         self.name = _name(path)
@@ -32,12 +32,12 @@ class UnfinishedFile:
         os.fsync(self.descriptor)
 
     def commit(self) -> None:
-        """Moves it to its place. Raises OSError."""
+        """Moves the file to its final path. Raises OSError."""
         os.replace(self.name, self.path)
         self._release()
 
     def close(self) -> None:
-        """Removes it, unless it was moved."""
+        """Removes the file unless it was moved."""
         if self.descriptor is not None:
             with contextlib.suppress(OSError):
                 os.unlink(self.name)
@@ -50,13 +50,13 @@ class UnfinishedFile:
 
 
 def write_all(descriptor: int, data: memoryview) -> None:
-    """Writes data to an open file, however many calls that takes. Raises OSError."""
+    """Writes all data to an open file, in as many calls as needed. Raises OSError."""
     while data:
         data = data[os.write(descriptor, data) :]
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Writes a file beside its place and moves it there. Raises OSError that names the file, and leaves what was there then."""
+    """Writes a file atomically. Raises OSError with the file name, and keeps the previous file in that case."""
     name = os.fspath(path)
     try:
         file = UnfinishedFile(name)
@@ -65,13 +65,13 @@ def write_whole(path: Path, data: bytes) -> None:
             file.commit()
         finally:
             file.close()
-    except OSError as error:  # of a full disk Python does not say which file it was
+    except OSError as error:  # on a full disk Python does not name the file
         raise OSError(error.errno, error.strerror, name) from error
 
 
 @contextlib.contextmanager
 def unfinished_folder(path: str) -> Iterator[str]:
-    """A folder to write into, which the body moves to its place. It is gone where the body does not. Raises OSError."""
+    """Yields a temporary folder, which the body of the `with` block moves to its final path; removed otherwise. Raises OSError."""
     remove_unfinished(path)
     name = _name(path)
     os.mkdir(name)
@@ -85,8 +85,8 @@ def unfinished_folder(path: str) -> Iterator[str]:
 
 
 def remove_unfinished(path: str) -> None:
-    """Removes what killed processes have left of a file: nobody holds its lock."""
-    if os.name != "posix":  # there are no such locks
+    """Removes remnants of a file that killed processes left: those whose lock is free."""
+    if os.name != "posix":  # such locks are not available
         return
     folder, base = os.path.split(path)
     left = re.compile(re.escape(base) + _LEFT)
@@ -96,7 +96,7 @@ def remove_unfinished(path: str) -> None:
 
 
 def _remove_if_left(name: str) -> None:
-    with contextlib.suppress(OSError):  # it is gone, locked, of somebody else, or no locks are kept here
+    with contextlib.suppress(OSError):  # it is gone, locked, owned by another user, or the file system has no locks
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             _lock(descriptor, must=True)
@@ -113,7 +113,10 @@ def _name(path: str) -> str:
 
 
 def _lock(descriptor: int, *, must: bool = False) -> None:
-    """Locks an open file until it is closed. Raises OSError where it `must`, and somebody else has locked it or no locks are kept."""
+    """Locks an open file until it is closed.
+
+    With `must`, raises OSError where another process holds the lock or the file system has no locks.
+    """
     if os.name != "posix":
         return
     import fcntl

@@ -1,4 +1,4 @@
-"""The pass manager: contexts, passes, registry, dependencies, plans, pipelines as text, and instruments."""
+"""The pass manager: contexts, passes, the registry, dependencies, plans, pipeline text, and instruments."""
 
 from passat.passmgr.context import PassContext
 from passat.passmgr.debugging.bisect import AlreadyTrueError, BisectError, FlappingError, NeverTrueError, PassBisect, bisect_passes

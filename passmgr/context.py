@@ -23,33 +23,32 @@ _UNSET: Final = object()
 
 
 class Diagnostics(Protocol):
-    """What a context may have as `diag_ctx`, such as a `passat.ir.diagnostics.DiagnosticContext`."""
+    """The interface of `diag_ctx`, implemented by `passat.ir.diagnostics.DiagnosticContext`."""
 
     def render(self) -> object:
-        """Tells what was collected since the last time; raises where there are errors among it."""
+        """Reports the diagnostics collected since the last call; raises if there are errors among them."""
 
 
 class _NotGiven(int):
-    """The default level: of the value of an ordinary 2, but told from a 2 that somebody wrote."""
+    """The default level: equal to 2, but distinguishable from an explicit 2."""
 
 
 _LEVEL: Final[int] = _NotGiven(2)
 
 
 class PassContext:
-    """What passes ask about their surroundings; enter it with `with`. Nothing is inherited from an outer context or another thread,
-    unless asked for.
+    """The settings under which passes run. Enter it with `with`. Nothing is inherited from an outer context or another thread unless
+    requested.
 
-    * A `Sequential` runs a member where its level is at most `opt_level`. A name in `required_pass` runs at any level, a name in
+    * A `Sequential` runs a member if its level is at most `opt_level`. A name in `required_pass` runs at any level, and a name in
       `disabled_pass` never does. A pass that is called directly always runs.
-    * `config` values are checked against the registered options (`register_option`): AttributeError for an unknown key, None, or a
-      wrong type.
-    * `statistics` collects what the passes record. It is the context's own and stays after the `with`.
-    * `diag_ctx` collects diagnostics: passes report into it, and after the body of each module or function pass it is rendered, which
-      raises where there are errors. A pass may put another in its place; that holds until the pass ends.
-    * `inherit=True` takes what is not given from the context that is current when this one is made: the level, either list,
-      instruments, `diag_ctx`, and each key of `config` by itself. Inherited instruments run around the passes here, but
-      only the context that they were given to enters and exits them.
+    * `config` values are checked against the registered options (`register_option`): AttributeError for an unknown key, None, or a wrong
+      type.
+    * `statistics` collects what the passes record. It belongs to the context and remains available after the `with` block.
+    * `diag_ctx` collects the diagnostics of passes. It is rendered after the body of each module or function pass, which raises if there
+      are errors. A pass may replace it until the end of the pass.
+    * `inherit=True` takes settings that are not given from the current context: the level, both lists, instruments, `diag_ctx`, and each
+      key of `config`. Inherited instruments also run around the passes here, but only their own context enters and exits them.
     * `run` and `wrap` carry the context into another thread.
 
     >>> with PassContext(opt_level=3, disabled_pass=["FuseOps"]) as ctx:
@@ -85,7 +84,7 @@ class PassContext:
         inherit: bool = False,
     ) -> None:
         if not isinstance(opt_level, int):
-            raise TypeError(f"opt_level is an integer, not {opt_level!r}")
+            raise TypeError(f"opt_level must be an integer, not {opt_level!r}")
         if diag_ctx is not None and not callable(getattr(diag_ctx, "render", None)):
             raise TypeError(f"diag_ctx must have a method render(); {diag_ctx!r} has none")
         self.opt_level = 2 if opt_level is _LEVEL else opt_level
@@ -95,12 +94,12 @@ class PassContext:
         self.statistics = Statistics()
         self.diag_ctx = diag_ctx
         self.hooks: Hooks | None = None
-        """What instruments do around passes; None where they do nothing."""
+        """The hooks of the instruments; None where there are none."""
         self._instruments: tuple[PassInstrument, ...] = ()
         self._own: tuple[PassInstrument, ...] = ()
-        """The instruments that this context enters and exits: all but inherited ones."""
+        """The instruments that this context enters and exits: all except inherited ones."""
         self._switching = False
-        """Whether they are being entered or exited."""
+        """Whether instruments are being entered or exited."""
         if instruments:
             self._install(_instruments(instruments))
         if inherit:
@@ -119,31 +118,34 @@ class PassContext:
             self.hooks = self._make_hooks(self._instruments)
 
     def __init_subclass__(cls) -> None:
-        """Raises TypeError for a subclass that decides by itself which passes run: plans are made and kept by level and lists alone."""
+        """Raises TypeError for a subclass that overrides `pass_enabled`: plans are cached by level and lists only."""
         if cls.pass_enabled is not PassContext.pass_enabled:
-            raise TypeError(f"{cls.__name__} overrides pass_enabled, which plans do not ask; an instrument's should_run may veto a pass")
+            raise TypeError(f"{cls.__name__} overrides pass_enabled, which plans do not call; veto passes with an instrument's should_run")
 
     @staticmethod
     def current() -> "PassContext":
-        """The innermost entered context of this thread, or asyncio task; else the thread's default one (opt_level 2), always the same
-        object."""
+        """Returns the innermost entered context of this thread or asyncio task, or else the thread's default context (opt_level 2).
+
+        The default context of a thread is always the same object.
+        """
         entered = _get_entered()
         return _THREAD.default if entered is None else entered[0]
 
     @staticmethod
     def entered() -> "PassContext | None":
-        """The innermost entered context of this thread, or asyncio task; None where `current` is the thread's default one."""
+        """Returns the innermost entered context of this thread or asyncio task; None where `current` is the thread's default context."""
         entered = _get_entered()
         return None if entered is None else entered[0]
 
     @staticmethod
     def list_configs() -> dict[str, dict[str, AnyValue]]:
-        """Every registered config option: `{key: {"type": ..., "default": ..., "doc": ...}}`."""
+        """Returns all registered config options: `{key: {"type": ..., "default": ..., "doc": ...}}`."""
         return list_configs()
 
     def run(self, function: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        """Calls a function, in any thread, with this context as the current one. Its instruments are neither entered nor exited: whoever
-        enters the context does that. They, and passes, may then be called from several threads at once.
+        """Calls a function, in any thread, with this context as the current one. Does not enter or exit its instruments.
+
+        Instruments and passes may then be called from several threads concurrently.
 
         >>> import threading
         >>> ctx, seen = PassContext(opt_level=3), []
@@ -160,7 +162,7 @@ class PassContext:
             _set_entered(outer)
 
     def wrap(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
-        """The function, made to run with this context as the current one (`run`): for a thread, or for an executor of threads."""
+        """Wraps a function to run with this context as the current one (`run`), for a thread or a thread pool."""
 
         @functools.wraps(function)
         def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -171,8 +173,10 @@ class PassContext:
     def inside(
         self, opt_level: int | None = None, config: Mapping[str, AnyValue] | None = None, instruments: Iterable[PassInstrument] = ()
     ) -> "PassContext":
-        """A context for a part of the work in this one: its settings where these are not given, keys of `config` one by one, and
-        statistics of its own. The instruments of this one run there too, after the new ones, but only the new ones are entered and exited.
+        """Creates a context for a part of the work in this one, with separate statistics. Settings default to those of this context; keys
+        of `config` are merged.
+
+        The instruments of this context also run there, after the new ones, but only the new ones are entered and exited.
         """
         given = _instruments(instruments)
         inner = self.with_instruments()
@@ -185,7 +189,7 @@ class PassContext:
         return inner
 
     def with_instruments(self, instruments: Iterable[PassInstrument] = ()) -> "PassContext":
-        """A context of the same settings, with these instruments instead, and statistics of its own: to run something once more."""
+        """Creates a context with the same settings but other instruments and separate statistics, to repeat a run."""
         return PassContext(
             self.opt_level,
             self.required_pass,
@@ -197,11 +201,11 @@ class PassContext:
 
     @property
     def instruments(self) -> tuple[PassInstrument, ...]:
-        """The instruments, in the order in which they are called. Empty once one of them failed on entering or leaving."""
+        """The instruments in call order. Empty after one of them failed on entering or exiting."""
         return self._instruments
 
     def get_config(self, key: str, default: AnyValue = _UNSET) -> AnyValue:
-        """The value of an option: as given to this context, else `default`, else the option's own default.
+        """Returns the value of an option: as given to this context, else `default`, else the option's own default.
 
         Raises AttributeError for an unknown key.
         """
@@ -211,7 +215,7 @@ class PassContext:
         return option.default if default is _UNSET else default
 
     def pass_enabled(self, info: PassInfo) -> bool:
-        """Whether a Sequential is to run a member here. Being disabled beats being required, and that beats the level."""
+        """Whether a Sequential should run a member. `disabled_pass` takes precedence over `required_pass`, and that over the level."""
         if info.name in self.disabled_pass:
             return False
         return info.name in self.required_pass or self.opt_level >= info.opt_level
@@ -219,18 +223,18 @@ class PassContext:
     def record(self, pass_name: str, key: str, amount: float = 1) -> None:
         """Adds to a counter of a pass, for reports: `ctx.record("FoldConstant", "merged", 3)`.
 
-        Raises UnknownCounterError where the pass declares counters (PassInfo), but not this one.
+        Raises UnknownCounterError if the pass declares counters (PassInfo) but not this one.
         """
         self.statistics.record(pass_name, key, amount)
 
     def remark(self, pass_name: str, text: str) -> None:
-        """Keeps a sentence that a pass has to say, for reports."""
+        """Adds a remark of a pass to the report."""
         self.statistics.remark(pass_name, text)
 
     def override_instruments(self, instruments: Iterable[PassInstrument] | None) -> None:
-        """Exits the instruments, puts others in their place and enters these. Where one of them raises, the context is left without any.
+        """Exits the instruments, replaces them, and enters the new ones. If one of them raises, the context has no instruments afterward.
 
-        Raises RuntimeError while instruments are being entered or exited: an instrument cannot do it there.
+        Raises RuntimeError while instruments are being entered or exited.
         """
         checked = _instruments(instruments or ())
         if self._switching:
@@ -255,7 +259,7 @@ class PassContext:
                 self._exit_instruments()
 
     def run_pass(self, info: PassInfo, run: Callable[[_M, "PassContext"], _M], mod: _M) -> _M:
-        """Runs the body of a pass with the instruments around it; returns the module itself where one of them vetoes the pass."""
+        """Runs the body of a pass with the instruments around it. Returns the same module if an instrument vetoes the pass."""
         hooks = self.hooks
         if hooks is None:
             return run(mod, self)
@@ -275,7 +279,7 @@ class PassContext:
                 before(mod, info)
                 begun += 1
             result = run(mod, self)
-            if self.hooks is not hooks:  # the pass has changed the instruments: the new ones hear of its end
+            if self.hooks is not hooks:  # the pass has replaced the instruments; notify the new ones of its end
                 hooks = self.hooks or Hooks(())
                 begun = len(hooks.before)
             for after in hooks.after:
@@ -297,13 +301,13 @@ class PassContext:
         return hooks if hooks.should or hooks.before or hooks.after or hooks.failed else None
 
     def _leave_out_of_order(self, entered: "_Entered") -> NoReturn:
-        """Leaves the context, and only it, so that it is not the current one for ever; raises nevertheless."""
+        """Exits this context only, so that it does not stay current forever, and raises RuntimeError."""
         inner: list[PassContext] = []
         while entered is not None and entered[0] is not self:
             context, entered = entered
             inner.append(context)
         if entered is None:
-            raise RuntimeError("a PassContext is left that is not entered in this thread, or not in this asyncio task")
+            raise RuntimeError("a PassContext is exited that is not entered in this thread or asyncio task")
         rest = entered[1]
         for context in reversed(inner):
             rest = context, rest
@@ -312,7 +316,7 @@ class PassContext:
             self._exit_instruments()
         finally:
             raise RuntimeError(
-                "a PassContext is left that is not the innermost one entered in this thread; generators must not yield in one"
+                "a PassContext is exited that is not the innermost one entered in this thread; do not yield inside it in a generator"
             )
 
     def _enter_instruments(self) -> None:
@@ -333,8 +337,10 @@ class PassContext:
             self._switching = False
 
     def _exit_after(self, error: BaseException, entered: list[PassInstrument]) -> None:
-        """Exits all instruments that were entered before another one raised. What they raise becomes a note, but for what is no
-        Exception, such as KeyboardInterrupt: that is raised in the end."""
+        """Exits all instruments that were entered before another one raised. Their exceptions become notes.
+
+        Exceptions that do not derive from Exception, such as KeyboardInterrupt, are raised at the end.
+        """
         if self.get_config("passmgr.failed_enter") == "v0.8":
             self._install(())
         else:
@@ -343,7 +349,7 @@ class PassContext:
         for instrument in entered:
             try:
                 instrument.exit_pass_ctx()
-            except Exception as second:  # the first exception is the one to know; and the others must be exited all the same
+            except Exception as second:  # report the first exception, and still exit the other instruments
                 error.add_note(f"and {instrument.name}.exit_pass_ctx raised {type(second).__name__}: {second}")
             except BaseException as second:
                 interrupt = interrupt or second
@@ -362,7 +368,7 @@ class PassContext:
             self._switching = False
 
     def __getstate__(self) -> dict[str, AnyValue]:
-        """A copy has lists, config and statistics of its own; the instruments of a shallow one are the same objects."""
+        """A copy has its own lists, config and statistics. A shallow copy shares the instruments."""
         return {
             "opt_level": self.opt_level,
             "required_pass": list(self.required_pass),
@@ -391,9 +397,9 @@ class PassContext:
 _Entered: TypeAlias = "tuple[PassContext, _Entered] | None"
 
 _ENTERED: Final[ContextVar[_Entered]] = ContextVar("passat_entered_contexts", default=None)
-"""The contexts that have been entered, innermost first. A thread begins with none, an asyncio task with those of whoever made it: so
-coroutines that take turns in one thread do not see what the others enter."""
-_get_entered, _set_entered = _ENTERED.get, _ENTERED.set  # looked up once
+"""The entered contexts, innermost first. A thread starts with none, an asyncio task with those of its creator, so coroutines that
+interleave in one thread do not see the contexts of the others."""
+_get_entered, _set_entered = _ENTERED.get, _ENTERED.set  # cached lookups
 
 
 class _Thread(threading.local):
@@ -411,7 +417,7 @@ def _instruments(instruments: Iterable[PassInstrument]) -> tuple[PassInstrument,
     for instrument in instruments:
         if not isinstance(instrument, PassInstrument):
             hint = f"; did you mean {instrument.__name__}()?" if isinstance(instrument, type) else ""
-            raise TypeError(f"instruments must be a list of PassInstrument objects; {instrument!r} is none{hint}")
+            raise TypeError(f"instruments must be a list of PassInstrument objects; {instrument!r} is not one{hint}")
     return instruments
 
 

@@ -1,4 +1,4 @@
-"""`module_pass`, `function_pass` and `prim_func_pass`: passes from functions and from classes, as in TVM."""
+"""`module_pass`, `function_pass` and `prim_func_pass`: create passes from functions and classes, as in TVM."""
 
 import copy
 import inspect
@@ -23,28 +23,28 @@ PrimFuncFunction = Callable[[PrimFunc, IRModule, PassContext], PrimFunc | None]
 
 
 class TransformsModule(Protocol):
-    """What a class that `module_pass` decorates must have."""
+    """The interface of classes that `module_pass` decorates."""
 
     def transform_module(self, mod: IRModule, ctx: PassContext, /) -> IRModule:
-        """The module that takes the place of this one."""
+        """Returns the transformed module."""
 
 
 class TransformsFunction(Protocol):
-    """What a class that `function_pass` decorates must have."""
+    """The interface of classes that `function_pass` decorates."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext, /) -> Function:
-        """The function that takes the place of this one."""
+        """Returns the transformed function."""
 
 
 class TransformsPrimFunc(Protocol):
-    """What a class that `prim_func_pass` decorates must have."""
+    """The interface of classes that `prim_func_pass` decorates."""
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext, /) -> PrimFunc | None:
-        """The function that takes the place of this one; None removes it."""
+        """Returns the transformed function; None removes it."""
 
 
 class ModulePassDecorator(Protocol):
-    """Makes a module pass of a function, or a class of module passes of a class."""
+    """Turns a function into a module pass, or a class into a class of module passes."""
 
     @overload
     def __call__(self, pass_func: Callable[P, TransformsModule], /) -> Callable[P, ModulePass]: ...
@@ -53,7 +53,7 @@ class ModulePassDecorator(Protocol):
 
 
 class FunctionPassDecorator(Protocol):
-    """Makes a function pass of a function, or a class of function passes of a class."""
+    """Turns a function into a function pass, or a class into a class of function passes."""
 
     @overload
     def __call__(self, pass_func: Callable[P, TransformsFunction], /) -> Callable[P, FunctionPass]: ...
@@ -62,7 +62,7 @@ class FunctionPassDecorator(Protocol):
 
 
 class PrimFuncPassDecorator(Protocol):
-    """Makes a PrimFunc pass of a function, or a class of PrimFunc passes of a class."""
+    """Turns a function into a PrimFunc pass, or a class into a class of PrimFunc passes."""
 
     @overload
     def __call__(self, pass_func: Callable[P, TransformsPrimFunc], /) -> Callable[P, PrimFuncPass]: ...
@@ -71,17 +71,17 @@ class PrimFuncPassDecorator(Protocol):
 
 
 class _PassOfFunction(Pass):
-    """What the passes made of plain functions share."""
+    """Common base of the passes created from functions."""
 
     def __init__(self, info: PassInfo, method: str, pass_func: Callable[..., AnyValue]) -> None:
         self.info = info
-        setattr(self, method, pass_func)  # on the object, where it is called without a self
+        setattr(self, method, pass_func)  # set on the instance, so that it is called without self
         self.__doc__ = pass_func.__doc__
         self.__module__ = getattr(pass_func, "__module__", __name__)
         self.__qualname__ = getattr(pass_func, "__qualname__", "")
 
     def __reduce__(self) -> str | tuple[AnyValue, ...]:
-        # A pass that stands where its function stood, as one that was decorated, is pickled by that name.
+        # A pass that replaced its function by decoration is pickled by that function's name.
         return self.__qualname__ if _named(self.__module__, self.__qualname__) is self else super().__reduce__()
 
 
@@ -139,14 +139,14 @@ def module_pass(
     traceable: bool = False,
     **declared: Unpack[Declarations],
 ) -> AnyValue:
-    """Makes a module pass of `pass_func(mod, ctx) -> mod`, or of a class with `transform_module(self, mod, ctx)`.
+    """Creates a module pass from `pass_func(mod, ctx) -> mod`, or from a class with `transform_module(self, mod, ctx)`.
 
-    Without `pass_func` the result is a decorator. A class gives a class: its objects are passes that hold an object of the decorated
-    class, made from the same arguments; unknown attributes are looked up there. The name is that of the function or class unless
-    given; the rest is as in `PassInfo`. Type checkers take a decorated class for the class it was: derive from ModulePass where that
+    Without `pass_func` the result is a decorator. A class becomes a class of passes: each pass holds an instance of the decorated class,
+    created from the same arguments, and delegates unknown attributes to it. The name defaults to that of the function or class; the other
+    parameters are those of `PassInfo`. Type checkers treat a decorated class as the original class; derive from ModulePass where that
     matters.
 
-    Raises ValueError without an opt_level, TypeError for what cannot be called.
+    Raises ValueError without an opt_level, and TypeError for objects that are not callable.
 
     >>> @module_pass(opt_level=1)
     ... def Tidy(mod, ctx):
@@ -195,9 +195,9 @@ def function_pass(
     traceable: bool = False,
     **declared: Unpack[Declarations],
 ) -> AnyValue:
-    """Makes a function pass of `pass_func(func, mod, ctx) -> func`, or of a class with `transform_function(self, func, mod, ctx)`.
+    """Creates a function pass from `pass_func(func, mod, ctx) -> func`, or from a class with `transform_function(self, func, mod, ctx)`.
 
-    In all else like `module_pass`.
+    Otherwise like `module_pass`.
     """
     if opt_level is None:
         raise ValueError("Please provide opt_level for the function pass.")
@@ -240,9 +240,10 @@ def prim_func_pass(
     traceable: bool = False,
     **declared: Unpack[Declarations],
 ) -> AnyValue:
-    """Makes a PrimFuncPass of `pass_func(func, mod, ctx) -> func or None`, or of a class with `transform_function(self, func, mod, ctx)`.
+    """Creates a PrimFuncPass from `pass_func(func, mod, ctx) -> func or None`, or from a class with `transform_function(self, func, mod,
+    ctx)`.
 
-    In all else like `module_pass`.
+    Otherwise like `module_pass`.
 
     >>> @prim_func_pass(opt_level=0)
     ... def RemoveAll(func, mod, ctx):
@@ -262,7 +263,7 @@ def _decorator(kind: str, pass_func: AnyValue, info: PassInfo) -> AnyValue:
     def decorate(pass_func: AnyValue) -> AnyValue:
         if not callable(pass_func):
             raise TypeError(f"pass_func must be a callable for {kind} pass")
-        named = copy.copy(info)  # one decorator may be used more than once
+        named = copy.copy(info)  # a decorator may be reused
         named.name = info.name or getattr(pass_func, "__name__", type(pass_func).__name__)
         if named.counters:
             declare_counters(named.name, named.counters)
@@ -284,12 +285,13 @@ def _pass_class(cls: type, info: PassInfo, method: str, base: type[Pass]) -> typ
             setattr(self, method, getattr(self._inner, method))
 
         def __getattr__(self, name: str) -> AnyValue:
-            if name == "_inner":  # not there yet: a copy that is being made
+            if name == "_inner":  # not set yet while the object is being copied
                 raise AttributeError(name)
             return getattr(self._inner, name)
 
         def __reduce__(self) -> tuple[AnyValue, ...]:
-            return (_made_again, (type(self), *self._arguments))  # the decorated class cannot be pickled: its name is now this one's
+            # The decorated class cannot be pickled, since its name refers to this class now.
+            return (_made_again, (type(self), *self._arguments))
 
     update_wrapper(PassOfClass.__init__, cls.__init__)  # type: ignore[misc]  # the __init__ of an unknown class
     PassOfClass.info = info
@@ -304,7 +306,7 @@ def _made_again(cls: type[Pass], args: tuple[AnyValue, ...], kwargs: dict[str, A
 
 
 def _named(module: str, qualname: str) -> object:
-    """What stands under a name in a module; None where that is nothing."""
+    """The object with a qualified name in a module; None where there is none."""
     found: object = sys.modules.get(module)
     for name in qualname.split("."):
         found = getattr(found, name, None)

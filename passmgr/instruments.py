@@ -1,5 +1,4 @@
-"""Instruments: objects that a context calls around the passes that run in it. `PassProgress` is one: it tells a function which pass
-begins, ends or fails, how deep it is nested, and how many are planned."""
+"""Instruments: objects with hooks that a context calls around passes. `PassProgress` reports the progress of a pipeline to a function."""
 
 import threading
 from collections.abc import Callable
@@ -19,41 +18,40 @@ _T = TypeVar("_T", bound=type)
 
 
 class PassInstrument:
-    """The base of instruments. Override what is needed; methods that are not overridden cost nothing.
+    """Base class of instruments. Override the methods you need; others cost nothing.
 
-    * `enter_pass_ctx` and `exit_pass_ctx` run when the context is entered and left; `PassContext.current()` is the outer one both times.
-    * `should_run` may veto a pass: every instrument is asked, and the pass runs if all agree. Of passes that the context's
-      `required_pass` names none is asked.
-    * `run_before_pass` and `run_after_pass` run around a pass that runs; the second does not where the pass raised.
-    * `pass_failed` (not in TVM) runs instead of `run_after_pass` where something raised since `run_before_pass`. What it raises
-      itself becomes a note of that exception.
+    * `enter_pass_ctx` and `exit_pass_ctx` run when the context is entered and exited; `PassContext.current()` is the outer context in both.
+    * `should_run` may veto a pass: the pass runs if all instruments agree. Not called for passes in the context's `required_pass`.
+    * `run_before_pass` and `run_after_pass` run around a pass that runs; the second one does not if the pass raised.
+    * `pass_failed` (not in TVM) runs instead of `run_after_pass` if something raised since `run_before_pass`. Its own exceptions become
+      notes.
 
-    Exceptions in the others propagate.
+    Exceptions in the other methods propagate.
     """
 
-    @cached_property  # so that derived classes may set their own
+    @cached_property  # so that derived classes may set their own name
     def name(self) -> str:
-        """The name of the instrument: that of its class."""
+        """The name of the instrument, by default that of its class."""
         return type(self).__name__
 
     def enter_pass_ctx(self) -> None:
-        """Runs when a context with the instrument is entered."""
+        """Called when a context with the instrument is entered."""
 
     def exit_pass_ctx(self) -> None:
-        """Runs when a context with the instrument is left."""
+        """Called when a context with the instrument is exited."""
 
     def should_run(self, mod: "IRModule", info: PassInfo) -> bool:
-        """Whether the pass is to run on the module."""
+        """Whether the pass should run on the module."""
         return True
 
     def run_before_pass(self, mod: "IRModule", info: PassInfo) -> None:
-        """Runs before a pass, with the module that the pass gets."""
+        """Called before a pass, with its input module."""
 
     def run_after_pass(self, mod: "IRModule", info: PassInfo) -> None:
-        """Runs after a pass, with the module that the pass returned."""
+        """Called after a pass, with its output module."""
 
     def pass_failed(self, mod: "IRModule", info: PassInfo, error: BaseException) -> None:
-        """Runs where a pass, or an instrument around it, raised; with the module that the pass got."""
+        """Called when a pass, or an instrument around it, raised; with the input module of the pass."""
 
     def __repr__(self) -> str:
         return self.name
@@ -64,10 +62,10 @@ def pass_instrument(pi_cls: _T) -> _T: ...
 @overload
 def pass_instrument(pi_cls: None = None) -> Callable[[_T], _T]: ...
 def pass_instrument(pi_cls: AnyValue = None) -> AnyValue:
-    """Class decorator, bare or with `()`: makes an instrument of a class that has some of the methods of `PassInstrument`.
+    """Class decorator, with or without `()`: turns a class with some of the methods of `PassInstrument` into an instrument.
 
-    The result derives from the class and from PassInstrument, so methods are inherited and `super()` works; a class that
-    derives from PassInstrument already is returned as it is. Raises TypeError for what is no class.
+    The result derives from the class and from PassInstrument, so methods are inherited and `super()` works. A class that derives from
+    PassInstrument already is returned unchanged. Raises TypeError for values that are not classes.
     """
 
     def decorate(cls: type) -> type:
@@ -86,7 +84,7 @@ Hook = Callable[["IRModule", PassInfo], AnyValue]
 
 
 class Hooks:
-    """The methods that some instruments define, ready to be called in order."""
+    """The hook methods that some instruments define, in call order."""
 
     __slots__ = ("after", "after_at", "before", "before_at", "failed", "should")
 
@@ -96,15 +94,15 @@ class Hooks:
         after = [(at, instrument.run_after_pass) for at, instrument in enumerate(instruments) if defines(instrument, "run_after_pass")]
         self.before: tuple[Hook, ...] = tuple(hook for _, hook in before)
         self.after: tuple[Hook, ...] = tuple(hook for _, hook in after)
-        # Where in the list of instruments each hook belongs: this tells which instruments have seen a pass begin but not end.
+        # The index of the instrument of each hook, to find instruments that have seen the start of a pass but not its end.
         self.before_at = tuple(at for at, _ in before)
         self.after_at = tuple(at for at, _ in after)
         self.failed = tuple((at, instrument.pass_failed) for at, instrument in enumerate(instruments) if defines(instrument, "pass_failed"))
 
     def fail(self, mod: "IRModule", info: PassInfo, error: BaseException, begun: int, ended: int) -> None:
-        """Calls `pass_failed` of the instruments that saw the pass begin and not end.
+        """Calls `pass_failed` of the instruments that have seen the start of the pass but not its end.
 
-        `begun` hooks before the pass have returned; of those after it the one at `ended` was called last (-1: none).
+        `begun` hooks before the pass have returned; the hook after the pass at index `ended` was called last (-1: none).
         """
         first_not_begun = self.before_at[begun] if begun < len(self.before) else None
         last_ended = self.after_at[ended] if ended >= 0 else -1
@@ -115,23 +113,23 @@ class Hooks:
                     hook(mod, info, error)
                 except Exception as second:
                     error.add_note(f"and an instrument's pass_failed raised {type(second).__name__}: {second}")
-                except BaseException as second:  # Ctrl-C ends it all, but not before every instrument has closed what it opened
+                except BaseException as second:  # let every instrument close its resources before Ctrl-C propagates
                     interrupt = interrupt or second
         if interrupt is not None:
             raise interrupt
 
 
 def defines(instrument: PassInstrument, method: str) -> bool:
-    """Whether an instrument has a method of its own rather than the base's empty one."""
+    """Whether an instrument overrides a method of the base class."""
     return method in getattr(instrument, "__dict__", ()) or getattr(type(instrument), method) is not getattr(PassInstrument, method)
 
 
 class PassEvent(NamedTuple):
-    """A pass begins, is finished, or failed.
+    """A pass starts, finishes or fails.
 
-    `depth` is the number of passes and pipelines around it, `number` its place among those that are planned, from 1; both 0 for one that
-    no plan has, such as a pass that another one runs. `planned` is the number of planned passes, 0 without a plan. `seconds` is how
-    long it took, 0.0 when it begins.
+    `depth` is the number of enclosing passes and pipelines, `number` the position among the planned passes, from 1; both are 0 for an
+    unplanned pass, such as one that another pass runs. `planned` is the number of planned passes, 0 without a plan. `seconds` is the
+    duration, 0.0 at the start.
     """
 
     kind: Literal["begun", "finished", "failed"]
@@ -141,7 +139,7 @@ class PassEvent(NamedTuple):
     planned: int
     seconds: float = 0.0
     pipeline: bool = False
-    """Whether it is a pipeline rather than a pass that does something itself. Pipelines are not counted."""
+    """Whether the pass is a pipeline. Pipelines are not counted."""
 
     def __str__(self) -> str:
         place = f" ({self.number} of {self.planned})" if self.number else ""
@@ -155,10 +153,10 @@ class _Running(threading.local):
 
 
 class PassProgress(PassInstrument):
-    """Calls `tell` with a `PassEvent` when a pass begins, and when it ends. With the plan of the pipeline that is going to run
-    (`Sequential.plan`), passes are numbered; those that an instrument vetoes are skipped in the count.
+    """Calls `tell` with a `PassEvent` when a pass starts, finishes or fails.
 
-    Threads are told of apart, each from the beginning of the plan. What `tell` raises ends the pipeline.
+    With the plan of the pipeline (`Sequential.plan`), passes are numbered; vetoed ones are skipped. Threads are reported separately, each
+    from the start of the plan. Exceptions in `tell` end the pipeline.
 
     >>> from passat.ir.module import IRModule
     >>> from passat.passmgr import InferType, PassContext, Sequential
@@ -181,33 +179,33 @@ class PassProgress(PassInstrument):
         self._running = _Running()
 
     def enter_pass_ctx(self) -> None:
-        """Starts from the beginning of the plan."""
+        """Resets the position in the plan."""
         self._running.done = 0
 
     def exit_pass_ctx(self) -> None:
-        """Forgets the passes that were running."""
+        """Clears the running passes."""
         self._running.open.clear()
 
     def run_before_pass(self, mod: "IRModule", info: PassInfo) -> None:
-        """Tells that a pass begins."""
+        """Reports that a pass starts."""
         running = self._running
         pipeline = isinstance(info, PipelineInfo)
-        inside = any(not event.pipeline for event, _ in running.open)  # a pass that another one runs
+        inside = any(not event.pipeline for event, _ in running.open)  # a pass that another pass runs
         number = 0 if pipeline or inside else self._number(info.name)
         event = PassEvent("begun", info.name, len(running.open), number, len(self._planned), 0.0, pipeline)
         self._tell(event)
         running.open.append((event, perf_counter()))
 
     def run_after_pass(self, mod: "IRModule", info: PassInfo) -> None:
-        """Tells that it is finished."""
+        """Reports that a pass finished."""
         self._end("finished")
 
     def pass_failed(self, mod: "IRModule", info: PassInfo, error: BaseException) -> None:
-        """Tells that it failed."""
+        """Reports that a pass failed."""
         self._end("failed")
 
     def _number(self, name: str) -> int:
-        """The place in the plan of the next pass of that name; 0 where no such is to come."""
+        """The position in the plan of the next pass of that name; 0 where there is none."""
         running = self._running
         place = next((at for at in range(running.done, len(self._planned)) if self._planned[at] == name), None)
         if place is None:
@@ -216,6 +214,6 @@ class PassProgress(PassInstrument):
         return running.done
 
     def _end(self, kind: Literal["finished", "failed"]) -> None:
-        if self._running.open:  # empty where the instrument was put in while the pass was running
+        if self._running.open:  # empty if the instrument was added while the pass was running
             event, start = self._running.open.pop()
             self._tell(event._replace(kind=kind, seconds=perf_counter() - start))

@@ -1,5 +1,7 @@
-"""Values of options: whether a value fits the annotation of its option, and how it is written in text. Config options, which
-`PassContext(config=...)` may hold, are registered here, each once, with type, default and documentation."""
+"""Config options and option values: registration, checking against type annotations, and text form.
+
+Config options, which `PassContext(config=...)` accepts, are registered once with type, default and documentation.
+"""
 
 import contextlib
 import dataclasses
@@ -21,17 +23,17 @@ _NUMBERS = (bool, int, float)
 
 
 def convert(value: object, annotation: object) -> AnyValue:
-    """The value as an option of that annotation holds it. Raises TypeError that says what the annotation wants.
+    """Converts a value to the type of its annotation. Raises TypeError with the expected type.
 
-    Understood are bool (also 0 and 1), int, float (also integers), other classes, enumerations (also the name or the value of a member),
-    dataclasses (also a mapping of their fields), Literal, unions, and tuples, lists, sets and dicts of these. Anything else is let through.
-    A Word is what it means where that fits, else its text. A field that a dataclass does not have is an AttributeError.
+    Supports bool (also 0 and 1), int, float (also integers), other classes, enumerations (also by member name or value), dataclasses (also
+    as mappings), Literal, unions, and tuples, lists, sets and dicts of these. Values of other annotations are not checked. A Word becomes
+    its meaning where that fits, otherwise its text. Raises AttributeError for an unknown field of a dataclass.
 
     >>> convert([1, 2], tuple[float, ...])
     (1.0, 2.0)
     >>> convert("eight", int)
     Traceback (most recent call last):
-    TypeError: int is wanted, 'eight' is given
+    TypeError: expected int, got 'eight'
     >>> convert(Word("none"), int | None), convert(Word("none"), Literal["none", "all"])
     (None, 'none')
     """
@@ -68,7 +70,7 @@ def convert(value: object, annotation: object) -> AnyValue:
 
 
 def show_annotation(annotation: object) -> str:
-    """An annotation as its author would write it.
+    """Prints an annotation as in source code.
 
     >>> show_annotation(int), show_annotation(int | None), show_annotation(Literal["a", "b"])
     ('int', 'int | None', "one of 'a', 'b'")
@@ -87,9 +89,10 @@ def show_annotation(annotation: object) -> str:
 
 
 def show_value(value: object) -> str:
-    """A value as pipeline text: `8`, `0.5`, `True`, `None`, `fast`, `"two words"`, `[1, 2]`, `{depth=2}`. Raises ValueError for any other.
+    """Prints a value as pipeline text: `8`, `0.5`, `True`, `None`, `fast`, `"two words"`, `[1, 2]`, `{depth=2}`.
 
-    Members of enumerations are written by name, sets as sorted lists, dataclasses by the fields that are not at their defaults.
+    Members of enumerations are printed by name, sets as sorted lists, dataclasses by their non-default fields. Raises ValueError for other
+    values.
     """
     if isinstance(value, enum.Enum):
         return show_word(value.name)
@@ -109,29 +112,29 @@ def show_value(value: object) -> str:
 
 
 def show_word(text: str) -> str:
-    """A text as a word, in quotes where it is none."""
+    """Prints a string as a word, quoted if necessary."""
     return text if re.fullmatch(r"[A-Za-z_][\w.\-]*", text) else json.dumps(text)
 
 
 def show_options(options: Mapping[str, object], *, always: bool = False) -> str:
-    """Named values in braces; nothing where there are none, unless `always`."""
+    """Prints named values in braces; empty without values, unless `always`."""
     shown = (f"{show_word(name)}={show_value(value)}" for name, value in options.items())
     return f"{{{','.join(shown)}}}" if options or always else ""
 
 
 WORDS: Mapping[str, object] = {"true": True, "false": False, "none": None, "inf": float("inf"), "nan": float("nan")}
-"""Words of pipeline text, in small letters, that are not strings, where the option takes anything else."""
+"""Lower-case words of pipeline text that are not strings, except where the option only accepts strings."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Word:
-    """One of WORDS as it stands in pipeline text."""
+    """One of WORDS as written in pipeline text."""
 
     text: str
 
     @property
     def meaning(self) -> object:
-        """What it means where no string is wanted."""
+        """The value of the word where it is not a string."""
         return WORDS[self.text.lower()]
 
     def __repr__(self) -> str:
@@ -139,17 +142,17 @@ class Word:
 
 
 def parameters(factory: Callable[..., object]) -> dict[str, inspect.Parameter]:
-    """The options that a factory takes: its named parameters, with annotations as objects where they can be resolved."""
+    """Returns the options of a factory: its named parameters, with resolved annotations where possible."""
     try:
         signature = inspect.signature(factory, eval_str=True)
-    except NameError:  # an annotation that only a type checker can see: the option is then not checked
+    except NameError:  # an annotation only visible to type checkers; the option is not checked
         signature = inspect.signature(factory)
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return {name: parameter for name, parameter in signature.parameters.items() if parameter.kind in kinds}
 
 
 def given_options(value: object) -> dict[str, object]:
-    """The options of an object that differ from their defaults: fields of a dataclass, else what the decorator of its class recorded."""
+    """Returns the non-default options of an object: fields of a dataclass, or the options recorded by the class decorator."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = ((field, getattr(value, field.name)) for field in dataclasses.fields(value) if field.init)
         return {field.name: found for field, found in fields if not _same(found, _default(field))}
@@ -157,7 +160,7 @@ def given_options(value: object) -> dict[str, object]:
 
 
 def without_defaults(factory: Callable[..., object], given: Mapping[str, object]) -> dict[str, object]:
-    """Of named options those that differ from the defaults of the factory's parameters."""
+    """Removes options that equal the defaults of the factory's parameters."""
     known = parameters(factory)
     return {name: value for name, value in given.items() if name not in known or not _same(value, known[name].default)}
 
@@ -171,7 +174,7 @@ def _same(a: object, b: object) -> bool:
 
 
 def _misfit(value: object, annotation: object) -> TypeError:
-    return TypeError(f"{show_annotation(annotation)} is wanted, {value!r} is given")
+    return TypeError(f"expected {show_annotation(annotation)}, got {value!r}")
 
 
 def _convert_word(word: Word, annotation: object) -> AnyValue:
@@ -184,7 +187,7 @@ def _convert_word(word: Word, annotation: object) -> AnyValue:
 
 
 def _meant(value: AnyValue) -> AnyValue:
-    """A value that is let through, with what the words in it mean."""
+    """Replaces words in an unchecked value by their meaning."""
     if isinstance(value, Word):
         return value.meaning
     if type(value) is dict:
@@ -251,12 +254,12 @@ def _build(kind: type, values: Mapping[str, object]) -> AnyValue:
             raise TypeError(f"{name} of {kind.__name__}: {error}") from None
     missing = [name for name, parameter in known.items() if parameter.default is parameter.empty and name not in values]
     if missing:
-        raise TypeError(f"{kind.__name__} needs the field {missing[0]}")
+        raise TypeError(f"{kind.__name__} requires the field {missing[0]}")
     return kind(**converted)
 
 
 def name_hint(name: str, known: Collection[str]) -> str:
-    """What to say of a name that is not known: the nearest one, and all there are.
+    """A hint for an unknown name: the most similar name, and all known names.
 
     >>> name_hint("round", ["rounds", "mode"])
     'did you mean rounds? it has: rounds, mode'
@@ -266,7 +269,7 @@ def name_hint(name: str, known: Collection[str]) -> str:
 
 
 class ConfigError(PassatError, AttributeError):
-    """An option that there is not, or a value that it does not take. (TVM raises AttributeError.)"""
+    """An unknown config option, or an invalid value. (TVM raises AttributeError.)"""
 
     exit_code = 2
 
@@ -274,7 +277,9 @@ class ConfigError(PassatError, AttributeError):
 @dataclass(frozen=True, slots=True)
 class ConfigOption:
     """A registered option. `type` is a type or an annotation; a dataclass makes a struct option, which may be given as a dict.
-    Numbers, also those that a dict holds, are not less than `minimum`, where there is one."""
+
+    Numbers, including those in a dict, must not be less than `minimum`, if given.
+    """
 
     key: str
     type: object
@@ -288,27 +293,28 @@ _SOURCES: list[Callable[[], object]] = []
 
 
 def add_option_source(load: Callable[[], object]) -> None:
-    """A function that registers further options, by importing passes say. Called once, before a look-up fails or options are listed."""
+    """Adds a function that registers further options, for example by importing passes. Called once, before a lookup fails or options are
+    listed."""
     _SOURCES.append(load)
 
 
 def register_option(key: str, type_: object, default: AnyValue = None, doc: str = "", *, minimum: float | None = None) -> ConfigOption:
-    """Registers an option. Raises ValueError where the key is taken, TypeError where the default does not fit the type (None fits all)."""
+    """Registers an option. Raises ValueError if the key exists, and TypeError if the default does not fit the type (None always fits)."""
     if key in _OPTIONS:
-        raise ValueError(f"the config option {key!r} is registered already")
+        raise ValueError(f"the config option {key!r} is already registered")
     option = ConfigOption(key, type_, default if default is None else convert(default, type_), doc, minimum)
     _OPTIONS[key] = option
     return option
 
 
 def get_option(key: str) -> ConfigOption:
-    """The registered option. Raises AttributeError that lists all keys, and the nearest one where there is one.
+    """Returns a registered option. Raises AttributeError with all keys and the most similar one.
 
     >>> get_option("passmgr.resolve").default
     'graph'
     """
     if not isinstance(key, str):
-        raise ConfigError(f"config options are named by texts, not {key!r}")
+        raise ConfigError(f"the key of a config option must be a string, not {key!r}")
     option = _OPTIONS.get(key)
     while option is None and _SOURCES:
         _SOURCES.pop(0)()
@@ -321,7 +327,7 @@ def get_option(key: str) -> ConfigOption:
 
 
 def list_configs() -> dict[str, dict[str, AnyValue]]:
-    """Every option by key: `{"type": ..., "default": ..., "doc": ...}`, sorted."""
+    """Returns all options by key, sorted: `{"type": ..., "default": ..., "doc": ...}`."""
     while _SOURCES:
         _SOURCES.pop(0)()
     return {
@@ -331,24 +337,24 @@ def list_configs() -> dict[str, dict[str, AnyValue]]:
 
 
 def check_config(config: Mapping[str, AnyValue]) -> dict[str, AnyValue]:
-    """The config with every value as its option holds it.
+    """Checks and converts all values of a config.
 
-    Raises AttributeError for an unknown key, None, a value of another type, or one that is too small.
+    Raises AttributeError for an unknown key, None, a wrong type, or a value below the minimum.
     """
     checked: dict[str, AnyValue] = {}
     for key, value in config.items():
         option = get_option(key)
         if value is None:
-            raise ConfigError(f"{key} is None; where it is left out, it has its default")
+            raise ConfigError(f"{key} must not be None; omit it to use the default")
         try:
             checked[key] = convert(value, option.type)
-        except AttributeError as error:  # a field that there is not
+        except AttributeError as error:  # an unknown field
             raise ConfigError(f"expect config {key} to have type {show_annotation(option.type)}: {error}") from None
         except TypeError:
             given = repr(value) if isinstance(value, str) else type(value).__name__
             raise ConfigError(f"expect config {key} to have type {show_annotation(option.type)} but get {given}") from None
         held = checked[key].values() if isinstance(checked[key], Mapping) else (checked[key],)
-        if option.minimum is not None and not all(number >= option.minimum for number in held):  # which no NaN is
+        if option.minimum is not None and not all(number >= option.minimum for number in held):  # also rejects NaN
             raise ConfigError(f"expect config {key} to be at least {option.minimum:g} but get {value!r}")
     return checked
 

@@ -1,5 +1,4 @@
-"""What the manager knows of a pass without running it, its name, its level, what it needs, what it establishes and what it keeps; and
-what passes tell about their work: counters and remarks."""
+"""Pass metadata: name, level, requirements, and established and preserved facts; and what passes report: counters and remarks."""
 
 import difflib
 import threading
@@ -9,11 +8,11 @@ from typing import Final, TypedDict
 from passat.ir.passat_error import PassatError
 
 REMARKS_LIMIT: Final = 1000
-"""Different remarks that are kept of one pass; further ones are counted under one text, so that a long-lived process does not grow."""
+"""Maximum number of distinct remarks per pass. Further ones are counted together, to bound memory in long-lived processes."""
 
 
 class UnknownCounterError(PassatError, LookupError):
-    """A counter that a pass records, but does not declare. The message gives the nearest of those that it declares."""
+    """A pass records a counter that it does not declare. The message suggests the most similar declared one."""
 
 
 _LOCK: Final = threading.Lock()
@@ -21,18 +20,18 @@ _DECLARED: Final[dict[str, Mapping[str, str]]] = {}
 
 
 def declare_counters(pass_name: str, counters: Mapping[str, str]) -> None:
-    """Makes counters those of the passes of a name, beside those that are declared already. Raises TypeError for what is no mapping of
-    strings to strings."""
+    """Declares counters of the passes of a name, in addition to existing ones. Raises TypeError unless given a mapping of strings to
+    strings."""
     known = _DECLARED.get(pass_name)
-    if known is counters:  # passes that are made again and again
+    if known is counters:  # fast path for passes that are created repeatedly
         return
     if not isinstance(counters, Mapping) or not all(isinstance(text, str) for item in counters.items() for text in item):
-        raise TypeError(f"counters are a mapping of names to descriptions, not {counters!r}")
+        raise TypeError(f"counters must be a mapping of names to descriptions, not {counters!r}")
     _DECLARED[pass_name] = {**known, **counters} if known else counters
 
 
 def declared_counters(pass_name: str) -> dict[str, str]:
-    """The counters that the passes of a name declare, each with its description."""
+    """Returns the declared counters of the passes of a name, with their descriptions."""
     return dict(_DECLARED.get(pass_name, {}))
 
 
@@ -44,7 +43,7 @@ def _check(pass_name: str, key: str, declared: Mapping[str, str]) -> None:
 
 
 class Statistics:
-    """Counters and remarks by the name of the pass. Each context has its own; passes write through `ctx.record` and `ctx.remark`.
+    """Counters and remarks by pass name. Each context has its own; passes write to it by `ctx.record` and `ctx.remark`.
 
     >>> statistics = Statistics()
     >>> statistics.record("FoldConstant", "merged", 2)
@@ -60,16 +59,16 @@ class Statistics:
         self.remarks: dict[str, dict[str, int]] = {}
 
     def record(self, pass_name: str, key: str, amount: float = 1) -> None:
-        """Adds to a counter; a counter starts at 0. Raises UnknownCounterError where passes of that name declare others, but not it."""
+        """Adds to a counter, which starts at 0. Raises UnknownCounterError if passes of that name declare counters but not this one."""
         declared = _DECLARED.get(pass_name)
         if declared is not None and key not in declared:
             _check(pass_name, key, declared)
-        with _LOCK:  # a context may be shared by threads
+        with _LOCK:  # a context may be shared between threads
             counters = self.counters.setdefault(pass_name, {})
             counters[key] = counters.get(key, 0) + amount
 
     def remark(self, pass_name: str, text: str, times: int = 1) -> None:
-        """Keeps a sentence, and how often it was said."""
+        """Stores a remark with its number of occurrences."""
         with _LOCK:
             remarks = self.remarks.setdefault(pass_name, {})
             if text not in remarks and len(remarks) >= REMARKS_LIMIT:
@@ -77,7 +76,7 @@ class Statistics:
             remarks[text] = remarks.get(text, 0) + times
 
     def add(self, other: "Statistics") -> None:
-        """Adds all that another one has."""
+        """Adds the contents of other statistics."""
         with _LOCK:
             counters = [(name, key, amount) for name, found in other.counters.items() for key, amount in found.items()]
             remarks = [(name, text, times) for name, found in other.remarks.items() for text, times in found.items()]
@@ -87,13 +86,13 @@ class Statistics:
             self.remark(name, text, times)
 
     def copy(self) -> "Statistics":
-        """Statistics that have counted as much."""
+        """Returns a copy."""
         copied = Statistics()
         copied.add(self)
         return copied
 
     def to_dict(self) -> dict[str, dict[str, dict[str, float]]]:
-        """Plain data: `{"counters": {pass: {key: number}}, "remarks": {pass: {text: times}}}`."""
+        """Returns plain data: `{"counters": {pass: {key: number}}, "remarks": {pass: {text: times}}}`."""
         return {
             "counters": {name: dict(counters) for name, counters in self.counters.items()},
             "remarks": {name: dict(remarks) for name, remarks in self.remarks.items()},
@@ -101,18 +100,18 @@ class Statistics:
 
 
 EVERYTHING: Final = "*"
-"""In `preserves`: the pass invalidates nothing."""
+"""In `preserves`: the pass preserves all facts."""
 
 
 class Place(TypedDict, total=False):
-    """Where a pass asks to stand: names of passes that come before it, and of those that come after it."""
+    """The position that a pass declares: names of passes that come before it and after it."""
 
     after: Iterable[str]
     before: Iterable[str]
 
 
 class Declarations(Place, total=False):
-    """What a pass may declare beside its name, level and requirements (PassInfo)."""
+    """What a pass may declare in addition to name, level and requirements (PassInfo)."""
 
     provides: Iterable[str]
     preserves: Iterable[str]
@@ -120,23 +119,23 @@ class Declarations(Place, total=False):
 
 
 class PassInfo:
-    """The data of a pass, under TVM's names, and the facts that let the manager run a required pass once instead of every time.
+    """The metadata of a pass, with TVM's names, and the facts that let the manager run a required pass once instead of every time.
 
     `required` names the passes that must have run before. `traceable` is accepted and ignored.
 
-    A *fact* is a word for a state of the module that later passes rely on, such as "types" (every expression has its type) or
-    "anf". `provides` lists the facts that hold after the pass; `preserves` the facts that hold after it where they held before,
-    or `"*"` for all of them (then the pass keeps what every other pass did). A pass that declares nothing keeps nothing:
-    what it follows is taken to be undone, and runs again before the next pass that requires it.
+    A *fact* names a state of the module that later passes rely on, such as "types" (every expression has a type) or "anf". `provides` lists
+    the facts that hold after the pass. `preserves` lists the facts that still hold after it if they held before, or `"*"` for all facts
+    (the pass then also preserves the effect of every other pass). A pass that declares nothing preserves nothing: earlier passes count as
+    undone, and run again before the next pass that requires them.
 
-    `after` and `before` name passes that this one stands behind, and in front of, where the order of a pipeline is computed
-    (`passat.passmgr.planning.places`): the default pipeline, and where a user's own pass lands in a pipeline. A Sequential runs its list.
+    `after` and `before` name passes that come before and after this one where the order of a pipeline is computed
+    (`passat.passmgr.planning.places`): in the default pipeline, and where a user's pass is inserted into a pipeline. A Sequential keeps the
+    order of its list.
 
-    `counters` names what the pass counts (`ctx.record`), with a description each; a name that ends in `*` stands for all that begin
-    so. A pass that declares counters may record no others.
+    `counters` maps the counters of the pass (`ctx.record`) to descriptions; a name that ends in `*` is a prefix. A pass that declares
+    counters must not record others.
 
-    Raises TypeError for a level that is no integer, a name that is no string, lists that are no lists of strings, and counters that
-    are no mapping of strings.
+    Raises TypeError for a level that is not an integer, a name that is not a string, and for lists and mappings of the wrong type.
 
     >>> PassInfo(2, "FoldConstant", ["InferType"]).required
     ('InferType',)
@@ -158,9 +157,9 @@ class PassInfo:
         before: Iterable[str] = (),
     ) -> None:
         if not isinstance(opt_level, int):
-            raise TypeError(f"the opt_level of a pass is an integer, not {opt_level!r}")
+            raise TypeError(f"the opt_level of a pass must be an integer, not {opt_level!r}")
         if not isinstance(name, str):
-            raise TypeError(f"the name of a pass is a string, not {name!r}")
+            raise TypeError(f"the name of a pass must be a string, not {name!r}")
         if required is not None and not isinstance(required, (list, tuple)):
             raise TypeError("Required is expected to be the type of list/tuple.")
         self.opt_level = opt_level
@@ -176,7 +175,7 @@ class PassInfo:
             declare_counters(name, counters)
 
     def keeps(self, fact: str) -> bool:
-        """Whether a fact that held before the pass holds after it."""
+        """Whether the pass preserves a fact."""
         return EVERYTHING in self.preserves or fact in self.preserves or fact in self.provides
 
     def __repr__(self) -> str:
@@ -185,17 +184,17 @@ class PassInfo:
 
 
 class PipelineInfo(PassInfo):
-    """The data of a pass that consists of others: by it instruments, which see nothing else of a pass, tell a pipeline from its members."""
+    """The metadata of a pipeline, which lets instruments distinguish pipelines from other passes."""
 
     __slots__ = ()
 
 
 def names_in(names: Iterable[str], what: str) -> list[str]:
-    """A list of names that `what` was given. Raises TypeError where it is one string, or something in it is none."""
+    """Returns a list of names. Raises TypeError for a single string, or for items that are not strings."""
     if isinstance(names, str):
         raise TypeError(f"{what} is expected to be the type of list/tuple/set, not the one string {names!r}")
     names = list(names)
     for name in names:
         if not isinstance(name, str):
-            raise TypeError(f"{what} is expected to hold names; {name!r} is none")
+            raise TypeError(f"{what} must contain names, not {name!r}")
     return names

@@ -1,4 +1,4 @@
-"""Passes over modules and over functions: callables from module to module, which run the context's instruments around them."""
+"""Passes over modules and functions: callables from module to module that run the context's instruments around them."""
 
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,38 +16,38 @@ if TYPE_CHECKING:
 
 
 class Pass:
-    """The base of all passes. A kind of pass defines `info` and `run`; users derive from ModulePass or FunctionPass, or use the decorators.
+    """Base class of all passes. A kind of pass defines `info` and `run`; derive from ModulePass or FunctionPass, or use the decorators.
 
-    The options of a pass are the fields of the class, if it is a dataclass: these are what pipeline text gives and prints.
-    A pass must not keep anything from one run to the next, nor change its options, info or members: plans are made once and reused.
+    The options of a pass are the fields of the class if it is a dataclass; pipeline text reads and prints them. A pass must not keep state
+    between runs, nor change its options, info or members: plans are cached and reused.
     """
 
     members: "tuple[Pass, ...] | None" = None
-    """The passes that a pass consists of: None but for a Sequential."""
+    """The members of a Sequential; None for other passes."""
     joint_option: str | None = None
-    """The config option under which passes that stand side by side run as one stage (`run_jointly`); None where they do not."""
+    """The config option that makes adjacent passes run as one stage (`run_jointly`); None where they never do."""
 
     @cached_property  # so that derived classes may set it, in the class or in __init__
     def info(self) -> "PassInfo":
-        """The data of the pass. Derived classes set it."""
+        """The metadata of the pass, set by derived classes."""
         raise NotImplementedError(f"{type(self).__name__} has no info; set `info = PassInfo(...)` in the class")
 
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """What the pass does, without instruments."""
+        """Executes the pass without instruments."""
         raise NotImplementedError(f"{type(self).__name__} does not define run")
 
     def run_jointly(self, passes: "Sequence[Pass]", mod: IRModule, ctx: PassContext) -> IRModule:
-        """What passes of one `joint_option` do as one, without instruments; this one is the first of them."""
+        """Executes adjacent passes of one `joint_option` together, without instruments; this pass is the first of them."""
         raise NotImplementedError(f"{type(self).__name__} does not define run_jointly")
 
     def __call__(self, mod: IRModule) -> IRModule:
-        """Runs the pass in the current context. Only a Sequential looks at its level, at `disabled_pass`, and at what it requires."""
+        """Runs the pass in the current context. Ignores its level, `disabled_pass` and requirements, which only a Sequential evaluates."""
         if not isinstance(mod, IRModule):
-            raise TypeError(f"a pass takes an IRModule, not {type(mod).__name__}; make one with IRModule.from_expr(...)")
+            raise TypeError(f"a pass takes an IRModule, not {type(mod).__name__}; create one with IRModule.from_expr(...)")
         ctx = PassContext.current()
         return self.run(mod, ctx) if ctx.hooks is None else ctx.run_pass(self.info, self.run, mod)
 
-    def __repr__(self) -> str:  # a dataclass replaces it, unless repr=False, but not __str__
+    def __repr__(self) -> str:  # a dataclass replaces __repr__ (unless repr=False), but not __str__
         return str(self)
 
     def __str__(self) -> str:
@@ -55,13 +55,14 @@ class Pass:
 
 
 class ModulePass(Pass):
-    """A pass that sees the whole module and returns one, the same or another. It must not change the module that it gets.
+    """A pass that transforms the whole module and returns the same or another module. It must not modify its input.
 
-    Derived classes define `transform_module`. An exception gets a note that names the pass. Raises TypeError where the result is no module.
+    Derived classes define `transform_module`. Exceptions get a note with the name of the pass. Raises TypeError for a result that is not a
+    module.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """The module that takes the place of this one."""
+        """Returns the transformed module."""
         raise NotImplementedError(f"{type(self).__name__} does not define transform_module")
 
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -89,23 +90,22 @@ class ModulePass(Pass):
 
 
 class FunctionPass(Pass):
-    """A pass that sees one function at a time, and the module only to look things up in it.
+    """A pass that transforms one function at a time. It may look up other functions in the module.
 
-    Derived classes define `transform_function`. All functions are transformed against the module as it was before the pass; where
-    none changed (is another object) the module comes back itself. Functions with the attribute `Compiler`, or with
-    `SkipOptimization` or `Extern` set, are left alone, and so are those of other back ends (PrimFunc). An exception gets a note that
-    names the pass and the function.
+    Derived classes define `transform_function`. All functions are transformed with the module as it was before the pass. If none of them
+    changed (by identity), the same module is returned. Functions with the attribute `Compiler`, or with `SkipOptimization` or `Extern` set,
+    are skipped, and so are those of other back ends (PrimFunc). Exceptions get a note with the names of the pass and the function.
 
-    Unlike TVM's, a function pass does not run InferType on what it made: types are kept on the nodes, and whoever needs them
-    requires InferType.
+    Unlike in TVM, InferType does not run afterward: types are kept on the nodes, and passes that need them require InferType.
     """
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """The function that takes the place of this one."""
+        """Returns the transformed function."""
         raise NotImplementedError(f"{type(self).__name__} does not define transform_function")
 
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """Transforms every function. Raises TypeError for a result that is no function, RuntimeError where functions come or go."""
+        """Transforms every function. Raises TypeError for a result that is not a function, and RuntimeError if functions are added or
+        removed."""
         diagnostics = ctx.diag_ctx
         changed: list[tuple[GlobalVar, Function]] = []
         var = None
@@ -120,7 +120,7 @@ class FunctionPass(Pass):
                     changed.append((var, _checked(result)))
             var = None
             if len(mod.functions) != len(functions):
-                raise RuntimeError("a function pass can neither add nor remove functions: make it a module pass")
+                raise RuntimeError("a function pass cannot add or remove functions; use a module pass")
             if ctx.diag_ctx is not None:
                 ctx.diag_ctx.render()
         except Exception as error:
@@ -141,20 +141,19 @@ class FunctionPass(Pass):
 
 
 class PrimFuncPass(Pass):
-    """A pass that sees one function of another back end (PrimFunc) at a time.
+    """A pass that transforms one function of another back end (PrimFunc) at a time.
 
-    Derived classes define `transform_function`, which returns the function that takes the place of the one it gets, or None to remove
-    it. As in TVM the module is edited as the pass goes along: the `mod` that is handed over, a shallow copy of the one that the pass
-    is called on, holds what earlier calls returned (a function whose removal was asked for stays until the end). Where nothing changed
-    the module comes back itself. No attribute keeps the pass away, and no types are inferred.
+    Derived classes define `transform_function`, which returns the transformed function, or None to remove it. As in TVM, the module is
+    updated during the pass: `mod`, a shallow copy of the input module, contains the results of earlier calls (removed functions stay until
+    the end). If nothing changed, the same module is returned. No attribute disables the pass, and no types are inferred.
     """
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc | None:
-        """The function that takes the place of this one; None removes it."""
+        """Returns the transformed function; None removes it."""
         raise NotImplementedError(f"{type(self).__name__} does not define transform_function")
 
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """Transforms every function of another back end. Raises TypeError for a result that is no PrimFunc."""
+        """Transforms every function of another back end. Raises TypeError for a result that is not a PrimFunc."""
         prim_funcs = [(var, func) for var, func in mod.functions.items() if isinstance(func, PrimFunc)]
         if not prim_funcs:
             return mod
@@ -168,7 +167,7 @@ class PrimFuncPass(Pass):
                 if result is None:
                     removed.append(var)
                 elif not isinstance(result, PrimFunc):
-                    raise TypeError(f"a PrimFunc pass must return a PrimFunc or None, it returned {_shown(result)}")
+                    raise TypeError(f"a PrimFunc pass must return a PrimFunc or None, but returned {_shown(result)}")
                 else:
                     updated.functions[var] = result
             var = None
@@ -193,7 +192,7 @@ class PrimFuncPass(Pass):
 
 
 def is_left_alone(attrs: Attrs) -> bool:
-    """Whether the attributes of a function keep function passes away from it.
+    """Whether the attributes of a function exclude it from function passes.
 
     >>> is_left_alone(Attrs(Primitive=1)), is_left_alone(Attrs(Compiler="dnnl")), is_left_alone(Attrs(SkipOptimization=0))
     (False, True, False)
@@ -202,19 +201,19 @@ def is_left_alone(attrs: Attrs) -> bool:
 
 
 def _checked(result: object) -> Function:
-    """What a function pass returned. Raises TypeError where that is no function."""
+    """The result of a function pass. Raises TypeError if it is not a function."""
     if not isinstance(result, Function):
-        raise TypeError(f"a function pass must return a Function, it returned {_shown(result)}")
+        raise TypeError(f"a function pass must return a Function, but returned {_shown(result)}")
     return result
 
 
 def render_with(error: Exception, ctx: PassContext) -> None:
-    """Renders the diagnostics that a pass left which raised; what that raises becomes a note of the first exception."""
+    """Renders the diagnostics of a pass that raised. Exceptions of the rendering become notes of the first exception."""
     if ctx.diag_ctx is not None:
         try:
             ctx.diag_ctx.render()
         except Exception as second:
-            if str(second) != str(error):  # else it was the rendering that raised
+            if str(second) != str(error):  # otherwise the rendering itself raised
                 error.add_note(f"and before that it reported: {second}")
 
 

@@ -1,4 +1,4 @@
-"""The registry: passes by name, with their options and documentation."""
+"""The pass registry: passes by name, with options and documentation."""
 
 import contextlib
 import difflib
@@ -18,23 +18,23 @@ Factory = Callable[..., Pass]
 _F = TypeVar("_F", bound=Factory | Pass)
 
 PREFIXES: Final = ("transform.", "relay._transform.", "relax.transform.", "tir.transform.")
-"""Where a name without a prefix is looked for, in this order, as in TVM."""
+"""Prefixes for the lookup of a name without a prefix, in this order, as in TVM."""
 
 
 class UnknownPassError(PassatError, LookupError, RuntimeError):
-    """A name under which no pass is registered. The message gives the nearest names. (A RuntimeError too, which is what TVMError is.)"""
+    """No pass is registered under a name. The message suggests similar names. (Also a RuntimeError, like TVMError.)"""
 
     exit_code = 2
 
 
 class PluginError(PassatError, ImportError):
-    """A source of passes, named by an installed package, that cannot be imported, or a registered pass that cannot be made."""
+    """A plug-in of an installed package cannot be imported, or a registered pass cannot be created."""
 
     exit_code = 1
 
 
 class PassOptionError(PassatError, TypeError):
-    """An option that a pass does not have, that it needs, or whose value does not fit. `option` is its name."""
+    """A pass option is unknown, missing or has an invalid value. `option` is its name."""
 
     def __init__(self, message: str, option: str | None = None) -> None:
         super().__init__(message)
@@ -43,35 +43,35 @@ class PassOptionError(PassatError, TypeError):
 
 @dataclass(frozen=True)
 class PassEntry:
-    """A registered pass: the full name it has in the registry and what makes it."""
+    """A registered pass: its full name and its factory."""
 
     key: str
     factory: Factory
 
     @property
     def name(self) -> str:
-        """The name without its prefix, which is how users write it."""
+        """The user-visible name, without prefix."""
         return next((self.key.removeprefix(prefix) for prefix in PREFIXES if self.key.startswith(prefix)), self.key)
 
     @property
     def doc(self) -> str:
-        """The documentation of the pass."""
+        """The docstring of the pass."""
         return inspect.getdoc(self.factory) or ""
 
     @property
     def options(self) -> dict[str, inspect.Parameter]:
-        """The options of the pass: name, annotation and default, as parameters."""
+        """The options of the pass as parameters: name, annotation and default."""
         return parameters(self.factory)
 
     @property
     def info(self) -> PassInfo | None:
-        """The data of the pass with default options; None where it has options without a default."""
+        """The metadata of the pass with default options; None if it has required options."""
         if any(option.default is option.empty for option in self.options.values()):
             return None
         return self.make({}).info
 
     def make(self, options: Mapping[str, object]) -> Pass:
-        """The pass with these options. Raises PassOptionError."""
+        """Creates the pass with these options. Raises PassOptionError."""
         known = self.options
         values = {}
         for name, value in options.items():
@@ -83,26 +83,26 @@ class PassEntry:
                 raise PassOptionError(f"option {name} of the pass {self.name}: {error}", name) from None
         missing = [name for name, option in known.items() if option.default is option.empty and name not in values]
         if missing:
-            raise PassOptionError(f"the pass {self.name} needs the option {missing[0]}")
+            raise PassOptionError(f"the pass {self.name} requires the option {missing[0]}")
         made = self.factory(**values)
         if not isinstance(made, Pass):
-            raise TypeError(f"the factory of the pass {self.name} must return a Pass, it returned {made!r}")
+            raise TypeError(f"the factory of the pass {self.name} must return a Pass, but returned {made!r}")
         return made
 
 
 def _load_installed() -> None:
-    """Imports the modules that installed packages, Passat itself among them, name as sources of passes."""
+    """Imports the modules that installed packages, including Passat, declare as plug-ins."""
     for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
         try:
             entry.load()
         except Exception as error:
             package = f" of {entry.dist.name}" if entry.dist else ""
             reason = f"{type(error).__name__}: {error}"
-            raise PluginError(f"the plug-in {entry.value}{package} cannot be loaded, repair or uninstall it: {reason}") from error
+            raise PluginError(f"the plug-in {entry.value}{package} cannot be loaded; repair or uninstall it: {reason}") from error
 
 
 ENTRY_POINTS: Final = "passat.passes"
-"""Modules under this group of entry points register passes when they are imported; they are imported when a name is first looked for."""
+"""The entry-point group of modules that register passes on import. They are imported on the first lookup of a name."""
 
 _ENTRIES: dict[str, PassEntry] = {}
 _SOURCES: list[Callable[[], object]] = [_load_installed]
@@ -114,16 +114,16 @@ def register_pass(name: str, factory: _F, *, override: bool = False) -> _F: ...
 @overload
 def register_pass(name: str, factory: None = None, *, override: bool = False) -> Callable[[_F], _F]: ...
 def register_pass(name: str, factory: _F | None = None, *, override: bool = False) -> _F | Callable[[_F], _F]:
-    """Registers a pass under a name: a class or a function that makes it, whose parameters are the options, or the pass itself.
+    """Registers a pass under a name: a class or function that creates it, whose parameters are the options, or the pass itself.
 
-    A decorator where `factory` is left out. A name that holds no `transform.` gets that prefix. Raises ValueError for a name that is
-    taken, unless `override`.
+    Without `factory` it is a decorator. A name without `transform.` gets that prefix. Raises ValueError for an existing name, unless
+    `override`.
     """
 
     def register(factory: _F) -> _F:
         key = name if "transform." in name else PREFIXES[0] + name
         if key in _ENTRIES and not override and key not in _REPLACEABLE:
-            raise ValueError(f"a pass is registered already under the name {key!r}; pass override=True to replace it")
+            raise ValueError(f"a pass is already registered under the name {key!r}; pass override=True to replace it")
         registered = factory
         if isinstance(factory, Pass):
             _ENTRIES[key] = PassEntry(key, _always(factory))
@@ -138,15 +138,17 @@ def register_pass(name: str, factory: _F | None = None, *, override: bool = Fals
 
 
 _REPLACEABLE: Final[set[str]] = set()
-"""Keys that may be registered once more."""
+"""Keys that may be registered again."""
 
 
 @contextlib.contextmanager
 def collect_registrations(earlier: Collection[str] = ()) -> Iterator[set[str]]:
-    """Collects the keys of the passes that the body registers, also where it raises. It may register `earlier` keys once more, as a file
-    does that runs again."""
+    """Collects the keys of the passes that the body of the `with` block registers, also if it raises.
+
+    The body may register `earlier` keys again, as a file does when it is executed again.
+    """
     while _SOURCES:
-        _load_source()  # what these register is not the body's
+        _load_source()  # registrations of sources do not belong to the body
     before, found = dict(_ENTRIES), set[str]()
     added = set(earlier) - _REPLACEABLE
     _REPLACEABLE.update(added)
@@ -158,21 +160,22 @@ def collect_registrations(earlier: Collection[str] = ()) -> Iterator[set[str]]:
 
 
 def add_pass_source(load: Callable[[], object]) -> None:
-    """A function that registers further passes, by importing them say. It is called once, before a look-up fails or passes are listed."""
+    """Adds a function that registers further passes, for example by importing them. Called once, before a lookup fails or passes are
+    listed."""
     _SOURCES.append(load)
 
 
 def _load_source() -> None:
-    load = _SOURCES.pop(0)  # before it runs: what it imports may look names up
+    load = _SOURCES.pop(0)  # removed before it runs, since its imports may look up names
     try:
         load()
     except BaseException:
-        _SOURCES.insert(0, load)  # it fails the next time too, instead of being forgotten
+        _SOURCES.insert(0, load)  # keep a failing source, so that it fails again
         raise
 
 
 def get_entry(name: str) -> PassEntry:
-    """How a pass is registered. A name with `transform.` in it is looked up as it is, others get the prefixes. Raises UnknownPassError."""
+    """Returns the entry of a pass. Tries the prefixes for a name without `transform.`. Raises UnknownPassError."""
     entry = _find(name)
     while entry is None and _SOURCES:
         _load_source()
@@ -185,7 +188,7 @@ def get_entry(name: str) -> PassEntry:
 
 
 def get_pass(name: str, /, **options: object) -> Pass:
-    """A pass by name, made with the given options. Raises UnknownPassError and PassOptionError.
+    """Creates a pass by name with options. Raises UnknownPassError and PassOptionError.
 
     >>> get_pass("InferType")
     Run Module pass: InferType at the optimization level 0
@@ -194,13 +197,13 @@ def get_pass(name: str, /, **options: object) -> Pass:
 
 
 def list_passes() -> list[PassEntry]:
-    """All registered passes, sorted by name."""
+    """Returns all registered passes, sorted by name."""
     while _SOURCES:
         _load_source()
     return sorted(_ENTRIES.values(), key=lambda entry: (entry.name, entry.key))
 
 
-add_option_source(list_passes)  # the modules of passes register the options that these read
+add_option_source(list_passes)  # the modules of passes also register config options
 
 
 def is_registered(name: str) -> bool:
@@ -213,14 +216,14 @@ def is_registered(name: str) -> bool:
 
 
 def nearest_passes(name: str) -> list[str]:
-    """The names of at most three registered passes that are spelled nearly like this one."""
+    """Returns up to three registered names that are similar to a name."""
     by_folded = {entry.name.casefold(): entry.name for entry in _ENTRIES.values()}
     short = name.rpartition("transform.")[2]
     return [by_folded[near] for near in difflib.get_close_matches(short.casefold(), by_folded, 3)]
 
 
 def registry_version() -> int:
-    """A number that changes with every registration, for those who keep what they found."""
+    """Returns a number that changes with every registration, for invalidating caches."""
     return _VERSION[0]
 
 
@@ -231,7 +234,7 @@ def _find(name: str) -> PassEntry | None:
 
 
 def _recording(factory: Factory, name: str) -> Factory:
-    """The factory, in a form that notes on the pass how it was made, so that the pass can be printed."""
+    """Wraps a factory to record on the pass how it was created, so that it can be printed."""
     signature = inspect.signature(factory)
 
     @functools.wraps(factory)
@@ -239,7 +242,7 @@ def _recording(factory: Factory, name: str) -> Factory:
         made = factory(*args, **kwargs)
         if isinstance(made, Pass):
             given = without_defaults(factory, signature.bind(*args, **kwargs).arguments)
-            object.__setattr__(made, "made_by", (name, given))  # also where the pass is a frozen dataclass
+            object.__setattr__(made, "made_by", (name, given))  # also for a frozen dataclass
         return made
 
     return make
@@ -255,14 +258,14 @@ def _always(made: Pass) -> Factory:
 
 
 def entry_of(pass_: Pass) -> PassEntry | None:
-    """The entry of a pass that was registered itself, or whose class was."""
+    """Returns the entry of a pass that is registered itself or by its class."""
     entries = _ENTRIES.values()
     itself = (entry for entry in entries if vars(entry.factory).get("made") is pass_)
     return next(itself, None) or next((entry for entry in entries if entry.factory is type(pass_)), None)
 
 
 def name_and_options(pass_: Pass) -> tuple[str, dict[str, object]]:
-    """The name under which a pass can be made again, where it is registered, and the options it has that are not defaults."""
+    """Returns the registered name of a pass and its non-default options."""
     if "made_by" in vars(pass_):
         name, given = vars(pass_)["made_by"]
         return name, dict(given)

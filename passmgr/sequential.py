@@ -1,5 +1,7 @@
-"""`Sequential`: passes in a row, which is a pass again; and pipelines as text:
-`InferType,FoldConstant,Saturate{rounds=8},Sequential{opt_level=2}(A,B)`, parsed and printed."""
+"""`Sequential`, a pass that runs a list of passes, and pipeline text:
+
+InferType,FoldConstant,Saturate{rounds=8},Sequential{opt_level=2}(A,B)
+"""
 
 import json
 import re
@@ -20,16 +22,16 @@ _PLANS_KEPT: Final = 64
 
 
 class Sequential(Pass):
-    """Runs passes in list order, each where the context enables it (`PassContext.pass_enabled`) and after the passes that it requires.
+    """Runs passes in list order, each if the context enables it (`PassContext.pass_enabled`) and after the passes it requires.
 
-    It is a pass itself: instruments see it, and nested in another Sequential it is gated by its own level and `required`, which do
-    not count when it is called directly.
+    It is a pass itself: instruments see it, and inside another Sequential its own level and `required` apply, which do not matter when it
+    is called directly.
 
-    What a member requires, and what that requires, runs before it, once until a later pass undoes it (see PassInfo), whatever
-    its own level and even if disabled. With `PassContext(config={"passmgr.resolve": "relay"})` it goes as in TVM: one level, before
-    every member. Members always run, in the order given. `plan()` tells what will run and why.
+    The transitive requirements of a member run before it, at any level and even if disabled. They run again only after a later pass undoes
+    them (see PassInfo). With `PassContext(config={"passmgr.resolve": "relay"})` requirements are resolved as in TVM: one level, before
+    every member. Members always run, in the given order. `plan()` shows what will run and why.
 
-    Raises TypeError for what is no list of passes; UnknownPassError and PassDependencyError for requirements that cannot be met.
+    Raises TypeError unless given a list of passes, and UnknownPassError and PassDependencyError for requirements that cannot be met.
 
     >>> Sequential([], name="nothing")
     Run Sequential pass: nothing at the optimization level 0. The passes will be executed are: []
@@ -51,24 +53,24 @@ class Sequential(Pass):
         for pass_ in passes or ():
             if not isinstance(pass_, Pass):
                 hint = f"; did you mean {pass_.__name__}()?" if callable(pass_) and hasattr(pass_, "__name__") else ""
-                raise TypeError(f"passes must be a list of Pass objects. {pass_!r} is none{hint}")
+                raise TypeError(f"passes must be a list of Pass objects. {pass_!r} is not one{hint}")
         self.info = PipelineInfo(opt_level, name, required, traceable, **place)
         self.members = tuple(passes or ())
         self.depth: int = 1 + max((pass_.depth for pass_ in self.members if isinstance(pass_, Sequential)), default=0)
         if self.depth > DEPTH_LIMIT:
-            raise ValueError(f"pipelines nest {DEPTH_LIMIT} deep and no deeper")
+            raise ValueError(f"pipelines are nested more than {DEPTH_LIMIT} levels deep")
         self._requirements: tuple[int, Requirements] | None = None
         self._plans: dict[tuple[object, ...], Plan] = {}
         if _resolve(PassContext.current()) == "graph":
-            make_plan(name, self.members, self._require(), _EVERYTHING_ON)  # for its errors: now, not when it runs
+            make_plan(name, self.members, self._require(), _EVERYTHING_ON)  # reports errors now rather than at run time
 
     @property
     def passes(self) -> tuple[Pass, ...]:
-        """The members, in order."""
+        """The members in order."""
         return self.members
 
     def plan(self, ctx: PassContext | None = None) -> Plan:
-        """What a call in this context (the current one if None) will run, in which order, and why."""
+        """Returns what a call in a context (by default the current one) will run, in which order, and why."""
         if ctx is None:
             ctx = PassContext.current()
         resolve = _resolve(ctx)
@@ -90,11 +92,11 @@ class Sequential(Pass):
         version = registry_version()
         if self._requirements is None or self._requirements[0] != version:
             requirements = Requirements(self.members)
-            self._requirements = (registry_version(), requirements)  # looking names up may have registered passes
+            self._requirements = (registry_version(), requirements)  # the lookup of names may have registered passes
         return self._requirements[1]
 
     def __getstate__(self) -> dict[str, object]:
-        # What has been worked out goes by the identity of the members, and copies have others.
+        # Cached plans are keyed by the identity of the members, which copies do not share.
         return {**vars(self), "_requirements": None, "_plans": {}}
 
     def __str__(self) -> str:
@@ -116,14 +118,14 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 TEXT_LIMIT: Final = 10_000_000
-"""Characters that a pipeline text may have."""
+"""Maximum length of pipeline text."""
 
 _GROUP: Final = "Sequential"
 _GROUP_OPTIONS: Final[dict[str, object]] = {"opt_level": int, "name": str, "required": tuple[str, ...]}
 
 
 class PipelineError(PassatError, ValueError):
-    """Pipeline text that cannot be read. The message shows the line and points at the column; `line` and `column` count from 1."""
+    """Pipeline text has an error. The message shows the line and the column; `line` and `column` count from 1."""
 
     exit_code = 2
 
@@ -144,10 +146,10 @@ class _Token(NamedTuple):
 
 
 def parse_pipeline(text: str) -> Sequential:
-    """The pipeline that a text describes. Passes are those of the registry; options are checked against their annotations.
+    """Parses pipeline text. Passes are looked up in the registry; options are checked against their annotations.
 
-    Raises PipelineError that points at the place: syntax, unknown passes (with the nearest names), options that are unknown, missing
-    or do not fit.
+    Raises PipelineError with the location of a syntax error, an unknown pass (with similar names), or an option that is unknown, missing or
+    invalid.
 
     >>> print(pipeline_text(parse_pipeline("InferType, Sequential{opt_level=2}( InferType )")))
     InferType,Sequential{opt_level=2}(InferType)
@@ -156,9 +158,9 @@ def parse_pipeline(text: str) -> Sequential:
 
 
 def pipeline_text(pass_: Pass) -> str:
-    """The text that `parse_pipeline` makes this pass, or pipeline, from. Options at their defaults are left out.
+    """Prints a pass or pipeline so that `parse_pipeline` reads it back. Default options are omitted.
 
-    Raises ValueError where an option has a value without text form.
+    Raises ValueError for option values without a text form.
     """
     if _is_group(pass_) and not _group_options(pass_) and not (len(pass_.members) == 1 and _is_group(pass_.members[0])):
         return ",".join(map(_item_text, pass_.members))
@@ -173,7 +175,7 @@ def _item_text(pass_: Pass) -> str:
 
 
 def _is_group(pass_: Pass) -> TypeGuard[Sequential]:
-    """Whether a pass is a Sequential that is not known by a name."""
+    """Whether a pass is a Sequential without a registered name."""
     return isinstance(pass_, Sequential) and "made_by" not in vars(pass_) and entry_of(pass_) is None
 
 
@@ -187,7 +189,7 @@ def _group_options(group: Sequential) -> dict[str, object]:
 class _Parser:
     def __init__(self, text: str) -> None:
         if len(text) > TEXT_LIMIT:
-            raise PipelineError(f"a pipeline has at most {TEXT_LIMIT:,} characters, this one has {len(text):,}", text, 0)
+            raise PipelineError(f"the pipeline has {len(text):,} characters; the maximum is {TEXT_LIMIT:,}", text, 0)
         self.text = text
         self.tokens = _tokens(text)
         self.token = next(self.tokens)
@@ -195,7 +197,7 @@ class _Parser:
     def parse(self) -> Sequential:
         items = self.items(0)
         if self.token.kind != "end":
-            raise self.error("a ',' or the end is wanted here")
+            raise self.error("expected a ',' or the end here")
         if len(items) == 1 and _is_group(items[0]):
             return items[0]
         return self.group(items, {}, 0)
@@ -214,7 +216,7 @@ class _Parser:
         options, places = self.options(0) if self.accept("{") else ({}, {})
         if name.text == _GROUP:
             if depth >= DEPTH_LIMIT - 1:
-                raise PipelineError(f"pipelines nest {DEPTH_LIMIT} deep and no deeper", self.text, name.at)
+                raise PipelineError(f"pipelines are nested more than {DEPTH_LIMIT} levels deep", self.text, name.at)
             self.demand("(")
             items = self.items(depth + 1)
             self.demand(")")
@@ -260,7 +262,7 @@ class _Parser:
     def value(self, depth: int) -> object:
         token = self.token
         if token.kind == "mark" and token.text in "[{" and depth >= DEPTH_LIMIT:
-            raise PipelineError(f"lists and options nest {DEPTH_LIMIT} deep and no deeper", self.text, token.at)
+            raise PipelineError(f"lists and options are nested more than {DEPTH_LIMIT} levels deep", self.text, token.at)
         if self.accept("["):
             values: list[object] = []
             while not self.accept("]"):
@@ -271,7 +273,7 @@ class _Parser:
         if self.accept("{"):
             return self.options(depth + 1)[0]
         if token.kind not in ("number", "word", "string"):
-            raise self.error("a value is wanted here")
+            raise self.error("expected a value here")
         self.token = next(self.tokens)
         if token.kind == "number":
             return self.number(token)
@@ -282,18 +284,18 @@ class _Parser:
             return float(token.text)
         try:
             return int(token.text)
-        except ValueError:  # Python reads no more than some thousand digits
+        except ValueError:  # Python limits the number of digits
             raise PipelineError("an integer with too many digits", self.text, token.at) from None
 
     def name(self, wanted: str) -> _Token:
         token = self.token
         if token.kind not in ("word", "string"):
-            raise self.error(f"{wanted} is wanted here")
+            raise self.error(f"expected {wanted} here")
         self.token = next(self.tokens)
         return token
 
     def content(self, token: _Token) -> str:
-        """What a word or a string says."""
+        """The content of a word or a string."""
         if token.kind == "word":
             return token.text
         try:
@@ -309,7 +311,7 @@ class _Parser:
 
     def demand(self, mark: str, wanted: str = "") -> None:
         if not self.accept(mark):
-            raise self.error(f"{wanted or repr(mark)} is wanted here")
+            raise self.error(f"expected {wanted or repr(mark)} here")
 
     def error(self, message: str) -> PipelineError:
         found = "but the text ends" if self.token.kind == "end" else f"not {self.token.text!r}"

@@ -1,5 +1,4 @@
-"""The passes that pipelines lean on: types, normal forms (programs as sequences of lets, and as graphs without them), unused functions,
-spans."""
+"""Basic passes: type inference, normal forms, unused functions, spans."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,15 +18,15 @@ from passat.passmgr.registry import register_pass
 @register_pass("relay._transform.InferType")
 @dataclass(frozen=True, repr=False)
 class InferType(ModulePass):
-    """Infers the type of every expression that has none yet. Types are kept on the nodes, so the module comes back itself.
+    """Infers the type of every expression without one. Types are stored on the nodes, so the same module is returned.
 
-    Establishes the fact "types". Raises passat.ir.infer.InferError for a program that has no type.
+    Establishes the fact "types". Raises passat.ir.infer.InferError for an ill-typed program.
     """
 
     info = PassInfo(0, "InferType", provides=("types",), preserves=EVERYTHING)
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """Infers what is new; where every function has its type nothing is walked."""
+        """Infers the types of new expressions. Skips functions that have a type."""
         for var, function in mod.functions.items():
             type_ = function._checked_type
             if type_ is None or (type_ is not var._checked_type and type_ != var._checked_type):
@@ -36,27 +35,28 @@ class InferType(ModulePass):
 
 
 ANF: Final = "anf"
-"""The fact that the bodies of all functions that are optimized here are in A-normal form."""
+"""The fact that all optimized functions are in A-normal form."""
 
 
 @register_pass("relay._transform.ToANormalForm")
 @dataclass(frozen=True, repr=False)
 class ToANormalForm(ModulePass):
-    """Makes of every function a sequence of lets, each of one operation on variables and constants, in the order of evaluation.
+    """Converts every function to A-normal form: a sequence of lets in the order of evaluation, each with one operation on variables and
+    constants.
 
-    Functions with the attribute `Compiler` are left alone, and what stands in functions with `Primitive`. Establishes the fact "anf".
+    Skips functions with the attribute `Compiler`, and the inside of functions with `Primitive`. Establishes the fact "anf".
     """
 
     info = PassInfo(1, "ToANormalForm", provides=(ANF,))
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """Transforms every function; the module itself comes back where all are in this form."""
+        """Transforms every function; returns the same module if all are in A-normal form."""
         changed: dict[GlobalVar, Function] = {}
         for var, function in mod.functions.items():
             if not isinstance(function, Function) or "Compiler" in function.attrs:
                 continue
             made = to_anf(function)
-            assert isinstance(made, Function)  # of a function
+            assert isinstance(made, Function)  # the result for a function
             if made is not function:
                 changed[var] = made
         if not changed:
@@ -69,31 +69,32 @@ class ToANormalForm(ModulePass):
 @register_pass("relay._transform.ToGraphNormalForm")
 @dataclass(frozen=True, repr=False)
 class ToGraphNormalForm(FunctionPass):
-    """Puts the value of each let where its variable is used, once and shared. Values with effects, and recursive functions, keep theirs."""
+    """Converts to graph normal form: removes lets, so that all uses of a variable share its value. Keeps lets of values with side effects
+    and of recursive functions."""
 
     info = PassInfo(1, "ToGraphNormalForm")
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Transforms one function."""
         made = to_graph(func)
-        assert isinstance(made, Function)  # of a function
+        assert isinstance(made, Function)  # the result for a function
         return made
 
 
 @register_pass("relay._transform.RemoveUnusedFunctions")
 @dataclass(frozen=True, repr=False)
 class RemoveUnusedFunctions(ModulePass):
-    """Removes the functions that no entry function reaches, by calling them or by handing them on.
+    """Removes the functions that are not reachable from the entry functions by calls or references.
 
-    Raises KeyError where the module has no function of the name of an entry.
+    Raises KeyError if the module has no function with the name of an entry.
     """
 
     entry_functions: tuple[str, ...] = ("main",)
 
-    info = PassInfo(1, "RemoveUnusedFunctions", preserves=EVERYTHING, counters={"removed": "functions that nothing reached"})
+    info = PassInfo(1, "RemoveUnusedFunctions", preserves=EVERYTHING, counters={"removed": "unreachable functions"})
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """The module of the functions that are reached, in their order; the module itself where that is all of them."""
+        """Keeps the reachable functions in order; returns the same module if all are reachable."""
         reached = reached_functions(mod, self.entry_functions)
         if len(reached) == len(mod.functions):
             return mod
@@ -104,7 +105,7 @@ class RemoveUnusedFunctions(ModulePass):
 
 
 def reached_functions(mod: IRModule, entries: Iterable[str]) -> set[GlobalVar]:
-    """The functions of a module that are named in some function reached from the entries, and the entries. Raises KeyError."""
+    """Returns the functions that are reachable from the entries, including these. Raises KeyError."""
     by_name = {var.name_hint: var for var in mod.functions}
     stack = [mod.get_global_var(name) for name in entries]
     reached = set(stack)
@@ -125,22 +126,22 @@ SOURCE: Final = "GeneratedSource"
 @register_pass("relay._transform.AnnotateSpans")
 @dataclass(frozen=True, repr=False)
 class AnnotateSpans(ModulePass):
-    """Prints the module and reads the text again, so that every expression has a span: its line and column in that text.
+    """Prints the module and parses the text, so that every expression has a span: its line and column in the text.
 
-    The text is that of `mod.astext()`. Spans that were there, with the names an ONNX file gave, are replaced. Attributes of the module
-    are kept. A module with functions of other back ends, which have no text that can be read, is left as it is, with a remark.
-    Establishes the fact "types". Raises passat.ir.infer.InferError for a program that has no type.
+    The text is that of `mod.astext()`. Replaces existing spans, including names from ONNX files. Keeps the attributes of the module. Skips
+    modules with functions of other back ends, which cannot be printed, with a remark. Establishes the fact "types". Raises
+    passat.ir.infer.InferError for an ill-typed program.
     """
 
     info = PassInfo(0, "AnnotateSpans", provides=("types",), preserves=EVERYTHING)
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """The module that the text stands for."""
+        """Returns the parsed module."""
         from passat.ir.text import astext, parse
 
         other = next((var for var, function in mod.functions.items() if not isinstance(function, Function)), None)
         if other is not None:
-            ctx.remark(self.info.name, f"@{other.name_hint} belongs to another back end, so the module has no text that can be read")
+            ctx.remark(self.info.name, f"@{other.name_hint} belongs to another back end, so the module cannot be printed and parsed")
             return infer_module(mod)
         annotated = parse(astext(mod), SOURCE)
         annotated.attrs = dict(mod.attrs)

@@ -1,4 +1,4 @@
-"""Running programs: the reference executor, and the values that it takes and gives."""
+"""Execution of programs: the reference executor, and its input and output values."""
 
 from passat.runtime.devices import Device, Target, cpu, device
 from passat.runtime.executor import Executor, create_executor

@@ -1,11 +1,11 @@
-"""Devices and targets, which scripts name: Passat computes on the CPU."""
+"""Devices and targets, for scripts that specify them. Passat always computes on the CPU."""
 
 import threading
 from typing import NamedTuple
 
 
 class Device(NamedTuple):
-    """A device by its kind and number."""
+    """A device by kind and number."""
 
     device_type: str
     device_id: int = 0
@@ -15,7 +15,7 @@ class Device(NamedTuple):
 
 
 def cpu(dev_id: int = 0) -> Device:
-    """The CPU of that number.
+    """Returns the CPU with a number.
 
     >>> print(cpu())
     cpu(0)
@@ -24,22 +24,21 @@ def cpu(dev_id: int = 0) -> Device:
 
 
 def device(dev_type: str, dev_id: int = 0) -> Device:
-    """A device by its name: `cpu`, or `llvm`, which is a target that means it. Raises ValueError for any other.
+    """Returns a device by name: `cpu`, or the target `llvm`, which implies it. Raises ValueError for any other.
 
     >>> device("llvm") == cpu()
     True
     """
     if dev_type.partition(" ")[0] not in ("cpu", "llvm"):
-        raise ValueError(f"Passat computes on the CPU (cpu, or the target llvm); it has no device {dev_type!r}")
+        raise ValueError(f"unsupported device {dev_type!r}; Passat computes on the CPU: use cpu, or the target llvm")
     return Device("cpu", dev_id)
 
 
 class Target:
-    """What a program is compiled for, by its name: `llvm` or `cpu`, with TVM's options behind it, which are kept and not read.
+    """The compilation target by name: `llvm` or `cpu`, with TVM's options, which are stored but not used.
 
-    As a context manager it is what `Target.current()` gives inside, in its thread. Nothing in Passat depends on it.
-
-    Raises ValueError for what is not the CPU.
+    As a context manager, it becomes the result of `Target.current()` in its thread. Nothing in Passat depends on it. Raises ValueError for
+    targets other than the CPU.
 
     >>> with Target("llvm -mcpu=skylake") as target:
     ...     print(Target.current(), target.kind, Target("llvm") == target)
@@ -60,7 +59,7 @@ class Target:
 
     @staticmethod
     def current(allow_none: bool = True) -> "Target | None":
-        """The target that was entered last in this thread. Raises ValueError where there is none, unless that is allowed."""
+        """Returns the innermost entered target of this thread. Raises ValueError where there is none, unless `allow_none`."""
         stack: list[Target] = getattr(Target._entered, "stack", [])
         if not stack and not allow_none:
             raise ValueError("Target context required. Please set it by constructing a TargetContext")

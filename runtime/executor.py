@@ -1,6 +1,6 @@
-"""The executor, under Relay's name and with its arguments: programs become Python callables, other expressions their values.
+"""The executor, with Relay's name and arguments: compiles functions to Python callables and evaluates other expressions.
 
-The kinds `debug`, `graph` and `vm` are all this one reference executor, which computes on the CPU by the operators' kernels.
+The kinds `debug`, `graph` and `vm` all select this reference executor, which computes on the CPU by the operators' kernels.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ KINDS = ("debug", "graph", "vm")
 
 
 class Executor:
-    """Evaluates expressions; `create_executor` makes it."""
+    """Evaluates expressions. Created by `create_executor`."""
 
     def __init__(self, mod: IRModule | None, device: Device, target: str | Target) -> None:
         if mod is not None and not isinstance(mod, IRModule):
@@ -34,14 +34,14 @@ class Executor:
         return f"Executor({self.target!s} on {self.device})"
 
     def evaluate(self, expr: Expr | None = None, binds: Mapping[Var, AnyValue] | None = None) -> AnyValue:
-        """The value of an expression; of a function, or without an expression of the module's `main`, a Python callable.
+        """Evaluates an expression. For a function, or for the module's `main` by default, returns a Python callable.
 
-        `binds` gives values to free variables: expressions, arrays, numbers. A callable takes the arguments in order or, of a function, by
-        the parameters' names: arrays, numbers, constants, and tuples of them, which must be of the parameters' types.
-        Results are NDArray, TupleValue, ConstructorValue, RefValue, and callables for functions.
+        `binds` gives values to free variables: expressions, arrays, numbers. A callable takes its arguments in order or, for a function, by
+        name: arrays, numbers, constants, and tuples of them, of the types of the parameters. Results are NDArray, TupleValue,
+        ConstructorValue, RefValue, and callables for functions.
 
-        Raises ExecutorError for free variables and for what fails in the run, passat.ir.infer.InferError for programs without
-        a type, KeyError for functions that the module does not have; the callable TypeError for wrong arguments.
+        Raises ExecutorError for free variables and failures at run time, passat.ir.infer.InferError for ill-typed programs, and KeyError
+        for functions that the module lacks. The callable raises TypeError for wrong arguments.
 
         >>> from passat.ir.expr import const
         >>> create_executor().evaluate(const(2.0) * const(3.0)).numpy()
@@ -50,14 +50,14 @@ class Executor:
         infer_module(self.mod)
         for var, value in reversed(list((binds or {}).items())):
             if expr is None:
-                raise ExecutorError("binds give values to the variables of an expression; there is none")
+                raise ExecutorError("binds requires an expression")
             expr = Let(var, _as_expr(value, var), expr)
         if expr is None:
             return self._callable(self.mod["main"])
         free = free_vars(expr)
         if free:
             names = ", ".join(f"%{var.name_hint}" for var in free)
-            raise ExecutorError(f"the expression has free variables: {names}; give them values with binds={{variable: value}}")
+            raise ExecutorError(f"the expression has free variables: {names}; pass values with binds={{variable: value}}")
         infer_type(expr)
         if isinstance(expr, (Function, GlobalVar)):
             return self._callable(expr)
@@ -79,10 +79,10 @@ class Executor:
         return self._shown(Interpreter(self.mod).call(closure, values))
 
     def _shown(self, value: Value) -> AnyValue:
-        """A value as users see it; one of as many parts as there are."""
+        """Converts a value to its user-facing form. Shared parts are converted once."""
         done: dict[int, AnyValue] = {}
         stack: list[tuple[Value, bool]] = [(value, False)]
-        while stack:  # a list is as deep as it is long
+        while stack:  # iterative, since long lists are deeply nested
             part, entered = stack.pop()
             if id(part) in done:
                 continue
@@ -95,7 +95,7 @@ class Executor:
         return done[id(value)]
 
     def _whole(self, value: Value, fields: Sequence[AnyValue]) -> AnyValue:
-        """A value as users see it, given its fields."""
+        """Converts a value to its user-facing form, given its converted fields."""
         if isinstance(value, Tensor):
             return NDArray(value)
         if isinstance(value, tuple):
@@ -120,15 +120,15 @@ def create_executor(
     target: str | Target = "llvm",
     params: Mapping[str, AnyValue] | None = None,
 ) -> Executor:
-    """An executor, whose `evaluate` runs programs. `params` are put in the place of main's parameters of those names.
+    """Creates an executor, whose `evaluate` runs programs. `params` are bound to the parameters of main by name.
 
-    Raises RuntimeError for an unknown kind, ValueError for devices and targets that are not the CPU.
+    Raises RuntimeError for an unknown kind, and ValueError for devices and targets other than the CPU.
     """
     if kind not in KINDS:
-        raise RuntimeError(f"unknown execution strategy: {kind}; there are: {', '.join(KINDS)}")
+        raise RuntimeError(f"unknown execution strategy: {kind}; known: {', '.join(KINDS)}")
     here = _device(target)
     if device is not None and device.device_type != here.device_type:
-        raise ValueError(f"Passat computes on the CPU; it has no device {device}")
+        raise ValueError(f"unsupported device {device}; Passat computes on the CPU")
     if params and mod is not None:
         mod = mod.shallow_copy()
         mod["main"] = bind_params_by_name(mod["main"], named(params))
@@ -140,7 +140,7 @@ def _device(target: str | Target) -> Device:
 
 
 def _in_order(function: Function, args: Sequence[AnyValue], kwargs: Mapping[str, AnyValue]) -> list[AnyValue]:
-    """The arguments in the order of the parameters. Raises TypeError, with TVM's words where it has them."""
+    """Returns the arguments in the order of the parameters. Raises TypeError, with TVM's messages where TVM has them."""
     names = [param.name_hint for param in function.params]
     ordered = list(args)
     for position, name in enumerate(names):
@@ -162,7 +162,7 @@ def _in_order(function: Function, args: Sequence[AnyValue], kwargs: Mapping[str,
 
 
 def _given(value: AnyValue, type_: Type | None, what: str) -> Value:
-    """An argument as the interpreter takes it; a reference is shared with whoever gives it. Raises TypeError that names `what`."""
+    """Converts an argument for the interpreter; a reference is shared with the caller. Raises TypeError that names `what`."""
     if isinstance(value, RefValue):
         value.value = _given(value.value, None, f"what {what} refers to")
         return value
@@ -171,11 +171,11 @@ def _given(value: AnyValue, type_: Type | None, what: str) -> Value:
         if not isinstance(value, (tuple, list, TupleValue)) or all(isinstance(field, (TensorType, TupleType)) for field in fields):
             return to_data(value, type_, what)
         if len(fields) != len(value):
-            raise TypeError(f"{what} is a tuple of {len(fields)}, {len(value)} values were given")
+            raise TypeError(f"{what} is a tuple of {len(fields)}, but got {len(value)} values")
         return tuple(_given(field, wanted, f"field {i} of {what}") for i, (field, wanted) in enumerate(zip(value, fields, strict=True)))
     done: dict[int, Value] = {}
     stack: list[tuple[AnyValue, bool]] = [(value, False)]
-    while stack:  # a list is as deep as it is long
+    while stack:  # iterative, since long lists are deeply nested
         part, entered = stack.pop()
         if not isinstance(part, ConstructorValue):
             done[id(part)] = _given(part, None, f"a field of {what}")

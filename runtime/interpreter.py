@@ -1,9 +1,8 @@
-"""The reference interpreter: dataflow by the operators' kernels, lets, ifs, calls of functions and closures, data types and references.
+"""Reference interpreter: kernels of operators, lets, ifs, calls of functions and closures, algebraic data types and references.
 
-One stack of tasks, so neither long chains nor deep recursion take Python's stack. A node is computed once for each call of the function it
-stands in, and in branches only where they are taken; its value is forgotten after its last use, the value of a variable when the call
-ends. Calls in tail position take no memory, so loops written as functions run as long as they like; other calls may nest `CALL_DEPTH`
-deep.
+Uses an explicit stack of tasks, so long chains and deep recursion do not exhaust Python's stack. A node is computed once per call of its
+function, and in a branch only if the branch is taken. Values are freed after their last use, variables at the end of the call. Tail calls
+take no memory, so loops written as recursion can run indefinitely. Other calls can be nested `CALL_DEPTH` deep.
 """
 
 from collections.abc import Sequence
@@ -42,15 +41,15 @@ from passat.ir.types import TensorType, TupleType, Type
 from passat.runtime.values import ConstructorValue, Data, RefValue, type_of_data
 
 CALL_DEPTH: Final = 100_000
-"""How deep calls may nest that are not in tail position."""
+"""Maximum nesting depth of non-tail calls."""
 
 
 class ExecutorError(PassatError, ValueError):
-    """A program that cannot be run, or a run that failed. The message says where, and what was computed there."""
+    """A program cannot be run, or failed at run time. The message names the location and the operation."""
 
 
 class Closure:
-    """A function with the variables around it."""
+    """A function with its captured variables."""
 
     __slots__ = ("frame", "function")
 
@@ -60,11 +59,11 @@ class Closure:
 
 
 Value: TypeAlias = "Tensor | Closure | Constructor | ConstructorValue | RefValue | tuple[Value, ...]"
-"""What a node is computed to be. The fields of constructors and what references hold are such values, too; a Constructor is a function."""
+"""The value of a node. Fields of constructors and contents of references are values too; a Constructor is a function."""
 
 
 class _Frame:
-    """One call of a function: its variables, what was computed in it so far, and where its result goes."""
+    """One call of a function: its variables, its computed values, and the target of its result."""
 
     __slots__ = ("computed", "depth", "left", "outer", "target", "uses", "variables")
 
@@ -72,13 +71,13 @@ class _Frame:
         self.variables: dict[Expr, Value] = {}
         self.computed: dict[Expr, Value] = {}
         self.uses = uses
-        self.left: dict[Expr, int] = {}  # how often the values of `computed` are still to be used
+        self.left: dict[Expr, int] = {}  # remaining uses of the values in `computed`
         self.outer = outer
         self.target = target
         self.depth = depth
 
     def variable(self, var: Expr) -> "Value | None":
-        """The value of a variable, here or in the frames around."""
+        """The value of a variable, in this frame or an outer one."""
         frame: _Frame | None = self
         while frame is not None:
             if var in frame.variables:
@@ -87,14 +86,14 @@ class _Frame:
         return None
 
     def keep(self, node: Expr, value: "Value") -> None:
-        """Keeps what was computed of a node until it has been used as often as it is going to be."""
+        """Stores the value of a node until its last use."""
         self.computed[node] = value
         uses = self.uses.get(node)
         if uses is not None:
             self.left[node] = uses
 
     def release(self, parts: Sequence[Expr]) -> None:
-        """Forgets those of the parts that have been used for the last time."""
+        """Frees the values that have had their last use."""
         for part in parts:
             left = self.left.get(part)
             if left == 1:
@@ -103,7 +102,7 @@ class _Frame:
                 self.left[part] = left - 1
 
     def result(self, node: Expr) -> "Value | None":
-        """What was computed of a node, here or in the frames around."""
+        """The value of a computed node, in this frame or an outer one."""
         frame: _Frame | None = self
         while frame is not None:
             if node in frame.computed:
@@ -112,7 +111,7 @@ class _Frame:
         return None
 
 
-# What is to be done with a node of a frame. Those of the second row are in tail position: their value is the frame's.
+# Tasks for a node of a frame. Those of the second row are in tail position: their value is the result of the frame.
 _NEED, _APPLY, _BODY, _BRANCH, _COPY = range(5)
 _RESULT, _RESULT_CALL, _RESULT_BODY, _RESULT_BRANCH, _DELIVER = range(5, 10)
 _Task: TypeAlias = tuple[_Frame, Expr, int]
@@ -120,14 +119,14 @@ _ATOMS: Final = (Var, Constant, GlobalVar, Op, Function, Constructor)
 
 
 class Interpreter:
-    """Evaluates expressions against the functions of a module."""
+    """Evaluates expressions with the functions of a module."""
 
     def __init__(self, module: IRModule) -> None:
         self._module = module
         self._uses: dict[Expr, dict[Expr, int]] = {}
 
     def call(self, closure: Closure, args: Sequence[Value]) -> Value:
-        """The value of a function applied to arguments. Raises ExecutorError."""
+        """Applies a function to arguments. Raises ExecutorError."""
         frame = self._frame(closure, None, 0)
         frame.variables.update(zip(closure.function.params, args, strict=True))
         return self._run(frame, closure.function.body)
@@ -174,7 +173,7 @@ class Interpreter:
                 caller.keep(call, value)
 
     def _need(self, stack: list[_Task], frame: _Frame, node: Expr) -> None:
-        """Pushes what computes a node that is not in tail position."""
+        """Pushes the tasks that compute a node in non-tail position."""
         if isinstance(node, Let):
             stack += [(frame, node, _BODY), (frame, node.value, _NEED)]
         elif isinstance(node, (If, Match)):
@@ -184,7 +183,7 @@ class Interpreter:
             stack.extend((frame, part, _NEED) for part in reversed(_operands(node)))
 
     def _need_result(self, stack: list[_Task], frame: _Frame, node: Expr) -> None:
-        """Pushes what computes a node whose value is the frame's."""
+        """Pushes the tasks that compute a node in tail position."""
         if frame.result(node) is not None:
             stack.append((frame, node, _DELIVER))
         elif isinstance(node, Let):
@@ -198,7 +197,7 @@ class Interpreter:
             stack += [(frame, node, _DELIVER), (frame, node, _NEED)]
 
     def _value(self, frame: _Frame, node: Expr) -> Value:
-        """The value of a node that has been computed, or needs no computing."""
+        """The value of a node that has been computed, or that needs no computation."""
         if isinstance(node, Constant):
             return node.data
         if isinstance(node, Function):
@@ -208,10 +207,10 @@ class Interpreter:
         if isinstance(node, Constructor):
             return node
         if isinstance(node, Op):
-            raise ExecutorError(f"{_where(node)}{node!r} stands for a value here; write a function that calls it")
+            raise ExecutorError(f"{_where(node)}{node!r} cannot be used as a value; wrap it in a function that calls it")
         found = frame.variable(node) if isinstance(node, Var) else frame.result(node)
         if found is None:
-            assert isinstance(node, Var)  # all else has been computed
+            assert isinstance(node, Var)  # all other nodes have been computed
             raise ExecutorError(f"{_where(node)}the variable %{node.name_hint} has no value here")
         return found
 
@@ -221,7 +220,7 @@ class Interpreter:
         except KeyError as error:
             raise ExecutorError(f"{_where(var)}{error.args[0]}") from error
         if not isinstance(function, Function):
-            raise ExecutorError(f"{_where(var)}@{var.name_hint} belongs to another back end; it cannot be run here")
+            raise ExecutorError(f"{_where(var)}@{var.name_hint} belongs to another back end and cannot be run here")
         return function
 
     def _branch(self, frame: _Frame, node: Expr) -> Expr:
@@ -237,18 +236,18 @@ class Interpreter:
         assert isinstance(node, If)
         cond = self._value(frame, node.cond)
         if not isinstance(cond, Tensor) or cond.dtype != "bool" or cond.size != 1:
-            raise ExecutorError(f"{_where(node)}the condition of an if must be a scalar bool, it is {_shown(cond)}")
+            raise ExecutorError(f"{_where(node)}the condition of an if must be a scalar bool, not {_shown(cond)}")
         return node.true_branch if cond.numpy().reshape(()) else node.false_branch
 
     def _apply(self, stack: list[_Task], frame: _Frame, node: Expr) -> None:
-        """Computes a node whose operands have values; of a call of a function, begins to."""
+        """Computes a node whose operands have values; starts a call for a function."""
         if isinstance(node, Tuple):
             frame.keep(node, tuple(self._value(frame, field) for field in node.fields))
             frame.release(node.fields)
         elif isinstance(node, TupleGetItem):
             whole = self._value(frame, node.tuple_value)
             if not isinstance(whole, tuple) or not 0 <= node.index < len(whole):
-                raise ExecutorError(f"{_where(node)}field {node.index} is taken of {_shown(whole)}")
+                raise ExecutorError(f"{_where(node)}field {node.index} is taken from {_shown(whole)}, which has no such field")
             frame.keep(node, whole[node.index])
             frame.release((node.tuple_value,))
         elif isinstance(node, Call) and isinstance(node.op, Op):
@@ -272,26 +271,26 @@ class Interpreter:
     def _reference(self, frame: _Frame, node: Expr, ref: Expr) -> RefValue:
         found = self._value(frame, ref)
         if not isinstance(found, RefValue):
-            raise ExecutorError(f"{_where(node)}{_shown(found)} is no reference")
+            raise ExecutorError(f"{_where(node)}{_shown(found)} is not a reference")
         return found
 
     def _enter(self, stack: list[_Task], frame: _Frame, call: Call, *, tail: bool) -> None:
-        """Begins to compute a call of a function, in tail position in place of the frame; a constructor makes its value."""
+        """Starts a call of a function; in tail position, the call replaces the frame. A constructor builds its value."""
         callee = self._value(frame, call.op)
         if isinstance(callee, Constructor):
             if len(callee.inputs) != len(call.args):
-                raise ExecutorError(f"{_where(call)}{callee.name_hint} of {len(callee.inputs)} fields is given {len(call.args)}")
+                raise ExecutorError(f"{_where(call)}{callee.name_hint} has {len(callee.inputs)} fields, but got {len(call.args)}")
             frame.keep(call, ConstructorValue(callee.tag, [self._value(frame, arg) for arg in call.args], callee))
             frame.release(_operands(call))
             stack += [(frame, call, _DELIVER)] if tail else []
             return
         if not isinstance(callee, Closure):
-            raise ExecutorError(f"{_where(call)}{_shown(callee)} is called")
+            raise ExecutorError(f"{_where(call)}{_shown(callee)} cannot be called")
         if not tail and frame.depth >= CALL_DEPTH:
-            raise ExecutorError(f"{_where(call)}calls nest more than {CALL_DEPTH} deep; is there an end to the recursion?")
+            raise ExecutorError(f"{_where(call)}calls are nested more than {CALL_DEPTH} deep; check that the recursion ends")
         params = callee.function.params
         if len(params) != len(call.args):
-            raise ExecutorError(f"{_where(call)}a function of {len(params)} parameters is called with {len(call.args)} arguments")
+            raise ExecutorError(f"{_where(call)}a function with {len(params)} parameters is called with {len(call.args)} arguments")
         inner = self._frame(callee, frame.target, frame.depth) if tail else self._frame(callee, (frame, call), frame.depth + 1)
         inner.variables.update(zip(params, (self._value(frame, arg) for arg in call.args), strict=True))
         frame.release(_operands(call))
@@ -310,7 +309,7 @@ class Interpreter:
 
 
 def _count_uses(body: Expr) -> dict[Expr, int]:
-    """How often the values of the nodes of a body are used, as far as that is certain: not of those that functions inside use too."""
+    """Counts the uses of each value in a body, except for values that nested functions use too."""
     uses: dict[Expr, int] = {}
     order = post_order(body, into=lambda node: not isinstance(node, Function))
     for node in order:
@@ -325,7 +324,7 @@ def _count_uses(body: Expr) -> dict[Expr, int]:
 
 
 def _operands(node: Expr) -> tuple[Expr, ...]:
-    """The parts that must have values before a node can be computed."""
+    """The parts whose values are needed to compute a node."""
     if isinstance(node, Call):
         return (*node.args, node.op)
     if isinstance(node, Tuple):
@@ -356,12 +355,12 @@ def _data(value: Value, call: Call) -> Data:
     if isinstance(value, tuple):
         return tuple(_data(field, call) for field in value)
     if not isinstance(value, Tensor):
-        raise ExecutorError(f"{_where(call)}{call.op!r} takes tensors, it is given {_shown(value)}")
+        raise ExecutorError(f"{_where(call)}{call.op!r} takes tensors, but got {_shown(value)}")
     return value
 
 
 def _known(data: Data) -> KnownValue | None:
-    """A value as shape arithmetic wants it: small tensors of integers as objects."""
+    """Converts a value for shape arithmetic: small integer tensors become object arrays."""
     if isinstance(data, tuple) or data.dtype not in FOLLOWED or data.size > KNOWN_LIMIT:
         return None
     return data.numpy().astype(np.object_)
@@ -384,7 +383,7 @@ def _shown(value: Value) -> str:
 
 
 def _where(node: Expr) -> str:
-    """Where a node comes from, for messages."""
+    """The location of a node as a prefix for messages."""
     if node.span is None or not node.span.source_name:
         return ""
     return f"{node.span.source_name}{f':{node.span.line}:{node.span.column}' if node.span.line else ''}: "

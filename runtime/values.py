@@ -1,4 +1,4 @@
-"""Values of programs as users see them: arrays and tuples of them, and how Python values become these."""
+"""User-facing values of programs: arrays and tuples of arrays, and the conversion of Python values."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any as AnyValue
@@ -14,20 +14,20 @@ from passat.ir.types import TensorType, TupleType, Type, compatible
 from passat.runtime.devices import Device, cpu
 
 Data: TypeAlias = "Tensor | tuple[Data, ...]"
-"""What operators compute with."""
+"""Internal values: tensors and tuples of values."""
 
 
 class NDArray:
-    """An array of a program's input or result, with TVM's ways to read it: `numpy()`, `asnumpy()`, `shape`, `dtype`, `device`.
+    """An input or result array of a program, with TVM's accessors: `numpy()`, `asnumpy()`, `shape`, `dtype`, `device`.
 
-    Arrays are equal where element type, shape and elements are (TVM's TensorValue). NumPy functions take them as they are.
+    Arrays are equal if their element types, shapes and elements are (TVM's TensorValue). NumPy functions accept them.
 
     >>> NDArray(np.array([1, 2], np.int8))
     NDArray(int8[2], [1 2])
     """
 
     __slots__ = ("_tensor",)
-    __hash__ = None  # type: ignore[assignment]  # compared by content, which may be large
+    __hash__ = None  # type: ignore[assignment]  # not hashable: compared by content, which may be large
 
     def __init__(self, data: "npt.ArrayLike | Tensor | NDArray", dtype: str | None = None) -> None:
         if isinstance(data, NDArray):
@@ -36,7 +36,7 @@ class NDArray:
 
     @property
     def tensor(self) -> Tensor:
-        """The array as a constant of the language."""
+        """The array as a constant tensor of the IR."""
         return self._tensor
 
     @property
@@ -46,25 +46,25 @@ class NDArray:
 
     @property
     def dtype(self) -> str:
-        """The element type by its name."""
+        """The name of the element type."""
         return self._tensor.dtype
 
     @property
     def device(self) -> Device:
-        """Where the array is: on the CPU."""
+        """The device of the array, which is the CPU."""
         return cpu()
 
     @property
     def data(self) -> "NDArray":
-        """This array, as Relay's TensorValue of old says it."""
+        """The array itself, for compatibility with older versions of Relay's TensorValue."""
         return self
 
     def numpy(self) -> Array:
-        """A NumPy array of the elements, a copy."""
+        """Returns a copy of the elements as a NumPy array."""
         return np.array(self._tensor.numpy())
 
     def asnumpy(self) -> Array:
-        """`numpy()`, by its old name."""
+        """Alias of `numpy()`, under its former name."""
         return self.numpy()
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
@@ -83,14 +83,14 @@ class NDArray:
 
 
 class TupleValue:
-    """A tuple of values: indexed, iterated over, printed `(a, b)`.
+    """A tuple of values, which can be indexed and iterated over, and is printed as `(a, b)`.
 
     >>> print(TupleValue(NDArray(np.float32(1)), NDArray(np.float32(2)))[1].numpy())
     2.0
     """
 
     __slots__ = ("fields",)
-    __hash__ = None  # type: ignore[assignment]  # compared by content, which may be large
+    __hash__ = None  # type: ignore[assignment]  # not hashable: compared by content, which may be large
 
     def __init__(self, *fields: AnyValue) -> None:
         self.fields = fields
@@ -112,7 +112,7 @@ class TupleValue:
 
 
 class ConstructorValue:
-    """A value of an algebraic data type: what a constructor made, with its fields. Equal to one of the same tag and fields."""
+    """A value of an algebraic data type: its constructor and fields. Equal to values with the same tag and fields."""
 
     __slots__ = ("constructor", "fields", "tag")
     __hash__ = None  # type: ignore[assignment]  # compared by content, which may be large
@@ -151,7 +151,7 @@ class ConstructorValue:
 
 
 class RefValue:
-    """A reference: `value` is what it holds."""
+    """A mutable reference; `value` is its content."""
 
     __slots__ = ("value",)
 
@@ -163,7 +163,7 @@ class RefValue:
 
 
 def array(arr: "npt.ArrayLike | Tensor | NDArray", device: Device | None = None) -> NDArray:
-    """An array of the elements of anything that NumPy takes for one, of its element type (TVM's `nd.array`)."""
+    """Creates an array from any array-like object, keeping its element type (TVM's `nd.array`)."""
     return NDArray(arr)
 
 
@@ -171,22 +171,22 @@ _SCALARS: Final = (bool, int, float, complex, str)
 
 
 def to_data(value: object, type_: Type | None, what: str) -> Data:
-    """A Python value as operators take it: arrays, numbers, constants, and tuples and lists of these.
+    """Converts a Python value: arrays, numbers, constants, and tuples and lists of these.
 
-    Python numbers, and lists where a tensor is wanted, get the element type of `type_`, or that of `relay.const` where it is not known.
-    Arrays are copied, and must be of the type. Raises TypeError that names `what` where the value does not fit.
+    Python numbers, and lists for tensors, get the element type of `type_`, or the default of `relay.const` if it is unknown. Arrays are
+    copied and must have the type. Raises TypeError that names `what` where the value does not fit.
     """
     stack: list[AnyValue] = []
     if isinstance(value, (tuple, list, TupleValue)) and not isinstance(type_, TensorType):
         fields = type_.fields if isinstance(type_, TupleType) else (None,) * len(value)
         if len(fields) != len(value):
-            raise TypeError(f"{what} is a tuple of {len(fields)}, {len(value)} values were given")
+            raise TypeError(f"{what} is a tuple of {len(fields)}, but got {len(value)} values")
         stack.extend(to_data(field, wanted, f"field {i} of {what}") for i, (field, wanted) in enumerate(zip(value, fields, strict=True)))
         return tuple(stack)
     tensor = _tensor(value, type_, what)
     found = TensorType(tensor.shape, tensor.dtype)
     if type_ is not None and not compatible(type_, found):
-        raise TypeError(f"{what} has type {type_!r}, a value of type {found!r} was given")
+        raise TypeError(f"{what} has type {type_!r}, but got a value of type {found!r}")
     return tensor
 
 
@@ -200,7 +200,7 @@ def _tensor(value: object, type_: Type | None, what: str) -> Tensor:
     if isinstance(value, (np.ndarray, np.generic)):
         return Tensor.dense(np.array(value))
     if not isinstance(value, (*_SCALARS, list, tuple)):
-        raise TypeError(f"{what} cannot be a {type(value).__name__}: arrays, numbers, constants and tuples of them are values")
+        raise TypeError(f"{what} cannot be a {type(value).__name__}; use arrays, numbers, constants or tuples of them")
     if not isinstance(type_, TensorType):
         return const(value).data if isinstance(value, (bool, int, float)) else Tensor.dense(np.asarray(value))
     given = np.asarray(value)
@@ -218,18 +218,18 @@ def _copy(data: AnyValue, dtype: str | None) -> Array:
 
 
 def type_of_data(data: Data) -> Type:
-    """The type of a value: that of its elements and the sizes it has."""
+    """The type of a value, with its actual sizes."""
     if isinstance(data, tuple):
         return TupleType(type_of_data(field) for field in data)
     return TensorType(data.shape, data.dtype)
 
 
 def named(values: Mapping[str, object]) -> dict[str, Constant]:
-    """Python values by name as constants of the language. Raises TypeError for what is no tensor."""
+    """Converts Python values by name to constants. Raises TypeError for values that are not tensors."""
     found = {}
     for name, value in values.items():
         data = to_data(value, None, f"the parameter {name}")
         if isinstance(data, tuple):
-            raise TypeError(f"the parameter {name} is a tuple; tensors can be bound by name")
+            raise TypeError(f"the parameter {name} is a tuple; only tensors can be bound by name")
         found[name] = Constant(data)
     return found

@@ -1,5 +1,7 @@
-"""Patterns over expressions with dominators, alternatives and functions: TVM's `relay.dataflow_pattern`.
+"""Dataflow patterns with alternatives, dominators and functions: TVM's `relay.dataflow_pattern`.
 
-`pattern` has the kinds of patterns and the functions that build them, `matcher` finds one at an expression, `groups` finds all places in a
-program that do not overlap, and `rewriting` replaces them, or makes functions of them.
+* `pattern` has the kinds of patterns and their constructors.
+* `matcher` matches a pattern at an expression.
+* `groups` finds all non-overlapping matches in a program.
+* `rewriting` replaces matches, or extracts them into functions.
 """

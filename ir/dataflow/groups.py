@@ -1,4 +1,4 @@
-"""Finds all places of a program where a dataflow pattern stands that do not overlap, from the results on."""
+"""Finds all non-overlapping matches of a dataflow pattern in a program, starting from the results."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,13 +19,16 @@ from passat.ir.op import Op
 from passat.ir.traverse import post_order
 
 PARTITIONED: Final = "PartitionedFromPattern"
-"""The attribute of functions that a pattern was made: nothing is looked for inside them."""
+"""The attribute of functions that partitioning extracted. They are not searched."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """One place where a pattern stands: `found` is what each pattern in it matched, `inputs` what the patterns without parts let in, in
-    the order of the pattern, and `inner` all else that the root is made of, parts before wholes."""
+    """A match of a pattern.
+
+    `found` is the expression that each subpattern matched, `inputs` are the expressions that leaf patterns matched, in pattern order, and
+    `inner` are the other expressions of the match, operands first.
+    """
 
     root: Expr
     found: Mapping[DFPattern, Sequence[Expr]]
@@ -34,13 +37,15 @@ class Group:
 
     @property
     def name(self) -> str:
-        """The names of what is computed inside, one after another, as TVM writes them."""
+        """The names of the inner operators, concatenated in TVM's format."""
         return "".join(map(_name, self.inner))
 
 
 def groups(pattern: DFPattern, program: Expr) -> dict[int, Group]:
-    """The places by the identity of their roots. A place is left out where another has taken a part of it, and where one of its inner
-    expressions is used by something that its root does not depend on."""
+    """Returns the matches by id of their roots.
+
+    Skips matches that overlap an earlier one, and matches with an inner expression that is also used outside the match.
+    """
     dataflow = Dataflow(program)
     matcher = Matcher(dataflow)
     order = pattern_order(pattern)
@@ -61,7 +66,7 @@ def groups(pattern: DFPattern, program: Expr) -> dict[int, Group]:
 
 def _group(order: Sequence[DFPattern], found: Mapping[DFPattern, Sequence[Expr]], root: Expr) -> Group:
     named: set[int] = set()
-    """What is part of the pattern, though a pattern without parts matched it too."""
+    """Expressions inside the match that a leaf pattern also matched."""
     for pattern in order:
         if isinstance(pattern, DominatorPattern):
             named.update(id(node) for side in (pattern.parent, pattern.path) for node in found.get(side, ()))
@@ -80,7 +85,7 @@ def _group(order: Sequence[DFPattern], found: Mapping[DFPattern, Sequence[Expr]]
 
 
 def _let_in(pattern: DFPattern, found: Sequence[Expr]) -> Sequence[Expr]:
-    """What a pattern matched that it says nothing about."""
+    """The expressions that a leaf pattern matched without describing them."""
     if isinstance(pattern, TuplePattern) and pattern.fields is None:
         return [field for node in found if isinstance(node, Tuple) for field in node.fields]
     if isinstance(pattern, CallPattern) and pattern.args is None:

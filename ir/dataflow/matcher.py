@@ -1,4 +1,4 @@
-"""Finds a dataflow pattern at an expression."""
+"""Matches a dataflow pattern at an expression."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -35,11 +35,11 @@ from passat.ir.traverse import children, post_order
 from passat.ir.types import TensorType, Type
 
 _KIND: Final = "TOpPattern"
-"""The attribute of operators that says how they may be fused."""
+"""The attribute of operators with their fusion kind."""
 
 
 class Dataflow:
-    """The expressions of a program, who reads each, and which dominate which."""
+    """The expressions of a program with their users and the dominator tree."""
 
     def __init__(self, root: Expr) -> None:
         self.root = root
@@ -57,7 +57,7 @@ class Dataflow:
         return nx.immediate_dominators(graph, id(self.root))
 
     def dominates(self, node: Expr, inner: Expr) -> bool:
-        """Whether everything that is made of `inner` goes through `node`."""
+        """Whether every use of `inner` reaches the result through `node`."""
         at, root = id(inner), id(self.root)
         while at != id(node):
             if at == root:
@@ -67,18 +67,18 @@ class Dataflow:
 
 
 class Matcher:
-    """Finds patterns at expressions of one program. `found` is what the patterns of the last match stand for."""
+    """Matches patterns at expressions of a program. `found` maps the patterns of the last match to expressions."""
 
     def __init__(self, dataflow: Dataflow) -> None:
         self._dataflow = dataflow
         self.found: dict[DFPattern, list[Expr]] = {}
         self._trail: list[DFPattern] = []
         self._fixed = True
-        """Whether a pattern that was found stands for that expression only; not on the paths to a dominator."""
+        """Whether a matched pattern is bound to its expression; not on the paths to a dominator."""
         self._regrouped: dict[CallPattern, list[CallPattern]] = {}
 
     def match(self, pattern: DFPattern, expr: Expr) -> bool:
-        """Whether the pattern stands at the expression."""
+        """Whether the pattern matches the expression."""
         self.found = {}
         self._trail = []
         self._fixed = True
@@ -103,7 +103,7 @@ class Matcher:
                 del self.found[pattern]
 
     def _all(self, patterns: Sequence[DFPattern] | None, parts: Sequence[Expr]) -> bool:
-        """Whether patterns stand at expressions, one each; None at any."""
+        """Whether each pattern matches its expression; None matches any expressions."""
         if patterns is None:
             return True
         return len(patterns) == len(parts) and all(self._at(pattern, part) for pattern, part in zip(patterns, parts, strict=True))
@@ -141,7 +141,7 @@ class Matcher:
         return False
 
     def _groupings(self, pattern: CallPattern) -> Sequence[CallPattern]:
-        """Other patterns of a product over a divisor: `(a * b) / c`, `a * (b / c)` and `b * (a / c)` are one."""
+        """The equivalent forms of a product over a divisor: `(a * b) / c`, `a * (b / c)` and `b * (a / c)`."""
         found = self._regrouped.get(pattern)
         if found is None:
             found = self._regrouped[pattern] = list(_groupings(pattern))
@@ -200,8 +200,10 @@ class Matcher:
         return found and self._dataflow.dominates(expr, self.found[pattern.parent][0])
 
     def _lead_here(self, pattern: DominatorPattern, child: Expr) -> bool:
-        """Whether all operands on the way back from the child match the path, up to one expression that matches the parent. Variables and
-        constants may come in from the side, but not alone."""
+        """Whether all operands on the paths back from the child match the path pattern, up to one expression that matches the parent.
+
+        Variables and constants may also be operands on the way, but not the only ones.
+        """
         stack, seen = [child], {id(child)}
         while stack:
             node = stack.pop()
@@ -269,7 +271,7 @@ def _same(a: Expr, b: Expr) -> bool:
 
 
 def _type_of(expr: Expr) -> Type | None:
-    """The type of an expression, None where it has none yet that can be inferred."""
+    """The type of an expression; None if it cannot be inferred yet."""
     if expr._checked_type is None:
         try:
             infer_type(expr)
@@ -279,12 +281,12 @@ def _type_of(expr: Expr) -> Type | None:
 
 
 def _plain(value: AnyValue) -> AnyValue:
-    """A value of an attribute, with tuples for lists."""
+    """The value of an attribute, with lists converted to tuples."""
     return tuple(map(_plain, value)) if isinstance(value, (list, tuple)) else value
 
 
 def match(pattern: DFPattern, expr: Expr) -> bool:
-    """Whether a pattern stands at an expression.
+    """Whether a pattern matches an expression.
 
     >>> from passat.ir.dataflow.pattern import is_op, wildcard
     >>> from passat.ir.expr import var

@@ -1,4 +1,4 @@
-"""What a dataflow pattern is made of. Patterns are compared by identity: one that occurs twice stands for one expression."""
+"""The kinds of dataflow patterns. Patterns are compared by identity: a pattern that occurs twice matches the same expression."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any as AnyValue
@@ -43,14 +43,15 @@ __all__ = [
 
 
 class DFPattern:
-    """A pattern. Called with patterns of operands it is the pattern of a call; `+ - * /` are those of Relay's operators, `|` is either."""
+    """Base class of patterns. Calling a pattern with operand patterns builds a call pattern; `+ - * /` match Relay's operators, `|` builds
+    an alternative."""
 
     def __init__(self, *parts: "DFPattern") -> None:
         self.parts = parts
-        """The patterns that this one is made of, in the order in which partitioning lists what they match."""
+        """The subpatterns, in the order in which partitioning lists their matches."""
 
     def __call__(self, *args: "DFPattern | None") -> "CallPattern":
-        """A call of what this pattern matches; `pattern(None)` has any number of operands of any kind."""
+        """A call of this pattern; `pattern(None)` matches any operands."""
         return CallPattern(self, None if args == (None,) else [arg for arg in args if arg is not None])
 
     def __or__(self, other: "DFPattern") -> "AltPattern":
@@ -69,40 +70,41 @@ class DFPattern:
         return is_op("divide")(self, other)
 
     def has_attr(self, attrs: Mapping[str, AnyValue]) -> "AttrPattern":
-        """The pattern, where the operator, call or function has these attributes."""
+        """Requires that the operator, call or function has these attributes."""
         return AttrPattern(self, attrs)
 
     def has_type(self, ttype: Type) -> "TypePattern":
-        """The pattern, where the expression has this type."""
+        """Requires that the expression has this type."""
         return TypePattern(self, ttype)
 
     def has_dtype(self, dtype: str) -> "DataTypePattern":
-        """The pattern, where the expression is a tensor of this element type."""
+        """Requires that the expression is a tensor of this element type."""
         return DataTypePattern(self, dtype)
 
     def has_shape(self, shape: Sequence[AnyValue]) -> "ShapePattern":
-        """The pattern, where the expression is a tensor of this shape."""
+        """Requires that the expression is a tensor of this shape."""
         return ShapePattern(self, shape)
 
     def dominates(self, parent: "DFPattern", path: "DFPattern | None" = None) -> "DominatorPattern":
-        """This pattern as the child that all paths from `parent` lead to, by calls that match `path` (any calls by default)."""
+        """This pattern as the dominator of `parent`: all paths from `parent` lead to it, by calls that match `path` (by default any
+        calls)."""
         return DominatorPattern(parent, wildcard() if path is None else path, self)
 
     def optional(self, option_constructor: "Callable[[DFPattern], DFPattern]") -> "AltPattern":
-        """This pattern, or what the function makes of it."""
+        """This pattern, or the pattern that the function builds from it."""
         return AltPattern(self, option_constructor(self))
 
     def match(self, expr: Expr) -> bool:
-        """Whether the pattern stands at the expression."""
-        from passat.ir.dataflow.matcher import match  # imports this module
+        """Whether the pattern matches the expression."""
+        from passat.ir.dataflow.matcher import match  # avoids a circular import
 
         return match(self, expr)
 
     def partition(
         self, expr: Expr, attrs: Mapping[str, AnyValue] | None = None, check: Callable[[Expr], bool] = lambda match: True
     ) -> Expr:
-        """The expression with a call of a new function in the place of each match (`rewriting.partition`)."""
-        from passat.ir.dataflow.rewriting import partition  # imports this module
+        """Replaces each match by a call of a new function (`rewriting.partition`)."""
+        from passat.ir.dataflow.rewriting import partition  # avoids a circular import
 
         return partition(self, expr, attrs, check)
 
@@ -111,7 +113,7 @@ class DFPattern:
 
 
 class ExprPattern(DFPattern):
-    """An expression that is structurally equal to this one, an operator above all."""
+    """Matches expressions that are structurally equal to the given one, usually an operator."""
 
     def __init__(self, expr: Expr) -> None:
         super().__init__()
@@ -122,7 +124,7 @@ class ExprPattern(DFPattern):
 
 
 class VarPattern(DFPattern):
-    """A variable; with a name only those of that name."""
+    """Matches a variable, optionally with a name."""
 
     def __init__(self, name_hint: str = "") -> None:
         super().__init__()
@@ -133,14 +135,14 @@ class VarPattern(DFPattern):
 
 
 class ConstantPattern(DFPattern):
-    """A constant."""
+    """Matches a constant."""
 
 
 class WildcardPattern(DFPattern):
-    """Anything, or what it is redirected to."""
+    """Matches anything, or the pattern that it is redirected to."""
 
     def redirect_to(self, pat: DFPattern) -> None:
-        """Makes this match what `pat` matches, which may contain this: for patterns of chains of any length."""
+        """Redirects this wildcard to `pat`, which may contain the wildcard; matches chains of any length."""
         self.parts = (pat,)
 
     def __repr__(self) -> str:
@@ -148,7 +150,7 @@ class WildcardPattern(DFPattern):
 
 
 class CallPattern(DFPattern):
-    """A call. Operands of commutative operators match in both orders, and a product over a divisor in both groupings."""
+    """Matches a call. Operands of commutative operators match in both orders, and a product over a divisor in both groupings."""
 
     def __init__(self, op: DFPattern, args: Sequence[DFPattern] | None) -> None:
         super().__init__(op, *(args or ()))
@@ -157,7 +159,7 @@ class CallPattern(DFPattern):
 
 
 class FunctionPattern(DFPattern):
-    """A function; without `params` one of any number of parameters."""
+    """Matches a function; without `params`, with any number of parameters."""
 
     def __init__(self, params: Sequence[DFPattern] | None, body: DFPattern) -> None:
         super().__init__(*(params or ()), body)
@@ -166,7 +168,7 @@ class FunctionPattern(DFPattern):
 
 
 class TuplePattern(DFPattern):
-    """A tuple; without `fields` one of any number of fields."""
+    """Matches a tuple; without `fields`, with any number of fields."""
 
     def __init__(self, fields: Iterable[DFPattern] | None) -> None:
         super().__init__(*(fields or ()))
@@ -180,7 +182,7 @@ class TuplePattern(DFPattern):
 
 
 class TupleGetItemPattern(DFPattern):
-    """A field of a tuple; without `index` any field."""
+    """Matches a field of a tuple; without `index`, any field."""
 
     def __init__(self, tuple_value: DFPattern, index: int | None = None) -> None:
         super().__init__(tuple_value)
@@ -189,7 +191,7 @@ class TupleGetItemPattern(DFPattern):
 
 
 class IfPattern(DFPattern):
-    """A choice between two branches."""
+    """Matches an if."""
 
     def __init__(self, cond: DFPattern, true_branch: DFPattern, false_branch: DFPattern) -> None:
         super().__init__(cond, true_branch, false_branch)
@@ -199,7 +201,7 @@ class IfPattern(DFPattern):
 
 
 class LetPattern(DFPattern):
-    """A variable, its value, and what is computed with it."""
+    """Matches a let."""
 
     def __init__(self, var: DFPattern, value: DFPattern, body: DFPattern) -> None:
         super().__init__(var, value, body)
@@ -209,7 +211,7 @@ class LetPattern(DFPattern):
 
 
 class AltPattern(DFPattern):
-    """What one of two patterns matches, the left one being tried first."""
+    """Matches either of two patterns; tries the left one first."""
 
     def __init__(self, left: DFPattern, right: DFPattern) -> None:
         super().__init__(left, right)
@@ -218,7 +220,7 @@ class AltPattern(DFPattern):
 
 
 class TypePattern(DFPattern):
-    """What a pattern matches and has a type."""
+    """Matches a pattern and a type."""
 
     def __init__(self, pattern: DFPattern, ttype: Type) -> None:
         super().__init__(pattern)
@@ -227,7 +229,7 @@ class TypePattern(DFPattern):
 
 
 class DataTypePattern(DFPattern):
-    """What a pattern matches and is a tensor of an element type."""
+    """Matches a pattern and the element type of a tensor."""
 
     def __init__(self, pattern: DFPattern, dtype: str) -> None:
         super().__init__(pattern)
@@ -236,7 +238,7 @@ class DataTypePattern(DFPattern):
 
 
 class ShapePattern(DFPattern):
-    """What a pattern matches and is a tensor of a shape."""
+    """Matches a pattern and the shape of a tensor."""
 
     def __init__(self, pattern: DFPattern, shape: Sequence[AnyValue]) -> None:
         super().__init__(pattern)
@@ -245,7 +247,7 @@ class ShapePattern(DFPattern):
 
 
 class AttrPattern(DFPattern):
-    """What a pattern matches and has attributes: of an operator `TOpPattern`, of calls and functions any."""
+    """Matches a pattern and attributes: `TOpPattern` for operators, any attributes for calls and functions."""
 
     def __init__(self, pattern: DFPattern, attrs: Mapping[str, AnyValue]) -> None:
         super().__init__(pattern)
@@ -254,7 +256,7 @@ class AttrPattern(DFPattern):
 
 
 class DominatorPattern(DFPattern):
-    """A `child` that all paths from one `parent` lead to, each by any number of expressions that match `path`."""
+    """Matches a `child` that all paths from one `parent` lead to, by any number of expressions that match `path`."""
 
     def __init__(self, parent: DFPattern, path: DFPattern, child: DFPattern) -> None:
         super().__init__(parent, path, child)
@@ -264,22 +266,22 @@ class DominatorPattern(DFPattern):
 
 
 def is_var(name: str = "") -> VarPattern:
-    """A variable, of that name if one is given."""
+    """Matches a variable, optionally with a name."""
     return VarPattern(name)
 
 
 def is_constant() -> ConstantPattern:
-    """A constant."""
+    """Matches a constant."""
     return ConstantPattern()
 
 
 def is_expr(expr: Expr) -> ExprPattern:
-    """An expression that is structurally equal to this one."""
+    """Matches expressions that are structurally equal to this one."""
     return ExprPattern(expr)
 
 
 def is_op(op_name: str) -> ExprPattern:
-    """An operator, by its name in Relay. Raises what `relay.op.get` raises for a name that there is not.
+    """Matches an operator by its Relay name. Raises the error of `relay.op.get` for an unknown name.
 
     >>> is_op("add")(wildcard(), is_constant())
     CallPattern(ExprPattern(add), WildcardPattern(), ConstantPattern())
@@ -288,57 +290,57 @@ def is_op(op_name: str) -> ExprPattern:
 
 
 def is_tuple(fields: Iterable[DFPattern] | None) -> TuplePattern:
-    """A tuple of these fields, or of any where `fields` is None."""
+    """Matches a tuple of these fields, or any tuple if `fields` is None."""
     return TuplePattern(fields)
 
 
 def is_tuple_get_item(tuple_value: DFPattern, index: int | None = None) -> TupleGetItemPattern:
-    """A field of a tuple, of that index if one is given."""
+    """Matches a field of a tuple, optionally with an index."""
     return TupleGetItemPattern(tuple_value, index)
 
 
 def is_if(cond: DFPattern, true_branch: DFPattern, false_branch: DFPattern) -> IfPattern:
-    """A choice."""
+    """Matches an if."""
     return IfPattern(cond, true_branch, false_branch)
 
 
 def is_let(var: DFPattern, value: DFPattern, body: DFPattern) -> LetPattern:
-    """A binding."""
+    """Matches a let."""
     return LetPattern(var, value, body)
 
 
 def wildcard() -> WildcardPattern:
-    """Anything."""
+    """Matches anything."""
     return WildcardPattern()
 
 
 def has_type(ttype: Type, pattern: DFPattern | None = None) -> TypePattern:
-    """What has this type (and matches the pattern)."""
+    """Matches an expression of this type (and the pattern)."""
     return TypePattern(pattern or wildcard(), ttype)
 
 
 def has_dtype(dtype: str, pattern: DFPattern | None = None) -> DataTypePattern:
-    """What is a tensor of this element type (and matches the pattern)."""
+    """Matches a tensor of this element type (and the pattern)."""
     return DataTypePattern(pattern or wildcard(), dtype)
 
 
 def has_shape(shape: Sequence[AnyValue], pattern: DFPattern | None = None) -> ShapePattern:
-    """What is a tensor of this shape (and matches the pattern)."""
+    """Matches a tensor of this shape (and the pattern)."""
     return ShapePattern(pattern or wildcard(), shape)
 
 
 def has_attr(attrs: Mapping[str, AnyValue], pattern: DFPattern | None = None) -> AttrPattern:
-    """What has these attributes (and matches the pattern)."""
+    """Matches an expression with these attributes (and the pattern)."""
     return AttrPattern(pattern or wildcard(), attrs)
 
 
 def dominates(parent: DFPattern, path: DFPattern, child: DFPattern) -> DominatorPattern:
-    """A child that all paths from one parent lead to, by expressions that match `path`."""
+    """Matches a child that all paths from one parent lead to, by expressions that match `path`."""
     return DominatorPattern(parent, path, child)
 
 
 def pattern_order(root: DFPattern) -> list[DFPattern]:
-    """A pattern and those inside it, each once, parts before wholes."""
+    """A pattern and its subpatterns without duplicates, in post-order."""
     order: list[DFPattern] = []
     seen: set[DFPattern] = set()
     stack: list[tuple[DFPattern, bool]] = [(root, False)]
@@ -354,7 +356,8 @@ def pattern_order(root: DFPattern) -> list[DFPattern]:
 
 
 def embeds(pattern: DFPattern, found: Mapping[DFPattern, object]) -> bool:
-    """Whether a constant that the pattern matched is named by it, rather than let in as anything. `found` has the patterns that matched."""
+    """Whether the pattern describes a matched constant explicitly, rather than by a wildcard. `found` maps patterns to matched
+    expressions."""
     while isinstance(pattern, AltPattern):
         pattern = pattern.left if pattern.left in found else pattern.right
     return isinstance(pattern, ConstantPattern) or (isinstance(pattern, ExprPattern) and isinstance(pattern.expr, Constant))

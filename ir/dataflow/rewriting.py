@@ -1,4 +1,4 @@
-"""Replaces what dataflow patterns match: by what a callback returns, or by calls of functions."""
+"""Replaces matches of dataflow patterns by the result of a callback, or by calls of extracted functions."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any as AnyValue
@@ -16,10 +16,10 @@ _ROUNDS: Final = 100
 
 
 class DFPatternCallback:
-    """A pattern and what takes the place of its matches. A subclass sets `pattern` and overrides `callback`.
+    """A pattern and the replacement of its matches. Subclasses set `pattern` and override `callback`.
 
-    `require_type`: types are inferred before the pattern is looked for. `rewrite_once`: after the first round that changed something it is
-    not looked for again.
+    With `require_type`, types are inferred before matching. With `rewrite_once`, rewriting ends after the first round that changed
+    something.
     """
 
     def __init__(self, require_type: bool = False, rewrite_once: bool = False) -> None:
@@ -28,18 +28,22 @@ class DFPatternCallback:
         self.rewrite_once = rewrite_once
 
     def callback(self, pre: Expr, post: Expr, node_map: Mapping[DFPattern, Sequence[Expr]]) -> Expr:
-        """What takes the place of a match: of `pre` before its parts were rewritten, of `post` since. `node_map` has what each pattern
-        stands for, rewritten."""
+        """Returns the replacement of a match.
+
+        `pre` is the match before its operands were rewritten, `post` after that. `node_map` maps each pattern to its rewritten match.
+        """
         raise NotImplementedError(f"{type(self).__name__} must override callback")
 
     def rewrite(self, expr: Expr) -> Expr:
-        """The expression with all matches replaced, over and over, until nothing changes."""
+        """Replaces all matches repeatedly until nothing changes."""
         return rewrite(self, expr)
 
 
 def rewrite(callbacks: DFPatternCallback | Iterable[DFPatternCallback], expr: Expr, mod: IRModule | None = None) -> Expr:
-    """The expression after all callbacks, in turns, until none changes anything. `mod` has the functions
-    that the expression calls by name. Raises RuntimeError if that takes more than 100 rounds."""
+    """Applies all callbacks in turn until none changes anything.
+
+    `mod` holds the functions that the expression calls by name. Raises RuntimeError after 100 rounds.
+    """
     todo = [callbacks] if isinstance(callbacks, DFPatternCallback) else list(callbacks)
     for callback in todo:
         if not isinstance(callback.pattern, DFPattern):
@@ -57,7 +61,7 @@ def rewrite(callbacks: DFPatternCallback | Iterable[DFPatternCallback], expr: Ex
                 todo.remove(callback)
         if _same(before, expr):
             return expr
-    raise RuntimeError(f"{_ROUNDS} rounds of rewriting, and still something changes: callbacks may undo each other")
+    raise RuntimeError(f"rewriting did not reach a fixpoint in {_ROUNDS} rounds; check whether callbacks undo each other")
 
 
 def _same(a: Expr, b: Expr) -> bool:
@@ -84,8 +88,10 @@ def _round(callback: DFPatternCallback, expr: Expr) -> Expr:
 def partition(
     pattern: DFPattern, expr: Expr, attrs: Mapping[str, AnyValue] | None = None, check: Callable[[Expr], bool] = lambda match: True
 ) -> Expr:
-    """The expression with a call of a new function in the place of each match that `check` agrees to. The functions have the attributes
-    `attrs`, and `PartitionedFromPattern`, which says what is in them."""
+    """Replaces each match that `check` accepts by a call of a new function.
+
+    The functions have the attributes `attrs`, and `PartitionedFromPattern`, which lists their operators.
+    """
     found = groups(pattern, expr)
     if not found:
         return expr
@@ -103,7 +109,7 @@ def partition(
 
 
 def _extracted(group: Group, number: int) -> Function:
-    """A function of the inputs that computes the root; where the types of the program are known, with those of its parameters."""
+    """A function of the inputs that computes the root, with typed parameters if the program has types."""
     typed = group.root._checked_type is not None
     params = [Var(f"FunctionVar_{number}_{i}", part._checked_type if typed else None) for i, part in enumerate(group.inputs)]
     made: dict[int, Expr] = {id(part): param for part, param in zip(group.inputs, params, strict=True)}
@@ -113,7 +119,8 @@ def _extracted(group: Group, number: int) -> Function:
 
 
 def _rebuilt(root: Expr, replaced: Callable[[Expr, Expr, Mapping[int, Expr]], Expr]) -> Expr:
-    """The expression with what `replaced` returns for each node, given the node, the same with its parts replaced, and all that is done."""
+    """Rebuilds the expression. `replaced` gets each node, the node with replaced parts, and all results so far, and returns the
+    replacement."""
     done: dict[int, Expr] = {}
     for node in post_order(root):
         done[id(node)] = replaced(node, with_children(node, [done[id(part)] for part in children(node)]), done)

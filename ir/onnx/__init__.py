@@ -1,4 +1,7 @@
-"""ONNX models in and out. Importing this package does not import onnx; its functions do, and say how to install it where it is missing."""
+"""Import and export of ONNX models.
+
+Importing this package does not import onnx. Its functions do, and report how to install it if it is missing.
+"""
 
 import os
 from typing import TYPE_CHECKING
@@ -15,13 +18,11 @@ __all__ = ["OnnxError", "check", "from_onnx", "load", "read_model", "save", "to_
 
 
 def from_onnx(model: "ModelProto | Path", *, folder: "Path | None" = None, lenient: bool = False) -> IRModule:
-    """The module of a model or of a file: `main` is the graph; `attrs["onnx"]` keeps what else the model holds (`Frame`).
+    """Imports a model or a file: `main` is the graph; `attrs["onnx"]` keeps the rest of the model (`Frame`).
 
-    Tensors are not copied: the module reads them from `model`, which must not change afterward. `folder` is where the
-    external data of a `ModelProto` lies. Raises OnnxError.
-
-    `lenient`: what contradicts itself is a warning (`Frame.warnings`), not an error: for models that ONNX Runtime loads all the same.
-    Shapes that are declared wrong are never more than that.
+    Tensors are not copied: the module reads them from `model`, which must not change afterward. `folder` is the folder of the external data
+    of a `ModelProto`. With `lenient`, contradictions in the model are warnings (`Frame.warnings`), for models that ONNX Runtime still
+    loads; wrong declared shapes always are. Raises OnnxError.
     """
     require_onnx()
     if isinstance(model, (str, os.PathLike)):
@@ -32,11 +33,11 @@ def from_onnx(model: "ModelProto | Path", *, folder: "Path | None" = None, lenie
 
 
 def to_onnx(module: IRModule, *, written: dict[int, list[str]] | None = None) -> "ModelProto":
-    """The model of a module: the frame that it was read with, around what `main` computes now. `written` is told, by the identity of
-    each call, the names of all values that its nodes make, and by that of each function's body, where it is no call, those of its results.
+    """Exports a module: the frame of the imported model around the current `main`.
 
-    Tensors in external files stay there, under the locations that the source names; `save` copies them. Raises OnnxError for
-    programs that ONNX cannot express.
+    `written` is called with the id of each call and the names of all values that its nodes produce. It is also called with the id of the
+    body of each function that is not a call, and the names of its results. Tensors in external files stay there; `save` copies them. Raises
+    OnnxError for programs that ONNX cannot express.
     """
     require_onnx()
     from passat.ir.onnx.exporter import export_model
@@ -45,7 +46,7 @@ def to_onnx(module: IRModule, *, written: dict[int, list[str]] | None = None) ->
 
 
 def load(path: "Path", *, lenient: bool = False) -> IRModule:
-    """The module of a model file; `lenient` as in `from_onnx`. External data is mapped when it is first needed. Raises OnnxError."""
+    """Imports a model file; `lenient` as in `from_onnx`. External data is memory-mapped on first use. Raises OnnxError."""
     require_onnx()
     from passat.ir.onnx.files import load_module
 
@@ -53,12 +54,11 @@ def load(path: "Path", *, lenient: bool = False) -> IRModule:
 
 
 def save(module: "IRModule | ModelProto", path: "Path", *, folder: "Path | None" = None, check: bool = True) -> None:
-    """Writes a module, or a model, to a file, through temporary files that are moved into place; with `check`, once `onnx.checker`
-    accepts it.
+    """Writes a module or a model to a file atomically; with `check`, only if `onnx.checker` accepts it.
 
-    Where tensors lie in external files, or the model would be larger than protobuf allows (2 GB), all large tensors go to
-    `<name>.data` beside it (or to `<name>.1.data` ..., as a file that is there is never written over). `folder` is where the
-    external data of a `ModelProto` lies. Raises OnnxError, and leaves everything as it was then.
+    If tensors are external, or the model would exceed protobuf's limit of 2 GB, all large tensors are written to `<name>.data` (or
+    `<name>.1.data` ..., as existing files are never overwritten). `folder` is the folder of the external data of a `ModelProto`. Raises
+    OnnxError and leaves existing files unchanged in that case.
     """
     require_onnx()
     from passat.ir.onnx.files import save_module
@@ -67,7 +67,7 @@ def save(module: "IRModule | ModelProto", path: "Path", *, folder: "Path | None"
 
 
 def read_model(path: "Path") -> "ModelProto":
-    """The model in a file as it is, without its external data. Raises OnnxError."""
+    """Reads a model file as it is, without external data. Raises OnnxError."""
     require_onnx()
     from passat.ir.onnx import files
 
@@ -75,7 +75,7 @@ def read_model(path: "Path") -> "ModelProto":
 
 
 def check(model: "ModelProto") -> None:
-    """Runs `onnx.checker` over a model; whether its external data is there is not looked at. Raises CheckerError."""
+    """Runs `onnx.checker` over a model without checking external data. Raises CheckerError."""
     require_onnx()
     from passat.ir.onnx import files
 

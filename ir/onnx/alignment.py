@@ -1,8 +1,13 @@
-"""Which nodes of two graphs correspond to each other, and where the graphs differ.
+"""Aligns two graphs: finds corresponding nodes and the differences between the graphs.
 
-Nodes correspond, in this order of trust: where they compute the same from the same inputs; where they apply the same operator to the same
-constants, which no other node does; from results backward and from operands forward along nodes that correspond already; by name. What is
-left over on either side, taken together with all that it touches, is a difference.
+Nodes correspond by these criteria, most reliable first:
+
+* they compute the same from the same inputs;
+* they apply the same operator to the same constants, and no other node does;
+* they are reached from corresponding nodes, backward from results or forward from operands;
+* they have the same name.
+
+Connected nodes without a counterpart form a difference.
 """
 
 from collections import Counter, defaultdict
@@ -18,11 +23,11 @@ from passat.ir.onnx.same_graph import COMMUTATIVE, Numbering, constant_of, conte
 from passat.ir.onnx.scope import free_names, sort_nodes, subgraphs
 
 _ROUNDS: Final = 100
-"""Rounds in which correspondences spread; each costs a walk over both graphs, and all but a few find nothing new."""
+"""Maximum number of propagation rounds. Each traverses both graphs, and few are needed in practice."""
 
 
 class Pair(NamedTuple):
-    """Nodes that correspond: their places in the two graphs, and whether they compute the same from the same inputs."""
+    """Corresponding nodes: their indices in the two graphs, and whether they compute the same from the same inputs."""
 
     before: int
     after: int
@@ -30,22 +35,22 @@ class Pair(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A difference: connected nodes of the first graph, and those of the second that stand instead of them. Either may be none."""
+    """A difference: connected nodes of the first graph and the nodes of the second graph that replace them. Either may be empty."""
 
     before: tuple[int, ...]
     after: tuple[int, ...]
 
 
 class Whole(NamedTuple):
-    """What graphs share with the model that they are in: the folder of external data, and the versions of domains."""
+    """What graphs share with their model: the folder of external data, and the versions of domains."""
 
     folder: str | None
     opsets: Mapping[str, int]
 
 
 class Side:
-    """One of two graphs, with the numbers of its values (`Numbering`). Constant nodes count as constants, not as nodes; attributes that say
-    what is the default are left out."""
+    """One of two graphs, with its value numbers (`Numbering`). Constant nodes count as constants; attributes equal to the default are
+    ignored."""
 
     def __init__(self, graph: GraphProto, numbering: Numbering, whole: "Whole", outer: Mapping[str, int]) -> None:
         self.graph = graph
@@ -67,17 +72,17 @@ class Side:
         self.values.update((name, numbering.number(("constant", key))) for name, key in self.constants.items())
         self.makers = {name: (i, place) for i, node in enumerate(self.nodes) for place, name in enumerate(node.output) if name}
         read = {name for node in self.nodes for name in node.input if name}
-        for name in read - (self.own_inputs | self.values.keys() | self.makers.keys()):  # of a model that no checker accepts
-            self.values[name] = numbering.number(("made by nothing", name))
+        for name in read - (self.own_inputs | self.values.keys() | self.makers.keys()):  # in a model that fails the checker
+            self.values[name] = numbering.number(("undefined value", name))
         self.forms = [numbering.describe(node, self.captured(node)) for node in self.nodes]
         self.numbers: list[int] = []
 
     def inputs(self) -> list[ValueInfoProto]:
-        """The inputs that have no value of the model's own."""
+        """The inputs without an initializer."""
         return [value for value in self.graph.input if value.name not in self.constants]
 
     def show(self, name: str) -> str:
-        """What a value is: a constant, the result of a node, or an input."""
+        """Describes a value: a constant, the result of a node, or an input."""
         if not name:
             return "none"
         if name in self.constants:
@@ -88,15 +93,15 @@ class Side:
         return f"{f'output {place} of ' if place else ''}{self.nodes[node].op_type} {called(self.nodes[node])!r}"
 
     def captured(self, node: NodeProto) -> list[str]:
-        """What the graphs of a node read from outside."""
+        """The outer values that the subgraphs of a node read."""
         return [name for graph in subgraphs(node) for name in free_names(graph)]
 
     def reads(self, node: NodeProto) -> list[str]:
-        """All values that a node reads: its operands, and what its graphs read from outside."""
+        """All values that a node reads: its operands and the captured values of its subgraphs."""
         return [*node.input, *self.captured(node)]
 
     def renumber(self, tokens: Mapping[int, int]) -> None:
-        """Numbers all values anew; those of nodes that are listed in `tokens` by these."""
+        """Recomputes the numbers of all values; nodes listed in `tokens` get these tokens as numbers."""
         number = self._numbering.number
         values = self.values
         self.numbers = []
@@ -107,9 +112,15 @@ class Side:
 
 
 class Alignment:
-    """The correspondence of two graphs. `pairs` are the nodes that correspond, in the order of the second graph; `places` the differences,
-    in the order of the first. `outer` is the correspondence of the graphs around them. Inputs and outputs correspond by name, and by place
-    where only one graph has the name; where `by_place` is set, as for subgraphs, by place alone. Raises OnnxError for a cycle."""
+    """The correspondence of two graphs.
+
+    * `pairs` are the corresponding nodes, in the order of the second graph.
+    * `places` are the differences, in the order of the first graph.
+    * `outer` is the correspondence of the enclosing graphs.
+
+    Inputs and outputs correspond by name, or by position where only one graph has the name. With `by_place`, as for subgraphs, they
+    correspond by position only. Raises OnnxError for a cycle.
+    """
 
     def __init__(
         self,
@@ -145,11 +156,11 @@ class Alignment:
         self.places = list(self._places())
 
     def after_of(self, node: int) -> int | None:
-        """The node of the second graph that corresponds to one of the first."""
+        """Returns the node of the second graph that corresponds to a node of the first."""
         return self._to.get(node)
 
     def values_correspond(self, one: str, other: str) -> bool:
-        """Whether a value of the first graph corresponds to one of the second."""
+        """Whether a value of the first graph corresponds to a value of the second."""
         made, there = self.before.makers.get(one), self.after.makers.get(other)
         if made is None or there is None:
             return made is there and self.before.values.get(one) == self.after.values.get(other)
@@ -163,8 +174,10 @@ class Alignment:
         return [*((name, name) for name in mine if name in shared), *zip(*rest, strict=False)]
 
     def rewired(self, values: Sequence[tuple[str, str]]) -> list[tuple[int, str, str]]:
-        """Which of the values given in pairs are not the same, by their places, where no difference that is listed for itself explains it:
-        constants, inputs, and results of nodes that have counterparts."""
+        """Returns the pairs of values that differ and are not explained by another listed difference, with their positions.
+
+        These are constants, inputs, and results of nodes with counterparts.
+        """
         found = []
         for place, (one, other) in enumerate(values):
             explained = self._is_open(0, one) or self._is_open(1, other)
@@ -177,7 +190,7 @@ class Alignment:
         return found
 
     def _is_open(self, number: int, name: str) -> bool:
-        """Whether a value of a graph, or of one around it, is the result of a node without a counterpart."""
+        """Whether a value of a graph, or of an enclosing one, is the result of a node without a counterpart."""
         aligned: Alignment | None = self
         while aligned is not None:
             side = (aligned.before, aligned.after)[number]
@@ -187,7 +200,7 @@ class Alignment:
         return False
 
     def _number_inputs(self, numbering: Numbering) -> None:
-        """Inputs of one name are the same; of the others those are that stand at the same place, and have the same type."""
+        """Inputs of the same name correspond; others correspond by position if they have the same type."""
         mine, theirs = self.before.inputs(), self.after.inputs()
         if self._by_place:
             for one, other in zip_longest(mine, theirs):
@@ -214,7 +227,7 @@ class Alignment:
         return mine, [i for i in range(len(self.after.nodes)) if i not in self._from]
 
     def _pair_equal(self) -> list[tuple[int, int]]:
-        """Pairs nodes of equal numbers, those of one name first."""
+        """Pairs nodes of equal value numbers, those with equal names first."""
         mine, theirs = self._open()
         waiting: dict[int, list[int]] = defaultdict(list)
         for i in reversed(mine):
@@ -231,11 +244,11 @@ class Alignment:
         return found
 
     def _pair_outputs(self) -> list[tuple[int, int]]:
-        """Pairs the nodes that make outputs."""
+        """Pairs the producers of outputs."""
         return self._pair_values(self.outputs())
 
     def _pair_values(self, values: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
-        """Pairs what makes values, where it is the same operator with the same attributes and has no counterpart yet."""
+        """Pairs the producers of values if they have the same operator and attributes and no counterpart yet."""
         found = []
         for one, other in values:
             made, there = self.before.makers.get(one), self.after.makers.get(other)
@@ -247,14 +260,14 @@ class Alignment:
         return found
 
     def _spread(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Pairs what makes the operands of pairs, and so on."""
+        """Pairs the producers of the operands of pairs, transitively."""
         waiting = list(pairs)
         while waiting:
             one, other = waiting.pop()
             waiting += self._pair_values(self.operands(one, other))
 
     def operands(self, one: int, other: int) -> list[tuple[str, str]]:
-        """The operands of nodes that correspond, in pairs; where the order makes no difference, those that correspond stand together."""
+        """The operands of corresponding nodes, in pairs. For commutative operators, corresponding operands are paired."""
         mine, theirs = self.before.reads(self.before.nodes[one]), self.after.reads(self.after.nodes[other])
         node = self.before.nodes[one]
         if len(mine) == len(theirs) == 2 and node.op_type in COMMUTATIVE and node.domain in ("", "ai.onnx"):
@@ -264,7 +277,7 @@ class Alignment:
         return list(zip(mine, theirs, strict=False))
 
     def _pair_constants(self) -> list[tuple[int, int]]:
-        """Pairs nodes of one operator that alone read the same constants of more than one element."""
+        """Pairs nodes of one operator that are the only readers of the same multi-element constants."""
         keyed: list[dict[object, list[int]]] = []
         for side, nodes in zip((self.before, self.after), self._open(), strict=True):
             by_key: dict[object, list[int]] = defaultdict(list)
@@ -280,13 +293,13 @@ class Alignment:
         return found
 
     def _pair_forward(self) -> list[tuple[int, int]]:
-        """Pairs nodes that compute the same of values that correspond."""
+        """Pairs nodes that apply the same operator to corresponding values."""
         for side, tokens in ((self.before, {i: i for i in self._to}), (self.after, self._from)):
             side.renumber(tokens)
         return self._pair_equal()
 
     def _pair_names(self) -> list[tuple[int, int]]:
-        """Pairs nodes of one operator whose first result, or which themselves, have the same name."""
+        """Pairs nodes of one operator with equal names, or equal names of the first result."""
         return self._pair_called(lambda node: node.output[0] if node.output else "") or self._pair_called(lambda node: node.name)
 
     def _pair_called(self, name_of: Callable[[NodeProto], str]) -> list[tuple[int, int]]:
@@ -302,8 +315,8 @@ class Alignment:
         return found
 
     def _places(self) -> Iterator[Place]:
-        """The nodes without a counterpart, those together that feed each other alone, or that the same operand of nodes that correspond
-        comes from."""
+        """Groups the nodes without a counterpart: nodes that feed only each other, or that produce the same operand of corresponding
+        nodes."""
         leader: dict[tuple[int, int], tuple[int, int]] = {}
 
         def find(each: tuple[int, int]) -> tuple[int, int]:
@@ -324,8 +337,9 @@ class Alignment:
                 makers = ((0, self.before.makers.get(one, (-1, 0))[0]), (1, self.after.makers.get(other, (-1, 0))[0]))
                 if makers[0] in leader and makers[1] in leader:
                     leader[find(makers[0])] = find(makers[1])
-        for each in sorted(leader, reverse=True):  # readers first
-            if len({find(reader) for reader in readers.get(each, ())}) == 1:  # what several places read is a place of its own
+        for each in sorted(leader, reverse=True):  # users first
+            # Nodes read by several differences form a difference of their own.
+            if len({find(reader) for reader in readers.get(each, ())}) == 1:
                 leader[find(each)] = find(readers[each][0])
         groups: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
         for each in sorted(leader):
@@ -335,18 +349,18 @@ class Alignment:
 
 
 def function_body(function: FunctionProto) -> GraphProto:
-    """The body of a function as a graph, whose inputs and outputs have no types."""
+    """The body of a function as a graph with untyped inputs and outputs."""
     inputs, outputs = ([ValueInfoProto(name=name) for name in names] for names in (function.input, function.output))
     return GraphProto(node=function.node, input=inputs, output=outputs)
 
 
 def operators(nodes: Sequence[NodeProto]) -> Counter[str]:
-    """How often each operator occurs, names of other domains carrying the domain."""
+    """Counts the operators; names of custom domains include the domain."""
     return Counter(".".join(part for part in _kind(node) if part) for node in nodes)
 
 
 def called(node: NodeProto) -> str:
-    """What a node is called: its name, or that of its first result."""
+    """The name of a node, or of its first result."""
     return node.name or next((name for name in node.output if name), "")
 
 
@@ -355,5 +369,5 @@ def _kind(node: NodeProto) -> tuple[str, str]:
 
 
 def _is_large(content: object) -> bool:
-    """Whether a constant has more than one element, so that it may tell nodes apart."""
+    """Whether a constant has more than one element, and thus can identify nodes."""
     return isinstance(content, tuple) and any(size != 1 for size in content[1])

@@ -1,7 +1,7 @@
-"""Attributes of ONNX nodes as Python values, and back.
+"""Converts attributes of ONNX nodes to Python values and back.
 
-Integers, floats, strings and tensors, and lists of them, become values of `Attrs`. What has no such value (graphs, types, sparse
-tensors, empty lists of other things than integers) stays a proto.
+Integers, floats, strings and tensors, and lists of them, become values of `Attrs`. Other attributes (graphs, types, sparse tensors, empty
+lists of anything but integers) stay protos.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ _INTEGERS: Final = (
     | {"keepdims", "kernel_shape", "noop_with_empty_axes", "num_outputs", "output_padding", "pads", "perm", "size", "split", "start"}
     | {"stash_type", "storage_order", "strides", "to", "training_mode", "transA", "transB"}
 )
-"""Names that only ever hold integers today: looking an operator's schema up takes most of a millisecond."""
+"""Attributes that are integers in all schemas; a schema lookup takes almost a millisecond."""
 
 _FLAGS: Final = (
     frozenset({"align_corners", "allowzero", "antialias", "ceil_mode", "center_point_box", "count_include_pad", "detect_negative"})
@@ -28,20 +28,19 @@ _FLAGS: Final = (
     | {"largest", "linear_before_reset", "new_axis", "noop_with_empty_axes", "onesided", "output_sequence", "periodic", "reverse"}
     | {"saturate", "select_last_index", "sorted", "storage_order", "training_mode", "transA", "transB", "upper"}
 )
-"""Attributes that are 0 or 1. ONNX does not say what other numbers mean; its inference and ONNX Runtime's kernels differ on them."""
+"""Attributes that must be 0 or 1. Other values are undefined; ONNX's inference and ONNX Runtime's kernels disagree on them."""
 
 _PLAIN: Final = frozenset({AttributeProto.INT, AttributeProto.INTS, AttributeProto.STRING})
 _ANY_SIZE: Final = frozenset({"starts", "ends", "value_int", "value_ints"})
-"""Attributes whose integers may have 64 bits."""
+"""Attributes with 64-bit integers."""
 
 
 def read_attributes(
     attributes: Iterable[AttributeProto], folder: str | None, kinds: Mapping[str, int] | None = None
 ) -> tuple[dict[str, AnyValue], list[AttributeProto]]:
-    """The values of attributes by name, and the attributes that have no value of ours.
+    """Returns the values of attributes by name, and the attributes that cannot be converted.
 
-    Where the `kinds` of an operator's attributes are given, those of another name or kind have no value either, nor have flags that
-    are neither 0 nor 1.
+    With `kinds`, attributes of an unknown name or another kind are not converted, nor are flags other than 0 and 1.
     """
     values: dict[str, AnyValue] = {}
     rest: list[AttributeProto] = []
@@ -75,13 +74,15 @@ def read_attributes(
 
 
 def is_odd_flag(attribute: AttributeProto) -> bool:
-    """Whether an attribute of ONNX's own operators is a flag, and neither 0 nor 1."""
+    """Whether an attribute of a standard ONNX operator is a flag with a value other than 0 and 1."""
     return attribute.name in _FLAGS and not 0 <= attribute.i <= 1
 
 
 def is_absurd(name: str, value: AnyValue) -> bool:
-    """Whether an attribute has an integer of more than 32 bits where it means a place, a number of dimensions below 0, or an equation that
-    is not text: ONNX's inference, and with it loading in ONNX Runtime, reads beyond its memory then, or never ends."""
+    """Whether an attribute value crashes or hangs ONNX's inference, and thus ONNX Runtime when it loads the model.
+
+    These are integers of more than 32 bits for positions, negative ranks, and equations that are not text.
+    """
     if name == "equation":
         return not isinstance(value, str) or not value.isascii()
     if name == "batch_dims":
@@ -91,13 +92,13 @@ def is_absurd(name: str, value: AnyValue) -> bool:
 
 
 def absurd_attribute(node: NodeProto) -> str | None:
-    """The name of an attribute of a node that is absurd; None where there is none."""
+    """Returns the name of an attribute that `is_absurd`; None where there is none."""
     plain = (attribute for attribute in node.attribute if attribute.type in _PLAIN)
     return next((name for name, value in read_attributes(plain, None)[0].items() if is_absurd(name, value)), None)
 
 
 def _kind(attribute: AttributeProto) -> int:
-    """The kind of an attribute that does not say: files of IR version 1 leave it to which field is there."""
+    """The kind of an attribute. Files of IR version 1 do not store it, so it is derived from the fields present."""
     for field, kind in (("f", 1), ("i", 2), ("s", 3), ("t", 4), ("g", 5)):
         if attribute.HasField(field):
             return kind
@@ -115,15 +116,15 @@ def _text(value: bytes) -> str | bytes:
 
 
 _FLOATING: Final = {2: 1, 7: 6}
-"""The kind of one number, or of several, that a schema may say to be floats. Another kind than it says is left to what reads the file."""
+"""Kinds that are written as floats where the schema requires floats. Other mismatches are left to the reader of the file."""
 
 _LISTS: Final = (6, 7, 8, 9)
 
 
 def write_attributes(op_type: str, domain: str, version: int, values: Mapping[str, AnyValue]) -> list[AttributeProto]:
-    """The attributes of a node; None stands for one that is absent.
+    """Creates the attributes of a node; None omits an attribute.
 
-    The operator's schema says what an empty list is a list of, and which numbers are floats; where it has none, the values do.
+    The schema of the operator determines the type of empty lists and of numbers; without a schema, the values do.
     """
     found: list[AttributeProto] = []
     for name, value in values.items():
@@ -139,7 +140,7 @@ def write_attributes(op_type: str, domain: str, version: int, values: Mapping[st
 
 
 def _write(name: str, value: AnyValue, kind: int) -> AttributeProto:
-    attribute = AttributeProto(name=name, type=kind)  # type: ignore[arg-type]  # the number of the kind
+    attribute = AttributeProto(name=name, type=kind)  # type: ignore[arg-type]  # an AttributeType number
     if kind == 2:
         attribute.i = int(value)
     elif kind == 1:
@@ -177,13 +178,13 @@ def _kind_of(value: AnyValue) -> int:
 
 
 def attribute_kinds(op_type: str, version: int, domain: str = "") -> Mapping[str, int]:
-    """The kinds of the attributes that an operator has, by name; none where the onnx package does not know it."""
+    """Returns the kinds of the attributes of an operator, by name; empty where the onnx package does not know it."""
     declared = signature_of(op_type, version, domain)
     return declared.kinds if declared is not None else {}
 
 
 class Signature(NamedTuple):
-    """What the nodes of an operator may have: the kinds of attributes by name, how many inputs and outputs."""
+    """The signature of an operator: the kinds of its attributes, and the numbers of inputs and outputs."""
 
     kinds: Mapping[str, int]
     least_inputs: int
@@ -193,7 +194,7 @@ class Signature(NamedTuple):
 
 @lru_cache(4096)
 def signature_of(op_type: str, version: int, domain: str = "") -> Signature | None:
-    """The signature of an operator; None where the onnx package does not know it, or the version does not have it."""
+    """Returns the signature of an operator; None where the onnx package does not know the operator or the version."""
     try:
         schema = onnx.defs.get_schema(op_type, version, domain)
     except onnx.defs.SchemaError:

@@ -1,4 +1,4 @@
-"""Calls on constants as ONNX Runtime computes them: written as nodes by the operator's writer, run with optimizations off."""
+"""Evaluates calls on constants by ONNX Runtime: writes them as ONNX nodes and runs these with optimizations disabled."""
 
 from typing import Any as AnyValue
 
@@ -14,9 +14,9 @@ from passat.ir.types import TupleType
 
 
 def run_call(op: Op, operands: tuple[AnyValue, ...], attrs: dict[str, AnyValue], opset: int) -> AnyValue:
-    """The value of a call on arrays, and tuples of arrays, as a kernel would give it, in a model of an opset.
+    """Computes a call on arrays and tuples of arrays, in a model of an opset. Returns what a kernel would.
 
-    Raises ValueError where ONNX Runtime refuses; NoKernelError where it has no kernel, or the call no form in ONNX.
+    Raises ValueError where ONNX Runtime rejects the call, and NoKernelError where it has no kernel or the call has no ONNX form.
     """
     if op.to_onnx is None:
         raise NoKernelError(f"{op.name} has no ONNX form")

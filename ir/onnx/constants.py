@@ -1,4 +1,4 @@
-"""The constants of a model that is written: initializers in the main graph, and ConstantOfShape nodes for repeated values."""
+"""The constants of an exported model: initializers of the main graph, and ConstantOfShape nodes for splats."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -14,20 +14,20 @@ from passat.ir.onnx.tensors import dense_proto, is_written_as_splat, tensor_prot
 from passat.ir.tensor import Tensor
 
 SHARED_BYTES: Final = 1024
-"""Equal constants of at most so many bytes that writers make are one initializer."""
+"""Maximum size in bytes of constants from writers that are deduplicated."""
 
 Place = Callable[[Mapping[str, Tensor]], Mapping[str, TensorProto]]
-"""Puts constants into another file, and gives the protos that refer to them; not all need to go there."""
+"""Stores constants, or some of them, in an external file and returns the protos that refer to it."""
 
 
 class ConstantPool:
-    """Gives constants their names and collects them; the protos are made at the end, when all are known."""
+    """Names and collects constants. The protos are created at the end, when all constants are known."""
 
     def __init__(self, names: Names, version: int) -> None:
         self.names = names
         self.version = version
         self.read: set[str] = set()
-        """The names that nodes and outputs read: a writer may have no use for an operand, and then its constant is not written."""
+        """The names that nodes and outputs read. Constants that no node reads are not written."""
         self.sparse: list[SparseTensorProto] = []
         self.nodes: list[NodeProto] = []
         self._tensors: dict[str, Tensor] = {}
@@ -35,7 +35,7 @@ class ConstantPool:
         self._by_content: dict[tuple[object, ...], str] = {}
 
     def add(self, constant: Constant, wanted: str = "") -> str:
-        """The name of a constant of the program: the wanted one, else the one it has in the source."""
+        """Returns the name of a constant of the program: the wanted name, or else its name in the source."""
         tensor = constant.data
         name = self._by_tensor.get(id(tensor))
         if name is None:
@@ -47,11 +47,11 @@ class ConstantPool:
         return name
 
     def add_again(self, constant: Constant, wanted: str) -> None:
-        """Gives a constant of the program another name besides."""
+        """Gives a constant of the program an additional name."""
         self._tensors[wanted] = constant.data
 
     def value(self, tensor: Tensor) -> str:
-        """The name of a constant that a writer makes."""
+        """Returns the name of a constant that a writer creates."""
         key = tensor.key() if tensor.is_splat or tensor.nbytes <= SHARED_BYTES else ("object", id(tensor))
         name = self._by_content.get(key)
         if name is None:
@@ -60,9 +60,10 @@ class ConstantPool:
         return name
 
     def finish(self, place: Place) -> dict[str, Callable[[], TensorProto]]:
-        """What makes each initializer, those that `place` puts into another file as it says; fills `nodes` and `sparse`.
+        """Returns a function for each initializer that creates its proto, and fills `nodes` and `sparse`. `place` stores initializers
+        externally.
 
-        They are most of the model, so that they are better made one at a time than all at once before they are copied into it.
+        Initializers are most of the model, so creating them one at a time while they are copied into it saves memory.
         """
         dense: dict[str, Tensor] = {}
         for name, tensor in self._tensors.copy().items():

@@ -1,11 +1,11 @@
-"""Nodes of two models that stand for each other: those that draw random numbers, and those that ONNX Runtime does not run."""
+"""Matches special nodes of two models: random nodes, and nodes that ONNX Runtime does not support."""
 
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 
 class Named(NamedTuple):
-    """A node as it is known again: by what it is, the name of its first result, and what depends on it."""
+    """A node with its identifying properties: its key, the name of its first result, and its dependent outputs."""
 
     key: Hashable
     name: str
@@ -13,8 +13,10 @@ class Named(NamedTuple):
 
 
 def counterparts(nodes: Sequence[Named], others: Sequence[Named]) -> list[int | None]:
-    """For each of the other nodes the number of the node that it stands for: the next one that is left of the same key, and of the same
-    name and use where there is one, else of the same name, else of the same use. None where none is left.
+    """For each of the other nodes, returns the index of the matching node, or None.
+
+    A match has the same key. Among the remaining nodes, it prefers one with the same name and use, then the same name, then the same use,
+    then the first.
 
     >>> a, b = Named("Exp", "a", "y"), Named("Exp", "b", "z")
     >>> counterparts([a, b], [b, a]), counterparts([a, b], [Named("Exp", "c"), b]), counterparts([a], [a, b])

@@ -1,6 +1,6 @@
-"""Models with nodes that ONNX Runtime does not run, cut at these: their results become inputs, and what they read becomes outputs.
+"""Cuts models at nodes that ONNX Runtime does not support: their results become inputs, and their operands become outputs.
 
-What is left can be run, so two models can be compared in parts: everything but the nodes at the cuts, which have to be the same in both.
+The remaining model can be run, so two models can be compared except for the cut nodes, which must be the same in both.
 """
 
 import contextlib
@@ -23,8 +23,10 @@ _UNIMPLEMENTED: Final = re.compile(r"Could not find an implementation for (\w+)\
 
 
 def unknown_operators(complaint: str, model: ModelProto) -> set[tuple[str, str]]:
-    """The operators of a model, by domain and name, that ONNX Runtime says it does not know. Those of ONNX itself that it only does not run
-    on the types at hand are not among them: passes rewrite these."""
+    """Returns the operators of a model, by domain and name, that are unknown according to ONNX Runtime's error message.
+
+    Excludes standard ONNX operators without a kernel for the given types, since passes rewrite them.
+    """
     found = {match for pattern in _UNREGISTERED for match in pattern.findall(complaint)}
     missing = set(_UNIMPLEMENTED.findall(complaint))
     domains = {(node.domain, node.op_type) for node in _all_nodes(model) if node.domain not in ("", "ai.onnx")}
@@ -32,12 +34,12 @@ def unknown_operators(complaint: str, model: ModelProto) -> set[tuple[str, str]]
 
 
 class CutError(ValueError):
-    """A model that cannot be cut as another one was. The message says where they differ."""
+    """A model cannot be cut like another one. The message describes the difference."""
 
 
 class Hole(NamedTuple):
-    """A node that a model is cut at: what it is, the names of its operands, captured values included, and of its results; of an If also
-    the declarations of the results of its first branch."""
+    """A node at which a model is cut: its operator, and the names of its operands (including captured values) and results. For an If, also
+    the declared results of its first branch."""
 
     named: Named
     reads: tuple[str, ...]
@@ -46,8 +48,11 @@ class Hole(NamedTuple):
 
 
 class Cut:
-    """The cuts of a model at all nodes of some operators. `model` is what is left of it, with declared inputs in the place of the results:
-    of the types that the model declares or ONNX infers, else of those of the first operand."""
+    """Cuts a model at all nodes of some operators.
+
+    `model` is the remaining model, whose new inputs have the types declared or inferred for the results, or else the type of the first
+    operand.
+    """
 
     def __init__(self, model: ModelProto, operators: Collection[tuple[str, str]]) -> None:
         self.operators = frozenset(operators)
@@ -58,17 +63,17 @@ class Cut:
 
     @property
     def made(self) -> set[str]:
-        """The inputs in the place of results."""
+        """The inputs that replace results."""
         return {_end(number, place, "result") for number, place in self._types}
 
     @property
     def where(self) -> str:
-        """Where the model is cut, in words."""
+        """Describes where the model is cut."""
         names = sorted(f"{domain}.{name}" if domain else name for domain, name in self.operators)
-        return f"cut at {_nodes(len(self._holes))} that ONNX Runtime does not know ({', '.join(names)})"
+        return f"cut at {_nodes(len(self._holes))} unknown to ONNX Runtime ({', '.join(names)})"
 
     def like(self, other: ModelProto) -> ModelProto:
-        """What is left of another model, cut at the nodes that stand for the same. Raises CutError where they are not one to one."""
+        """Cuts another model at the corresponding nodes. Raises CutError where they do not correspond one to one."""
         plain, holes = _emptied(other, self.operators, self._numbering)
         numbers = counterparts([hole.named for hole in self._holes], [hole.named for hole in holes])
         if len(holes) != len(self._holes) or None in numbers:
@@ -79,7 +84,7 @@ class Cut:
         return self._filled(plain, holes, [number for number in numbers if number is not None])
 
     def _filled(self, plain: ModelProto, holes: Sequence[Hole], numbers: Sequence[int]) -> ModelProto:
-        """A model with the ends of its cuts, which are named by the numbers of the nodes in the original."""
+        """Adds the new inputs and outputs to a model, named by the indices of the nodes in the original."""
         made = ModelProto()
         made.CopyFrom(plain)
         graph = made.graph
@@ -115,7 +120,8 @@ def _all_nodes(model: ModelProto) -> Iterator[NodeProto]:
 
 
 def _emptied(model: ModelProto, operators: Collection[tuple[str, str]], numbering: Numbering) -> tuple[ModelProto, list[Hole]]:
-    """A model without the nodes of some operators that its outputs depend on, and these nodes. Nodes around them, as If, go as a whole."""
+    """Removes the nodes of some operators on which outputs depend, and returns the model and these nodes. Nodes that contain them, such as
+    If, are removed entirely."""
     made = without_functions(model)
     graph = made.graph
     kept: list[NodeProto] = []
@@ -141,7 +147,7 @@ def _branch(node: NodeProto) -> tuple[ValueInfoProto, ...]:
 
 
 def _types_of_results(plain: ModelProto, holes: Sequence[Hole]) -> dict[tuple[int, int], TypeProto]:
-    """The types of the results of nodes that a model is cut at: declared, or else that of the first operand whose type is known."""
+    """The types of the results of the cut nodes: declared, or else the type of the first operand with a known type."""
     known = {value.name: value.type for value in (*plain.graph.value_info, *plain.graph.output)}
     found: dict[tuple[int, int], TypeProto] = {}
     probe = ModelProto()
@@ -166,8 +172,8 @@ def _says_something(type_: TypeProto) -> bool:
 
 
 def _first_known(model: ModelProto, names: Iterable[str]) -> TypeProto | None:
-    """The type of the first of some values that ONNX infers one for, of numbers where there is such a value."""
-    with contextlib.suppress(Exception):  # whatever inference stumbles over
+    """The first inferred type among some values, preferring numeric ones."""
+    with contextlib.suppress(Exception):  # any failure of the inference
         model = shape_inference.infer_shapes(model)
     known = {value.name: value.type for value in (*model.graph.input, *model.graph.value_info, *model.graph.output)}
     known |= {tensor.name: helper.make_tensor_type_proto(tensor.data_type, tensor.dims) for tensor in model.graph.initializer}

@@ -1,4 +1,4 @@
-"""The file of tensor data beside a model that is saved: ranges of other files are copied by the kernel and never come into memory."""
+"""The external data file of a saved model. Data from other files is copied by the kernel, without loading it into memory."""
 
 import contextlib
 import errno
@@ -15,16 +15,16 @@ from passat.ir.tensor import Tensor
 from passat.ir.whole_file import UnfinishedFile, write_all
 
 LARGE: Final = 1024
-"""Tensors of at least so many bytes go to the data file, where there is one."""
+"""Minimum size in bytes of tensors that are stored in the data file."""
 INLINE_LIMIT: Final = 1_900_000_000
-"""Bytes of tensors that may stay in the model: protobuf ends at 2 GB."""
+"""Maximum size in bytes of tensors inside the model; protobuf is limited to 2 GB."""
 _PAGE: Final = 4096
 _PAGED: Final = 16 * _PAGE
 _NOT_HERE: Final = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EBADF})
 
 
 class DataFile:
-    """Collects tensors in a temporary file, which appears under its name when all is written. Made only when the first tensor comes."""
+    """Collects tensors in a temporary file, which is moved to its final name on commit. Created with the first tensor."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -37,11 +37,11 @@ class DataFile:
 
     @property
     def used(self) -> bool:
-        """Whether anything was put here."""
+        """Whether any tensor is stored here."""
         return self._unfinished is not None
 
     def place(self, tensors: Mapping[str, Tensor]) -> dict[str, TensorProto]:
-        """Puts large tensors here, if one of them lies in another file or all are too much for a model; the protos that refer to them."""
+        """Stores large tensors if one of them is external or they are too large for a model. Returns the protos that refer to them."""
         outside = any(isinstance(tensor.source, External) for tensor in tensors.values())
         if not outside and sum(tensor.nbytes for tensor in tensors.values()) <= INLINE_LIMIT:
             return {}
@@ -54,7 +54,7 @@ class DataFile:
         return found
 
     def put(self, name: str, tensor: Tensor) -> TensorProto:
-        """Puts one tensor here. Raises OSError."""
+        """Stores one tensor. Raises OSError."""
         source = tensor.source
         if isinstance(source, External):
             key = (source.path, source.offset, source.length)
@@ -95,7 +95,7 @@ class DataFile:
         at, end = source.offset, source.offset + source.length
         while at < end:
             count = 0
-            with contextlib.suppress(AttributeError):  # there is copy_file_range on Linux only
+            with contextlib.suppress(AttributeError):  # copy_file_range is only available on Linux
                 try:
                     count = os.copy_file_range(opened, self._file, end - at, at)
                 except OSError as error:
@@ -104,13 +104,13 @@ class DataFile:
             if not count:
                 data = os.pread(opened, min(end - at, 1 << 23), at)
                 if not data:
-                    raise OSError(errno.EIO, "the file has become shorter while it was read", source.path)
+                    raise OSError(errno.EIO, "the file was truncated while it was read", source.path)
                 write_all(self._file, memoryview(data))
                 count = len(data)
             at += count
 
     def commit(self) -> None:
-        """Makes the file appear, whole and on the disk."""
+        """Syncs the file to disk and moves it to its final name."""
         if self._unfinished is not None:
             os.ftruncate(self._file, max(self._end, 1))
             os.fsync(self._file)
@@ -118,7 +118,7 @@ class DataFile:
             self.committed = True
 
     def close(self) -> None:
-        """Closes what is open, and removes the temporary file where it was not committed."""
+        """Closes the file, and removes it if it was not committed."""
         for opened in self._sources.values():
             os.close(opened)
         self._sources.clear()

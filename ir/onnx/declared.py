@@ -1,6 +1,6 @@
-"""What a graph declares of its values (`value_info`, outputs, inputs of subgraphs), held against what is inferred of them.
+"""Checks the declared types of values (`value_info`, outputs, inputs of subgraphs) against inferred types.
 
-ONNX Runtime warns of shapes that are declared wrong, and runs the model. So is it read here: neither side is relied on where they differ.
+ONNX Runtime warns about wrong declared shapes and runs the model. Passat also accepts it, and uses neither side where they differ.
 """
 
 from collections.abc import Iterable
@@ -15,35 +15,35 @@ from passat.ir.types import TensorType, Type, compatible, refine
 
 
 class DisbeliefError(Exception):
-    """Declarations, by the names of values, led to a contradiction: the model is read again without them."""
+    """The declarations of some values contradict each other; the model is imported again without them."""
 
     def __init__(self, names: frozenset[str], why: str) -> None:
-        super().__init__(f"{why}; what is declared of {', '.join(map(repr, sorted(names)))} is ignored")
+        super().__init__(f"{why}; the declared types of {', '.join(map(repr, sorted(names)))} are ignored")
         self.names = names
 
 
 class Grounds:
-    """Which declarations the types of values rest on: those of values that nothing is inferred of, as of custom operators."""
+    """Tracks which declarations the types of values depend on: those of values without an inferred type, as of custom operators."""
 
     def __init__(self) -> None:
         self._names: dict[int, frozenset[str]] = {}
         self._kept: list[object] = []
 
     def of(self, values: Iterable[object]) -> frozenset[str]:
-        """The names of values whose declarations the types of these values rest on."""
+        """The names of the values whose declarations the types of these values depend on."""
         if not self._names:
             return frozenset()
         return frozenset().union(*(self._names.get(id(value), ()) for value in values))
 
     def put(self, value: object, names: frozenset[str]) -> None:
-        """Notes that the type of a value rests on declarations."""
+        """Records that the type of a value depends on declarations."""
         if names:
             self._names[id(value)] = names
-            self._kept.append(value)  # so that its identity is not given to another
+            self._kept.append(value)  # keeps the object alive, so that its id is not reused
 
 
 def contradicts(declared: TypeProto, type_: Type) -> bool:
-    """Whether a value of a type cannot be what is declared."""
+    """Whether a type is incompatible with a declared type."""
     if type(type_) is not TensorType or not declared.HasField("tensor_type"):
         return not compatible(type_of(declared), type_)
     tensor = declared.tensor_type
@@ -55,14 +55,14 @@ def contradicts(declared: TypeProto, type_: Type) -> bool:
     shape, dims = type_.shape, tensor.shape.dim
     if len(dims) != len(shape):
         return True
-    for dim, size in zip(dims, shape, strict=True):  # every declared value comes through here
+    for dim, size in zip(dims, shape, strict=True):  # hot path: every declared value is checked here
         if type(size) is int and dim.HasField("dim_value") and dim.dim_value != size and dim.dim_value >= 0:
             return True
     return False
 
 
 def says_more(declared: TypeProto, type_: Type) -> bool:
-    """Whether sizes are declared of a tensor that it is not known to have."""
+    """Whether the declared type has sizes that the inferred type does not."""
     if type(type_) is not TensorType or not declared.tensor_type.HasField("shape"):
         return False
     dims = declared.tensor_type.shape.dim
@@ -70,14 +70,14 @@ def says_more(declared: TypeProto, type_: Type) -> bool:
 
 
 def same_kind(a: Type, b: Type) -> bool:
-    """Whether two types differ in shapes at most. ONNX Runtime loads no model in which a value is declared as another kind."""
+    """Whether two types differ only in shapes. ONNX Runtime does not load models that declare a value with another kind of type."""
     if isinstance(a, TensorType) and isinstance(b, TensorType):
         return a.dtype == b.dtype
     return type(a) is type(b) or UNKNOWN in (a, b)
 
 
 def holding(declared: Type, found: Type) -> Type:
-    """What can be relied on of the declared type of a value that a loop carries, which in some iteration is of another type."""
+    """Returns the valid part of the declared type of a loop-carried value that has another type in some iteration."""
     if not isinstance(declared, TensorType) or not isinstance(found, TensorType):
         return declared if compatible(declared, found) else UNKNOWN
     if declared.dtype != found.dtype or declared.ndim != found.ndim:
@@ -90,7 +90,7 @@ def holding(declared: Type, found: Type) -> Type:
 
 
 def agreed(inferred: Type, declared: Type) -> Type:
-    """What inference and declaration say together; where they contradict each other, nothing."""
+    """Combines the inferred and the declared type; drops the parts that contradict each other."""
     if compatible(inferred, declared):
         return refine(inferred, declared)
     if isinstance(inferred, TensorType) and isinstance(declared, TensorType) and inferred.ndim == declared.ndim:

@@ -1,4 +1,4 @@
-"""Nodes whose shapes ONNX's inference gets wrong, as measured against ONNX Runtime."""
+"""Corrects ONNX's shape inference where it disagrees with measured results of ONNX Runtime."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -20,27 +20,29 @@ _LOSSES: Final = frozenset({"NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLos
 _POOLING: Final = frozenset({"AveragePool", "LpPool", "MaxPool"})
 
 _VALUES: Final = 2
-"""The operand of Attention that its results are made of."""
+"""The index of the values among the operands of Attention."""
 _PRODUCT: Final = 3
-"""The last output of Attention, the product of queries and keys."""
+"""The index of the last output of Attention, the product of queries and keys."""
 _BROADCASTING: Final = 7
-"""The opset since which operands of ONNX broadcast as those of NumPy do."""
+"""The opset since which ONNX uses NumPy broadcasting."""
 _UNITING: Final = 11
-"""The opset since which ONNX's inference says of the result of an If only what holds in both branches."""
+"""The opset since which ONNX's inference merges the types of both branches of an If."""
 
 
 def without_doubtful(node: NodeProto, attrs: Mapping[str, AnyValue], operands: Sequence[Type], results: Sequence[Type]) -> list[Type]:
-    """What ONNX's inference says of the results of a node, less what ONNX Runtime does not make true.
+    """Returns ONNX's inferred types without the parts that ONNX Runtime contradicts.
 
-    Before opset 22 inference counts windows of a pooling that start in the padding at the end; it takes `pads` for given where `auto_pad`
-    says otherwise. ONNX Runtime leaves dimensions of empty tensors unreduced where axes count from the end, takes an empty list of axes
-    to squeeze for all of them, drops the axis that SplitToSequence splits in pieces of one, though keepdims has no meaning there, and
-    gives the places where a scalar is not zero one row, though ONNX says none. Losses of each element have the shape of the targets there,
-    whether these fit or not. Sizes of Attention that are not known are 0 for inference.
+    * Pooling before opset 22: inference counts windows that start in the padding at the end, and applies `pads` despite `auto_pad`.
+    * Reductions: ONNX Runtime does not reduce negative axes of empty tensors.
+    * Squeeze: ONNX Runtime treats an empty list of axes as all axes.
+    * SplitToSequence: ONNX Runtime drops the split axis for pieces of size one, where ONNX ignores keepdims.
+    * NonZero: for a scalar ONNX Runtime returns one row, ONNX none.
+    * Losses per element: the result has the shape of the targets, even if they do not match the scores.
+    * Attention: inference treats unknown sizes as 0.
     """
     if any(map(is_odd_flag, node.attribute)):
         return [UNKNOWN] * len(results)
-    if len(operands) < (2 if node.op_type == "PRelu" else 1):  # the type check reports missing operands
+    if len(operands) < (2 if node.op_type == "PRelu" else 1):  # missing operands are reported by the type check
         return list(results)
     if node.op_type in _POOLING and (_is_padded_alike(attrs) or attrs.get("ceil_mode")):
         return [_with_sizes(type_, 2, _windows(node.op_type, attrs, operands[0])) for type_ in results]
@@ -66,43 +68,47 @@ def without_doubtful(node: NodeProto, attrs: Mapping[str, AnyValue], operands: S
 
 
 def _with_shape_of(type_: Type, target: Type) -> Type:
-    """A loss of each element has the shape of the targets for ONNX Runtime, which does not ask whether they fit the scores."""
+    """The type of a loss per element. ONNX Runtime uses the shape of the targets without checking it against the scores."""
     return type_.with_shape(target.shape) if isinstance(type_, TensorType) and isinstance(target, TensorType) else UNKNOWN
 
 
 def contradiction(node: NodeProto, version: int, attrs: Mapping[str, AnyValue], operands: Sequence[Type]) -> str:
-    """Why ONNX and ONNX Runtime give the results of a node other shapes, if they do: what is declared of them and of what is made of them
-    comes from an inference which did not see the other."""
+    """Describes why ONNX and ONNX Runtime compute different shapes for the results of a node; empty where they agree.
+
+    Declared types of these results and their users may come from either inference.
+    """
     if node.domain not in ("", "ai.onnx") or not operands:
         return ""
     if node.op_type == "If" and version < _UNITING and _is_open_in_one_branch(operands):
-        return "has a branch whose result is of unknown rank, which ONNX takes for that of the other branch"
+        return "has a branch with a result of unknown rank, for which ONNX assumes the rank of the other branch"
     if _is_places_of_a_scalar(node, operands):
-        return "has a scalar as its operand, of whose places ONNX makes no rows and ONNX Runtime one"
+        return "has a scalar operand, for which ONNX infers no rows and ONNX Runtime computes one"
     if _has_paddings_of_two_kinds(node, attrs):
-        return "has paddings that follow from its sizes, for which ONNX and ONNX Runtime find different ones"
+        return "has automatic padding, which ONNX and ONNX Runtime compute differently"
     if _reduces_nothing(node, operands):
-        return "has an operand without elements, whose other sizes ONNX and ONNX Runtime reduce differently"
+        return "has an empty operand, which ONNX and ONNX Runtime reduce differently"
     if node.op_type == "Attention" and len(operands) > _VALUES and not _has_known_end(operands[_VALUES]):
-        return "has values of unknown size, which ONNX takes for 0"
+        return "has values of unknown size, which ONNX treats as 0"
     if _splits_in_ones(node, attrs, operands):
-        return "drops an axis for ONNX Runtime, which keepdims does not say for ONNX"
+        return "drops an axis in ONNX Runtime but not in ONNX, which ignores keepdims here"
     if node.op_type == "Squeeze" and _no_axes(attrs, operands):
         data = operands[0]
         if not isinstance(data, TensorType) or any(type(dim) is not int or dim == 1 for dim in data.shape):
-            return "has an empty list of axes, which ONNX and ONNX Runtime take for different ones"
+            return "has an empty list of axes, which ONNX and ONNX Runtime interpret differently"
     return ""
 
 
 def _is_open_in_one_branch(operands: Sequence[Type]) -> bool:
-    """Whether one branch of an If makes a result of unknown rank, and the other does not."""
+    """Whether exactly one branch of an If has a result of unknown rank."""
     branches = [result_types(type_) for type_ in operands if isinstance(type_, FuncType)]
     return any(UNKNOWN in pair and pair != (UNKNOWN, UNKNOWN) for pair in zip(*branches, strict=False))
 
 
 def _attention(node: NodeProto, operands: Sequence[Type], results: Sequence[Type]) -> list[Type]:
-    """ONNX takes sizes that are not known for 0: those of the values, and of keys that were there before. It does not ask whether queries,
-    keys and values are as many, nor does ONNX Runtime, which makes another size of what they have together."""
+    """Drops sizes that ONNX infers as 0 because they are unknown: those of the values and of past keys.
+
+    Neither ONNX nor ONNX Runtime checks that queries, keys and values have consistent sizes; ONNX Runtime then computes another size.
+    """
     found = list(results)
     if not all(isinstance(operand, TensorType) and operand.is_static for operand in operands if not isinstance(operand, TupleType)):
         found = [type_.with_shape(size or ANY for size in type_.shape) if isinstance(type_, TensorType) else type_ for type_ in found]
@@ -113,12 +119,12 @@ def _attention(node: NodeProto, operands: Sequence[Type], results: Sequence[Type
 
 
 def _is_padded_alike(attrs: Mapping[str, AnyValue]) -> bool:
-    """Whether paddings follow from sizes."""
+    """Whether padding is computed from the sizes."""
     return str(attrs.get("auto_pad", "NOTSET")).startswith("SAME")
 
 
 def _has_paddings_of_two_kinds(node: NodeProto, attrs: Mapping[str, AnyValue]) -> bool:
-    """Whether paddings follow from sizes, and more is wanted of them: windows with gaps, or an output that is padded."""
+    """Whether padding is computed from the sizes and combined with dilation or output padding."""
     if not _is_padded_alike(attrs):
         return False
     if node.op_type in _POOLING:
@@ -127,7 +133,7 @@ def _has_paddings_of_two_kinds(node: NodeProto, attrs: Mapping[str, AnyValue]) -
 
 
 def _has_known_end(type_: Type) -> bool:
-    """Whether the last size is a number."""
+    """Whether the last dimension is static."""
     return isinstance(type_, TensorType) and all(isinstance(size, int) for size in type_.shape[-1:])
 
 
@@ -136,7 +142,7 @@ def _reduces_nothing(node: NodeProto, operands: Sequence[Type]) -> bool:
 
 
 def _convolves_others(node: NodeProto, operands: Sequence[Type]) -> bool:
-    """Whether the channels of a CausalConvWithState may be others than those of its weight, as many as which ONNX Runtime makes."""
+    """Whether the channels of a CausalConvWithState may differ from those of its weight, which determine ONNX Runtime's result."""
     if node.op_type != "CausalConvWithState":
         return False
     data, weight = operands[:2] if len(operands) > 1 else (UNKNOWN, UNKNOWN)
@@ -154,26 +160,26 @@ def _is_places_of_a_scalar(node: NodeProto, operands: Sequence[Type]) -> bool:
 
 
 def _no_axes(attrs: Mapping[str, AnyValue], operands: Sequence[Type]) -> bool:
-    """Whether axes are given, and there are none."""
+    """Whether the list of axes is present and empty."""
     given = operands[1] if len(operands) > 1 else UNKNOWN
     return attrs.get("axes") == () or (isinstance(given, TensorType) and 0 in given.shape)
 
 
 def _broadcast(x: Type, slope: Type) -> Type:
-    """ONNX broadcasts the slope to x, ONNX Runtime x to the slope, too."""
+    """ONNX broadcasts the slope to x; ONNX Runtime also broadcasts x to the slope."""
     if not isinstance(x, TensorType) or not isinstance(slope, TensorType):
         return UNKNOWN
     return x.with_shape(broadcast(x.shape, slope.shape))
 
 
 def _windows(op_type: str, attrs: Mapping[str, AnyValue], data: Type) -> Sequence[Dim]:
-    with contextlib.suppress(OpTypeError):  # where no window fits; ONNX Runtime gives something all the same
+    with contextlib.suppress(OpTypeError):  # where no window fits; ONNX Runtime still returns a result
         return window_counts(OnnxNode(op_type, attrs["opset"], [Var("", data)], attrs)) or ()
     return ()
 
 
 def _with_sizes(type_: Type, start: int, sizes: Sequence[Dim] = ()) -> Type:
-    """A type with other dimensions from `start` on: unknown ones where none are given."""
+    """Replaces the dimensions from `start` on; with unknown ones where no sizes are given."""
     if not isinstance(type_, TensorType):
         return type_
     return type_.with_shape((*type_.shape[:start], *(sizes or (ANY for _ in type_.shape[start:]))))

@@ -1,4 +1,4 @@
-"""Where the operators' writers put nodes: records first, so that results get the names that the graph wants, then protos."""
+"""Collects the nodes that writers emit: first as records, so that results can get the names the graph needs, then as protos."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any as AnyValue
@@ -11,7 +11,7 @@ from passat.ir.tensor import Array, Tensor
 
 
 class NodeEmitter:
-    """An `Emitter` (see `passat.ir.onnx_mapping`) that collects the nodes of one call at a time; `read` collects what they read."""
+    """An `Emitter` (see `passat.ir.onnx_mapping`) that collects the nodes of one call at a time. `read` collects the names they read."""
 
     def __init__(self, opset: int, constant: Callable[[Tensor], str], read: set[str]) -> None:
         self.opset = opset
@@ -29,20 +29,20 @@ class NodeEmitter:
     def nodes(
         self, op_type: str, inputs: Sequence[str], attrs: Mapping[str, AnyValue] | None = None, *, outputs: int, domain: str = ""
     ) -> list[str]:
-        """Adds a node of several outputs and returns their names."""
+        """Adds a node with several outputs and returns their names."""
         names = [f"\0{self._count + i}" for i in range(outputs)]
         self._count += outputs
         self._records.append((op_type, inputs, names, attrs, domain))
         return names
 
     def constant(self, value: Tensor | Array) -> str:
-        """The name of an initializer that holds `value`; equal small values share one."""
+        """Returns the name of an initializer that holds `value`. Equal small values share one."""
         return self._constant(value if isinstance(value, Tensor) else Tensor.dense(value))
 
     def finish(
         self, results: Sequence[str], wanted: Sequence[str], node_name: str, names: Names, titles: Names, versions: Mapping[str, int]
     ) -> tuple[list[NodeProto], list[str]]:
-        """The nodes put here since the last call, and the names of the results: the wanted ones where nodes made here make them."""
+        """Returns the nodes added since the last call, and the names of the results: the wanted names for results of these nodes."""
         records = self._records
         if len(records) == 1 and len(results) == 1 and records[0][2] == results:
             op_type, inputs, _, attrs, domain = records.pop()

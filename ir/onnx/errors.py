@@ -1,4 +1,4 @@
-"""The one error of reading and writing ONNX, and the sentence for a missing onnx package."""
+"""The errors of ONNX import and export, and the check for a missing onnx package."""
 
 import importlib
 from collections.abc import Iterable
@@ -8,9 +8,9 @@ from passat.ir.expr import Span
 
 
 class OnnxError(DiagnosticError, ValueError):
-    """A model that cannot be read or written. The message is one sentence, on one line, for the person whose file it is.
+    """A model cannot be imported or exported. The message is one sentence on one line.
 
-    Where a model contradicts itself in several places there is a sentence for each, and `diagnostics` says what they are about.
+    If a model contradicts itself in several places, the message has a sentence for each, and `diagnostics` their locations.
     """
 
     exit_code = 1
@@ -19,16 +19,15 @@ class OnnxError(DiagnosticError, ValueError):
         super().__init__(" ".join(message.split()), diagnostics)
 
     def about(self, source: str) -> "OnnxError":
-        """This error with the name of the model before its sentence."""
+        """Returns this error with the name of the model as a prefix."""
         return OnnxError(f"{source}: {self.args[0]}", self.diagnostics)
 
 
 class ContradictionError(OnnxError):
-    """Something in a model does not fit what it stands with; what else the model says can be read all the same.
+    """A part of a model contradicts another part; the rest can still be imported.
 
-    ONNX Runtime may load such a model: then it is read with `lenient=True`.
-
-    `span` says where; `excerpt` shows what it is about (`passat.ir.diagnostics.Diagnostic`).
+    ONNX Runtime may load such a model; `lenient=True` imports it. `span` is the location; `excerpt` shows the code
+    (`passat.ir.diagnostics.Diagnostic`).
     """
 
     def __init__(self, message: str, span: Span | None = None, excerpt: Iterable[str] = ()) -> None:
@@ -37,32 +36,31 @@ class ContradictionError(OnnxError):
 
 
 class OpsetError(OnnxError):
-    """A program has a call that the opset of its model has no form for."""
+    """A program has a call that cannot be expressed in the opset of its model."""
 
 
 class CheckerError(OnnxError):
-    """`onnx.checker` does not accept a model."""
+    """`onnx.checker` rejects a model."""
 
 
 def require_text(*texts: object) -> None:
-    """Raises OnnxError where protobuf gives bytes for text of a model, as it does for what is not UTF-8."""
-    if not set(map(type, texts)) <= {str}:  # every name of a model comes through here
+    """Raises OnnxError where protobuf returns bytes for text of a model, as it does for invalid UTF-8."""
+    if not set(map(type, texts)) <= {str}:  # hot path: every name of a model is checked here
         found = next(text for text in texts if not isinstance(text, str))
         raise OnnxError(f"the model holds text that is not UTF-8: {found!r}")
 
 
 def require_onnx() -> None:
-    """Imports the onnx package. Raises OnnxError that says how to install it."""
+    """Imports the onnx package. Raises OnnxError with installation instructions if it is missing."""
     try:
         importlib.import_module("onnx")
     except ImportError as error:
         raise_interrupt(error)
-        raise OnnxError("reading and writing ONNX models needs the onnx package; install it with: pip install 'passat[onnx]'") from None
+        raise OnnxError("reading and writing ONNX models requires the onnx package; install it with: pip install 'passat[onnx]'") from None
 
 
 def raise_interrupt(error: BaseException) -> None:
-    """Raises KeyboardInterrupt again, or what derives from it for SIGTERM, where it came while a compiled module was imported, which turns
-    it into an ImportError."""
+    """Raises KeyboardInterrupt, or its subclass for SIGTERM, again where the import of a compiled module converted it to an ImportError."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, KeyboardInterrupt):

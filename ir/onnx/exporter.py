@@ -1,4 +1,4 @@
-"""From modules to ONNX: calls become nodes. A call that is still the object that was read becomes the node that it was read from."""
+"""Exports modules to ONNX: calls become nodes. A call that is unchanged since the import becomes its original node."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -23,15 +23,17 @@ from passat.ir.onnx_mapping import DEFAULT_OPSET, ELEMENT_TYPES
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type
 
 DEFAULT_IR_VERSION: Final = 10
-"""What a module that was not read from ONNX is written in, with `DEFAULT_OPSET`."""
+"""The IR version of modules that were not imported from ONNX, with `DEFAULT_OPSET`."""
 
 
 def export_model(module: IRModule, place: Place = lambda tensors: {}, written: dict[int, list[str]] | None = None) -> ModelProto:
-    """The model of a module's `main`; `written` is told, by the identity of each call, the names of all values that its nodes make,
-    and by that of the body of each function, where it is no call, those of its results.
-    Raises OnnxError for programs that ONNX cannot express."""
+    """Exports the `main` of a module.
+
+    `written` is called with the id of each call and the names of all values that its nodes produce. It is also called with the id of the
+    body of each function that is not a call, and the names of its results. Raises OnnxError for programs that ONNX cannot express.
+    """
     if "main" not in module:
-        raise OnnxError("the module has no function main")
+        raise OnnxError("the module has no function called main")
     try:
         with collector_paused():
             return ModelWriter(module, written).write(place)
@@ -51,11 +53,11 @@ class ModelWriter:
         self.names = Names(self.frame.inner_names)
         self.node_names = Names()
         self.imports: dict[str, int] = {}
-        """Versions of the domains of opaque nodes, for those that the source did not import."""
+        """Versions of domains of opaque nodes that the source did not import."""
         self.constants = ConstantPool(self.names, self.versions.get("", DEFAULT_OPSET))
 
     def write(self, place: Place) -> ModelProto:
-        """The model."""
+        """Returns the model."""
         frame = self.frame
         writer = GraphWriter(self)
         inputs = self._inputs(writer)
@@ -90,18 +92,18 @@ class ModelWriter:
         graph.value_info.extend(writer.value_infos)
         self._annotate(graph)
         if 0 < model.ir_version < 4:
-            # These versions want every initializer among the inputs, and take it for a constant all the same.
+            # These versions require every initializer to be an input, and still treat it as a constant.
             known = {value.name for value in inputs}
             graph.input.extend(_declaration(tensor) for tensor in graph.initializer if tensor.name not in known)
         return model
 
     def tell_results(self, body: Expr, names: Sequence[str]) -> None:
-        """Says what the results of a function are called whose body is no call."""
+        """Reports the names of the results of a function whose body is not a call."""
         if self.written is not None:
             self.written.setdefault(id(body), list(names))
 
     def _inputs(self, writer: GraphWriter) -> list[ValueInfoProto]:
-        """The declarations of the parameters, those of the source where they still hold; gives the parameters their names."""
+        """The declarations of the parameters, kept from the source where they still hold; names the parameters."""
         declared = {value.name: value for value in self.frame.graph.input}
         found: list[ValueInfoProto] = []
         self.names.used.update(self.frame.defaults)
@@ -127,7 +129,7 @@ class ModelWriter:
         return found
 
     def _annotate(self, graph: GraphProto) -> None:
-        """Keeps the quantization annotations of values that are still there, with the constants that they name."""
+        """Keeps the quantization annotations of values that still exist, with the constants they refer to."""
         kept = [entry for entry in self.frame.graph.quantization_annotation if entry.tensor_name in self.names.used]
         there = {tensor.name for tensor in graph.initializer}
         for entry in kept:
@@ -140,7 +142,7 @@ class ModelWriter:
 
 
 def result_fields(body: Expr) -> Sequence[Expr]:
-    """What a function returns, one by one."""
+    """The results of a function."""
     if isinstance(body, Tuple):
         return body.fields
     type_ = body.checked_type
@@ -150,17 +152,17 @@ def result_fields(body: Expr) -> Sequence[Expr]:
 
 
 def _inlined(main: Function) -> Function:
-    """The function with the bodies of functions that it calls in the place of the calls, which ONNX has no form for."""
+    """Inlines the functions that main calls, since ONNX has no form for these calls."""
     made = inline_calls(main, lambda function: True)
     if made is main:
         return main
-    assert isinstance(made, Function)  # of a function
+    assert isinstance(made, Function)  # the result for a function
     infer_type(made)
     return made
 
 
 def _whole(declared: ValueInfoProto, type_: Type) -> ValueInfoProto:
-    """The declaration of an output; `onnx.checker` wants one with an element type and a shape: one that has none is what was inferred."""
+    """The declaration of an output, completed by the inferred type; `onnx.checker` requires an element type and a shape."""
     tensor = declared.type.tensor_type
     missing = not declared.type.WhichOneof("value")
     missing |= declared.type.HasField("tensor_type") and not (tensor.elem_type and tensor.HasField("shape"))

@@ -1,4 +1,4 @@
-"""Tensor data in files beside the model: finding it without leaving the model's folder."""
+"""External tensor data: locates it and checks that it lies inside the model's folder."""
 
 import os
 from functools import lru_cache
@@ -10,7 +10,7 @@ from passat.ir.onnx.errors import OnnxError
 
 
 class External(NamedTuple):
-    """A range of bytes of a file, and the proto that refers to it."""
+    """A byte range of a file, and the proto that refers to it."""
 
     proto: TensorProto
     path: str
@@ -19,42 +19,44 @@ class External(NamedTuple):
 
 
 def locate(proto: TensorProto, folder: str | None, nbytes: int) -> External:
-    """Where the `nbytes` of a tensor with external data lie.
+    """Returns the location of the `nbytes` of a tensor with external data.
 
-    Raises OnnxError where the folder is not known, where the path is absolute or leads outside the folder (symbolic links
-    included) or may do so (a file of several hard links, as in onnx from 1.21 on), where the file is missing, or where the range does not
-    lie within it or is not as long as the tensor needs.
+    Raises OnnxError where
+
+    * the folder is unknown;
+    * the path is absolute or leads outside the folder, also by symbolic links;
+    * the path may lead outside the folder, for a file with several hard links (as in onnx since 1.21);
+    * the file is missing;
+    * the range is outside the file or does not have the size that the tensor needs.
     """
     entries = {entry.key: entry.value for entry in proto.external_data}
     location = entries.get("location", "")
-    where = f"the tensor {proto.name!r} lies in the external file {location!r}"
+    where = f"the tensor {proto.name!r} is stored in the external file {location!r}"
     if not location or "\0" in location:
-        raise OnnxError(f"the tensor {proto.name!r} is declared external, but names no file")
+        raise OnnxError(f"the tensor {proto.name!r} is declared external but has no file name")
     if folder is None:
-        raise OnnxError(f"{where}, and the model's folder is not known; give the path of the model, or folder=")
+        raise OnnxError(f"{where}, but the model's folder is unknown; pass the path of the model, or folder=")
     if os.path.isabs(location) or ".." in location.replace("\\", "/").split("/") or location[1:2] == ":":
-        raise OnnxError(f"{where}, which leads outside the model's folder; this is refused")
+        raise OnnxError(f"{where}, which is outside the model's folder; move it there")
     path = os.path.join(folder, location)
     state = _state(folder, path)
     if state == _OUTSIDE:
-        raise OnnxError(f"{where}, a link that leads outside the model's folder; this is refused; a copy of the file does")
+        raise OnnxError(f"{where}, a symbolic link to outside the model's folder; replace it by a copy of the file")
     if state == _LINKED:
-        raise OnnxError(
-            f"{where}, which has other hard links, perhaps outside the model's folder; this is refused; a copy of the file does"
-        )
+        raise OnnxError(f"{where}, which has other hard links, possibly outside the model's folder; replace it by a copy of the file")
     if state == _NO_FILE:
-        raise OnnxError(f"{where}, which is no regular file ({path})")
+        raise OnnxError(f"{where}, which is not a regular file ({path})")
     if state < 0:
-        raise OnnxError(f"{where}, which is not there (looked for {path})")
+        raise OnnxError(f"{where}, which does not exist (looked for {path})")
     try:
         offset = int(entries.get("offset") or 0)
         length = int(entries["length"]) if entries.get("length") else nbytes
     except ValueError:
-        raise OnnxError(f"{where}, at an offset or of a length that is no number") from None
+        raise OnnxError(f"{where}, with an offset or length that is not a number") from None
     if offset < 0 or length < 0 or offset + length > state:
         raise OnnxError(f"{where} at bytes {offset} to {offset + length}, but the file has {state} bytes")
     if length != nbytes:
-        raise OnnxError(f"{where} with {length} bytes, but its type and shape need {nbytes}")
+        raise OnnxError(f"{where} with {length} bytes, but its type and shape require {nbytes}")
     return External(proto, os.path.abspath(path), offset, length)
 
 
@@ -64,8 +66,11 @@ _NO_FILE = -4
 
 
 def _state(folder: str, path: str) -> int:
-    """The size of a file inside a folder; -1 where there is none, `_NO_FILE` where it is a folder or a device, `_OUTSIDE` where it is a
-    link to elsewhere, `_LINKED` where that cannot be told, since it has several names."""
+    """The size of a file in a folder, or a negative code.
+
+    -1 means a missing file, `_NO_FILE` a folder or device, `_OUTSIDE` a link out of the folder, and `_LINKED` a file with several hard
+    links.
+    """
     root = _real(os.path.abspath(folder))
     if os.path.commonpath([root, os.path.realpath(path)]) != root:
         return _OUTSIDE

@@ -1,4 +1,4 @@
-"""Model files: reading them, and writing them so that nothing is lost at any kill."""
+"""Reads model files, and writes them atomically."""
 
 import contextlib
 import math
@@ -28,18 +28,18 @@ from passat.ir.onnx_mapping import ELEMENT_TYPES
 from passat.ir.whole_file import UnfinishedFile
 
 _CHECKED_WHOLE: Final = 1 << 16
-"""Models of more bytes are checked without the contents of their tensors."""
+"""Maximum size in bytes of models that are checked with the contents of their tensors."""
 MODEL_LIMIT: Final = (1 << 31) - 1
-"""Most bytes of a model besides its external data: protobuf reads no more."""
+"""Maximum size in bytes of a model without external data; the limit of protobuf."""
 _LFS_POINTER: Final = b"version https://git-lfs.github.com/"
 _COMPLAINT: Final = 400
-"""Characters of what onnx.checker says that are shown."""
+"""Maximum length of messages of onnx.checker."""
 _OF_TYPES: Final = re.compile(r"Field '\w+' of '(type|value_info)' is required|Unrecognized type value case")
-"""What onnx.checker says of an input or output without a type, which it does not name."""
+"""Messages of onnx.checker for an input or output without a type, which they do not name."""
 
 
 def load_module(path: str, *, lenient: bool = False) -> IRModule:
-    """The module of a model file. Raises OnnxError that begins with the file's name."""
+    """Imports a model file. Raises OnnxError with the file name as a prefix."""
     model = read_model(path)
     try:
         return import_model(model, folder=os.path.dirname(path) or ".", lenient=lenient)
@@ -48,7 +48,7 @@ def load_module(path: str, *, lenient: bool = False) -> IRModule:
 
 
 def read_model(path: str) -> ModelProto:
-    """The model in a file, without its external data. Raises OnnxError."""
+    """Reads a model file without external data. Raises OnnxError."""
     try:
         data = read_bounded(path, MODEL_LIMIT)
     except OSError as error:
@@ -57,36 +57,36 @@ def read_model(path: str) -> ModelProto:
 
 
 def parse_model(data: bytes, path: str) -> ModelProto:
-    """The model that is serialized in bytes, which errors call `path`. Raises OnnxError."""
+    """Parses a serialized model; `path` is its name in errors. Raises OnnxError."""
     if not data:
         raise OnnxError(f"{path} is not an ONNX model: it is empty")
     if data.startswith(_LFS_POINTER):
-        raise OnnxError(f"{path} is not an ONNX model, but a pointer of Git LFS; `git lfs pull` fetches the model")
+        raise OnnxError(f"{path} is a Git LFS pointer, not an ONNX model; fetch the model with `git lfs pull`")
     try:
         model: ModelProto = ModelProto.FromString(data)
     except DecodeError:
-        raise OnnxError(f"{path} is not an ONNX model, or only a part of one: it does not parse as protobuf") from None
+        raise OnnxError(f"{path} is not an ONNX model, or is truncated: it does not parse as protobuf") from None
     if not model.HasField("graph"):
         raise OnnxError(f"{path} is not an ONNX model: it has no graph")
     return model
 
 
 def in_memory(source: ModelProto | bytes | str | os.PathLike[str]) -> ModelProto:
-    """A model in memory, serialized or in a file, without its external data. Raises OnnxError."""
+    """Loads a model, serialized or from a file, without external data. Raises OnnxError."""
     if isinstance(source, (str, os.PathLike)):
         return read_model(os.fspath(source))
     return ModelProto.FromString(source) if isinstance(source, bytes) else source
 
 
 def check_model(model: ModelProto) -> None:
-    """Runs `onnx.checker`, without looking for external data. Raises CheckerError."""
+    """Runs `onnx.checker` without checking external data. Raises CheckerError."""
     if model_bytes(model) > _CHECKED_WHOLE or any(map(_is_external, _tensors(model))):
         model = _outline(model)
     _check(model)
 
 
 def _outline(model: ModelProto) -> ModelProto:
-    """A model without the contents of its large tensors, which the checker does not look at."""
+    """A model without the contents of its large tensors, which the checker ignores."""
     outline = ModelProto()
     copy_fields(model, outline, except_for={"graph"})
     copy_fields(model.graph, outline.graph, except_for={"initializer"})
@@ -102,7 +102,7 @@ def _outline(model: ModelProto) -> ModelProto:
 
 
 def _empty(tensor: TensorProto) -> None:
-    """Leaves one element of a tensor: the checker compares the size of the contents with the shape."""
+    """Keeps only one element of a tensor. The checker compares the size of the contents with the shape."""
     tensor.ClearField("data_location")
     tensor.ClearField("external_data")
     tensor.dims[:] = [1] * len(tensor.dims)
@@ -115,11 +115,11 @@ def _is_external(tensor: TensorProto) -> bool:
 
 
 def _check(model: ModelProto, path: str | None = None) -> None:
-    """Asks about a model, or about the file that holds it."""
+    """Checks a model, or the file that holds it."""
     try:
         onnx.checker.check_model(model if path is None else path)
     except onnx.checker.ValidationError as error:
-        # Which node it is stands on further lines.
+        # The node is named on later lines of the message.
         text = "; ".join(filter(None, (" ".join(part.split()) for part in str(error).split("==> Context:"))))
         said = undeclared(model) if _OF_TYPES.search(text) else ""
         raise CheckerError(f"onnx.checker does not accept the model: {said or text[:_COMPLAINT]}") from error
@@ -128,14 +128,14 @@ def _check(model: ModelProto, path: str | None = None) -> None:
 
 
 def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None = None, check: bool = True) -> None:
-    """Writes a module or a model to a file, and its large tensors to another where that is needed.
+    """Writes a module or a model to a file, and its large tensors to another where necessary.
 
-    A file that was there is replaced and its mode kept; so is a link, while what it leads to stays as it is.
-    Raises OnnxError, also where there is something else than a file, such as a device or a folder.
+    Replaces an existing file and keeps its mode. Replaces a link but not its target. Raises OnnxError, also where the path is not a file,
+    such as a device or a folder.
     """
     mode = _mode_of(path)
     if isinstance(module, ModelProto) and mode is not None and _reads(module, folder, path):
-        raise OnnxError(f"{path} cannot be written: it holds data of the model that is read")
+        raise OnnxError(f"{path} cannot be written: the model reads external data from it")
     data = DataFile(_free_data_path(path))
     unfinished: UnfinishedFile | None = None
     done = False
@@ -152,7 +152,7 @@ def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None 
         try:
             content = model.SerializeToString(deterministic=True)
         except (EncodeError, ValueError):
-            raise OnnxError(f"{path} cannot be written: the model has more than 2 GB besides its tensors") from None
+            raise OnnxError(f"{path} cannot be written: the model has more than 2 GB excluding its tensors") from None
         unfinished = UnfinishedFile(path)
         unfinished.write(content)
         data.commit()
@@ -180,16 +180,16 @@ def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None 
 
 
 def _reads(model: ModelProto, folder: str | None, path: str) -> bool:
-    """Whether data of a model lies in a file."""
+    """Whether a model has external data in a file."""
     places = {_location(tensor) for tensor in _tensors(model) if _is_external(tensor)}
     return any(os.path.samefile(place, path) for name in places if os.path.isfile(place := os.path.join(folder or ".", name)))
 
 
 def _mode_of(path: str) -> int | None:
-    """The mode of the file that will be replaced; None where there is none. Raises OnnxError for what is neither a file nor a link."""
+    """The mode of the file to be replaced; None where there is none. Raises OnnxError for anything but a file or a link."""
     try:
         mode = os.lstat(path).st_mode
-    except OSError:  # there is nothing, or what is wrong shows when the file is opened
+    except OSError:  # the file does not exist, or opening it will report the problem
         return None
     if stat.S_ISLNK(mode):
         return None
@@ -199,7 +199,7 @@ def _mode_of(path: str) -> int | None:
 
 
 def _gathered(model: ModelProto, data: DataFile, folder: str | None) -> ModelProto:
-    """The model with external tensors that lie elsewhere, and large tensors where the model would be too large, in the data file."""
+    """Moves external tensors from other places to the data file, and large tensors where the model would be too large."""
     inside = model_bytes(model)
     if inside <= INLINE_LIMIT and not any(_is_elsewhere(tensor, data) for tensor in _tensors(model)):
         return model
@@ -222,7 +222,8 @@ def _location(tensor: TensorProto) -> str:
 
 
 def _tensors(model: ModelProto) -> Iterable[TensorProto]:
-    """Every tensor of a model: initializers, sparse ones, attributes, those of subgraphs, local functions and training."""
+    """All tensors of a model: initializers, sparse tensors, attributes, and those in subgraphs, local functions and training
+    information."""
     graphs: list[GraphProto] = [model.graph]
     for info in model.training_info:
         graphs += [info.initialization, info.algorithm]
@@ -248,7 +249,7 @@ def _node_tensors(nodes: Iterable[NodeProto], graphs: list[GraphProto]) -> Itera
 
 
 def _free_data_path(path: str) -> str:
-    """`<path>.data`, or a numbered one where that exists: another model may read it, so it is never written over."""
+    """`<path>.data`, or a numbered name where that exists. Existing files are never overwritten, as other models may use them."""
     candidate, number = f"{path}.data", 0
     while os.path.lexists(candidate):
         number += 1
@@ -257,7 +258,7 @@ def _free_data_path(path: str) -> str:
 
 
 def _old_data(path: str, reading: str | None) -> list[str]:
-    """The data files that `save` made for the model that is replaced; none where what is written was read from that folder."""
+    """The data files of the model to be replaced that `save` created; none if the new model was read from that folder."""
     folder = os.path.dirname(path) or "."
     if not os.path.isfile(path) or (reading is not None and os.path.realpath(reading) == os.path.realpath(folder)):
         return []

@@ -1,4 +1,4 @@
-"""What is found wrong with a model while it is read: warnings, and contradictions, which are collected so that all are told at once."""
+"""Collects warnings and contradictions found during import, so that all are reported together."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,7 +10,7 @@ from passat.ir.onnx.errors import ContradictionError
 
 
 class Findings:
-    """Collects into a list of warnings; contradictions are warnings too where reading is lenient (`from_onnx`), else errors."""
+    """Collects warnings and contradictions. With `lenient` (`from_onnx`), contradictions are warnings, otherwise errors."""
 
     def __init__(self, warnings: list[Diagnostic], *, lenient: bool) -> None:
         self._warnings = warnings
@@ -18,25 +18,25 @@ class Findings:
         self._contradictions: list[ContradictionError] = []
 
     def warn(self, sentence: str, span: Span | None) -> None:
-        """Notes what is wrong with the model, and does not keep it from running."""
+        """Records a flaw of the model that does not keep it from running."""
         self._warnings.append(Diagnostic(DiagnosticLevel.WARNING, span, sentence))
 
     def contradiction(self, sentence: str, span: Span | None, excerpt: Iterable[str] = ()) -> None:
-        """Notes what cannot be run. Reading goes on, to see whether there is more; up to a limit."""
+        """Records a flaw that keeps the model from running. Import continues to find more, up to a limit."""
         self._contradictions.append(ContradictionError(sentence, span, excerpt))
         if len(self._contradictions) >= MAX_ERRORS and not self._lenient:
             self.settle()
 
     def mark(self) -> tuple[int, int]:
-        """How much was found so far."""
+        """Returns the current position."""
         return len(self._contradictions), len(self._warnings)
 
     def forget(self, mark: tuple[int, int]) -> None:
-        """Takes back what was found since then: that part is read once more."""
+        """Drops findings since a position, before the same part is imported again."""
         del self._contradictions[mark[0] :], self._warnings[mark[1] :]
 
     def settle(self, *others: Diagnostic) -> None:
-        """Raises the first contradiction, with the diagnostics of all and of what else is wrong; nothing where there was none."""
+        """Raises the first contradiction, with the diagnostics of all findings. Does nothing without contradictions."""
         if not self._contradictions:
             return
         first = self._contradictions[0]

@@ -1,4 +1,4 @@
-"""What a model holds besides its computation: it travels with the module and comes out as it went in."""
+"""The parts of a model that are not its computation. They are stored with the module and written back unchanged."""
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, fields
@@ -21,31 +21,31 @@ It holds while the call is the same object, as expressions never change; the cal
 
 @dataclass(slots=True)
 class Frame:
-    """The model without its nodes and initializers. `IRModule.attrs["onnx"]` of a module that was read from ONNX."""
+    """The model without its nodes and initializers: `IRModule.attrs["onnx"]` of a module imported from ONNX."""
 
     model: ModelProto
     """Versions, imports, producer, metadata, local functions, training information."""
     graph: GraphProto
     """Name, documentation, metadata, inputs that are parameters, outputs, quantization annotations."""
     folder: str | None = None
-    """Where external data lies."""
+    """The folder of external data."""
     defaults: dict[str, TensorProto] = field(default_factory=dict)
-    """Parameters that have a value unless the caller gives another (IR version 4 and above), and what training may change."""
+    """Default values of parameters (since IR version 4), and values that training may change."""
     annotated: dict[str, TensorProto] = field(default_factory=dict)
-    """Initializers that quantization annotations name."""
+    """Initializers that quantization annotations refer to."""
     inner_names: set[str] = field(default_factory=set)
-    """Names given to values inside graphs that are passed through whole: nothing else may have them."""
+    """Names of values inside opaque subgraphs, which are reserved."""
     order: dict[str, int] = field(default_factory=dict)
-    """Where values were made in the source, by name: what the order of writing follows."""
+    """Positions of values in the source, by name, which determine the order of nodes."""
     origins: dict[int, Origin] = field(default_factory=dict)
-    """The nodes that calls were read from, by the identity of the call."""
+    """The original nodes of calls, by id of the call."""
     unread: Set[str] = frozenset()
-    """The outputs that no node of the source reads."""
+    """The outputs of the source that no node reads."""
     warnings: list[Diagnostic] = field(default_factory=list)
-    """Where the model contradicts itself, and can be read all the same."""
+    """Contradictions in the model that do not prevent its import."""
 
     def __getstate__(self) -> dict[str, AnyValue]:
-        # A copy of the module has calls of other identities; its nodes are then written anew.
+        # Calls have other ids in a copy of the module, so their nodes are written anew.
         return {each.name: {} if each.name == "origins" else getattr(self, each.name) for each in fields(self)}
 
     def __setstate__(self, state: dict[str, AnyValue]) -> None:
@@ -54,26 +54,26 @@ class Frame:
 
     @property
     def version(self) -> int:
-        """The version of the default domain."""
+        """The opset version of the default domain."""
         return self.opsets.get("", 1)
 
     @property
     def opsets(self) -> dict[str, int]:
-        """Versions by domain; the default domain is the empty string."""
+        """Opset versions by domain; the default domain is the empty string."""
         return opsets_of(self.model)
 
 
 def opsets_of(model: ModelProto | FunctionProto) -> dict[str, int]:
-    """Versions by domain, of a model or a local function; the default domain is the empty string."""
+    """Opset versions by domain, of a model or a local function; the default domain is the empty string."""
     return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}
 
 
 NOT_KEPT: Final = frozenset({"node", "initializer", "sparse_initializer", "value_info"})
-"""The fields of a graph that stand for its computation, and are made anew."""
+"""The fields of a graph that hold its computation and are rebuilt."""
 
 
 def copy_fields(source: M, target: M, *, except_for: Set[str]) -> None:
-    """Copies the fields of a message that are there."""
+    """Copies the fields that are present in a message."""
     for descriptor, value in source.ListFields():
         if descriptor.name not in except_for:
             if descriptor.is_repeated:

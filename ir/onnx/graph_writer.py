@@ -1,4 +1,4 @@
-"""Writing one graph: each call of its plan as the node it was read from, as an opaque node, or through its operator's writer."""
+"""Writes a graph: each call of its plan as its original node, as an opaque node, or by the writer of its operator."""
 
 from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Final
@@ -28,7 +28,7 @@ _GRAPH: Final = 5
 
 
 class GraphWriter:
-    """Writes the nodes of one graph. `inner`: it is a subgraph, so constants that it returns have to be made in it."""
+    """Writes the nodes of a graph. `inner` means a subgraph, which must contain the constants that it returns."""
 
     def __init__(self, model: "ModelWriter", *, inner: bool = False) -> None:
         self.model = model
@@ -42,10 +42,10 @@ class GraphWriter:
         self.emitter = NodeEmitter(model.constants.version, model.constants.value, self.read)
 
     def write(self, results: Sequence[Expr], wanted: Sequence[str], disputed: Container[str] = ()) -> None:
-        """Writes what computes `results`, under the wanted names, which are taken already.
+        """Writes the nodes that compute `results`, under the wanted names, which are already reserved.
 
-        What is declared of the `disputed` ones is wrong, or may be: no node that did not do so in the source reads a value by such a name,
-        since ONNX Runtime goes by it there.
+        The declared types of `disputed` results are wrong, or may be. Nodes that did not read these names in the source must not read them
+        now, since ONNX Runtime relies on the declarations.
         """
         model = self.model
         self.outputs = frozenset(wanted)
@@ -88,15 +88,15 @@ class GraphWriter:
                 self.nodes.append(self._again(self.name(result), name, result.checked_type))
 
     def _can_rename(self, type_: Type) -> bool:
-        """Whether Identity takes values of a type, in the opset of the model; an unknown one may be any."""
+        """Whether Identity supports values of a type in the opset of the model; an unknown type may be any type."""
         proto = type_proto(type_)
         taken = defs.get_schema("Identity", self.model.frame.version).type_constraints[0].allowed_type_strs
         return proto.WhichOneof("value") is None or runtime_name(proto) in taken
 
     def _again(self, source: str, name: str, type_: Type) -> NodeProto:
-        """A node that gives a value another name: Identity, or where that does not take the type, what makes the value once more."""
+        """Emits a node that gives a value another name: Identity, or a copy of the producer where Identity does not support the type."""
         made = next((node for node in self.nodes if source in node.output), None)
-        # Without operands an attribute says the type, which may be one that Identity does not take where inference does not know it.
+        # Without operands, an attribute determines the type; Identity may not support it where inference does not know it.
         says_type = type_ == UNKNOWN and made is not None and not made.input and not is_stateful(made.domain, made.op_type)
         if made is None or (self._can_rename(type_) and not says_type):
             return NodeProto(op_type="Identity", name=self.model.node_names.take(name), input=[source], output=[name])
@@ -108,9 +108,9 @@ class GraphWriter:
         return again
 
     def _choose(self, call: Call, targets: dict[tuple[int, int], str]) -> tuple[list[str], str]:
-        """The names of a call's results and of its node; none of results where it is written as part of another.
+        """Chooses the names of a call's results and of its node; no result names where the call is merged into another node.
 
-        Asked for in reverse order, so that a part of what a node became yields to the whole.
+        Called in reverse order, so that a whole node gets its name before its parts.
         """
         key = id(call)
         if key in self.plan.merged:
@@ -126,13 +126,13 @@ class GraphWriter:
         for i in range(count):
             name = targets.get((key, i))
             if name is None:
-                name = take((outputs[i] if i < len(outputs) else "") or call.op.name.rpartition(".")[2])  # type: ignore[attr-defined]  # planned calls are calls of operators
+                name = take((outputs[i] if i < len(outputs) else "") or call.op.name.rpartition(".")[2])  # type: ignore[attr-defined]  # planned calls call operators
             names.append(name)
         if key in self.model.frame.origins:
             return names, ""
         if call.op.name == "nn.bias_add" and id(call.args[0]) in self.plan.merged:  # type: ignore[attr-defined]  # as above
-            span = call.args[0].span or span  # the node is that of the product
-        title = span.source_name if span is not None else names[0]  # what has no name in the source gets none
+            span = call.args[0].span or span  # the node belongs to the product
+        title = span.source_name if span is not None else names[0]  # nodes without a name in the source stay unnamed
         return names, self.model.node_names.take(title) if title else ""
 
     def _write_call(self, call: Call, wanted: list[str], node_name: str) -> None:
@@ -160,14 +160,14 @@ class GraphWriter:
             self.names[id(call)] = wanted[0]
 
     def _tell(self, call: Call, written: dict[int, list[str]], names: list[str]) -> None:
-        """Says what the nodes make that a call was written as, and the product that it is added to with them."""
+        """Reports the results of the nodes of a call, and of the product merged with it."""
         written[id(call)] = names
         product = call.args[0] if call.args else call
         if id(product) in self.plan.merged:
             written[id(product)] = names
 
     def _write_own(self, call: Call, op: Op, wanted: list[str], node_name: str) -> list[str]:
-        """Writes a call of one of Passat's operators, a bias together with the product that it is added to; returns the results' names."""
+        """Writes a call of one of Passat's operators, merging a bias with its product. Returns the names of the results."""
         args = call.args
         if op.name == "nn.bias_add" and id(call.args[0]) in self.plan.merged:
             product = call.args[0]
@@ -183,7 +183,7 @@ class GraphWriter:
             raise OpsetError(f"{wanted[0]}: {error}") from error
         results = [found] if isinstance(found, str) else list(found)
         if len(results) != len(wanted):
-            raise OnnxError(f"the operator {op.name} has {len(wanted)} results, its ONNX form {len(results)}")
+            raise OnnxError(f"the operator {op.name} has {len(wanted)} results, but its ONNX form has {len(results)}")
         nodes, names = self.emitter.finish(results, wanted, node_name, self.model.names, self.model.node_names, self.model.versions)
         for node in nodes:
             if node.domain:
@@ -192,7 +192,7 @@ class GraphWriter:
         return names
 
     def _write_origin(self, origin: Origin, wanted: list[str]) -> None:
-        """Writes a node as it was read, but for names of values that have changed."""
+        """Writes an original node with updated value names."""
         _, node, reads, _ = origin
         known = self.names
         inputs = ["" if value is None else known.get(id(value)) or self.name(value) for value in reads]
@@ -204,7 +204,7 @@ class GraphWriter:
         self.nodes.append(node)
 
     def _write_opaque(self, call: Call, op: OpaqueOp, wanted: list[str], node_name: str) -> None:
-        """Writes an opaque call: the node that it keeps, with what its functions have become as subgraphs."""
+        """Writes an opaque call: the node it keeps, with its functions as subgraphs."""
         attrs = call.attrs
         node = NodeProto(op_type=op.op_type, domain=op.domain, name=node_name, overload=attrs.get("overload", ""))
         node.attribute.extend(call_attributes(op, attrs))
@@ -218,7 +218,7 @@ class GraphWriter:
             start = 0
             for name, body, count in zip(attrs["bodies"], bodies, captured, strict=True):
                 if not isinstance(body, Function):
-                    raise OnnxError(f"the attribute {name} of {op.op_type} has to be a function")
+                    raise OnnxError(f"the attribute {name} of {op.op_type} must be a function")
                 graph = self._region(body, outer[start : start + count], ranked=op.op_type == "Scan")
                 node.attribute.add(name=name, type=_GRAPH, g=graph)
                 start += count
@@ -229,7 +229,7 @@ class GraphWriter:
                     rename_free(graph, names)
         inputs = [self._operand(arg) for arg in args]
         if any(len(names) != 1 for names in inputs):
-            raise OnnxError(f"a tuple is an operand of {op.op_type}")
+            raise OnnxError(f"{op.op_type} cannot take a tuple as an operand")
         node.input.extend(names[0] for names in inputs)
         self.read.update(node.input, outer)
         made = iter(wanted)
@@ -238,8 +238,10 @@ class GraphWriter:
         self.nodes.append(node)
 
     def _region(self, function: Function, captured: Sequence[str], *, ranked: bool) -> GraphProto:
-        """A function as a subgraph, whose last parameters stand for outer values of the given names. `ranked`: the ranks of its results are
-        declared where they are known, since ONNX Runtime runs no Scan otherwise, and may not infer those of what is written here."""
+        """Writes a function as a subgraph whose last parameters are the captured outer values.
+
+        With `ranked`, declares the known ranks of results, since ONNX Runtime requires them for Scan and may not infer them.
+        """
         from passat.ir.onnx.exporter import result_fields
 
         graph: GraphProto = GraphProto.FromString(function.attrs.get("onnx", b""))
@@ -259,13 +261,13 @@ class GraphWriter:
             if i == len(graph.output):
                 graph.output.append(value_info("output", field.checked_type))
             declared, found = graph.output[i].type, type_proto(field.checked_type)
-            if contradicts(declared, field.checked_type):  # ONNX Runtime runs no Scan then, or one, by what is around it
+            if contradicts(declared, field.checked_type):  # ONNX Runtime then rejects Scan in some contexts
                 declared.CopyFrom(found)
             elif ranked and found.tensor_type.HasField("shape") and not declared.tensor_type.HasField("shape"):
-                for dim in found.tensor_type.shape.dim:  # sizes may rest on declarations that are wrong
+                for dim in found.tensor_type.shape.dim:  # sizes may depend on wrong declarations
                     dim.Clear()
                 declared.CopyFrom(found)
-            # A result that is an input of the subgraph, and was so in the source, goes by the input's name.
+            # A result that was an input of the subgraph in the source too keeps the name of the input.
             name = graph.output[i].name
             graph.output[i].name = passed[id(field)] if id(field) in passed and field.name_hint == name else take(name)  # type: ignore[attr-defined]  # parameters are variables
         writer.write(fields, [value.name for value in graph.output])
@@ -275,14 +277,14 @@ class GraphWriter:
         return graph
 
     def _declare(self, names: Sequence[str], types: Sequence[Type]) -> None:
-        """Declares the results whose types inference would not find again, and those that are disputed as they were."""
+        """Declares the results whose types inference would not find again, and keeps the declarations of disputed ones."""
         for name, type_ in zip(names, types, strict=False):
             declared = value_info(name, type_)
             if declared.HasField("type") and name not in self.outputs:
                 self.value_infos.append(declared)
 
     def name(self, expr: Expr) -> str:
-        """The name of a value that has been written. Raises OnnxError for a variable that nothing binds."""
+        """Returns the name of a written value. Raises OnnxError for an unbound variable."""
         name = self.names.get(id(expr))
         if name is None:
             name = self._find(expr)
@@ -301,10 +303,10 @@ class GraphWriter:
             return self.name(found)
         if isinstance(found, Var):
             raise OnnxError(f"the variable {found.name_hint!r} is not bound")
-        raise OnnxError(f"a value of type {found.checked_type!r} is used where ONNX needs one tensor")
+        raise OnnxError(f"a value of type {found.checked_type!r} is used where ONNX requires a single tensor")
 
     def _operand(self, arg: Expr) -> Sequence[str]:
-        """The names of an operand: of a tuple those of its fields, of an absent one the empty name."""
+        """The names of an operand: for a tuple those of its fields, for an absent operand the empty name."""
         name = self.names.get(id(arg))
         if name is not None:
             return (name,)
@@ -323,9 +325,10 @@ def _with_names(node: NodeProto, inputs: Sequence[str], outputs: Sequence[str]) 
 
 
 def _placed(outputs: Sequence[str], wanted: Sequence[str]) -> Sequence[str]:
-    """The outputs of a node under other names: all of them, those that are there, or the first ones where nobody reads the others.
+    """Maps the outputs of a node to other names: all outputs, the present ones, or the first ones where the others are not read.
 
-    A node may have fewer outputs than its call has results: of a batch normalization only the first is one, the others are operands.
+    A node may have fewer outputs than its call has results: for batch normalization only the first result is an output, the others are
+    operands.
     """
     places = [i for i, name in enumerate(outputs) if name][: len(wanted)]
     if len(outputs) == len(wanted):

@@ -1,4 +1,4 @@
-"""From ONNX to modules: a graph becomes a function, a node becomes the call that means exactly the same, or an opaque call."""
+"""Imports ONNX models: a graph becomes a function, and a node becomes an equivalent call or an opaque call."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
@@ -31,10 +31,10 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 
 OLDEST_READ: Final = 7
-"""Operators of older versions mean other things; they all become opaque calls."""
+"""The oldest supported opset. Operators of older opsets differ in meaning and become opaque calls."""
 _WALK: Final = 32
 _READINGS: Final = 3
-"""A model is read so often without declarations that contradict others; then without any."""
+"""Number of imports that drop only contradictory declarations; the next one drops all of them."""
 _NO_ATTRIBUTES: Final[dict[str, AnyValue]] = {}
 _OPTIONAL_OUTPUTS: Final = frozenset({"BatchNormalization", "Dropout", "LayerNormalization"})
 """Operators whose later outputs are there for training or for other operators, and often declared without being read. (Those of MaxPool
@@ -43,12 +43,12 @@ stay, read or not: of NaN, ONNX Runtime's kernel with indices makes NaN, and the
 Until version 14 a batch normalization is in training mode where its later outputs are declared, whether anybody reads them or not.
 """
 _PLACED: Final = frozenset({"Squeeze", "Unsqueeze"})
-"""Operators whose axes count from the front before opset 11. Where they count from the end all the same, ONNX Runtime's kernels are right
-and its inference is wrong, so that they are written anew."""
+"""Operators that do not support negative axes before opset 11. If they have them anyway, ONNX Runtime's kernels are correct but its shape
+inference is not, so they are rewritten."""
 
 
 def import_model(model: ModelProto, *, folder: str | None = None, lenient: bool = False) -> IRModule:
-    """The module of a model whose external data lies in `folder`; `lenient` as in `from_onnx`. Raises OnnxError."""
+    """Imports a model whose external data is in `folder`; `lenient` as in `from_onnx`. Raises OnnxError."""
     disbelief: list[DisbeliefError] = []
     try:
         header = ModelProto()
@@ -69,19 +69,17 @@ def import_model(model: ModelProto, *, folder: str | None = None, lenient: bool 
 
 def _check_versions(frame: Frame) -> None:
     newest = onnx.defs.onnx_opset_version()
-    advice = f"the installed onnx {onnx.__version__} knows versions 1 to %d; upgrade onnx, or export the model for an older version"
+    advice = f"the installed onnx {onnx.__version__} supports versions 1 to %d; upgrade onnx, or export the model for an older version"
     if not frame.model.HasField("ir_version"):
-        raise OnnxError(
-            "the model says no IR version (`model.ir_version`), without which ONNX Runtime loads no model; set it, to 10 for instance"
-        )
-    if not 0 <= frame.model.ir_version <= onnx.IR_VERSION:  # ONNX Runtime takes 0 for an old one
+        raise OnnxError("the model has no IR version (`model.ir_version`), which ONNX Runtime requires; set it, for example to 10")
+    if not 0 <= frame.model.ir_version <= onnx.IR_VERSION:  # ONNX Runtime accepts 0 as an old version
         raise OnnxError(f"the model has IR version {frame.model.ir_version}; {advice % onnx.IR_VERSION}")
     if not 1 <= frame.version <= newest:
         raise OnnxError(f"the model uses version {frame.version} of the ONNX operators; {advice % newest}")
 
 
 def complaint(node: NodeProto, opsets: Mapping[str, int], ir_version: int) -> str:
-    """What `onnx.checker` says against one node; nothing where it accepts it."""
+    """The error of `onnx.checker` for a node; empty where it accepts the node."""
     context = onnx.checker.C.CheckerContext()
     context.ir_version = ir_version
     context.opset_imports = dict(opsets)
@@ -93,7 +91,7 @@ def complaint(node: NodeProto, opsets: Mapping[str, int], ir_version: int) -> st
 
 
 class Importer:
-    """Reads the graphs of one model; of what it declares, all but what is not believed. `lenient` as in `from_onnx`."""
+    """Imports the graphs of a model, except the declarations in `disbelief`. `lenient` as in `from_onnx`."""
 
     def __init__(self, frame: Frame, disbelief: Sequence[DisbeliefError] = (), *, lenient: bool = False) -> None:
         self.frame = frame
@@ -109,7 +107,7 @@ class Importer:
         self._read_anywhere: set[str] | None = None
 
     def main(self, graph: GraphProto) -> Function:
-        """The function of the main graph: its parameters are the inputs that have no fixed value."""
+        """Imports the main graph: its parameters are the inputs without an initializer."""
         frame = self.frame
         header = frame.graph
         self.source = graph
@@ -119,7 +117,9 @@ class Importer:
         for what, values in (("input", graph.input), ("output", graph.output)):
             for value in values:
                 for size in negative_sizes(value.type):
-                    self.findings.warn(f"the {what} {value.name!r} is declared with the dimension {size}, which is taken for unknown", None)
+                    self.findings.warn(
+                        f"the {what} {value.name!r} is declared with the dimension {size}, which is treated as unknown", None
+                    )
         fixed = {tensor.name: tensor for tensor in graph.initializer}
         overridable = frame.model.ir_version >= 4
         for value in graph.input:
@@ -143,7 +143,7 @@ class Importer:
         try:
             body = self.body(graph, scope)
         except UndefinedError as missing:
-            raise OnnxError(f"{missing.reader} reads {missing.name!r}, which nothing makes") from None
+            raise OnnxError(f"{missing.reader} reads {missing.name!r}, which is not defined") from None
         except OnnxError as error:
             if not isinstance(error, ContradictionError):
                 self.findings.settle(*error.diagnostics)
@@ -154,7 +154,8 @@ class Importer:
         return function
 
     def body(self, graph: GraphProto, scope: Scope) -> Expr:
-        """The value of a graph whose inputs `scope` holds: of one output its value, else the tuple of all. Raises UndefinedError."""
+        """Returns the value of a graph whose inputs are in `scope`: the value of a single output, or a tuple of all. Raises
+        UndefinedError."""
         order = self.frame.order
         made = chain.from_iterable(node.output for node in graph.node)
         named: Iterable[AnyValue] = chain(graph.input, graph.initializer, graph.node)
@@ -177,11 +178,11 @@ class Importer:
         return fields[0] if len(fields) == 1 else infer_type(Tuple(fields))
 
     def believed(self) -> frozenset[str]:
-        """The values whose declarations are relied on, in this graph and in those around it."""
+        """The values whose declarations are used, in this graph and the enclosing ones."""
         return frozenset().union(self.declared, *self._around)
 
     def _define(self, name: str, read: Callable[[], Tensor], scope: Scope) -> None:
-        """Defines a constant. One that cannot be read, and that nobody reads, is left out with a warning, as ONNX Runtime does."""
+        """Defines a constant. An unreadable constant without readers is skipped with a warning, as in ONNX Runtime."""
         span = Span("", outputs=(name,))
         try:
             scope.define(name, Constant(read(), span))
@@ -191,7 +192,7 @@ class Importer:
             self.findings.warn(f"{error.args[0]}; nothing reads it", span)
 
     def _read_sorted(self, graph: GraphProto, scope: Scope) -> None:
-        """Reads the nodes of a graph in order, and where that is not one, in another. Raises UndefinedError."""
+        """Imports the nodes of a graph, sorting them topologically if they are not in order. Raises UndefinedError."""
         start, mark = len(scope.values), self.findings.mark()
         try:
             self.read_nodes(graph.node, scope)
@@ -204,7 +205,7 @@ class Importer:
             self.read_nodes(sort_nodes(graph.node), scope)
 
     def _results(self, graph: GraphProto, scope: Scope) -> list[Expr]:
-        """The values of a graph's outputs. Raises UndefinedError."""
+        """Returns the values of a graph's outputs. Raises UndefinedError."""
         fields: list[Expr] = []
         made = {name for node in graph.node for name in node.output}
         for value in graph.output:
@@ -218,7 +219,7 @@ class Importer:
         return fields
 
     def read_nodes(self, nodes: Iterable[NodeProto], scope: Scope) -> None:
-        """Reads nodes in order. Raises UndefinedError at the first that reads a value which no node before it makes."""
+        """Imports nodes in order. Raises UndefinedError at the first node that reads an undefined value."""
         values = scope.values
         find = values.get
         order = self.frame.order
@@ -257,7 +258,7 @@ class Importer:
             results: Sequence[Expr] | None = None
             if own and op_type == "Constant":
                 results = self._constant(node, attrs, rest, span)
-            elif not tensors or rest or reader is None or not outputs or bytes in map(type, attrs.values()):  # bytes are no text
+            elif not tensors or rest or reader is None or not outputs or bytes in map(type, attrs.values()):  # bytes are invalid text
                 pass
             elif not own or _fits(signature, len(inputs), len(outputs)):
                 results = self._read(reader, seen, node)
@@ -269,7 +270,7 @@ class Importer:
             for name, result in zip(outputs, results, strict=False):
                 if name:
                     if name in values:
-                        raise OnnxError(f"{describe(node)} makes {name!r}, which is the name of another value")
+                        raise OnnxError(f"{describe(node)} produces {name!r}, which is the name of another value")
                     values[name] = result
                     if not opaque:
                         self.grounds.put(result, grounds)
@@ -277,22 +278,22 @@ class Importer:
                             self.is_disputed(name, result.checked_type, describe(node), grounds, "the declaration is ignored")
 
     def _foreign(self, node: NodeProto) -> FromOnnx | None:
-        """The reader of a node of another domain, unless the model says itself what such a node computes, and no user does."""
+        """The reader of a node of a custom domain, unless the model defines the operator as a local function and no plug-in declares it."""
         reader = READERS.get(f"{node.domain}::{node.op_type}")
         if (node.domain, node.op_type, node.overload) in self.functions and declared_op(f"{node.domain}.{node.op_type}") is None:
             return None
         return reader
 
     def is_disputed(self, name: str, type_: Type, maker: str, grounds: frozenset[str], follows: str) -> bool:
-        """Whether a value of a type cannot be what is declared of it; then it warns, and says what follows.
+        """Whether a type contradicts the declared type of a value. Adds a warning with the consequence (`follows`) in that case.
 
-        Raises DisbeliefError where the type rests on other declarations.
+        Raises DisbeliefError where the type depends on other declarations.
         """
         said = self.declared.get(name)
         if said is None or not contradicts(said, type_):
             return False
         declared = type_of(said)
-        sentence = f"{name!r} is declared as {show_type(declared)}, but {maker} gives {show_type(type_)}"
+        sentence = f"{name!r} is declared as {show_type(declared)}, but {maker} returns {show_type(type_)}"
         if grounds:
             raise DisbeliefError(grounds, sentence)
         span = Span("", outputs=(name,))
@@ -303,13 +304,13 @@ class Importer:
         return True
 
     def _outputs_read(self, outputs: tuple[str, ...]) -> tuple[str, ...]:
-        """The outputs of a node up to the last that somebody reads; the first is always there."""
+        """The outputs of a node up to the last one that is read; at least the first."""
         read = self._read_names()
         last = max((i for i, name in enumerate(outputs) if name in read), default=0)
         return outputs[: last + 1]
 
     def _read_names(self) -> Set[str]:
-        """The names of all values that somebody reads."""
+        """The names of all values that are read."""
         if self._read_anywhere is None:
             self._read_anywhere = read_names(self.source)
         return self._read_anywhere
@@ -322,7 +323,7 @@ class Importer:
             raise
 
     def _constant(self, node: NodeProto, attrs: dict[str, AnyValue], rest: Sequence[AttributeProto], span: Span) -> Sequence[Expr] | None:
-        """The value of a Constant node, in whichever attribute it is."""
+        """Returns the value of a Constant node, from any of its attributes."""
         if len(attrs) == 1 and not rest:
             ((name, value),) = attrs.items()
             if name == "value" and isinstance(value, Tensor):
@@ -335,7 +336,7 @@ class Importer:
         return None
 
     def _read(self, reader: FromOnnx, node: OnnxNode, proto: NodeProto) -> Sequence[Expr] | None:
-        """What a reader makes of a node, a value for each output; None where the node has to be opaque."""
+        """Applies a reader to a node and returns a value per output; None where the node must be opaque."""
         try:
             found = reader(node)
             if found is None:
@@ -354,20 +355,20 @@ class Importer:
                 else:
                     infer_type(found)
         except (OpTypeError, InferError) as error:
-            # The shapes contradict each other, or the operator's own form asks for more than ONNX does; opaque_call tells.
+            # The shapes contradict each other, or Passat's operator is stricter than ONNX's; opaque_call reports it.
             if declared_op(f"{proto.domain}.{proto.op_type}") is not None:
                 self.findings.warn(f"{describe(proto)} {NOT_AS_DECLARED}: {error}", node.span)
             return None
         except MemoryError:
-            return None  # its shapes or attributes ask for more than there is
+            return None  # Passat's operator is stricter than the node
         except (IndexError, KeyError, AssertionError, TypeError, AttributeError):
-            # An operand or attribute is missing, or of another kind.
+            # An operand or attribute is missing or has the wrong kind.
             if proto.domain in ("", "ai.onnx"):
                 sentence = complaint(proto, self.opsets, self.frame.model.ir_version)
                 if not sentence:
                     raise
                 self.findings.contradiction(sentence, node.span)
-            return None  # of ONNX Runtime's own operators onnx.checker knows nothing
+            return None  # onnx.checker does not know ONNX Runtime's own operators
         type_ = found._checked_type
         if type(type_) is TupleType:
             if len(type_.fields) < node.n_outputs:
@@ -381,12 +382,13 @@ class Importer:
         return (found,)
 
     def record(self, found: Expr, node: NodeProto, inputs: Sequence[Expr | None]) -> None:
-        """Remembers the node of a call, where the call depends on all that the node reads: else the node would bring back what is gone."""
+        """Records the original node of a call if the call depends on everything that the node reads; otherwise the node would restore
+        removed operands."""
         if type(found) is not Call or (node.op_type in _PLACED and self.opsets.get("", 1) < 11 and _counts_from_the_end(node)):
             return
         reads = tuple(inputs)
         origins = self.frame.origins
-        if found.args == reads:  # the same objects: expressions are compared by identity
+        if found.args == reads:  # compares expressions by identity
             if id(found) not in origins:
                 origins[id(found)] = (found, node, found.args, found.args)
             return
@@ -413,7 +415,7 @@ class Importer:
 
 
 def _fits(signature: Signature | None, inputs: int, outputs: int) -> bool:
-    """Whether a node may have so many inputs and outputs. Readers look for what they know, and would pass over the rest."""
+    """Whether a node may have these numbers of inputs and outputs. Readers ignore additional ones."""
     return signature is not None and signature.least_inputs <= inputs <= signature.most_inputs and outputs <= signature.most_outputs
 
 

@@ -1,4 +1,4 @@
-"""Types of the results of opaque calls: from ONNX's inference, from what the file declares, and from the bodies of If, Loop and Scan."""
+"""Types of the results of opaque calls: from ONNX's shape inference, from declared types, and from the bodies of If, Loop and Scan."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -21,7 +21,7 @@ from passat.ir.types import IncompleteType, TensorType, TupleType, Type, TypeCal
 
 
 def newest_version(domain: str) -> int:
-    """The newest version of a domain that the onnx package knows; 1 for domains that it does not know."""
+    """The newest version of a domain that the onnx package knows; 1 for unknown domains."""
     newest = 1
     for schema_domain, version in _newest().items():
         if schema_domain == domain:
@@ -40,7 +40,7 @@ def _newest() -> dict[str, int]:
 
 @lru_cache(4096)
 def schema_of(op_type: str, version: int, domain: str) -> onnx.defs.OpSchema | None:
-    """The declaration of an operator, or None where the onnx package has none."""
+    """The schema of an operator; None where the onnx package has none."""
     try:
         return onnx.defs.get_schema(op_type, version, domain)
     except onnx.defs.SchemaError:
@@ -49,14 +49,16 @@ def schema_of(op_type: str, version: int, domain: str) -> onnx.defs.OpSchema | N
 
 @lru_cache(4096)
 def has_inference(op_type: str, version: int, domain: str) -> bool:
-    """Whether inference says anything of the results of an operator; that of custom ones is not known. ONNX Runtime runs no Scan in whose
-    body a rank is unknown."""
+    """Whether inference covers the results of an operator; False for custom operators.
+
+    Scan needs a declaration if ranks in its body are unknown, since ONNX Runtime rejects it otherwise.
+    """
     schema = None if domain else schema_of(op_type, version, domain)
     return schema is None or schema.has_type_and_shape_inference_function
 
 
 def call_attributes(op: OpaqueOp, attrs: Mapping[str, AnyValue]) -> list[AttributeProto]:
-    """The attributes of the node that a call of an opaque operator stands for, but for the bodies of If, Loop and Scan."""
+    """The attributes of the node of an opaque call, except the bodies of If, Loop and Scan."""
     found = write_attributes(op.op_type, op.domain, attrs["opset"], own_attributes(attrs))
     if attrs.get("protos"):
         found.extend(NodeProto.FromString(attrs["protos"]).attribute)
@@ -64,7 +66,7 @@ def call_attributes(op: OpaqueOp, attrs: Mapping[str, AnyValue]) -> list[Attribu
 
 
 def node_proto(op: OpaqueOp, absent: Sequence[bool], attrs: Mapping[str, AnyValue]) -> NodeProto:
-    """A node that stands alone: inputs `i0`, `i1` ... where they are there, outputs `o0`, `o1` ..."""
+    """A standalone node with inputs `i0`, `i1` ... (if present) and outputs `o0`, `o1` ..."""
     node = NodeProto(op_type=op.op_type, domain=op.domain, overload=attrs.get("overload", ""))
     node.input.extend("" if gone else f"i{i}" for i, gone in enumerate(absent))
     node.output.extend(f"o{i}" if there == "1" else "" for i, there in enumerate(attrs["outputs"]))
@@ -75,9 +77,9 @@ def node_proto(op: OpaqueOp, absent: Sequence[bool], attrs: Mapping[str, AnyValu
 def node_types(
     op: OpaqueOp, types: Sequence[Type], attrs: Mapping[str, AnyValue], data: Mapping[int, TensorProto] | None = None
 ) -> list[Type]:
-    """The types that ONNX infers for the outputs that are there, given the operands' types and the values of some of them.
+    """Returns the types that ONNX infers for the present outputs, from the types of the operands and the values of some.
 
-    Raises OpTypeError where it finds that the operands do not fit.
+    Raises OpTypeError where inference rejects the operands.
     """
     present = attrs["outputs"].count("1") or 1
     schema = schema_of(op.op_type, attrs["opset"], op.domain)
@@ -85,15 +87,15 @@ def node_types(
         return [UNKNOWN] * present
     count = len(types) - sum(attrs.get("captured", ()))
     if not schema.min_input <= count <= schema.max_input:
-        raise OpTypeError(f"has {count} inputs, which is not between {schema.min_input} and {schema.max_input}")
+        raise OpTypeError(f"has {count} inputs, but must have at least {schema.min_input} and at most {schema.max_input}")
     if any(map(_vague, types)) or any(starmap(is_absurd, attrs.items())):
         return [UNKNOWN] * present
     absent = [isinstance(type_, TupleType) for type_ in types[:count]]
     node = node_proto(op, absent, attrs)
-    if op.op_type == "Split" and attrs.get("num_outputs", len(node.output)) != len(node.output):  # which aborts ONNX's inference
-        raise OpTypeError(f"has {len(node.output)} outputs, its attribute num_outputs is {attrs['num_outputs']}")
+    if op.op_type == "Split" and attrs.get("num_outputs", len(node.output)) != len(node.output):  # crashes ONNX's inference
+        raise OpTypeError(f"has {len(node.output)} outputs, but its attribute num_outputs is {attrs['num_outputs']}")
     if op.op_type == "STFT" and "onesided" not in attrs:
-        node.attribute.add(name="onesided", type=AttributeProto.INT, i=1)  # the default, which ONNX's inference takes for 0
+        node.attribute.add(name="onesided", type=AttributeProto.INT, i=1)  # the default, which ONNX's inference treats as 0
     given = {f"i{i}" if i < count else outer_name(i - count): _proto(type_) for i, type_ in enumerate(types) if i >= count or not absent[i]}
     values = {f"i{i}": value for i, value in (data or {}).items()}
     try:
@@ -101,13 +103,14 @@ def node_types(
     except (InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError) as error:  # RuntimeError: too few outputs
         raise OpTypeError(reason(error)) from error
     inferred = [without_new_names(type_of(found[name]), types) if name in found else UNKNOWN for name in node.output if name]
-    if op.op_type == "Split" and inferred == [UNKNOWN] * present:  # ONNX knows the rank where it does not know the size that is split
+    # The rank is known even where ONNX does not know the size of the split axis.
+    if op.op_type == "Split" and inferred == [UNKNOWN] * present:
         inferred = [_part(types[0], attrs.get("axis", 0))] * present
     return inferred if op.domain else without_doubtful(node, attrs, types, inferred)
 
 
 def _part(whole: Type, axis: int) -> Type:
-    """What is known of a part of a value that is split in parts of unknown sizes."""
+    """The type of a part of a value that is split into parts of unknown sizes."""
     if not isinstance(whole, TensorType):
         return UNKNOWN
     at = axis % whole.ndim
@@ -115,7 +118,7 @@ def _part(whole: Type, axis: int) -> Type:
 
 
 def function_types(function: FunctionProto, types: Sequence[Type], attrs: Mapping[str, AnyValue]) -> list[Type]:
-    """The types that ONNX infers for the results of a local function; unknown ones where it cannot."""
+    """Returns the types that ONNX infers for the results of a local function; unknown types where it cannot."""
     op = get_op(opaque_name(function.domain, function.name))
     present = [there == "1" for there in attrs["outputs"]]
     unknown: list[Type] = [UNKNOWN] * sum(present)
@@ -123,23 +126,24 @@ def function_types(function: FunctionProto, types: Sequence[Type], attrs: Mappin
         return unknown
     try:
         found = infer_function_output_types(function, list(map(_proto, types)), call_attributes(op, attrs))
-    except (InferenceError, ValueError):  # the latter for an element type that there is not
+    except (InferenceError, ValueError):  # ValueError: unknown element type
         return unknown
     return [without_new_names(type_of(proto), types) for proto, there in zip(found, present, strict=False) if there]
 
 
 def _vague(type_: Type) -> bool:
-    """Whether nothing is known of a value or of the elements of a sequence; ONNX's inference would take that for a contradiction."""
+    """Whether the type of a value, or of the elements of a sequence, is unknown; ONNX's inference would report a contradiction."""
     return isinstance(type_, IncompleteType) or (isinstance(type_, TypeCall) and any(map(_vague, type_.args)))
 
 
 def outer_name(index: int) -> str:
-    """What the graphs of a call that is passed through whole call the outer values which it captures."""
+    """The name of a captured outer value in the subgraphs of an opaque call."""
     return f"outer:{index}"
 
 
 def without_new_names(type_: Type, operands: Sequence[Type]) -> Type:
-    """A type in which names of sizes that no operand has are unknown sizes: inference makes such names up, and two may be the same."""
+    """Replaces names of dimensions that no operand has by unknown dimensions. Inference invents such names, possibly the same name
+    twice."""
     if not isinstance(type_, TensorType) or not any(isinstance(dim, SymDim) for dim in type_.shape):
         return type_
     names = {name for operand in operands if isinstance(operand, TensorType) for dim in operand.shape for name in names_in(dim)}
@@ -147,7 +151,7 @@ def without_new_names(type_: Type, operands: Sequence[Type]) -> Type:
 
 
 def reason(error: Exception) -> str:
-    """The part of an inference error that says what is wrong."""
+    """The part of an inference error that describes the problem."""
     return str(error).replace("[ShapeInferenceError]", "").replace("[TypeInferenceError]", "").strip().splitlines()[-1].strip()
 
 
@@ -162,31 +166,31 @@ def _imports(domain: str, version: int) -> list[onnx.OperatorSetIdProto]:
 
 
 def declared_types(attrs: Mapping[str, AnyValue], name: str = "types") -> list[Type] | None:
-    """The types that a call carries, where it does."""
+    """The types that a call carries, if any."""
     return list(map(parse_type, attrs[name])) if attrs.get(name) else None
 
 
 def all_known(types: Sequence[Type]) -> bool:
-    """Whether nothing remains to be found: tensors of static shape."""
+    """Whether all types are tensors of static shape."""
     return all(isinstance(type_, TensorType) and type_.is_static for type_ in types)
 
 
 def merge(inferred: Sequence[Type], declared: Sequence[Type] | None) -> list[Type]:
-    """What inference and declaration say together (`agreed`)."""
+    """Combines inferred and declared types (`agreed`)."""
     if declared is None or len(declared) != len(inferred):
         return list(inferred)
     return list(map(agreed, inferred, declared))
 
 
 def region_types(op_type: str, types: Sequence[Type], attrs: Mapping[str, AnyValue]) -> list[Type]:
-    """The types of the results of If, Loop and Scan, from those of their operands and bodies."""
+    """Returns the types of the results of If, Loop and Scan, from those of their operands and bodies."""
     mask = attrs["outputs"]
     count = len(types) - len(attrs["bodies"]) - sum(attrs["captured"])
     operands = types[:count]
     results = [result_types(type_) for type_ in types[count : count + len(attrs["bodies"])]]
     if op_type == "If":
         if any(len(branch) < len(mask) for branch in results):
-            raise OpTypeError(f"has {len(mask)} outputs, its branches have {' and '.join(str(len(branch)) for branch in results)}")
+            raise OpTypeError(f"has {len(mask)} outputs, but its branches have {' and '.join(str(len(branch)) for branch in results)}")
         found = [_joined(*(branch[i] for branch in results)) for i in range(len(mask))]
     elif op_type == "Loop":
         found = _loop(operands, results[0])
@@ -204,18 +208,18 @@ def _joined(*types: Type) -> Type:
 
 
 def _loop(operands: Sequence[Type], results: Sequence[Type]) -> list[Type]:
-    """Carried values first: each is the operand, or what the body made of it; then the values that are stacked once per iteration."""
+    """The loop-carried values, each the join of the operand and the body's result, followed by the values stacked per iteration."""
     carried = operands[2:]
     found = [_joined(before, after) for before, after in zip(carried, results[1:], strict=False)]
     return found + [_stacked(type_, 0) for type_ in results[1 + len(carried) :]]
 
 
 def _scan(operands: Sequence[Type], results: Sequence[Type], attrs: Mapping[str, AnyValue]) -> list[Type]:
-    """Carried values, then the values that are stacked along their axes. (Version 8 has a batch axis and is left to the declaration.)"""
+    """The loop-carried values, followed by the values stacked along their axes. Version 8, with a batch axis, uses the declared types."""
     if attrs["opset"] < 9:
         return [UNKNOWN] * len(results)
     if "num_scan_inputs" not in attrs:
-        raise OpTypeError("needs the attribute num_scan_inputs")
+        raise OpTypeError("requires the attribute num_scan_inputs")
     carried = operands[: len(operands) - attrs["num_scan_inputs"]]
     found = [_joined(before, after) for before, after in zip(carried, results, strict=False)]
     axes = attrs.get("scan_output_axes", ())

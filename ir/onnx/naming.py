@@ -1,10 +1,10 @@
-"""Names for what is written: those of the source where they are free, fresh ones otherwise."""
+"""Names of exported values: the names of the source where free, otherwise fresh ones."""
 
 from collections.abc import Iterable
 
 
 class Names:
-    """The names of values of a whole model, subgraphs included: no two values share one, as ONNX's scoping rules need.
+    """The names of all values in a model, including subgraphs. Names are unique, as ONNX's scoping rules require.
 
     >>> names = Names(["x"])
     >>> names.take("y"), names.take("x"), names.take("x")
@@ -18,7 +18,7 @@ class Names:
         self._last: dict[str, int] = {}
 
     def take(self, wanted: str) -> str:
-        """The wanted name where it is free, else one made from it."""
+        """Returns the wanted name if free, otherwise a name derived from it."""
         used = self.used
         if wanted and wanted not in used:
             used.add(wanted)

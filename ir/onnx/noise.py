@@ -1,10 +1,13 @@
-"""What rounding does to a model: the same model with noise in every result that is rounded.
+"""Estimates the effect of rounding on a model (Monte Carlo arithmetic; Parker 1997).
 
-Each floating-point result of a node that rounds is multiplied by random factors near one, and so are the operands of nodes that add many
-products up, whose rounding is relative to these. Nodes that are exact, such as Reshape, Relu or Greater, are left alone, and so are
-nodes that depend on constants and shapes alone, and elements of sums and products that happen to be exact: what is computed by these
-alone does not move at all. How far the outputs move tells how far a program may differ that computes the same in another order of rounding
-(Monte Carlo arithmetic; Parker 1997).
+The noisy model multiplies each rounded floating-point result by random factors near one. For nodes that sum many products, it multiplies
+the operands, since the rounding error is relative to these. No noise is added to
+
+* exact nodes, such as Reshape, Relu or Greater;
+* nodes that depend only on constants and shapes;
+* elements of sums and products that are exact.
+
+The variation of the outputs shows how far an equivalent program with another order of rounding may differ.
 """
 
 import contextlib
@@ -17,14 +20,14 @@ from passat.ir.onnx.opaque import RANDOM
 from passat.ir.onnx.scope import all_names, defined_names, subgraphs, without_functions
 
 AMOUNTS: Final[Mapping[int, float]] = {1: 4 * 2.0**-23, 10: 2.0**-10, 11: 4 * 2.0**-52, 16: 2.0**-7}
-"""By what part of them results are moved, at most, by the numbers of element types in ONNX: four units in the last place, and one of the
-narrow types, where a unit is much and sums are done in wider ones."""
+"""Maximum relative noise, by ONNX number of the element type: four units in the last place, but one for narrow types, whose units are
+large and whose sums are accumulated in wider types."""
 _EXACTLY: Final = frozenset({"Add", "Sub", "Mul"})
-"""Operators that are done again in a wider type, to see where they have not rounded."""
+"""Operators that are recomputed in a wider type to find exact results."""
 _WIDER: Final[Mapping[int, int]] = {1: 11}
-"""Types that such operators are done again in. (What is narrow in the model ONNX Runtime may compute in a wider type anyway.)"""
+"""The wider types. (ONNX Runtime may compute narrow types of the model in a wider type anyway.)"""
 _WHERE: Final = 9
-"""The opset from which on there is Where."""
+"""The opset that added Where."""
 # fmt: off
 EXACT: Final = frozenset(
     {
@@ -41,7 +44,7 @@ EXACT: Final = frozenset(
     }
 )
 # fmt: on
-"""Operators of the default domain that do not round, or always alike; the rest do. (A scatter that adds is no rule's business.)"""
+"""Operators of the default domain that are exact or round deterministically. (No rule rewrites an adding scatter.)"""
 # fmt: off
 POINTWISE: Final = frozenset(
     {
@@ -51,19 +54,21 @@ POINTWISE: Final = frozenset(
     }
 )
 # fmt: on
-"""Operators whose rounding is relative to their result. That of the others is relative to their operands, of which they add many up."""
+"""Operators whose rounding error is relative to the result. For the others it is relative to the operands, which they sum."""
 
 NEAR_ONE: Final = frozenset({"Celu", "Elu", "HardSigmoid", "Selu", "Sigmoid"})
-"""Operators whose small results are rounded as numbers around one are: those of ONNX Runtime's Sigmoid are multiples of 2**-25."""
+"""Operators whose absolute rounding error is that of numbers near one: ONNX Runtime's Sigmoid returns multiples of 2**-25."""
 LIKE_THE_OPERAND: Final = frozenset({"Gelu", "HardSwish", "Swish"})
-"""Operators whose results are rounded as the operand is, which they multiply by such a number."""
+"""Operators that multiply the operand by such a number, so that the error is relative to the operand."""
 
 
 def noisy(model: ModelProto, seed: int = 0) -> ModelProto:
-    """The model with noise; each run of a session draws other noise, and the same seed the same from session to session. Local functions
-    stand where they were called."""
+    """Returns the model with noise and with local functions inlined.
+
+    Each run of a session draws other noise; the same seed gives the same noise in each session.
+    """
     made = without_functions(model)
-    with contextlib.suppress(Exception):  # whatever inference stumbles over: the element types that it would have found are guessed
+    with contextlib.suppress(Exception):  # if inference fails, the element types are guessed
         made = shape_inference.infer_shapes(made)
     names = all_values(made)
     prefix = "noise"
@@ -75,7 +80,7 @@ def noisy(model: ModelProto, seed: int = 0) -> ModelProto:
 
 
 def all_values(model: ModelProto) -> set[str]:
-    """Every name given to a value anywhere in a model."""
+    """All names of values in a model."""
     return defined_names(model.graph) | all_names(attribute for node in model.graph.node for attribute in node.attribute)
 
 
@@ -87,15 +92,17 @@ class _Writer:
         self._count = 0
 
     def write(self, graph: GraphProto, outer: Mapping[str, int], known: Collection[str] = ()) -> None:
-        """Puts noise into a graph, and into those inside it. `outer` are the element types of the values around it, and `known` those among
-        them that follow from constants and shapes alone."""
+        """Adds noise to a graph and its subgraphs.
+
+        `outer` are the element types of the enclosing values; `known` are those that depend only on constants and shapes.
+        """
         types = {**outer, **dict(_declared([*graph.value_info, *graph.input, *graph.output]))}
         types.update((tensor.name, tensor.data_type) for tensor in graph.initializer)
         settled = {*known, *(tensor.name for tensor in graph.initializer)}
         """What follows from constants and shapes alone, as scales and sizes do: with noise these make other shapes, and they are folded as
         ONNX Runtime computes them."""
         still: set[str] = set()
-        """What has noise already."""
+        """Values that have noise already."""
         written: list[NodeProto] = []
         for node in graph.node:
             for inner in subgraphs(node):
@@ -118,7 +125,7 @@ class _Writer:
                     exact_there, nodes = self._exactness(node, types[name])
                     written += [*nodes, *self._noise(node.output[place], name, types[name], exact_there, _besides(node))]
                     still.add(name)
-        # The list of a proto takes copies, and what it holds is gone once it is cleared.
+        # Repeated fields copy their items, which become invalid when the field is cleared.
         copies = [NodeProto.FromString(node.SerializeToString()) for node in written]
         del graph.node[:]
         graph.node.extend(copies)
@@ -128,8 +135,8 @@ class _Writer:
         return f"{self._prefix}{self._count}"
 
     def _exactness(self, node: NodeProto, kind: int) -> tuple[str, list[NodeProto]]:
-        """The name of a value that says which elements of a result have not been rounded, and the nodes that find out; no name where that
-        cannot be told."""
+        """Returns the name of a mask of the exact elements of a result, and the nodes that compute it; an empty name where this is not
+        possible."""
         if node.domain or node.op_type not in _EXACTLY or kind not in _WIDER or self._opset < _WHERE:
             return "", []
         a, b, result, wide, exact = (self._fresh() for _ in range(5))
@@ -141,11 +148,13 @@ class _Writer:
         return exact, made
 
     def _noise(self, plain: str, name: str, kind: int, exact: str = "", besides: str | None = None) -> Iterable[NodeProto]:
-        """Nodes that make a value with noise of one without; none for the elements that another value says are `exact`. `besides` is what
-        the value is also rounded like: an operand, or one where that has no name."""
+        """Emits nodes that add noise to a value, except to its `exact` elements.
+
+        `besides` is the other value that the error is relative to: an operand by name, or one as the empty name.
+        """
         amount = AMOUNTS[kind]
         wide = 1 if kind in (10, 16) else kind
-        if wide != kind:  # ONNX Runtime's random operators do not make 16-bit floats
+        if wide != kind:  # ONNX Runtime's random operators do not support 16-bit floats
             plain, narrow = self._fresh(), plain
             yield helper.make_node("Cast", [narrow], [plain], to=wide)
         factor = self._fresh()
@@ -156,7 +165,7 @@ class _Writer:
                 one, drawn, factor = self._fresh(), factor, self._fresh()
                 yield helper.make_node("Constant", [], [one], value=helper.make_tensor(one, wide, [], [1.0]))
                 yield helper.make_node("Where", [exact, one, drawn], [factor])
-        else:  # the bounds are attributes, in single precision
+        else:  # the bounds are single-precision attributes
             drawn, size, scaled, one = (self._fresh() for _ in range(4))
             yield helper.make_node("RandomUniformLike", [plain], [drawn], low=-1.0, high=1.0, seed=seed)
             yield helper.make_node("Constant", [], [size], value=helper.make_tensor(size, wide, [], [amount]))
@@ -187,7 +196,7 @@ def _is_settled(node: NodeProto, settled: Collection[str]) -> bool:
 
 
 def _besides(node: NodeProto) -> str | None:
-    """What results of a node are rounded like besides themselves: an operand by its name, one by none."""
+    """What the error of a node is relative to besides its result: the name of an operand, or the empty name for one."""
     if node.domain or node.op_type not in NEAR_ONE | LIKE_THE_OPERAND:
         return None
     return "" if node.op_type in NEAR_ONE else node.input[0]
@@ -198,7 +207,7 @@ def _declared(values: Iterable[ValueInfoProto]) -> Iterable[tuple[str, int]]:
 
 
 def _guess(node: NodeProto, types: MutableMapping[str, int]) -> None:
-    """Takes results whose element type is not known to have that of the first floating-point operand."""
+    """Assumes that results of unknown element type have the type of the first floating-point operand."""
     found = next((types[name] for name in node.input if types.get(name) in AMOUNTS), 0)
     for name in node.output:
         if name and not types.get(name) and found:

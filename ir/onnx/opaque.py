@@ -1,18 +1,18 @@
-"""Operators of ONNX that Passat has no own form for: `onnx.<Op>` of the default domain, `onnx.<domain>.<Op>` of others.
+"""Opaque operators, which Passat does not model: `onnx.<Op>` of the default domain, `onnx.<domain>.<Op>` of others.
 
-A call of one keeps all that the node said. Its attributes are the node's own and these:
+A call keeps everything in the node. Its attributes are those of the node and these:
 
 * `opset`: the version of the operator's domain;
-* `outputs`: which outputs the node has, as "1", "110" ...; of several the call is a tuple of those that are there;
-* `types`: the types of the results, as text (`passat.ir.onnx.value_types.show_type`), where ONNX's inference alone does not find them;
-* `disputed`: what the model declares of the results, where inference contradicts it: then those in `types` are all that is known;
-* `protos`: a serialized node that holds the attributes which have no value of ours (graphs, types, sparse tensors, empty lists);
-* `overload`: of a call of a local function;
-* `unique`: of a call whose graphs may do anything (random numbers, custom operators), so that no other call is equal to it;
-* `bodies`, `captured`: of If, Loop and Scan, the attributes that their functions stand for, and how many outer values each captures.
+* `outputs`: which outputs are present, as "1", "110" ...; for several outputs the call returns a tuple of the present ones;
+* `types`: the types of the results as text (`passat.ir.onnx.value_types.show_type`), where ONNX's inference alone does not find them;
+* `disputed`: the declared types of the results, where inference contradicts them; only `types` can be relied on then;
+* `protos`: a serialized node with the attributes that cannot be converted (graphs, types, sparse tensors, empty lists);
+* `overload`: the overload of a local function;
+* `unique`: makes the call unequal to any other, because its subgraphs may have side effects (random numbers, custom operators);
+* `bodies`, `captured`: for If, Loop and Scan, the attributes that hold functions, and the number of captured values of each.
 
-An attribute of the node that has one of these names carries a trailing underscore. Absent inputs are empty tuples. Importing this
-module does not import onnx.
+An attribute of the node with one of these names gets a trailing underscore. Absent inputs are empty tuples. Importing this module does not
+import onnx.
 """
 
 from collections.abc import Mapping
@@ -28,14 +28,14 @@ PREFIX: Final = "onnx."
 RESERVED: Final = frozenset({"opset", "outputs", "types", "disputed", "protos", "overload", "bodies", "captured", "unique"})
 REGIONS: Final = frozenset({"If", "Loop", "Scan"})
 RANDOM: Final = frozenset({"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"})
-"""Operators whose results differ from run to run. (A Dropout is opaque only where it may be in training mode.)"""
+"""Nondeterministic operators. (Dropout is opaque only if it may be in training mode.)"""
 WIDENING: Final = frozenset({"DequantizeLinear"})
-"""Operators that are not computed ahead: folded, a quantized weight takes four times the bytes, and runs in floating point."""
+"""Operators that are not folded: a folded quantized weight takes four times the memory and runs in floating point."""
 _KNOWN_DOMAINS: Final = frozenset({"", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training"})
 
 
 class OpaqueOp(Op):
-    """An operator of ONNX by its domain and type; its calls take any operands and attributes."""
+    """An ONNX operator by domain and type. Its calls accept any operands and attributes."""
 
     __slots__ = ("domain", "op_type")
 
@@ -44,14 +44,14 @@ class OpaqueOp(Op):
         domain, _, op_type = name.removeprefix(PREFIX).rpartition(".")
         self.domain = domain
         self.op_type = op_type.replace("%2E", ".")
-        # What a custom operator does is not known, so it is not taken for a function of its operands.
+        # A custom operator may have side effects, so it is not treated as a function of its operands.
         self.stateful = is_stateful(domain, op_type)
         self.exact = "integers"
         if not self.stateful and op_type not in REGIONS | WIDENING:
             self.kernel = lambda *values, **attrs: _kernel(self, values, attrs)
 
     def bind_attrs(self, given: Mapping[str, AnyValue]) -> Attrs:
-        """The attributes as given; one output, and the newest version of the domain, where they do not say."""
+        """Returns the attributes as given, with defaults for `outputs` (one output) and `opset` (the newest version)."""
         if "opset" in given and "outputs" in given:
             return Attrs(given)
         from passat.ir.onnx.inference import newest_version
@@ -63,12 +63,12 @@ op_family(PREFIX, OpaqueOp)
 
 
 def is_stateful(domain: str, op_type: str) -> bool:
-    """Whether an ONNX operator is not known to be a function of its operands."""
+    """Whether an ONNX operator is not known to be a pure function of its operands."""
     return op_type in RANDOM or domain not in _KNOWN_DOMAINS
 
 
 def opaque_name(domain: str, op_type: str) -> str:
-    """The name of the operator that stands for an ONNX operator.
+    """The name of the opaque operator for an ONNX operator.
 
     >>> opaque_name("", "Resize"), opaque_name("com.microsoft", "Gelu")
     ('onnx.Resize', 'onnx.com.microsoft.Gelu')
@@ -77,12 +77,12 @@ def opaque_name(domain: str, op_type: str) -> str:
 
 
 def own_attributes(attrs: Mapping[str, AnyValue]) -> dict[str, AnyValue]:
-    """The attributes of a call that are attributes of its node, under their names there."""
+    """The attributes of a call that belong to its node, under their ONNX names."""
     return {_unescape(name): value for name, value in attrs.items() if name not in RESERVED}
 
 
 def escape(name: str) -> str:
-    """The name of a node's attribute on the call.
+    """The name on the call of an attribute of the node.
 
     >>> escape("axis"), escape("opset"), escape("opset_")
     ('axis', 'opset_', 'opset__')
@@ -95,7 +95,7 @@ def _unescape(name: str) -> str:
 
 
 def _relation(op: OpaqueOp, types: tuple[Type, ...], attrs: dict[str, AnyValue]) -> Type:
-    """What ONNX's inference says, refined by the declared types that the call carries."""
+    """The types of ONNX's inference, refined by the declared types of the call."""
     from passat.ir.onnx import inference
 
     declared = inference.declared_types(attrs)
@@ -109,14 +109,14 @@ def _relation(op: OpaqueOp, types: tuple[Type, ...], attrs: dict[str, AnyValue])
 
 
 def _kernel(op: OpaqueOp, values: tuple[AnyValue, ...], attrs: dict[str, AnyValue]) -> AnyValue:
-    """What ONNX Runtime computes for the operator in the version of the call. Raises ValueError where it cannot."""
+    """Computes the operator by ONNX Runtime, in the version of the call. Raises ValueError on failure."""
     from passat.ir.onnx.inference import node_proto
     from passat.ir.onnx.ort_evaluator import evaluate_node
 
     if any(isinstance(value, tuple) and value for value in values):
-        raise ValueError("a tuple is no operand of an ONNX operator")
+        raise ValueError("an ONNX operator cannot take a tuple as an operand")
     if "unique" in attrs or any(attrs.get("captured", ())):
-        raise ValueError("its graphs are no functions of its operands")
+        raise ValueError("its subgraphs are not pure functions of its operands")
     operands = [None if isinstance(value, tuple) else Tensor.dense(value) for value in values]
     node = node_proto(op, [operand is None for operand in operands], attrs)
     results = [result.numpy() for result in evaluate_node(node, operands, {op.domain: attrs["opset"]})]

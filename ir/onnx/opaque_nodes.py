@@ -1,4 +1,4 @@
-"""Reading a node as an opaque call: its types, its subgraphs as functions, and the outer values that they use as operands."""
+"""Imports a node as an opaque call: its types, its subgraphs as functions, and their captured values as operands."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from passat.ir.onnx.importer import Importer
 
 _DATA_ELEMENTS = 4096
-"""Constants of at most so many elements are shown to ONNX's inference."""
+"""Maximum number of elements of constants that are passed to ONNX's inference."""
 
 
 def opaque_call(
@@ -38,10 +38,10 @@ def opaque_call(
     rest: Sequence[AttributeProto],
     scope: Scope,
 ) -> Sequence[Expr]:
-    """The values of a node's outputs, as fields of an opaque call.
+    """Returns the values of a node's outputs, as fields of an opaque call.
 
-    `seen` is the node with its operands read, `rest` are its attributes that have no value of ours.
-    Raises DisbeliefError where declarations contradict each other.
+    `seen` is the node with imported operands; `rest` are its attributes that cannot be converted. Raises DisbeliefError where declarations
+    contradict each other.
     """
     inputs, attrs, span = seen.inputs, seen.attrs, seen.span
     outputs = node.output
@@ -101,13 +101,13 @@ def opaque_call(
     fields = [infer_type(TupleGetItem(call, i, span)) for i in range(len(types))]
     for field in fields:
         importer.grounds.put(field, grounds)
-    # An output that is not there has no name, so what stands in its place is not read.
+    # An absent output has no name, so its placeholder is never read.
     places = [mask[:i].count("1") if there == "1" else 0 for i, there in enumerate(mask)]
     return [fields[place] for place in places]
 
 
 def _shortest(value: AnyValue) -> AnyValue:
-    """The value of an attribute as rules write it: floats have 32 bits."""
+    """The value of an attribute as rules write it: 32-bit floats as shortest decimals."""
     if isinstance(value, tuple):
         return tuple(map(_shortest, value))
     return shortest(value) if isinstance(value, float) else value
@@ -116,8 +116,7 @@ def _shortest(value: AnyValue) -> AnyValue:
 def _result_types(
     importer: "Importer", node: NodeProto, seen: OnnxNode, op: OpaqueOp, operands: Sequence[Expr], values: dict[str, AnyValue]
 ) -> tuple[list[Type], frozenset[str]]:
-    """The types of a call's results, which it carries where they do not follow from those of its operands; and on whose declarations they
-    rest."""
+    """Returns the types of a call's results that do not follow from its operands, and the names whose declarations they depend on."""
     inputs, outputs, title = seen.inputs, node.output, describe(node)
     names = [name for name in outputs if name]
     declared = [type_of(importer.declared[name]) if name in importer.declared else UNKNOWN for name in names] or [UNKNOWN]
@@ -127,18 +126,18 @@ def _result_types(
         raise DisbeliefError(believed, f"{title} {sentence}")
     try:
         plain, found = _types(op, operands, values, importer.functions.get((op.domain, node.op_type, node.overload)))
-        follows = "neither is relied on where they differ"
+        follows = "neither is used where they differ"
         disputed = [importer.is_disputed(name, type_, title, grounds, follows) for name, type_ in zip(names, found, strict=False)]
     except OpTypeError as error:
         shown = ["nothing" if value is None else show_type(value.checked_type) for value in inputs]
-        sentence = f"{title} cannot take operands of types {', '.join(shown)}: {error.__cause__ or error}"
+        sentence = f"{title} does not accept operands of types {', '.join(shown)}: {error.__cause__ or error}"
         if grounds:
             raise DisbeliefError(grounds, sentence) from error
         excerpt = [f"{', '.join(outputs)} = {node.op_type}({', '.join(node.input)})"]
         excerpt += (f"  {name}: {type_}" for name, type_ in zip(node.input, shown, strict=False) if name)
         importer.findings.contradiction(sentence, seen.span, dict.fromkeys(excerpt))
         plain, found, disputed = [], [UNKNOWN] * len(declared), [True]
-    missing = len(declared) - len(found)  # of a function of the model that has fewer outputs than its call
+    missing = len(declared) - len(found)  # the call of a local function with fewer outputs than the call
     types = inference.merge([*found, *[UNKNOWN] * missing], declared)
     if any(disputed):
         values["disputed"] = tuple(map(show_type, declared))
@@ -150,7 +149,7 @@ def _result_types(
 def _types(
     op: OpaqueOp, operands: Sequence[Expr], attrs: Mapping[str, AnyValue], local: FunctionProto | None
 ) -> tuple[list[Type], list[Type]]:
-    """The types of the results: as far as they follow from the operands' types alone, and as far as they follow from all that is known."""
+    """Returns the types of the results twice: inferred from the types of the operands only, and from all available information."""
     types = [operand.checked_type for operand in operands]
     relation = op.infer(types, Attrs(attrs))
     plain = list(relation.fields) if isinstance(relation, TupleType) else [relation]
@@ -168,13 +167,13 @@ def _types(
 
 
 def _region(importer: "Importer", graph: GraphProto, scope: Scope, carried: Sequence[Type]) -> tuple[Function, list[Expr]]:
-    """A subgraph as a function that is closed, and the outer values that its last parameters stand for.
+    """Imports a subgraph as a closed function, and returns it with the captured values, which become its last parameters.
 
-    `carried` are the types of what a loop carries, as it begins: the subgraph's inputs behind the first two.
+    `carried` are the types of loop-carried values before the first iteration: the subgraph's inputs after the first two.
     """
     types = [type_of(value.type) for value in graph.input]
     declared = types[2 : 2 + len(carried)]
-    # What is declared of a value that a loop carries has to hold as the loop begins, and after each iteration.
+    # The declared type of a loop-carried value must hold before the loop and after each iteration.
     held = list(map(holding, declared, carried))
     given = [list(carried)]
     while True:
@@ -196,8 +195,8 @@ def _region(importer: "Importer", graph: GraphProto, scope: Scope, carried: Sequ
     for value, said, *types_given in zip(graph.input[2:], declared, *given, strict=False):
         wrong = next((type_ for type_ in types_given if not compatible(said, type_)), None)
         if wrong is not None:
-            sentence = f"the input {value.name!r} of a loop is declared as {show_type(said)}, but the loop gives it {show_type(wrong)}"
-            importer.findings.warn(f"{sentence}; neither is relied on where they differ", Span("", outputs=(value.name,)))
+            sentence = f"the input {value.name!r} of a loop is declared as {show_type(said)}, but the loop passes {show_type(wrong)}"
+            importer.findings.warn(f"{sentence}; neither is used where they differ", Span("", outputs=(value.name,)))
     header = GraphProto()
     copy_fields(graph, header, except_for=NOT_KEPT)
     captured = list(inner.captured.values())
@@ -206,7 +205,7 @@ def _region(importer: "Importer", graph: GraphProto, scope: Scope, carried: Sequ
 
 
 def _close(attributes: Sequence[AttributeProto], scope: Scope) -> tuple[list[AttributeProto], list[Expr]]:
-    """Attributes whose graphs read `outer:0`, `outer:1` ... where they read outer values, and these values."""
+    """Renames the captured values in the graphs of attributes to `outer:0`, `outer:1` ..., and returns the attributes and these values."""
     closed: list[AttributeProto] = []
     names: dict[str, str] = {}
     for attribute in attributes:

@@ -1,7 +1,7 @@
-"""Models in a later opset than they came in: read in the one, written in the other.
+"""Converts models to a later opset: imports in the old one, exports in the new one.
 
-What Passat has a form for is written by that form's writer, the rest as `passat.ir.onnx.upgrades` says. A node whose operator is the
-same in both opsets stays as it is.
+Operators that Passat models are written by their writers, the others are converted by `passat.ir.onnx.upgrades`. A node whose operator did
+not change is kept.
 """
 
 from dataclasses import replace as replace_fields
@@ -26,36 +26,36 @@ from passat.ir.traverse import rewrite
 from passat.ir.types import TensorType
 
 _MOST_BYTES: Final = 2**31 - 1
-"""Protocol buffers hold no more, and the tools of onnx that are needed for a few models work on them."""
+"""The size limit of protocol buffers, which the onnx tools for some models require."""
 _SPLIT_BY_NUMBER: Final = 18
-"""The opset since which a Split without sizes is given the number of its parts."""
+"""The opset since which Split has the attribute num_outputs."""
 _INLINED: Final = frozenset({"Swish"})
-"""Operators that ONNX Runtime has no kernel for, and takes for the functions that they are in their first opset alone: later they are
-written as Passat writes them."""
+"""Operators without a kernel in ONNX Runtime, which expands their function body only in their first opset. In later opsets they are
+written by Passat's writers."""
 _FUNCTIONS_OF_FLOAT64: Final = {
     **{"nn.elu": ("Elu", 18), "nn.hard_sigmoid": ("HardSigmoid", 18), "nn.hard_swish": ("HardSwish", 18), "nn.mish": ("Mish", 18)},
     **{"nn.selu": ("Selu", 18), "nn.softplus": ("Softplus", 18), "nn.softsign": ("Softsign", 18)},
     **{"nn.thresholded_relu": ("ThresholdedRelu", 18), "nn.leaky_relu": ("LeakyRelu", 16), "nn.prelu": ("PRelu", 16)},
 }
-"""Operators that ONNX Runtime has no kernel of float64 for, and takes for the functions that they are from these opsets to 18 alone."""
+"""Operators without a float64 kernel in ONNX Runtime, which expands their function body only from these opsets to 18."""
 _LAST_FUNCTIONS: Final = 18
 
 
 def in_opset(model: ModelProto, opset: int, *, folder: str | None = None, lenient: bool = False) -> ModelProto:
-    """The model in a later opset of the default domain; itself where it is in that opset. External data lies in `folder`; it is
-    read as `lenient` says.
+    """Converts a model to a later opset of the default domain; returns it unchanged if it has that opset.
 
-    Raises OnnxError for an earlier opset, one that this `onnx` does not know, and where a node has no form in that opset.
+    External data is in `folder`; `lenient` as in `from_onnx`. Raises OnnxError for an earlier opset, for one that the installed `onnx` does
+    not support, and for nodes that the opset cannot express.
     """
     found = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=opset)
     if opset == found:
         return model
     if opset < found:
-        raise OnnxError(f"the model is in opset {found}; opsets can be raised, not lowered to {opset}")
+        raise OnnxError(f"the model has opset {found} and cannot be lowered to {opset}; only later opsets are supported")
     newest = onnx.defs.onnx_opset_version()
     if opset > newest:
         raise OnnxError(
-            f"the model does not go from opset {found} to {opset}: the installed onnx {onnx.__version__} knows opsets 1 to {newest}"
+            f"the model cannot be converted from opset {found} to {opset}: the installed onnx {onnx.__version__} supports 1 to {newest}"
         )
     if found < OLDEST_READ:
         model = _by_onnx(model, found, min(opset, OLDEST_READ))
@@ -66,33 +66,33 @@ def in_opset(model: ModelProto, opset: int, *, folder: str | None = None, lenien
 
 
 def _by_onnx(model: ModelProto, found: int, opset: int) -> ModelProto:
-    """The model by `onnx.version_converter`: operators of the first opsets all mean other things, and nothing of ours reads them."""
-    _require_small(model, f"a model of opset {found} is converted by onnx")
+    """Converts a model of a very old opset by `onnx.version_converter`, since Passat does not read its operators."""
+    _require_small(model, f"a model of opset {found} is converted by the onnx package")
     try:
         converted: ModelProto = version_converter.convert_version(model, opset)
-    except Exception as error:  # the converter raises whatever it meets
-        raise OnnxError(f"the model does not go from opset {found} to {opset}: {' '.join(str(error).split())[:300]}") from error
+    except Exception as error:  # the converter raises arbitrary exceptions
+        raise OnnxError(f"the model cannot be converted from opset {found} to {opset}: {' '.join(str(error).split())[:300]}") from error
     converted.ir_version = max(model.ir_version, helper.find_min_ir_version_for(converted.opset_import))
     return converted
 
 
 def _require_small(model: ModelProto, why: str) -> None:
     if model.ByteSize() > _MOST_BYTES:
-        raise OnnxError(f"{why}, which takes none larger than 2 GB; keep its weights in a file of their own")
+        raise OnnxError(f"{why}, which is limited to 2 GB; store the weights as external data")
 
 
 def _with_functions_inlined(model: ModelProto, found: int, opset: int) -> ModelProto:
-    """The model without local functions where operators in them changed; itself where none did."""
+    """Inlines local functions if operators in them changed; otherwise returns the model unchanged."""
     nodes = [node for function in model.functions for node in function.node]
     if not any(_changes(node, found, opset) for node in nodes):
         return model
-    _require_small(model, "its local functions have to be inlined by onnx")
+    _require_small(model, "its local functions must be inlined by the onnx package")
     inlined: ModelProto = inliner.inline_local_functions(model)
     return inlined
 
 
 def _changes(node: NodeProto, found: int, opset: int) -> bool:
-    """Whether the operator of a node, or of one inside its graphs, has another version in the later opset."""
+    """Whether the operator of a node, or of a node in its subgraphs, has another version in the later opset."""
     return any(
         each.domain in ("", "ai.onnx") and (next_version(each.op_type, found) or opset + 1) <= opset
         for each in (node, *inner_nodes(node.attribute))
@@ -100,7 +100,7 @@ def _changes(node: NodeProto, found: int, opset: int) -> bool:
 
 
 def _raised(module: IRModule, opset: int) -> IRModule:
-    """The module in the later opset. Raises OnnxError."""
+    """Converts a module to the later opset. Raises OnnxError."""
     frame = module.attrs["onnx"]
     assert isinstance(frame, Frame)
     found = frame.version
@@ -109,14 +109,14 @@ def _raised(module: IRModule, opset: int) -> IRModule:
         if isinstance(new, Call) and new.op is get_op("split") and found < _SPLIT_BY_NUMBER <= opset and _may_be_empty(new):
             return split_evenly(new, opset)
         if isinstance(new, Call) and _loses_its_kernel(new, found, opset):
-            raise _no_form(new, found, opset, "ONNX Runtime has no kernel of float64 for it there")
+            raise _no_form(new, found, opset, "ONNX Runtime has no float64 kernel for it there")
         if isinstance(new, Call) and not isinstance(new.op, OpaqueOp):
             return _typed(new, old)
         if not isinstance(new, Call) or new.op.domain:  # type: ignore[attr-defined]  # the operator is opaque
             return new
         node = NodeProto.FromString(new.attrs.get("protos", b""))
         if any(_changes(inner, found, opset) for inner in inner_nodes(node.attribute)):
-            raise _no_form(new, found, opset, "a graph in it has operators that changed")
+            raise _no_form(new, found, opset, "operators in its subgraphs changed")
         try:
             infer_type(new)
             return raised(new, opset)
@@ -128,7 +128,7 @@ def _raised(module: IRModule, opset: int) -> IRModule:
 
 
 def _typed(call: Expr, old: Expr) -> Expr:
-    """The call with its type. Where a window turns out not to fit, now that a size is known, ONNX Runtime has a result all the same."""
+    """Infers the type of the call. ONNX Runtime has a result even where a window does not fit the now known size."""
     try:
         return infer_type(call)
     except InferError:
@@ -136,7 +136,7 @@ def _typed(call: Expr, old: Expr) -> Expr:
 
 
 def _loses_its_kernel(call: Call, found: int, opset: int) -> bool:
-    """Whether ONNX Runtime runs a call on float64 in the one opset, as a function, and not in the other."""
+    """Whether ONNX Runtime runs a float64 call in the old opset, as a function, but not in the new one."""
     named = _FUNCTIONS_OF_FLOAT64.get(call.op.name) if isinstance(call.op, Op) else None
     if named is None or not named[1] <= found <= _LAST_FUNCTIONS < opset:
         return False
@@ -145,7 +145,7 @@ def _loses_its_kernel(call: Call, found: int, opset: int) -> bool:
 
 
 def _may_be_empty(split: Call) -> bool:
-    """Whether there may be less to cut than the number of equal parts."""
+    """Whether the size may be less than the number of equal parts."""
     data, cut = infer_type(split.args[0]).checked_type, split.attrs["indices_or_sections"]
     assert isinstance(data, TensorType)
     size = data.shape[data.axis(split.attrs["axis"])]
@@ -158,11 +158,11 @@ def _no_form(call: Call, found: int, opset: int, reason: str) -> OnnxError:
     if call.span is not None:
         node.name = call.span.source_name
         node.output.extend(call.span.outputs)
-    return OnnxError(f"{describe(node)} does not go from opset {found} to {opset}: {reason}")
+    return OnnxError(f"{describe(node)} cannot be converted from opset {found} to {opset}: {reason}")
 
 
 def _frame(frame: Frame, found: int, opset: int) -> Frame:
-    """What the model holds besides its computation, in the later opset; nodes stay as they were read where their operators are the same."""
+    """The frame in the later opset. Original nodes are kept where their operators are the same."""
     header = ModelProto()
     header.CopyFrom(frame.model)
     for holder in (header, *header.functions):
@@ -172,7 +172,9 @@ def _frame(frame: Frame, found: int, opset: int) -> Frame:
     header.ir_version = max(header.ir_version, helper.find_min_ir_version_for(header.opset_import, ignore_unknown=True))
     for info in header.training_info:
         if any(_changes(node, found, opset) for graph in (info.initialization, info.algorithm) for node in graph.node):
-            raise OnnxError(f"the training information of the model does not go from opset {found} to {opset}: operators in it changed")
+            raise OnnxError(
+                f"the training information of the model cannot be converted from opset {found} to {opset}: operators in it changed"
+            )
     origins = {
         key: origin for key, origin in frame.origins.items() if origin[1].op_type not in _INLINED and not _changes(origin[1], found, opset)
     }

@@ -1,8 +1,8 @@
-"""Nodes on constants, computed by ONNX Runtime with its optimizations off: what a folded value is by definition.
+"""Evaluates nodes on constants by ONNX Runtime with optimizations disabled, which defines the result of constant folding.
 
-This module and `passat.runner` know ONNX Runtime; it is imported when something is first evaluated. The constants are initializers, as
-in the model that they come from: ONNX Runtime packs the weights of products ahead, and a packed product is rounded differently.
-ONNX Runtime raises a class of its own for each kind of refusal, with no common base but Exception; that is what is caught here.
+Only this module and `passat.runner` use ONNX Runtime; it is imported on first use. Constants are passed as initializers, as in the original
+model, because ONNX Runtime prepacks the weights of products, which changes their rounding. ONNX Runtime's exceptions have no common base
+class but Exception, so that is caught.
 """
 
 import ctypes
@@ -24,35 +24,35 @@ from passat.ir.onnx_mapping import ELEMENT_TYPES
 from passat.ir.tensor import Array, Tensor
 
 MAX_BYTES: Final = 1 << 30
-"""Constants that take more bytes together are not evaluated."""
+"""Maximum total size in bytes of constants that are evaluated."""
 OLDEST_RUN: Final = 7
-"""ONNX Runtime runs models of this opset and later ones."""
+"""The oldest opset that ONNX Runtime supports."""
 _LEAST_IR: Final = 8
-"""Before version 4 initializers had to be inputs; otherwise the version makes no difference."""
+"""The IR version. Before version 4 initializers had to be inputs; otherwise it does not matter."""
 _EMPTY_BY_DESIGN: Final = frozenset({"Resize"})
-"""Operators whose operands without elements stand for absent ones."""
+"""Operators for which an empty operand means an absent one."""
 _CONTRIB: Final = "com.microsoft"
-"""The domain whose operators ONNX Runtime has, and the onnx package does not know."""
+"""The domain of ONNX Runtime's own operators, unknown to the onnx package."""
 _COPIED_BYTES: Final = 1 << 14
-"""Larger constants are handed over as they are in memory; smaller ones are written into the model."""
+"""Maximum size in bytes of constants that are serialized; larger ones are passed by reference."""
 _SHARED: Final = frozenset(
     {"bool", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
 )
-"""Element types of the constants that can be handed over as they are."""
+"""Element types of constants that can be passed by reference."""
 
 
 class NoKernelError(ValueError):
-    """ONNX Runtime has nothing that computes a node on operands of such types, or is not there."""
+    """ONNX Runtime has no kernel for a node on operands of such types, or is not installed."""
 
 
 def evaluate_node(node: NodeProto, operands: Sequence[Tensor | None], opsets: Mapping[str, int]) -> list[Tensor]:
-    """The results of a node that are there, on constant operands: None where an optional one is absent.
+    """Computes the present results of a node on constant operands; None for an absent optional operand.
 
-    `opsets` are the versions of the operator domains. The names of the node's values are of no importance. Raises ValueError where
-    ONNX Runtime refuses, and for a node that `onnx.checker` does not accept; NoKernelError where it has no kernel, or is not there.
+    `opsets` are the versions of the operator domains. The names in the node do not matter. Raises ValueError where ONNX Runtime or
+    `onnx.checker` rejects the node, and NoKernelError where ONNX Runtime has no kernel or is not installed.
     """
     if node.op_type not in _EMPTY_BY_DESIGN and any(operand is not None and not operand.size for operand in operands):
-        raise ValueError(f"{describe(node)} has an operand without elements, which ends the process in some operators of ONNX Runtime")
+        raise ValueError(f"{describe(node)} has an empty operand, which crashes some operators of ONNX Runtime")
     alone = NodeProto()
     alone.CopyFrom(node)
     alone.input[:] = ["" if operand is None else f"i{i}" for i, operand in enumerate(operands)]
@@ -64,14 +64,14 @@ def evaluate_node(node: NodeProto, operands: Sequence[Tensor | None], opsets: Ma
 def evaluate_nodes(
     nodes: Sequence[NodeProto], constants: Mapping[str, Tensor], results: Sequence[str], opsets: Mapping[str, int]
 ) -> list[Tensor]:
-    """The values of the given names, computed from constants by nodes in topological order, in one session.
+    """Computes values from constants by nodes in topological order, in one session.
 
     Raises ValueError as `evaluate_node` does.
     """
     since = [each for node in nodes for each in _check(node, opsets)]
     total = sum(constant.nbytes for constant in constants.values())
     if total > MAX_BYTES:
-        raise ValueError(f"constants of {total} bytes are not evaluated")
+        raise ValueError(f"constants of {total} bytes are too large to be evaluated")
     model = _model(opsets)
     graph = model.graph
     graph.name = "constants"
@@ -92,7 +92,7 @@ def evaluate_nodes(
     except ValueError:
         if opsets.get("", 0) <= least:
             raise
-    # An opset that ONNX Runtime does not know yet may have no other operators here than one that it does.
+    # If ONNX Runtime does not support an opset yet, an older one with the same operators may work.
     older = _model({**opsets, "": least})
     older.graph.CopyFrom(graph)
     return _run(older, shared, results)
@@ -104,13 +104,12 @@ def _model(opsets: Mapping[str, int]) -> ModelProto:
 
 
 def _check(node: NodeProto, opsets: Mapping[str, int]) -> Iterator[int]:
-    """The opsets since which there are the operators of a node and of the nodes in its graphs, as they are here.
+    """Yields the opsets since which the operators of a node and its subgraphs exist in their current version.
 
-    Raises ValueError for what `onnx.checker` does not accept, and for what it does but ONNX Runtime ends the process over; NoKernelError
-    for operators of somebody else's.
+    Raises ValueError for nodes that `onnx.checker` rejects or that crash ONNX Runtime, and NoKernelError for custom operators.
     """
     if node.domain not in {"ai.onnx", _CONTRIB, *opsets}:
-        raise NoKernelError(f"{describe(node)} is of a domain that ONNX Runtime does not have by itself")
+        raise NoKernelError(f"{describe(node)} has a custom domain, which ONNX Runtime does not support by itself")
     context = onnx.checker.C.CheckerContext()
     context.ir_version = _model(opsets).ir_version
     context.opset_imports = dict(opsets)
@@ -121,17 +120,17 @@ def _check(node: NodeProto, opsets: Mapping[str, int]) -> Iterator[int]:
     for each in (node, *inner_nodes(node.attribute)):
         version = opsets.get("" if each.domain == "ai.onnx" else each.domain)
         if version is None or not onnx.defs.has(each.op_type, version, each.domain):
-            raise ValueError(f"{describe(each)} is of no operator that the onnx package knows")
+            raise ValueError(f"{describe(each)} has an operator that is unknown to the onnx package")
         schema = onnx.defs.get_schema(each.op_type, version, each.domain)
         if not schema.domain:
             yield schema.since_version
         absurd = absurd_attribute(each)
         if absurd is not None:
-            raise ValueError(f"{describe(each)} has an attribute {absurd!r} that makes no sense, which ends the process in ONNX Runtime")
+            raise ValueError(f"{describe(each)} has an invalid attribute {absurd!r}, which crashes ONNX Runtime")
         formal = schema.inputs
         for i, name in enumerate(each.input):
             if not name and formal[min(i, len(formal) - 1)].option == onnx.defs.OpSchema.FormalParameterOption.Variadic:
-                raise ValueError(f"{describe(each)} has an absent input among those of any number")
+                raise ValueError(f"{describe(each)} has an absent input among its variadic inputs")
 
 
 def _run(model: ModelProto, shared: Mapping[str, Array], results: Sequence[str]) -> list[Tensor]:
@@ -146,7 +145,7 @@ def _run(model: ModelProto, shared: Mapping[str, Array], results: Sequence[str])
     options.enable_cpu_mem_arena = False
     options.enable_mem_pattern = False
     if not shared:
-        options.intra_op_num_threads = 1  # threads take longer to start than little constants to compute
+        options.intra_op_num_threads = 1  # starting threads takes longer than computing small constants
     try:
         values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in shared.items()}
         if values:
@@ -154,14 +153,14 @@ def _run(model: ModelProto, shared: Mapping[str, Array], results: Sequence[str])
         session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
         return [_tensor(value) for value in session.run_with_ort_values(list(results), {})]
     except Exception as error:
-        # A node of element types that it has no kernel for, or that the operator does not take.
+        # The node has element types without a kernel, or types that the operator does not support.
         refusal = NoKernelError if type(error).__name__ in ("NotImplemented", "InvalidGraph") else ValueError
-        raise refusal(f"ONNX Runtime does not compute {', '.join(results)}: {' '.join(str(error).split())}") from error
+        raise refusal(f"ONNX Runtime failed to compute {', '.join(results)}: {' '.join(str(error).split())}") from error
 
 
 def _tensor(value: AnyValue) -> Tensor:
     if not value.has_value() or not value.is_tensor():
-        raise ValueError("a result is no tensor")
+        raise ValueError("a result is not a tensor")
     number, shape = value.element_type(), tuple(value.shape())
     dtype = ELEMENT_TYPES[number]
     if dtype == "string" or dtype in _SHARED:

@@ -1,4 +1,4 @@
-"""Nodes without what goes without saying, so that they can be compared, and how the attributes of two nodes differ."""
+"""Normalizes nodes for comparison, and describes differences between attributes."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any as AnyValue
@@ -12,14 +12,13 @@ from passat.ir.onnx.same_graph import content_of
 from passat.ir.onnx_mapping import ELEMENT_TYPES
 
 _SHOWN: Final = ("bool", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-"""The element types of constants that are shown by their elements."""
+"""Element types of constants whose elements are printed."""
 _LONGEST: Final = 60
-"""Characters of the value of an attribute that are shown."""
+"""Maximum length of a printed attribute value."""
 
 
 def plain(node: NodeProto, opsets: Mapping[str, int]) -> NodeProto:
-    """A node without attributes that say what is the default, and without absent operands and results at the end; the same where there are
-    none."""
+    """Removes attributes equal to their default and absent trailing operands and results. Returns the same node where there are none."""
     ends = [names[-1] for names in (node.input, node.output) if names]
     if not node.attribute and all(ends):
         return node
@@ -46,14 +45,14 @@ def _is_default(attribute: AttributeProto, schema: defs.OpSchema) -> bool:
 
 
 _NEUTRAL: Final = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
-"""What attributes of windows are in each dimension where they are left out; schemas do not say it, as their length depends on the rank."""
+"""Defaults of window attributes, per dimension. Schemas do not state them, as their length depends on the rank."""
 _ZERO: Final = helper.make_tensor("", TensorProto.FLOAT, [1], [0.0])
-"""What ConstantOfShape repeats by default."""
+"""The default value of ConstantOfShape."""
 _WINDOWS: Final = frozenset({"Conv", "ConvInteger", "QLinearConv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool"})
 
 
 def _is_neutral(attribute: AttributeProto, node: NodeProto) -> bool:
-    """Whether an attribute says what holds without it, by the text of the operator rather than by its schema."""
+    """Whether an attribute equals a default that only the text of the ONNX specification states."""
     if node.op_type == "ConstantOfShape" and attribute.HasField("t"):
         return content_of(attribute.t, None) == content_of(_ZERO, None)
     if node.op_type not in _WINDOWS or attribute.name not in _NEUTRAL or attribute.ref_attr_name:
@@ -63,22 +62,22 @@ def _is_neutral(attribute: AttributeProto, node: NodeProto) -> bool:
 
 
 def changed_attributes(mine: NodeProto, theirs: NodeProto) -> Iterator[str]:
-    """What is different of the attributes of two nodes, graphs aside."""
+    """Describes the differences between the attributes of two nodes, except graphs."""
     before, after = ({each.name: each for each in node.attribute if not (each.HasField("g") or each.graphs)} for node in (mine, theirs))
     for name in sorted({*before, *after}):
         shown = [attribute_text(side[name]) if name in side else "" for side in (before, after)]
         if name not in before:
-            yield f"{name} is new: {shown[1]}"
+            yield f"{name} added: {shown[1]}"
         elif name not in after:
-            yield f"{name} is gone: {shown[0]}"
+            yield f"{name} removed: {shown[0]}"
         elif before[name].SerializeToString(deterministic=True) != after[name].SerializeToString(deterministic=True):
-            yield f"{name}: {shown[0]} became {shown[1]}" if shown[0] != shown[1] else f"{name} is another tensor"
+            yield f"{name}: {shown[0]} changed to {shown[1]}" if shown[0] != shown[1] else f"{name} has other elements"
 
 
 def attribute_text(attribute: AttributeProto) -> str:
-    """The value of an attribute, shortened; of a tensor its type."""
+    """Prints the value of an attribute, shortened; for a tensor, its type."""
     if attribute.ref_attr_name:
-        return f"that of the call, {attribute.ref_attr_name}"
+        return f"attribute of the call, {attribute.ref_attr_name}"
     value: AnyValue = helper.get_attribute_value(attribute)
     if hasattr(value, "dims"):
         return constant_text((value.data_type, tuple(value.dims)))
@@ -87,7 +86,7 @@ def attribute_text(attribute: AttributeProto) -> str:
 
 
 def constant_text(content: object) -> str:
-    """A constant by its element type and shape, and its elements where these are a few numbers."""
+    """Describes a constant by its element type and shape, and by its elements if they are few numbers."""
     if not isinstance(content, tuple):
         return "a sparse one"
     dtype = ELEMENT_TYPES.get(content[0], f"element type {content[0]}")

@@ -1,4 +1,4 @@
-"""Which calls of a function become nodes, and in which order: those that the results depend on, as near to the source's as can be."""
+"""Selects the calls of a function that become nodes, in an order as close to the source as possible."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +12,7 @@ from passat.ir.op import Op
 class Plan:
     """The calls to write, in order, and the constants that they read.
 
-    `merged` are calls that a bias is added to by the node of another call; `lets` are the values that let-bound variables stand for.
+    `merged` are calls that are written as part of another call's node, together with a bias. `lets` are the values of let-bound variables.
     """
 
     __slots__ = ("calls", "constants", "lets", "merged", "origins", "read")
@@ -22,14 +22,14 @@ class Plan:
         self.lets: dict[int, Expr] = {}
         self.constants: list[Constant] = []
         self.read: list[Expr] = []
-        """What tuples, projections and lets read."""
+        """The operands of tuples, projections and lets."""
         found = self._collect(roots, places)
         self.merged = self._merged(found, roots)
-        found.sort(key=lambda entry: entry[0])  # stable: operands have no later place than what reads them, and were found before it
+        found.sort(key=lambda entry: entry[0])  # stable sort: operands are never placed after their users, and were found before them
         self.calls = [call for _, call, _ in found]
 
     def _collect(self, roots: Sequence[Expr], places: Mapping[str, int]) -> list[tuple[int, Call, Sequence[Expr]]]:
-        """The calls, operands before calls, with their operands and their places: those in the source, or that of the last operand."""
+        """Collects calls, operands first, with their operands and positions: the position in the source, or that of the last operand."""
         found: list[tuple[int, Call, Sequence[Expr]]] = []
         place_of: dict[int, int] = {}
         pending: list[tuple[Expr, Sequence[Expr]]] = []
@@ -66,7 +66,7 @@ class Plan:
         return found
 
     def operands(self, expr: Expr) -> Sequence[Expr]:
-        """What an expression is computed from. Raises OnnxError for what ONNX cannot express."""
+        """The operands of an expression. Raises OnnxError for expressions that ONNX cannot express."""
         kind = type(expr)
         if kind is Call:
             assert isinstance(expr, Call)
@@ -94,7 +94,7 @@ class Plan:
         raise OnnxError(f"{_what(expr)} cannot be written to ONNX")
 
     def resolve(self, expr: Expr) -> Expr:
-        """What an expression is, behind lets, variables that they bind, and fields of tuples that are written out."""
+        """Resolves lets, let-bound variables, and fields of explicit tuples."""
         while True:
             if isinstance(expr, Let):
                 self.lets[id(expr.var)] = expr.value
@@ -110,7 +110,7 @@ class Plan:
                 return expr
 
     def is_read(self, result: Expr) -> bool:
-        """Whether a call reads a value, by itself or in a tuple."""
+        """Whether a call reads a value, directly or in a tuple."""
         place = _place(result)
         read = [self.resolve(part) for call in self.calls for part in self.operands(call)]
         return any(
@@ -118,10 +118,10 @@ class Plan:
         )
 
     def _merged(self, found: Sequence[tuple[int, Call, Sequence[Expr]]], roots: Sequence[Expr]) -> set[int]:
-        """The products and convolutions that nothing but an addition of a bias reads: one node of ONNX is both."""
+        """The products and convolutions whose only user is a bias addition: ONNX has a single node for both."""
         from passat.ir.ops.linear import accepts_bias
 
-        additions = [call for _, call, _ in found if call.op.name == "nn.bias_add" and id(call) not in self.origins]  # type: ignore[attr-defined]  # collected calls are calls of operators
+        additions = [call for _, call, _ in found if call.op.name == "nn.bias_add" and id(call) not in self.origins]  # type: ignore[attr-defined]  # collected calls call operators
         products = {id(call.args[0]) for call in additions if accepts_bias(call)}
         if not products:
             return products
@@ -133,7 +133,7 @@ class Plan:
 
 
 def _place(value: Expr) -> tuple[int, int]:
-    """What a value is: a call, or one of its results."""
+    """Identifies a value: a call, or one of its results."""
     return (id(value.tuple_value), value.index) if isinstance(value, TupleGetItem) else (id(value), -1)
 
 

@@ -1,4 +1,4 @@
-"""Models that draw random numbers, run so that two of them draw the same: each random operator gets a seed."""
+"""Sets the seeds of random operators, so that two models draw the same random numbers."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -11,20 +11,20 @@ from passat.ir.onnx.opaque import RANDOM
 from passat.ir.onnx.scope import defined_names, sort_nodes, subgraphs, without_functions
 
 _MODE: Final = 2
-"""The place of the operand that says whether a Dropout is in training mode."""
+"""The index of the operand training_mode of Dropout."""
 _UNUSED: Final[frozenset[str]] = frozenset()
 _INLINED: Final = re.compile(r"__\d+$")
-"""What `onnx.inliner` appends to names."""
+"""The suffix that `onnx.inliner` appends to names."""
 _INTEGER_SEED: Final = "Dropout"
 _FIRST: Final = 7_000_003
-"""The first seed: large, so that no operator is likely to have it already and to draw the same numbers as another one."""
+"""The first seed, which is large to avoid collisions with existing seeds."""
 
 
 class Seeds:
-    """The seeds of the random operators of a model, and of those that stand for them in others.
+    """The seeds of the random operators of a model and of the corresponding operators in other models.
 
-    An optimized model may lack operators, first of all those on which no output depends: they come last, and any other operator stands for
-    one that the same outputs depend on, where names do not tell.
+    An optimized model may lack operators, most likely those on which no output depends, so these are matched last. Other operators match by
+    name, or else by the outputs that depend on them.
     """
 
     def __init__(self, model: ModelProto) -> None:
@@ -35,8 +35,8 @@ class Seeds:
         return bool(self._nodes)
 
     def given_to(self, model: ModelProto) -> ModelProto:
-        """The model with these seeds. Operators that have seeds keep them; those without counterpart get others."""
-        made = without_functions(model)  # each call of a function draws numbers of its own
+        """Returns a model with these seeds. Existing seeds are kept; operators without a counterpart get other seeds."""
+        made = without_functions(model)  # each call of a function draws other numbers
         drawings = _random_nodes(made)
         numbers = counterparts(self._nodes, [drawing.named for drawing in drawings])
         for place, (drawing, number) in enumerate(zip(drawings, numbers, strict=True)):
@@ -49,27 +49,28 @@ class Seeds:
 
 
 class _Drawing(NamedTuple):
-    """A node that draws random numbers, and the outputs of the model that depend on it."""
+    """A random node, and the outputs of the model that depend on it."""
 
     node: NodeProto
     outputs: frozenset[str]
 
     @property
     def named(self) -> Named:
-        """The node as it is known again. Of names in an inlined function the number depends on the calls before."""
+        """The node with its identifying properties. The number in names of inlined functions is ignored, since it depends on earlier
+        calls."""
         return Named(self.node.op_type, _INLINED.sub("", self.node.output[0]) if self.node.output else "", self.outputs)
 
 
 def _random_nodes(model: ModelProto) -> list[_Drawing]:
-    """The nodes of a model that draw random numbers, in their order, those of subgraphs too."""
+    """The random nodes of a model in order, including subgraphs."""
     found = list(_drawings(model.graph.node, {value.name: frozenset([value.name]) for value in model.graph.output}))
-    for function in model.functions:  # of an opset that does not go with the model's
+    for function in model.functions:  # functions may import another opset than the model
         found += _drawings(function.node, {name: frozenset([name]) for name in function.output})
     return found[::-1]
 
 
 def _drawings(nodes: Iterable[NodeProto], outputs: dict[str, frozenset[str]]) -> Iterator[_Drawing]:
-    """The nodes that draw random numbers, the last one first. `outputs` says which depend on names; the names that are read are added."""
+    """Yields the random nodes, last one first. `outputs` maps names to dependent outputs and is extended by the names that nodes read."""
     for node in reversed(sort_nodes(nodes)):
         use = _UNUSED.union(*(outputs.get(name, _UNUSED) for name in node.output if name))
         read = dict.fromkeys(filter(None, node.input), use)

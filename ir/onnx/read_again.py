@@ -1,4 +1,4 @@
-"""Opaque calls, read a second time: by then operands may be known that were computed when the model was read."""
+"""Imports opaque calls again, after their operands have become known by folding."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -17,13 +17,13 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, compatible
 
 _PLAIN: Final = frozenset({"opset", "outputs", "types"})
-"""What calls of nodes say of themselves that have one output and nothing but attributes with a value of ours."""
+"""The bookkeeping attributes of opaque calls with one output whose attributes can all be converted."""
 
 
 def read_again(call: Call) -> Expr | None:
-    """The expression of Passat's own operators that means what an opaque call of one result does, where it is one now; None where not.
+    """Returns the expression of Passat's own operators for an opaque call with one result; None where there is none.
 
-    Operands of which all elements are known count as constants. The call must have a type.
+    Operands with fully known elements count as constants. The call must have a type.
     """
     op, attrs = call.op, call.attrs
     if not isinstance(op, OpaqueOp) or op.domain or attrs["outputs"] != "1" or not RESERVED.intersection(attrs) <= _PLAIN:
@@ -42,13 +42,13 @@ def read_again(call: Call) -> Expr | None:
             return None
         if isinstance(infer_type(made).checked_type, TupleType):
             made = infer_type(TupleGetItem(made, 0, call.span))
-    except (OpTypeError, InferError):  # the operator's own form asks for more than ONNX does
+    except (OpTypeError, InferError):  # Passat's operator is stricter than ONNX's
         return None
     return made if compatible(call.checked_type, made.checked_type) else None
 
 
 def _operand(arg: Expr) -> Expr | None:
-    """An operand as readers get it: None where it is absent, a constant where all of it is known."""
+    """An operand as readers get it: None if absent, a constant if fully known."""
     if isinstance(arg, Tuple) and not arg.fields:
         return None
     value = None if isinstance(arg, Constant) else known_value(arg)

@@ -1,8 +1,8 @@
-"""Whether two models differ in nothing but names: those of nodes and inner values, and the order in which nodes stand.
+"""Checks whether two models are equal up to the names of nodes and inner values and the order of nodes.
 
-Each value gets a number by what computes it, the same one in all models of one `Numbering`: the operator, its attributes and the numbers of
-its operands. Values of equal numbers are computed alike, so graphs with the same results and equally many nodes of each number are the same
-up to names. (Which one of several equal nodes is read is not told apart.)
+Uses value numbering: the number of a value identifies its operator, its attributes and the numbers of its operands, across all models of
+one `Numbering`. Graphs with equal results and equally many nodes of each number are equal up to names. (Equal nodes are not distinguished
+by their users.)
 """
 
 from collections import Counter
@@ -16,18 +16,19 @@ from passat.ir.onnx.scope import attribute_graphs, sort_nodes
 from passat.ir.onnx.tensors import EXTERNAL, raw_bytes, read_tensor
 
 Key: TypeAlias = object
-"""What identifies something: a value that can be compared and, but where it says otherwise, hashed."""
+"""An identifying key: comparable, and hashable unless stated otherwise."""
 
 SMALL: Final = 64
-"""Most bytes of a tensor that are kept as they are."""
+"""Maximum size in bytes of tensors whose key contains the bytes."""
 COMMUTATIVE: Final = frozenset({"Add", "Mul", "And", "Or", "Xor", "Equal", "BitwiseAnd", "BitwiseOr", "BitwiseXor"})
-"""Operators of the default domain whose two operands may be swapped without changing a bit of the result."""
+"""Commutative operators of the default domain, bit for bit."""
 
 
 def differs_in_names_only(model: ModelProto, other: ModelProto) -> bool:
-    """Whether two models are the same up to names of nodes and inner values, and the order of nodes.
+    """Whether two models are equal up to names of nodes and inner values, and the order of nodes.
 
-    What does not compute (declared types of inner values, texts, unused constants and imports) may differ. Opsets must be the same.
+    Ignores parts that do not affect computation (declared types of inner values, documentation, unused constants and imports). Opsets must
+    be equal.
     """
     if any(part(model) != part(other) for part in (_interface, _operators, _versions, _functions)):
         return False
@@ -36,18 +37,20 @@ def differs_in_names_only(model: ModelProto, other: ModelProto) -> bool:
 
 
 class Numbering:
-    """Gives equal numbers to what computes the same."""
+    """Assigns value numbers: equal numbers to equal computations."""
 
     def __init__(self) -> None:
         self._numbers: dict[Key, int] = {}
 
     def number(self, key: Key) -> int:
-        """The number of a key."""
+        """Returns the number of a key."""
         return self._numbers.setdefault(key, len(self._numbers))
 
     def graph(self, graph: GraphProto, outer: Mapping[str, int] | None = None, depth: int = 0) -> Key:
-        """What identifies a graph: its results, and how many nodes it has of each number. `outer` are the numbers of values around a
-        subgraph, whose inputs are known by their places; those of a model are known by their names."""
+        """The key of a graph: its results, and the count of nodes with each number.
+
+        `outer` are the numbers of values around a subgraph. The inputs of a subgraph are identified by position, those of a model by name.
+        """
         values = dict(outer or {})
         for tensor in graph.initializer:
             values[tensor.name] = self.number(("constant", _content(tensor)))
@@ -66,14 +69,14 @@ class Numbering:
         return tuple(values.get(value.name, -1) for value in graph.output), frozenset(counts.items())
 
     def describe(self, node: NodeProto, captured: Iterable[str]) -> int:
-        """The number of a node by itself, whatever its operands are; `captured` is what its graphs read from outside."""
+        """The number of a node without its operands; `captured` are the outer values that its subgraphs read."""
         values = {name: self.number(("captured", place)) for place, name in enumerate(dict.fromkeys(captured))}
         attributes = frozenset((attribute.name, self._attribute(attribute, values, 0)) for attribute in node.attribute)
         ends = tuple(tuple(bool(name) for name in names) for names in (node.input, node.output))
         return self.number((_domain(node), node.op_type, node.overload, attributes, ends))
 
     def node(self, node: NodeProto, values: Mapping[str, int], depth: int = 0) -> int:
-        """The number of a node, whose operands have the given numbers."""
+        """The number of a node whose operands have the given numbers."""
         operands = [values.get(name, -1) if name else -2 for name in node.input]
         domain = _domain(node)
         if not domain and node.op_type in COMMUTATIVE:
@@ -106,12 +109,14 @@ _ELEMENTS: Final = {
     ("value_string", AttributeProto.STRING): TensorProto.STRING,
     ("value_strings", AttributeProto.STRINGS): TensorProto.STRING,
 }
-"""The element types of the attributes of Constant that are no tensors, by name and type of the attribute."""
+"""The element types of non-tensor attributes of Constant, by name and type of the attribute."""
 
 
 def constant_of(node: NodeProto, folder: str | None) -> Key | None:
-    """What identifies what a Constant node holds, as that of an initializer; None for all other nodes, and in a function where an attribute
-    of the call decides."""
+    """The key of a Constant node's value, equal to that of an initializer.
+
+    None for other nodes, and in a function where the value is an attribute of the call.
+    """
     if node.op_type != "Constant" or _domain(node) or not node.output or len(node.attribute) != 1 or node.attribute[0].ref_attr_name:
         return None
     (attribute,) = node.attribute
@@ -128,7 +133,7 @@ def constant_of(node: NodeProto, folder: str | None) -> Key | None:
 
 
 def sparse_content(sparse: SparseTensorProto) -> Key:
-    """What identifies the elements of a sparse tensor, whatever its name is."""
+    """The key of the elements of a sparse tensor, without its name."""
     unnamed = SparseTensorProto()
     unnamed.CopyFrom(sparse)
     unnamed.values.ClearField("name")
@@ -136,7 +141,7 @@ def sparse_content(sparse: SparseTensorProto) -> Key:
 
 
 def _content(tensor: TensorProto) -> Key:
-    """What identifies the elements of a tensor: where they lie, their bytes, or the hash of many bytes."""
+    """The key of the elements of a tensor: their external location, their bytes if few, or their hash."""
     head = (tensor.data_type, tuple(tensor.dims))
     if tensor.data_location == EXTERNAL:
         return (*head, tuple(sorted((entry.key, entry.value) for entry in tensor.external_data)))
@@ -151,7 +156,7 @@ def _identity(data: bytes) -> Key:
 
 
 def content_of(tensor: TensorProto, folder: str | None) -> Key:
-    """What identifies the elements of a tensor, with its element type and shape; `folder` is that of external data, which is read."""
+    """The key of the elements, element type and shape of a tensor. External data in `folder` is read."""
     if tensor.data_location != EXTERNAL:
         return _content(tensor)
     return (tensor.data_type, tuple(tensor.dims), _identity(raw_bytes(read_tensor(tensor, folder))))
@@ -159,17 +164,18 @@ def content_of(tensor: TensorProto, folder: str | None) -> Key:
 
 def _interface(model: ModelProto) -> Key:
     graph = model.graph
-    constants = {tensor.name for tensor in graph.initializer} if model.ir_version < 4 else set()  # those are inputs there as well
+    # In these versions the initializers are inputs as well.
+    constants = {tensor.name for tensor in graph.initializer} if model.ir_version < 4 else set()
     return [value.name for value in graph.input if value.name not in constants], [value.name for value in graph.output]
 
 
 def _operators(model: ModelProto) -> Key:
-    """How often each operator occurs, which is quickly told."""
+    """The count of each operator, as a cheap first comparison."""
     return Counter((node.domain, node.op_type) for node in model.graph.node if node.op_type != "Constant")
 
 
 def _versions(model: ModelProto) -> Key:
-    """The versions of the domains that nodes belong to."""
+    """The versions of the domains that nodes use."""
     used = {"" if node.domain == "ai.onnx" else node.domain for node in model.graph.node}
     return {domain: version for domain, version in opsets_of(model).items() if domain in used}
 

@@ -1,4 +1,4 @@
-"""Names of a graph: what they stand for, which of them a subgraph takes from outside, and in which order nodes can be read."""
+"""Names in a graph: their values, captures by subgraphs, and topological order of nodes."""
 
 import heapq
 from collections.abc import Iterable, Mapping
@@ -11,14 +11,14 @@ from passat.ir.expr import Constant, Expr, Var
 from passat.ir.onnx.errors import OnnxError
 
 MAX_DEPTH: Final = 31
-"""Subgraphs nested deeper than this are refused: protobuf reads no message of more than 100 levels, and a subgraph takes three."""
+"""Maximum nesting depth of subgraphs: protobuf messages have at most 100 levels, and a subgraph takes three."""
 GRAPH: Final = 5
 
 E = TypeVar("E", bound=Expr)
 
 
 class UndefinedError(LookupError):
-    """A name that stands for nothing yet."""
+    """A name is not defined yet."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -27,7 +27,7 @@ class UndefinedError(LookupError):
 
 
 class Scope:
-    """The values of one graph by name. A subgraph's scope has a parent, and captures what it takes from there as variables of its own."""
+    """The values of a graph by name. The scope of a subgraph has a parent, and captures values of it as variables."""
 
     __slots__ = ("captured", "depth", "parent", "values")
 
@@ -37,17 +37,18 @@ class Scope:
         self.values: dict[str, Expr] = {}
         self.captured: dict[int, tuple[Var, Expr]] = {}
         if self.depth > MAX_DEPTH:
-            raise OnnxError(f"subgraphs are nested more than {MAX_DEPTH} deep, which is more than protobuf reads")
+            raise OnnxError(f"subgraphs are nested more than {MAX_DEPTH} levels deep, which exceeds the limit of protobuf")
 
     def define(self, name: str, value: E) -> E:
-        """Gives a name its value. Raises OnnxError where it has one."""
+        """Defines a name. Raises OnnxError if it is already defined."""
         if name in self.values:
-            raise OnnxError(f"the name {name!r} is given to two values")
+            raise OnnxError(f"two values have the name {name!r}")
         self.values[name] = value
         return value
 
     def find(self, name: str) -> Expr:
-        """The value of a name: of this graph, a constant of an outer one, or a variable that captures one. Raises UndefinedError."""
+        """Returns the value of a name: of this graph, a constant of an outer one, or a variable for a captured value. Raises
+        UndefinedError."""
         value = self.values.get(name)
         if value is not None:
             return value
@@ -63,7 +64,7 @@ class Scope:
 
 
 def subgraphs(node: NodeProto) -> Iterable[GraphProto]:
-    """The graphs among the attributes of a node."""
+    """The subgraphs of a node."""
     for attribute in node.attribute:
         yield from attribute_graphs(attribute)
 
@@ -76,9 +77,9 @@ def attribute_graphs(attribute: AttributeProto) -> Iterable[GraphProto]:
 
 
 def free_names(graph: GraphProto, depth: int = 0) -> dict[str, None]:
-    """The names that a graph reads from outside, in the order in which it does."""
+    """The outer names that a graph reads, in order."""
     if depth > MAX_DEPTH:
-        raise OnnxError(f"subgraphs are nested more than {MAX_DEPTH} deep, which is more than protobuf reads")
+        raise OnnxError(f"subgraphs are nested more than {MAX_DEPTH} levels deep, which exceeds the limit of protobuf")
     made = defined_names(graph)
     free: dict[str, None] = {}
     for node in graph.node:
@@ -90,7 +91,7 @@ def free_names(graph: GraphProto, depth: int = 0) -> dict[str, None]:
 
 
 def defined_names(graph: GraphProto) -> set[str]:
-    """The names that a graph itself gives values to; not those inside its subgraphs."""
+    """The names that a graph defines, excluding its subgraphs."""
     made = {value.name for value in graph.input}
     made.update(tensor.name for tensor in graph.initializer)
     made.update(sparse.values.name for sparse in graph.sparse_initializer)
@@ -99,7 +100,7 @@ def defined_names(graph: GraphProto) -> set[str]:
 
 
 def read_names(graph: GraphProto) -> set[str]:
-    """Every name that is read anywhere in a graph and the graphs inside it."""
+    """All names that are read in a graph and its subgraphs."""
     found: set[str] = set()
     stack = [graph]
     while stack:
@@ -122,7 +123,7 @@ def unread_outputs(graph: GraphProto) -> set[str]:
 
 
 def inner_graphs(attributes: Iterable[AttributeProto]) -> Iterable[GraphProto]:
-    """The graphs among some attributes, and those inside them."""
+    """The graphs in some attributes, including nested ones."""
     stack = [graph for attribute in attributes for graph in attribute_graphs(attribute)]
     while stack:
         graph = stack.pop()
@@ -131,18 +132,18 @@ def inner_graphs(attributes: Iterable[AttributeProto]) -> Iterable[GraphProto]:
 
 
 def inner_nodes(attributes: Iterable[AttributeProto]) -> Iterable[NodeProto]:
-    """The nodes of the graphs among some attributes, and of those inside them."""
+    """The nodes in the graphs of some attributes, including nested ones."""
     for graph in inner_graphs(attributes):
         yield from graph.node
 
 
 def all_names(attributes: Iterable[AttributeProto]) -> set[str]:
-    """Every name given to a value anywhere inside the graphs among some attributes."""
+    """All names of values in the graphs of some attributes, including nested ones."""
     return {name for graph in inner_graphs(attributes) for name in defined_names(graph)}
 
 
 def rename_free(graph: GraphProto, names: Mapping[str, str]) -> None:
-    """Renames what a graph reads from outside, in place."""
+    """Renames the outer names that a graph reads, in place."""
     made = defined_names(graph)
     inner = {old: new for old, new in names.items() if old not in made}
     if not inner:
@@ -158,7 +159,7 @@ def rename_free(graph: GraphProto, names: Mapping[str, str]) -> None:
 
 
 def sort_nodes(nodes: Iterable[NodeProto]) -> list[NodeProto]:
-    """The nodes, each after those whose results it reads, otherwise in the given order. Raises OnnxError that shows a cycle."""
+    """Sorts nodes topologically, otherwise keeping their order. Raises OnnxError that shows the cycle if there is one."""
     listed = list(nodes)
     maker = {name: i for i, node in enumerate(listed) for name in node.output if name}
     reads: list[set[int]] = []
@@ -197,13 +198,13 @@ def _cycle(nodes: list[NodeProto], reads: list[set[int]], waiting: list[int]) ->
 
 
 def describe(node: NodeProto) -> str:
-    """A node as error messages call it: by its name, or by what it makes, and its operator."""
+    """Describes a node in messages: by its name, or else by its first output, and by its operator."""
     kind = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
     if node.name:
         return f"node {node.name!r} ({kind})"
-    return f"the {kind} node that makes {node.output[0]!r}" if node.output else f"a {kind} node"
+    return f"the {kind} node that produces {node.output[0]!r}" if node.output else f"a {kind} node"
 
 
 def without_functions(model: ModelProto) -> ModelProto:
-    """A copy of a model in which the nodes of local functions stand where the functions were called."""
+    """Returns a copy of a model with local functions inlined."""
     return inline_local_functions(model) if model.functions else ModelProto.FromString(model.SerializeToString())

@@ -1,6 +1,6 @@
-"""How many bytes a model takes when it is written, found without writing it.
+"""Computes the serialized size of a model without serializing it.
 
-Protobuf's own `ByteSize` writes the message to measure it, which for a model of 2.2 GB takes eleven seconds and 10 GB of memory.
+Protobuf's `ByteSize` serializes the message, which takes eleven seconds and 10 GB of memory for a model of 2.2 GB.
 """
 
 import math
@@ -13,11 +13,11 @@ from passat.ir.onnx.frame import copy_fields
 from passat.ir.onnx_mapping import ELEMENT_TYPES
 
 _SMALL: Final = 1 << 12
-"""Models whose initializers have fewer elements than this are measured by protobuf, and tensors too."""
+"""Maximum number of elements of models and tensors that are measured by protobuf."""
 
 
 def model_bytes(model: ModelProto) -> int:
-    """The size of a model in bytes. What its tensors refer to in other files does not count."""
+    """The serialized size of a model in bytes, excluding external data."""
     tensors = model.graph.initializer
     if sum(math.prod(tensor.dims) for tensor in tensors) < _SMALL:
         return int(model.ByteSize())
@@ -30,7 +30,7 @@ def model_bytes(model: ModelProto) -> int:
 
 
 def tensor_bytes(tensor: TensorProto) -> int:
-    """The size of a tensor in bytes: for large contents in raw form, what its type and shape ask for."""
+    """The serialized size of a tensor in bytes; for large raw contents, computed from its type and shape."""
     elements = math.prod(tensor.dims)
     if elements < _SMALL or tensor.data_type not in ELEMENT_TYPES or not tensor.HasField("raw_data"):
         return int(tensor.ByteSize())
@@ -39,5 +39,5 @@ def tensor_bytes(tensor: TensorProto) -> int:
 
 
 def _field(length: int) -> int:
-    """The bytes of a field of some length: a tag of one byte (numbers below 16), the length in groups of seven bits, the content."""
+    """The size of a field in bytes: a tag of one byte (numbers below 16), the length in groups of seven bits, and the content."""
     return 1 + max(1, math.ceil(length.bit_length() / 7)) + length

@@ -1,4 +1,4 @@
-"""Specializing a model: fixing the sizes of its inputs, and dropping outputs together with the nodes that only they need."""
+"""Specializes models: fixes the sizes of inputs, and removes outputs with the nodes that only they need."""
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,21 +12,20 @@ from passat.ir.passat_error import PassatError
 from passat.ir.shape import names_of_text, replace_names
 
 Sizes = Mapping[str, int]
-"""Sizes by the names of dimensions."""
+"""Sizes by dimension name."""
 _UNNAMED: Final = ("", "?")
 
 
 class SpecializeError(PassatError, ValueError):
-    """A dimension, an input or an output that the model does not have, or a size that contradicts the model. The message names it, and
-    lists what the model has."""
+    """A dimension, input or output does not exist, or a size contradicts the model. The message lists the alternatives."""
 
     exit_code = 2
 
 
 def fix_sizes(model: ModelProto, dims: Sizes, shapes: Mapping[str, Sequence[int | None]]) -> None:
-    """Fixes sizes in place. Named dimensions get them in every type that the model declares, in subgraphs too.
+    """Fixes sizes in place. Named dimensions are fixed in every declared type, including subgraphs.
 
-    `shapes` are shapes of inputs by name; None leaves a size as it is. Raises SpecializeError.
+    `shapes` are shapes of inputs by name; None leaves a size unchanged. Raises SpecializeError.
     """
     inputs = {value.name: value for value in _inputs(model.graph)}
     check_dims(dims, list(dict.fromkeys(name for value in inputs.values() for name in _names(value))))
@@ -45,7 +44,7 @@ def fix_sizes(model: ModelProto, dims: Sizes, shapes: Mapping[str, Sequence[int 
 
 
 def _inputs(graph: GraphProto) -> Iterator[ValueInfoProto]:
-    """The inputs that have no value of the model's own."""
+    """The inputs without an initializer."""
     own = {tensor.name for tensor in graph.initializer} | {tensor.values.name for tensor in graph.sparse_initializer}
     return (value for value in graph.input if value.name not in own)
 
@@ -57,14 +56,14 @@ def _names(value: ValueInfoProto) -> list[str]:
 
 
 def check_dims(dims: Iterable[str], known: Sequence[str]) -> None:
-    """Raises SpecializeError for a dimension that is not among those known."""
+    """Raises SpecializeError for a dimension that is not among the known ones."""
     for name in dims:
         if name not in known:
             raise SpecializeError(f"no input has a dimension named {name!r}; {_there_is('named dimension', name, known)}")
 
 
 def _there_is(what: str, name: str, known: Iterable[str]) -> str:
-    """What the model has in the place of a name that it does not have."""
+    """Lists the existing names after an unknown name."""
     names = list(known)
     if not names:
         return f"the model has no {what}s"
@@ -73,20 +72,20 @@ def _there_is(what: str, name: str, known: Iterable[str]) -> str:
 
 
 def _name_sizes(value: ValueInfoProto, shape: Sequence[int | None], sizes: dict[str, int], origins: dict[str, str]) -> None:
-    """Adds the sizes that the shape of an input gives to named dimensions."""
+    """Adds the sizes that the shape of an input implies for named dimensions."""
     name = value.name
     if value.type.WhichOneof("value") not in ("tensor_type", None):
-        raise SpecializeError(f"the input {name!r} is not a tensor, so that it has no shape")
+        raise SpecializeError(f"the input {name!r} is not a tensor and has no shape")
     if not value.type.tensor_type.HasField("shape"):
         return
     declared = value.type.tensor_type.shape.dim
     if len(declared) != len(shape):
-        raise SpecializeError(f"the input {name!r} has {len(declared)} dimensions, {_show(value)}, and {len(shape)} sizes are given")
+        raise SpecializeError(f"the input {name!r} has {len(declared)} dimensions, {_show(value)}, but {len(shape)} sizes are given")
     for axis, (dim, size) in enumerate(zip(declared, shape, strict=True)):
         if size is None:
             continue
         if dim.HasField("dim_value") and dim.dim_value >= 0 and dim.dim_value != size:
-            raise SpecializeError(f"the input {name!r} has the size {dim.dim_value} at axis {axis}, and {size} is given")
+            raise SpecializeError(f"the input {name!r} has the size {dim.dim_value} at axis {axis}, but {size} is given")
         if dim.dim_param not in _UNNAMED and names_of_text(dim.dim_param) == [dim.dim_param]:
             if sizes.setdefault(dim.dim_param, size) != size:
                 given = f"the input {name!r} is given the size {size} at axis {axis}, which is {dim.dim_param!r}"
@@ -95,16 +94,18 @@ def _name_sizes(value: ValueInfoProto, shape: Sequence[int | None], sizes: dict[
 
 
 def _check_expressions(inputs: Iterable[ValueInfoProto], sizes: Sizes) -> None:
-    """Raises SpecializeError where a size is negative, such as n - 4 for an n of 1."""
+    """Raises SpecializeError where a size would be negative, such as n - 4 for n = 1."""
     for value in inputs:
         for axis, dim in enumerate(_dims(value.type)):
             size = replace_names(dim.dim_param, sizes) if isinstance(dim.dim_param, str) and dim.dim_param else 0
             if isinstance(size, int) and size < 0:
-                raise SpecializeError(f"the input {value.name!r} would have the size {size} at axis {axis}, which is {dim.dim_param}")
+                raise SpecializeError(
+                    f"the input {value.name!r} would have the invalid size {size} at axis {axis}, which is {dim.dim_param}"
+                )
 
 
 def _set_shape(value: ValueInfoProto, shape: Sequence[int | None]) -> None:
-    """Sets the sizes of an input that no name has set: those without a name, expressions, and all of an input without a rank."""
+    """Sets the sizes of an input that are not named: anonymous dimensions, expressions, and all of an unranked input."""
     tensor = value.type.tensor_type
     if not tensor.HasField("shape"):
         tensor.shape.dim.extend(TensorShapeProto.Dimension() for _ in shape)
@@ -113,7 +114,7 @@ def _set_shape(value: ValueInfoProto, shape: Sequence[int | None]) -> None:
         if size is None:
             continue
         if dim.HasField("dim_value") and dim.dim_value >= 0 and dim.dim_value != size:
-            raise SpecializeError(f"the input {value.name!r} has the size {dim.dim_value} at axis {axis}, and {size} is given")
+            raise SpecializeError(f"the input {value.name!r} has the size {dim.dim_value} at axis {axis}, but {size} is given")
         dim.dim_value = size
 
 
@@ -128,7 +129,7 @@ def _fix(dim: TensorShapeProto.Dimension, sizes: Sizes) -> None:
 
 
 def _types(graph: GraphProto) -> Iterator[TypeProto]:
-    """All types that are declared in a graph and in its subgraphs."""
+    """All declared types in a graph and its subgraphs."""
     nested = inner_graphs(attribute for node in graph.node for attribute in node.attribute)
     for each in (graph, *nested):
         for values in (each.input, each.output, each.value_info):
@@ -151,8 +152,10 @@ def _show(value: ValueInfoProto) -> str:
 
 
 def keep_outputs(model: ModelProto, names: Sequence[str]) -> None:
-    """Keeps only these outputs of a model, in place, in the order of the model. Nodes, initializers, inputs and functions that only other
-    outputs need go. Raises SpecializeError."""
+    """Keeps only these outputs of a model, in place and in the order of the model. Raises SpecializeError.
+
+    Nodes, initializers, inputs and functions that are no longer used are removed.
+    """
     graph = model.graph
     there = [value.name for value in graph.output]
     for name in names:
@@ -177,12 +180,12 @@ def _read(graph: GraphProto) -> set[str]:
 
 
 def _operands(node: NodeProto) -> list[str]:
-    """What a node reads, also in its subgraphs."""
+    """The names that a node reads, including its subgraphs."""
     return [*node.input, *(name for graph in subgraphs(node) for name in free_names(graph))]
 
 
 def _needed(graph: GraphProto) -> set[str]:
-    """The names that the outputs of a graph depend on, their own included."""
+    """The names that the outputs of a graph depend on, including the outputs."""
     maker = {name: node for node in graph.node for name in node.output if name}
     needed: set[str] = set()
     pending = [value.name for value in graph.output]
@@ -195,7 +198,7 @@ def _needed(graph: GraphProto) -> set[str]:
 
 
 def _drop_functions(model: ModelProto) -> None:
-    """Drops the local functions that no node calls."""
+    """Removes local functions without callers."""
     by_name = {(function.domain, function.name): function for function in model.functions}
     called: set[tuple[str, str]] = set()
     pending = list(model.graph.node)
@@ -210,7 +213,7 @@ def _drop_functions(model: ModelProto) -> None:
 
 
 def _keep(entries: AnyValue, wanted: Callable[[AnyValue], bool]) -> None:
-    """Deletes the entries of a repeated field that are not wanted."""
+    """Deletes unwanted entries of a repeated field."""
     for at in range(len(entries) - 1, -1, -1):
         if not wanted(entries[at]):
             del entries[at]

@@ -1,4 +1,4 @@
-"""Tensors of ONNX files as constants, and back. Nothing is decoded before it is asked for; what did not change is written back as is."""
+"""Converts tensors of ONNX files to constants and back. Tensors are decoded lazily, and unchanged ones are written back as they are."""
 
 import math
 from functools import partial
@@ -16,28 +16,28 @@ from passat.ir.onnx_mapping import ELEMENT_TYPES
 from passat.ir.tensor import Array, Tensor
 
 SPLAT_BYTES: Final = 128
-"""A repeated value that would take more bytes than this is written as a ConstantOfShape node."""
+"""Minimum size in bytes of splats that are written as ConstantOfShape."""
 EXTERNAL: Final = 1
 _PACKED: Final = frozenset(name for name in NUMBERS if itemsize(name) < 1)
 _FIELDS: Final = {"float32": "float_data", "int64": "int64_data", "int32": "int32_data", "float64": "double_data"}
-"""Where values of the commonest types are, if they are not raw."""
+"""The fields of non-raw values, for common types."""
 _SPLAT_SINCE: Final = {
     9: frozenset(("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")),
     20: frozenset(("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")),
     21: frozenset(("int4", "uint4")),
 }
-"""Element types that ConstantOfShape takes, by the version that brought them."""
+"""Element types that ConstantOfShape supports, by the version that added them."""
 
 
 def read_tensor(proto: TensorProto, folder: str | None) -> Tensor:
-    """The constant that a proto holds; external data lies in `folder`.
+    """Returns the constant of a proto; external data is in `folder`.
 
-    Raises OnnxError for unknown element types, for another number of elements than declared, and for external data that cannot be used.
+    Raises OnnxError for unknown element types, for a number of elements that contradicts the shape, and for unusable external data.
     """
     number = proto.data_type
     dtype = ELEMENT_TYPES.get(number)
     if dtype is None:
-        raise OnnxError(f"the tensor {proto.name!r} has the element type {number}, which Passat does not know")
+        raise OnnxError(f"the tensor {proto.name!r} has the unknown element type {number}")
     shape = _shape(proto.name, proto)
     if proto.data_location == EXTERNAL:
         external = locate(proto, folder, math.ceil(math.prod(shape) * itemsize(dtype)))
@@ -50,7 +50,7 @@ def read_tensor(proto: TensorProto, folder: str | None) -> Tensor:
 
 
 def _held(proto: TensorProto, dtype: str) -> float | None:
-    """How many elements a proto holds; None of types narrower than a byte, which are padded."""
+    """The number of elements in a proto; None for types narrower than a byte, which are padded."""
     if dtype in _PACKED:
         return None
     if dtype == "string":
@@ -90,12 +90,12 @@ def _read_external(external: External, dtype: str, shape: tuple[int, ...]) -> Ar
 
 
 def _as_stored(data: Array, dtype: str) -> Array:
-    """Bytes as elements. Those of truth values should be 0 and 1; with others, NumPy's own operations disagree about what is equal."""
+    """Interprets bytes as elements. Bool bytes are normalized to 0 and 1, since NumPy's operations disagree about other values."""
     return data != 0 if dtype == "bool" else data.view(to_numpy(dtype))
 
 
 def read_sparse(proto: SparseTensorProto, folder: str | None) -> Tensor:
-    """The constant that a sparse proto holds; decoded, it is dense."""
+    """Returns the constant of a sparse proto, as a dense tensor once decoded."""
     name, values = proto.values.name, read_tensor(proto.values, folder)
     shape = _shape(name, proto)
     indices = read_tensor(proto.indices, folder)
@@ -110,16 +110,16 @@ def _decode_sparse(name: str, values: Tensor, indices: Tensor, shape: tuple[int,
             places = np.ravel_multi_index(tuple(places.T), shape)
         found = values.numpy()
         if places.ndim != 1 or found.shape != places.shape:
-            raise OnnxError(f"{what}: it has {found.size} values, and indices of shape {list(indices.shape)}")
+            raise OnnxError(f"{what}: it has {found.size} values, but indices of shape {list(indices.shape)}")
         count = math.prod(shape)
         outside = places[(places < 0) | (places >= count)]
         if outside.size:
-            raise OnnxError(f"{what}: the index {outside[0]} lies outside its {count} elements")
+            raise OnnxError(f"{what}: the index {outside[0]} is out of range for {count} elements")
         dense = np.zeros(count, to_numpy(values.dtype))
         dense[places] = found
         return dense.reshape(shape)
     except MemoryError as error:
-        raise OnnxError(f"{what}: there is not enough memory for all its elements") from error
+        raise OnnxError(f"{what}: not enough memory for its elements") from error
     except (ValueError, TypeError, OverflowError) as error:
         if isinstance(error, OnnxError):
             raise
@@ -129,12 +129,12 @@ def _decode_sparse(name: str, values: Tensor, indices: Tensor, shape: tuple[int,
 def _shape(name: str, proto: TensorProto | SparseTensorProto) -> tuple[int, ...]:
     shape = tuple(proto.dims)
     if any(dim < 0 for dim in shape):
-        raise OnnxError(f"the tensor {name!r} has the shape {list(shape)}; no dimension may be negative")
+        raise OnnxError(f"the tensor {name!r} has a negative dimension: {list(shape)}")
     return shape
 
 
 def tensor_proto(value: Tensor | TensorProto, name: str) -> TensorProto:
-    """The proto of a constant, under a name. Its elements are not decoded where it came from a proto; external data is read."""
+    """Returns the proto of a constant under a name. Tensors from a proto are not decoded; external data is read."""
     if isinstance(value, TensorProto):
         return value
     if isinstance(value.source, TensorProto):
@@ -146,7 +146,7 @@ def tensor_proto(value: Tensor | TensorProto, name: str) -> TensorProto:
 
 
 def dense_proto(value: Tensor, name: str) -> TensorProto:
-    """The proto that lists the elements of a constant one by one."""
+    """Returns the proto with all elements of a constant."""
     proto = TensorProto(name=name, data_type=NUMBERS[value.dtype], dims=value.shape)
     if value.dtype == "string":
         proto.string_data.extend(
@@ -158,7 +158,7 @@ def dense_proto(value: Tensor, name: str) -> TensorProto:
 
 
 def raw_bytes(value: Tensor) -> bytes:
-    """The elements of a constant as ONNX lays them out: little-endian, types narrower than a byte packed."""
+    """Encodes the elements as ONNX raw data: little-endian, narrow types packed."""
     array = value.numpy()
     if value.dtype in _PACKED:
         return onnx.numpy_helper.from_array(np.ascontiguousarray(array)).raw_data
@@ -166,7 +166,7 @@ def raw_bytes(value: Tensor) -> bytes:
 
 
 def is_written_as_splat(value: Tensor, version: int) -> bool:
-    """Whether a constant is written as a ConstantOfShape node, which opset 9 brought."""
+    """Whether a constant is written as a ConstantOfShape node, which opset 9 added."""
     return (
         value.is_splat
         and value.nbytes > SPLAT_BYTES

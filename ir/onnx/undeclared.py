@@ -1,4 +1,4 @@
-"""Inputs and outputs that a model does not declare whole: which, what makes them, and the way out."""
+"""Finds inputs and outputs with incomplete declared types."""
 
 from typing import Final
 
@@ -14,11 +14,11 @@ _PARTS: Final = {
     "optional_type": (("elem_type", "element type"),),
     "map_type": (("key_type", "type of keys"), ("value_type", "type of values")),
 }
-"""What has to be there in a type, by its kind, and what it is called."""
+"""The required part of a type and its description, by kind."""
 
 
 def undeclared(model: ModelProto) -> str:
-    """A sentence about the first input or output of which something is not declared that `onnx.checker` wants; "" where there is none."""
+    """A sentence about the first input or output whose declared type is too incomplete for `onnx.checker`; empty where there is none."""
     for what, values in (("input", model.graph.input), ("output", model.graph.output)):
         for value in values:
             missing = _missing(value.type)
@@ -28,9 +28,9 @@ def undeclared(model: ModelProto) -> str:
 
 
 def without_element_type(model: ModelProto) -> str:
-    """A sentence about the first value that is declared as a tensor whose element type is not there, or unknown; "" where there is none.
+    """A sentence about the first tensor that is declared without a valid element type; empty where there is none.
 
-    `onnx.checker` accepts that, ONNX Runtime does not load it.
+    `onnx.checker` accepts such models, but ONNX Runtime does not load them.
     """
     graph = model.graph
     for what, values in (("input", graph.input), ("output", graph.output), ("value", graph.value_info)):
@@ -55,7 +55,7 @@ def _sentence(model: ModelProto, what: str, value: ValueInfoProto, said: str, mi
     by, out = "", "declare it (sizes may be unknown)" if missing in ("shape", "type") else "declare the right one"
     if maker is not None:
         kind = f"{maker.domain}.{maker.op_type}" if maker.domain else maker.op_type
-        by = f", which {f'node {maker.name!r} ({kind})' if maker.name else f'a {kind} node'} makes,"
+        by = f", which {f'node {maker.name!r} ({kind})' if maker.name else f'a {kind} node'} produces,"
         if not onnx.defs.has(maker.op_type, maker.domain) and missing in ("shape", "type"):
             out += ", or the operator in a rule file (docs/custom-operators.md)"
     return f"the {what} {value.name!r}{by} {said}: {out}"

@@ -1,4 +1,4 @@
-"""Values of unknown type, and the nodes that stay opaque because of them: rules match operators whose operands have types."""
+"""Finds values of unknown type and the nodes that stay opaque because of them, since rules only match typed operands."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from passat.ir.types import IncompleteType, TupleType
 
 
 class Untyped(NamedTuple):
-    """A value of unknown type: its name, what makes it, and the calls that are left opaque because of it."""
+    """A value of unknown type: its name, its producer, and the calls that are opaque because of it."""
 
     name: str
     maker: Expr
@@ -20,24 +20,26 @@ class Untyped(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """How many nodes are left opaque, why, and the way out."""
+        """Describes how many nodes are opaque, why, and how to fix it."""
         count = len(self.calls)
         return f"{'1 node' if count == 1 else f'{count} nodes'} left opaque because {self.reason}"
 
     @property
     def reason(self) -> str:
-        """Which type is unknown, and the way out."""
+        """Describes which type is unknown and how to fix it."""
         if not isinstance(self.maker, Call):
             return f"the type of {self.name!r}, which is an input, is unknown: declare its element type and shape"
         out = "declare it in value_info"
         if is_custom(self.maker):
             out += ", or the operator in a rule file (docs/custom-operators.md)"
-        return f"the type of {self.name!r}, which {title(self.maker)} makes, is unknown: {out}"
+        return f"the type of {self.name!r}, which {title(self.maker)} produces, is unknown: {out}"
 
 
 def untyped_values(module: IRModule) -> list[Untyped]:
-    """The values at which unknown types begin, in order, with the calls of operators that Passat has forms for which are opaque because of
-    them."""
+    """Returns the values where unknown types originate, in order, each with the calls that are opaque because of it.
+
+    Only calls of operators that Passat models are listed.
+    """
     found: dict[Expr, list[Call]] = {}
     for function in module.functions.values():
         nodes = post_order(function)
@@ -55,7 +57,7 @@ def untyped_values(module: IRModule) -> list[Untyped]:
         for call in opaque:
             root = next(roots[operand] for operand in _operands(call) if operand in roots)
             while roots.get(root, root) is not root:
-                root = roots[root]  # what a subgraph reads of the graph around it, which may come later in the order
+                root = roots[root]  # an outer value that a subgraph captures, which may come later in the order
             found.setdefault(root, []).append(call)
     return [
         Untyped(_name(root), root.tuple_value if isinstance(root, TupleGetItem) else root, tuple(calls))
@@ -65,14 +67,14 @@ def untyped_values(module: IRModule) -> list[Untyped]:
 
 
 def title(call: Call) -> str:
-    """A node as sentences call it: by its name, where it has one, and its operator."""
+    """Describes a node in messages: by its name, if any, and its operator."""
     op, span = call.op, call.span
     kind = f"{op.domain}.{op.op_type}" if isinstance(op, OpaqueOp) and op.domain else op.op_type if isinstance(op, OpaqueOp) else repr(op)
     return f"node {span.source_name!r} ({kind})" if span is not None and span.source_name else f"a {kind} node"
 
 
 def _captured(nodes: Sequence[Expr]) -> dict[Expr, Expr]:
-    """For each parameter of unknown type that stands in a subgraph for a value of the graph around it, that value."""
+    """Maps each parameter of unknown type that represents a captured value of a subgraph to that value."""
     found: dict[Expr, Expr] = {}
     for node in nodes:
         if isinstance(node, Call) and isinstance(node.op, OpaqueOp) and "bodies" in node.attrs:
@@ -92,13 +94,13 @@ def _operands(node: Expr) -> Sequence[Expr]:
 
 
 def has_form(call: Call) -> bool:
-    """Whether a call is opaque, and of an operator that Passat has a form for."""
+    """Whether a call is opaque although Passat models its operator."""
     op = call.op
     return isinstance(op, OpaqueOp) and (f"{op.domain}::{op.op_type}" if op.domain else op.op_type) in READERS
 
 
 def is_custom(node: Expr) -> bool:
-    """Whether neither Passat nor the onnx package knows an operator: its type is unknown whatever those of its operands are."""
+    """Whether an operator is unknown to both Passat and the onnx package, so that its type is unknown for any operands."""
     if not (isinstance(node, Call) and isinstance(node.op, OpaqueOp)) or has_form(node):
         return False
     from passat.ir.onnx.inference import schema_of
@@ -107,7 +109,7 @@ def is_custom(node: Expr) -> bool:
 
 
 def _name(node: Expr) -> str:
-    """The name of a value in the ONNX file; nothing where it has none."""
+    """The ONNX name of a value; empty where it has none."""
     if isinstance(node, Var):
         return node.name_hint
     names = [name for name in node.span.outputs if name] if node.span is not None else []

@@ -1,7 +1,7 @@
-"""Nodes that Passat has no own form for, in later opsets: opaque calls become opaque calls that mean the same in another version.
+"""Converts opaque calls to later opsets: to equivalent opaque calls of another operator version.
 
-A version of an operator that is not in the table below takes what the one before it took, for the same meaning, once attributes whose
-defaults differ are spelled out; `tests/ir/onnx/opset_audit` holds that of each version against ONNX Runtime, up to `AUDITED`.
+A version of an operator that is not in the table below is compatible with the previous one, apart from attributes whose defaults differ,
+which are made explicit. `tests/ir/onnx/opset_audit` checks each version against ONNX Runtime, up to `AUDITED`.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,15 +28,15 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType
 
 AUDITED: Final = 28
-"""The newest opset whose operators were compared with those before it."""
+"""The newest opset that has been audited against earlier ones."""
 
 
 class NoUpgradeError(ValueError):
-    """A node that no later version expresses, or none that is known. The message is the reason."""
+    """No later version can express a node, or the conversion is not known. The message is the reason."""
 
 
 class Upgrade:
-    """A call of an opaque operator of the default domain on its way to the opset `target`."""
+    """Converts a call of an opaque operator of the default domain to the opset `target`."""
 
     def __init__(self, call: Call, target: int) -> None:
         assert isinstance(call.op, OpaqueOp)
@@ -46,31 +46,31 @@ class Upgrade:
         self.attrs = own_attributes(call.attrs)
 
     def operand(self, index: int) -> Expr | None:
-        """An operand that is there."""
+        """An operand, or None if absent."""
         found = self.call.args[index] if index < len(self.call.args) else None
         return None if isinstance(found, Tuple) and not found.fields else found
 
     def type(self, index: int) -> TensorType | None:
-        """The type of an operand that is there, where its rank is known."""
+        """The type of an operand, or None if it is absent or of unknown rank."""
         operand = self.operand(index)
         type_ = None if operand is None else operand.checked_type
         return type_ if isinstance(type_, TensorType) else None
 
     def constant(self, index: int) -> Tensor | None:
-        """The value of an operand where it is a constant."""
+        """The value of an operand if it is constant, or None."""
         operand = self.operand(index)
         return operand.data if isinstance(operand, Constant) else None
 
     def only_first_output(self) -> bool:
-        """Whether nobody reads another output than the first."""
+        """Whether only the first output is read."""
         return "1" not in self.call.attrs["outputs"][1:]
 
     def again(
         self, operands: Sequence[Expr | None], attrs: dict[str, AnyValue], *, since: int, op_type: str = "", same: bool = True
     ) -> Expr:
-        """The same results from other operands and attributes, by the version `since` of an operator; raised further from there.
+        """Rebuilds the call with other operands and attributes, in version `since` of an operator, and converts it further.
 
-        Without `same` the results are of other types.
+        With `same=False` the types of the results differ.
         """
         kept = {name: value for name, value in self.call.attrs.items() if name in RESERVED and (same or name != "types")}
         own = {escape(name): value for name, value in attrs.items()}
@@ -80,16 +80,16 @@ class Upgrade:
         return raised(made, self.target)
 
     def make(self, op_type: str, *operands: Expr, since: int, **attrs: AnyValue) -> Expr:
-        """A call of another operator, in its version `since`."""
+        """Builds a call of another operator, in its version `since`."""
         return _made(self.target, op_type, *operands, since=since, **attrs)
 
     def with_inputs(self, since: int, *names: str) -> Expr:
-        """The same with attributes that are lists of integers as operands behind those that there are; absent ones stay absent."""
+        """Converts attributes that are lists of integers to operands after the existing ones; absent ones stay absent."""
         given = [constant(self.attrs[name], "int64") if name in self.attrs else None for name in names]
         return self.again([*self.call.args, *given], self.without(*names), since=since)
 
     def without(self, *names: str) -> dict[str, AnyValue]:
-        """The attributes but for some."""
+        """The attributes except some."""
         return {name: value for name, value in self.attrs.items() if name not in names}
 
 
@@ -100,13 +100,13 @@ def _made(target: int, op_type: str, *operands: Expr, since: int, outputs: str =
 
 
 def evenly(data: Expr, axis: int, count: int, target: int) -> Expr:
-    """The sizes of `count` equal parts, computed from the axis: since opset 18 ONNX Runtime refuses `num_outputs` where that is empty."""
+    """Computes the sizes of `count` equal parts of an axis. Since opset 18 ONNX Runtime rejects `num_outputs` for an empty axis."""
     size = _made(target, "Gather", _made(target, "Shape", data, since=1), constant([axis], "int64"), since=11, axis=0)
     return _made(target, "Tile", _made(target, "Div", size, constant([count], "int64"), since=7), constant([count], "int64"), since=6)
 
 
 def split_evenly(call: Call, target: int) -> Expr:
-    """A split in equal parts of a size that may be 0, in an opset from 18 on. The one part of a whole is a copy of it."""
+    """Splits a possibly empty axis into equal parts, in an opset since 18. Splitting into one part is a copy."""
     axis, count = call.attrs["axis"], call.attrs["indices_or_sections"]
     if count == 1:
         return infer_type(Tuple([Call(get_op("copy"), call.args, span=call.span)]))
@@ -122,7 +122,7 @@ def constant(value: AnyValue, dtype: str) -> Constant:
 
 
 def raised(call: Call, target: int) -> Expr:
-    """What a call of an opaque operator of the default domain means in the opset `target`; itself where its operator did not change.
+    """Converts a call of an opaque operator of the default domain to the opset `target`; returns it unchanged if its operator is the same.
 
     Raises NoUpgradeError.
     """
@@ -133,7 +133,7 @@ def raised(call: Call, target: int) -> Expr:
         if step is None or step > target:
             return call
         if step > AUDITED:
-            raise NoUpgradeError(f"what opset {step} changed in the operator is not known")
+            raise NoUpgradeError(f"the changes to the operator in opset {step} are not known")
         change = _CHANGES.get((op.op_type, step))
         if change is not None:
             return change(Upgrade(call, target))
@@ -142,7 +142,7 @@ def raised(call: Call, target: int) -> Expr:
 
 @lru_cache(4096)
 def next_version(op_type: str, version: int) -> int | None:
-    """The first opset after `version` that has another version of an operator."""
+    """The first opset after `version` with another version of an operator."""
     found = [each for each in _versions().get(op_type, ()) if each > version]
     return min(found, default=None)
 
@@ -157,11 +157,11 @@ def _versions() -> dict[str, list[int]]:
 
 
 def _as_before(call: Call, step: int) -> Call:
-    """The call in the next version of its operator, which takes what this one takes for the same meaning."""
+    """Builds the call in the next, compatible version of its operator."""
     assert isinstance(call.op, OpaqueOp)
     before, after = (schema_of(call.op.op_type, version, "") for version in (call.attrs["opset"], step))
     if before is None or after is None or after.deprecated:
-        raise NoUpgradeError(f"opset {step} has no such operator")
+        raise NoUpgradeError(f"opset {step} does not have the operator")
     attrs = dict(call.attrs)
     given = (
         set(own_attributes(attrs))
@@ -183,25 +183,25 @@ def _as_before(call: Call, step: int) -> Call:
             raise NoUpgradeError(f"opset {step} has no attribute {name}")
     for name, attribute in after.attributes.items():
         if attribute.required and name not in attrs and name not in given:
-            raise NoUpgradeError(f"opset {step} needs the attribute {name}")
+            raise NoUpgradeError(f"opset {step} requires the attribute {name}")
     count = len(call.args) - sum(attrs.get("captured", ())) - len(attrs.get("bodies", ()))
     if not after.min_input <= count <= after.max_input or attrs["outputs"].count("1") > after.max_output:
         raise NoUpgradeError(f"opset {step} has other operands or results")
     for at, operand in enumerate(call.args[:count]):
         type_ = operand.checked_type
         if isinstance(type_, TensorType) and not takes(after, at, type_.dtype):
-            raise NoUpgradeError(f"opset {step} does not take {type_.dtype}")
+            raise NoUpgradeError(f"opset {step} does not support {type_.dtype}")
     return _typed(Call(call.op, call.args, Attrs({**attrs, "opset": step}), span=call.span), call)
 
 
 def takes(schema: onnx.defs.OpSchema, at: int, dtype: str) -> bool:
-    """Whether an operator takes tensors of an element type as its operand `at`."""
+    """Whether operand `at` of an operator supports an element type."""
     formal = schema.inputs[min(at, len(schema.inputs) - 1)]
     return f"tensor({TensorProto.DataType.Name(NUMBERS[dtype]).lower()})" in formal.types
 
 
 def _typed(call: Call, like: Call | None) -> Call:
-    """The call with its type, or that of another with the same results, where these follow from constants that inference has not seen."""
+    """Sets the type of the call, or that of a call with the same results where it depends on constants that inference does not know."""
     infer_type(call)
     if like is None or call.checked_type == like.checked_type:
         return call
@@ -223,7 +223,7 @@ Change = Callable[[Upgrade], Expr]
 
 
 def _flattening(up: Upgrade) -> Expr:
-    """Softmax, LogSoftmax and Hardmax: until version 12 over all dimensions from `axis` on, flattened; since then over one axis."""
+    """Softmax, LogSoftmax and Hardmax: before version 13 over all dimensions from `axis` on, flattened; since then over one axis."""
     type_ = up.type(0)
     axis = up.attrs.get("axis", 1)
     (data,) = up.call.args
@@ -240,7 +240,7 @@ def _flattening(up: Upgrade) -> Expr:
         shape: Expr = constant([dim if isinstance(dim, int) else -1 for dim in type_.shape], "int64")
         return up.again([flat, shape], {}, since=5, op_type="Reshape")
     if up.target < 14:
-        raise NoUpgradeError("it takes several dimensions together whose sizes are not known, which needs opset 14 or later")
+        raise NoUpgradeError("it flattens several dimensions of unknown size, which requires opset 14 or later")
     return up.again([flat, up.make("Shape", data, since=1)], {"allowzero": 1}, since=14, op_type="Reshape")
 
 
@@ -253,23 +253,24 @@ def _upsample(up: Upgrade) -> Expr:
 
 
 def _resize_modes(up: Upgrade) -> Expr:
-    """Version 10 counts places from the corner of the first element, and takes the nearest by rounding toward it, or from it to shrink."""
+    """Version 10 computes coordinates from the corner of the first element, and rounds nearest toward it, or away from it when
+    shrinking."""
     attrs = {**up.attrs, "coordinate_transformation_mode": "asymmetric"}
     if up.attrs.get("mode", "nearest") == "nearest":
         scales = up.constant(1)
         if scales is None:
-            raise NoUpgradeError("how it rounds depends on scales that are not constant")
+            raise NoUpgradeError("its rounding depends on scales that are not constant")
         factors = scales.numpy().reshape(-1)
         if not ((factors >= 1).all() or (factors <= 1).all()):
-            raise NoUpgradeError("it grows some dimensions and shrinks others, and rounds differently for the two")
+            raise NoUpgradeError("it enlarges some dimensions and shrinks others, which round differently")
         attrs["nearest_mode"] = "floor" if (factors >= 1).all() else "ceil"
     return up.again([up.call.args[0], constant((), "float32"), up.call.args[1]], attrs, since=11)
 
 
 def _resize_optional(up: Upgrade) -> Expr:
-    """Versions 11 and 12 had empty operands for absent ones, and a mode that is gone."""
+    """Versions 11 and 12 have empty operands for absent ones, and a mode that was removed."""
     if up.attrs.get("coordinate_transformation_mode") == "tf_half_pixel_for_nn":
-        raise NoUpgradeError("opset 13 has no coordinate_transformation_mode tf_half_pixel_for_nn")
+        raise NoUpgradeError("opset 13 does not have the coordinate_transformation_mode tf_half_pixel_for_nn")
     operands = [None if (value := up.constant(i)) is not None and i and not value.size else up.operand(i) for i in range(len(up.call.args))]
     return up.again(operands, up.attrs, since=13)
 
@@ -291,7 +292,7 @@ def _floating(up: Upgrade) -> str:
     """The element type of the first operand."""
     type_ = up.type(0)
     if type_ is None or type_.dtype not in FLOATS:
-        raise NoUpgradeError("the element type of its operand is not known")
+        raise NoUpgradeError("the element type of its operand is unknown")
     return type_.dtype
 
 
@@ -304,7 +305,7 @@ def _topk_input(up: Upgrade) -> Expr:
 
 
 def _dropout_mask(up: Upgrade) -> Expr:
-    """The mask has been bool since version 10."""
+    """The mask is bool since version 10."""
     if up.only_first_output():
         return up.again(up.call.args, up.attrs, since=10)
     number = next(number for number, name in ELEMENT_TYPES.items() if name == _floating(up))
@@ -314,7 +315,7 @@ def _dropout_mask(up: Upgrade) -> Expr:
 
 
 def _dropout_ratio(up: Upgrade) -> Expr:
-    """The mask of what is not dropped in inference: until version 11 ONNX says nothing, and ONNX Runtime 0; since then it is 1."""
+    """The mask in inference mode: since version 12 it is 1; before, ONNX does not specify it and ONNX Runtime returns 0."""
     ratio = [constant(up.attrs["ratio"], "float32")] if "ratio" in up.attrs else []
     whole = up.again([*up.call.args, *ratio], up.without("ratio"), since=12)
     if up.only_first_output():
@@ -325,20 +326,20 @@ def _dropout_ratio(up: Upgrade) -> Expr:
 
 def _norm_spatial(up: Upgrade) -> Expr:
     if up.attrs.get("spatial", 1) != 1:
-        raise NoUpgradeError("opset 9 has no normalization that is not spatial")
+        raise NoUpgradeError("opset 9 does not support non-spatial normalization")
     return up.again(up.call.args, up.without("spatial"), since=9)
 
 
 def _norm_training(up: Upgrade) -> Expr:
     if not up.only_first_output():
-        raise NoUpgradeError("in training mode it has other results since opset 14")
+        raise NoUpgradeError("in training mode its results changed in opset 14")
     return up.again(up.call.args, up.attrs, since=14)
 
 
 def _place_on_axis(up: Upgrade) -> Expr:
     data = up.type(0)
     if data is not None and not data.ndim:
-        raise NoUpgradeError("a scalar has no axis, and opset 11 needs one")
+        raise NoUpgradeError("opset 11 requires an axis, which a scalar does not have")
     return raised(_as_before(up.call, 11), up.target)
 
 
@@ -362,11 +363,11 @@ def _split_count(up: Upgrade) -> Expr:
 
 
 def _per_channel(up: Upgrade) -> Expr:
-    """Until version 20 a GroupNormalization had a scale and a bias for each group; since then it has them for each channel."""
+    """Before version 21, GroupNormalization has a scale and a bias per group; since then per channel."""
     data, groups = up.type(0), up.attrs["num_groups"]
     channels = data.shape[1] if data is not None and data.ndim > 1 else None
     if not isinstance(channels, int) or channels % groups:
-        raise NoUpgradeError("the number of its channels is not known")
+        raise NoUpgradeError("the number of its channels is unknown")
     places = constant(np.arange(channels) // (channels // groups), "int64")
     spread = [up.make("Gather", operand, places, since=1) for operand in up.call.args[1:]]
     return up.again([up.call.args[0], *spread], up.attrs, since=21)
@@ -391,7 +392,7 @@ def _scatter(up: Upgrade) -> Expr:
 
 
 def _scan_batch(up: Upgrade) -> Expr:
-    raise NoUpgradeError("until opset 8 a Scan has a batch dimension, and since then none")
+    raise NoUpgradeError("Scan has a batch dimension only up to opset 8")
 
 
 def _windows_that_fit(up: Upgrade) -> Expr:
@@ -399,18 +400,18 @@ def _windows_that_fit(up: Upgrade) -> Expr:
         if isinstance(up.call.args[0].checked_type, TensorType):
             window_counts(OnnxNode("AveragePool", 11, [up.call.args[0]], up.attrs))
     except OpTypeError as error:
-        raise NoUpgradeError(f"{error}, and ONNX Runtime has another kernel since opset 19, which averages something else then") from error
+        raise NoUpgradeError(f"{error}, for which ONNX Runtime computes another average since opset 19") from error
     return up.again(up.call.args, up.attrs, since=19)
 
 
 def _no_kernel(up: Upgrade) -> Expr:
-    """Where the rank of its operand is known, a GlobalLpPool has Passat's own form, which is written as a reduction from opset 22 on."""
-    raise NoUpgradeError("ONNX Runtime has no kernel of this version, and a reduction in its place would need the shape of the operand")
+    """A GlobalLpPool of known rank is imported as Passat's operator, which is written as a reduction since opset 22."""
+    raise NoUpgradeError("ONNX Runtime has no kernel for this version, and replacing it by a reduction requires the shape of the operand")
 
 
 def _overflowing(up: Upgrade) -> Expr:
     _as_before(up.call, 28)  # types that the version does not take are reported first
-    raise NoUpgradeError("ONNX Runtime has no kernel of this version, and computes it so that exponentials overflow")
+    raise NoUpgradeError("ONNX Runtime has no kernel for this version, and its function body overflows in the exponentials")
 
 
 _CHANGES: Final[dict[tuple[str, int], Change]] = {
@@ -442,4 +443,4 @@ _CHANGES: Final[dict[tuple[str, int], Change]] = {
     ("Upsample", 9): _upsample_scales,
     ("Upsample", 10): _upsample,
 }
-"""What other versions than those before them take, by operator and the opset that changed it."""
+"""Conversions to incompatible versions, by operator and the opset that changed it."""

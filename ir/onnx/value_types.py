@@ -1,4 +1,4 @@
-"""Types of ONNX values and our types: protos both ways, and a text form that opaque calls carry."""
+"""Converts types between ONNX and Passat: protos in both directions, and the text form that opaque calls carry."""
 
 import json
 import re
@@ -23,7 +23,7 @@ _dims: dict[str, Dim] = {}
 
 
 def runtime_name(type_: TypeProto) -> str:
-    """A type as ONNX Runtime names it: `tensor(float)`, `seq(tensor(int64))`."""
+    """The name of a type in ONNX Runtime: `tensor(float)`, `seq(tensor(int64))`."""
     match type_.WhichOneof("value"):
         case "tensor_type":
             return f"tensor({TensorProto.DataType.Name(type_.tensor_type.elem_type).lower()})"
@@ -36,8 +36,11 @@ def runtime_name(type_: TypeProto) -> str:
 
 
 def dim_of(text: str) -> Dim:
-    """The dimension that a `dim_param` stands for; an empty one says nothing, and nor does `?`, which exporters write for every size that
-    they do not know: two of these need not be equal. Raises OnnxError for text that is not UTF-8."""
+    """Converts a `dim_param` to a dimension.
+
+    An empty one is unknown, and so is `?`, which exporters write for every unknown size: two of these need not be equal. Raises OnnxError
+    for text that is not UTF-8.
+    """
     found = _dims.get(text)
     if found is None:
         require_text(text)
@@ -48,7 +51,7 @@ def dim_of(text: str) -> Dim:
 
 
 def type_of(proto: TypeProto) -> Type:
-    """Our type of an ONNX type; of tensors without a rank or with an element type that we do not have, the unknown type."""
+    """Converts an ONNX type; tensors of unknown rank or unsupported element type become the unknown type."""
     kind = proto.WhichOneof("value")
     if kind == "tensor_type":
         return _tensor_type(proto.tensor_type)
@@ -77,12 +80,12 @@ def _tensor_type(proto: "TypeProto.Tensor | TypeProto.SparseTensor") -> Type:
 
 
 def negative_sizes(proto: TypeProto) -> list[int]:
-    """The dimensions of a declared tensor that are negative. ONNX Runtime takes them for unknown ones."""
+    """The negative dimensions of a declared tensor. ONNX Runtime treats them as unknown."""
     return [dim.dim_value for dim in proto.tensor_type.shape.dim if dim.dim_value < 0]
 
 
 def type_proto(type_: Type) -> TypeProto:
-    """The ONNX type of ours; an empty one where nothing is known."""
+    """Converts a type to ONNX; the unknown type becomes an empty proto."""
     proto = TypeProto()
     if isinstance(type_, TensorType):
         _set_tensor(proto.tensor_type, type_)
@@ -111,8 +114,8 @@ def _set_tensor(proto: "TypeProto.Tensor | TypeProto.SparseTensor", type_: Tenso
 
 
 def value_info(name: str, type_: Type) -> ValueInfoProto:
-    """The declaration of a value; without a type where nothing is known of it, or of what it holds: ONNX Runtime loads no sequence of
-    nothing."""
+    """The declaration of a value. It has no type where the type, or the type of elements, is unknown: ONNX Runtime does not load such
+    sequences."""
     proto = ValueInfoProto(name=name)
     inner = type_
     while isinstance(inner, TypeCall):
@@ -123,8 +126,8 @@ def value_info(name: str, type_: Type) -> ValueInfoProto:
 
 
 def show_type(type_: Type) -> str:
-    """A type as text: `float32[2, n]`, `seq(int64[?])`, `opt(...)`, `map(int64[], ...)`, `sparse(...)`; `_` where unknown. Names
-    of dimensions that would be ambiguous are quoted.
+    """Prints a type: `float32[2, n]`, `seq(int64[?])`, `opt(...)`, `map(int64[], ...)`, `sparse(...)`; `_` where unknown. Ambiguous names
+    of dimensions are quoted.
 
     >>> show_type(TensorType((2, dim_of("n"), dim_of("max(n, 1)")), "int8"))
     'int8[2, n, "max(n, 1)"]'
@@ -146,7 +149,7 @@ _NAMED: Final = {word: func for func, word in _WORDS.items()}
 
 
 def parse_type(text: str) -> Type:
-    """The type that `show_type` gave this text. Raises ValueError.
+    """Parses the output of `show_type`. Raises ValueError.
 
     >>> parse_type("seq(float32[2, ?])")
     onnx.Sequence[Tensor[(2, ?), float32]]
@@ -168,7 +171,7 @@ def parse_type(text: str) -> Type:
 
 
 def result_types(type_: Type) -> list[Type]:
-    """The types of the results of a function; none for what is no function."""
+    """The types of the results of a function; empty for other types."""
     if not isinstance(type_, FuncType):
         return []
     return list(type_.ret_type.fields) if isinstance(type_.ret_type, TupleType) else [type_.ret_type]

@@ -1,4 +1,4 @@
-"""What an opset does not have of what calls are written as."""
+"""Checks whether calls can be written in an opset."""
 
 from collections.abc import Sequence
 
@@ -11,8 +11,9 @@ from passat.ir.types import TupleType, Type
 
 
 def missing_from(opset: int, op: Op, types: Sequence[Type], result: Type, attrs: Attrs) -> str:
-    """Why an ONNX model of an opset cannot have a call of `op` on operands of these types; '' where it can. Operators without a form in
-    ONNX count as there: no opset has them, and what they are lowered to is decided elsewhere.
+    """Describes why a call of `op` cannot be written in an ONNX model of an opset; empty where it can.
+
+    Operators without an ONNX form count as writable: no opset has them, and they are lowered elsewhere.
 
     >>> from passat.ir.attrs import Attrs
     >>> from passat.ir.op import get_op
@@ -31,5 +32,5 @@ def missing_from(opset: int, op: Op, types: Sequence[Type], result: Type, attrs:
     try:
         op.to_onnx(call, names, NodeEmitter(opset, lambda tensor: "constant", set()))
     except OnnxVersionError as error:
-        return str(error).partition(";")[0]  # behind it the opset, which is known here
+        return str(error).partition(";")[0]  # omits the opset, which the caller knows
     return ""

@@ -1,4 +1,4 @@
-"""The operators, grouped by kind. Importing this package declares them all."""
+"""The operators, grouped by kind. Importing this package declares all of them."""
 
 from passat.ir.ops import (
     activation,

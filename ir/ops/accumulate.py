@@ -1,4 +1,4 @@
-"""Arithmetic of narrow floating-point types: sums are taken in float32 and rounded once, as ONNX and its runtimes do."""
+"""Accumulation of narrow floating-point types: computed in float32 and rounded once, as ONNX and its runtimes do."""
 
 from typing import Any as AnyValue
 from typing import Final
@@ -14,7 +14,7 @@ _NARROW: Final = frozenset(to_numpy(name) for name in FLOATS if to_numpy(name).i
 
 
 def wide(array: Array) -> Array:
-    """The array as float32 where its elements are 16-bit floats or narrower; else as it is.
+    """Converts floats of 16 bits or fewer to float32; returns other arrays unchanged.
 
     >>> wide(np.ones(2, np.float16)).dtype, wide(np.ones(2, np.int8)).dtype
     (dtype('float32'), dtype('int8'))
@@ -23,5 +23,5 @@ def wide(array: Array) -> Array:
 
 
 def narrow(value: npt.ArrayLike, dtype: "np.dtype[AnyValue]") -> Array:
-    """What was computed on `wide` operands, rounded to the operands' element type."""
+    """Rounds a result computed on `wide` operands to the element type of the operands."""
     return np.asarray(value).astype(dtype, copy=False)

@@ -1,6 +1,6 @@
-"""Activation functions, element by element. Parameters are 32-bit floats, as in ONNX: 0.1 means the float32 nearest to it.
+"""Elementwise activation functions. Parameters are 32-bit floats, as in ONNX: 0.1 is the nearest float32.
 
-Where ONNX got an operator late, the writers compose it of older ones.
+For opsets that lack an operator, the writers decompose it into older ones.
 """
 
 import math
@@ -22,7 +22,7 @@ from passat.ir.types import TensorType, tensor_type
 
 
 def _parameters(kernel: Callable[..., AnyValue]) -> Kernel:
-    """The kernel in float32 where operands have 16 bits, its number parameters rounded to float32 and then of the operands' type."""
+    """Wraps a kernel to compute 16-bit operands in float32. Numeric parameters are rounded to float32 and then to the operand type."""
 
     def rounded(x: Array, **attrs: AnyValue) -> AnyValue:
         return kernel(x, **{name: x.dtype.type(np.float32(value)) for name, value in attrs.items()})
@@ -31,7 +31,7 @@ def _parameters(kernel: Callable[..., AnyValue]) -> Kernel:
 
 
 def _attributes(op: Op, op_type: str) -> None:
-    """The reader of an ONNX operator with the same attributes, all of them 32-bit floats."""
+    """Registers the reader of an ONNX operator with the same attributes, all 32-bit floats."""
 
     def read(node: OnnxNode) -> Expr | None:
         if node.type(0).dtype not in FLOATING or any(name not in op.attr_params for name in node.attrs):
@@ -42,7 +42,7 @@ def _attributes(op: Op, op_type: str) -> None:
 
 
 def _plain(op: Op, op_type: str, since: int = 1) -> None:
-    """Reader and writer of an operator that is ONNX's, but for the precision of its attributes."""
+    """Registers the reader and the writer of an operator that differs from ONNX's only in the precision of its attributes."""
     _attributes(op, op_type)
 
     def write(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
@@ -66,13 +66,13 @@ def _times(call: Call, factor: float, name: str, emit: Emitter) -> str:
     monotonic=True,
 )
 def relu(x: TensorType) -> TensorType:
-    """max(x, 0); of nan nan, of -0.0 -0.0. ONNX Relu-14."""
+    """max(x, 0). Propagates NaN and keeps -0.0. ONNX Relu-14."""
     return same_type(x, SIGNED_NUMBERS)
 
 
 @define_op("nn.leaky_relu", kernel=_parameters(lambda x, alpha: np.where(x >= 0, x, alpha * x)), elementwise=True)
 def leaky_relu(x: TensorType, *, alpha: float = 0.01) -> TensorType:
-    """`x`, and `alpha * x` where that is negative. ONNX LeakyRelu-16."""
+    """`x` where non-negative, otherwise `alpha * x`. ONNX LeakyRelu-16."""
     return same_type(x, FLOATING)
 
 
@@ -81,7 +81,7 @@ _plain(leaky_relu, "LeakyRelu")
 
 @define_op("nn.prelu", kernel=in_float32(lambda x, alpha: np.where(x < 0, alpha * x, x)), elementwise=True)
 def prelu(x: TensorType, alpha: TensorType) -> TensorType:
-    """`x`, and `alpha * x` where that is negative; `alpha` broadcasts to the shape of `x`. ONNX PRelu-16."""
+    """`x` where non-negative, otherwise `alpha * x`; `alpha` broadcasts to the shape of `x`. ONNX PRelu-16."""
     result = broadcast_type((x, alpha), WIDE)
     if result.ndim != x.ndim or any(dim == 1 != wide for dim, wide in zip(x.shape, result.shape, strict=True)):
         raise OpTypeError(f"alpha of shape {alpha.shape} does not broadcast to {x.shape}")
@@ -100,7 +100,7 @@ def _write_prelu(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
 
 @define_op("nn.elu", kernel=_parameters(lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(x))), cost=transcendental, elementwise=True)
 def elu(x: TensorType, *, alpha: float = 1.0) -> TensorType:
-    """`x`, and `alpha * (exp(x) - 1)` where that is negative. ONNX Elu-22."""
+    """`x` where non-negative, otherwise `alpha * (exp(x) - 1)`. ONNX Elu-22."""
     return same_type(x, FLOATING)
 
 
@@ -114,7 +114,7 @@ _plain(elu, "Elu")
     elementwise=True,
 )
 def selu(x: TensorType, *, alpha: float = 1.6732632, gamma: float = 1.050701) -> TensorType:
-    """`gamma * x`, and `gamma * alpha * (exp(x) - 1)` where `x` is negative. ONNX Selu-22."""
+    """`gamma * x` where non-negative, otherwise `gamma * alpha * (exp(x) - 1)`. ONNX Selu-22."""
     return same_type(x, FLOATING)
 
 
@@ -157,7 +157,7 @@ def softplus(x: TensorType) -> TensorType:
 
 @define_op("nn.softsign", kernel=in_float32(lambda x: x / (1 + np.abs(x))), onnx="Softsign", elementwise=True)
 def softsign(x: TensorType) -> TensorType:
-    """x / (1 + |x|); of infinities nan. ONNX Softsign-22."""
+    """x / (1 + |x|); NaN for infinities. ONNX Softsign-22."""
     return same_type(x, FLOATING)
 
 
@@ -204,7 +204,7 @@ def _write_mish(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
 
 @define_op("nn.swish", kernel=_parameters(lambda x, alpha: x * logistic(alpha * x)), cost=transcendental, elementwise=True)
 def swish(x: TensorType, *, alpha: float = 1.0) -> TensorType:
-    """x * sigmoid(alpha * x); with alpha 1 also called SiLU. ONNX Swish-24, for which ONNX Runtime has no kernel: written as a product."""
+    """x * sigmoid(alpha * x); SiLU for alpha = 1. ONNX Swish-24. Written as a product, since ONNX Runtime has no kernel for Swish."""
     return same_type(x, FLOATING)
 
 
@@ -217,7 +217,7 @@ def _write_swish(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
 
 
 def gelu_of(x: Array, approximate: str) -> Array:
-    """x times the normal distribution function of x, or its approximation with `tanh`."""
+    """x times the normal cumulative distribution function of x, or its `tanh` approximation."""
     one = x.dtype.type(1)
     if approximate == "tanh":
         inner = np.tanh(x.dtype.type(math.sqrt(2 / math.pi)) * (x + x.dtype.type(0.044715) * x * x * x))
@@ -228,9 +228,9 @@ def gelu_of(x: Array, approximate: str) -> Array:
 
 @define_op("nn.gelu", kernel=in_float32(gelu_of), cost=transcendental, elementwise=True)
 def gelu(x: TensorType, *, approximate: str = "none") -> TensorType:
-    """x times the normal distribution function of x: by the error function, or by its approximation with `tanh`. ONNX Gelu-20."""
+    """x times the normal cumulative distribution function of x, by the error function or the `tanh` approximation. ONNX Gelu-20."""
     if approximate not in ("none", "tanh"):
-        raise OpTypeError(f"approximate is 'none' or 'tanh', not {approximate!r}")
+        raise OpTypeError(f"approximate must be 'none' or 'tanh', not {approximate!r}")
     return same_type(x, FLOATING)
 
 
@@ -255,7 +255,7 @@ def _write_gelu(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
         cube = emit.node("Pow", [x, constant(3)])
         sum_ = emit.node("Add", [x, emit.node("Mul", [cube, constant(0.044715)])])
         inner = emit.node("Tanh", [emit.node("Mul", [sum_, constant(math.sqrt(2 / math.pi))])])
-        # This is the order of factors that ONNX Runtime fuses; for the error function it is another one.
+        # ONNX Runtime fuses this order of factors; for the error function it fuses another one.
         return emit.node("Mul", [emit.node("Mul", [x, constant(0.5)]), emit.node("Add", [inner, constant(1)])])
     need_opset(emit, 9, gelu)
     inner = emit.node("Erf", [emit.node("Div", [x, constant(math.sqrt(2))])])
@@ -266,7 +266,7 @@ def _write_gelu(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     "nn.thresholded_relu", kernel=_parameters(lambda x, alpha: np.where(x > alpha, x, x.dtype.type(0))), elementwise=True, idempotent=True
 )
 def thresholded_relu(x: TensorType, *, alpha: float = 1.0) -> TensorType:
-    """`x` where that is greater than `alpha`, else 0. ONNX ThresholdedRelu-22."""
+    """`x` where greater than `alpha`, otherwise 0. ONNX ThresholdedRelu-22."""
     return same_type(x, FLOATING)
 
 
@@ -279,7 +279,7 @@ _plain(thresholded_relu, "ThresholdedRelu", 10)
     elementwise=True,
 )
 def shrink(x: TensorType, *, lambd: float = 0.5, bias: float = 0.0) -> TensorType:
-    """x + bias below -lambd, x - bias above lambd, 0 between. ONNX Shrink-9, of floating-point numbers."""
+    """x + bias below -lambd, x - bias above lambd, 0 in between; floating-point only. ONNX Shrink-9."""
     return same_type(x, FLOATING - {"bfloat16"})
 
 

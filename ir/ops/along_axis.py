@@ -1,4 +1,4 @@
-"""What runs along one axis: the place of the greatest and of the smallest element, and running sums."""
+"""Operators along one axis: argmax, argmin and cumulative sums."""
 
 from collections.abc import Callable, Sequence
 from typing import Any as AnyValue
@@ -32,13 +32,13 @@ def _place_type(x: TensorType, axis: int, keepdims: bool) -> TensorType:
 
 @define_op("argmax", exact="integers", kernel=_place(np.argmax), cost=reduction, pattern=3)
 def argmax(x: TensorType, *, axis: int = 0, keepdims: bool = False, select_last_index: bool = False) -> TensorType:
-    """The int64 index of the greatest element along an axis, of equal ones the first or the last. ONNX ArgMax-13."""
+    """The int64 index of the maximum along an axis; for ties the first or the last index. ONNX ArgMax-13."""
     return _place_type(x, axis, keepdims)
 
 
 @define_op("argmin", exact="integers", kernel=_place(np.argmin), cost=reduction, pattern=3)
 def argmin(x: TensorType, *, axis: int = 0, keepdims: bool = False, select_last_index: bool = False) -> TensorType:
-    """The int64 index of the smallest element along an axis, of equal ones the first or the last. ONNX ArgMin-13."""
+    """The int64 index of the minimum along an axis; for ties the first or the last index. ONNX ArgMin-13."""
     return _place_type(x, axis, keepdims)
 
 
@@ -56,7 +56,7 @@ def _place_mapping(op_type: str, op: Op) -> None:
         )
 
     def write(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
-        # Before opset 11 axes were counted from the front only, so the reader's form is written as it is and others are counted anew.
+        # Before opset 11 axes are non-negative, so an axis as read is written unchanged, and a negative one is normalized.
         axis = tensor_type(call.args[0].checked_type).axis(call.attrs.axis)
         attrs = {"axis": axis, "keepdims": int(call.attrs.keepdims)}
         if call.attrs.select_last_index:
@@ -88,7 +88,7 @@ def _running_sum(x: Array, axis: int, exclusive: bool, reverse: bool) -> Array:
 
 @define_op("cumsum", exact="integers", kernel=in_float32(_running_sum), cost=reduction)
 def cumsum(x: TensorType, *, axis: int, exclusive: bool = False, reverse: bool = False) -> TensorType:
-    """Sums of the elements up to each place along an axis, without that place where `exclusive`, from the end where `reverse`.
+    """Cumulative sums along an axis; excludes the element itself with `exclusive`, and runs from the end with `reverse`.
 
     ONNX CumSum-14 with a constant axis.
     """

@@ -1,4 +1,4 @@
-"""Operators that compute nothing, and tell passes something about a value."""
+"""Annotation operators: identities that tell passes something about a value."""
 
 from collections.abc import Sequence
 
@@ -11,8 +11,8 @@ from passat.ir.types import TensorType, tensor_type
 
 @define_op("annotation.stop_fusion", kernel=lambda data: data, cost=view, movement=True, pattern=8, shape_arith=True)
 def stop_fusion(data: TensorType) -> TensorType:
-    """The tensor itself; what computes it is not fused with what reads it (`FuseOps`, which removes the mark). Relay
-    annotation.stop_fusion; written as Identity."""
+    """Identity that prevents fusing the producer of a value with its users (`FuseOps` removes it). Relay annotation.stop_fusion; written as
+    Identity."""
     return tensor_type(data, "the operand")
 
 

@@ -1,4 +1,4 @@
-"""Arithmetic of two tensors of one element type, which broadcast as in NumPy, and ONNX's variadic operators over tuples of tensors."""
+"""Binary arithmetic with NumPy broadcasting on equal element types, and ONNX's variadic operators on tuples of tensors."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ def _remainder(function: np.ufunc) -> Kernel:
 
 def _refuse_zero(dividend: Array, divisor: Array) -> None:
     if dividend.size and not np.all(divisor):
-        raise ZeroDivisionError("integers are divided by zero, which ONNX leaves undefined")
+        raise ZeroDivisionError("integer division by zero, which is undefined in ONNX")
 
 
 @define_op("add", exact="always", kernel=np.add, onnx="Add", elementwise=True, commutative=True, associative=True, unit=0, shape_arith=True)
@@ -73,19 +73,19 @@ def multiply(x: TensorType, y: TensorType) -> TensorType:
 
 @define_op("divide", exact="always", kernel=on_dims(quotient, _divide), onnx="Div", elementwise=True, unit=1, shape_arith=True)
 def divide(x: TensorType, y: TensorType) -> TensorType:
-    """The quotient, of integers rounded toward zero. The kernel refuses to divide integers by zero. ONNX Div-14."""
+    """The quotient, rounded toward zero for integers. The kernel rejects integer division by zero. ONNX Div-14."""
     return broadcast_type((x, y), ARITHMETIC)
 
 
 @define_op("floor_mod", exact="integers", kernel=on_dims(floor_remainder, _remainder(np.remainder)), elementwise=True, shape_arith=True)
 def floor_mod(x: TensorType, y: TensorType) -> TensorType:
-    """The remainder that has the divisor's sign, as Python's `%`. ONNX Mod-28 with fmod=0; of integers Mod-10."""
+    """The remainder with the sign of the divisor, as Python's `%`. ONNX Mod-28 with fmod=0; Mod-10 for integers."""
     return broadcast_type((x, y), ARITHMETIC)
 
 
 @define_op("fmod", kernel=_remainder(np.fmod), elementwise=True)
 def fmod(x: TensorType, y: TensorType) -> TensorType:
-    """The remainder that has the dividend's sign, as C's `fmod` and `%`. ONNX Mod-10 with fmod=1."""
+    """The remainder with the sign of the dividend, as C's `fmod` and `%`. ONNX Mod-10 with fmod=1."""
     return broadcast_type((x, y), ARITHMETIC)
 
 
@@ -93,7 +93,7 @@ def fmod(x: TensorType, y: TensorType) -> TensorType:
 def _read_mod(node: OnnxNode) -> Expr | None:
     truncates = bool(node.attrs.get("fmod", 0))
     if not truncates and node.version < 28 and node.type(0).dtype not in INTEGRAL:
-        return None  # not allowed before
+        return None  # not allowed in earlier opsets
     return (fmod if truncates else floor_mod)(node.input(0), node.input(1), span=node.span)
 
 
@@ -115,14 +115,16 @@ def _power(x: Array, y: Array) -> Array:
         with np.errstate(all="ignore"):
             size = np.abs(np.power(x.astype(np.float64), y.astype(np.float64)))
         if np.any(size > np.iinfo(found.dtype).max):
-            raise ValueError(f"a power is larger than {found.dtype} holds, and ONNX leaves undefined what becomes of it")
+            raise ValueError(f"a power overflows {found.dtype}, which is undefined in ONNX")
     return found
 
 
 @define_op("power", kernel=in_float32(_power), cost=transcendental, elementwise=True, unit=1)
 def power(x: TensorType, y: TensorType) -> TensorType:
-    """`x` to the power of `y`. The kernel refuses integers with negative exponents, and those whose power has no place in their type. ONNX
-    Pow-15 with one element type."""
+    """`x` to the power of `y`. ONNX Pow-15 with one element type.
+
+    The kernel rejects negative exponents of integers, and integer powers that overflow.
+    """
     return broadcast_type((x, y), FLOATING | {"int32", "int64"})
 
 
@@ -131,7 +133,7 @@ def _read_power(node: OnnxNode) -> Expr | None:
     base, exponent = node.input(0), node.input(1)
     dtype = node.type(0).dtype
     if node.type(1).dtype != dtype:
-        # ONNX takes an exponent of another type; a constant may become one of the same type, where it keeps its value.
+        # ONNX allows an exponent of another type; a constant exponent is converted where its value is preserved.
         tensor = node.constant(1)
         if tensor is None or dtype not in ARITHMETIC or tensor.dtype not in ARITHMETIC:
             return None
@@ -159,7 +161,7 @@ def _write_power(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     shape_arith=True,
 )
 def maximum(x: TensorType, y: TensorType) -> TensorType:
-    """The greater element; nan where one is nan. Of 0.0 and -0.0, either. ONNX Max-13 of two tensors."""
+    """The elementwise maximum. Propagates NaN; returns either of 0.0 and -0.0. ONNX Max-13 of two tensors."""
     return broadcast_type((x, y), ARITHMETIC)
 
 
@@ -173,7 +175,7 @@ def maximum(x: TensorType, y: TensorType) -> TensorType:
     shape_arith=True,
 )
 def minimum(x: TensorType, y: TensorType) -> TensorType:
-    """The smaller element; nan where one is nan. Of 0.0 and -0.0, either. ONNX Min-13 of two tensors."""
+    """The elementwise minimum. Propagates NaN; returns either of 0.0 and -0.0. ONNX Min-13 of two tensors."""
     return broadcast_type((x, y), ARITHMETIC)
 
 
@@ -183,7 +185,7 @@ def _many(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
 
 
 def _over_tuple(function: Callable[..., AnyValue]) -> Kernel:
-    """The kernel of an operator over a tuple, from a function of the tuple's tensors."""
+    """Converts a function of tensors into the kernel of an operator on a tuple."""
     wide = in_float32(function)
     return lambda tensors: wide(*tensors)
 
@@ -198,30 +200,30 @@ def _folded(function: np.ufunc) -> Kernel:
 
 @define_op("elemwise_sum", kernel=_folded(np.add), cost=_many, elementwise=True, pattern=1)
 def elemwise_sum(tensors: TupleType) -> TensorType:
-    """The sum of the tensors of a tuple, which broadcast. ONNX Sum-13."""
+    """The elementwise sum of a tuple of tensors, with broadcasting. ONNX Sum-13."""
     return broadcast_type(tensors.fields, FLOATING)
 
 
 @define_op("elemwise_mean", kernel=_over_tuple(_mean), cost=_many, elementwise=True, pattern=1)
 def elemwise_mean(tensors: TupleType) -> TensorType:
-    """The mean of the tensors of a tuple, which broadcast. ONNX Mean-13."""
+    """The elementwise mean of a tuple of tensors, with broadcasting. ONNX Mean-13."""
     return broadcast_type(tensors.fields, FLOATING)
 
 
 @define_op("elemwise_max", kernel=_folded(np.maximum), cost=_many, elementwise=True, pattern=1)
 def elemwise_max(tensors: TupleType) -> TensorType:
-    """The greatest of the tensors of a tuple, which broadcast. ONNX Max-13; two tensors come in as `maximum`."""
+    """The elementwise maximum of a tuple of tensors, with broadcasting. ONNX Max-13; two tensors are imported as `maximum`."""
     return broadcast_type(tensors.fields, ARITHMETIC)
 
 
 @define_op("elemwise_min", kernel=_folded(np.minimum), cost=_many, elementwise=True, pattern=1)
 def elemwise_min(tensors: TupleType) -> TensorType:
-    """The smallest of the tensors of a tuple, which broadcast. ONNX Min-13; two tensors come in as `minimum`."""
+    """The elementwise minimum of a tuple of tensors, with broadcasting. ONNX Min-13; two tensors are imported as `minimum`."""
     return broadcast_type(tensors.fields, ARITHMETIC)
 
 
 def _variadic(op_type: str, op: Op, of_two: Op | None = None) -> None:
-    """Reader and writers of a variadic ONNX operator; one of exactly two operands is `of_two`, where there is such an operator."""
+    """Registers the reader and the writers of a variadic ONNX operator. Nodes with exactly two operands map to `of_two`, if given."""
 
     def read(node: OnnxNode) -> Expr | None:
         operands = [node.input(i) for i in range(len(node.inputs)) if node.has(i)]

@@ -1,7 +1,7 @@
-"""Attention over stacks of rows, and rotary positions: nn.attention and nn.rotary_embedding.
+"""Attention and rotary position embeddings: nn.attention and nn.rotary_embedding.
 
-Both take [batch, sequence, heads * size], with the heads side by side in each row, as ONNX's operators do where `q_num_heads` or
-`num_heads` says how many there are; those of four dimensions stay opaque.
+Both take [batch, sequence, heads * size], with the heads concatenated in each row, as ONNX's operators do with `q_num_heads` or
+`num_heads`. The four-dimensional forms of ONNX are imported as opaque.
 """
 
 import math
@@ -21,11 +21,11 @@ from passat.ir.shape import Dim, divide, may_equal
 from passat.ir.types import TensorType, TupleType, Type, tensor_type
 
 Optional = TensorType | TupleType
-"""The type of an operand that may be absent: then it is the empty tuple."""
+"""The type of an absent optional operand."""
 
 
 def _attention_cost(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
-    """Two products and a softmax over each pair of rows."""
+    """Two matrix products and a softmax per pair of rows."""
     query, key = tensor_type(args[0]), tensor_type(args[1])
     pairs = query.with_shape((*query.shape[:2], key.shape[1]))
     width = elements(query) / max(elements(query.with_shape(query.shape[:2])), 1)
@@ -70,44 +70,47 @@ def attention(
     scale: float,
     is_causal: bool = False,
 ) -> TensorType:
-    """Scaled dot product attention of each head: softmax(query * key^T * scale + mask) * value, 0 for rows that the mask empties.
+    """Scaled dot-product attention per head: softmax(query * key^T * scale + mask) * value; 0 for fully masked rows.
 
-    query (B, S, q_num_heads * d), key (B, T, kv_num_heads * d), value (B, T, kv_num_heads * e), result (B, S, q_num_heads * e). Each head
-    of key and value serves q_num_heads / kv_num_heads heads of the query. `mask` is absent (the empty tuple), or broadcasts to
-    (B, q_num_heads, S, T): bool, true where a pair counts, or of the element type of the query, and then added. `is_causal` leaves each
-    row those up to its own number. ONNX: Attention (23) of three dimensions, without a cache, soft cap or second output.
+    * query (B, S, q_num_heads * d), key (B, T, kv_num_heads * d), value (B, T, kv_num_heads * e), result (B, S, q_num_heads * e). Each head
+      of key and value serves q_num_heads / kv_num_heads heads of the query (grouped-query attention).
+    * `mask` is absent (the empty tuple), or broadcasts to (B, q_num_heads, S, T). A bool mask is true for pairs to keep; a mask of the
+      element type of the query is added to the scores.
+    * With `is_causal`, row i attends to positions up to i.
+
+    ONNX: Attention (23) with three dimensions, without a cache, soft cap or second output.
     """
     for name, operand in (("query", query), ("key", key), ("value", value)):
         if operand.ndim != 3 or operand.dtype not in FLOATS or operand.dtype != query.dtype:
-            raise OpTypeError(f"{name} needs three dimensions and the floating-point type of the query, it is {operand!r}")
+            raise OpTypeError(f"{name} must have three dimensions and the floating-point type of the query, but is {operand!r}")
     if q_num_heads < 1 or kv_num_heads < 1 or q_num_heads % kv_num_heads:
-        raise OpTypeError(f"{q_num_heads} heads of the query do not share {kv_num_heads} of key and value")
+        raise OpTypeError(f"{q_num_heads} query heads are not a multiple of {kv_num_heads} key and value heads")
     if not scale > 0:
-        raise OpTypeError(f"the scale is above zero, not {scale}")
+        raise OpTypeError(f"the scale must be positive, not {scale}")
     size = _of_head(query, q_num_heads, "query")
     if not may_equal(size, _of_head(key, kv_num_heads, "key")):
         raise OpTypeError(f"heads of query {query!r} and key {key!r} differ in size")
     if not (
         may_equal(query.shape[0], key.shape[0]) and may_equal(key.shape[0], value.shape[0]) and may_equal(key.shape[1], value.shape[1])
     ):
-        raise OpTypeError(f"query {query!r}, key {key!r} and value {value!r} do not go together")
+        raise OpTypeError(f"query {query!r}, key {key!r} and value {value!r} have inconsistent shapes")
     if isinstance(mask, TensorType):
         _check_mask(mask, (query.shape[0], q_num_heads, query.shape[1], key.shape[1]), query.dtype)
     elif mask.fields:
-        raise OpTypeError("mask is a tensor, or the empty tuple")
+        raise OpTypeError("mask must be a tensor or the empty tuple")
     return query.with_shape((*query.shape[:2], _of_head(value, kv_num_heads, "value") * q_num_heads))
 
 
 def _of_head(type_: TensorType, heads: int, name: str) -> Dim:
     size = type_.shape[2]
     if isinstance(size, int) and size % heads:
-        raise OpTypeError(f"the rows of {name}, {type_!r}, do not divide into {heads} heads")
+        raise OpTypeError(f"the rows of {name}, {type_!r}, are not divisible into {heads} heads")
     return divide(size, heads)
 
 
 def _check_mask(mask: TensorType, scores: Sequence[Dim], dtype: str) -> None:
     if mask.dtype not in ("bool", dtype):
-        raise OpTypeError(f"mask has element type {mask.dtype}, bool or {dtype} is needed")
+        raise OpTypeError(f"mask has element type {mask.dtype}, but must have bool or {dtype}")
     if not 1 <= mask.ndim <= 4 or not all(
         size == 1 or may_equal(size, whole) for size, whole in zip(mask.shape[::-1], scores[::-1], strict=False)
     ):
@@ -130,7 +133,7 @@ def _read_attention(node: OnnxNode) -> Expr | None:
     mask = node.input(3) if node.has(3) else Tuple(())
     causal = bool(attrs.get("is_causal", 0))
     if causal and node.type(0).shape[1] != node.type(1).shape[1]:
-        return None  # versions of the standard align the triangle of what is no square in different corners
+        return None  # versions of the standard align the causal mask of non-square scores differently
     operands = (node.input(0), node.input(1), node.input(2), mask)
     return attention(*operands, q_num_heads=heads, kv_num_heads=shared, scale=float(scale), is_causal=causal, span=node.span)
 
@@ -145,7 +148,7 @@ def _write_attention(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
 
 
 def _rotary_cost(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
-    """Two products and a sum an element."""
+    """Two products and a sum per element."""
     return Cost(3.0 * elements(result), sum(map(nbytes, args)) + nbytes(result))
 
 
@@ -161,21 +164,21 @@ def _rotary(data: Array, cos: Array, sin: Array, *, num_heads: int, interleaved:
 
 @define_op("nn.rotary_embedding", kernel=_rotary, cost=_rotary_cost, pattern=1)
 def rotary_embedding(data: TensorType, cos: TensorType, sin: TensorType, *, num_heads: int, interleaved: bool = False) -> TensorType:
-    """Each head of each row as complex numbers, times those of angles: the first half of a head is real, the second imaginary, or, with
-    `interleaved`, every other element.
+    """Rotates each head of each row by the given angles, as a complex number.
 
-    data (B, S, num_heads * d), cos and sin (B, S, d / 2). Su et al. 2021. ONNX: RotaryEmbedding (23) of three dimensions, of whole heads,
+    The first half of a head is the real part and the second half the imaginary part; with `interleaved`, even and odd elements are. data
+    (B, S, num_heads * d), cos and sin (B, S, d / 2). Su et al. 2021. ONNX: RotaryEmbedding (23) with three dimensions, on whole heads,
     without position_ids.
     """
     if data.ndim != 3 or data.dtype not in FLOATS or num_heads < 1:
-        raise OpTypeError(f"data needs three dimensions and a floating-point type, and there is at least one head; it is {data!r}")
+        raise OpTypeError(f"data must have three dimensions, a floating-point type and at least one head, but is {data!r}")
     size = _of_head(data, num_heads, "data")
     if isinstance(size, int) and size % 2:
-        raise OpTypeError(f"heads of {size} elements have no halves")
+        raise OpTypeError(f"the head size must be even, but is {size}")
     wanted = (*data.shape[:2], divide(size, 2))
     for name, operand in (("cos", cos), ("sin", sin)):
         if operand.ndim != 3 or operand.dtype != data.dtype or not all(map(may_equal, operand.shape, wanted)):
-            raise OpTypeError(f"{name} is {operand!r}, {wanted} of {data.dtype} is needed")
+            raise OpTypeError(f"{name} must be {wanted} of {data.dtype}, but is {operand!r}")
     return data
 
 

@@ -1,4 +1,4 @@
-"""Blocks of an image moved between its channels and its plane: nn.depth_to_space and nn.space_to_depth."""
+"""Moves blocks between the channels and the spatial dimensions of an image: nn.depth_to_space and nn.space_to_depth."""
 
 from collections.abc import Sequence
 
@@ -14,15 +14,15 @@ from passat.ir.types import TensorType, tensor_type
 
 def _checked(data: TensorType, block_size: int, mode: str) -> TensorType:
     if tensor_type(data, "data").ndim != 4:
-        raise OpTypeError(f"takes 4 dimensions (NCHW), not {data!r}")
+        raise OpTypeError(f"data must have 4 dimensions (NCHW), but is {data!r}")
     if block_size < 1 or mode not in ("DCR", "CRD"):
-        raise OpTypeError(f"block_size={block_size}, mode={mode!r}: a positive size, and the mode DCR or CRD, are needed")
+        raise OpTypeError(f"block_size must be positive and mode DCR or CRD, not block_size={block_size}, mode={mode!r}")
     return data
 
 
 def _exactly(size: Dim, divisor: int, what: str) -> Dim:
     if isinstance(size, int) and size % divisor:
-        raise OpTypeError(f"{what} {size} is no multiple of {divisor}")
+        raise OpTypeError(f"{what} {size} is not a multiple of {divisor}")
     return divide(size, divisor)
 
 
@@ -38,8 +38,9 @@ def _depth_to_space(data: Array, block_size: int, mode: str) -> Array:
 
 @define_op("nn.depth_to_space", kernel=_depth_to_space, movement=True)
 def depth_to_space(data: TensorType, *, block_size: int, mode: str = "DCR") -> TensorType:
-    """Channels of an NCHW image become blocks of its plane; in the mode DCR the places in a block are the outer part of a channel's
-    number, in CRD the inner. ONNX DepthToSpace (1, 11, 13, 28), Relay nn.depth_to_space.
+    """Moves channels of an NCHW image into spatial blocks. ONNX DepthToSpace (1, 11, 13, 28), Relay nn.depth_to_space.
+
+    In mode DCR the position within a block is the outer part of the channel index, in mode CRD the inner part.
     """
     n, c, h, w = _checked(data, block_size, mode).shape
     return data.with_shape((n, _exactly(c, block_size**2, "the number of channels"), h * block_size, w * block_size))
@@ -54,7 +55,7 @@ def _space_to_depth(data: Array, block_size: int, mode: str) -> Array:
 
 @define_op("nn.space_to_depth", kernel=_space_to_depth, movement=True)
 def space_to_depth(data: TensorType, *, block_size: int, mode: str = "DCR") -> TensorType:
-    """Blocks of the plane of an NCHW image become channels: the reverse of nn.depth_to_space. ONNX SpaceToDepth (1, 13; 28 with modes)."""
+    """Moves spatial blocks of an NCHW image into channels: the inverse of nn.depth_to_space. ONNX SpaceToDepth (1, 13; 28 with modes)."""
     n, c, h, w = _checked(data, block_size, mode).shape
     return data.with_shape((n, c * block_size**2, _exactly(h, block_size, "the height"), _exactly(w, block_size, "the width")))
 

@@ -1,4 +1,4 @@
-"""Operators that pass a tensor on: as it is, or with its elements converted to another type."""
+"""Identity and conversion of element types."""
 
 from collections.abc import Sequence
 from typing import Any as AnyValue
@@ -18,7 +18,7 @@ from passat.ir.types import TensorType, tensor_type
 
 @define_op("copy", exact="always", kernel=lambda x: x, onnx="Identity", elementwise=True, idempotent=True, shape_arith=True)
 def copy(x: TensorType) -> TensorType:
-    """The tensor itself. ONNX Identity-25 of tensors."""
+    """Identity. ONNX Identity-25 of tensors."""
     return tensor_type(x, "the operand")
 
 
@@ -28,16 +28,16 @@ def _cast(x: Array, dtype: str) -> Array:
     if x.dtype.name in FLOATING and dtype in INTEGRAL:
         return _to_integers(x, to_numpy(dtype))
     if x.dtype == np.float64 and dtype in ("float16", "bfloat16"):
-        x = x.astype(np.float32)  # as ONNX Runtime does: rounded twice
+        x = x.astype(np.float32)  # rounded twice, as ONNX Runtime does
     return x.astype(to_numpy(dtype), copy=False)
 
 
 def _to_integers(x: Array, dtype: np.dtype[AnyValue]) -> Array:
     limits = np.iinfo(dtype)
     wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
-    # The bounds are exact in float64: the lowest is a power of two, and the highest plus one is one too.
+    # The bounds are exact in float64: the lowest value, and the highest value plus one, are powers of two.
     if wide.size and not (float(np.trunc(wide.min())) >= float(limits.min) and float(np.trunc(wide.max())) < float(limits.max + 1)):
-        raise ValueError(f"ONNX leaves undefined what becomes of nan and of values that {dtype} cannot hold")
+        raise ValueError(f"casting NaN or a value out of range to {dtype} is undefined in ONNX")
     return wide.astype(dtype)
 
 
@@ -54,11 +54,13 @@ def _cast_dim(dim: object, dtype: str) -> object:
 
 @define_op("cast", exact="always", kernel=_cast, elementwise=True, idempotent=True, shape_arith=True)
 def cast(x: TensorType, *, dtype: str) -> TensorType:
-    """The elements converted to another type. Integers lose their high bits; floats lose their fraction, and the kernel refuses floats that
-    an integer type cannot hold; what is not 0 is true. ONNX Cast-13 between numbers of 8 to 64 bits and bool.
+    """Converts the elements to another type. ONNX Cast-13 between numbers of 8 to 64 bits and bool.
+
+    Integers are truncated to the low bits, floats toward zero; nonzero values convert to true. The kernel rejects floats that are out of
+    range for an integer type.
     """
     if dtype not in PLAIN:
-        raise OpTypeError(f"converts to numbers of 8 to 64 bits or bool, not to {dtype}")
+        raise OpTypeError(f"can convert to numbers of 8 to 64 bits or bool, not to {dtype}")
     return same_type(x, PLAIN).with_dtype(dtype)
 
 
@@ -67,7 +69,7 @@ def _read_cast(node: OnnxNode) -> Expr | None:
     dtype = ELEMENT_TYPES.get(node.attrs.get("to", 0))
     if dtype not in PLAIN or node.type(0).dtype not in PLAIN:
         return None
-    return cast(node.input(0), dtype=dtype, span=node.span)  # `saturate` and `round_mode` are about float8 alone
+    return cast(node.input(0), dtype=dtype, span=node.span)  # `saturate` and `round_mode` only affect float8
 
 
 @to_onnx(cast)

@@ -1,4 +1,4 @@
-"""Comparison, logic, operations on bits, and choice by a condition. Operands broadcast as in NumPy."""
+"""Comparisons, logical and bitwise operators, and `where`, with NumPy broadcasting."""
 
 from collections.abc import Sequence
 
@@ -43,7 +43,7 @@ def _not_equal(a: object, b: object) -> object:
     shape_arith=True,
 )
 def equal(x: TensorType, y: TensorType) -> TensorType:
-    """Whether elements are equal; nan equals nothing. ONNX Equal-19."""
+    """Whether elements are equal; NaN equals nothing. ONNX Equal-19."""
     return _truth(x, y, _COMPARED)
 
 
@@ -51,13 +51,13 @@ def equal(x: TensorType, y: TensorType) -> TensorType:
     "not_equal", exact="always", kernel=on_dims(_not_equal, np.not_equal, truth=True), elementwise=True, commutative=True, shape_arith=True
 )
 def not_equal(x: TensorType, y: TensorType) -> TensorType:
-    """Whether elements differ; nan differs from everything. Not in ONNX: Equal and Not."""
+    """Whether elements differ; NaN differs from everything. Written as Equal and Not."""
     return _truth(x, y, _COMPARED)
 
 
 @define_op("less", exact="always", kernel=on_dims(dims.less, np.less, truth=True), onnx="Less", elementwise=True, shape_arith=True)
 def less(x: TensorType, y: TensorType) -> TensorType:
-    """Whether `x` is smaller than `y`. ONNX Less-13."""
+    """Whether `x` is less than `y`. ONNX Less-13."""
     return _truth(x, y)
 
 
@@ -77,7 +77,7 @@ def greater(x: TensorType, y: TensorType) -> TensorType:
     "greater_equal", exact="always", kernel=on_dims(_greater_equal, np.greater_equal, truth=True), elementwise=True, shape_arith=True
 )
 def greater_equal(x: TensorType, y: TensorType) -> TensorType:
-    """Whether `x` is at least `y`. ONNX GreaterOrEqual-16."""
+    """Whether `x` is greater than or equal to `y`. ONNX GreaterOrEqual-16."""
     return _truth(x, y)
 
 
@@ -87,7 +87,7 @@ def _write_not_equal(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
 
 
 def _ordered_or_equal(op: Op, op_type: str, strict: str) -> None:
-    """Mapping of an operator that ONNX has from opset 12 on; before, it is the strict comparison or equality (of floats from 11 on)."""
+    """Maps an operator that ONNX has since opset 12; before, writes the strict comparison or equality (on floats since 11)."""
 
     def read(node: OnnxNode) -> Expr | None:
         return None if node.attrs else op(node.input(0), node.input(1), span=node.span)
@@ -116,7 +116,7 @@ _ordered_or_equal(greater_equal, "GreaterOrEqual", "Greater")
     shape_arith=True,
 )
 def logical_not(x: TensorType) -> TensorType:
-    """Whether an element is false. ONNX Not-1."""
+    """Logical negation. ONNX Not-1."""
     return same_type(x, BOOLEAN)
 
 
@@ -134,7 +134,7 @@ def logical_not(x: TensorType) -> TensorType:
     shape_arith=True,
 )
 def logical_and(x: TensorType, y: TensorType) -> TensorType:
-    """Whether both are true. ONNX And-7."""
+    """Logical conjunction. ONNX And-7."""
     return broadcast_type((x, y), BOOLEAN)
 
 
@@ -152,19 +152,19 @@ def logical_and(x: TensorType, y: TensorType) -> TensorType:
     shape_arith=True,
 )
 def logical_or(x: TensorType, y: TensorType) -> TensorType:
-    """Whether at least one is true. ONNX Or-7."""
+    """Logical disjunction. ONNX Or-7."""
     return broadcast_type((x, y), BOOLEAN)
 
 
 @define_op("logical_xor", exact="always", kernel=np.logical_xor, onnx="Xor", elementwise=True, commutative=True, associative=True, unit=0)
 def logical_xor(x: TensorType, y: TensorType) -> TensorType:
-    """Whether exactly one is true. ONNX Xor-7."""
+    """Logical exclusive or. ONNX Xor-7."""
     return broadcast_type((x, y), BOOLEAN)
 
 
 @define_op("bitwise_not", exact="always", kernel=np.invert, onnx="BitwiseNot@18", elementwise=True, involution=True)
 def bitwise_not(x: TensorType) -> TensorType:
-    """Every bit inverted. ONNX BitwiseNot-18."""
+    """Inverts every bit. ONNX BitwiseNot-18."""
     return same_type(x, INTEGRAL)
 
 
@@ -180,7 +180,7 @@ def bitwise_not(x: TensorType) -> TensorType:
     zero=0,
 )
 def bitwise_and(x: TensorType, y: TensorType) -> TensorType:
-    """The bits that both have. ONNX BitwiseAnd-18."""
+    """Bitwise and. ONNX BitwiseAnd-18."""
     return broadcast_type((x, y), INTEGRAL)
 
 
@@ -196,7 +196,7 @@ def bitwise_and(x: TensorType, y: TensorType) -> TensorType:
     unit=0,
 )
 def bitwise_or(x: TensorType, y: TensorType) -> TensorType:
-    """The bits that at least one has. ONNX BitwiseOr-18."""
+    """Bitwise or. ONNX BitwiseOr-18."""
     return broadcast_type((x, y), INTEGRAL)
 
 
@@ -204,19 +204,19 @@ def bitwise_or(x: TensorType, y: TensorType) -> TensorType:
     "bitwise_xor", exact="always", kernel=np.bitwise_xor, onnx="BitwiseXor@18", elementwise=True, commutative=True, associative=True, unit=0
 )
 def bitwise_xor(x: TensorType, y: TensorType) -> TensorType:
-    """The bits that exactly one has. ONNX BitwiseXor-18."""
+    """Bitwise exclusive or. ONNX BitwiseXor-18."""
     return broadcast_type((x, y), INTEGRAL)
 
 
 @define_op("left_shift", exact="always", kernel=np.left_shift, elementwise=True, unit=0)
 def left_shift(x: TensorType, y: TensorType) -> TensorType:
-    """The bits of `x` moved up by `y` places; 0 where that is as many as there are, or negative. ONNX BitShift-28, direction LEFT."""
+    """Shifts `x` left by `y` bits; 0 where `y` is negative or at least the width. ONNX BitShift-28, direction LEFT."""
     return broadcast_type((x, y), INTEGRAL)
 
 
 @define_op("right_shift", exact="always", kernel=np.right_shift, elementwise=True, unit=0)
 def right_shift(x: TensorType, y: TensorType) -> TensorType:
-    """The bits of `x` moved down by `y` places; signed ones keep their sign. ONNX BitShift-28, direction RIGHT."""
+    """Shifts `x` right by `y` bits, arithmetically for signed integers. ONNX BitShift-28, direction RIGHT."""
     return broadcast_type((x, y), INTEGRAL)
 
 
@@ -246,16 +246,16 @@ def _where(condition: Array, x: Array, y: Array) -> Array:
 
 @define_op("where", exact="integers", kernel=_where, onnx="Where@9", elementwise=True, shape_arith=True)
 def where(condition: TensorType, x: TensorType, y: TensorType) -> TensorType:
-    """The element of `x` where the condition is true, else that of `y`; all three broadcast. ONNX Where-16."""
+    """Selects the element of `x` where the condition is true, otherwise that of `y`; all three broadcast. ONNX Where-16."""
     same_type(condition, BOOLEAN)
     if tensor_type(x).dtype != tensor_type(y).dtype:
-        raise OpTypeError(f"operands have element types {x.dtype} and {y.dtype}; cast one")
+        raise OpTypeError(f"operands have different element types {x.dtype} and {y.dtype}; cast one")
     return TensorType(broadcast(condition.shape, broadcast(x.shape, y.shape)), x.dtype)
 
 
 @define_op("isnan", exact="always", kernel=np.isnan, elementwise=True)
 def isnan(x: TensorType) -> TensorType:
-    """Whether an element is nan. ONNX IsNaN-20."""
+    """Whether an element is NaN. ONNX IsNaN-20."""
     return same_type(x, FLOATING).with_dtype("bool")
 
 
@@ -268,13 +268,13 @@ def _isinf(x: Array, detect_negative: bool, detect_positive: bool) -> Array:
 
 @define_op("isinf", exact="always", kernel=_isinf, elementwise=True)
 def isinf(x: TensorType, *, detect_negative: bool = True, detect_positive: bool = True) -> TensorType:
-    """Whether an element is one of the infinities that are looked for. ONNX IsInf-20."""
+    """Whether an element is one of the selected infinities. ONNX IsInf-20."""
     return same_type(x, FLOATING).with_dtype("bool")
 
 
 @define_op("isfinite", exact="always", kernel=np.isfinite, elementwise=True)
 def isfinite(x: TensorType) -> TensorType:
-    """Whether an element is neither infinite nor nan. Not in ONNX: Abs and Less."""
+    """Whether an element is neither infinite nor NaN. Written as Abs and Less."""
     return same_type(x, FLOATING).with_dtype("bool")
 
 

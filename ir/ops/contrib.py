@@ -1,6 +1,6 @@
-"""Operators that ONNX Runtime has beside the standard: its domain com.microsoft, version 1.
+"""Contrib operators of ONNX Runtime: domain com.microsoft, version 1.
 
-Nothing makes them unless the target is said to have that domain (`rules.domains`); a model that holds them keeps them.
+Passat introduces them only for targets that have the domain (`rules.domains`); models that contain them keep them.
 """
 
 import math
@@ -27,11 +27,11 @@ DOMAIN: Final = "com.microsoft"
 
 def _check_factor(alpha: float) -> None:
     if type(alpha) not in (int, float) or not math.isfinite(alpha):
-        raise OpTypeError(f"alpha is a finite number, not {alpha!r}")
+        raise OpTypeError(f"alpha must be finite, not {alpha!r}")
 
 
 def _only(node: OnnxNode, **kinds: type) -> bool:
-    """Whether a node has no other attributes than these, each of its kind: of this domain the onnx package has no schemas."""
+    """Whether a node has only these attributes, each of the expected type. The onnx package has no schemas for this domain."""
     return all(type(value) is kinds.get(name) for name, value in node.attrs.items())
 
 
@@ -42,12 +42,12 @@ def _scaled_product(a: Array, b: Array, *, alpha: float, transpose_a: bool, tran
 
 @define_op("contrib.fused_matmul", kernel=in_float32(_scaled_product), cost=product_cost, pattern=4)
 def fused_matmul(a: TensorType, b: TensorType, *, alpha: float = 1.0, transpose_a: bool = False, transpose_b: bool = False) -> TensorType:
-    """`alpha` times the product of stacks of matrices that broadcast, whose last two dimensions the flags exchange before that.
+    """`alpha` times the batched matrix product, with optional transposition of the last two dimensions of each operand.
 
     Operands have rank 2 or more. ONNX Runtime: com.microsoft FusedMatMul (1), without transBatchA and transBatchB.
     """
     if a.ndim < 2 or b.ndim < 2 or a.dtype not in FLOATING:
-        raise OpTypeError(f"operands are stacks of matrices of floating-point numbers, not {a!r} and {b!r}")
+        raise OpTypeError(f"operands must be floating-point matrices or batches of them, not {a!r} and {b!r}")
     _check_factor(alpha)
     return stacked_product(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
 
@@ -77,21 +77,21 @@ def _write_product(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
 
 
 def _biased(x: TensorType, bias: TensorType) -> TensorType:
-    """The type of a tensor plus a vector along its last axis."""
+    """The type of the sum of a tensor and a vector along its last axis."""
     if bias.ndim != 1 or bias.dtype != x.dtype or not x.ndim or not may_equal(bias.shape[0], x.shape[-1]):
-        raise OpTypeError(f"the bias of {x!r} is a vector as long as its last axis, not {bias!r}")
+        raise OpTypeError(f"the bias of {x!r} must be a vector as long as its last axis, not {bias!r}")
     return same_type(x, FLOATING)
 
 
 @define_op("contrib.bias_gelu", kernel=in_float32(lambda x, bias: gelu_of(x + bias, "none")), cost=transcendental, pattern=1)
 def bias_gelu(x: TensorType, bias: TensorType) -> TensorType:
-    """The Gelu, by the error function, of `x` plus a vector along its last axis. ONNX Runtime: com.microsoft BiasGelu (1)."""
+    """Gelu by the error function, of `x` plus a vector along its last axis. ONNX Runtime: com.microsoft BiasGelu (1)."""
     return _biased(x, bias)
 
 
 @define_op("contrib.fast_gelu", kernel=in_float32(lambda x, bias: gelu_of(x + bias, "tanh")), cost=transcendental, pattern=1)
 def fast_gelu(x: TensorType, bias: TensorType) -> TensorType:
-    """The Gelu, approximated by tanh, of `x` plus a vector along its last axis. ONNX Runtime: com.microsoft FastGelu (1)."""
+    """Gelu by the tanh approximation, of `x` plus a vector along its last axis. ONNX Runtime: com.microsoft FastGelu (1)."""
     return _biased(x, bias)
 
 

@@ -1,4 +1,4 @@
-"""Convolutions over one, two and three spatial dimensions, and transposed ones."""
+"""Convolutions and transposed convolutions over one, two and three spatial dimensions."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any as AnyValue
@@ -34,18 +34,18 @@ Numbers = int | tuple[int, ...]
 
 
 def _operands(data: TensorType, weight: TensorType, rank: int, layouts: tuple[str, str], first: str) -> tuple[Shape, Shape, Shape]:
-    """The shapes of data (N, C, spatial ...), of weight without its window (`first`: OI or IO), and of the window."""
+    """Returns the shape of data (N, C, spatial ...), the shape of weight without its window (`first`: OI or IO), and the window."""
     check_dtypes("data", data, "weight", weight)
     for name, operand in (("data", data), ("weight", weight)):
         if operand.ndim != rank + 2:
-            raise OpTypeError(f"{name} needs {rank + 2} dimensions, it has {operand.ndim}")
+            raise OpTypeError(f"{name} must have {rank + 2} dimensions, but has {operand.ndim}")
     shape = arranged_shape(data.shape, layouts[0], "NC" + SPATIAL[rank])
     kernel = arranged_shape(weight.shape, layouts[1], first + SPATIAL[rank])
     return shape, kernel[:2], kernel[2:]
 
 
 def _window(found: Shape, wanted: Numbers | None, rank: int) -> Shape:
-    """The window of a weight, by its shape and by the attribute that may say it too."""
+    """Combines the window in the shape of a weight with the attribute that may repeat it."""
     if wanted is None:
         return found
     given = per_axis(wanted, rank, "kernel_size")
@@ -58,13 +58,13 @@ def _channels(found: Dim, wanted: int | None) -> Dim:
     if wanted is None:
         return found
     if not may_equal(found, wanted):
-        raise OpTypeError(f"channels={wanted}, but weight gives {found!r}")
+        raise OpTypeError(f"channels={wanted}, but weight has {found!r}")
     return wanted
 
 
 def _check_groups(what: str, channels: Dim, groups: int) -> None:
     if type(channels) is int and channels % groups:
-        raise OpTypeError(f"{channels} {what} channels do not divide into {groups} groups")
+        raise OpTypeError(f"{channels} {what} channels are not divisible into {groups} groups")
 
 
 def _as_operand(shape: Sequence[Dim], dtype: str, layout: str, rank: int) -> TensorType:
@@ -84,7 +84,7 @@ def _convolve(
     data_layout: str,
     kernel_layout: str,
 ) -> Array:
-    """One matrix product for each sample and group: windows as columns, one at a time so that the columns of all need not exist at once."""
+    """Computes one matrix product per sample and group, with windows as columns (im2col), one sample at a time to save memory."""
     rank = data.ndim - 2
     x, w = (
         arranged(wide(data), data_layout, "NC" + SPATIAL[rank]),
@@ -97,7 +97,7 @@ def _convolve(
         per_axis(dilation, rank, "dilation"),
     )
     places, inner = view.shape[2 : 2 + rank], w.shape[1]
-    order = (0, *range(1 + rank, 1 + 2 * rank), *range(1, 1 + rank))  # (C, places ..., window ...) to (C, window ..., places ...)
+    order = (0, *range(1 + rank, 1 + 2 * rank), *range(1, 1 + rank))  # (C, positions ..., window ...) to (C, window ..., positions ...)
     rows = w.reshape(groups, w.shape[0] // groups, inner * int(np.prod(w.shape[2:])))
     result = np.empty((x.shape[0], w.shape[0], *places), x.dtype)
     for sample, out in zip(view, result, strict=True):
@@ -133,8 +133,8 @@ def _declare_convolution(rank: int) -> Op:
         if groups < 1:
             raise OpTypeError(f"groups={groups}; there is at least one group")
         if not may_equal(shape[1], inputs * groups):
-            shared = f" in each of {groups} groups, {inputs * groups!r} together" if groups > 1 else ""
-            raise OpTypeError(f"weight has {inputs!r} input channels{shared}, data has {shape[1]!r}")
+            shared = f" in each of {groups} groups, {inputs * groups!r} in total" if groups > 1 else ""
+            raise OpTypeError(f"weight has {inputs!r} input channels{shared}, but data has {shape[1]!r}")
         _check_groups("output", outputs, groups)
         begins, ends = begins_ends(padding, rank)
         steps, gaps = per_axis(strides, rank, "strides"), per_axis(dilation, rank, "dilation")
@@ -148,8 +148,8 @@ def _declare_convolution(rank: int) -> Op:
 
     relation.__doc__ = f"""The convolution of data (N, C, {", ".join(letters)}) with a weight (O, C / groups, {", ".join(letters)}).
 
-    Layouts may order the letters otherwise. `padding`: zeros around, as one number, one for each spatial dimension, or all begins,
-    then all ends. `channels` and `kernel_size`, where given, agree with the weight. ONNX: Conv (1, 11, 22), whose bias is `nn.bias_add`.
+    Layouts may reorder the dimensions. `padding` is one number, one number per spatial dimension, or all begins followed by all
+    ends. `channels` and `kernel_size`, if given, must match the weight. ONNX: Conv (1, 11, 22); its bias becomes `nn.bias_add`.
     """
     return define_op(f"nn.conv{rank}d", kernel=_convolve, cost=_convolution_cost, pattern=4)(relation)
 
@@ -168,7 +168,7 @@ def _convolve_transposed(
     data_layout: str,
     kernel_layout: str,
 ) -> Array:
-    """Each element of the data adds its multiple of the weight to a window of the result; one step for each place in the window."""
+    """Adds each element of the data times the weight to a window of the result; one step per position in the window."""
     rank = data.ndim - 2
     x, w = (
         arranged(wide(data), data_layout, "NC" + SPATIAL[rank]),
@@ -193,7 +193,7 @@ def _convolve_transposed(
 
 
 def _last(index: Iterable[AnyValue]) -> tuple[AnyValue, ...]:
-    """An index into the last axes of an array."""
+    """Indexes the last axes of an array."""
     return (..., *index)
 
 
@@ -225,7 +225,7 @@ def _declare_transposed(rank: int) -> Op:
         if groups < 1:
             raise OpTypeError(f"groups={groups}; there is at least one group")
         if not may_equal(shape[1], inputs):
-            raise OpTypeError(f"weight has {inputs!r} input channels, data has {shape[1]!r}")
+            raise OpTypeError(f"weight has {inputs!r} input channels, but data has {shape[1]!r}")
         _check_groups("input", inputs, groups)
         begins, ends = begins_ends(padding, rank)
         steps, gaps = per_axis(strides, rank, "strides"), per_axis(dilation, rank, "dilation")
@@ -237,13 +237,13 @@ def _declare_transposed(rank: int) -> Op:
             )
         ]
         if any(type(size) is int and size < 0 for size in sizes):
-            raise OpTypeError(f"padding={padding} takes away more elements than there are")
+            raise OpTypeError(f"padding={padding} crops more elements than the result has")
         return _as_operand((shape[0], _channels(outputs * groups, channels), *sizes), data.dtype, data_layout, rank)
 
     relation.__doc__ = f"""The transposed convolution of data (N, C, {", ".join(letters)}) with a weight of the window (C, O / groups, ...).
 
-    `padding` takes elements away from the result, `output_padding` adds some at its ends. ONNX: ConvTranspose (1, 11, 22) with
-    explicit padding, whose bias is `nn.bias_add`.
+    `padding` crops the result, `output_padding` extends it at the ends. ONNX: ConvTranspose (1, 11, 22) with
+    explicit padding; its bias becomes `nn.bias_add`.
     """
     return define_op(f"nn.conv{rank}d_transpose", kernel=_convolve_transposed, cost=_transposed_cost, pattern=4)(relation)
 
@@ -255,7 +255,8 @@ TRANSPOSED = {rank: _declare_transposed(rank) for rank in SPATIAL}
 
 
 def _read_window(node: OnnxNode) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None] | None:
-    """The window where it is known, and the attribute that must say it as the weight does not. None where the two disagree."""
+    """Returns the window, if known, and the attribute that specifies it where the weight does not. None where they contradict each
+    other."""
     found = node.type(1).shape[2:]
     given = node.attrs.get("kernel_shape")
     static = tuple(size for size in found if isinstance(size, int))
@@ -314,7 +315,10 @@ def _read_transposed(node: OnnxNode) -> Expr | None:
 def _read_cropping(
     node: OnnxNode, window: tuple[int, ...] | None, strides: Sequence[int], dilation: Sequence[int], extra: Sequence[int]
 ) -> tuple[int, ...] | None:
-    """The padding of a ConvTranspose. None where runtimes do not agree: `output_shape` or SAME takes away an odd number of elements."""
+    """Returns the padding of a ConvTranspose.
+
+    None where runtimes disagree: where `output_shape` or SAME crops an odd number of elements.
+    """
     sizes, wanted = node.type(0).shape[2:], node.attrs.get("output_shape")
     mode = node.attrs.get("auto_pad", "NOTSET")
     if not wanted and mode in ("NOTSET", "VALID"):

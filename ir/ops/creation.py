@@ -1,4 +1,4 @@
-"""Tensors made from shapes and scalars: full, zeros, ones, their `_like` forms, arange; shape_of and ndarray_size, which read shapes."""
+"""Tensor creation from shapes and scalars (full, zeros, ones, their `_like` forms, arange), and shape_of and ndarray_size."""
 
 import math
 from collections.abc import Sequence
@@ -24,23 +24,23 @@ from passat.ir.types import TensorType, Type, tensor_type
 _SPLATS: Final = frozenset(
     {"bool", "float16", "bfloat16", "float32", "float64"} | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
-"""Element types that ConstantOfShape has had from its beginning, and bfloat16: for that ONNX Runtime has a kernel of it in every opset, and
-none of Expand."""
+"""Element types that ConstantOfShape supports in every version, and bfloat16, for which ONNX Runtime has ConstantOfShape in every opset but
+no Expand."""
 
 
 def scalar_type(fill_value: TensorType, dtype: str | None, what: str = "fill_value") -> str:
-    """The element type of an operand that must be a scalar; `dtype`, where it is given, must be that. Raises OpTypeError."""
+    """Returns the element type of a scalar operand, which must equal `dtype` if given. Raises OpTypeError."""
     if tensor_type(fill_value, what).shape:
-        raise OpTypeError(f"{what} is {fill_value!r}, a scalar is needed")
+        raise OpTypeError(f"{what} must be a scalar, but is {fill_value!r}")
     if dtype is not None and dtype != fill_value.dtype:
-        raise OpTypeError(f"{what} has element type {fill_value.dtype}, not {dtype}; cast it")
+        raise OpTypeError(f"{what} has element type {fill_value.dtype}, but must have {dtype}; cast it")
     return fill_value.dtype
 
 
 def emit_full(emit: Emitter, value: Tensor, shape: Sequence[int] | str) -> str:
-    """A tensor whose every element is that of the scalar `value`; its shape is static, or the name of a value.
+    """Emits a tensor filled with the scalar `value`; its shape is static, or the name of a value.
 
-    ConstantOfShape where it has the element type from its beginning, else Expand or a constant.
+    Uses ConstantOfShape for element types it has always supported, otherwise Expand or a constant.
     """
     if emit.opset >= 9 and value.dtype in _SPLATS:
         sizes = shape if isinstance(shape, str) else int64(emit, shape)
@@ -57,7 +57,7 @@ def _full(fill_value: Array, shape: Sequence[int], dtype: str | None) -> Array:
 
 @define_op("full", kernel=_full, movement=True, pattern=0, shape_arith=True)
 def full(fill_value: TensorType, *, shape: tuple[int, ...], dtype: str | None = None) -> TensorType:
-    """A tensor of `shape` whose every element is the scalar `fill_value`, of its element type (which `dtype` may repeat).
+    """A tensor of `shape` filled with the scalar `fill_value`. `dtype`, if given, must be the element type of the scalar.
 
     ONNX ConstantOfShape (9, 20 ... 25) of a constant shape; Relay full, which also casts.
     """
@@ -66,7 +66,7 @@ def full(fill_value: TensorType, *, shape: tuple[int, ...], dtype: str | None = 
 
 def _static(shape: Sequence[int]) -> tuple[int, ...]:
     if any(not isinstance(dim, int) or dim < 0 for dim in shape):
-        raise OpTypeError(f"shape={tuple(shape)} does not consist of sizes")
+        raise OpTypeError(f"shape={tuple(shape)} contains an invalid size")
     return tuple(shape)
 
 
@@ -121,7 +121,7 @@ def ones(*, shape: tuple[int, ...], dtype: str = "float32") -> TensorType:
 
 def _number(dtype: str) -> str:
     if to_numpy(dtype) == np.object_:
-        raise OpTypeError("there are no numbers among strings")
+        raise OpTypeError("strings have no zeros and ones")
     return dtype
 
 
@@ -135,14 +135,14 @@ def _ones_like(data: Array) -> Array:
 
 @define_op("zeros_like", exact="always", kernel=_zeros_like, pattern=0)
 def zeros_like(data: TensorType) -> TensorType:
-    """Zeros in the shape and element type of `data`. Relay zeros_like; written as ConstantOfShape."""
+    """Zeros of the shape and element type of `data`. Relay zeros_like; written as ConstantOfShape."""
     _number(tensor_type(data, "data").dtype)
     return data
 
 
 @define_op("ones_like", exact="always", kernel=_ones_like, pattern=0)
 def ones_like(data: TensorType) -> TensorType:
-    """Ones in the shape and element type of `data`. Relay ones_like; written as ConstantOfShape."""
+    """Ones of the shape and element type of `data`. Relay ones_like; written as ConstantOfShape."""
     _number(tensor_type(data, "data").dtype)
     return data
 
@@ -153,7 +153,8 @@ def _full_like(data: Array, fill_value: Array) -> Array:
 
 @define_op("full_like", exact="always", kernel=_full_like, pattern=0)
 def full_like(data: TensorType, fill_value: TensorType) -> TensorType:
-    """The scalar `fill_value` in the shape of `data`, whose element type it has. Relay full_like; written as ConstantOfShape or Expand."""
+    """The scalar `fill_value` broadcast to the shape of `data`, of the same element type. Relay full_like; written as ConstantOfShape or
+    Expand."""
     scalar_type(fill_value, tensor_type(data, "data").dtype)
     return data
 
@@ -200,7 +201,7 @@ def _arange(start: Array, stop: Array, step: Array, dtype: str | None) -> Array:
         first, last, stride = start.item(), stop.item(), step.item()
         count = _range_length(first, last, stride)
         if not isinstance(count, int):
-            raise ValueError("the length is not known")
+            raise ValueError("the length is unknown")
         elements = np.empty(count, np.object_)
         elements[:] = [first + i * stride for i in range(count)]
         return elements
@@ -210,18 +211,19 @@ def _arange(start: Array, stop: Array, step: Array, dtype: str | None) -> Array:
     begin, end, delta = (value.astype(wide) for value in (start, stop, step))
     lengths = {math.ceil((end - begin) / delta), math.ceil((float(end) - float(begin)) / float(delta))}
     if len(lengths) != 1:
-        raise ValueError("the number of elements depends on how it is rounded")
+        raise ValueError("the number of elements depends on rounding")
     return np.asarray(begin + np.arange(max(lengths.pop(), 0)).astype(wide) * delta).astype(start.dtype)
 
 
 @define_op("arange", exact="integers", kernel=_arange, shape_arith=True)
 def arange(start: Known, stop: Known, step: Known, *, dtype: str | None = None) -> TensorType:
-    """`start`, `start + step` ... to before `stop`; scalars of one element type, which `dtype` may repeat. 16-bit floats are computed in
-    float32. ONNX Range (11, 27), Relay arange.
+    """`start`, `start + step` ... up to `stop`, exclusive. ONNX Range (11, 27), Relay arange.
+
+    The operands are scalars of one element type, which `dtype` may repeat. 16-bit floats are computed in float32.
     """
     types = [scalar_type(operand.type, dtype, name) for name, operand in (("start", start), ("stop", stop), ("step", step))]
     if len(set(types)) != 1 or types[0] not in _RANGES | {"float16", "bfloat16"}:
-        raise OpTypeError(f"operands have element types {', '.join(types)}; one type of signed numbers is needed")
+        raise OpTypeError(f"operands must have one signed numeric type, but have {', '.join(types)}")
     bounds = [operand.dims() or [ANY] for operand in (start, stop, step)]
     return TensorType((_range_length(*(bound[0] for bound in bounds)),), types[0])
 
@@ -258,15 +260,14 @@ def _known_shape(types: Sequence[Type], values: Sequence[KnownValue | None], att
 
 @define_op("shape_of", exact="always", kernel=_shape_of, cost=view, pattern=8, known=_known_shape)
 def shape_of(data: TensorType, *, start: int | None = None, end: int | None = None, dtype: str = "int64") -> TensorType:
-    """The shape of `data` as a vector, from axis `start` to before axis `end`, clamped like a slice. ONNX Shape (1, 13, 15 ... 25), Relay
-    shape_of.
-    """
+    """The shape of `data` as a vector, from axis `start` up to axis `end`, exclusive, clamped as in a slice. ONNX Shape (1, 13, 15 ... 25),
+    Relay shape_of."""
     return TensorType((len(tensor_type(data, "data").shape[start:end]),), _integer(dtype))
 
 
 def _integer(dtype: str) -> str:
     if dtype not in ("int32", "int64"):
-        raise OpTypeError(f"dtype={dtype!r}; int32 or int64 is needed")
+        raise OpTypeError(f"dtype must be int32 or int64, not {dtype!r}")
     return dtype
 
 
@@ -307,7 +308,7 @@ def _known_size(types: Sequence[Type], values: Sequence[KnownValue | None], attr
 
 @define_op("ndarray_size", exact="always", kernel=_ndarray_size, cost=view, pattern=2, known=_known_size)
 def ndarray_size(data: TensorType, *, dtype: str = "int64") -> TensorType:
-    """The number of elements of `data`, as a scalar (of a scalar that is 1). ONNX Size (1, 13 ... 25), Relay ndarray_size."""
+    """The number of elements of `data`, as a scalar. ONNX Size (1, 13 ... 25), Relay ndarray_size."""
     tensor_type(data, "data")
     return TensorType((), _integer(dtype))
 

@@ -1,6 +1,6 @@
-"""Arithmetic and comparison of dimensions, for kernels that shape arithmetic goes through: exact, or `Any` where the answer is open.
+"""Arithmetic and comparison of dimensions, for the kernels of shape arithmetic. Results are exact, or `Any` where undecidable.
 
-A kernel wrapped in `on_dims` computes arrays of numbers as before, and object arrays of dimensions element by element.
+A kernel wrapped in `on_dims` computes numeric arrays as before, and object arrays of dimensions element by element.
 """
 
 import functools
@@ -17,9 +17,9 @@ from passat.ir.tensor import Array
 
 
 def on_dims(function: Callable[..., object], kernel: Callable[..., AnyValue], *, truth: bool = False) -> Kernel:
-    """A kernel that applies `function` to each element where an operand is an object array, and is `kernel` elsewhere.
+    """Wraps a kernel to apply `function` elementwise where an operand is an object array, and `kernel` otherwise.
 
-    `truth` marks comparisons: their result is a bool array where no answer is open, so that they serve strings as well.
+    `truth` marks comparisons: their result is a bool array where every element is decided, so they also apply to strings.
     """
 
     @functools.wraps(kernel, updated=())
@@ -33,7 +33,7 @@ def on_dims(function: Callable[..., object], kernel: Callable[..., AnyValue], *,
 
 
 def quotient(dividend: Dim, divisor: Dim) -> Dim:
-    """The quotient rounded toward zero, as integers divide in ONNX; `Any` where rounding down might be something else.
+    """Quotient rounded toward zero, as ONNX divides integers; `Any` where that may differ from rounding down.
 
     >>> n = SymDim.named("n")
     >>> quotient(-7, 2), quotient(n + 1, 2), quotient(n - 1, 2), quotient(4 * n, 2)
@@ -51,7 +51,7 @@ def quotient(dividend: Dim, divisor: Dim) -> Dim:
 
 
 def floor_remainder(dividend: Dim, divisor: Dim) -> Dim:
-    """The remainder of the quotient rounded down: it has the divisor's sign.
+    """Remainder of floor division, with the sign of the divisor.
 
     >>> floor_remainder(-7, 3), floor_remainder(SymDim.named("n") * 4, 4)
     (2, 0)
@@ -61,8 +61,7 @@ def floor_remainder(dividend: Dim, divisor: Dim) -> Dim:
 
 
 def greatest(a: Dim, b: Dim) -> Dim:
-    """The greater of two dimensions, or of integers computed from them; `Any` of integers beyond 32 bits, some of which ONNX Runtime
-    confuses.
+    """Maximum of two dimensions or computed integers; `Any` for integers beyond 32 bits, some of which ONNX Runtime compares incorrectly.
 
     >>> n = SymDim.named("n")
     >>> greatest(n, 0), greatest(n, n + 2), greatest(4, n)
@@ -71,12 +70,12 @@ def greatest(a: Dim, b: Dim) -> Dim:
     if isinstance(a, int) and isinstance(b, int):
         return ANY if max(abs(a), abs(b)) >= 1 << 31 else max(a, b)
     if isinstance(a, int) or (isinstance(b, SymDim) and repr(a) < repr(b)):
-        a, b = b, a  # one form, whichever comes first
+        a, b = b, a  # canonical order of the operands
     return b + positive_part(a - b)
 
 
 def smallest(a: Dim, b: Dim) -> Dim:
-    """The smaller of two dimensions, or of integers computed from them."""
+    """Minimum of two dimensions or computed integers."""
     return a + b - greatest(a, b)
 
 
@@ -92,44 +91,44 @@ def equal(a: object, b: object) -> object:
 
 
 def less(a: Dim, b: Dim) -> object:
-    """Whether one dimension is smaller than another: True, False, or `Any`."""
+    """Whether one dimension is less than another: True, False, or `Any`."""
     return True if at_least(b, a + 1) else False if at_least(a, b) else ANY
 
 
 def less_equal(a: Dim, b: Dim) -> object:
-    """Whether one dimension is at most another: True, False, or `Any`."""
+    """Whether one dimension is less than or equal to another: True, False, or `Any`."""
     return negation(less(b, a))
 
 
 def negation(truth: object) -> object:
-    """The opposite of True or False, and `Any` of `Any`."""
+    """Negates True or False; `Any` stays `Any`."""
     return ANY if isinstance(truth, Any) else not truth
 
 
 def conjunction(a: object, b: object) -> object:
-    """Whether both are true, as far as that is known."""
+    """Three-valued logical and."""
     return False if a is False or b is False else ANY if isinstance(a, Any) or isinstance(b, Any) else True
 
 
 def disjunction(a: object, b: object) -> object:
-    """Whether one of both is true, as far as that is known."""
+    """Three-valued logical or."""
     return negation(conjunction(negation(a), negation(b)))
 
 
 def choice(condition: object, a: object, b: object) -> object:
-    """`a` or `b` by a truth value; of an open one `Any`, unless both are the same."""
+    """Selects `a` or `b` by a truth value; for an unknown one, `Any` unless both are equal."""
     if isinstance(condition, Any):
         return a if a == b and not isinstance(a, Any) else ANY
     return a if condition else b
 
 
 def product(dims: Array, axes: tuple[int, ...], keepdims: bool) -> AnyValue:
-    """The products of dimensions along axes."""
+    """Products of dimensions along axes."""
     return _along(operator.mul, 1, dims, axes, keepdims)
 
 
 def total(dims: Array, axes: tuple[int, ...], keepdims: bool) -> AnyValue:
-    """The sums of dimensions along axes."""
+    """Sums of dimensions along axes."""
     return _along(operator.add, 0, dims, axes, keepdims)
 
 

@@ -1,4 +1,4 @@
-"""Dropout, which does nothing in inference but is kept until a pass removes it."""
+"""Dropout, an identity in inference that is kept until a pass removes it."""
 
 from collections.abc import Sequence
 
@@ -20,15 +20,15 @@ def _dropout(data: Array, *, rate: float) -> tuple[Array, Array]:
 
 @define_op("nn.dropout", kernel=_dropout, stateful=True, results=2)
 def dropout(data: TensorType, *, rate: float = 0.5) -> TupleType:
-    """The data as they are, and the mask of what was kept: ones. `rate` is the share that training drops.
+    """The data unchanged, and a mask of ones. `rate` is the fraction that training drops.
 
-    Stateful, as in Relay: only a pass that means to (Relay's SimplifyInference) removes it. ONNX: Dropout (7, 10, 12, 13, 22) in
-    inference, as field 0; the mask has no ONNX form, as runtimes differ on it.
+    Stateful, as in Relay: only a dedicated pass (Relay's SimplifyInference) removes it. ONNX: Dropout (7, 10, 12, 13, 22) in inference
+    mode, as field 0. The mask has no ONNX form, as runtimes disagree on it.
     """
     if data.dtype not in FLOATS:
-        raise OpTypeError(f"data has element type {data.dtype}, a floating-point type is needed")
+        raise OpTypeError(f"data must have a floating-point type, but has {data.dtype}")
     if not 0 <= rate <= 1:
-        raise OpTypeError(f"rate={rate} is not between 0 and 1")
+        raise OpTypeError(f"rate must be between 0 and 1, but is {rate}")
     return TupleType((data, data))
 
 

@@ -1,6 +1,7 @@
-"""The operators `dyn.*`: shapes, places and counts are operands, computed in the run. Their types use what shape arithmetic knows of these.
+"""The `dyn.*` operators, whose shapes, positions and counts are operands computed at run time. Shape inference uses the known elements of
+these.
 
-`passat.ir.ops.static_forms` turns a call back into the operator with attributes, once enough is known.
+`passat.ir.ops.static_forms` converts a call to the operator with attributes once enough is known.
 """
 
 from collections.abc import Sequence
@@ -23,14 +24,14 @@ from passat.ir.tensor import Array
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type, tensor_type
 
 UNKNOWN: Final = IncompleteType()
-"""The type of a tensor whose number of dimensions is only known in the run."""
+"""The type of a tensor whose rank is known only at run time."""
 
 
 def vector(operand: Known, what: str) -> list[Dim] | None:
-    """What is known of the elements of a vector of integers; None where not even their number is. Raises OpTypeError for other types."""
+    """Returns the known elements of a vector of integers; None where its length is unknown. Raises OpTypeError for other types."""
     type_ = operand.type
     if type_.ndim != 1 or type_.dtype not in ("int32", "int64"):
-        raise OpTypeError(f"{what} is {type_!r}, a vector of int32 or int64 is needed")
+        raise OpTypeError(f"{what} must be a vector of int32 or int64, but is {type_!r}")
     return operand.dims()
 
 
@@ -38,13 +39,13 @@ def _sizes(operand: Known, what: str, lowest: int = 0) -> list[Dim] | None:
     dims = vector(operand, what)
     for dim in dims or ():
         if isinstance(dim, int) and dim < lowest:
-            raise OpTypeError(f"{what} has the entry {dim}")
+            raise OpTypeError(f"{what} has the invalid entry {dim}")
     return dims
 
 
 def _one(operand: Known, what: str) -> Dim:
     if operand.type.size != 1 or operand.type.dtype not in ("int32", "int64"):
-        raise OpTypeError(f"{what} is {operand.type!r}, one int32 or int64 is needed")
+        raise OpTypeError(f"{what} must be a single int32 or int64, but is {operand.type!r}")
     return (operand.dims() or [ANY])[0]
 
 
@@ -56,7 +57,7 @@ def _integers(array: Array) -> list[int]:
     elements = _elements(array)
     found = [element for element in elements if isinstance(element, int)]
     if len(found) != len(elements):
-        raise ValueError("not all elements are known")
+        raise ValueError("an element is unknown")
     return found
 
 
@@ -65,15 +66,15 @@ def _as_int64(emit: Emitter, name: str, type_: Type) -> str:
 
 
 def _reshape(data: Array, shape: Array, allowzero: bool) -> Array:
-    return data.reshape(reshaped(data.shape, _elements(shape), allowzero))  # type: ignore[arg-type]  # all integers, or reshape refuses
+    return data.reshape(reshaped(data.shape, _elements(shape), allowzero))  # type: ignore[arg-type]  # all integers, or reshape raises
 
 
 @define_op("dyn.reshape", exact="always", kernel=_reshape, cost=view, pattern=2, shape_arith=True)
 def dyn_reshape(data: TensorType, shape: Known, *, allowzero: bool = False) -> Type:
-    """The elements of `data`, in order, in the shape that the vector `shape` holds: sizes, 0 for the size of `data` there (unless
-    `allowzero`), or -1, once, for what is left. ONNX Reshape (5, 13, 14 ... 25).
+    """Reshapes `data` to the shape in the vector `shape`, in row-major order. ONNX Reshape (5, 13, 14 ... 25).
 
-    Symbolic entries are taken for sizes, also where they may turn out to be 0. One unknown entry is found by counting elements.
+    An entry of 0 copies the size from `data` (unless `allowzero`), and one entry may be -1 for the remaining elements. Symbolic entries are
+    taken as sizes, although they may be 0 at run time. One unknown entry is inferred from the number of elements.
     """
     dims = _sizes(shape, "shape", -1)
     return UNKNOWN if dims is None else data.with_shape(reshaped(tensor_type(data, "data").shape, dims, allowzero))
@@ -93,7 +94,7 @@ def _broadcast_to(data: Array, shape: Array) -> Array:
 
 @define_op("dyn.broadcast_to", exact="always", kernel=_broadcast_to, pattern=2, shape_arith=True)
 def dyn_broadcast_to(data: TensorType, shape: Known) -> Type:
-    """`data` repeated so that it has the shape to which its own and that in `shape` broadcast. ONNX Expand (8, 13)."""
+    """`data` broadcast with the shape in `shape`. ONNX Expand (8, 13)."""
     dims = _sizes(shape, "shape")
     return UNKNOWN if dims is None else data.with_shape(broadcast(tensor_type(data, "data").shape, tuple(dims)))
 
@@ -110,7 +111,7 @@ def _full(fill_value: Array, shape: Array, dtype: str | None) -> Array:
 
 @define_op("dyn.full", exact="always", kernel=_full, pattern=0, shape_arith=True)
 def dyn_full(fill_value: TensorType, shape: Known, *, dtype: str | None = None) -> Type:
-    """A tensor of the shape in `shape` whose every element is the scalar `fill_value`. ONNX ConstantOfShape (9, 20 ... 25)."""
+    """A tensor of the shape in `shape`, filled with the scalar `fill_value`. ONNX ConstantOfShape (9, 20 ... 25)."""
     dims, kind = _sizes(shape, "shape"), scalar_type(fill_value, dtype)
     return UNKNOWN if dims is None else TensorType(tuple(dims), kind)
 
@@ -133,7 +134,8 @@ def _strided_slice(data: Array, begin: Array, end: Array, strides: Array, axes: 
 
 @define_op("dyn.strided_slice", exact="always", kernel=_strided_slice, pattern=2, shape_arith=True)
 def dyn_strided_slice(data: TensorType, begin: Known, end: Known, strides: Known, axes: Known) -> TensorType:
-    """The elements from `begin` to before `end` in steps of `strides` along `axes`, as strided_slice does. ONNX Slice (10, 11, 13)."""
+    """The elements from `begin` up to `end`, exclusive, in steps of `strides` along `axes`, as in strided_slice. ONNX Slice (10, 11,
+    13)."""
     rank = tensor_type(data, "data").ndim
     operands = {"begin": begin, "end": end, "strides": strides, "axes": axes}
     parts = [vector(operand, what) for what, operand in operands.items()]
@@ -174,10 +176,10 @@ def _tile(data: Array, reps: Array) -> Array:
 
 @define_op("dyn.tile", exact="always", kernel=_tile, pattern=2, shape_arith=True)
 def dyn_tile(data: TensorType, reps: Known) -> TensorType:
-    """`data` laid out as many times along each of its axes as the vector `reps` says. ONNX Tile (6, 13)."""
+    """`data` repeated along each axis by the counts in the vector `reps`. ONNX Tile (6, 13)."""
     dims = _sizes(reps, "reps") or [ANY] * tensor_type(data, "data").ndim
     if len(dims) != data.ndim:
-        raise OpTypeError(f"reps has {len(dims)} entries, data has {data.ndim} dimensions")
+        raise OpTypeError(f"reps has {len(dims)} entries, but data has {data.ndim} dimensions")
     return data.with_shape(tiled(data.shape, dims))
 
 
@@ -193,13 +195,13 @@ def _pad(data: Array, pad_width: Array, pad_value: Array, pad_mode: str) -> Arra
 
 @define_op("dyn.pad", exact="always", kernel=_pad, pattern=2, shape_arith=True)
 def dyn_pad(data: TensorType, pad_width: Known, pad_value: TensorType, *, pad_mode: str = "constant") -> TensorType:
-    """`data` padded, as nn.pad does, by the widths in the vector `pad_width`: those before each axis, then those after each.
+    """`data` padded, as in nn.pad, by the widths in the vector `pad_width`: first those before each axis, then those after.
 
-    ONNX Pad (11, 13, 18 ... 25); Relay's dyn.nn.pad has pairs of widths.
+    ONNX Pad (11, 13, 18 ... 25); Relay's dyn.nn.pad takes pairs of widths.
     """
     rank = tensor_type(data, "data").ndim
     if tensor_type(pad_value, "pad_value").dtype != data.dtype or pad_value.size != 1:
-        raise OpTypeError(f"pad_value is {pad_value!r}, one {data.dtype} is needed")
+        raise OpTypeError(f"pad_value must be a single {data.dtype}, but is {pad_value!r}")
     dims = vector(pad_width, "pad_width") or [ANY] * (2 * rank)
     if len(dims) != 2 * rank:
         raise OpTypeError(f"pad_width has {len(dims)} entries for {rank} dimensions")
@@ -221,7 +223,7 @@ def _one_hot(indices: Array, depth: Array, on_value: Array, off_value: Array, *,
 def dyn_one_hot(
     indices: TensorType, depth: Known, on_value: TensorType, off_value: TensorType, *, axis: int = -1, dtype: str | None = None
 ) -> TensorType:
-    """A one_hot whose new axis has the size `depth`, one integer. ONNX OneHot (9, 11, 28)."""
+    """one_hot with the size of the new axis given by the integer operand `depth`. ONNX OneHot (9, 11, 28)."""
     return one_hot_type(indices, on_value, off_value, _one(depth, "depth"), axis=axis, dtype=dtype)
 
 
@@ -236,7 +238,7 @@ def _topk(data: Array, k: Array, axis: int, largest: bool, sorted: bool) -> tupl
 
 @define_op("dyn.topk", exact="always", kernel=_topk, cost=reduction, results=2)
 def dyn_topk(data: TensorType, k: Known, *, axis: int = -1, largest: bool = True, sorted: bool = True) -> TupleType:
-    """The topk of as many elements as `k`, one integer, says. ONNX TopK (10, 11, 24)."""
+    """topk with the number of elements given by the integer operand `k`. ONNX TopK (10, 11, 24)."""
     return topk_type(data, _one(k, "k"), axis)
 
 

@@ -1,4 +1,4 @@
-"""Einstein sums."""
+"""Einstein summation."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -17,12 +17,12 @@ from passat.ir.shape import Dim, broadcast, may_equal, static_size
 from passat.ir.types import TensorType, TupleType, Type, tensor_type
 
 Labels = tuple[str, ...]
-"""What stands at the dimensions of one operand: letters, and `.0`, `.1` ... for the dimensions of an ellipsis."""
+"""The labels of an operand's dimensions: letters, and `.0`, `.1` ... for the dimensions of an ellipsis."""
 
 
 @lru_cache(1000)
 def _parse(equation: str, ranks: tuple[int, ...]) -> tuple[tuple[Labels, ...], Labels]:
-    """The labels of the operands of these ranks, and of the result. Raises OpTypeError.
+    """Parses an equation for operands of these ranks into the labels of the operands and the result. Raises OpTypeError.
 
     >>> _parse("...ij, jk", (3, 2))
     ((('.0', 'i', 'j'), ('j', 'k')), ('.0', 'i', 'k'))
@@ -30,52 +30,52 @@ def _parse(equation: str, ranks: tuple[int, ...]) -> tuple[tuple[Labels, ...], L
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(ranks):
-        raise OpTypeError(f"the equation has {len(terms)} operands, {len(ranks)} were given")
+        raise OpTypeError(f"the equation has {len(terms)} operands, but got {len(ranks)}")
     dots = {rank - len(term) + 3 for term, rank in zip(terms, ranks, strict=True) if "..." in term}
     if len(dots) > 1 or any(count < 0 for count in dots):
-        raise OpTypeError("an ellipsis stands for the same number of dimensions in every operand; here it does not")
+        raise OpTypeError("the ellipsis stands for different numbers of dimensions in different operands")
     skipped = tuple(f".{i}" for i in range(dots.pop() if dots else 0))
     operands = tuple(_labels(term, skipped) for term in terms)
     for term, labels, rank in zip(terms, operands, ranks, strict=True):
         if len(labels) != rank:
-            raise OpTypeError(f"the term {term!r} is for {len(labels)} dimensions, its operand has {rank}")
+            raise OpTypeError(f"the term {term!r} has {len(labels)} dimensions, but its operand has {rank}")
     every = [label for labels in operands for label in labels]
     if arrow:
         result = _labels(right, skipped)
     else:
         result = (*skipped, *sorted(label for label in set(every) if label.isalpha() and every.count(label) == 1))
     if len(set(result)) != len(result) or not set(result) <= set(every) or not set(skipped) <= set(result):
-        raise OpTypeError(f"the result {right!r} names a dimension twice, one that no operand has, or not those of the ellipsis")
+        raise OpTypeError(f"the result {right!r} repeats a dimension, names one that no operand has, or lacks the ellipsis")
     return operands, result
 
 
 def _labels(term: str, skipped: Labels) -> Labels:
     head, dots, tail = term.partition("...")
     if not all(letter.isascii() and letter.isalpha() for letter in head + tail):
-        raise OpTypeError(f"the term {term!r} is not made of letters and at most one ellipsis")
+        raise OpTypeError(f"the term {term!r} must consist of letters and at most one ellipsis")
     return (*head, *(skipped if dots else ()), *tail)
 
 
 def _sizes(operands: Sequence[TensorType], terms: Sequence[Labels]) -> dict[str, Dim]:
-    """The size that each label stands for; size 1 broadcasts."""
+    """The size of each label; size 1 broadcasts."""
     sizes: dict[str, Dim] = {}
     for operand, labels in zip(operands, terms, strict=True):
         own: dict[str, Dim] = {}
         for label, dim in zip(labels, operand.shape, strict=True):
             if not may_equal(own.setdefault(label, dim), dim):
-                raise OpTypeError(f"{label!r} stands for {own[label]!r} and for {dim!r} elements of one operand")
+                raise OpTypeError(f"{label!r} has the sizes {own[label]!r} and {dim!r} in the same operand")
             try:
                 sizes[label] = broadcast((sizes.get(label, 1),), (dim,))[0]
             except ValueError:
                 what = "the ellipsis" if label[0] == "." else repr(label)
-                raise OpTypeError(f"{what} stands for {sizes[label]!r} elements in one operand and for {dim!r} in another") from None
+                raise OpTypeError(f"{what} has the size {sizes[label]!r} in one operand and {dim!r} in another") from None
     return sizes
 
 
 def _operands(data: TupleType) -> list[TensorType]:
     operands = [tensor_type(field, "operand") for field in data.fields]
     if not operands:
-        raise OpTypeError("it needs one operand or more")
+        raise OpTypeError("at least one operand is required")
     for operand in operands:
         check_dtypes("the first operand", operands[0], "another", operand)
     return operands
@@ -95,7 +95,7 @@ def _einsum(data: tuple[Array, ...], *, equation: str) -> Array:
 
 @define_op("einsum", kernel=_einsum, cost=_cost, pattern=2)
 def einsum(data: TupleType, *, equation: str) -> TensorType:
-    """The Einstein sum of a tuple of tensors, in the notation of ONNX and NumPy: `"bij, bjk -> bik"`, ellipses, implicit results.
+    """The Einstein summation of a tuple of tensors, with ONNX and NumPy notation: `"bij, bjk -> bik"`, ellipses, implicit results.
 
     ONNX: Einsum (12, 28).
     """

@@ -1,4 +1,4 @@
-"""What elementwise operators share: the element types they take, how their operands broadcast, how 16-bit floats are computed."""
+"""Helpers of elementwise operators: allowed element types, broadcasting, and computation of 16-bit floats."""
 
 import functools
 from collections.abc import Callable, Iterable
@@ -37,7 +37,7 @@ _NARROW: Final = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 
 def same_type(x: Type, allowed: frozenset[str]) -> TensorType:
-    """The type of a function of one tensor that keeps shape and element type. Raises OpTypeError for elements that are not allowed."""
+    """The type relation of unary operators that keep shape and element type. Raises OpTypeError for element types that are not allowed."""
     tensor = tensor_type(x, "the operand")
     if tensor.dtype not in allowed:
         raise OpTypeError(f"takes {_WORDS.get(allowed) or ', '.join(sorted(allowed))}, not {tensor.dtype}")
@@ -45,14 +45,14 @@ def same_type(x: Type, allowed: frozenset[str]) -> TensorType:
 
 
 def broadcast_type(operands: Iterable[Type], allowed: frozenset[str]) -> TensorType:
-    """The type of a function of tensors of one element type that broadcast. Raises OpTypeError where types differ or are not allowed."""
+    """The type relation of operators that broadcast operands of one element type. Raises OpTypeError for different or disallowed types."""
     result: TensorType | None = None
     for operand in operands:
         tensor = same_type(operand, allowed)
         if result is None:
             result = tensor
         elif tensor.dtype != result.dtype:
-            raise OpTypeError(f"operands have element types {result.dtype} and {tensor.dtype}; cast one")
+            raise OpTypeError(f"operands have different element types {result.dtype} and {tensor.dtype}; cast one")
         else:
             result = TensorType(broadcast(result.shape, tensor.shape), result.dtype)
     if result is None:
@@ -61,7 +61,7 @@ def broadcast_type(operands: Iterable[Type], allowed: frozenset[str]) -> TensorT
 
 
 def in_float32(kernel: Callable[..., AnyValue]) -> Kernel:
-    """The kernel, computed in float32 where the operands are 16-bit floats, so that the result is rounded once."""
+    """Wraps a kernel to compute 16-bit floats in float32, so that the result is rounded once."""
 
     @functools.wraps(kernel, updated=())
     def wide(*operands: Array, **attrs: AnyValue) -> AnyValue:
@@ -74,7 +74,7 @@ def in_float32(kernel: Callable[..., AnyValue]) -> Kernel:
 
 
 def finite_limits(dtype: np.dtype[AnyValue]) -> tuple[AnyValue, AnyValue]:
-    """The lowest and the highest finite value of an element type.
+    """The lowest and highest finite values of an element type.
 
     >>> finite_limits(np.dtype(np.int8))
     (-128, 127)
@@ -82,10 +82,10 @@ def finite_limits(dtype: np.dtype[AnyValue]) -> tuple[AnyValue, AnyValue]:
     if dtype.kind in "iu":
         integers = np.iinfo(dtype)
         return integers.min, integers.max
-    floats = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
+    floats = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # ml_dtypes has no type annotations for it
     return floats.min, floats.max
 
 
 def constant_like(call: Call, value: float, emit: Emitter) -> str:
-    """The name of a constant scalar of the element type of a call's first operand."""
+    """Emits a scalar constant of the element type of the call's first operand and returns its name."""
     return scalar(emit, value, tensor_type(call.args[0].checked_type).dtype)

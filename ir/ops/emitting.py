@@ -1,4 +1,4 @@
-"""Pieces of ONNX that several writers need: nodes whose form changed between opsets, and attributes that are 32-bit floats."""
+"""Helpers of ONNX writers: nodes whose form changed between opsets, and 32-bit float attributes."""
 
 from collections.abc import Sequence
 
@@ -11,12 +11,12 @@ from passat.ir.types import TensorType
 
 
 def transpose(emit: Emitter, name: str, perm: Sequence[int]) -> str:
-    """The value called `name` with its axes permuted; the value itself where they stay in place."""
+    """Permutes the axes of a value; emits nothing for the identity permutation."""
     return name if list(perm) == sorted(perm) else emit.node("Transpose", [name], {"perm": tuple(perm)})
 
 
 def unsqueeze(emit: Emitter, name: str, axes: Sequence[int]) -> str:
-    """The value called `name` with axes of size 1 put in (Unsqueeze: axes are an input since opset 13)."""
+    """Inserts axes of size 1 (Unsqueeze: axes are an input since opset 13)."""
     if not axes:
         return name
     if emit.opset < 13:
@@ -25,29 +25,29 @@ def unsqueeze(emit: Emitter, name: str, axes: Sequence[int]) -> str:
 
 
 def reduced(emit: Emitter, op_type: str, name: str, axes: Sequence[int]) -> str:
-    """A reduction that keeps its axes as size 1. Axes are an input since opset 18, of ReduceSum since opset 13."""
+    """Emits a reduction that keeps its axes with size 1. Axes are an input since opset 18, for ReduceSum since opset 13."""
     if emit.opset < (13 if op_type == "ReduceSum" else 18):
         return emit.node(op_type, [name], {"axes": tuple(axes)})
     return emit.node(op_type, [name, emit.constant(np.array(axes, np.int64))])
 
 
 def cast(emit: Emitter, name: str, from_dtype: str, to_dtype: str) -> str:
-    """The value called `name` in another floating-point type; itself where that is the one it has."""
+    """Casts a value to another floating-point type; emits nothing where the types are equal."""
     return name if from_dtype == to_dtype else emit.node("Cast", [name], {"to": TYPE_NUMBERS[to_dtype]})
 
 
 def scalar(emit: Emitter, value: float, dtype: str) -> str:
-    """The name of a constant scalar."""
+    """Emits a scalar constant and returns its name."""
     return emit.constant(Tensor.splat(value, (), dtype))
 
 
 def vector_on_axis(emit: Emitter, name: str, axis: int, rank: int) -> str:
-    """A vector so that it broadcasts along `axis` (from the front) of a tensor of `rank` dimensions."""
+    """Reshapes a vector to broadcast along `axis` (non-negative) of a tensor of `rank` dimensions."""
     return unsqueeze(emit, name, range(1, rank - axis))
 
 
 def shortest(value: float) -> float:
-    """The shortest decimal that is the same 32-bit float: ONNX keeps float attributes as those.
+    """The shortest decimal that rounds to the same 32-bit float, the type of float attributes in ONNX.
 
     >>> shortest(9.999999747378752e-06)
     1e-05
@@ -56,17 +56,17 @@ def shortest(value: float) -> float:
 
 
 def float_attr(node: OnnxNode, name: str, default: float) -> float:
-    """A float attribute of a node, in its shortest form."""
+    """Returns a float attribute of a node as its shortest decimal."""
     return shortest(node.attrs.get(name, default))
 
 
 def only(node: OnnxNode, *names: str) -> bool:
-    """Whether a node has no other attributes than these."""
+    """Whether a node has only these attributes."""
     return all(name in names for name in node.attrs)
 
 
 def part(span: Span | None) -> Span | None:
-    """Where an inner part of what a node was read as comes from: the node, but none of its outputs."""
+    """The span of an inner expression of an imported node: the node without its outputs."""
     return None if span is None else span._replace(outputs=())
 
 

@@ -1,8 +1,8 @@
-"""Approximations of exponential functions by polynomials and quotients of polynomials, as a compiler makes vector code of them.
+"""Polynomial and rational approximations of exponential functions, which compilers can vectorize.
 
-They are what Relay's FastMath makes of exp, tanh, erf and softmax. ONNX has no such operators, and what runs ONNX has approximations of
-its own, so they are written as the functions that they approximate. Of float64 elements they are those functions, as in TVM; 16-bit
-floats are computed in float32.
+Relay's FastMath replaces exp, tanh, erf and softmax by these operators. ONNX does not have them, and ONNX runtimes use their own
+approximations, so they are written as the functions they approximate. As in TVM, float64 is computed exactly; 16-bit floats are computed in
+float32.
 """
 
 import math
@@ -37,12 +37,12 @@ _ERF_END = 4.0
 
 
 def _cost(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
-    """A polynomial of some eight terms, and what is around it."""
+    """A polynomial of about eight terms, plus overhead."""
     return Cost(12.0 * elements(result), sum(map(nbytes, args)) + nbytes(result))
 
 
 def _polynomial(x: Array, coefficients: Sequence[float]) -> Array:
-    """Horner's scheme in the element type of `x`; the first coefficient is that of the highest power."""
+    """Horner's scheme in the element type of `x`; the first coefficient belongs to the highest power."""
     value = np.full_like(x, coefficients[0])
     for coefficient in coefficients[1:]:
         value = value * x + x.dtype.type(coefficient)
@@ -50,7 +50,7 @@ def _polynomial(x: Array, coefficients: Sequence[float]) -> Array:
 
 
 def _exp(x: Array) -> Array:
-    """2 to a whole power times a polynomial on what is left, which is at most half the logarithm of 2 (Cephes, expf)."""
+    """2 to an integer power times a polynomial of the remainder, which is at most ln(2) / 2 (Cephes, expf)."""
     if x.dtype != np.float32:
         return np.asarray(np.exp(x))
     held = np.clip(x, np.float32(-_EXP_END), np.float32(_EXP_END))
@@ -61,7 +61,7 @@ def _exp(x: Array) -> Array:
 
 
 def _quotient(x: Array, end: float, above: Sequence[float], below: Sequence[float]) -> Array:
-    """An odd function that is 1 or -1 beyond `end`: x times a quotient of polynomials in the square of x."""
+    """An odd rational function that is 1 or -1 beyond `end`: x times a quotient of polynomials in x squared."""
     held = np.clip(x, x.dtype.type(-end), x.dtype.type(end))
     square = held * held
     return np.asarray(held * _polynomial(square, above) / _polynomial(square, below))
@@ -77,19 +77,19 @@ def _erf(x: Array) -> Array:
 
 @define_op("fast_exp", kernel=in_float32(_exp), cost=_cost, elementwise=True)
 def fast_exp(x: TensorType) -> TensorType:
-    """e to the power of the element, to a relative error of some 1e-6; beyond 88.376 what it is there. Relay fast_exp."""
+    """e to the power of the element, with a relative error of about 1e-6; clamped beyond 88.376. Relay fast_exp."""
     return same_type(x, FLOATING)
 
 
 @define_op("fast_tanh", kernel=in_float32(_tanh), cost=_cost, elementwise=True)
 def fast_tanh(x: TensorType) -> TensorType:
-    """The hyperbolic tangent, to some 1e-6. Relay fast_tanh."""
+    """The hyperbolic tangent, with an error of about 1e-6. Relay fast_tanh."""
     return same_type(x, FLOATING)
 
 
 @define_op("fast_erf", kernel=in_float32(_erf), cost=_cost, elementwise=True)
 def fast_erf(x: TensorType) -> TensorType:
-    """The error function, to some 1e-6. Relay fast_erf."""
+    """The error function, with an error of about 1e-6. Relay fast_erf."""
     return same_type(x, FLOATING)
 
 
@@ -102,13 +102,13 @@ def _softmax(data: Array, axis: int) -> Array:
 
 @define_op("nn.fast_softmax", kernel=in_float32(_softmax), cost=_cost, pattern=4)
 def fast_softmax(data: TensorType, *, axis: int = -1) -> TensorType:
-    """Exponentials, as `fast_exp` has them, divided by their sum along an axis. Relay nn.fast_softmax."""
+    """Softmax along an axis, with the exponentials of `fast_exp`. Relay nn.fast_softmax."""
     same_type(data, FLOATING).axis(axis)
     return data
 
 
 def _write_as(name: str) -> ToOnnx:
-    """The writer of the operator that is approximated."""
+    """Returns a writer that emits the approximated operator."""
 
     def write(call: Call, inputs: Sequence[str], emit: Emitter) -> str | Sequence[str]:
         exact = get_op(name)

@@ -1,4 +1,4 @@
-"""Pooling over all spatial dimensions: the greatest element, the mean, the p-norm."""
+"""Global pooling over all spatial dimensions: maximum, mean, p-norm."""
 
 from collections.abc import Callable, Sequence
 
@@ -31,7 +31,7 @@ def _declare_global(what: str, rank: int, kernel: Callable[[Array, tuple[int, ..
         return laid_out(data, (*shape[:2], *(1,) * rank), rank, layout)
 
     relation.__doc__ = (
-        f"""The {what} of data (N, C, {", ".join(letters)}) over all spatial dimensions, which become 1. ONNX: {op_type} (1, 22)."""
+        f"""The {what} of data (N, C, {", ".join(letters)}) over all spatial dimensions, kept with size 1. ONNX: {op_type} (1, 22)."""
     )
     name = f"nn.global_{'max' if op_type == 'GlobalMaxPool' else 'avg'}_pool{rank}d"
     return define_op(name, kernel=run, cost=reduction, pattern=4)(relation)
@@ -47,7 +47,7 @@ def global_lp_pool(data: TensorType, *, p: int = 2) -> TensorType:
     """The p-norm of data (N, C, one to three spatial dimensions) over all spatial dimensions. ONNX: GlobalLpPool (2, 22)."""
     rank = data.ndim - 2
     if rank not in SPATIAL or p < 1:
-        raise OpTypeError(f"data needs three to five dimensions and p at least 1; they are {data.ndim} and {p}")
+        raise OpTypeError(f"data must have three to five dimensions and p must be at least 1, but they are {data.ndim} and {p}")
     return data.with_shape((*spatial_shape(data, rank, "NC" + SPATIAL[rank])[:2], *(1,) * rank))
 
 
@@ -94,7 +94,7 @@ for _rank in SPATIAL:
 
 @to_onnx(global_lp_pool)
 def _write_global_lp(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
-    """From opset 22 on as a reduction: ONNX Runtime has no kernel of GlobalLpPool 22."""
+    """Written as a reduction from opset 22 on, since ONNX Runtime has no kernel for GlobalLpPool 22."""
     p, type_ = call.attrs.p, tensor_type(call.args[0].checked_type)
     if emit.opset < 22:
         return emit.node("GlobalLpPool", inputs, {"p": p})

@@ -1,4 +1,4 @@
-"""Elements picked by tensors of indices: take (ONNX Gather), gather (GatherElements), gather_nd."""
+"""Gather operators: take (ONNX Gather), gather (GatherElements), gather_nd."""
 
 from collections.abc import Sequence
 
@@ -16,14 +16,14 @@ from passat.ir.types import TensorType, Type, tensor_type
 
 
 def check_indices(indices: TensorType) -> TensorType:
-    """The type of a tensor of indices. Raises OpTypeError where its elements are neither int32 nor int64."""
+    """Returns the type of an index tensor. Raises OpTypeError where its elements are neither int32 nor int64."""
     if tensor_type(indices, "indices").dtype not in ("int32", "int64"):
-        raise OpTypeError(f"indices have element type {indices.dtype}; int32 or int64 is needed")
+        raise OpTypeError(f"indices must be int32 or int64, but have element type {indices.dtype}")
     return indices
 
 
 def _picked(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
-    """Reads the indices, and of the data what it writes."""
+    """Reads the indices, and as much of the data as it writes."""
     return Cost(elements(result), nbytes(args[1]) + 2 * nbytes(result))
 
 
@@ -43,10 +43,10 @@ def _take(data: Array, indices: Array, axis: int | None) -> Array:
 
 @define_op("take", exact="always", kernel=_take, cost=_picked, pattern=2, shape_arith=True)
 def take(data: TensorType, indices: TensorType, *, axis: int | None = None) -> TensorType:
-    """The slices of `data` along `axis` that `indices` names, in its place; without an axis, elements of the flattened tensor.
+    """Gathers slices of `data` along `axis`; without an axis, elements of the flattened tensor. ONNX Gather (1, 11, 13); Relay take.
 
-    Indices count from the back where they are negative, and must lie in the axis. ONNX Gather (1, 11, 13); Relay take, which also has
-    modes for indices outside.
+    The dimensions of `indices` replace the axis. Negative indices count from the end. Indices must be in range; Relay also has modes for
+    indices out of range.
     """
     check_indices(indices)
     if axis is None:
@@ -84,21 +84,23 @@ def _gather(data: Array, indices: Array, axis: int) -> Array:
 
 @define_op("gather", exact="always", kernel=_gather, cost=_picked, pattern=2, shape_arith=True)
 def gather(data: TensorType, indices: TensorType, *, axis: int = 0) -> TensorType:
-    """Each element of `indices` replaced by that element of `data` along `axis`, at the same place in the other axes, in which `indices`
-    may be shorter than `data`. Negative indices count from the back. ONNX GatherElements (11, 13), Relay gather.
+    """Gathers elements of `data` along `axis`, at the positions of the elements of `indices` in the other axes. ONNX GatherElements (11,
+    13), Relay gather.
+
+    `indices` may be smaller than `data` in the other axes. Negative indices count from the end.
     """
     at = tensor_type(data, "data").axis(axis)
     if check_indices(indices).ndim != data.ndim:
-        raise OpTypeError(f"data has {data.ndim} dimensions, indices have {indices.ndim}; they must agree")
+        raise OpTypeError(f"data and indices must have equally many dimensions, but have {data.ndim} and {indices.ndim}")
     check_within(data, indices, at)
     return data.with_shape(indices.shape)
 
 
 def check_within(data: TensorType, indices: TensorType, axis: int) -> None:
-    """Raises OpTypeError where `indices` is longer than `data` in another axis than `axis`."""
+    """Raises OpTypeError where `indices` is larger than `data` in an axis other than `axis`."""
     for i, (size, wanted) in enumerate(zip(data.shape, indices.shape, strict=True)):
         if i != axis and isinstance(size, int) and isinstance(wanted, int) and wanted > size:
-            raise OpTypeError(f"indices have size {wanted} in axis {i}, data has {size}")
+            raise OpTypeError(f"indices have size {wanted} in axis {i}, but data has {size}")
 
 
 @from_onnx("GatherElements")
@@ -122,19 +124,19 @@ def _gather_nd(data: Array, indices: Array, batch_dims: int) -> Array:
 
 @define_op("gather_nd", exact="always", kernel=_gather_nd, cost=_picked, pattern=2)
 def gather_nd(data: TensorType, indices: TensorType, *, batch_dims: int = 0) -> TensorType:
-    """Slices of `data`: the last axis of `indices` holds their places, in the axes after the first `batch_dims`, which both share.
+    """Gathers slices of `data`, whose positions are vectors along the last axis of `indices`; the first `batch_dims` axes are shared.
 
-    ONNX GatherND (11, 12, 13); Relay's gather_nd keeps the places in the first axis of `indices`.
+    ONNX GatherND (11, 12, 13); Relay's gather_nd has the positions along the first axis of `indices`.
     """
     check_indices(indices)
     length = indices.shape[-1] if indices.ndim else None
     if not isinstance(length, int):
-        raise OpTypeError(f"the last size of indices, {indices!r}, must be an integer")
+        raise OpTypeError(f"the last dimension of indices must be static, but indices are {indices!r}")
     if not 0 <= batch_dims < indices.ndim or not 1 <= length <= tensor_type(data, "data").ndim - batch_dims:
-        raise OpTypeError(f"indices name {length} axes after {batch_dims} shared ones; data has {data.ndim}")
+        raise OpTypeError(f"indices need {length} axes after {batch_dims} batch dimensions, but data has {data.ndim} dimensions")
     for i, (a, b) in enumerate(zip(data.shape[:batch_dims], indices.shape, strict=False)):
         if not may_equal(a, b):
-            raise OpTypeError(f"axis {i} is shared, but has size {a} in data and {b} in indices")
+            raise OpTypeError(f"batch dimension {i} has size {a} in data but {b} in indices")
     return data.with_shape(indices.shape[:-1] + data.shape[batch_dims + length :])
 
 

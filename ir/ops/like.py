@@ -1,7 +1,6 @@
-"""Relay's operators that take an operand for its shape or element type alone: cast_like, reshape_like, broadcast_to_like and
-collapse_sum_like.
+"""Relay operators that use an operand only for its shape or element type: cast_like, reshape_like, broadcast_to_like, collapse_sum_like.
 
-Front ends and gradients make them before types are known; SimplifyExpr turns them into the operators that have the type as an attribute.
+Front ends and automatic differentiation create them before types are known. SimplifyExpr replaces them by operators with attributes.
 """
 
 from collections.abc import Sequence
@@ -29,7 +28,7 @@ def _cast_like(data: Array, dtype_like: Array) -> Array:
 
 @define_op("cast_like", exact="always", kernel=_cast_like, pattern=0)
 def cast_like(data: TensorType, dtype_like: TensorType) -> TensorType:
-    """`data` in the element type of the other operand (`cast`). Relay cast_like; written as Cast."""
+    """`data` cast to the element type of the other operand. Relay cast_like; written as Cast."""
     return same_type(data, PLAIN).with_dtype(same_type(dtype_like, PLAIN).dtype)
 
 
@@ -40,10 +39,10 @@ def _write_cast_like(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
 
 @define_op("reshape_like", exact="always", kernel=lambda data, shape_like: data.reshape(shape_like.shape), cost=view, pattern=2)
 def reshape_like(data: TensorType, shape_like: TensorType) -> TensorType:
-    """The elements of `data` in the shape of the other operand, which has as many. Relay reshape_like; written as Reshape."""
+    """`data` reshaped to the shape of the other operand, which has equally many elements. Relay reshape_like; written as Reshape."""
     shape = tensor_type(shape_like, "shape_like").shape
     if not may_equal(product(tensor_type(data, "data").shape), product(shape)):
-        raise OpTypeError(f"data of shape {data.shape} has not as many elements as {shape}")
+        raise OpTypeError(f"data of shape {data.shape} cannot be reshaped to {shape}, which has another number of elements")
     return data.with_shape(shape)
 
 
@@ -53,7 +52,7 @@ def _write_reshape_like(call: Call, inputs: Sequence[str], emit: Emitter) -> str
 
 
 def _emit_reshape(emit: Emitter, name: str, like: str, result: TensorType) -> str:
-    """The value called `name` in the shape of the one called `like`. A size of 0 means 0 since opset 14; before that it may not occur."""
+    """Reshapes a value to the shape of another one. Static sizes of 0 need opset 14; before, they are not supported."""
     if all(isinstance(dim, int) and dim > 0 for dim in result.shape):
         return emit.node("Reshape", [name, emit.node("Shape", [like])])
     need_opset(emit, 14, reshape_like)
@@ -77,8 +76,10 @@ def _write_broadcast_to_like(call: Call, inputs: Sequence[str], emit: Emitter) -
 
 
 def collapsed_axes(data: TensorType, result: TensorType) -> tuple[int, ...]:
-    """The axes of `data` that are summed for it to have the shape of `result`, which broadcasts to that of `data`. Raises OpTypeError where
-    it does not, or that is not certain."""
+    """Returns the axes of `data` to sum so that it gets the shape of `result`.
+
+    Raises OpTypeError unless `result` provably broadcasts to the shape of `data`.
+    """
     lead = data.ndim - result.ndim
     pairs = list(zip(data.shape[max(lead, 0) :], result.shape, strict=False))
     if lead < 0 or not all(same_dim(wide, narrow) or narrow == 1 for wide, narrow in pairs):
@@ -99,8 +100,8 @@ def _collapse_sum_like(data: Array, collapse_type: Array) -> Array:
 
 @define_op("collapse_sum_like", kernel=_collapse_sum_like, pattern=3)
 def collapse_sum_like(data: TensorType, collapse_type: TensorType) -> TensorType:
-    """The sum of `data` over the axes along which a tensor of the shape of the other operand would be broadcast to it: the gradient of
-    broadcasting. Relay collapse_sum_like; written as ReduceSum and Reshape."""
+    """The sum of `data` over the axes along which the other operand broadcasts to it: the gradient of broadcasting. Relay
+    collapse_sum_like; written as ReduceSum and Reshape."""
     collapsed_axes(same_type(data, WIDE), tensor_type(collapse_type, "collapse_type"))
     return data.with_shape(collapse_type.shape)
 

@@ -1,4 +1,4 @@
-"""Matrix products, and the bias that is added to a product or a convolution."""
+"""Matrix products, and the bias of a product or a convolution."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -19,22 +19,22 @@ from passat.ir.types import TensorType, Type, tensor_type
 
 
 def check_dtypes(name_a: str, a: TensorType, name_b: str, b: TensorType) -> None:
-    """Raises OpTypeError where two operands have different element types, or one that there is no arithmetic on."""
+    """Raises OpTypeError where two operands have different element types, or a type without arithmetic."""
     if a.dtype != b.dtype:
-        raise OpTypeError(f"{name_a} has element type {a.dtype}, {name_b} has {b.dtype}; cast one")
+        raise OpTypeError(f"{name_a} has element type {a.dtype}, but {name_b} has {b.dtype}; cast one")
     if a.dtype not in NUMERIC:
-        raise OpTypeError(f"there is no arithmetic on elements of type {a.dtype}")
+        raise OpTypeError(f"elements of type {a.dtype} have no arithmetic")
 
 
 def _check_inner(left: Dim, right: Dim) -> None:
     if not may_equal(left, right):
-        raise OpTypeError(f"rows of the left operand have {left!r} elements, columns of the right operand have {right!r}")
+        raise OpTypeError(f"rows of the left operand have {left!r} elements, but columns of the right operand have {right!r}")
 
 
 def _product_shape(a: Shape, b: Shape) -> Shape:
-    """The shape of `numpy.matmul`."""
+    """The result shape of `numpy.matmul`."""
     if not a or not b:
-        raise OpTypeError("an operand is a scalar; operands need at least one dimension")
+        raise OpTypeError("operands must have at least one dimension, but one is a scalar")
     _check_inner(a[-1], b[-2] if len(b) > 1 else b[0])
     rows = a[-2:-1]  # empty for a vector, whose dimension the result drops
     columns = b[-1:] if len(b) > 1 else ()
@@ -43,14 +43,14 @@ def _product_shape(a: Shape, b: Shape) -> Shape:
 
 
 def product_cost(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
-    """A multiplication and an addition for each element of the result and each element of the summed dimension."""
+    """One multiplication and one addition per element of the result and of the contracted dimension."""
     left = tensor_type(args[0])
     summed = left.shape[-2] if attrs.get("transpose_a") else left.shape[-1]
     return Cost(2.0 * static_size(tensor_type(result).shape) * static_size((summed,)), sum(map(nbytes, args)) + nbytes(result))
 
 
 def stacked_product(a: TensorType, b: TensorType, *, transpose_a: bool, transpose_b: bool) -> TensorType:
-    """The type of the product of stacks of matrices, the last two dimensions of which are exchanged first where a flag says so."""
+    """The type of a batched matrix product, with optional transposition of the last two dimensions of each operand."""
     check_dtypes("a", a, "b", b)
     left = (*a.shape[:-2], a.shape[-1], a.shape[-2]) if transpose_a else a.shape
     right = (*b.shape[:-2], b.shape[-1], b.shape[-2]) if transpose_b else b.shape
@@ -62,22 +62,22 @@ def _swapped(array: Array, swap: bool) -> Array:
 
 
 def matrix_product(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) -> Array:
-    """The product of stacks of matrices, the last two dimensions of which are exchanged first where a flag says so."""
+    """The batched matrix product, with optional transposition of the last two dimensions of each operand."""
     return narrow(np.matmul(_swapped(wide(a), transpose_a), _swapped(wide(b), transpose_b)), a.dtype)
 
 
 @define_op("nn.matmul", exact="integers", kernel=matrix_product, cost=product_cost, pattern=4)
 def matmul(a: TensorType, b: TensorType, *, transpose_a: bool = False, transpose_b: bool = False) -> TensorType:
-    """The matrix product of `numpy.matmul`: vectors, matrices, and stacks of matrices that broadcast.
+    """The matrix product of `numpy.matmul`: vectors, matrices, and batches of matrices that broadcast.
 
-    The flags transpose a matrix before the product and are for operands of rank 2 only.
-    ONNX: MatMul (1, 9, 13) without flags; Gemm (7 to 13) without bias, alpha and beta with them.
+    The flags transpose an operand before the product and require operands of rank 2. ONNX: MatMul (1, 9, 13) without flags; Gemm (7 to 13)
+    without bias, alpha and beta with flags.
     """
     check_dtypes("a", a, "b", b)
     left, right = a.shape, b.shape
     if transpose_a or transpose_b:
         if len(left) != 2 or len(right) != 2:
-            raise OpTypeError("transpose_a and transpose_b are for two operands of rank 2")
+            raise OpTypeError("transpose_a and transpose_b require two operands of rank 2")
         left, right = left[:: -1 if transpose_a else 1], right[:: -1 if transpose_b else 1]
     return TensorType(_product_shape(left, right), a.dtype)
 
@@ -90,24 +90,24 @@ def _dense(data: Array, weight: Array) -> Array:
 def dense(data: TensorType, weight: TensorType) -> TensorType:
     """`data` (..., inputs) times the transpose of `weight` (units, inputs): (..., units).
 
-    ONNX: Gemm (7 to 13) with transB; where `data` has more than two dimensions, Transpose and MatMul.
+    ONNX: Gemm (7 to 13) with transB; Transpose and MatMul where `data` has more than two dimensions.
     """
     check_dtypes("data", data, "weight", weight)
     if len(data.shape) < 2 or len(weight.shape) != 2:
-        raise OpTypeError(f"data needs two dimensions or more, weight exactly two; they have {data.ndim} and {weight.ndim}")
+        raise OpTypeError(f"data must have two dimensions or more and weight exactly two, but they have {data.ndim} and {weight.ndim}")
     if not may_equal(data.shape[-1], weight.shape[1]):
-        raise OpTypeError(f"rows of data have {data.shape[-1]!r} elements, rows of weight have {weight.shape[1]!r}")
+        raise OpTypeError(f"rows of data have {data.shape[-1]!r} elements, but rows of weight have {weight.shape[1]!r}")
     return TensorType((*data.shape[:-1], weight.shape[0]), data.dtype)
 
 
 @define_op("nn.batch_matmul", exact="integers", kernel=matrix_product, cost=product_cost, pattern=4)
 def batch_matmul(a: TensorType, b: TensorType, *, transpose_a: bool = False, transpose_b: bool = True) -> TensorType:
-    """The products of two stacks of matrices of rank 3, `b` transposed unless told otherwise (Relay's default).
+    """The products of two batches of matrices, of rank 3. `b` is transposed by default, as in Relay.
 
-    The stacks have equal lengths, or one has length 1. Written to ONNX as Transpose and MatMul.
+    The batches have equal lengths, or one has length 1. Written as Transpose and MatMul.
     """
     if len(a.shape) != 3 or len(b.shape) != 3:
-        raise OpTypeError(f"operands need three dimensions, they have {a.ndim} and {b.ndim}")
+        raise OpTypeError(f"operands must have three dimensions, but have {a.ndim} and {b.ndim}")
     return stacked_product(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
 
 
@@ -116,25 +116,25 @@ def _bias_add(data: Array, bias: Array, *, axis: int) -> Array:
 
 
 def _taken_along(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
-    """Reads the bias alone: the product or convolution before it adds it to what it has in hand."""
+    """Reads only the bias: it is fused with the preceding product or convolution."""
     return Cost(elements(result), nbytes(args[1]))
 
 
 @define_op("nn.bias_add", exact="always", kernel=_bias_add, cost=_taken_along, pattern=1)
 def bias_add(data: TensorType, bias: TensorType, *, axis: int = 1) -> TensorType:
-    """`data` plus the vector `bias` along an axis; the vector has as many elements as the axis.
+    """Adds the vector `bias` to `data` along an axis of the same length.
 
-    On a product or a convolution it stands for the bias of ONNX's Gemm or Conv (`accepts_bias`), else it is written as Add.
+    After a product or a convolution it becomes the bias of ONNX's Gemm or Conv (`accepts_bias`); otherwise it is written as Add.
     """
     check_dtypes("data", data, "bias", bias)
     place = data.axis(axis)
     if len(bias.shape) != 1:
-        raise OpTypeError(f"bias needs one dimension, it has {bias.ndim}")
+        raise OpTypeError(f"bias must have one dimension, but has {bias.ndim}")
     size, length = data.shape[place], bias.shape[0]
     if size == length or (type(size) is int and type(length) is not int):
         return data
     if not may_equal(size, length):
-        raise OpTypeError(f"bias has {length!r} elements, axis {axis} of data has {size!r}")
+        raise OpTypeError(f"bias has {length!r} elements, but axis {axis} of data has {size!r}")
     return data.with_shape((*data.shape[:place], length, *data.shape[place + 1 :])) if type(length) is int else data
 
 
@@ -142,8 +142,7 @@ _CONVOLUTIONS: Final = frozenset(f"nn.conv{rank}d{kind}" for rank in (1, 2, 3) f
 
 
 def accepts_bias(call: Call) -> bool:
-    """Whether the ONNX node of the product or convolution that a bias is added to can add it (`takes_bias`); `call` is the `nn.bias_add`,
-    operands with types."""
+    """Whether a `nn.bias_add` can be fused into the ONNX node of its product or convolution (`takes_bias`). Operands must have types."""
     product = call.args[0]
     if not isinstance(product, Call) or not isinstance(product.op, Op):
         return False
@@ -151,10 +150,10 @@ def accepts_bias(call: Call) -> bool:
 
 
 def takes_bias(op: Op, attrs: Attrs, types: Sequence[Type], axis: int) -> bool:
-    """Whether the ONNX node of a call on operands of these types can add a bias along an axis of its result: Gemm and Conv can.
+    """Whether the ONNX node of a call on operands of these types accepts a bias along an axis of its result. Gemm and Conv do.
 
-    Products need operands of rank 2, of floating-point numbers, and a bias along the last axis, convolutions a bias along their channels.
-    Their writers then take the name of the bias as one operand more.
+    Products must have floating-point operands of rank 2 and a bias along the last axis; convolutions must have a bias along their channels.
+    Their writers then take the name of the bias as an additional operand.
     """
     if op.name in _CONVOLUTIONS:
         layout = attrs["data_layout"]
@@ -167,7 +166,7 @@ def _is_gemm(product: Call) -> bool:
 
 
 def _are_for_gemm(types: Sequence[Type]) -> bool:
-    """Whether Gemm is for these operands. ONNX has it for integers too, but ONNX Runtime does not, where it has MatMul."""
+    """Whether Gemm supports these operands. ONNX Runtime has no integer Gemm, but an integer MatMul."""
     return all(isinstance(type_, TensorType) and type_.ndim == 2 and type_.dtype in FLOATS for type_ in types)
 
 
@@ -196,8 +195,8 @@ def _read_gemm(node: OnnxNode) -> Expr | None:
 
 
 def _write_product(emit: Emitter, inputs: Sequence[str], *, left: bool, right: bool, matrices: bool) -> str:
-    """A product of which the last two axes of the operands are swapped first; a third operand is a bias."""
-    if matrices and (len(inputs) == 3 or (emit.opset >= 11 and (left or right))):  # before opset 11 Gemm has no form without bias
+    """Emits a product of operands whose last two axes are optionally swapped; a third operand is a bias."""
+    if matrices and (len(inputs) == 3 or (emit.opset >= 11 and (left or right))):  # before opset 11 Gemm requires a bias
         return emit.node("Gemm", inputs, {name: 1 for name, flag in (("transA", left), ("transB", right)) if flag})
     assert len(inputs) == 2, "only products of floating-point matrices accept a bias"
     a, b = (transpose(emit, name, (1, 0) if flag else (0, 1)) for name, flag in zip(inputs[:2], (left, right), strict=True))

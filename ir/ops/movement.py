@@ -1,4 +1,4 @@
-"""Operators that move, repeat or join elements without looking at them: transpose, concatenate, split, broadcast_to, tile and others."""
+"""Data movement: transpose, concatenate, split, broadcast_to, tile and others, which move, repeat or join elements."""
 
 from collections.abc import Iterable, Sequence
 
@@ -17,12 +17,12 @@ from passat.ir.types import TensorType, TupleType, Type, tensor_type
 
 
 def permutation(rank: int, axes: Sequence[int] | None) -> tuple[int, ...]:
-    """The permutation that a transpose makes, axes from the front; without axes it reverses them. Raises OpTypeError."""
+    """Returns the permutation of a transpose with non-negative axes; without axes it reverses them. Raises OpTypeError."""
     if axes is None:
         return tuple(reversed(range(rank)))
     found = tuple(axis + rank if axis < 0 else axis for axis in axes)
     if sorted(found) != list(range(rank)):
-        raise OpTypeError(f"axes={tuple(axes)} is no permutation of {rank} axes")
+        raise OpTypeError(f"axes={tuple(axes)} is not a permutation of {rank} axes")
     return found
 
 
@@ -32,7 +32,8 @@ def _transpose(data: Array, axes: Sequence[int] | None) -> Array:
 
 @define_op("transpose", kernel=_transpose, movement=True, shape_arith=True)
 def transpose(data: TensorType, *, axes: tuple[int, ...] | None = None) -> TensorType:
-    """Axis i of the result is axis `axes[i]` of `data`; without them, in reverse. ONNX Transpose (1, 13 ... 25), Relay transpose."""
+    """Permutes the axes: axis i of the result is axis `axes[i]` of `data`. Reverses them without `axes`. ONNX Transpose (1, 13 ... 25),
+    Relay transpose."""
     order = permutation(tensor_type(data, "data").ndim, axes)
     return data.with_shape(data.shape[axis] for axis in order)
 
@@ -50,12 +51,12 @@ def _write_transpose(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
 
 
 def is_identity_permutation(axes: Sequence[int]) -> bool:
-    """Whether a permutation leaves every axis in its place; negative axes count from the back."""
+    """Whether a permutation keeps every axis in place. Axes may be negative."""
     return all(axis % len(axes) == i for i, axis in enumerate(axes))
 
 
 def compose_permutations(first: Sequence[int], then: Sequence[int]) -> tuple[int, ...]:
-    """The permutation that does `first`, then `then`.
+    """Returns the permutation that applies `first`, then `then`.
 
     >>> compose_permutations((1, 2, 0), (1, 2, 0))
     (2, 0, 1)
@@ -65,7 +66,7 @@ def compose_permutations(first: Sequence[int], then: Sequence[int]) -> tuple[int
 
 
 def inverse_permutation(axes: Sequence[int]) -> tuple[int, ...]:
-    """The permutation that undoes `axes`.
+    """Returns the inverse permutation.
 
     >>> inverse_permutation((1, 2, 0))
     (2, 0, 1)
@@ -77,7 +78,7 @@ def inverse_permutation(axes: Sequence[int]) -> tuple[int, ...]:
 
 
 def is_reshaping_permutation(shape: Shape, axes: Sequence[int]) -> bool:
-    """Whether a transpose of a tensor of `shape` only moves axes of size 1, so that a reshape does the same.
+    """Whether a transpose of a tensor of `shape` only moves axes of size 1 and thus equals a reshape.
 
     >>> is_reshaping_permutation((8, 1, 5), (0, 2, 1)), is_reshaping_permutation((8, 2, 5), (0, 2, 1))
     (True, False)
@@ -95,19 +96,22 @@ def _tensors(data: Type) -> tuple[TensorType, ...]:
     fields = tuple(tensor_type(field, f"field {i}") for i, field in enumerate(data.fields))
     for i, field in enumerate(fields):
         if field.dtype != fields[0].dtype or field.ndim != fields[0].ndim:
-            raise OpTypeError(f"field {i} is {field!r}, field 0 is {fields[0]!r}: element types and numbers of dimensions must agree")
+            raise OpTypeError(
+                f"all fields must have the same element type and rank, but field {i} is {field!r} and field 0 is {fields[0]!r}"
+            )
     return fields
 
 
 def one_size(dims: Iterable[Dim], what: str) -> Dim:
-    """What is known of one size that has all these names: integers before symbols before `Any`. Raises OpTypeError for two integers."""
+    """Unifies dimensions that must be equal: integers win over symbols, symbols over `Any`. Raises OpTypeError for two different
+    integers."""
     known: Dim = ANY
     for dim in dims:
         if isinstance(known, Any) or dim == known:
             known = dim
         elif isinstance(dim, int):
             if isinstance(known, int):
-                raise OpTypeError(f"{what}: {known} and {dim} should be one size")
+                raise OpTypeError(f"{what}: sizes {known} and {dim} must be equal")
             known = dim
     return known
 
@@ -118,7 +122,7 @@ def _concatenate(data: tuple[Array, ...], axis: int) -> Array:
 
 @define_op("concatenate", kernel=_concatenate, movement=True, shape_arith=True)
 def concatenate(data: TupleType, *, axis: int = 0) -> TensorType:
-    """The tensors of a tuple joined along `axis`; all other sizes are equal. ONNX Concat (4, 11, 13), Relay concatenate."""
+    """Concatenates the tensors of a tuple along `axis`; all other sizes must be equal. ONNX Concat (4, 11, 13), Relay concatenate."""
     fields = _tensors(data)
     at = fields[0].axis(axis)
     if len(fields) == 1:
@@ -156,7 +160,7 @@ def _stack(data: tuple[Array, ...], axis: int) -> Array:
 
 @define_op("stack", kernel=_stack, movement=True, shape_arith=True)
 def stack(data: TupleType, *, axis: int = 0) -> TensorType:
-    """Tensors of one shape joined along a new axis, which is `axis` of the result. Relay stack; written as Unsqueeze and Concat."""
+    """Stacks tensors of one shape along a new axis, which is `axis` of the result. Relay stack; written as Unsqueeze and Concat."""
     fields = _tensors(data)
     rank = fields[0].ndim + 1
     if not -rank <= axis < rank:
@@ -181,9 +185,9 @@ def _broadcast_to(data: Array, shape: Sequence[int]) -> Array:
 
 @define_op("broadcast_to", kernel=_broadcast_to, movement=True, pattern=1, shape_arith=True)
 def broadcast_to(data: TensorType, *, shape: tuple[int, ...]) -> TensorType:
-    """`data` repeated so that it has the shape to which its own and `shape` broadcast: an entry of 1 keeps the size of `data`.
+    """Broadcasts `data` with `shape`: an entry of 1 keeps the size of `data`.
 
-    That is ONNX Expand (8, 13); Relay's broadcast_to is the part where `shape` is the shape of the result.
+    ONNX Expand (8, 13). In Relay's broadcast_to, `shape` is the shape of the result.
     """
     if any(entry < 0 for entry in shape):
         raise OpTypeError(f"shape={tuple(shape)} has a negative entry")
@@ -209,7 +213,7 @@ def _write_broadcast_to(call: Call, inputs: Sequence[str], emit: Emitter) -> str
 
 
 def emit_expand(emit: Emitter, name: str, data: TensorType, result: TensorType, shape: str) -> str:
-    """The value called `name` broadcast to the shape called `shape`: Expand, before opset 8 Tile where both shapes are static."""
+    """Broadcasts a value to a shape, both by name: Expand, or Tile before opset 8 where both shapes are static."""
     if emit.opset >= 8:
         return emit.node("Expand", [name, shape])
     if not (data.is_static and result.is_static):
@@ -224,7 +228,7 @@ def _tile(data: Array, reps: Sequence[int]) -> Array:
 
 
 def tiled(shape: Shape, reps: Sequence[Dim]) -> Shape:
-    """The shape of a tensor of `shape` repeated `reps` times along each of its last axes, or along new ones before the first."""
+    """The shape of a tensor of `shape` repeated `reps` times along its last axes, with new leading axes where `reps` is longer."""
     rank = max(len(shape), len(reps))
     sizes = (1,) * (rank - len(shape)) + shape
     counts = (1,) * (rank - len(reps)) + tuple(reps)
@@ -233,7 +237,8 @@ def tiled(shape: Shape, reps: Sequence[Dim]) -> Shape:
 
 @define_op("tile", kernel=_tile, movement=True, pattern=1, shape_arith=True)
 def tile(data: TensorType, *, reps: tuple[int, ...]) -> TensorType:
-    """`data` laid out `reps` times along its axes, as in NumPy: the shorter of shape and `reps` is led by ones. ONNX Tile (6, 13)."""
+    """Repeats `data` by `reps` along its axes, as in NumPy: the shorter of shape and `reps` is padded with leading ones. ONNX Tile (6,
+    13)."""
     if any(count < 0 for count in reps):
         raise OpTypeError(f"reps={tuple(reps)} has a negative entry")
     return data.with_shape(tiled(tensor_type(data, "data").shape, reps))
@@ -262,7 +267,7 @@ def _repeat(data: Array, repeats: int, axis: int | None) -> Array:
 
 @define_op("repeat", kernel=_repeat, movement=True, pattern=1, shape_arith=True)
 def repeat(data: TensorType, *, repeats: int, axis: int | None = None) -> TensorType:
-    """Each element along `axis` `repeats` times in a row; without an axis, of the flattened tensor. Relay repeat.
+    """Repeats each element `repeats` times along `axis`; without an axis, of the flattened tensor. Relay repeat.
 
     Written as Unsqueeze, Tile and Reshape.
     """

@@ -1,7 +1,7 @@
-"""The arithmetic of reshape: which shape `newshape` makes of another, and which `newshape` makes one shape of another.
+"""Shape arithmetic of reshape: the result shape for a `newshape`, and the `newshape` for a result shape.
 
-Counting elements says nothing about a tensor that has none. Where symbolic sizes are canceled against each other here, the result is
-right for every tensor that has elements, and ONNX itself refuses -1 next to a size of 0.
+The number of elements gives no information about an empty tensor. Where symbolic sizes cancel here, the result is right for every non-empty
+tensor; ONNX itself rejects -1 next to a size of 0.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -13,10 +13,10 @@ from passat.ir.types import TensorType
 
 
 def reshaped(shape: Shape, newshape: Sequence[Dim], allowzero: bool = False) -> Shape:
-    """The shape that a reshape of a tensor of `shape` makes; entries of `newshape` as the operator reshape has them.
+    """Returns the result shape of reshaping a tensor of `shape`. Entries of `newshape` are those of the operator reshape.
 
-    Entries may also be symbolic, which are taken for sizes, or `Any`: one of these is found by counting, like -1.
-    Raises OpTypeError where that is impossible, of the number of elements only where it is an integer.
+    Entries may also be symbolic, which count as sizes, or `Any`; a single `Any` is inferred like -1. Raises OpTypeError for an impossible
+    reshape; numbers of elements are compared only where they are static.
 
     >>> n = SymDim.named("n")
     >>> reshaped((n, 12, 64), (0, -1))
@@ -25,8 +25,8 @@ def reshaped(shape: Shape, newshape: Sequence[Dim], allowzero: bool = False) -> 
     ((6, n), (2, 3, n))
     """
     result: list[Dim] = []
-    own: list[Dim] = []  # sizes of the result that newshape gives
-    copied: set[int] = set()  # axes of the operand whose sizes are in the result
+    own: list[Dim] = []  # explicit sizes of the result
+    copied: set[int] = set()  # operand axes whose sizes are copied to the result
     unknown: list[int] = []
     explicit = False
     for entry, axes in _steps(len(shape), newshape, allowzero):
@@ -46,12 +46,12 @@ def reshaped(shape: Shape, newshape: Sequence[Dim], allowzero: bool = False) -> 
     if len(unknown) == 1:
         result[unknown[0]] = _left(rest, own, result, explicit)
     elif not unknown and is_static(shape) and is_static(tuple(result)) and product(shape) != product(result):
-        raise OpTypeError(f"{shape} has {product(shape)} elements, {tuple(result)} has {product(result)}")
+        raise OpTypeError(f"{shape} has {product(shape)} elements, but {tuple(result)} has {product(result)}")
     return tuple(result)
 
 
 def _steps(rank: int, newshape: Sequence[Dim], allowzero: bool = False) -> Iterator[tuple[Dim | tuple[int, int], tuple[int, ...]]]:
-    """The entries of `newshape` one by one, each with the axes of the operand whose sizes it takes; -2 taken apart, -4 as a pair."""
+    """Yields the entries of `newshape`, each with the operand axes whose sizes it uses; -2 is expanded, -4 is yielded as a pair."""
     at = 0
     entries = iter(newshape)
     inferred = False
@@ -59,16 +59,16 @@ def _steps(rank: int, newshape: Sequence[Dim], allowzero: bool = False) -> Itera
         if isinstance(entry, (SymDim, Any)) or entry > 0 or (entry == 0 and allowzero) or entry == -1:
             if entry == -1:
                 if inferred:
-                    raise OpTypeError(f"newshape={tuple(newshape)} leaves more than one size open (-1)")
+                    raise OpTypeError(f"newshape={tuple(newshape)} has more than one -1")
                 inferred = True
             at += 1
             yield entry, ()
             continue
         if entry not in (0, -2, -3, -4):
-            raise OpTypeError(f"newshape={tuple(newshape)} has the entry {entry}; a size, 0, -1, -2, -3 or -4 is needed")
+            raise OpTypeError(f"newshape={tuple(newshape)} has the invalid entry {entry}; use a size, 0, -1, -2, -3 or -4")
         count = {0: 1, -2: max(rank - at, 0), -3: 2, -4: 1}[entry]
         if at + count > rank and entry != -2:
-            raise OpTypeError(f"newshape={tuple(newshape)} takes more sizes than the {rank} that the operand has")
+            raise OpTypeError(f"newshape={tuple(newshape)} uses more sizes than the {rank} of the operand")
         axes = tuple(range(at, at + count))
         at += count
         if entry == -2:
@@ -76,7 +76,7 @@ def _steps(rank: int, newshape: Sequence[Dim], allowzero: bool = False) -> Itera
         elif entry == -4:
             pair = (next(entries, None), next(entries, None))
             if not all(isinstance(part, int) for part in pair) or pair == (-1, -1):
-                raise OpTypeError(f"newshape={tuple(newshape)}: -4 is followed by the two sizes to split in, of which one may be -1")
+                raise OpTypeError(f"newshape={tuple(newshape)}: -4 must be followed by the two sizes to split into, one of which may be -1")
             yield (int(pair[0]), int(pair[1])), axes  # type: ignore[arg-type]  # both are integers
         else:
             yield entry, axes
@@ -96,10 +96,10 @@ def _split(size: Dim, parts: tuple[int, int]) -> tuple[Dim, Dim]:
 
 
 def _left(rest: list[Dim], own: list[Dim], result: Sequence[Dim], explicit: bool) -> Dim:
-    """The one size that is open, from the sizes of the operand that are not copied and those that newshape gives."""
+    """Returns the size of -1, from the operand's sizes that are not copied and the explicit sizes."""
     if 0 in result:
         if explicit:
-            raise OpTypeError("-1 cannot be worked out next to a size of 0")
+            raise OpTypeError("-1 cannot be inferred next to a size of 0")
         return ANY
     divisors: list[Dim] = []
     for dim in own:
@@ -110,13 +110,13 @@ def _left(rest: list[Dim], own: list[Dim], result: Sequence[Dim], explicit: bool
     dividend, divisor = product(rest), product(divisors)
     if isinstance(dividend, int) and isinstance(divisor, int) and dividend % divisor:
         if is_static(tuple(dim for dim in result if dim is not ANY)):
-            raise OpTypeError(f"{dividend} elements do not divide in parts of {divisor}")
+            raise OpTypeError(f"{dividend} elements are not divisible by {divisor}")
         return ANY
     return divide(dividend, divisor)
 
 
 def sources(rank: int, newshape: Sequence[int]) -> list[int | tuple[int, ...]]:
-    """Of each size that a reshape makes, the integer that it is, or the axes of the operand whose sizes it is the product of.
+    """Maps each size of a reshape's result to an integer, or to the operand axes whose sizes it is the product of.
 
     >>> sources(3, (-3, -2)), sources(2, (-4, 2, -1, 0))
     ([(0, 1), (2,)], [2, -1, (1,)])
@@ -131,10 +131,10 @@ def sources(rank: int, newshape: Sequence[int]) -> list[int | tuple[int, ...]]:
 
 
 def static_newshape(source: Shape, target: Shape, copied: Collection[int] = ()) -> dict[str, AnyValue] | None:
-    """The attributes of the reshape that makes `target` of `source`, both holding equally many elements; None where there is none.
+    """Returns the attributes of the reshape from `source` to `target`, which have equally many elements; None where there is none.
 
-    Integers stand for themselves, a size that `source` has at the same place (the axes `copied` have it, whatever it is) becomes 0, one
-    other symbolic or unknown size becomes -1. This is the normal form of reshape: two reshapes of one value to equal types are equal.
+    Integers become explicit sizes, a size equal to that of `source` at the same position (or an axis in `copied`) becomes 0, and one other
+    symbolic or unknown size becomes -1. This is a normal form: reshapes of one value to equal types are equal.
 
     >>> n, m = SymDim.named("n"), SymDim.named("m")
     >>> static_newshape((n, 12, 64), (n, 768))
@@ -160,7 +160,7 @@ def static_newshape(source: Shape, target: Shape, copied: Collection[int] = ()) 
 
 
 def is_identity_reshape(data: TensorType, result: TensorType) -> bool:
-    """Whether a reshape between these types leaves the shape as it is: all sizes are the same, or all but one unknown one.
+    """Whether a reshape between these types keeps the shape: all sizes are equal, except at most one unknown size.
 
     >>> is_identity_reshape(TensorType((2, ANY)), TensorType((2, ANY)))
     True

@@ -1,4 +1,4 @@
-"""Normalization by mean and variance: of a batch, an instance, a group of channels, a layer; and by the root of the mean square."""
+"""Batch, instance, group and layer normalization, and RMS normalization."""
 
 from collections.abc import Sequence
 
@@ -18,35 +18,35 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type, tensor_type
 
 Optional = TensorType | TupleType
-"""The type of an operand that may be absent: then it is the empty tuple."""
+"""The type of an absent optional operand."""
 
 
 def _cost(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
-    """About eight operations an element: mean, difference, square, variance, root, quotient, scale, shift."""
+    """About eight operations per element: mean, difference, square, variance, root, quotient, scale, shift."""
     data = args[0]
     return Cost(8.0 * elements(data), sum(map(nbytes, args)) + nbytes(data))
 
 
 def _check_floats(data: TensorType) -> None:
     if data.dtype not in FLOATS:
-        raise OpTypeError(f"data has element type {data.dtype}, a floating-point type is needed")
+        raise OpTypeError(f"data must have a floating-point type, but has {data.dtype}")
 
 
 def _check_per_channel(data: TensorType, axis: int, **operands: TensorType) -> None:
-    """Raises OpTypeError where one of the operands is not a vector of as many elements as `axis` of data, of its element type."""
+    """Raises OpTypeError unless each operand is a vector as long as `axis` of data, of its element type."""
     _check_floats(data)
     channels = data.shape[data.axis(axis)]
     for name, operand in operands.items():
         if operand.dtype != data.dtype:
-            raise OpTypeError(f"{name} has element type {operand.dtype}, data has {data.dtype}; cast one")
+            raise OpTypeError(f"{name} has element type {operand.dtype}, but data has {data.dtype}; cast one")
         if len(operand.shape) != 1:
-            raise OpTypeError(f"{name} needs one dimension, it has {operand.ndim}")
+            raise OpTypeError(f"{name} must have one dimension, but has {operand.ndim}")
         if not may_equal(operand.shape[0], channels):
-            raise OpTypeError(f"{name} has {operand.shape[0]!r} elements, axis {axis} of data has {channels!r}")
+            raise OpTypeError(f"{name} has {operand.shape[0]!r} elements, but axis {axis} of data has {channels!r}")
 
 
 def _check_layer(data: TensorType, axis: int, **operands: Optional) -> None:
-    """Raises OpTypeError where an operand does not have the shape of data from `axis` on."""
+    """Raises OpTypeError unless each operand has the shape of data from `axis` on."""
     _check_floats(data)
     layer = data.shape[data.axis(axis) :]
     for name, operand in operands.items():
@@ -54,9 +54,9 @@ def _check_layer(data: TensorType, axis: int, **operands: Optional) -> None:
             continue
         tensor = tensor_type(operand, name)
         if tensor.dtype != data.dtype:
-            raise OpTypeError(f"{name} has element type {tensor.dtype}, data has {data.dtype}; cast one")
+            raise OpTypeError(f"{name} has element type {tensor.dtype}, but data has {data.dtype}; cast one")
         if len(tensor.shape) != len(layer) or not all(map(may_equal, tensor.shape, layer)):
-            raise OpTypeError(f"{name} has shape {tensor.shape}, data from axis {axis} on has {layer}")
+            raise OpTypeError(f"{name} has shape {tensor.shape}, but data has {layer} from axis {axis} on")
 
 
 def _along(vector: Array, axis: int, rank: int) -> Array:
@@ -64,7 +64,7 @@ def _along(vector: Array, axis: int, rank: int) -> Array:
 
 
 def _standardized(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
-    """Zero mean and unit variance over the axes. ONNX keeps epsilon as a 32-bit float."""
+    """Normalizes to zero mean and unit variance over the axes. ONNX stores epsilon as a 32-bit float."""
     if not x.size:
         return x
     centered = x - x.mean(axes, keepdims=True)
@@ -94,9 +94,9 @@ def batch_norm(
     center: bool = True,
     scale: bool = True,
 ) -> TupleType:
-    """Batch normalization in inference: (data - mean) / sqrt(var + epsilon) * gamma + beta along `axis`, and mean and var unchanged.
+    """Batch normalization in inference mode: (data - mean) / sqrt(var + epsilon) * gamma + beta along `axis`, and mean and var unchanged.
 
-    `scale` and `center` say whether gamma and beta count. ONNX: BatchNormalization (7, 9, 14, 15) in inference, as field 0.
+    `scale` and `center` enable gamma and beta. ONNX: BatchNormalization (7, 9, 14, 15) in inference mode, as field 0.
     """
     _check_per_channel(data, axis, gamma=gamma, beta=beta, moving_mean=moving_mean, moving_var=moving_var)
     return TupleType((data, moving_mean, moving_var))
@@ -125,7 +125,7 @@ def _write_batch_norm(call: Call, inputs: Sequence[str], emit: Emitter) -> list[
     if not call.attrs.center:
         parts[1] = _filled(emit, inputs[1], gamma, 0.0)
     attrs = {"epsilon": call.attrs.epsilon}
-    if data.ndim == 1:  # ONNX wants a batch
+    if data.ndim == 1:  # ONNX requires a batch dimension
         result = emit.node("BatchNormalization", [unsqueeze(emit, inputs[0], [0]), *parts], attrs)
         return [emit.node("Reshape", [result, emit.constant(np.array([-1], np.int64))]), inputs[3], inputs[4]]
     swap = _swap(call.attrs.axis % data.ndim, 1, data.ndim)
@@ -134,14 +134,14 @@ def _write_batch_norm(call: Call, inputs: Sequence[str], emit: Emitter) -> list[
 
 
 def _swap(a: int, b: int, rank: int) -> list[int]:
-    """The permutation that exchanges two axes."""
+    """The permutation that swaps two axes."""
     perm = list(range(rank))
     perm[a], perm[b] = b, a
     return perm
 
 
 def _filled(emit: Emitter, like: str, type_: TensorType, value: float) -> str:
-    """A vector as long as the one called `like`, every element `value`."""
+    """Emits a constant vector as long as the value `like`."""
     length = type_.shape[0]
     if isinstance(length, int):
         return emit.constant(Tensor.splat(value, (length,), type_.dtype))
@@ -156,7 +156,8 @@ def _instance_norm(data: Array, gamma: Array, beta: Array, *, axis: int, epsilon
 
 @define_op("nn.instance_norm", kernel=_instance_norm, cost=_cost, pattern=4)
 def instance_norm(data: TensorType, gamma: TensorType, beta: TensorType, *, axis: int = 1, epsilon: float = 1e-5) -> TensorType:
-    """Zero mean and unit variance over all but axis 0 and the channels at `axis`, then times gamma plus beta along the channels.
+    """Normalizes to zero mean and unit variance over all axes but axis 0 and the channels at `axis`, then applies gamma and beta per
+    channel.
 
     ONNX: InstanceNormalization (6, 22).
     """
@@ -192,17 +193,18 @@ def _group_norm(data: Array, gamma: Array, beta: Array, *, num_groups: int, axis
 def group_norm(
     data: TensorType, gamma: TensorType, beta: TensorType, *, num_groups: int, axis: int = 1, epsilon: float = 1e-5
 ) -> TensorType:
-    """Zero mean and unit variance over each group of channels (at `axis`) of each sample (axis 0), then times gamma plus beta.
+    """Normalizes to zero mean and unit variance over each group of channels (at `axis`) of each sample (axis 0), then applies gamma and
+    beta.
 
-    gamma and beta have an element for each channel. ONNX: GroupNormalization (21), and to read (18), where they have one for each group.
-    Before opset 21, and for float64, which ONNX narrows, its definition in other nodes: `onnx.checker` does not accept version 18.
+    gamma and beta have one element per channel. ONNX: GroupNormalization (21); version 18, with one element per group, is only read.
+    Decomposed before opset 21, since `onnx.checker` rejects version 18, and for float64, which ONNX narrows.
     """
     _check_per_channel(data, axis, gamma=gamma, beta=beta)
     channels = data.shape[data.axis(axis)]
     if data.ndim < 3 or data.axis(axis) == 0:
         raise OpTypeError(f"data needs three dimensions or more, of which axis={axis} is not the first; it has {data.ndim}")
     if num_groups < 1 or (isinstance(channels, int) and channels % num_groups):
-        raise OpTypeError(f"{channels!r} channels do not divide into {num_groups} groups")
+        raise OpTypeError(f"{channels!r} channels are not divisible into {num_groups} groups")
     return data
 
 
@@ -223,7 +225,7 @@ def _read_group_norm(node: OnnxNode) -> Expr | list[Expr] | None:
 
 
 def _in_float32(node: OnnxNode, data: TensorType) -> bool:
-    """Whether a node computes in float32 or the wider element type of its data. For float64 data it would narrow them first."""
+    """Whether a node computes in float32 or the wider element type of its data. Data in float64 would be narrowed first."""
     return bool(node.attrs.get("stash_type", 1) == 1) and data.dtype != "float64"
 
 
@@ -236,7 +238,7 @@ def _write_group_norm(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     if emit.opset >= 21 and data.dtype != "float64":
         given = {"epsilon": attrs.epsilon, "num_groups": attrs.num_groups}
         return transpose(emit, emit.node("GroupNormalization", [x, *inputs[1:]], given), swap)
-    if 0 in shape:  # which Reshape would take for a size of its operand
+    if 0 in shape:  # Reshape would interpret 0 as a size of its operand
         return emit.node("Identity", inputs[:1])
     rest = product(shape[1:])
     length = rest // attrs.num_groups if isinstance(rest, int) else -1
@@ -247,7 +249,7 @@ def _write_group_norm(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
 
 
 def _emit_standardized(emit: Emitter, name: str, axes: Sequence[int], epsilon: float, dtype: str) -> str:
-    """`_standardized` as nodes, in float32 where the elements are narrower."""
+    """Emits `_standardized`, in float32 for narrower elements."""
     inner = dtype if dtype == "float64" else "float32"
     x = cast(emit, name, dtype, inner)
     centered = emit.node("Sub", [x, reduced(emit, "ReduceMean", x, axes)])
@@ -256,7 +258,7 @@ def _emit_standardized(emit: Emitter, name: str, axes: Sequence[int], epsilon: f
 
 
 def _emit_square(emit: Emitter, name: str, dtype: str) -> str:
-    """The square in the spelling that ONNX Runtime's fusions of normalizations look for."""
+    """Emits the square in the form that ONNX Runtime's normalization fusions match."""
     return emit.node("Pow", [name, scalar(emit, 2.0, dtype)])
 
 
@@ -272,10 +274,10 @@ def _layer_norm(data: Array, gamma: Array, beta: Array | tuple[()], *, axis: int
 
 @define_op("nn.layer_norm", kernel=_layer_norm, cost=_cost, pattern=4)
 def layer_norm(data: TensorType, gamma: TensorType, beta: Optional, *, axis: int = -1, epsilon: float = 1e-5) -> TensorType:
-    """Zero mean and unit variance over the dimensions from `axis` to the last, then times gamma plus beta, of the shape of those.
+    """Normalizes to zero mean and unit variance over the dimensions from `axis` on, then applies gamma and beta, which have their shape.
 
-    `beta` may be absent (the empty tuple). With axis=-1 this is Relay's operator. ONNX: LayerNormalization (17) with one output;
-    before that, and for float64, which ONNX narrows, its definition in other nodes.
+    `beta` may be absent (the empty tuple). With axis=-1 this is Relay's operator. ONNX: LayerNormalization (17) with one output. Decomposed
+    before opset 17, and for float64, which ONNX narrows.
     """
     _check_layer(data, axis, gamma=gamma, beta=beta)
     return data
@@ -293,7 +295,7 @@ def _read_layer_norm(node: OnnxNode) -> Expr | None:
 
 
 def _covers(data: TensorType, part: TensorType, axis: int) -> bool:
-    """Whether a tensor has the element type of data and its shape from `axis` on, dimension by dimension, nothing broadcast."""
+    """Whether a tensor has the element type of data and exactly its shape from `axis` on, without broadcasting."""
     layer = data.shape[axis % data.ndim :] if -data.ndim <= axis < data.ndim else ()
     return bool(layer) and data.dtype == part.dtype and len(layer) == part.ndim and all(map(same_dim, layer, part.shape))
 
@@ -318,9 +320,9 @@ def _rms_norm(data: Array, gamma: Array, *, axis: int, epsilon: float) -> Array:
 
 @define_op("nn.rms_norm", kernel=_rms_norm, cost=_cost, pattern=4)
 def rms_norm(data: TensorType, gamma: TensorType, *, axis: int = -1, epsilon: float = 1e-5) -> TensorType:
-    """Data divided by the root of its mean square over the dimensions from `axis` to the last, times gamma, of the shape of those.
+    """Divides data by its root mean square over the dimensions from `axis` on, then multiplies by gamma, which has their shape.
 
-    ONNX: RMSNormalization (23); before that, and for float64, which ONNX narrows, its definition in other nodes.
+    ONNX: RMSNormalization (23). Decomposed before opset 23, and for float64, which ONNX narrows.
     """
     _check_layer(data, axis, gamma=gamma)
     return data

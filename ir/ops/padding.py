@@ -1,4 +1,4 @@
-"""The operator nn.pad: a tensor made larger, or smaller, at the ends of its axes."""
+"""nn.pad: pads or crops a tensor at the ends of its axes."""
 
 import math
 from collections.abc import Sequence
@@ -19,25 +19,25 @@ PadValue = float | int | bool | str
 
 
 def pad_array(data: Array, pad_width: Sequence[Sequence[int]], pad_mode: str, pad_value: PadValue | Array) -> Array:
-    """`data` cropped where a width is negative, then padded where it is positive."""
+    """Crops `data` where a width is negative, then pads where it is positive."""
     kept = data[tuple(slice(max(-before, 0), size - max(-after, 0)) for (before, after), size in zip(pad_width, data.shape, strict=True))]
     widths = [(max(before, 0), max(after, 0)) for before, after in pad_width]
     if not any(map(any, widths)):
         return kept
     if pad_mode == "constant":
         return np.pad(kept, widths, constant_values=np.asarray(pad_value).astype(data.dtype))
-    return np.pad(kept, widths, mode=pad_mode)  # type: ignore[call-overload, no-any-return]  # the mode is one of MODES, checked before
+    return np.pad(kept, widths, mode=pad_mode)  # type: ignore[call-overload, no-any-return]  # the mode is one of MODES, checked earlier
 
 
 def padded(shape: Shape, pad_width: Sequence[tuple[Dim, Dim]], pad_mode: str) -> Shape:
     """The shape of a padded tensor. Raises OpTypeError."""
     if pad_mode not in MODES:
-        raise OpTypeError(f"pad_mode={pad_mode!r}; one of {', '.join(MODES)} is needed")
+        raise OpTypeError(f"pad_mode must be one of {', '.join(MODES)}, not {pad_mode!r}")
     if len(pad_width) != len(shape):
         raise OpTypeError(f"pad_width has {len(pad_width)} pairs for {len(shape)} dimensions")
     for size, pair in zip(shape, pad_width, strict=True):
         if isinstance(size, int) and sum(min(width, 0) for width in pair if isinstance(width, int)) + size < 0:
-            raise OpTypeError(f"pad_width {tuple(pair)} takes more than there is of a size of {size}")
+            raise OpTypeError(f"pad_width {tuple(pair)} crops more than a size of {size}")
     return tuple(size + before + after for size, (before, after) in zip(shape, pad_width, strict=True))
 
 
@@ -47,18 +47,18 @@ def _pad(data: Array, pad_width: Sequence[Sequence[int]], pad_mode: str, pad_val
 
 @define_op("nn.pad", exact="always", kernel=_pad, pattern=2)
 def pad(data: TensorType, *, pad_width: tuple[tuple[int, int], ...], pad_mode: str = "constant", pad_value: PadValue = 0.0) -> TensorType:
-    """`data` with elements added before and after each axis, as `pad_width` says; negative widths take elements away, before any are added.
+    """Pads each axis before and after by the widths in `pad_width`. Negative widths crop, before any padding.
 
-    The modes are NumPy's: `constant` adds `pad_value` (0.0 also stands for the zero of other element types), `edge`, `reflect`, `wrap`.
-    ONNX Pad (2, 11, 13, 18 ... 25) with constant pads and value, Relay nn.pad.
+    The modes are NumPy's: `constant` pads with `pad_value` (0.0 also stands for the zero of other element types), `edge`, `reflect`,
+    `wrap`. ONNX Pad (2, 11, 13, 18 ... 25) with constant pads and value, Relay nn.pad.
     """
     if tensor_type(data, "data").dtype in INTEGERS and int(pad_value) != pad_value:
-        raise OpTypeError(f"pad_value={pad_value} is no {data.dtype}")
+        raise OpTypeError(f"pad_value={pad_value} is not a valid {data.dtype}")
     return data.with_shape(padded(data.shape, pad_width, pad_mode))
 
 
 def plain_value(value: Tensor) -> PadValue | None:
-    """The one element of a tensor as an attribute of nn.pad; None where attributes have no such values (complex numbers)."""
+    """Returns a single-element tensor as an attribute of nn.pad; None for types that attributes cannot hold (complex numbers)."""
     element = value.numpy().reshape(-1)[0]
     if value.dtype == "string":
         return element.decode() if isinstance(element, bytes) else str(element)
@@ -106,7 +106,7 @@ def _read_dynamic_pad(node: OnnxNode, mode: str) -> Expr | None:
 
 
 def zip_pads(pads: Sequence[Dim]) -> list[tuple[Dim, Dim]]:
-    """ONNX's list of pads, all befores and then all afters, as pairs."""
+    """Converts ONNX's list of pads (all begins, then all ends) to pairs."""
     return list(zip(pads[: len(pads) // 2], pads[len(pads) // 2 :], strict=True))
 
 

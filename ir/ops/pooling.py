@@ -1,7 +1,7 @@
-"""Pooling over windows: the greatest element, the mean, the p-norm of each.
+"""Pooling over windows: maximum, mean, p-norm.
 
-With `ceil_mode`, windows that start in the padding at the end do not count. ONNX says so since opset 22; ONNX Runtime counts like this
-in every opset, and so does Passat.
+With `ceil_mode`, windows that start in the padding at the end are dropped. ONNX specifies this since opset 22. ONNX Runtime does it in
+every opset, and so does Passat.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ Numbers = int | tuple[int, ...]
 
 
 class _Axis(NamedTuple):
-    """A pooling along one spatial dimension."""
+    """Pooling along one spatial dimension."""
 
     length: int
     stride: int
@@ -52,19 +52,19 @@ class _Axis(NamedTuple):
         return self.gap * (self.length - 1) + 1
 
     def most(self, size: Dim) -> Dim:
-        """How many windows there are when the last one may reach beyond the padding. Raises OpTypeError where not one fits."""
+        """The number of windows if the last one may extend beyond the padding. Raises OpTypeError where none fits."""
         return positions(size, self.span, self.stride, self.begin + self.end + self.stride - 1)
 
     def settled(self, size: Dim) -> bool:
-        """Whether it is known that none of the `most` windows starts in the padding at the end."""
+        """Whether provably none of the `most` windows starts in the padding at the end."""
         if self.end + self.stride <= self.span:
             return True
         most = self.most(size)
         return type(size) is int and type(most) is int and (most - 1) * self.stride < size + self.begin
 
     def places(self, size: Dim, ceil: bool) -> Dim:
-        """How many windows there are. With `ceil` the last one may reach beyond the padding, but starts before the padding at the end."""
-        positions(size, self.span, 1, self.begin + self.end)  # one window fits without reaching beyond
+        """The number of windows. With `ceil`, the last one may extend beyond the padding but must start before the padding at the end."""
+        positions(size, self.span, 1, self.begin + self.end)  # at least one window must fit without extending beyond the padding
         if not ceil:
             return positions(size, self.span, self.stride, self.begin + self.end)
         if self.settled(size):
@@ -72,12 +72,12 @@ class _Axis(NamedTuple):
         return self.most(size) - 1 if type(size) is int else ANY
 
     def without_ceil(self, size: int) -> "_Axis":
-        """A pooling that has as many windows without `ceil` as this one with it, by other padding at the end."""
+        """Returns an equivalent pooling without `ceil`, with other padding at the end."""
         needed = (_static(self.places(size, True)) - 1) * self.stride + self.span - size - self.begin
         return self._replace(end=max(needed, 0))
 
     def members(self, size: int, count: int, *, padding: bool) -> Array:
-        """How many elements each window has: those of the data, or with `padding` those of data and declared padding."""
+        """The number of elements of each window: of the data only, or with `padding` of the data and the declared padding."""
         at = np.arange(count)[:, None] * self.stride - self.begin + np.arange(self.length) * self.gap
         low, high = (-self.begin, size + self.end) if padding else (0, size)
         found: Array = ((at >= low) & (at < high)).sum(1)
@@ -89,31 +89,31 @@ def _axes(rank: int, pool_size: Numbers, strides: Numbers, padding: Numbers, dil
     numbers = (per_axis(pool_size, rank, "pool_size"), per_axis(strides, rank, "strides"), per_axis(dilation, rank, "dilation"))
     axes = [_Axis(*values) for values in zip(*numbers, begins, ends, strict=True)]
     if any(axis.begin >= axis.length or axis.end >= axis.length for axis in axes):
-        raise OpTypeError(f"padding={padding} is not smaller than pool_size={pool_size}")
+        raise OpTypeError(f"padding={padding} must be smaller than pool_size={pool_size}")
     return axes
 
 
 def spatial_shape(data: TensorType, rank: int, layout: str, dtypes: frozenset[str] = FLOATS) -> Shape:
-    """The shape of data as (N, C, spatial ...)."""
+    """The shape of data, arranged as (N, C, spatial ...)."""
     if data.dtype not in dtypes:
         raise OpTypeError(f"elements of type {data.dtype} cannot be pooled")
     if data.ndim != rank + 2:
-        raise OpTypeError(f"data needs {rank + 2} dimensions, it has {data.ndim}")
+        raise OpTypeError(f"data must have {rank + 2} dimensions, but has {data.ndim}")
     return arranged_shape(data.shape, layout, "NC" + SPATIAL[rank])
 
 
 def laid_out(data: TensorType, shape: Sequence[Dim], rank: int, layout: str) -> TensorType:
-    """The type of a result of shape (N, C, spatial ...), in a layout."""
+    """The type of a result of shape (N, C, spatial ...) in a layout."""
     return data.with_shape(arranged_shape(tuple(shape), "NC" + SPATIAL[rank], layout))
 
 
 def _static(dim: Dim) -> int:
-    assert isinstance(dim, int)  # of static sizes
+    assert isinstance(dim, int)  # only called with static sizes
     return dim
 
 
 def _views(x: Array, axes: Sequence[_Axis], ceil: bool, fill: AnyValue) -> tuple[Array, list[int]]:
-    """The windows of (N, C, spatial ...) over the last axes, `fill` around the elements, and how many windows there are along each axis."""
+    """Returns the windows over the last axes of (N, C, spatial ...), padded with `fill`, and the number of windows along each axis."""
     counts = [_static(axis.places(size, ceil)) for axis, size in zip(axes, x.shape[2:], strict=True)]
     after = [
         max((count - 1) * axis.stride + axis.span - size - axis.begin, 0)
@@ -124,10 +124,11 @@ def _views(x: Array, axes: Sequence[_Axis], ceil: bool, fill: AnyValue) -> tuple
 
 
 def _members(x: Array, axes: Sequence[_Axis], counts: Sequence[int], *, padding: bool) -> Array:
-    """How many elements each window has. Raises ValueError where one lies wholly in the padding: runtimes differ on what it gives."""
+    """The number of elements of each window. Raises ValueError where a window lies entirely in the padding, since runtimes disagree on its
+    value."""
     sizes = x.shape[2:]
     if any(not axis.members(size, count, padding=False).all() for axis, size, count in zip(axes, sizes, counts, strict=True)):
-        raise ValueError("a window lies wholly in the padding")
+        raise ValueError("a window lies entirely in the padding")
     found = (axis.members(size, count, padding=padding) for axis, size, count in zip(axes, sizes, counts, strict=True))
     return reduce(np.multiply.outer, found)
 
@@ -192,10 +193,10 @@ def _declare_max(rank: int) -> Op:
         sizes = (axis.places(size, ceil_mode) for axis, size in zip(axes, shape[2:], strict=True))
         return laid_out(data, (*shape[:2], *sizes), rank, layout)
 
-    relation.__doc__ = f"""The greatest element of each window of data (N, C, {", ".join(letters)}); padding counts for nothing.
+    relation.__doc__ = f"""The maximum of each window of data (N, C, {", ".join(letters)}); ignores padding.
 
-    `padding` as in `nn.conv{rank}d`, less than the window. With `ceil_mode` a last window that starts inside the data or the padding
-    before it may reach beyond the end. ONNX: MaxPool (8, 10, 11, 12, 22) without indices.
+    `padding` is as in `nn.conv{rank}d` and less than the window. With `ceil_mode`, a last window that starts inside the data or the
+    padding before it may extend beyond the end. ONNX: MaxPool (8, 10, 11, 12, 22) without indices.
     """
     return define_op(f"nn.max_pool{rank}d", kernel=_max_pool, cost=_window_cost, pattern=4)(relation)
 
@@ -220,8 +221,8 @@ def _declare_avg(rank: int) -> Op:
 
     relation.__doc__ = f"""The mean of each window of data (N, C, {", ".join(letters)}).
 
-    The sum is divided by the number of elements of the data in the window; with `count_include_pad` those of the padding count as
-    zeros, but not what `ceil_mode` reaches beyond it. ONNX: AveragePool (7, 10, 11, 19, 22).
+    The divisor is the number of data elements in the window; with `count_include_pad` it includes the declared padding, but not
+    what `ceil_mode` adds. ONNX: AveragePool (7, 10, 11, 19, 22).
     """
     return define_op(f"nn.avg_pool{rank}d", kernel=_avg_pool, cost=_window_cost, pattern=4)(relation)
 
@@ -237,10 +238,10 @@ def lp_pool(
     dilation: Numbers = 1,
     ceil_mode: bool = False,
 ) -> TensorType:
-    """The p-norm of each window of data (N, C, one to three spatial dimensions); padding is zeros. ONNX: LpPool (2, 11, 18, 22)."""
+    """The p-norm of each window of data (N, C, one to three spatial dimensions), padded with zeros. ONNX: LpPool (2, 11, 18, 22)."""
     rank = data.ndim - 2
     if rank not in SPATIAL or p < 1:
-        raise OpTypeError(f"data needs three to five dimensions and p at least 1; they are {data.ndim} and {p}")
+        raise OpTypeError(f"data must have three to five dimensions and p must be at least 1, but they are {data.ndim} and {p}")
     shape, axes = spatial_shape(data, rank, "NC" + SPATIAL[rank]), _axes(rank, pool_size, strides, padding, dilation)
     return data.with_shape((*shape[:2], *(axis.places(size, ceil_mode) for axis, size in zip(axes, shape[2:], strict=True))))
 
@@ -252,7 +253,7 @@ AVG = {rank: _declare_avg(rank) for rank in SPATIAL}
 
 
 def _read_attrs(node: OnnxNode, rank: int) -> dict[str, AnyValue] | None:
-    """The attributes that all windowed poolings share; None where runtimes do not agree on what they mean."""
+    """Returns the attributes that all windowed poolings share; None where runtimes disagree on their meaning."""
     window = node.attrs.get("kernel_shape", ())
     strides, dilation = read_numbers(node, "strides", rank), read_numbers(node, "dilations", rank)
     ceil, sizes = bool(node.attrs.get("ceil_mode", 0)), node.type(0).shape[2:]
@@ -265,9 +266,9 @@ def _read_attrs(node: OnnxNode, rank: int) -> dict[str, AnyValue] | None:
 
 
 def window_counts(node: OnnxNode) -> Shape | None:
-    """How many windows a pooling of ONNX has along each spatial dimension; None where that is not known.
+    """Returns the number of windows of an ONNX pooling along each spatial dimension; None where unknown.
 
-    Raises OpTypeError where none fits.
+    Raises OpTypeError where no window fits.
     """
     sizes = node.type(0).shape[2:]
     attrs = _read_attrs(node, len(sizes)) if sizes else None
@@ -310,10 +311,10 @@ def _read_lp(node: OnnxNode) -> Expr | None:
 
 
 def _writer(op_type: str, *, ceil_since: int, dilation_since: int) -> Callable[[Call, Sequence[str], Emitter], str]:
-    """The writer of a windowed pooling, whose ONNX operator has ceil_mode and dilations since these opsets.
+    """Returns the writer of a windowed pooling whose ONNX operator has ceil_mode and dilations since these opsets.
 
-    Before that, padding at the end takes the place of ceil_mode, if sizes are known and padding does not count. So it does before
-    opset 22 where ONNX's inference counts windows that ONNX Runtime does not.
+    In earlier opsets, padding at the end replaces ceil_mode if sizes are static and padding is not counted. The same applies before opset
+    22 where ONNX's shape inference counts windows that ONNX Runtime drops.
     """
 
     def write(call: Call, inputs: Sequence[str], emit: Emitter) -> str:

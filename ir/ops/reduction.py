@@ -1,4 +1,4 @@
-"""Reductions over axes, under Relay's attributes: `axis` (None: all), `keepdims`, `exclude` (reduce over all axes but those)."""
+"""Reductions with Relay's attributes: `axis` (None: all axes), `keepdims`, and `exclude` (reduce over all other axes)."""
 
 from collections.abc import Callable, Sequence
 from typing import Any as AnyValue
@@ -21,20 +21,20 @@ Axis = int | tuple[int, ...] | None
 
 
 def reduced_axes(ndim: int, axis: Axis, exclude: bool) -> tuple[int, ...]:
-    """The axes that a reduction of a tensor of `ndim` dimensions reduces, counted from the front, in order.
+    """Returns the axes that a reduction of a tensor of rank `ndim` reduces, non-negative and sorted.
 
-    Raises OpTypeError for axes that are not there, named twice, or none at all.
+    Raises OpTypeError for axes that are out of range or duplicate, and where no axis remains.
 
     >>> reduced_axes(4, -1, False), reduced_axes(4, (0, 1), True), reduced_axes(2, None, False)
     ((3,), (2, 3), (0, 1))
     """
     if axis is None:
         if exclude:
-            raise OpTypeError("exclude=True needs an axis")
+            raise OpTypeError("exclude=True requires an axis")
         return tuple(range(ndim))
     named = (axis,) if isinstance(axis, int) else axis
     if any(not -ndim <= number < ndim for number in named):
-        raise OpTypeError(f"axis={axis} is outside of {ndim} dimensions")
+        raise OpTypeError(f"axis={axis} is out of range for {ndim} dimensions")
     counted = {number % ndim for number in named}
     if len(counted) != len(named):
         raise OpTypeError(f"axis={axis} names an axis twice")
@@ -52,7 +52,7 @@ def _reduced(x: TensorType, axis: Axis, keepdims: bool, exclude: bool, allowed: 
 
 
 def _over_axes(function: Callable[[Array, tuple[int, ...], bool], AnyValue]) -> Kernel:
-    """The kernel of a reduction, from a function of (array, axes, keepdims); 16-bit floats are accumulated in float32."""
+    """Converts a function of (array, axes, keepdims) into the kernel of a reduction; 16-bit floats are accumulated in float32."""
     wide = in_float32(lambda x, axes, keepdims: np.asarray(function(x, axes, keepdims)))
 
     def kernel(x: Array, axis: Axis, keepdims: bool, exclude: bool) -> AnyValue:
@@ -76,7 +76,7 @@ def _prod(x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
 def _mean(x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
     count = int(np.prod([x.shape[axis] for axis in axes], dtype=np.int64))
     if count == 0:
-        raise ValueError("ONNX leaves the mean of no elements undefined")
+        raise ValueError("the mean of no elements is undefined in ONNX")
     if x.dtype.kind not in "iu":
         return np.asarray(np.mean(x, axis=axes, keepdims=keepdims))
     sums = np.sum(x, axis=axes, keepdims=keepdims)
@@ -102,38 +102,40 @@ def _logsumexp(x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
 
 @define_op("sum", kernel=_over_axes(_sum), cost=reduction, pattern=3, shape_arith=True)
 def sum_(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> TensorType:
-    """The sum of the elements; of none 0. ONNX ReduceSum-13."""
+    """The sum of the elements; 0 for no elements. ONNX ReduceSum-13."""
     return _reduced(x, axis, keepdims, exclude)
 
 
 @define_op("mean", kernel=_over_axes(_mean), cost=reduction, pattern=3)
 def mean(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> TensorType:
-    """The mean of the elements, of integers rounded toward zero. The kernel refuses the mean of none. ONNX ReduceMean-18."""
+    """The mean of the elements, rounded toward zero for integers. The kernel rejects empty reductions. ONNX ReduceMean-18."""
     return _reduced(x, axis, keepdims, exclude)
 
 
 @define_op("prod", kernel=_over_axes(_prod), cost=reduction, pattern=3, shape_arith=True)
 def prod(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> TensorType:
-    """The product of the elements; of none 1. ONNX ReduceProd-18."""
+    """The product of the elements; 1 for no elements. ONNX ReduceProd-18."""
     return _reduced(x, axis, keepdims, exclude)
 
 
 @define_op("max", kernel=_over_axes(_max), cost=reduction, pattern=3)
 def max_(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> TensorType:
-    """The greatest element, nan where there is one; of none minus infinity or the lowest integer. ONNX ReduceMax-20 of numbers."""
+    """The maximum; propagates NaN. Minus infinity or the lowest integer for no elements. ONNX ReduceMax-20 of numbers."""
     return _reduced(x, axis, keepdims, exclude, _COMPARED)
 
 
 @define_op("min", kernel=_over_axes(_min), cost=reduction, pattern=3)
 def min_(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> TensorType:
-    """The smallest element, nan where there is one; of none infinity or the highest integer. ONNX ReduceMin-20 of numbers."""
+    """The minimum; propagates NaN. Infinity or the highest integer for no elements. ONNX ReduceMin-20 of numbers."""
     return _reduced(x, axis, keepdims, exclude, _COMPARED)
 
 
 @define_op("logsumexp", kernel=_over_axes(_logsumexp), cost=reduction, pattern=3)
 def logsumexp(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> TensorType:
-    """The logarithm of the sum of the exponentials; of none minus infinity. ONNX ReduceLogSumExp-18 of floating-point numbers;
-    what ONNX Runtime makes of version 28 overflows where the exponentials do."""
+    """The logarithm of the sum of the exponentials; minus infinity for no elements. ONNX ReduceLogSumExp-18, floating-point only.
+
+    Version 28 overflows in ONNX Runtime where the exponentials do.
+    """
     return _reduced(x, axis, keepdims, exclude, FLOATING)
 
 
@@ -145,13 +147,13 @@ def reduce_l1(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclu
 
 @define_op("reduce_l2", kernel=_over_axes(lambda x, axes, keepdims: np.sqrt(_sum(x * x, axes, keepdims))), cost=reduction, pattern=3)
 def reduce_l2(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> TensorType:
-    """The square root of the sum of the squares. ONNX ReduceL2-18 of floating-point numbers."""
+    """The square root of the sum of the squares. ONNX ReduceL2-18, floating-point only."""
     return _reduced(x, axis, keepdims, exclude, FLOATING)
 
 
 @define_op("reduce_log_sum", kernel=_over_axes(lambda x, axes, keepdims: np.log(_sum(x, axes, keepdims))), cost=reduction, pattern=3)
 def reduce_log_sum(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> TensorType:
-    """The logarithm of the sum. ONNX ReduceLogSum-18 of floating-point numbers."""
+    """The logarithm of the sum. ONNX ReduceLogSum-18, floating-point only."""
     return _reduced(x, axis, keepdims, exclude, FLOATING)
 
 
@@ -165,7 +167,7 @@ def reduce_sum_square(x: TensorType, *, axis: Axis = None, keepdims: bool = Fals
     "all", exact="always", kernel=_over_axes(lambda x, axes, keepdims: np.all(x, axis=axes, keepdims=keepdims)), cost=reduction, pattern=3
 )
 def all_(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> TensorType:
-    """Whether all elements are true; of none True. ONNX ReduceMin-20 of bool; before, ReduceProd between two casts."""
+    """Whether all elements are true; true for no elements. ONNX ReduceMin-20 of bool; before, ReduceProd between two casts."""
     return _reduced(x, axis, keepdims, exclude, BOOLEAN)
 
 
@@ -173,21 +175,21 @@ def all_(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: b
     "any", exact="always", kernel=_over_axes(lambda x, axes, keepdims: np.any(x, axis=axes, keepdims=keepdims)), cost=reduction, pattern=3
 )
 def any_(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> TensorType:
-    """Whether an element is true; of none False. ONNX ReduceMax-20 of bool; before, ReduceSum between two casts."""
+    """Whether any element is true; false for no elements. ONNX ReduceMax-20 of bool; before, ReduceSum between two casts."""
     return _reduced(x, axis, keepdims, exclude, BOOLEAN)
 
 
 def is_reduced(data: TensorType, axes: Sequence[int]) -> bool:
-    """Whether ONNX Runtime reduces a tensor over axes: where there are no elements, it leaves those that count from the end as they are."""
+    """Whether ONNX Runtime reduces a tensor over these axes. It ignores negative axes of empty tensors."""
     return 0 not in data.shape or min(axes) >= 0
 
 
 def _mapping(
     op_type: str, op: Op, allowed: frozenset[str], *, input_since: int = 18, until: int | None = None, of_bool: Op | None = None
 ) -> None:
-    """Reader and writer of a reduction whose axes are an input from opset `input_since` on, an attribute before.
+    """Registers the reader and the writer of a reduction whose axes are an input since opset `input_since`, and an attribute before.
 
-    From opset `until` on it means something else. `of_bool` is what the ONNX operator means of bool, which it takes from opset 20 on.
+    From opset `until` on the ONNX operator has another meaning. `of_bool` is the meaning for bool, supported since opset 20.
     """
 
     def read(node: OnnxNode) -> Expr | None:
@@ -217,7 +219,7 @@ def _mapping(
 
 
 _OVERFLOWS: Final = 28
-"""The opset since which ONNX Runtime has no kernel of ReduceLogSumExp, and computes the function that ONNX gives, which overflows."""
+"""The opset since which ONNX Runtime has no kernel for ReduceLogSumExp and expands ONNX's function body, which overflows."""
 
 
 @to_onnx(logsumexp)
@@ -258,7 +260,7 @@ _mapping("ReduceSumSquare", reduce_sum_square, WIDE)
 
 
 def _of_bool(op: Op, op_type: str, of_numbers: str, input_since: int) -> None:
-    """The writer of a reduction of bool. Sums and products of 0 and 1 are right where nothing is reduced as well."""
+    """Registers the writer of a reduction of bool. Sums and products of 0 and 1 are also correct where nothing is reduced."""
 
     def write(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
         if emit.opset >= 20:
@@ -269,7 +271,7 @@ def _of_bool(op: Op, op_type: str, of_numbers: str, input_since: int) -> None:
     to_onnx(op)(write)
 
 
-_INT32, _BOOL = 6, 9  # their numbers in ONNX
+_INT32, _BOOL = 6, 9  # ONNX numbers of the types
 
 _of_bool(any_, "ReduceMax", "ReduceSum", 13)
 _of_bool(all_, "ReduceMin", "ReduceProd", 18)

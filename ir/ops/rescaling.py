@@ -1,4 +1,4 @@
-"""Division by a norm: along one axis, and by the local response of neighboring channels."""
+"""Normalization by a norm: along an axis, or over neighboring channels (local response normalization)."""
 
 from collections.abc import Sequence
 
@@ -16,13 +16,13 @@ from passat.ir.types import TensorType, Type, tensor_type
 
 
 def _cost(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
-    """A square, its share in a sum, a quotient."""
+    """Per element a square, an addition, and a quotient."""
     return Cost(4.0 * elements(result), nbytes(args[0]) + nbytes(result))
 
 
 def _check_floats(data: TensorType) -> None:
     if data.dtype not in FLOATS:
-        raise OpTypeError(f"data has element type {data.dtype}, a floating-point type is needed")
+        raise OpTypeError(f"data must have a floating-point type, but has {data.dtype}")
 
 
 def _l2_normalize(data: Array, *, eps: float, axis: int | tuple[int, ...] | None) -> Array:
@@ -33,13 +33,13 @@ def _l2_normalize(data: Array, *, eps: float, axis: int | tuple[int, ...] | None
 
 @define_op("nn.l2_normalize", kernel=_l2_normalize, cost=_cost, pattern=4)
 def l2_normalize(data: TensorType, *, eps: float, axis: int | tuple[int, ...] | None = None) -> TensorType:
-    """Relay's operator: data / sqrt(max(sum of squares over the axes, eps)); over all axes where none are given.
+    """data / sqrt(max(sum of squares over the axes, eps)); over all axes by default. Relay nn.l2_normalize.
 
-    Written to ONNX as its definition. LpNormalization is `nn.lp_normalize`: it has no eps and gives 0 for a norm of 0.
+    Written as a decomposition. LpNormalization is `nn.lp_normalize`, which has no eps and returns 0 for a norm of 0.
     """
     _check_floats(data)
     if axis == ():
-        raise OpTypeError("axis=() names no axis")
+        raise OpTypeError("axis must not be empty")
     for place in (axis,) if isinstance(axis, int) else axis or ():
         data.axis(place)
     return data
@@ -53,7 +53,7 @@ def _write_l2(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     inner = data.dtype if data.dtype == "float64" else "float32"
     x, eps = cast(emit, inputs[0], data.dtype, inner), float(np.float32(attrs.eps))
     square = reduced(emit, "ReduceSumSquare", x, axes) if data.ndim else emit.node("Mul", [x, x])
-    if emit.opset < 8:  # Max does not broadcast yet
+    if emit.opset < 8:  # Max does not broadcast before opset 8
         bounded = emit.node("Clip", [square], {"min": eps, "max": float("inf")})
     else:
         bounded = emit.node("Max", [square, scalar(emit, eps, inner)])
@@ -68,11 +68,11 @@ def _lp_normalize(data: Array, *, axis: int, p: int) -> Array:
 
 @define_op("nn.lp_normalize", kernel=_lp_normalize, cost=_cost, pattern=4)
 def lp_normalize(data: TensorType, *, axis: int = -1, p: int = 2) -> TensorType:
-    """Data divided by their 1-norm or 2-norm along an axis, 0 where that norm is 0. ONNX: LpNormalization (1, 22)."""
+    """Divides data by its 1-norm or 2-norm along an axis; 0 where the norm is 0. ONNX: LpNormalization (1, 22)."""
     _check_floats(data)
     data.axis(axis)
     if p not in (1, 2):
-        raise OpTypeError(f"p={p}; there are the 1-norm and the 2-norm")
+        raise OpTypeError(f"p must be 1 or 2, not {p}")
     return data
 
 
@@ -100,11 +100,11 @@ def _lrn(data: Array, *, size: int, axis: int, bias: float, alpha: float, beta: 
 def lrn(data: TensorType, *, size: int = 5, axis: int = 1, bias: float = 2, alpha: float = 1e-5, beta: float = 0.75) -> TensorType:
     """Local response normalization: data / (bias + alpha / size * sum of squares of `size` neighbors along `axis`) ** beta.
 
-    Of an even number of neighbors, one more lies after the element than before it. ONNX: LRN (1, 13).
+    For an even size, the window has one more element after the center than before it. ONNX: LRN (1, 13).
     """
     _check_floats(data)
     if data.ndim < 2 or size < 1:
-        raise OpTypeError(f"data needs two dimensions or more and size at least 1; they are {data.ndim} and {size}")
+        raise OpTypeError(f"data must have two dimensions or more and size must be at least 1, but they are {data.ndim} and {size}")
     data.axis(axis)
     return data
 

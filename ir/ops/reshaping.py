@@ -1,4 +1,4 @@
-"""Operators that look at the same elements in another shape: reshape, squeeze, expand_dims, nn.batch_flatten."""
+"""Reshape operators: reshape, squeeze, expand_dims, nn.batch_flatten."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -17,28 +17,33 @@ from passat.ir.tensor import Array
 from passat.ir.types import TensorType, tensor_type
 
 _MOST_AXES: Final = 64
-"""As many dimensions as NumPy's arrays have."""
+"""Maximum number of dimensions of NumPy arrays."""
 
 
 def int64(emit: Emitter, values: Sequence[int]) -> str:
-    """The name of a constant vector of int64, as ONNX wants shapes, axes and indices."""
+    """Emits a constant int64 vector, the type of shapes, axes and indices in ONNX, and returns its name."""
     return emit.constant(np.array(values, np.int64))
 
 
 def _reshape(data: Array, newshape: Sequence[int], allowzero: bool) -> Array:
-    return data.reshape(reshaped(data.shape, newshape, allowzero))  # type: ignore[arg-type]  # an array's shape is static, so this is too
+    return data.reshape(reshaped(data.shape, newshape, allowzero))  # type: ignore[arg-type]  # static, as an array's shape is
 
 
 @define_op("reshape", kernel=_reshape, cost=view, movement=True, shape_arith=True)
 def reshape(data: TensorType, *, newshape: tuple[int, ...], allowzero: bool = False) -> TensorType:
-    """The elements of `data`, in order, in the shape `newshape`.
+    """Reshapes `data` to `newshape`, in row-major order. ONNX Reshape (5, 13, 14, 19 ... 25), Relay reshape.
 
-    An entry of `newshape` is a size, or 0: the size of `data` at that place (with `allowzero`: no elements); or -1, once: whatever
-    is left. Relay's further entries are -2: all sizes that are left of `data`; -3: the product of its next two; -4, a, b: its next size
-    split in a and b, one of which may be -1. ONNX Reshape (5, 13, 14, 19 ... 25), Relay reshape. With Relay's further entries, 0 counts
-    the sizes of `data` that have been used rather than places.
+    Entries of `newshape`:
 
-    Raises OpTypeError where the shapes are static and hold different numbers of elements.
+    * a size;
+    * 0: the size of `data` at the same position (with `allowzero`: the size 0);
+    * -1, once: inferred from the number of elements;
+    * -2 (Relay): all remaining sizes of `data`;
+    * -3 (Relay): the product of the next two sizes;
+    * -4, a, b (Relay): the next size split into a and b, one of which may be -1.
+
+    With -2, -3 or -4, 0 refers to the next unused size of `data` rather than to the position. Raises OpTypeError where the shapes are
+    static and differ in the number of elements.
     """
     tensor_type(data, "data")
     return data.with_shape(reshaped(data.shape, newshape, allowzero))
@@ -69,14 +74,14 @@ def _write_reshape(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
 def emit_reshape(
     emit: Emitter, name: str, data: TensorType, result: TensorType, newshape: Sequence[int], *, allowzero: bool = False
 ) -> str:
-    """A reshape of the value called `name`; Relay's further entries are worked out, before a run where that can be, else in it."""
+    """Reshapes a value by name. Relay's additional entries are resolved statically where possible, otherwise at run time."""
     if any(entry < -1 for entry in newshape):
         known = static_newshape(data.shape, result.shape)
         if known is None:
             return emit.node("Reshape", [name, _emit_shape(emit, name, data, newshape)])
         newshape, allowzero = known["newshape"], known["allowzero"]
     if allowzero and emit.opset < 14:
-        # 0 without allowzero is the size of the operand at that place, which is as good where that is 0 as well.
+        # 0 without allowzero copies the operand's size at that position, which is fine where that is 0 as well.
         if any(entry == 0 and (i >= data.ndim or data.shape[i] != 0) for i, entry in enumerate(newshape)):
             if not is_static(result.shape):
                 raise OnnxVersionError("reshape with allowzero needs ONNX opset 14 or later")
@@ -86,7 +91,7 @@ def emit_reshape(
 
 
 def _emit_shape(emit: Emitter, name: str, data: TensorType, newshape: Sequence[int]) -> str:
-    """The shape that a reshape with Relay's further entries makes, computed from the shape of its operand in the run."""
+    """Emits the result shape of a reshape with Relay's additional entries, computed from the operand's shape at run time."""
     shape = emit.node("Shape", [name])
     parts: list[str] = []
     for entry in sources(data.ndim, newshape):
@@ -99,21 +104,21 @@ def _emit_shape(emit: Emitter, name: str, data: TensorType, newshape: Sequence[i
 
 
 def _squeezed_axes(shape: Sequence[Dim], axis: int | Sequence[int] | None) -> list[int]:
-    """The axes that squeeze removes, from the front. Raises OpTypeError."""
+    """Returns the non-negative axes that squeeze removes. Raises OpTypeError."""
     rank = len(shape)
     if axis is None:
         if not is_static(tuple(shape)):
-            raise OpTypeError("which axes are of size 1 is not known for a shape that is not static; name them with axis=")
+            raise OpTypeError("squeeze without axis= requires a static shape; list the axes with axis=")
         return [i for i, dim in enumerate(shape) if dim == 1]
     axes = _from_front((axis,) if isinstance(axis, int) else axis, rank)
     for i in axes:
         if not may_equal(shape[i], 1):
-            raise OpTypeError(f"axis {i} has size {shape[i]}, it can only be removed where that is 1")
+            raise OpTypeError(f"axis {i} has size {shape[i]}; only axes of size 1 can be removed")
     return axes
 
 
 def _from_front(axes: Sequence[int], rank: int) -> list[int]:
-    """Axes counted from the front, in order. Raises OpTypeError for those that there are not, or twice."""
+    """Returns the axes non-negative and sorted. Raises OpTypeError for axes that are out of range or duplicate."""
     if any(not -rank <= axis < rank for axis in axes):
         raise OpTypeError(f"axis={tuple(axes)} is out of range for {rank} dimensions")
     found = sorted({axis % rank for axis in axes})
@@ -123,7 +128,7 @@ def _from_front(axes: Sequence[int], rank: int) -> list[int]:
 
 
 def _canonical(axes: Sequence[int], rank: int) -> tuple[int, ...]:
-    """The axes from the front and in order; as they are where there are no such axes, for inference to say so."""
+    """Returns the axes non-negative and sorted; unchanged where one is invalid, which type inference reports."""
     return tuple(sorted(axis % rank for axis in axes)) if all(-rank <= axis < rank for axis in axes) else tuple(axes)
 
 
@@ -133,7 +138,7 @@ def _squeeze(data: Array, axis: int | Sequence[int] | None) -> Array:
 
 @define_op("squeeze", kernel=_squeeze, cost=view, movement=True, shape_arith=True)
 def squeeze(data: TensorType, *, axis: int | tuple[int, ...] | None = None) -> TensorType:
-    """Removes axes of size 1: those `axis` names, or all, which takes a static shape. ONNX Squeeze (1, 11, 13 ... 25), Relay squeeze."""
+    """Removes axes of size 1: those in `axis`, or all of them for a static shape. ONNX Squeeze (1, 11, 13 ... 25), Relay squeeze."""
     axes = _squeezed_axes(tensor_type(data, "data").shape, axis)
     return data.with_shape(dim for i, dim in enumerate(data.shape) if i not in axes)
 
@@ -147,7 +152,7 @@ def _read_squeeze(node: OnnxNode) -> Expr | None:
             return None
         axes = [i for i, dim in enumerate(data.shape) if dim == 1]
     elif not axes:
-        return None  # implementations differ on an empty list of axes: none, or all of size 1
+        return None  # runtimes disagree on an empty list of axes: none, or all of size 1
     return Call(squeeze, [node.input(0)], squeeze.bind_attrs({"axis": _canonical(axes, data.ndim)}), span=node.span)
 
 
@@ -157,7 +162,7 @@ def _write_squeeze(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
 
 
 def emit_squeeze(emit: Emitter, name: str, axes: Sequence[int]) -> str:
-    """The value called `name` without axes of size 1 (Squeeze: axes are an input since opset 13)."""
+    """Removes axes of size 1 of a value by name (Squeeze: axes are an input since opset 13)."""
     if not axes:
         return emit.node("Identity", [name])
     if emit.opset < 13:
@@ -166,7 +171,7 @@ def emit_squeeze(emit: Emitter, name: str, axes: Sequence[int]) -> str:
 
 
 def new_axes(rank: int, axis: int | Sequence[int], num_newaxis: int = 1) -> list[int]:
-    """The places of the axes that expand_dims puts in, in the result, from the front. Raises OpTypeError.
+    """Returns the positions in the result of the axes that expand_dims inserts, non-negative. Raises OpTypeError.
 
     >>> new_axes(2, -1, 2), new_axes(2, (0, -1))
     ([2, 3], [0, 3])
@@ -175,11 +180,11 @@ def new_axes(rank: int, axis: int | Sequence[int], num_newaxis: int = 1) -> list
         if not -rank - 1 <= axis <= rank:
             raise OpTypeError(f"axis={axis} is out of range for {rank} dimensions")
         if not 0 <= num_newaxis <= _MOST_AXES:
-            raise OpTypeError(f"num_newaxis={num_newaxis} is not from 0 to {_MOST_AXES}")
+            raise OpTypeError(f"num_newaxis must be from 0 to {_MOST_AXES}, not {num_newaxis}")
         first = axis if axis >= 0 else axis + rank + 1
         return list(range(first, first + num_newaxis))
     if num_newaxis != 1:
-        raise OpTypeError("num_newaxis goes with an integer axis; a tuple names every new axis")
+        raise OpTypeError("num_newaxis requires an integer axis; a tuple lists every new axis")
     return _from_front(axis, rank + len(axis))
 
 
@@ -189,8 +194,10 @@ def _expand_dims(data: Array, axis: int | Sequence[int], num_newaxis: int) -> Ar
 
 @define_op("expand_dims", kernel=_expand_dims, cost=view, movement=True, pattern=1, shape_arith=True)
 def expand_dims(data: TensorType, *, axis: int | tuple[int, ...], num_newaxis: int = 1) -> TensorType:
-    """Puts in axes of size 1. A tuple names their places in the result (ONNX Unsqueeze 1, 11, 13 ... 25); an integer is Relay's
-    expand_dims: `num_newaxis` axes before that axis of `data`, -1 being behind its last.
+    """Inserts axes of size 1. ONNX Unsqueeze (1, 11, 13 ... 25), Relay expand_dims.
+
+    A tuple gives their positions in the result, as in ONNX. An integer, as in Relay, inserts `num_newaxis` axes before that axis of `data`;
+    -1 inserts them at the end.
     """
     axes = new_axes(tensor_type(data, "data").ndim, axis, num_newaxis)
     rest = iter(data.shape)
@@ -225,7 +232,8 @@ def _batch_flatten(data: Array, axis: int) -> Array:
 
 @define_op("nn.batch_flatten", kernel=_batch_flatten, cost=view, movement=True, shape_arith=True)
 def batch_flatten(data: TensorType, *, axis: int = 1) -> TensorType:
-    """A matrix: the axes before `axis` are its rows, the others its columns. ONNX Flatten (1, 9, 11, 13 ... 25); Relay's has axis 1."""
+    """Flattens to a matrix: the axes before `axis` become rows, the others columns. ONNX Flatten (1, 9, 11, 13 ... 25); in Relay axis is
+    1."""
     at = _flat_axis(tensor_type(data, "data").ndim, axis)
     return data.with_shape((product(data.shape[:at]), product(data.shape[at:])))
 
@@ -238,7 +246,7 @@ def _read_flatten(node: OnnxNode) -> Expr | None:
 @to_onnx(batch_flatten)
 def _write_batch_flatten(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     data = tensor_type(call.args[0].checked_type)
-    if emit.opset < 9 and data.dtype not in FLOATS:  # Flatten-1 takes floats only
+    if emit.opset < 9 and data.dtype not in FLOATS:  # Flatten-1 only supports floats
         form = static_newshape(data.shape, tensor_type(call.checked_type).shape)
         if form is None:
             raise OnnxVersionError(f"nn.batch_flatten of {data!r} needs ONNX opset 9 or later")

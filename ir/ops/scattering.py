@@ -1,4 +1,4 @@
-"""Elements put at places that tensors of indices name: scatter_elements and scatter_nd."""
+"""Scatter operators: scatter_elements and scatter_nd."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -19,11 +19,11 @@ _SINCE: Final = {"none": 11, "add": 16, "mul": 16, "max": 18, "min": 18}
 
 def _check(data: TensorType, updates: TensorType, expected: Shape, reduction: str) -> None:
     if reduction not in _REDUCTIONS:
-        raise OpTypeError(f"reduction={reduction!r}; one of {', '.join(_REDUCTIONS)} is needed")
+        raise OpTypeError(f"reduction must be one of {', '.join(_REDUCTIONS)}, not {reduction!r}")
     if tensor_type(updates, "updates").dtype != data.dtype:
-        raise OpTypeError(f"data has element type {data.dtype}, updates have {updates.dtype}; cast one")
+        raise OpTypeError(f"data has element type {data.dtype}, but updates have {updates.dtype}; cast one")
     if updates.ndim != len(expected) or not all(map(may_equal, updates.shape, expected)):
-        raise OpTypeError(f"updates have shape {updates.shape}, {expected} is needed")
+        raise OpTypeError(f"updates must have shape {expected}, but have {updates.shape}")
 
 
 def _put(data: Array, places: tuple[Array, ...], updates: Array, reduction: str) -> Array:
@@ -44,13 +44,14 @@ def _scatter_elements(data: Array, indices: Array, updates: Array, axis: int, re
 
 @define_op("scatter_elements", kernel=_scatter_elements, pattern=8)
 def scatter_elements(data: TensorType, indices: TensorType, updates: TensorType, *, axis: int = 0, reduction: str = "none") -> TensorType:
-    """`data` with each element of `updates` put in, or reduced onto what is there (`add`, `mul`, `max`, `min`), at its own place but along
-    `axis` where `indices` says. Negative indices count from the back. Which of several elements stays at one place is open without a
-    reduction. ONNX ScatterElements (11, 13, 16, 18), Scatter (9), Relay scatter_elements.
+    """Writes each element of `updates` into a copy of `data`, at its own position except along `axis`, where `indices` gives it.
+
+    With a reduction (`add`, `mul`, `max`, `min`), the element is combined with the existing one. Without one, duplicate indices leave an
+    unspecified element. Negative indices count from the end. ONNX ScatterElements (11, 13, 16, 18), Scatter (9), Relay scatter_elements.
     """
     at = tensor_type(data, "data").axis(axis)
     if check_indices(indices).ndim != data.ndim:
-        raise OpTypeError(f"data has {data.ndim} dimensions, indices have {indices.ndim}; they must agree")
+        raise OpTypeError(f"data and indices must have equally many dimensions, but have {data.ndim} and {indices.ndim}")
     check_within(data, indices, at)
     _check(data, updates, indices.shape, reduction)
     return data
@@ -92,14 +93,14 @@ def _scatter_nd(data: Array, indices: Array, updates: Array, reduction: str) -> 
 
 @define_op("scatter_nd", kernel=_scatter_nd, pattern=8)
 def scatter_nd(data: TensorType, indices: TensorType, updates: TensorType, *, reduction: str = "none") -> TensorType:
-    """`data` with slices `updates` put in, or reduced onto what is there, at the places that the last axis of `indices` holds.
+    """Writes the slices `updates` into a copy of `data`, or combines them by a reduction, at positions along the last axis of `indices`.
 
-    ONNX ScatterND (11, 13, 16, 18); Relay's scatter_nd keeps the places in the first axis of `indices`.
+    ONNX ScatterND (11, 13, 16, 18); Relay's scatter_nd has the positions along the first axis of `indices`.
     """
     check_indices(indices)
     length = indices.shape[-1] if indices.ndim else None
     if not isinstance(length, int) or not 1 <= length <= tensor_type(data, "data").ndim:
-        raise OpTypeError(f"the last size of indices, {indices!r}, must be between 1 and the {data.ndim} dimensions of data")
+        raise OpTypeError(f"the last dimension of indices must be from 1 to {data.ndim}, the rank of data, but indices are {indices!r}")
     _check(data, updates, indices.shape[:-1] + data.shape[length:], reduction)
     return data
 

@@ -1,4 +1,4 @@
-"""Elements chosen by their place or rank: one_hot, trilu, topk."""
+"""Selection of elements by position or rank: one_hot, trilu, topk."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -19,16 +19,16 @@ from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType, TupleType, tensor_type
 
 _LARGEST_MASK: Final = 1 << 24
-"""Elements of a mask that may stand in for a Trilu before opset 14."""
+"""Maximum number of elements of a constant mask that replaces Trilu before opset 14."""
 
 # ---- one_hot
 
 
 def one_hot_array(indices: Array, on_value: Array, off_value: Array, depth: int, axis: int) -> Array:
-    """`on_value` where the place along `axis` is the index, `off_value` elsewhere; negative indices count from `depth`."""
+    """`on_value` where the position along `axis` equals the index, otherwise `off_value`; negative indices count from `depth`."""
     if from_numpy(indices.dtype) in FLOATS:
         given = indices.astype(np.promote_types(indices.dtype, np.float32))
-    else:  # an unsigned index may be too large for int64; all that are too large mean the same
+    else:  # an unsigned index may exceed int64; all indices that are too large are equivalent
         given = np.minimum(indices, depth).astype(np.int64) if indices.dtype.kind == "u" else indices.astype(np.int64)
     places = np.where(given < 0, given + given.dtype.type(depth), given)
     at = axis % (indices.ndim + 1)
@@ -43,11 +43,11 @@ def _one_hot(indices: Array, on_value: Array, off_value: Array, *, depth: int, a
 def one_hot_type(
     indices: TensorType, on_value: TensorType, off_value: TensorType, depth: Dim, *, axis: int, dtype: str | None
 ) -> TensorType:
-    """The type of a one_hot. Raises OpTypeError."""
+    """The type of one_hot. Raises OpTypeError."""
     kind = scalar_type(on_value, dtype, "on_value")
     scalar_type(off_value, kind, "off_value")
     if tensor_type(indices, "indices").dtype not in INTEGERS | FLOATS:
-        raise OpTypeError(f"indices have element type {indices.dtype}; numbers are needed")
+        raise OpTypeError(f"indices must be numbers, but have element type {indices.dtype}")
     rank = indices.ndim + 1
     if not -rank <= axis < rank:
         raise OpTypeError(f"axis={axis} is out of range for a result of {rank} dimensions")
@@ -59,9 +59,9 @@ def one_hot_type(
 def one_hot(
     indices: TensorType, on_value: TensorType, off_value: TensorType, *, depth: int, axis: int = -1, dtype: str | None = None
 ) -> TensorType:
-    """A new axis of size `depth`, `axis` of the result: `on_value` where its place is the index, `off_value` elsewhere.
+    """Inserts an axis of size `depth`, at `axis` of the result: `on_value` where its position equals the index, otherwise `off_value`.
 
-    Indices from -depth count from the back; those outside, and those that are not whole, select nothing. ONNX OneHot (9, 11, 28) with a
+    Indices from -depth count from the end. Indices out of range, and fractional ones, select nothing. ONNX OneHot (9, 11, 28) with a
     constant depth, Relay one_hot, which has no negative indices.
     """
     if depth < 0:
@@ -85,7 +85,7 @@ def _read_one_hot(node: OnnxNode) -> Expr | None:
 
 
 def _element(node: OnnxNode, index: int, place: int) -> Expr:
-    """One element of an operand that is a vector, as a scalar."""
+    """One element of a vector operand, as a scalar."""
     values = node.constant(index)
     if values is not None:
         return Constant(Tensor.dense(values.numpy()[place : place + 1].reshape(())))
@@ -99,7 +99,7 @@ def _write_one_hot(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
 
 
 def emit_one_hot(call: Call, indices: str, depth: str, values: Sequence[str], emit: Emitter) -> str:
-    """OneHot of the values called `indices` and `depth`; `values` are the names of the last two operands of the call, on and off."""
+    """Emits OneHot for named `indices` and `depth`; `values` are the names of the last two operands of the call, on and off."""
     need_opset(emit, 9, one_hot)
     on, off = call.args[-2:]
     if isinstance(on, Constant) and isinstance(off, Constant):
@@ -118,11 +118,10 @@ def _trilu(data: Array, k: int, upper: bool) -> Array:
 
 @define_op("trilu", exact="always", kernel=_trilu, pattern=2)
 def trilu(data: TensorType, *, k: int = 0, upper: bool = True) -> TensorType:
-    """The upper (or lower) triangle of the matrices in the last two axes, from diagonal `k`, and zeros elsewhere. ONNX Trilu (14), Relay
-    trilu.
-    """
+    """The upper or lower triangle of the matrices in the last two axes, from diagonal `k`; zeros elsewhere. ONNX Trilu (14), Relay
+    trilu."""
     if tensor_type(data, "data").ndim < 2 or data.dtype == "string":
-        raise OpTypeError(f"takes numbers in at least 2 dimensions, not {data!r}")
+        raise OpTypeError(f"data must be numbers with at least 2 dimensions, not {data!r}")
     return data
 
 
@@ -152,15 +151,16 @@ def _write_trilu(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
 
 
 def topk_arrays(data: Array, k: int, axis: int, largest: bool, sorted_: bool) -> tuple[Array, Array]:
-    """The `k` largest or smallest elements along `axis`, and where they were; of equal ones the first. Raises ValueError where the
-    order is open: nan, or results that need not be sorted.
+    """The `k` largest or smallest elements along `axis`, and their indices; for ties the first.
+
+    Raises ValueError where the order is unspecified: for NaN, or for unsorted results.
     """
     if not sorted_ or (data.dtype.kind not in "iub" and np.isnan(data).any()):
-        raise ValueError("the order of the results is open")
+        raise ValueError("the order of the results is unspecified")
     size = data.shape[axis]
     if k > size:
-        raise ValueError(f"{k} elements of {size}")
-    if largest:  # backwards, so that of equal elements the first comes first once the order is reversed
+        raise ValueError(f"cannot select {k} of {size} elements")
+    if largest:  # sorted backward, so that ties keep their order after the reversal
         order = size - 1 - np.flip(np.argsort(np.flip(data, axis), axis, kind="stable"), axis)
     else:
         order = np.argsort(data, axis, kind="stable")
@@ -173,21 +173,21 @@ def _topk(data: Array, k: int, axis: int, largest: bool, sorted: bool) -> tuple[
 
 
 def topk_type(data: TensorType, k: Dim, axis: int) -> TupleType:
-    """The type of a topk. Raises OpTypeError."""
+    """The type of topk. Raises OpTypeError."""
     at = tensor_type(data, "data").axis(axis)
     size = data.shape[at]
     if isinstance(k, int) and (k < 0 or (isinstance(size, int) and k > size)):
-        raise OpTypeError(f"k={k} elements of a size of {size}")
+        raise OpTypeError(f"k={k} is out of range for a size of {size}")
     values = data.with_shape((*data.shape[:at], k, *data.shape[at + 1 :]))
     return TupleType((values, values.with_dtype("int64")))
 
 
 @define_op("topk", exact="always", kernel=_topk, cost=reduction, results=2)
 def topk(data: TensorType, *, k: int, axis: int = -1, largest: bool = True, sorted: bool = True) -> TupleType:
-    """The `k` largest (or smallest) elements along `axis`, and their indices (int64); of equal elements those that come first.
+    """The `k` largest (or smallest) elements along `axis`, and their int64 indices; for ties the first.
 
-    In order where `sorted`; else the order is open. ONNX TopK (1, 10, 11, 24) with a constant k; Relay's topk spells its options
-    otherwise.
+    Sorted with `sorted`, otherwise in unspecified order. ONNX TopK (1, 10, 11, 24) with a constant k; Relay's topk has other names for the
+    options.
     """
     return topk_type(data, k, axis)
 
@@ -213,7 +213,7 @@ def _write_topk(call: Call, inputs: Sequence[str], emit: Emitter) -> Sequence[st
 
 
 def topk_attrs(call: Call, emit: Emitter) -> dict[str, int]:
-    """The attributes of TopK. Before opset 11 results are always sorted, and the largest. Raises OnnxVersionError."""
+    """The attributes of TopK. Before opset 11 results are always sorted and the largest. Raises OnnxVersionError."""
     axis = tensor_type(call.args[0].checked_type).axis(call.attrs.axis)
     if not call.attrs.largest:
         need_opset(emit, 11, topk)

@@ -1,4 +1,4 @@
-"""Slices: strided_slice with ONNX's clamping, reverse, and how slices of static and symbolic sizes compose."""
+"""Slices: strided_slice with ONNX's clamping, reverse, and composition of slices on static and symbolic sizes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any as AnyValue
@@ -16,12 +16,14 @@ from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType, tensor_type
 
 END: Final = 2**63 - 1
-"""The end of a slice that goes to the end of its axis, whatever the size; as the end of a backward slice, negated."""
+"""The end of a slice up to the end of an axis of any size; negated for a backward slice."""
 
 
 def clamped(size: int, begin: int, end: int, stride: int) -> slice:
-    """A slice of an axis as ONNX Runtime clamps it: as NumPy does, but that a backward slice begins at the first element, not before it,
-    and goes to the front where its end is `END` or `FAR`.
+    """Clamps a slice as ONNX Runtime does.
+
+    This is NumPy's clamping with two differences: a backward slice begins at the first element at the earliest, and it extends to the front
+    where its end is `END` or `FAR`.
 
     >>> clamped(4, -9, -9, -1).indices(4), slice(-9, -9, -1).indices(4)
     ((0, -1, -1), (-1, -1, -1))
@@ -36,12 +38,12 @@ def _goes_to_the_front(end: Dim) -> bool:
 
 
 def taken_places(size: int, begin: int, end: int, stride: int) -> range:
-    """The places that a slice takes of an axis."""
+    """The positions of an axis that a slice selects."""
     return range(*clamped(size, begin, end, stride).indices(size))
 
 
 def slice_length(size: Dim, begin: Dim, end: Dim, stride: Dim) -> Dim:
-    """How many elements a slice takes of an axis, indices clamped as in ONNX Slice; integers from 2^31-1 on mean the end of the axis.
+    """The length of a slice, with indices clamped as in ONNX Slice. Integers from 2^31-1 on mean the end of the axis.
 
     >>> from passat.ir.shape import SymDim
     >>> n = SymDim.named("n")
@@ -57,7 +59,7 @@ def slice_length(size: Dim, begin: Dim, end: Dim, stride: Dim) -> Dim:
     if stride < 0:
         return ceiling(_backward(size, begin), -stride) if _goes_to_the_front(end) else ANY
     last = _place(end, size)
-    if last == size and not isinstance(begin, Any):  # so nothing but the begin is clamped
+    if last == size and not isinstance(begin, Any):  # so only the begin is clamped
         if at_least(begin, 0):
             return ceiling(positive_part(size - begin), stride)
         if at_least(-1, begin):
@@ -66,7 +68,7 @@ def slice_length(size: Dim, begin: Dim, end: Dim, stride: Dim) -> Dim:
 
 
 def _place(index: Dim, size: Dim) -> Dim:
-    """Where an index falls, counted from the front and clamped to 0 ... size."""
+    """The position of an index, non-negative and clamped to 0 ... size."""
     if isinstance(index, int) and index >= FAR:
         return size
     if at_least(index, 0):
@@ -75,7 +77,7 @@ def _place(index: Dim, size: Dim) -> Dim:
 
 
 def _backward(size: Dim, begin: Dim) -> Dim:
-    """How many elements there are from `begin` back to the front."""
+    """The number of elements from `begin` back to the front."""
     if isinstance(begin, int) and (begin == -1 or begin >= FAR):
         return size
     if at_least(begin, 0):
@@ -86,7 +88,7 @@ def _backward(size: Dim, begin: Dim) -> Dim:
 def slice_parts(
     rank: int, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None, axes: Sequence[int] | None
 ) -> dict[int, tuple[int, int, int]]:
-    """Begin, end and stride by axis from the front. Raises OpTypeError."""
+    """Returns begin, end and stride by non-negative axis. Raises OpTypeError."""
     steps = tuple(strides) if strides is not None else (1,) * len(begin)
     places = tuple(axes) if axes is not None else tuple(range(len(begin)))
     if not len(begin) == len(end) == len(steps) == len(places):
@@ -119,11 +121,10 @@ def strided_slice(
     strides: tuple[int, ...] | None = None,
     axes: tuple[int, ...] | None = None,
 ) -> TensorType:
-    """The elements from `begin` to before `end` in steps of `strides` along `axes` (the first axes where they are not named).
+    """The elements from `begin` up to `end`, exclusive, in steps of `strides` along `axes` (by default the leading axes).
 
-    Negative indices count from the back; then both are clamped to the axis, so that a slice never reaches outside; a backward slice
-    begins at the first element at the earliest. ONNX Slice (1, 10, 11, 13) with constant indices; Relay strided_slice with
-    `slice_mode="end"`.
+    Negative indices count from the end. Indices are then clamped to the axis; a backward slice begins at the first element at the earliest.
+    ONNX Slice (1, 10, 11, 13) with constant indices; Relay strided_slice with `slice_mode="end"`.
     """
     parts = slice_parts(tensor_type(data, "data").ndim, begin, end, strides, axes)
     return data.with_shape(slice_length(dim, *parts[axis]) if axis in parts else dim for axis, dim in enumerate(data.shape))
@@ -165,10 +166,10 @@ def _write_strided_slice(call: Call, inputs: Sequence[str], emit: Emitter) -> st
 
 
 def emit_slice(emit: Emitter, name: str, data: TensorType, parts: Mapping[int, tuple[int, int, int]]) -> str:
-    """A slice of the value called `name`. Before opset 10 Slice has no strides: Gather takes their place, where sizes are static."""
+    """Emits a slice of a value by name. Before opset 10 Slice has no strides and is replaced by Gather, where sizes are static."""
     if not parts:
         return emit.node("Identity", [name])
-    # ONNX's shape inference, which ONNX Runtime trusts in subgraphs, finds nothing in a backward slice whose end is FAR or END
+    # ONNX's shape inference, which ONNX Runtime uses in subgraphs, does not support FAR or END as the end of a backward slice
     parts = {axis: (begin, -END if stride < 0 and _goes_to_the_front(end) else end, stride) for axis, (begin, end, stride) in parts.items()}
     begin, end, strides = ([part[i] for part in parts.values()] for i in range(3))
     if emit.opset >= 10:
@@ -186,7 +187,7 @@ def emit_slice(emit: Emitter, name: str, data: TensorType, parts: Mapping[int, t
 
 
 def is_identity_slice(data: TensorType, attrs: Mapping[str, AnyValue]) -> bool:
-    """Whether a strided_slice takes the whole of every axis, in order."""
+    """Whether a strided_slice selects every axis entirely and in order."""
     parts = slice_parts(data.ndim, attrs["begin"], attrs["end"], attrs["strides"], attrs["axes"])
     return all(_is_whole(data.shape[axis], part) for axis, part in parts.items())
 
@@ -199,7 +200,7 @@ def _is_whole(size: Dim, part: tuple[int, int, int]) -> bool:
 
 
 def compose_slices(shape: Shape, first: Mapping[str, AnyValue], then: Mapping[str, AnyValue]) -> dict[str, AnyValue] | None:
-    """The attributes of the one strided_slice that does `first` to a tensor of `shape`, then `then`; None where there is none.
+    """Returns the attributes of the strided_slice equal to `first` and then `then` on a tensor of `shape`; None where there is none.
 
     >>> first, then = dict(begin=(2,), end=(END,), strides=(2,), axes=(0,)), dict(begin=(1,), end=(3,), strides=None, axes=None)
     >>> compose_slices((10,), first, then)
@@ -226,7 +227,7 @@ def _compose(size: Dim, first: tuple[int, int, int], then: tuple[int, int, int])
         taken = taken[clamped(len(taken), *then)]
         if not taken:
             return (0, 0, 1)
-        if len(taken) == 1:  # whatever the strides are: their products would grow without end
+        if len(taken) == 1:  # for any strides, since products of strides would grow without bound
             return (taken[0], taken[0] + 1, 1)
         end = taken[-1] + (1 if taken.step > 0 else -1)
         return (taken[0], -END if end < 0 else end, taken.step)
@@ -250,7 +251,7 @@ def _reverse(data: Array, axis: int) -> Array:
 
 @define_op("reverse", kernel=_reverse, movement=True, shape_arith=True)
 def reverse(data: TensorType, *, axis: int) -> TensorType:
-    """The elements in reverse order along `axis`. Relay reverse; written as Slice with a stride of -1."""
+    """Reverses the elements along `axis`. Relay reverse; written as Slice with a stride of -1."""
     _reversed_axis(data, axis)
     return data
 

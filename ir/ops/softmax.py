@@ -1,4 +1,4 @@
-"""Softmax and its logarithm."""
+"""Softmax and log-softmax."""
 
 from collections.abc import Sequence
 
@@ -16,19 +16,19 @@ from passat.ir.types import TensorType, Type, tensor_type
 
 
 def _cost(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
-    """An exponential, and about five plain operations an element."""
+    """An exponential and about five simple operations per element."""
     return Cost(25.0 * elements(result), nbytes(args[0]) + nbytes(result))
 
 
 def _checked(data: TensorType, axis: int) -> TensorType:
     if data.dtype not in FLOATS:
-        raise OpTypeError(f"data has element type {data.dtype}, a floating-point type is needed")
+        raise OpTypeError(f"data must have a floating-point type, but has {data.dtype}")
     data.axis(axis)
     return data
 
 
 def _shifted(data: Array, axis: int) -> Array:
-    """The elements less the greatest along the axis, so that no exponential overflows."""
+    """Subtracts the maximum along the axis, so that no exponential overflows."""
     x = wide(data)
     return x - x.max(axis, keepdims=True) if x.size else x
 
@@ -47,14 +47,14 @@ def _log_softmax(data: Array, *, axis: int) -> Array:
 def softmax(data: TensorType, *, axis: int = -1) -> TensorType:
     """Exponentials divided by their sum along an axis.
 
-    ONNX: Softmax (13). Before that it flattened the dimensions from `axis` on, which is the same where all but one of them are 1.
+    ONNX: Softmax (13). Earlier versions flatten the dimensions from `axis` on, which is equivalent if at most one of them is not 1.
     """
     return _checked(data, axis)
 
 
 @define_op("nn.log_softmax", kernel=_log_softmax, cost=_cost, pattern=4)
 def log_softmax(data: TensorType, *, axis: int = -1) -> TensorType:
-    """The logarithm of softmax along an axis, without its underflow. ONNX: LogSoftmax (13); before that as for `nn.softmax`."""
+    """The logarithm of softmax along an axis, without underflow. ONNX: LogSoftmax (13); earlier versions as for `nn.softmax`."""
     return _checked(data, axis)
 
 

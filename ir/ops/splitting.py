@@ -1,4 +1,4 @@
-"""The operator split: a tensor cut along an axis, in equal parts or at given places."""
+"""The operator split: splits a tensor along an axis, into equal parts or at given positions."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -16,7 +16,7 @@ from passat.ir.tensor import Array
 from passat.ir.types import TensorType, TupleType, Type, tensor_type
 
 _MOST_PARTS: Final = 1 << 16
-"""A tensor without elements, or of a size that is not known, could be cut in any number of parts."""
+"""Maximum number of parts; an empty tensor, or one of unknown size, could be split into any number."""
 
 
 def _split(data: Array, indices_or_sections: int | Sequence[int], axis: int) -> tuple[Array, ...]:
@@ -36,7 +36,7 @@ def _count(attrs: Attrs) -> int:
 
 @define_op("split", kernel=_split, movement=True, shape_arith=True, known=_known, results=_count)
 def split(data: TensorType, *, indices_or_sections: int | tuple[int, ...], axis: int = 0) -> TupleType:
-    """`data` cut along `axis`: in that many equal parts, or before each of the given places, which are in order.
+    """Splits `data` along `axis`: into a number of equal parts, or before each of the given positions, in increasing order.
 
     ONNX Split (2, 11, 13, 18), Relay split.
     """
@@ -50,11 +50,11 @@ def _sizes(size: Dim, indices_or_sections: int | Sequence[int]) -> list[Dim]:
     if isinstance(indices_or_sections, int):
         count = indices_or_sections
         if not 1 <= count <= _MOST_PARTS or (isinstance(size, int) and size % count):
-            raise OpTypeError(f"a size of {size} is not cut in {count} equal parts")
+            raise OpTypeError(f"a size of {size} cannot be split into {count} equal parts")
         return [divide(size, count)] * count
     places = [0, *indices_or_sections]
     if sorted(places) != places or (isinstance(size, int) and places[-1] > size):
-        raise OpTypeError(f"indices_or_sections={tuple(indices_or_sections)} are no places in order within a size of {size}")
+        raise OpTypeError(f"indices_or_sections={tuple(indices_or_sections)} must be increasing positions within a size of {size}")
     return [slice_length(size, begin, end, 1) for begin, end in zip(places, [*places[1:], END], strict=True)]
 
 
@@ -70,14 +70,14 @@ def _read_split(node: OnnxNode) -> Expr | None:
         if node.version >= 18 and node.attrs.get("num_outputs") != count:
             return None
         if not isinstance(size, int):
-            # Since opset 18 the last part may be smaller, so it must be certain that the parts are equal.
+            # Since opset 18 the last part may be smaller, so equal parts must be proven.
             if node.version >= 18 and divide(size, count) * count != size:
                 return None
             return _call(node, count, axis)
         part = -(-size // count) if node.version >= 18 else size // count
         sizes = (part,) * (count - 1) + (size - part * (count - 1),)
         if size % count and (node.version < 18 or sizes[-1] < 1):
-            return None  # not allowed before opset 18; and no runtime leaves the last part empty
+            return None  # not allowed before opset 18, and no runtime allows an empty last part
     if not isinstance(size, int) or sum(sizes) != size or min(sizes) < 0 or len(sizes) != count:
         return None
     places = tuple(int(place) for place in np.cumsum(sizes)[:-1])
@@ -95,7 +95,7 @@ def _write_split(call: Call, inputs: Sequence[str], emit: Emitter) -> Sequence[s
     sizes = [size for size in _sizes(data.shape[axis], cut) if isinstance(size, int)]
     static = isinstance(data.shape[axis], int)
     if isinstance(cut, int) and (not static or (emit.opset >= 18 and 0 not in sizes)):
-        # num_outputs must not be more than there is to cut.
+        # num_outputs must not exceed the size.
         return emit.nodes("Split", inputs, {"axis": axis, **({"num_outputs": cut} if emit.opset >= 18 else {})}, outputs=cut)
     if static and emit.opset >= 13:
         return emit.nodes("Split", [inputs[0], int64(emit, sizes)], {"axis": axis}, outputs=len(sizes))

@@ -1,5 +1,4 @@
-"""From `dyn.*` operators back to those with attributes, as far as shape arithmetic knows the operands that say the shape; and from
-CastLike, whose second operand is there for its type alone, to cast."""
+"""Converts `dyn.*` operators to operators with attributes where shape arithmetic knows the operands, and cast_like to cast."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any as AnyValue
@@ -18,7 +17,7 @@ from passat.ir.types import IncompleteType, TensorType, Type, tensor_type
 
 
 class StaticForm(NamedTuple):
-    """The operator that does the same, which of the operands it takes, and its attributes (the others have their defaults)."""
+    """The equivalent operator, the operands it uses, and its non-default attributes."""
 
     op: str
     operands: tuple[int, ...]
@@ -26,7 +25,7 @@ class StaticForm(NamedTuple):
 
 
 class _Operands:
-    """The operands of a call: types, what is known of them, and those that are constants."""
+    """The operands of a call: types, known elements, and constants."""
 
     def __init__(self, types: Sequence[Type], values: Sequence[KnownValue | None], constants: Sequence[Tensor | None]) -> None:
         self.types = types
@@ -56,12 +55,15 @@ def static_form(
     attrs: Attrs,
     constants: Sequence[Tensor | None] = (),
 ) -> StaticForm | None:
-    """The call of an operator with attributes that does the same as a call of `op`; None where too little is known, or for other operators.
+    """Returns the equivalent call of an operator with attributes; None where too little is known, or for other operators.
 
-    `types` and `values` are the operands' types and what is known of their elements (`passat.ir.infer.known_value`); `constants` holds
-    the operands that are constants, which dyn.pad wants for its value. The form is right for every value of the symbols, with the two
-    reservations of `passat.ir.ops.newshape`: symbolic entries of a shape are sizes, and a reshape without `allowzero` that needs -1 next
-    to a copied symbolic size is refused in the run where that is 0, as it is in the models that exporters write.
+    `types` and `values` are the types and known elements of the operands (`passat.ir.infer.known_value`); `constants` holds the constant
+    operands, which dyn.pad needs for its value. The form is valid for all values of the symbols, with the two exceptions of
+    `passat.ir.ops.newshape`:
+
+    * symbolic entries of a shape count as sizes;
+    * a reshape without `allowzero` that needs -1 next to a copied symbolic size fails at run time if that size is 0, as it does in exported
+      models.
 
     >>> import numpy as np
     >>> from passat.ir.shape import SymDim
@@ -83,7 +85,7 @@ def _reshape(operands: _Operands, attrs: Attrs) -> StaticForm | None:
     copied = () if attrs["allowzero"] else [i for i, dim in enumerate(dims) if dim == 0]
     found = static_newshape(shape, reshaped(shape, dims, attrs["allowzero"]), copied)
     if found is None or (attrs["allowzero"] and {-1, 0} <= {*found["newshape"]}):
-        return None  # sizes of 0 are meant, and -1 next to one is refused
+        return None  # sizes of 0 are explicit, and -1 next to one is invalid
     return StaticForm("reshape", (0,), found)
 
 
@@ -97,7 +99,7 @@ def _broadcast_to(operands: _Operands, attrs: Attrs) -> StaticForm | None:
         if isinstance(dim, int):
             entries.append(dim)
         elif same_dim(size, dim) or (isinstance(size, int) and size != 1):
-            entries.append(1)  # the entry can only be 1 or the size that is there already
+            entries.append(1)  # the entry must be 1 or the existing size
         else:
             return None
     return StaticForm("broadcast_to", (0,), {"shape": tuple(entries)})
@@ -122,7 +124,7 @@ def _strided_slice(operands: _Operands, attrs: Attrs) -> StaticForm | None:
 
 
 def _index(index: Dim, size: Dim, beyond: int = END) -> int | None:
-    """The integer that means the same place in an axis of that size, for every value of the symbols; `beyond` is one past the axis."""
+    """Returns the integer for the same position in an axis of that size, for all values of the symbols; `beyond` is one past the axis."""
     if isinstance(index, int):
         return index
     if isinstance(index, Any) or isinstance(size, Any):
@@ -178,6 +180,6 @@ _FORMS: Final[Mapping[str, Callable[[_Operands, Attrs], StaticForm | None]]] = {
     "onnx.CastLike": _cast_like,
 }
 HAVE_STATIC_FORM: Final = frozenset(_FORMS)
-"""The operators that `static_form` knows."""
+"""The operators that `static_form` converts."""
 ARE_STATIC_FORMS: Final = frozenset({"reshape", "broadcast_to", "full", "strided_slice", "tile", "nn.pad", "one_hot", "topk", "cast"})
-"""The operators that `static_form` answers with."""
+"""The operators that `static_form` converts to."""

@@ -1,4 +1,4 @@
-"""Mathematical functions of one tensor, element by element, and `clip`."""
+"""Elementwise mathematical functions of one tensor, and `clip`."""
 
 import math
 from collections.abc import Sequence
@@ -29,54 +29,54 @@ from passat.ir.types import TensorType, Type
 
 @define_op("abs", exact="always", kernel=np.abs, onnx="Abs", elementwise=True, idempotent=True, even=True, non_negative=True)
 def abs_(x: TensorType) -> TensorType:
-    """The absolute value; of the lowest integer itself. ONNX Abs-13."""
+    """The absolute value; the lowest integer maps to itself. ONNX Abs-13."""
     return same_type(x, ARITHMETIC)
 
 
 @define_op("negative", exact="always", kernel=np.negative, onnx="Neg", elementwise=True, involution=True, shape_arith=True)
 def negative(x: TensorType) -> TensorType:
-    """The element with the other sign; of the lowest integer itself. ONNX Neg-13."""
+    """The negated element; the lowest integer maps to itself. ONNX Neg-13."""
     return same_type(x, SIGNED_NUMBERS)
 
 
 @define_op("sign", kernel=np.sign, onnx="Sign@9", elementwise=True, idempotent=True, monotonic=True)
 def sign(x: TensorType) -> TensorType:
-    """-1, 0 or 1; of nan nan. ONNX Sign-13."""
+    """-1, 0 or 1; NaN for NaN. ONNX Sign-13."""
     return same_type(x, ARITHMETIC)
 
 
 @define_op("ceil", exact="always", kernel=np.ceil, onnx="Ceil", elementwise=True, idempotent=True, monotonic=True)
 def ceil(x: TensorType) -> TensorType:
-    """The next integer that is not smaller. ONNX Ceil-13."""
+    """Rounds up to an integer. ONNX Ceil-13."""
     return same_type(x, FLOATING)
 
 
 @define_op("floor", exact="always", kernel=np.floor, onnx="Floor", elementwise=True, idempotent=True, monotonic=True)
 def floor(x: TensorType) -> TensorType:
-    """The next integer that is not greater. ONNX Floor-13."""
+    """Rounds down to an integer. ONNX Floor-13."""
     return same_type(x, FLOATING)
 
 
 @define_op("round", exact="always", kernel=np.rint, onnx="Round@11", elementwise=True, idempotent=True, monotonic=True)
 def round_(x: TensorType) -> TensorType:
-    """The nearest integer, of two the even one. ONNX Round-22."""
+    """Rounds to the nearest integer, ties to even. ONNX Round-22."""
     return same_type(x, FLOATING)
 
 
 @define_op("sqrt", exact="always", kernel=in_float32(np.sqrt), onnx="Sqrt", elementwise=True)
 def sqrt(x: TensorType) -> TensorType:
-    """The square root; of negative numbers nan. ONNX Sqrt-13."""
+    """The square root; NaN for negative numbers. ONNX Sqrt-13."""
     return same_type(x, FLOATING)
 
 
 def _two_passes(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
-    """Two operators, one after the other, each of which reads and writes."""
+    """Two operators in sequence, each of which reads and writes."""
     return Cost(20.0 * elements(result), 2.0 * (nbytes(args[0]) + nbytes(result)))
 
 
 @define_op("rsqrt", kernel=in_float32(lambda x: np.reciprocal(np.sqrt(x))), cost=_two_passes, elementwise=True)
 def rsqrt(x: TensorType) -> TensorType:
-    """One divided by the square root. Not in ONNX: Sqrt and Reciprocal."""
+    """The reciprocal of the square root. Written as Sqrt and Reciprocal."""
     return same_type(x, FLOATING)
 
 
@@ -87,7 +87,7 @@ def _write_rsqrt(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
 
 @define_op("reciprocal", exact="always", kernel=in_float32(np.reciprocal), onnx="Reciprocal", elementwise=True)
 def reciprocal(x: TensorType) -> TensorType:
-    """One divided by the element. ONNX Reciprocal-13."""
+    """The reciprocal. ONNX Reciprocal-13."""
     return same_type(x, FLOATING)
 
 
@@ -105,7 +105,7 @@ def log(x: TensorType) -> TensorType:
 
 @define_op("log2", kernel=in_float32(np.log2), cost=transcendental, elementwise=True)
 def log2(x: TensorType) -> TensorType:
-    """The logarithm to base 2. Not in ONNX: Log, divided by the logarithm of 2."""
+    """The logarithm to base 2. Written as Log divided by the logarithm of 2."""
     return same_type(x, FLOATING)
 
 
@@ -188,7 +188,7 @@ def atanh(x: TensorType) -> TensorType:
 
 @define_op("erf", kernel=in_float32(error_function), cost=transcendental, elementwise=True, odd=True, monotonic=True)
 def erf(x: TensorType) -> TensorType:
-    """The error function. ONNX Erf-13, of floating-point numbers."""
+    """The error function. ONNX Erf-13, floating-point only."""
     return same_type(x, FLOATING)
 
 
@@ -204,7 +204,7 @@ def _write_erf(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
 
 
 def logistic(x: Array) -> Array:
-    """1 / (1 + exp(-x)) of floats of 32 or 64 bits, without overflow."""
+    """1 / (1 + exp(-x)) of 32-bit or 64-bit floats, without overflow."""
     small = np.exp(-np.abs(x))
     return np.asarray(np.where(x >= 0, 1 / (1 + small), small / (1 + small)))
 
@@ -217,12 +217,12 @@ def sigmoid(x: TensorType) -> TensorType:
 
 def _clip(x: Array, a_min: float | None, a_max: float | None) -> Array:
     low, high = _bounds(x.dtype, a_min, a_max)
-    held = np.where(x < low, low, x)  # of zeros of both signs ONNX Runtime keeps that of the operand, NumPy may take the other
+    held = np.where(x < low, low, x)  # for signed zeros ONNX Runtime keeps the operand, while NumPy may return the bound
     return np.asarray(np.where(held > high, high, held))
 
 
 def _bounds(dtype: np.dtype[AnyValue], a_min: float | None, a_max: float | None) -> tuple[Array, Array]:
-    """The bounds as scalars of the element type; of integers those within reach, since a bound beyond them binds nothing."""
+    """The bounds as scalars of the element type. Integer bounds are clamped to the range of the type."""
     lowest, highest = finite_limits(dtype)
     if dtype.kind in "iu":
         a_min = None if a_min is None else min(max(int(a_min), lowest), highest)
@@ -232,23 +232,24 @@ def _bounds(dtype: np.dtype[AnyValue], a_min: float | None, a_max: float | None)
 
 @define_op("clip", kernel=_clip, elementwise=True, idempotent=True)
 def clip(x: TensorType, *, a_min: float | None = None, a_max: float | None = None) -> TensorType:
-    """min(a_max, max(x, a_min)); nan stays nan, and a zero keeps its sign at a bound of 0. A bound of None is the lowest or highest
-    *finite* value of the element type, so infinities go. Bounds of integers are integers. ONNX Clip-13 with constant bounds.
+    """min(a_max, max(x, a_min)). Keeps NaN, and the sign of zero at a bound of 0. ONNX Clip-13 with constant bounds.
+
+    A bound of None is the lowest or highest *finite* value of the element type, so infinities are clipped. Bounds of integers are integers.
     """
     same_type(x, ARITHMETIC)
     for bound in (a_min, a_max):
         if bound is not None and (math.isnan(bound) or (x.dtype in INTEGRAL and not float(bound).is_integer())):
-            raise OpTypeError(f"a bound of {bound} is not one of {x.dtype}")
+            raise OpTypeError(f"a bound of {bound} is not a valid {x.dtype}")
     return x
 
 
 def _rounded(value: float, dtype: np.dtype[AnyValue]) -> Array:
-    with np.errstate(over="ignore"):  # what is out of reach becomes infinite
+    with np.errstate(over="ignore"):  # values out of range become infinite
         return np.asarray(value, dtype)
 
 
 def _shortest(value: AnyValue) -> float:
-    """The shortest decimal that the bound rounds from in its own type: 0.1, not the value of the float32 nearest to it."""
+    """The shortest decimal that rounds to the bound in its own type: 0.1, not the value of the nearest float32."""
     exact = np.asarray(value)
     decimal = float(str(exact[()]))
     return decimal if np.asarray(decimal, exact.dtype) == exact else float(exact)
@@ -262,7 +263,7 @@ def _read_clip(node: OnnxNode) -> Expr | None:
     bounds: list[float | None] = [None, None]
     for i, name in enumerate(("min", "max")):
         if node.version < 11:
-            # An absent attribute is the greatest float32, whatever the element type.
+            # An absent attribute means the greatest float32, for any element type.
             value: AnyValue = _rounded(node.attrs.get(name, finite_limits(np.dtype(np.float32))[i]), to_numpy(dtype))
         elif node.has(i + 1):
             tensor = node.constant(i + 1)

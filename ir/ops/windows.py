@@ -1,4 +1,4 @@
-"""Sliding windows: what convolution and pooling share. Layouts, padding, sizes of results, views of the windows, ONNX's auto_pad."""
+"""Sliding windows of convolution and pooling: layouts, padding, result sizes, window views, ONNX's auto_pad."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -14,38 +14,38 @@ from passat.ir.ops.emitting import transpose
 from passat.ir.shape import Dim, Shape
 
 SPATIAL: Final = {1: "W", 2: "HW", 3: "DHW"}
-"""The letters of the spatial dimensions in a layout, by their number."""
+"""The letters of the spatial dimensions in a layout, by rank."""
 
 
 @lru_cache(1000)
 def axes_of(layout: str, letters: str) -> tuple[int, ...]:
-    """Where in `layout` each of `letters` stands: the permutation that transposes a tensor from the one order to the other.
+    """Returns the position in `layout` of each of `letters`: the permutation from the layout to the order of the letters.
 
     >>> axes_of("NHWC", "NCHW")
     (0, 3, 1, 2)
     """
     if sorted(layout) != sorted(letters):
-        raise OpTypeError(f"the layout {layout!r} is not an order of the letters {letters}")
+        raise OpTypeError(f"the layout {layout!r} is not a permutation of the letters {letters}")
     return tuple(layout.index(letter) for letter in letters)
 
 
 def arranged(array: Array, layout: str, letters: str) -> Array:
-    """An array in `layout` as one in the order `letters`."""
+    """Transposes an array from `layout` to the order `letters`."""
     return array if layout == letters else array.transpose(axes_of(layout, letters))
 
 
 def arranged_shape(shape: Shape, layout: str, letters: str) -> Shape:
-    """A shape in `layout` as one in the order `letters`."""
+    """Permutes a shape from `layout` to the order `letters`."""
     return shape if layout == letters else tuple(shape[axis] for axis in axes_of(layout, letters))
 
 
 def arranged_value(emit: Emitter, name: str, layout: str, letters: str) -> str:
-    """The ONNX value called `name`, in `layout`, as one in the order `letters`."""
+    """Transposes an ONNX value by name from `layout` to the order `letters`."""
     return name if layout == letters else transpose(emit, name, axes_of(layout, letters))
 
 
 def per_axis(value: int | Sequence[int], rank: int, what: str, least: int = 1) -> tuple[int, ...]:
-    """A number for each spatial dimension; one number, alone or in a tuple, is for all. Raises OpTypeError.
+    """Returns one number per spatial dimension. A single number, alone or in a tuple, applies to all. Raises OpTypeError.
 
     >>> per_axis(2, 3, "strides"), per_axis((1, 2), 2, "strides")
     ((2, 2, 2), (1, 2))
@@ -56,12 +56,12 @@ def per_axis(value: int | Sequence[int], rank: int, what: str, least: int = 1) -
     if len(numbers) != rank:
         raise OpTypeError(f"{what}={value} has {len(numbers)} numbers for {rank} spatial dimensions")
     if any(number < least for number in numbers):
-        raise OpTypeError(f"{what}={value} has a number less than {least}")
+        raise OpTypeError(f"{what}={value} contains a number less than {least}")
     return numbers
 
 
 def begins_ends(padding: int | Sequence[int], rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Padding before and after, for each spatial dimension, of a padding attribute: one number, one per dimension, or begins and ends.
+    """Returns the padding before and after each spatial dimension, for a padding of one number, one per dimension, or begins and ends.
 
     >>> begins_ends((1, 2), 2), begins_ends((0, 1, 2, 3), 2)
     (((1, 2), (1, 2)), ((0, 1), (2, 3)))
@@ -74,20 +74,20 @@ def begins_ends(padding: int | Sequence[int], rank: int) -> tuple[tuple[int, ...
 
 
 def spans(window: Sequence[int], dilation: Sequence[int]) -> tuple[int, ...]:
-    """How many elements a window reaches over, its gaps included."""
+    """The extent of a window along each axis, including dilation gaps."""
     return tuple(step * (size - 1) + 1 for size, step in zip(window, dilation, strict=True))
 
 
 def positions(size: Dim, span: Dim, stride: int, padding: int) -> Dim:
-    """How many windows of `span` elements fit into `size` and `padding` elements. Raises OpTypeError where not even one does."""
+    """The number of windows of extent `span` that fit into `size` and `padding` elements. Raises OpTypeError where none fits."""
     room = size + padding - span
     if type(room) is int and room < 0:
-        raise OpTypeError(f"a window over {span!r} elements does not fit into {size!r} elements and {padding} of padding")
+        raise OpTypeError(f"a window of {span!r} elements does not fit into {size!r} elements and {padding} of padding")
     return room + 1 if stride == 1 else room // stride + 1
 
 
 def windows(padded: Array, window: Sequence[int], strides: Sequence[int], dilation: Sequence[int]) -> Array:
-    """All windows of an array (N, C, spatial ...) as a view (N, C, positions ..., window ...)."""
+    """Returns all windows of an array (N, C, spatial ...) as a view (N, C, positions ..., window ...)."""
     rank = len(window)
     view = np.lib.stride_tricks.sliding_window_view(padded, spans(window, dilation), tuple(range(2, 2 + rank)))
     index: tuple[AnyValue, ...] = (..., *(slice(None, None, step) for step in (*strides, *dilation)))
@@ -96,24 +96,24 @@ def windows(padded: Array, window: Sequence[int], strides: Sequence[int], dilati
 
 
 def pad_spatial(array: Array, begins: Sequence[int], ends: Sequence[int], value: AnyValue = 0) -> Array:
-    """An array (N, C, spatial ...) with elements of `value` around it."""
+    """Pads the spatial dimensions of an array (N, C, spatial ...) with `value`."""
     if not any(begins) and not any(ends):
         return array
     return np.pad(array, [(0, 0), (0, 0), *zip(begins, ends, strict=True)], constant_values=value)
 
 
 def read_numbers(node: OnnxNode, name: str, rank: int) -> tuple[int, ...]:
-    """Strides or dilations of an ONNX node: 1 for each spatial dimension where they are absent."""
+    """Returns the strides or dilations of an ONNX node; 1 per spatial dimension where absent."""
     return tuple(node.attrs.get(name) or (1,) * rank)
 
 
 def read_padding(
     node: OnnxNode, sizes: Shape, window: Sequence[int], strides: Sequence[int], dilation: Sequence[int], *, clipped: bool
 ) -> tuple[int, ...] | None:
-    """The padding of an ONNX node, begins and ends, auto_pad worked out. None where it depends on sizes that are not known.
+    """Returns the padding of an ONNX node as begins and ends, with auto_pad resolved; None where it depends on unknown sizes.
 
-    SAME pads so that the result has ceil(size / stride) elements. Where that takes less than no padding, Conv pads by nothing
-    (`clipped`), while runtimes refuse or misread it for pooling; they differ on SAME with dilations. None for those too.
+    SAME pads so that the result has ceil(size / stride) elements. Where that would need negative padding, Conv does not pad (`clipped`),
+    while runtimes reject or misinterpret it for pooling. Runtimes also disagree on SAME with dilations. Returns None in these cases too.
     """
     rank = len(window)
     given = tuple(node.attrs.get("pads") or (0,) * (2 * rank))

@@ -1,4 +1,4 @@
-"""Relay's text format, version 0.0.5: `astext` prints it, `parse` and `parse_expr` read it."""
+"""Relay's text format 0.0.5: `astext` prints it, `parse` and `parse_expr` read it."""
 
 from passat.ir.text.lexer import ParseError
 from passat.ir.text.parser import fromtext, parse, parse_expr

@@ -1,4 +1,4 @@
-"""Reading of what one token stands for: variables, numbered expressions, operators, constructors, literals; and what is in scope."""
+"""Parses single-token expressions (variables, numbered expressions, operators, constructors, literals) and tracks names in scope."""
 
 from typing import TypeAlias
 
@@ -13,14 +13,14 @@ from passat.ir.text.recovery import Recovery
 from passat.ir.text.types import TypeReader
 
 Hidden: TypeAlias = list[tuple[str, Var | None]]
-"""Names that a scope declared, with what they meant outside of it."""
+"""Names declared by a scope, with their meaning outside the scope."""
 
 
 class AtomReader:
-    """Reads atoms, and keeps what names stand for.
+    """Parses atoms and resolves names.
 
-    `globals` and `constructors` go by their names, `first_uses` says where globals were first named; `numbered` holds `%0`, `%1` ... of
-    the definition that is being read.
+    `globals` and `constructors` are indexed by name. `first_uses` are the first uses of globals. `numbered` holds `%0`, `%1` ... of the
+    current definition.
     """
 
     def __init__(self, tokens: Tokens, module: IRModule) -> None:
@@ -39,7 +39,7 @@ class AtomReader:
         self._assumed: set[str] = set()
 
     def global_var(self, name: str, at: int) -> GlobalVar:
-        """The global variable of that name, which token number `at` uses."""
+        """Returns the global variable of a name, used by token number `at`."""
         found = self.globals.get(name)
         if found is None:
             found = self.globals[name] = GlobalVar(name)
@@ -47,18 +47,18 @@ class AtomReader:
         return found
 
     def variable(self, purpose: str) -> Var:
-        """Reads a new variable, with the type that it is annotated with. Raises ParseError."""
+        """Reads a new variable with its type annotation. Raises ParseError."""
         at = self.tokens.at
         name = self.tokens.expect("local", purpose)
         return Var(name, self.types.read() if self.tokens.accept(":") else None, self.tokens.span(at))
 
     def declare(self, var: Var, hidden: Hidden) -> None:
-        """Brings a variable into scope; what it hides is noted."""
+        """Adds a variable to the scope and records what it shadows in `hidden`."""
         hidden.append((var.name_hint, self._variables.get(var.name_hint)))
         self._variables[var.name_hint] = var
 
     def forget(self, hidden: Hidden) -> None:
-        """Ends a scope: names mean again what they meant outside of it."""
+        """Ends a scope and restores the shadowed names."""
         for name, outer in reversed(hidden):
             if outer is None:
                 del self._variables[name]
@@ -66,13 +66,13 @@ class AtomReader:
                 self._variables[name] = outer
 
     def forget_all(self) -> None:
-        """Ends all scopes that an error has left open."""
+        """Ends all scopes that an error left open."""
         self._variables.clear()
         self.types.type_vars.clear()
         self._assumed.clear()
 
     def assume(self, start: int, until: int, hidden: Hidden) -> None:
-        """Brings into scope what the tokens from `start` to `until` name and nothing stands for: it is wrong, but not again."""
+        """Declares the undefined names in the tokens from `start` to `until`, so that each is reported only once."""
         tokens = self.tokens
         for kind, text in zip(tokens.kinds[start:until], tokens.texts[start:until], strict=True):
             if kind == "local" and text not in self._variables:
@@ -80,15 +80,15 @@ class AtomReader:
             elif kind == "graph":
                 self.numbered.setdefault(text, Var("_"))
             elif kind == "global":
-                self.first_uses.pop(text, None)  # no error of its own here, but perhaps where it is used again
+                self.first_uses.pop(text, None)  # not an error here, but possibly at a later use
                 if self.globals.get(text) not in self.module.functions:
                     self.globals.pop(text, None)
-            elif kind == "name" and tokens.kinds[start + 1] == "=":  # a variable without its sigil, perhaps
+            elif kind == "name" and tokens.kinds[start + 1] == "=":  # possibly a variable without its sigil
                 self._assumed.add(text)
             start += 1
 
     def atom(self) -> Expr | None:
-        """Reads an expression of one token; None where the next token begins a longer one. Raises ParseError."""
+        """Reads an expression of one token; None where the next token starts a longer one. Raises ParseError."""
         tokens = self.tokens
         at = tokens.at
         kind, text = tokens.kinds[at], tokens.texts[at]
@@ -100,7 +100,7 @@ class AtomReader:
         elif kind == "local":
             found = self._variables.get(text)
             if found is None:
-                raise tokens.error(f"the variable {tokens.shown()} is free; free_var declares variables that are")
+                raise tokens.error(f"the variable {tokens.shown()} is not defined here; declare free variables with free_var")
         elif kind == "name" and text not in COMPOUND:
             found = self._named(text)
         elif kind == "number":
@@ -134,19 +134,19 @@ class AtomReader:
             raise self.tokens.error(str(error)) from None
 
     def negative_number(self) -> Constant:
-        """Reads a number behind minus signs. Raises ParseError."""
+        """Reads a number after minus signs. Raises ParseError."""
         tokens = self.tokens
         negative = False
         while tokens.accept("-"):
             negative = not negative
         if tokens.kind != "number" and not (tokens.kind == "name" and tokens.text in SPECIAL):
-            raise tokens.error(f"expected a number after the minus, found {tokens.shown()}")
+            raise tokens.error(f"expected a number after the minus sign, found {tokens.shown()}")
         found = self._number(negative=negative)
         tokens.at += 1
         return found
 
     def op(self, name: str, at: int) -> Op:
-        """The operator of that name, which token number `at` says. Raises ParseError where there is none."""
+        """Returns the operator of a name, used by token number `at`. Raises ParseError for an unknown name."""
         found = self._ops.get(name)
         if found is None:
             try:

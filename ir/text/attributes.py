@@ -1,7 +1,7 @@
-"""Attributes as text, both ways: `axes=[0, 1], epsilon=1e-05f, mode="same"`.
+"""Prints and parses attributes: `axes=[0, 1], epsilon=1e-05f, mode="same"`.
 
-Numbers, strings and bytes are written as `passat.ir.text.literals` says, tuples in square brackets, dimensions as `?` and `dim(2*n + 1)`,
-tensors as references into the metadata section. Attributes of operators that are at their default are left out.
+Numbers, strings and bytes are literals of `passat.ir.text.literals`, tuples are written in square brackets, dimensions as `?` and `dim(2*n
++ 1)`, and tensors as references into the metadata section. Attributes of operators are omitted where they equal the default.
 """
 
 import inspect
@@ -19,7 +19,7 @@ from passat.ir.text.types import TypeReader, show_dim
 
 
 def show_attrs(callee: Expr | None, attrs: Attrs, meta: Metadata) -> Iterator[str]:
-    """The attributes of a call of `callee`, or of a function, as `name=value`."""
+    """Prints the attributes of a call of `callee`, or of a function, as `name=value`."""
     declared: Mapping[str, inspect.Parameter] = callee.attr_params if isinstance(callee, Op) else {}
     for name, value in attrs.items():
         parameter = declared.get(name)
@@ -29,7 +29,7 @@ def show_attrs(callee: Expr | None, attrs: Attrs, meta: Metadata) -> Iterator[st
 
 
 def show_value(value: AnyValue, meta: Metadata) -> str:
-    """The value of an attribute."""
+    """Prints the value of an attribute."""
     if value is None or value is True or value is False:
         return str(value)
     if isinstance(value, str):
@@ -56,12 +56,12 @@ class AttributeReader:
         self._metadata = metadata
 
     def begins(self) -> bool:
-        """Whether an attribute comes next."""
+        """Whether the next token starts an attribute."""
         tokens = self.tokens
         return tokens.kind in ("name", "string") and tokens.kinds[tokens.at + 1] == "="
 
     def read(self, into: dict[str, AnyValue]) -> None:
-        """Reads one attribute. Raises ParseError, also where it has been read before."""
+        """Reads one attribute. Raises ParseError, also for a duplicate name."""
         tokens = self.tokens
         if not self.begins():
             raise tokens.error(f"expected an attribute name=value, found {tokens.shown()}")
@@ -72,7 +72,7 @@ class AttributeReader:
         into[name] = self.read_value()
 
     def read_value(self) -> AnyValue:
-        """The value of an attribute. Raises ParseError."""
+        """Reads the value of an attribute. Raises ParseError."""
         tokens = self.tokens
         kind = tokens.kind
         if kind in ("number", "-") or (kind == "name" and tokens.text in SPECIAL):

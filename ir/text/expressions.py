@@ -1,11 +1,14 @@
-"""Reading of expressions from the tokens of Relay's text format.
+"""Parses expressions of Relay's text format.
 
-The grammar is Relay's, with these additions: blocks in braces stand wherever an expression may; operators whose names are no words are
-written in quotes, `"onnx.my-domain.Op"(%x)`; callees that are no operators may carry types, `%f[int8](%x)`; `constructor(Nil)` is a
-constructor without fields as a function, while `Nil` is the value that it makes. `constructor("add")(%x)` is a call of a constructor
-that has the name of an operator, or a word of the grammar for a name.
+The grammar is Relay's, with these additions:
 
-Nesting costs no stack: the rules are generators that yield the rules they need, and `run` drives them.
+* A block in braces is allowed wherever an expression is.
+* Operator names that are not identifiers are quoted: `"onnx.my-domain.Op"(%x)`.
+* Any callee accepts type arguments: `%f[int8](%x)`.
+* `constructor(Nil)` is a constructor without fields as a function, while `Nil` is its value. `constructor("add")(%x)` calls a constructor
+  whose name is an operator or a keyword.
+
+Nesting takes no stack: grammar rules are generators that yield the rules they need, driven by `run`.
 """
 
 from collections.abc import Callable, Generator
@@ -43,7 +46,7 @@ from passat.ir.text.literals import COMPOUND
 from passat.ir.types import Type
 
 _DIGITS: Final = 9
-"""Digits of the largest number of a field."""
+"""Maximum number of digits of a field number."""
 Rule: TypeAlias = "Generator[Rule, Expr, Expr]"
 
 _INFIX: Final = {
@@ -61,14 +64,17 @@ _INFIX: Final = {
 
 
 class ExprReader(AtomReader):
-    """Reads the expressions of a text."""
+    """Parses the expressions of a text."""
 
     def __init__(self, tokens: Tokens, module: IRModule) -> None:
         super().__init__(tokens, module)
         self._attributes = AttributeReader(tokens, self.types, self.metadata)
 
     def block(self, closing: str, *, whole: bool = False) -> Rule:
-        """Statements and their result: up to a closing brace or the end of the whole text, going on behind errors, or as far as they go."""
+        """Parses statements and their result.
+
+        Parses up to a closing brace or the end of the text and recovers from errors; without `closing`, parses as far as the block extends.
+        """
         tokens = self.tokens
         opening = tokens.at - 1
         lets: list[tuple[Var, Expr, Span]] = []
@@ -125,7 +131,7 @@ class ExprReader(AtomReader):
         tokens.expect("=", f"after let %{var.name_hint}")
         kind, text = tokens.kind, tokens.text
         if kind == "name" and text == "let":
-            raise tokens.error("a let as the value of a let stands in braces")
+            raise tokens.error("a let as the value of a let must be in braces")
         recursive = kind == "name" and text == "fn"
         if recursive:
             self.declare(var, hidden)
@@ -140,7 +146,7 @@ class ExprReader(AtomReader):
         return self.block("}")
 
     def _infix(self) -> Rule:
-        """Operands joined by infix operators, which bind to the left."""
+        """Operands joined by left-associative infix operators."""
         tokens = self.tokens
         begin = tokens.at
         left = yield self._operand()
@@ -167,7 +173,7 @@ class ExprReader(AtomReader):
         operands.append(self._call(self.op(name, at), [left, right], {}, [], begins[-1]))
 
     def _operand(self) -> Rule:
-        """An atom with what is applied to it: arguments, types, field numbers."""
+        """An atom with its postfix applications: arguments, types, field numbers."""
         tokens = self.tokens
         at = tokens.at
         found = self.atom()
@@ -181,7 +187,7 @@ class ExprReader(AtomReader):
                 found = yield self._application(found, at)
             elif kind == ".":
                 tokens.at += 1
-                for index in tokens.expect("number", "of a field").split("."):  # %0.1.2 has the number 1.2 in it
+                for index in tokens.expect("number", "of a field").split("."):  # %0.1.2 is lexed with the number 1.2
                     if not index.isdigit():
                         tokens.at -= 1
                         raise tokens.error(f"expected the number of a field, found {tokens.shown()}")
@@ -193,7 +199,7 @@ class ExprReader(AtomReader):
                 return found
 
     def _application(self, callee: Expr, at: int) -> Rule:
-        """The call of a callee that has been read, from its types or arguments on."""
+        """Parses the rest of a call, from the type arguments or arguments on."""
         tokens = self.tokens
         type_args = self.types.read_list("]", "after the types")[0] if tokens.accept("[") else []
         tokens.expect("(", "before the arguments of the call")
@@ -211,14 +217,14 @@ class ExprReader(AtomReader):
         return self._call(callee, args, attrs, type_args, at)
 
     def _argument(self) -> Expr | None:
-        """An argument that is a single token; None where it is more."""
+        """Parses an argument of a single token; None where it is longer."""
         tokens = self.tokens
         at = tokens.at
         if tokens.kinds[at + 1] not in (",", ")"):
             return None
         found = self.atom()
         if isinstance(found, Constructor):
-            tokens.at = at  # it may be the value of a constructor without fields
+            tokens.at = at  # the name may be the value of a constructor without fields
             return None
         return found
 
@@ -232,7 +238,7 @@ class ExprReader(AtomReader):
         return Call(callee, args, attrs, type_args, tokens.span(at))
 
     def _compound(self) -> Rule:
-        """An expression of more than one token, or the error that there is none."""
+        """Parses an expression of more than one token. Raises ParseError where there is none."""
         tokens = self.tokens
         at = tokens.at
         kind = tokens.kind
@@ -248,7 +254,7 @@ class ExprReader(AtomReader):
         return (yield rule(self, at))
 
     def _brackets(self, at: int) -> Rule:
-        """A tuple, or an expression in brackets."""
+        """A tuple, or an expression in parentheses."""
         tokens = self.tokens
         fields: list[Expr] = []
         comma = False
@@ -258,11 +264,11 @@ class ExprReader(AtomReader):
             comma = tokens.accept(",")
             if not comma:
                 break
-        tokens.expect(")", "after the expression in brackets")
+        tokens.expect(")", "after the expression in parentheses")
         return fields[0] if len(fields) == 1 and not comma else Tuple(fields, tokens.span(at))
 
     def function(self, at: int) -> Rule:
-        """A function, from its type parameters on."""
+        """Parses a function, from its type parameters on."""
         tokens = self.tokens
         outer = dict(self.types.type_vars)
         type_params = self.types.read_params()
@@ -275,7 +281,7 @@ class ExprReader(AtomReader):
                 self._attributes.read(attrs)
             else:
                 if tokens.kind == "local" and tokens.text in params:
-                    raise tokens.error(f"the function has two parameters %{tokens.text}")
+                    raise tokens.error(f"the function has two parameters called %{tokens.text}")
                 var = self.variable("for a parameter")
                 self.declare(var, hidden)
                 params[var.name_hint] = var
@@ -312,7 +318,7 @@ class ExprReader(AtomReader):
             names = [name for name, _ in hidden]
             twice = next((name for name in names if names.count(name) > 1), None)
             if twice is not None:
-                raise tokens.error_at(tokens.starts[start], f"the pattern has two variables %{twice}")
+                raise tokens.error_at(tokens.starts[start], f"the pattern has two variables called %{twice}")
             tokens.expect("=>", "after the pattern")
             clauses.append(Clause(pattern, (yield self.block(""))))
             self.forget(hidden)
@@ -388,23 +394,23 @@ assert _COMPOUND.keys() == COMPOUND
 
 
 def run(rule: Rule) -> Expr:
-    """Drives a rule, and those that it needs, on a stack of its own."""
+    """Drives a rule and the rules it needs with an explicit stack."""
     stack = [rule]
     value: Expr | None = None
     error: ParseError | None = None
     while True:
         try:
             if error is None:
-                needed = stack[-1].send(value)  # type: ignore[arg-type]  # a rule is started with None
+                needed = stack[-1].send(value)  # type: ignore[arg-type]  # a generator is started with None
             else:
                 passed, error = error, None
-                needed = stack[-1].throw(passed)  # who needed the failed rule may go on behind it
+                needed = stack[-1].throw(passed)  # the rule that needed the failed one may recover from the error
         except ParseError as failure:
             stack.pop()
             if not stack:
                 raise
             error = failure
-            error.__traceback__ = None  # or it would grow with the depth of the text
+            error.__traceback__ = None  # otherwise it grows with the depth of the text
         except StopIteration as done:
             stack.pop()
             value = done.value

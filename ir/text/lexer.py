@@ -1,7 +1,7 @@
-"""Tokens of Relay's text format, and the error that every part of reading it raises.
+"""The lexer of Relay's text format, and the parse error.
 
-White space, `//` comments and nested `/* */` comments separate tokens. Names are letters, digits and `_`, joined by dots in the names of
-operators and types and by slashes in those of variables; any other name is written in quotes after its sigil: `%"input:0"`.
+White space, `//` comments and nested `/* */` comments separate tokens. Names are letters, digits and `_`, joined by dots for operators and
+types, and by slashes for variables. Other names are quoted after their sigil: `%"input:0"`.
 """
 
 import json
@@ -16,9 +16,9 @@ from passat.ir.source import SourceName
 
 WORD: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 PLAIN_NAME: Final = re.compile(rf"{WORD}(?:\.{WORD})*")
-"""A dotted name: of operators, types, dimensions and attributes."""
+"""A dotted name, of an operator, type, dimension or attribute."""
 PLAIN_VARIABLE: Final = re.compile(rf"/?{WORD}(?:/[A-Za-z0-9_]+)*")
-"""What may follow `%` or `@` without quotes."""
+"""A name that needs no quotes after `%` or `@`."""
 
 _QUOTED: Final = r'"(?:[^"\\\n]++|\\.)*+"'
 _TOKEN: Final = re.compile(
@@ -46,13 +46,13 @@ _COMMENT_EDGE: Final = re.compile(r"/\*|\*/")
 
 
 MAX_ERRORS: Final = 20
-"""Reading stops at this many errors."""
+"""Maximum number of errors before parsing stops."""
 
 
 class ParseError(DiagnosticError, ValueError):
-    """A text that is not in Relay's format. The message says where, what was expected and what stands there.
+    """A text is not in Relay's format. The message names the location, what was expected and what was found.
 
-    `source_name`, `line` and `column` are the place of the first error in the text; `diagnostics` has them all.
+    `source_name`, `line` and `column` are the location of the first error; `diagnostics` lists all errors.
     """
 
     def __init__(self, message: str, source_name: str, line: int, column: int, width: int = 1) -> None:
@@ -62,11 +62,11 @@ class ParseError(DiagnosticError, ValueError):
         self.line = line
         self.column = column
         self.is_counted = False
-        """Whether it is in the list of errors already, and on its way to whoever can go on behind it."""
+        """Whether the error is recorded and propagates only up to the next recovery point."""
 
     @staticmethod
     def of(errors: "Sequence[ParseError]") -> "ParseError":
-        """The error that stands for all of these, of one text: the first in it, with the diagnostics of all in order."""
+        """Combines errors in one text: the first one, with the diagnostics of all in order."""
         ordered = sorted(errors, key=lambda error: (error.line, error.column))
         first = ordered[0]
         first.diagnostics = tuple(diagnostic for error in ordered for diagnostic in error.diagnostics)
@@ -74,12 +74,14 @@ class ParseError(DiagnosticError, ValueError):
 
 
 class Tokens:
-    """The tokens of a text, with the one to be read next.
+    """The tokens of a text, with a cursor.
 
-    `kind` of a token is the name of its class (`local`, `graph`, `global`, `name`, `number`, `string`, `bytes`, `meta`, `version`,
-    `metadata`, `end`), of symbols the symbol itself; `text` is what it says, without sigils and quotes. Lexing stops at `#[metadata]`;
-    `rest` is what stands behind that. Behind the last token stands another `end`. Raises ParseError for what is no token, with all
-    places where that is so.
+    * The `kind` of a token is its class (`local`, `graph`, `global`, `name`, `number`, `string`, `bytes`, `meta`, `version`, `metadata`,
+      `end`), or the symbol itself. `text` is its content, without sigils and quotes.
+    * Lexing stops at `#[metadata]`; `rest` is the text after it.
+    * The tokens end with two `end` tokens, so that lookahead is always possible.
+
+    Raises ParseError for invalid tokens, with all of their locations.
     """
 
     __slots__ = ("_errors", "_lines", "_source", "at", "ends", "kinds", "rest", "source_name", "starts", "texts")
@@ -99,7 +101,7 @@ class Tokens:
             raise ParseError.of(self._errors)
         self.rest = source[end:]
         if self.rest:
-            self.source_name.text = source[:end]  # what is quoted in errors; constants need not be kept for that
+            self.source_name.text = source[:end]  # errors quote the text before the metadata section, so the constants need not be kept
 
     def _lex(self) -> int:
         source, match = self._source, _TOKEN.match
@@ -109,7 +111,7 @@ class Tokens:
             found = match(source, position)
             if found is None:
                 start = len(source) - len(source[position:].lstrip(" \t\r\n"))
-                what = "this string is not closed" if source[start] == '"' else f"{source[start]!r} begins no token"
+                what = "this string is not closed" if source[start] == '"' else f"unexpected character {source[start]!r}"
                 position = self._behind_error(self.error_at(start, what), start)
                 continue
             kind = found.lastgroup or ""
@@ -135,11 +137,11 @@ class Tokens:
             add_start(start)
             add_end(position)
             if kind in ("end", "metadata"):
-                self.kinds.append("end")  # so that there is always a token behind the next one
+                self.kinds.append("end")  # so that lookahead by one token is always possible
                 return position
 
     def _behind_error(self, error: ParseError, start: int) -> int:
-        """Notes an error, and says where reading can go on: at the next white space, behind a string at the end of its line."""
+        """Records an error and returns the offset where lexing resumes: the next white space, or the end of the line for a string."""
         self._errors.append(error)
         if len(self._errors) >= MAX_ERRORS:
             raise ParseError.of(self._errors)
@@ -162,7 +164,7 @@ class Tokens:
                 return re.sub(r"\\(x[0-9a-fA-F]{2}|.)", _byte, text[2:-1])
             found = json.loads(text)
         except ValueError:
-            raise self.error_at(start, f"the escapes in {text} are not those of JSON") from None
+            raise self.error_at(start, f"{text} has an invalid escape sequence; use JSON escapes") from None
         assert isinstance(found, str)
         return found
 
@@ -173,30 +175,31 @@ class Tokens:
 
     @property
     def text(self) -> str:
-        """What the next token says."""
+        """The text of the next token."""
         return self.texts[self.at]
 
     def take(self) -> str:
-        """What the next token says; it counts as read."""
+        """Consumes the next token and returns its text."""
         self.at += 1
         return self.texts[self.at - 1]
 
     def accept(self, kind: str) -> bool:
-        """Reads the next token where it is of that kind."""
+        """Consumes the next token if it is of that kind."""
         if self.kinds[self.at] == kind:
             self.at += 1
             return True
         return False
 
     def accept_word(self, word: str) -> bool:
-        """Reads the next token where it is that word."""
+        """Consumes the next token if it is that word."""
         if self.kinds[self.at] == "name" and self.texts[self.at] == word:
             self.at += 1
             return True
         return False
 
     def expect(self, kind: str, purpose: str) -> str:
-        """Reads a token that must be of that kind; `purpose` says what for. Raises ParseError where it is not."""
+        """Consumes a token of a required kind and returns its text. `purpose` describes it in the error. Raises ParseError for another
+        kind."""
         if self.kinds[self.at] != kind:
             wanted = _WORDS.get(kind, f"'{kind}'")
             raise self.error(f"expected {wanted} {purpose}, found {self.shown()}")
@@ -204,29 +207,29 @@ class Tokens:
         return self.texts[self.at - 1]
 
     def expect_name(self, purpose: str) -> str:
-        """Reads a name, which may be in quotes. Raises ParseError where there is none."""
+        """Consumes a name, which may be quoted. Raises ParseError where there is none."""
         return self.take() if self.kind == "string" else self.expect("name", purpose)
 
     def shown(self) -> str:
-        """The next token as an error message quotes it."""
+        """The next token as quoted in an error message."""
         if self.kind == "end":
             return "the end of the text"
         shown = self._source[self.starts[self.at] : self.ends[self.at]]
         return f"'{shown if len(shown) <= 60 else shown[:57] + '...'}'"
 
     def error(self, message: str) -> ParseError:
-        """An error at the next token."""
+        """Returns an error at the next token."""
         return self.error_at(self.starts[self.at], message)
 
     def error_at(self, offset: int, message: str) -> ParseError:
-        """An error at an offset of the text, about the token that begins there."""
+        """Returns an error at an offset, about the token that starts there."""
         line, column = self.source_name.place(offset)
         token = bisect_right(self.starts, offset) - 1
         width = max(self.ends[token] - offset, 1) if token >= 0 and self.starts[token] == offset and token < len(self.ends) else 1
         return ParseError(message, self.source_name, line, column, width)
 
     def span(self, at: int, behind: int = 0) -> Span:
-        """The place from token number `at` up to the last that was read, or up to the one before token number `behind`."""
+        """Returns the span from token `at` up to the last consumed token, or up to token `behind`, exclusive."""
         lines = self._lines
         start, end = self.starts[at], self.ends[(behind or self.at) - 1]
         line = last = bisect_right(lines, start)

@@ -1,10 +1,12 @@
-"""Numbers, strings and names as text, both ways and exactly.
+"""Prints and parses numbers, strings and names without loss.
 
-A number says its type by a suffix. For a scalar constant, none is int32 (int64 where it does not fit) or, with a point or exponent,
-float32; `f` is float32 too; `f16 f32 f64 bf16` and `i4 i8 i16 i32 i64 u8 ...` are the types of those widths. An attribute is a Python
-number: without point, exponent and float suffix an int; `f` is the float32 nearest to the digits, and that is printed where a float
-is exactly a float32, as those of ONNX attributes are; `f64`, or no suffix behind a point, is the double nearest to the digits.
-`inf` and `nan` take the same suffixes: `inff`, `-inff`, `nanf64`.
+The suffix of a number gives its type.
+
+* A scalar constant without suffix is an int32 (an int64 where it does not fit), or a float32 if it has a point or an exponent. `f` is
+  float32; `f16 f32 f64 bf16` and `i4 i8 i16 i32 i64 u8 ...` name the type.
+* An attribute is a Python number. Without point, exponent and float suffix it is an int. `f` rounds to float32 and is printed for floats
+  that are exact float32 values, as those of ONNX attributes are. `f64`, or a point without suffix, is a double.
+* `inf` and `nan` take the same suffixes: `inff`, `-inff`, `nanf64`.
 """
 
 import json
@@ -25,40 +27,40 @@ _SUFFIX: Final = {**_FLOAT_SUFFIX, **_INT_SUFFIX, "int32": ""}
 _DTYPE: Final = {suffix: dtype for dtype, suffix in (*_FLOAT_SUFFIX.items(), *_INT_SUFFIX.items())} | {"f32": "float32"}
 _NUMBER: Final = re.compile(r"(?P<value>[0-9]+(?P<real>(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)|inf|nan)(?P<suffix>[a-z][a-z0-9]*)?")
 SPECIAL: Final = frozenset(f"{value}{suffix}" for value in ("inf", "nan") for suffix in (*_FLOAT_SUFFIX.values(), "f32"))
-"""Words that are numbers."""
+"""Words that denote numbers."""
 COMPOUND: Final = frozenset({"fn", "if", "match", "ref", "ref_read", "ref_write", "constructor"})
-"""Words that begin expressions of more than one token."""
+"""Keywords that begin compound expressions."""
 EXPRESSION_WORDS: Final = SPECIAL | COMPOUND | {"let", "free_var", "else", "def", "type", "extern", "True", "False", "_"}
-"""Words that cannot name constructors without quotes."""
+"""Words that must be quoted as names of constructors."""
 KEYWORDS: Final = (
     SPECIAL
     | {"def", "type", "extern", "fn", "let", "free_var", "if", "else", "match", "ref", "ref_read", "ref_write"}
     | {*("constructor", "dim", "True", "False", "None", "nullptr", "meta")}
 )
-"""Words that cannot name operators without quotes."""
+"""Words that must be quoted as names of operators."""
 _FLOAT32_MAX: Final = 3.4028234663852886e38
 
 
 def show_string(text: str) -> str:
-    """A string in quotes, with JSON's escapes.
+    """Quotes a string with JSON's escapes.
 
     >>> show_string('a"b')
     '"a\\\\"b"'
     """
     try:
         text.encode()
-    except UnicodeEncodeError:  # lone surrogates, by which Python stands for bytes that are no text
+    except UnicodeEncodeError:  # lone surrogates, Python's representation of bytes that are not valid text
         return json.dumps(text)
     return json.dumps(text, ensure_ascii=False)
 
 
 def show_bytes(data: bytes) -> str:
-    """Bytes as a literal: `b"..."`, printable ASCII as it is and everything else as `\\xNN`."""
+    """Prints a bytes literal: `b"..."`, with printable ASCII as it is and other bytes as `\\xNN`."""
     return 'b"' + "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\x{byte:02x}" for byte in data) + '"'
 
 
 def show_variable(name: str) -> str:
-    """The name of a variable or function as it stands behind `%` or `@`.
+    """Prints the name of a variable or function after `%` or `@`.
 
     >>> show_variable("conv1/weight"), show_variable("input:0")
     ('conv1/weight', '"input:0"')
@@ -67,7 +69,7 @@ def show_variable(name: str) -> str:
 
 
 def show_name(name: str, reserved: Container[str] = ()) -> str:
-    """The name of an operator, attribute, type or dimension, in quotes where it is no dotted name or one of the reserved words.
+    """Prints the name of an operator, attribute, type or dimension, quoted where it is not a dotted name or is a reserved word.
 
     >>> show_name("nn.relu"), show_name("if", KEYWORDS), show_name("onnx.my-domain.Op")
     ('nn.relu', '"if"', '"onnx.my-domain.Op"')
@@ -76,7 +78,7 @@ def show_name(name: str, reserved: Container[str] = ()) -> str:
 
 
 def show_float(value: float) -> str:
-    """A Python float as an attribute.
+    """Prints a Python float as an attribute.
 
     >>> show_float(0.5), show_float(0.1), show_float(float(np.float32(0.1))), show_float(float("-inf"))
     ('0.5f', '0.1f64', '0.1f', '-inff')
@@ -88,7 +90,7 @@ def show_float(value: float) -> str:
 
 
 def show_scalar(tensor: Tensor) -> str | None:
-    """A constant without dimensions as a literal; None where there is none for its type, or not exactly (NaNs with a payload).
+    """Prints a scalar constant as a literal. Returns None where its type or value has no exact literal (NaNs with a payload).
 
     >>> show_scalar(Tensor.dense(np.float32(0.1))), show_scalar(Tensor.dense(np.int64(3))), show_scalar(Tensor.dense(np.ones(2)))
     ('0.1f', '3i64', None)
@@ -109,7 +111,7 @@ def show_scalar(tensor: Tensor) -> str | None:
 
 
 def _digits(value: AnyValue) -> str:
-    """The shortest digits that are read back as the same value."""
+    """The shortest digits that parse back to the same value."""
     text = str(value)
     if type(value)(float(text)).tobytes() != value.tobytes():
         text = repr(float(value))
@@ -117,7 +119,7 @@ def _digits(value: AnyValue) -> str:
 
 
 def read_attribute_number(text: str, negative: bool) -> int | float:
-    """The number that an attribute's literal means. Raises ValueError where it is no literal."""
+    """Parses the literal of an attribute. Raises ValueError for other texts."""
     value, real, suffix = _parts(text)
     if suffix in ("f", "f32"):
         number: int | float = float(_rounded(value, "float32"))
@@ -126,17 +128,17 @@ def read_attribute_number(text: str, negative: bool) -> int | float:
     elif not real and (not suffix or suffix in _INT_SUFFIX.values()):
         number = read_int(value)
     else:
-        raise ValueError(f"the attribute {text} is of no type that attributes have; floats end in f or f64")
+        raise ValueError(f"the attribute {text} has an unsupported suffix; use f or f64 for floats")
     return -number if negative else number
 
 
 def read_scalar(text: str, negative: bool) -> Tensor:
-    """The constant that a literal means. Raises ValueError where it is no literal or does not fit its type."""
+    """Parses the literal of a scalar constant. Raises ValueError where it is not a literal or does not fit its type."""
     value, real, suffix = _parts(text)
     if suffix:
         dtype = _DTYPE.get(suffix)
         if dtype is None or (real and dtype in _INT_SUFFIX):
-            raise ValueError(f"the number {text} has an unknown suffix; there are: {', '.join(_DTYPE)}")
+            raise ValueError(f"the number {text} has an unknown suffix; known: {', '.join(_DTYPE)}")
     else:
         dtype = "float32" if real else "int32"
     if dtype in _FLOAT_SUFFIX:
@@ -155,25 +157,25 @@ def read_scalar(text: str, negative: bool) -> Tensor:
 def _parts(text: str) -> tuple[str, bool, str]:
     found = _NUMBER.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text} is no number")
+        raise ValueError(f"{text} is not a number")
     return found["value"], bool(found["real"]) or found["value"] in ("inf", "nan"), found["suffix"] or ""
 
 
 def _rounded(digits: str, dtype: str) -> AnyValue:
-    """The nearest number of an element type. Raises ValueError where the digits are beyond all of them."""
+    """Rounds to the nearest number of an element type. Raises ValueError for finite numbers that overflow."""
     with np.errstate(over="ignore"):
         found = to_numpy(dtype).type(float(digits))
     if np.isinf(found) and digits != "inf":
-        raise ValueError(f"the number {_short(digits)} does not fit {dtype}; infinity is inf{_FLOAT_SUFFIX[dtype]}")
+        raise ValueError(f"the number {_short(digits)} does not fit {dtype}; write inf{_FLOAT_SUFFIX[dtype]} for infinity")
     return found
 
 
 def read_int(digits: str) -> int:
-    """An integer. Raises ValueError for more digits than Python converts."""
+    """Parses an integer. Raises ValueError for more digits than Python converts."""
     try:
         return int(digits)
     except ValueError:
-        raise ValueError(f"the integer {_short(digits)} has {len(digits)} digits, which are too many") from None
+        raise ValueError(f"the integer {_short(digits)} has too many digits: {len(digits)}") from None
 
 
 def _short(digits: str) -> str:

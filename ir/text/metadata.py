@@ -1,10 +1,13 @@
-"""The metadata section: constants that are not written where they stand, as JSON behind `#[metadata]`.
+"""The metadata section: constants that are not inlined, as JSON after `#[metadata]`.
 
-The section is an object whose key `relay.Constant` lists the constants that `meta[relay.Constant][i]` refers to. Each has `dtype`, `shape`
-and one of: `data`, its elements in row-major order, little-endian, one byte for types narrower than that, in base64; `splat`, the one
-element that all are, in base64; `strings`, the list of the elements of a tensor of strings, or the one string that all are (bytes that are
-no text as `{"base64": ...}`).
-Things that have no form here are listed under their class by what Python shows of them: they can be looked at, not read back.
+The section is an object whose key `relay.Constant` lists the constants that `meta[relay.Constant][i]` refers to. Each has a `dtype`, a
+`shape` and one of these:
+
+* `data`: the elements in row-major order, little-endian, one byte each for narrower types, in base64;
+* `splat`: the uniform element, in base64;
+* `strings`: the list of strings of a string tensor, or its uniform string (bytes that are not valid text as `{"base64": ...}`).
+
+Objects without an encoding are listed by class with their `repr`, for reading only; they cannot be parsed back.
 """
 
 import base64
@@ -24,11 +27,11 @@ from passat.ir.text.lexer import Tokens
 CONSTANT: Final = "relay.Constant"
 
 Encode: TypeAlias = Callable[[Tensor], dict[str, AnyValue]]
-"""Makes the entry of a constant in the metadata section."""
+"""Encodes a constant for the metadata section."""
 
 
 class Metadata:
-    """What a printed text refers to: each object once, by its class and number. `form` makes the entry of a constant, as `encode` does."""
+    """The objects that a printed text refers to, each once, by class and index. `form` encodes constants, as `encode` does."""
 
     def __init__(self, form: "Encode | None" = None) -> None:
         self._form: Encode = form or encode
@@ -39,7 +42,7 @@ class Metadata:
         return bool(self._tables)
 
     def refer(self, value: object) -> str:
-        """The reference `meta[class][number]` of a value."""
+        """Returns the reference `meta[class][number]` to a value."""
         found = self._numbers.get(id(value))
         if found is None:
             kind = CONSTANT if isinstance(value, Tensor) else type(value).__name__
@@ -49,7 +52,7 @@ class Metadata:
         return found
 
     def astext(self) -> str:
-        """The section. Constants that were not read yet are read now."""
+        """Prints the section. Lazy constants are read."""
         tables = []
         for kind, values in self._tables.items():
             lines = [json.dumps(self._form(value) if isinstance(value, Tensor) else {"repr": repr(value)}) for value in values]
@@ -58,7 +61,7 @@ class Metadata:
 
 
 def encode(tensor: Tensor) -> dict[str, AnyValue]:
-    """A constant as JSON. A tensor whose elements are all one value is written as that value."""
+    """Encodes a constant as JSON. A uniform tensor is encoded as a splat."""
     form: dict[str, AnyValue] = {"dtype": tensor.dtype, "shape": list(tensor.shape)}
     one = tensor.uniform() if tensor.size > 1 else None
     if tensor.dtype == "string":
@@ -71,7 +74,7 @@ def encode(tensor: Tensor) -> dict[str, AnyValue]:
 
 
 def decode(form: Mapping[str, AnyValue]) -> Tensor:
-    """The constant that `encode` wrote. Raises ValueError where the form is not one of its."""
+    """Decodes the output of `encode`. Raises ValueError for an invalid encoding."""
     try:
         dtype, shape = form["dtype"], tuple(map(int, form["shape"]))
         if dtype == "string":
@@ -83,7 +86,7 @@ def decode(form: Mapping[str, AnyValue]) -> Tensor:
 
 
 class MetadataReader:
-    """The metadata section behind a text, as it is read. Raises ParseError where it is not JSON of that form."""
+    """Parses the metadata section after a text. Raises ParseError where it is not valid JSON of that form."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
@@ -93,28 +96,28 @@ class MetadataReader:
             try:
                 self._tables = json.loads(tokens.rest)
             except json.JSONDecodeError as error:
-                reason = f"the metadata section is no JSON: {error.msg} in its line {error.lineno}"
+                reason = f"the metadata section is not valid JSON: {error.msg} in its line {error.lineno}"
                 raise tokens.error_at(tokens.starts[-1], reason) from None
 
     def refer_to(self, table: Mapping[str, Sequence[Expr]]) -> None:
-        """Takes constants that references stand for from elsewhere: by kind and number. Raises TypeError for what is no constant."""
+        """Takes the constants of references from a table instead, by kind and index. Raises TypeError for values that are not constants."""
         for kind, values in table.items():
             for number, value in enumerate(values):
                 if not isinstance(value, Constant):
-                    raise TypeError(f"meta[{kind}][{number}] is a {type(value).__name__}; constants can be referred to")
+                    raise TypeError(f"meta[{kind}][{number}] must be a constant, not a {type(value).__name__}")
                 self._known[f"meta[{kind}][{number}]"] = value.data
 
     def constant(self, reference: str) -> Tensor:
-        """The constant that a reference stands for. Raises ParseError at the next token where it is none."""
+        """Resolves a reference to a constant. Raises ParseError at the next token for an invalid reference."""
         found = self._known.get(reference)
         if found is not None:
             return found
         tokens = self._tokens
         if not self._tables:
-            raise tokens.error(f"{reference} refers to the metadata section, and the text has none")
+            raise tokens.error(f"{reference} refers to the metadata section, but the text has none")
         kind, _, number = reference.removeprefix("meta[").removesuffix("]").partition("][")
         if kind != CONSTANT:
-            raise tokens.error(f"{reference} is no constant; other things cannot be read back")
+            raise tokens.error(f"{reference} is not a constant; other objects cannot be read back")
         try:
             form = self._tables[kind][int(number)]
         except (LookupError, TypeError):

@@ -1,4 +1,4 @@
-"""Parsing of texts in Relay's format 0.0.5: modules (`parse`) and expressions (`parse_expr`)."""
+"""Parses Relay's text format 0.0.5: modules (`parse`) and expressions (`parse_expr`)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,7 @@ from passat.ir.text.printer import VERSION
 from passat.ir.text.types import ONNX_TYPES
 from passat.ir.types import GlobalTypeVar, Type, TypeCall
 
-_TOO_DEEP = "types, patterns or lists nest too deep here"
+_TOO_DEEP = "types, patterns or lists are nested too deeply here"
 
 
 def parse(
@@ -24,13 +24,13 @@ def parse(
     init_module: IRModule | None = None,
     init_meta_table: Mapping[str, Sequence[Expr]] | None = None,
 ) -> IRModule:
-    """The module that a text defines, with types inferred.
+    """Parses a module and infers its types.
 
-    Functions and types of `init_module` are there besides, and the text may name them. `init_meta_table` has what the text refers to as
-    `meta[relay.Constant][i]`: constants, by number.
+    Functions and types of `init_module` are added to the module and can be referred to. `init_meta_table` holds the constants of
+    `meta[relay.Constant][i]`, by index.
 
-    Raises ParseError for what is not in the format, with line and column, and `passat.ir.infer.InferError` for programs without types.
-    Both have all that was found wrong in their `diagnostics`; of a text that is not in the format, up to 20 places.
+    Raises ParseError with line and column for syntax errors, and `passat.ir.infer.InferError` for ill-typed programs. Both list all errors
+    in `diagnostics`; at most 20 syntax errors.
 
     >>> parse("def @main(%x: Tensor[(2, n), float32]) { %x }")["main"].checked_type
     fn (Tensor[(2, n), float32]) -> Tensor[(2, n), float32]
@@ -46,9 +46,9 @@ def parse(
 
 
 def parse_expr(source: str, source_name: str = "from_string", module: IRModule | None = None) -> Expr:
-    """The expression that a text stands for, without types. Global functions and constructors are those of `module`, where it is given.
+    """Parses an expression without inferring types. Global functions and constructors are resolved in `module`, where given.
 
-    Raises ParseError for what is not in the format, with line and column, and all that was found wrong in its `diagnostics`.
+    Raises ParseError with line and column; `diagnostics` lists all errors.
 
     >>> parse_expr("free_var %x: int8; (%x, 1u8)")
     free_var %x: int8;
@@ -73,14 +73,14 @@ def parse_expr(source: str, source_name: str = "from_string", module: IRModule |
 
 
 fromtext = parse
-"""Relay's other name of `parse`."""
+"""Alias of `parse`, under Relay's name."""
 
 
 def _reader(text: str, source_name: str, module: IRModule, table: Mapping[str, Sequence[Expr]] | None = None) -> ExprReader:
     tokens = Tokens(text, source_name)
     if tokens.kind == "version":
         if tokens.text != VERSION:
-            raise tokens.error(f"the text is of version {tokens.text}; version {VERSION} is read")
+            raise tokens.error(f"the text has version {tokens.text}; only version {VERSION} is supported")
         tokens.at += 1
     reader = ExprReader(tokens, module)
     reader.metadata.refer_to(table or {})
@@ -94,7 +94,7 @@ def _at_end(tokens: Tokens) -> bool:
 def _module(reader: ExprReader) -> IRModule:
     tokens, recovery = reader.tokens, reader.recovery
     defined = {var.name_hint for var in reader.module.functions}
-    unclear = False  # whether there may be functions whose definitions were not understood
+    unclear = False  # whether a definition with errors may have defined more functions
     while not _at_end(tokens):
         start = recovery.definition = tokens.at
         failed = True
@@ -117,13 +117,13 @@ def _module(reader: ExprReader) -> IRModule:
             is_function = tokens.kinds[start + 1] == "global"
             unclear |= not is_function
             if not is_function or recovery.is_full:
-                break  # without the type that stood there, or the function, half of the rest would seem to be wrong
+                break  # without the missing type or function, the rest would report spurious errors
             tokens.at = recovery.next_definition(start + 1)
             reader.forget_all()
     if not unclear and not recovery.is_full:
         for name, at in reader.first_uses.items():
             if name not in defined and not recovery.is_full:
-                recovery.note(tokens.error_at(at, f"the function @{name} is used, but not defined"))
+                recovery.note(tokens.error_at(at, f"the function @{name} is used but not defined"))
         _note_undefined_types(reader)
     if recovery.errors:
         raise ParseError.of(recovery.errors)
@@ -157,7 +157,7 @@ def _type_definition(reader: ExprReader, external: bool) -> None:
     if header in reader.module.type_definitions:
         raise tokens.error_at(tokens.starts[at], f"the type {header.name} is defined twice")
     if header.name in ONNX_TYPES:
-        raise tokens.error_at(tokens.starts[at], f"{header.name} is a type of ONNX, which needs no definition")
+        raise tokens.error_at(tokens.starts[at], f"{header.name} is a built-in type of ONNX and cannot be defined")
     outer = dict(types.type_vars)
     params = types.read_params()
     made = TypeCall(header, params) if params else header
@@ -185,9 +185,9 @@ def _constructor_name(reader: ExprReader) -> str:
     if name in reader.constructors:
         reason = f"the constructor {name} is defined twice"
     elif bare and name in EXPRESSION_WORDS:
-        reason = f"{name} is a word of the language; a constructor of that name is written in quotes"
+        reason = f"{name} is a keyword; quote it to use it as the name of a constructor"
     elif bare and find_op(name) is not None:
-        reason = f"{name} is an operator; a constructor of that name is written in quotes"
+        reason = f"{name} is an operator; quote it to use it as the name of a constructor"
     if reason:
         raise tokens.error_at(tokens.starts[at], reason)
     return name

@@ -1,9 +1,11 @@
-"""Printing of expressions and modules in Relay's text format 0.0.5.
+"""Prints expressions and modules in Relay's text format 0.0.5.
 
-Programs are printed in graph normal form. An expression that is used once, as the value of a let or as the result of a body, stands
-where it is used; variables, operators, constructors and scalar constants stand wherever they are used; everything else gets a number in the
-order of evaluation, `%0 = ...;`, in the innermost body that holds all its uses. So each node is printed once, and parsing gives back
-the same sharing. After calls and constants whose types are known stands `/* ty=... */`, which is a comment.
+Programs are printed in graph normal form, so each node is printed once and parsing restores the sharing.
+
+* Variables, operators, constructors and scalar constants are printed at every use.
+* An expression with one use, as the value of a let or the result of a body, is printed at this use.
+* Other expressions get a number, `%0 = ...;`, in the order of evaluation, in the innermost body that encloses all uses.
+* Calls and constants of known type are followed by the comment `/* ty=... */`.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,27 +45,27 @@ from passat.ir.traverse import evaluation_parts
 from passat.ir.types import SHOWN, Type
 
 VERSION: Final = "0.0.5"
-OMITTED: Final = "/* The metadata section is left out; astext(show_meta_data=True) prints it. */\n"
+OMITTED: Final = "/* Metadata section omitted; print it with astext(show_meta_data=True). */\n"
 _INLINE: Final = (Var, Constant, GlobalVar, Op, Constructor)
 _DEEPEST: Final = 40
-"""Levels of indentation. Bodies that nest deeper are not indented further, or the text would grow with the square of the depth."""
+"""Maximum level of indentation. Without a limit, the text would grow with the square of the nesting depth."""
 
 Annotate = Callable[[Expr], str]
 Piece: TypeAlias = "str | Iterator[Piece]"
 
 
 def astext(obj: Expr | IRModule, show_meta_data: bool = True, annotate: Annotate | None = None, *, form: Encode | None = None) -> str:
-    """A module or expression as text that `parse` or `parse_expr` reads back.
+    """Prints a module or expression so that `parse` or `parse_expr` reads it back.
 
-    Without `show_meta_data` constants that are no scalars are referred to, but not listed, and not read where they are lazy.
-    `annotate` gives what is to stand behind an expression (a comment) in place of its type; `form` makes the entries of constants in the
-    metadata section, in place of `passat.ir.text.metadata.encode`.
+    * Without `show_meta_data`, non-scalar constants are referred to but not listed, and lazy ones are not read.
+    * `annotate` returns the comment after an expression, in place of its type.
+    * `form` encodes constants of the metadata section, in place of `passat.ir.text.metadata.encode`.
     """
     return f'#[version = "{VERSION}"]\n{_print(obj, show_meta_data, annotate, form)}'
 
 
 def pretty_print(obj: Expr | IRModule) -> str:
-    """A module or expression as text for people: without version and metadata."""
+    """Prints a module or expression for display, without version and metadata."""
     return _print(obj, False, None).rstrip("\n")
 
 
@@ -84,7 +86,7 @@ def _print(node: Expr | IRModule, show_meta_data: bool, annotate: Annotate | Non
 
 
 def show_prim_func(function: PrimFunc, name: str) -> str:
-    """What there is to say of a function of another back end. It has no text form: in a module it stands as a comment."""
+    """Describes a function of another back end. It has no text form, so modules print it as a comment."""
     meta = Metadata()
     params = [
         f"%{show_variable(param.name_hint)}" + (f": {show_type(param.type_annotation)}" if param.type_annotation is not None else "")
@@ -100,7 +102,7 @@ def _uncommented(text: str) -> str:
 
 
 def show_type_data(data: TypeData) -> str:
-    """A type definition as it stands in the text of a module."""
+    """Prints a type definition of a module."""
     header = f"type {show_name(data.header.name, RESERVED)}{show_type_params(data.type_vars)}"
     if not data.constructors:
         return f"extern {header}\n"
@@ -112,13 +114,13 @@ def show_type_data(data: TypeData) -> str:
 
 
 def _bare_name(made: Constructor) -> str:
-    """The name of a constructor where it can stand without quotes; nothing where it would be read as something else."""
+    """The name of a constructor where it needs no quotes; empty where quotes are needed."""
     name = made.name_hint
     return name if name not in EXPRESSION_WORDS and show_name(name, KEYWORDS) == name and find_op(name) is None else ""
 
 
 class ExprPrinter:
-    """Prints one expression. Names are unique in it: a hint that is taken gets a number behind it."""
+    """Prints one expression. Names are made unique by appending numbers."""
 
     def __init__(self, root: Expr, meta: Metadata, annotate: Annotate | None) -> None:
         self._root = root
@@ -134,7 +136,8 @@ class ExprPrinter:
         self._plan()
 
     def _plan(self) -> None:
-        """Numbers what does not stand where it is used, and lists the numbered expressions and the free variables of each scope."""
+        """Assigns numbers to expressions that are not printed inline, and collects the numbered expressions and free variables of each
+        scope."""
         uses: dict[Expr, int] = {}
         tails: set[Expr] = {self._root}
         for node in self._scopes.order:
@@ -157,16 +160,16 @@ class ExprPrinter:
                 self._statements.setdefault(self._scopes.place(node), []).append(node)
 
     def expression(self) -> str:
-        """The text of the expression, ending in a line break."""
+        """The text of the expression, with a trailing line feed."""
         return _join(self._body(self._scopes.root, self._root, 0)) + "\n"
 
     def definition(self, var: GlobalVar) -> str:
-        """The text of the expression, a function, as the definition of a module's function."""
+        """The text of the expression, which is a function, as the definition of a module function."""
         assert isinstance(self._root, Function)
         return _join(self._function(self._root, f"def @{show_variable(var.name_hint)}", 0)) + "\n"
 
     def _body(self, scope: Scope, result: Expr, depth: int) -> Iterator["Piece"]:
-        """The statements of a scope and its result, without a line break at the end."""
+        """The statements of a scope and its result, without a trailing line feed."""
         yield self._listed(scope, depth)
         if isinstance(result, Let) and result not in self._numbers:
             yield self._lets(result, depth)
@@ -185,7 +188,7 @@ class ExprPrinter:
             yield ";\n"
 
     def _lets(self, first: Let, depth: int) -> Iterator["Piece"]:
-        """A chain of lets and its result, written out."""
+        """A chain of lets and its result."""
         result: Expr = first
         while isinstance(result, Let) and (result is first or result not in self._numbers):
             value, body = self._scopes.inner[result]
@@ -204,7 +207,7 @@ class ExprPrinter:
         return "  " * min(depth, _DEEPEST)
 
     def _inline(self, node: Expr, depth: int) -> Iterator["Piece"]:
-        """An expression in a place where it may stand as a whole."""
+        """An expression in a position that allows any expression."""
         if node in self._numbers or isinstance(node, _INLINE):
             yield self._leaf(node)
         else:
@@ -216,7 +219,7 @@ class ExprPrinter:
         yield f"\n{self._indent(depth)}}}"
 
     def _leaf(self, node: Expr) -> str:
-        """An expression that stands where it is used, or the number of one that does not."""
+        """An expression printed inline, or its number."""
         if isinstance(node, Var):
             return f"%{self._name(node)}"
         if isinstance(node, Constant):
@@ -231,7 +234,7 @@ class ExprPrinter:
         return self._numbers[node]
 
     def _whole(self, node: Expr, depth: int) -> Iterator["Piece"]:
-        """An expression written out, its parts as they stand in their places."""
+        """An expression in full, with its parts printed inline or by number."""
         leaf = self._leaf
         if isinstance(node, Call):
             yield self._call(node)
@@ -265,14 +268,14 @@ class ExprPrinter:
         elif isinstance(node, RefWrite):
             yield f"ref_write({leaf(node.ref)}, {leaf(node.value)})"
         else:
-            raise TypeError(f"{type(node).__name__} has no form in the text format")
+            raise TypeError(f"{type(node).__name__} cannot be printed in the text format")
         yield self._note(node)
 
     def _call(self, node: Call) -> str:
         callee = node.op
         parts = [*map(self._leaf, node.args), *show_attrs(callee, node.attrs, self._meta)]
         if isinstance(callee, Constructor) and not callee.inputs and not parts and _bare_name(callee):
-            return _bare_name(callee)  # a constructor without fields stands for its only value
+            return _bare_name(callee)  # a constructor without fields is printed as its only value
         types = show_type_params(node.type_args) if not isinstance(callee, Op) else ""
         return f"{self._leaf(callee)}{types}({', '.join(parts)})"
 
@@ -293,7 +296,7 @@ class ExprPrinter:
         return "_"
 
     def _bound(self, var: Var) -> str:
-        """A variable where it is bound: its name, with the type where it is annotated."""
+        """The binding of a variable: its name, with its type annotation."""
         return f"%{self._name(var)}" + (f": {self._type(var.type_annotation)}" if var.type_annotation is not None else "")
 
     def _name(self, var: Var) -> str:
@@ -316,7 +319,7 @@ class ExprPrinter:
         return text
 
     def _note(self, node: Expr) -> str:
-        """What stands behind an expression where it is written out."""
+        """The comment after an expression that is printed in full."""
         if self._annotate is not None:
             text = self._annotate(node)
             return f" {text}" if text else ""
@@ -329,7 +332,7 @@ class ExprPrinter:
 
 
 def _join(root: Iterator["Piece"]) -> str:
-    """The text of nested pieces, with a stack in place of recursion."""
+    """Joins nested pieces with an explicit stack."""
     out: list[str] = []
     stack = [root]
     while stack:

@@ -1,7 +1,7 @@
-"""Going on behind an error, so that reading a text tells all that is wrong with it and not only the first.
+"""Error recovery, so that parsing a text reports all of its errors.
 
-What follows an error counts only where the structure of the text is beyond doubt. So a statement is skipped up to its semicolon where all
-brackets of the definition match, and else the whole definition is; names that a skipped statement mentions count as known.
+Later errors are reported only where the structure of the text is unambiguous. A statement with an error is skipped up to its semicolon if
+all brackets of the definition match; otherwise the whole definition is skipped. Names defined in a skipped statement count as defined.
 """
 
 from typing import Final
@@ -12,9 +12,9 @@ _CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
 
 
 class Recovery:
-    """The errors found so far in a text, and where reading may go on.
+    """The errors found so far, and where parsing can resume.
 
-    `definition` is the number of the first token of the definition that is being read.
+    `definition` is the index of the first token of the current definition.
     """
 
     def __init__(self, tokens: Tokens) -> None:
@@ -25,17 +25,17 @@ class Recovery:
 
     @property
     def is_full(self) -> bool:
-        """Whether so many errors were found that reading stops."""
+        """Whether the maximum number of errors is reached."""
         return len(self.errors) >= MAX_ERRORS
 
     def note(self, error: ParseError) -> None:
-        """Adds an error to the list, once."""
+        """Records an error, once."""
         if not error.is_counted:
             error.is_counted = True
             self.errors.append(error)
 
     def next_definition(self, start: int) -> int:
-        """The number of the first token, from `start` on, that begins a definition; of the end of the text where there is none."""
+        """Returns the index of the first token, from `start` on, that begins a definition; the end of the text where there is none."""
         kinds, texts = self._tokens.kinds, self._tokens.texts
         last = len(self._tokens.starts) - 1
         for at in range(start, last):
@@ -46,10 +46,10 @@ class Recovery:
         return last
 
     def behind_statement(self, start: int, opening: int | None) -> int | None:
-        """The number of the token that ends the statement which begins at token `start`, is wrong, and has been read up to the next token:
-        its semicolon, or what closes the block. None where that cannot be told.
+        """Returns the index of the token that ends a statement with an error: its semicolon, or the token that closes the block.
 
-        `opening` is the token that opens the block, None for the whole text.
+        The statement begins at token `start` and has been read up to the next token. `opening` is the token that opens the block, None for
+        the whole text. Returns None where the end is ambiguous.
         """
         closing = self._brackets()
         if closing is None or self.is_full:
@@ -70,14 +70,14 @@ class Recovery:
         return at
 
     def _brackets(self) -> dict[int, int] | None:
-        """Which token closes which in the definition; None where brackets in it do not match."""
+        """Maps opening brackets of the definition to closing ones; None where they do not match."""
         if self._matched is None or self._matched[0] != self.definition:
             self._matched = (self.definition, self._match())
         return self._matched[1] or None
 
     def _match(self) -> dict[int, int]:
         kinds = self._tokens.kinds
-        found = {-1: -1}  # so that it is not empty where there are no brackets
+        found = {-1: -1}  # non-empty even without brackets
         waiting: list[int] = []
         for at in range(self.definition, self.next_definition(self.definition + 1)):
             kind = kinds[at]

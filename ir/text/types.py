@@ -1,7 +1,7 @@
-"""Types and dimensions as text, both ways: `Tensor[(1, ?, 2*n + 1), float32]`, `(int8, fn (A) -> A)`, `List[float32]`, `ref(bool)`, `_`.
+"""Prints and parses types and dimensions: `Tensor[(1, ?, 2*n + 1), float32]`, `(int8, fn (A) -> A)`, `List[float32]`, `ref(bool)`, `_`.
 
-Over Relay's grammar go named dimensions, integer polynomials over names (in quotes where a name is no word: `"(n + 1)//2"`), the type
-parameters of function types, `fn [A](A) -> A`, and the type of references.
+Extends Relay's grammar by named dimensions, integer polynomials over names (quoted where a name is not an identifier: `"(n + 1)//2"`), type
+parameters of function types, `fn [A](A) -> A`, and reference types.
 """
 
 import difflib
@@ -26,16 +26,16 @@ from passat.ir.types import (
 )
 
 RESERVED: Final = NAMES | {"Tensor", "fn", "ref", "_", "meta"}
-"""Words that cannot name types without quotes."""
+"""Words that must be quoted as names of types."""
 ONNX_TYPES: Final = {"onnx.Sequence": 1, "onnx.Optional": 1, "onnx.Map": 2, "onnx.SparseTensor": 1}
-"""Types that no module defines, with the number of their parameters."""
+"""Built-in types, with the number of their parameters."""
 _LARGEST: Final = (1 << 63) - 1
 _MOST_TERMS: Final = 256
-"""Terms of a polynomial that is read: products of sums could grow with the power of the length of the text."""
+"""Maximum number of terms of a polynomial; products of sums can grow exponentially with the length of the text."""
 
 
 def show_dim(dim: Dim) -> str:
-    """A dimension as it stands in a shape.
+    """Prints a dimension of a shape.
 
     >>> n = SymDim.named("n")
     >>> show_dim(2 * n + 1), show_dim((n + 1) // 2 * 3), show_dim(ANY)
@@ -54,7 +54,7 @@ def show_dim(dim: Dim) -> str:
 
 
 def show_type(type_: Type, limit: int | None = None) -> str:
-    """A type in Relay's text format, cut off behind `limit` characters."""
+    """Prints a type in Relay's text format, cut off after `limit` characters."""
     return write_type(type_, _leaf, limit)
 
 
@@ -66,15 +66,15 @@ def _leaf(type_: Type) -> str:
 
 
 def show_type_params(params: Iterable[Type]) -> str:
-    """The type parameters of a function or definition: `[A, B]`, nothing where there are none."""
+    """Prints the type parameters of a function or definition: `[A, B]`; empty where there are none."""
     listed = ", ".join(map(show_type, params))
     return f"[{listed}]" if listed else ""
 
 
 class TypeReader:
-    """Reads types from tokens. `type_vars` are the type parameters in scope; every other name that is no element type is a definition's.
+    """Parses types. `type_vars` are the type parameters in scope; any other name that is not an element type refers to a definition.
 
-    `first_uses` says of each definition that is used, with how many arguments, and where that was first.
+    `first_uses` maps each used definition to its number of arguments and its first use.
     """
 
     def __init__(self, tokens: Tokens) -> None:
@@ -83,7 +83,7 @@ class TypeReader:
         self.first_uses: dict[tuple[str, int], int] = {}
 
     def read(self) -> Type:
-        """A type. Raises ParseError."""
+        """Reads a type. Raises ParseError."""
         tokens = self.tokens
         if tokens.accept("("):
             fields, comma = self.read_list(")", "after the fields of the tuple type")
@@ -109,7 +109,7 @@ class TypeReader:
         return self._applied(name)
 
     def read_params(self) -> list[TypeVar]:
-        """The type parameters of a function or definition, where there are any; they are in scope from here on. Raises ParseError."""
+        """Reads optional type parameters of a function or definition and adds them to the scope. Raises ParseError."""
         tokens = self.tokens
         params: list[TypeVar] = []
         if tokens.accept("["):
@@ -125,10 +125,10 @@ class TypeReader:
         return params
 
     def new_name(self, purpose: str) -> str:
-        """Reads the name of a new type or type parameter. Raises ParseError, also for words that mean another type without quotes."""
+        """Reads the name of a new type or type parameter. Raises ParseError, also for built-in names without quotes."""
         tokens = self.tokens
         if tokens.kind == "name" and tokens.text in RESERVED:
-            raise tokens.error(f"{tokens.text} is a type of the language; a name like it is written in quotes")
+            raise tokens.error(f"{tokens.text} is a built-in type; quote it to use it as a name")
         return tokens.expect_name(purpose)
 
     def _applied(self, name: str) -> Type:
@@ -144,18 +144,18 @@ class TypeReader:
         return TypeCall(made, args) if args else made
 
     def undefined(self, defined: Mapping[str, int]) -> Iterator[ParseError]:
-        """The errors of types that are used and not defined, or used with another number of arguments than they have parameters."""
+        """Yields errors for types that are used but not defined, or used with a wrong number of arguments."""
         for (name, count), at in self.first_uses.items():
             wanted = defined.get(name, ONNX_TYPES.get(name))
             if wanted is None:
                 near = difflib.get_close_matches(name, [*defined, *NAMES, "Tensor"], 3)
                 hint = f"; did you mean {' or '.join(near)}?" if near else ""
-                yield self.tokens.error_at(at, f"there is no type {name!r}{hint}")
+                yield self.tokens.error_at(at, f"unknown type {name!r}{hint}")
             elif wanted != count:
-                yield self.tokens.error_at(at, f"number of arguments of the type {name}: {count} given, {wanted} expected")
+                yield self.tokens.error_at(at, f"the type {name} takes {wanted} arguments, but got {count}")
 
     def read_list(self, closing: str, purpose: str) -> tuple[list[Type], bool]:
-        """Types up to the closing bracket, and whether a comma stands before it. Raises ParseError."""
+        """Reads types up to the closing bracket. Returns them and whether a trailing comma was present. Raises ParseError."""
         found: list[Type] = []
         comma = False
         while self.tokens.kind != closing:
@@ -175,14 +175,16 @@ class TypeReader:
             at = tokens.at
             dim = self.read_dim()
             if isinstance(dim, int) and not 0 <= dim <= _LARGEST:
-                raise tokens.error_at(tokens.starts[at], f"a dimension is at least 0 and at most {_LARGEST}; ? is one that is not known")
+                raise tokens.error_at(
+                    tokens.starts[at], f"a dimension must be at least 0 and at most {_LARGEST}; write ? for an unknown one"
+                )
             shape.append(dim)
             if not tokens.accept(","):
                 break
         tokens.expect(")", "after the dimensions")
         tokens.expect(",", "between shape and element type")
         if tokens.kind == "name" and tokens.text not in NAMES:
-            raise tokens.error(f"there is no element type {tokens.shown()}; there are: {', '.join(sorted(NAMES))}")
+            raise tokens.error(f"unknown element type {tokens.shown()}; known: {', '.join(sorted(NAMES))}")
         dtype = tokens.expect("name", "of an element type")
         tokens.expect("]", "after the element type")
         return TensorType(shape, dtype)
@@ -199,7 +201,7 @@ class TypeReader:
         return FuncType(arguments, result, params)
 
     def read_dim(self) -> Dim:
-        """A dimension: `?`, an integer, or an integer polynomial over names. Raises ParseError."""
+        """Reads a dimension: `?`, an integer, or an integer polynomial over names. Raises ParseError."""
         tokens = self.tokens
         if tokens.accept("?"):
             return ANY

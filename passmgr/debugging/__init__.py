@@ -1,1 +1,1 @@
-"""Which pass is to blame: bisection over passes, and folders that reproduce a crash."""
+"""Debugging of pipelines: bisection over passes, and crash reproducers."""

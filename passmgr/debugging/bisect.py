@@ -1,4 +1,4 @@
-"""Bisection of a pipeline: which pass makes something true of a module that was not true before."""
+"""Bisection of a pipeline: finds the pass that makes a predicate of the module true."""
 
 import copy
 from collections.abc import Callable
@@ -14,25 +14,25 @@ from passat.passmgr.passes import FunctionPass, Pass
 from passat.passmgr.sequential import Sequential
 
 Predicate: TypeAlias = Callable[[IRModule], object]
-"""What is looked for: true says that a module is bad, false that it is good, None that this module cannot tell."""
+"""The predicate: True for a bad module, False for a good one, None if undecidable."""
 
 
 class BisectError(PassatError, RuntimeError):
-    """A bisection that found nothing. The message is a sentence that says why."""
+    """The bisection found nothing. The message gives the reason."""
 
     exit_code = 1
 
 
 class AlreadyTrueError(BisectError):
-    """The predicate is true of the input, so no pass makes it true."""
+    """The predicate is true for the input, so no pass makes it true."""
 
 
 class NeverTrueError(BisectError):
-    """The predicate is false of the result of the whole pipeline, so there is no pass to look for."""
+    """The predicate is false for the result of the whole pipeline, so there is no pass to find."""
 
 
 class PassRaisedError(BisectError):
-    """A pass raises, and that was not what is looked for. `found` says which pass, and what it raises."""
+    """A pass raised, but exceptions are not what the bisection looks for. `found` has the pass and the exception."""
 
     def __init__(self, message: str, found: str) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class PassRaisedError(BisectError):
 
 
 class CannotTellError(BisectError):
-    """The predicate cannot tell for the input or the result, and there is nothing to find without. `what` says which of the two."""
+    """The predicate is undecidable for the input or the result, which `what` names."""
 
     def __init__(self, message: str, what: str) -> None:
         super().__init__(message)
@@ -48,17 +48,18 @@ class CannotTellError(BisectError):
 
 
 class FlappingError(BisectError):
-    """The predicate, or the pipeline, does not do the same when asked the same again."""
+    """The predicate or the pipeline is not deterministic."""
 
 
 @dataclass(frozen=True, eq=False)
 class PassBisect:
-    """What a bisection found: `execution` is the first that makes the predicate true.
+    """The result of a bisection: `execution` is the first one that makes the predicate true.
 
-    `before` and `after` are the modules around it; `after` is None where the pass raised `error`. `function` is the one function that it
-    is about, where that is known. Where the predicate could not tell for modules in between, the `candidates` are several, `execution` is
-    the last of them, and `before` the module before the first. `executions` are all of the pipeline (up to the one that raised), `calls`
-    counts how often the predicate was asked, `runs` how often the pipeline ran.
+    * `before` and `after` are the modules before and after it; `after` is None if the pass raised `error`.
+    * `function` is the affected function, if it is known and unique.
+    * If the predicate was undecidable for modules in between, there are several `candidates`; `execution` is the last one, and `before` the
+      module before the first one.
+    * `executions` are those of the whole pipeline (up to an exception), `calls` counts calls of the predicate, `runs` runs of the pipeline.
     """
 
     execution: Execution
@@ -90,17 +91,16 @@ def bisect_passes(
     rerun: bool = False,
     confirm: bool = True,
 ) -> PassBisect:
-    """The first execution of a pipeline that makes a predicate true, found in a logarithmic number of calls.
+    """Finds the first execution of a pipeline that makes a predicate true, in a logarithmic number of calls.
 
-    The pipeline runs once, in a copy of `ctx` (of the current context if None), and the module after each pass is kept. The predicate
-    is asked about the input, where it has to be false, about the result, where it has to be true, and about
-    log2(n) of the n modules between that differ; with `confirm` once more about the two that it comes to, whether it says the same.
-    It finds a change from false to true; where there are several, any of them.
+    The pipeline runs once, in a copy of `ctx` (by default the current context), and the module after each pass is kept. The predicate must
+    be false for the input and true for the result. It is called for log2(n) of the n different modules in between and, with `confirm`,
+    again for the two modules found. If it changes from false to true several times, any of these changes is found.
 
-    * `crashes`: a pass that raises makes the predicate true; without it what a pass raises is BisectError.
-    * `rerun`: for predicates that look at more than the module: the pipeline runs anew for each call, with a `PassLimit`.
+    * `crashes`: an exception in a pass counts as true; otherwise it raises BisectError.
+    * `rerun`: runs the pipeline again for each call, with a `PassLimit`, for predicates that depend on more than the module.
 
-    Raises AlreadyTrueError, NeverTrueError, FlappingError, BisectError; what the predicate raises is not caught.
+    Raises AlreadyTrueError, NeverTrueError, FlappingError, BisectError. Exceptions of the predicate propagate.
     """
     ctx = PassContext.current() if ctx is None else ctx
     states = (_Reruns if rerun else _Snapshots)(pipeline, mod, ctx, crashes)
@@ -118,7 +118,7 @@ def bisect_passes(
     candidates = tuple(states.executions[mark - 1] for mark in states.marks[low:high])
     after, error = states.module(high), None
     before = states.before(high) if len(candidates) == 1 else states.module(low)
-    assert before is not None  # a module that is not there makes the predicate true
+    assert before is not None  # a missing module counts as true
     execution = candidates[-1]
     function = None
     if after is None:
@@ -130,9 +130,9 @@ def bisect_passes(
 
 
 def first_true(count: int, ask: Callable[[int], bool | None]) -> tuple[int, int]:
-    """Where answers change from false to true: two numbers from 0 to `count`, which are taken to be false and true.
+    """Finds where answers change from false to true, from 0 (taken to be false) to `count` (taken to be true).
 
-    Numbers between the two that come back are those for which the answer is None.
+    The answer is None for all numbers between the two that are returned.
 
     >>> first_true(100, lambda number: number >= 42)
     (41, 42)
@@ -160,23 +160,23 @@ class _Run(NamedTuple):
 
 
 def _run(pipeline: Pass, mod: IRModule, ctx: PassContext, tracker: ExecutionTracker) -> _Run:
-    """Runs a pipeline in a context like the given one, with another instrument. What a pass raises is returned."""
+    """Runs a pipeline in a context like the given one, with another instrument. Returns exceptions of passes."""
     context = copy.copy(ctx)
     context.statistics = Statistics()
     context._install((*ctx.instruments, tracker))
     if ctx is PassContext.current():
-        context._own = (tracker,)  # the others have been entered
+        context._own = (tracker,)  # the other instruments are entered already
     try:
         with context:
             return _Run(pipeline(mod), None, tracker.executions)
     except Exception as error:
         if not isinstance(tracker, _Failing) or tracker.error is None:
-            raise  # not from a pass: from the pipeline itself, or from an instrument
+            raise  # raised by the pipeline itself or by an instrument, not by a pass
         return _Run(None, error, tracker.executions)
 
 
 class _Failing(ExecutionTracker):
-    """Keeps what the last execution raised."""
+    """Keeps the exception of the last execution."""
 
     error: BaseException | None = None
 
@@ -189,7 +189,7 @@ class _Failing(ExecutionTracker):
 
 
 class _Keeper(_Failing):
-    """Keeps the module after each execution. Modules share what is the same in them."""
+    """Keeps the module after each execution. Modules share unchanged parts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -200,11 +200,11 @@ class _Keeper(_Failing):
 
     def execution_fails(self, mod: IRModule, execution: Execution, error: BaseException) -> None:
         super().execution_fails(mod, execution, error)
-        self.modules[execution.number - 1 :] = [mod]  # where the exception is caught, the pass has changed nothing
+        self.modules[execution.number - 1 :] = [mod]  # if the exception is caught, the pass changed nothing
 
 
 class _LimitKeeper(PassLimit, _Failing):
-    """The limit of one of many runs. Keeps the module that the last execution within the limit gets."""
+    """The limit of one of several runs. Keeps the input module of the last execution within the limit."""
 
     last: IRModule | None = None
 
@@ -214,7 +214,7 @@ class _LimitKeeper(PassLimit, _Failing):
 
 
 class _States:
-    """The modules of a pipeline to be asked about. `marks` are the numbers of the executions after which there is another one."""
+    """The modules to test. `marks` are the numbers of the executions that produced a new module."""
 
     def __init__(self, pipeline: Pass, mod: IRModule, ctx: PassContext, crashes: bool) -> None:
         self.pipeline, self.start, self.ctx, self.crashes = pipeline, mod, ctx, crashes
@@ -229,18 +229,18 @@ class _States:
         raise NotImplementedError
 
     def module(self, state: int) -> IRModule | None:
-        """The module of a state: 0 is the input, others come after the execution of their mark; None where that raised."""
+        """The module of a state: 0 is the input, others are the results of the execution at their mark; None if that raised."""
         raise NotImplementedError
 
     def before(self, state: int) -> IRModule | None:
-        """The module from which the last execution before a state made it."""
+        """The input module of the last execution before a state."""
         raise NotImplementedError
 
     def forget(self, state: int) -> None:
-        """Lets the next question about a state make its module anew, where that is how modules are made."""
+        """Makes the next question about a state compute its module again, if modules are computed on demand."""
 
     def rerun(self, tracker: ExecutionTracker) -> _Run:
-        """A run of the pipeline. Raises BisectError where a pass raises and that does not count."""
+        """Runs the pipeline again. Raises BisectError if a pass raises and exceptions do not count."""
         self.runs += 1
         run = _run(self.pipeline, self.start, self.ctx, tracker)
         if run.error is not None and not self.crashes:
@@ -251,7 +251,7 @@ class _States:
 
 
 class _Snapshots(_States):
-    """States kept in one run."""
+    """States kept from a single run."""
 
     def prepare(self) -> None:
         keeper = _Keeper()
@@ -277,7 +277,7 @@ class _Snapshots(_States):
 
 
 class _Reruns(_States):
-    """States made by running the pipeline with a limit."""
+    """States computed by running the pipeline with a limit."""
 
     def prepare(self) -> None:
         keeper = _LimitKeeper(-1)
@@ -302,7 +302,7 @@ class _Reruns(_States):
         return self._before[state]
 
     def forget(self, state: int) -> None:
-        """Runs the pipeline again at the next question."""
+        """Runs the pipeline again for the next question."""
         del self._modules[state]
 
 
@@ -310,14 +310,14 @@ _ANSWERS: Final = {True: "bad", False: "good", None: "that it cannot tell"}
 
 
 class _Questions:
-    """Asks a predicate about states, and counts how often."""
+    """Calls a predicate on states and counts the calls."""
 
     def __init__(self, states: _States, predicate: Predicate) -> None:
         self._states, self._predicate = states, predicate
         self.calls = 0
 
     def ask(self, mod: IRModule) -> bool | None:
-        """The predicate's answer for a module."""
+        """The result of the predicate for a module."""
         self.calls += 1
         answer = self._predicate(mod)
         return None if answer is None else bool(answer)
@@ -327,17 +327,17 @@ class _Questions:
         return True if mod is None else self.ask(mod)
 
     def about(self, state: int, what: str) -> bool:
-        """The answer for a state that has to have one."""
+        """The result for a state that must be decidable."""
         answer = self(state)
         if answer is None:
             raise CannotTellError(f"the check cannot tell whether {what} is bad: it returned None", what)
         return answer
 
     def again(self, state: int, expected: bool) -> None:
-        """Asks once more about a state. Raises FlappingError where the answer is another one."""
+        """Repeats the question about a state. Raises FlappingError if the result differs."""
         states = self._states
         if states.module(state) is None and not isinstance(states, _Reruns):
-            return  # one run has raised, and there is no other
+            return  # a single run that raised cannot be repeated
         states.forget(state)
         answer = self(state)
         if answer is not expected:
@@ -347,13 +347,14 @@ class _Questions:
                 else "about the input"
             )
             was, now = (_ANSWERS[one] for one in (expected, answer))
-            raise FlappingError(f"the check does not give the same answer twice: {place} it said {was} first, then {now}")
+            raise FlappingError(f"the check is not deterministic: {place} it returned {was} first, then {now}")
 
 
 def _changed_function(
     pipeline: Pass, ctx: PassContext, execution: Execution, before: IRModule, after: IRModule, ask: Callable[[IRModule], bool | None]
 ) -> str | None:
-    """The function whose change makes the predicate true; where there are several, only of a function pass can each be tried apart."""
+    """Finds the function whose change makes the predicate true. Among several, functions can only be tried separately for a function
+    pass."""
     changed = [var for var, function in after.functions.items() if before.functions.get(var) is not function]
     if len(changed) == 1:
         return changed[0].name_hint

@@ -1,5 +1,7 @@
-"""Executions: the runs of passes in a pipeline, numbered. What counts the passes of a run, or finds one of them, builds on this, as
-`PassLimit` does, with which a wrong pass is looked for by hand, as with LLVM's `-opt-bisect-limit`."""
+"""Executions: numbered runs of passes in a pipeline, the base of instruments that count passes or find one of them.
+
+`PassLimit` supports manual bisection, like LLVM's `-opt-bisect-limit`.
+"""
 
 import operator
 import re
@@ -15,11 +17,11 @@ if TYPE_CHECKING:
     from passat.ir.module import IRModule
 
 _UNNAMED: Final = "sequential"
-"""What a Sequential is called that was given no name."""
+"""The default name of a Sequential."""
 
 
 class Execution(NamedTuple):
-    """One run of a pass: its number, from 1, the name of the pass, the names of the pipelines around it, outermost first, and its data."""
+    """One run of a pass: its number, from 1, its name, the names of the enclosing pipelines, outermost first, and its metadata."""
 
     number: int
     name: str
@@ -28,47 +30,47 @@ class Execution(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The pass with the named pipelines that are nested around it: `cleanup / FoldConstant`. The outermost goes without saying."""
+        """The pass with its enclosing named pipelines, without the outermost one: `cleanup / FoldConstant`."""
         return " / ".join((*(name for name in self.path[1:] if name != _UNNAMED), self.name))
 
 
 def is_analysis(info: PassInfo) -> bool:
-    """Whether a pass establishes facts and changes no program, such as InferType: nothing is gained, and much lost, by leaving it out."""
+    """Whether a pass only establishes facts and changes no program, such as InferType; skipping it gains nothing."""
     return bool(info.provides) and EVERYTHING in info.preserves
 
 
 class ExecutionTracker(PassInstrument):
-    """Numbers the passes that run. Pipelines do not count, and passes that a pass itself runs belong to that pass.
+    """Numbers the passes that run. Pipelines, and passes run by another pass, are not counted.
 
-    A pass also fails where a check behind it (`VerifyEach`, `testing.immutable_module`) refuses what it did. The tracker starts anew
-    whenever its context is entered, and is for one thread.
+    A pass also fails if a later check (`VerifyEach`, `testing.immutable_module`) rejects its result. The tracker starts again when its
+    context is entered, and must be used in one thread only.
     """
 
     def __init__(self) -> None:
         self.executions: list[Execution] = []
-        """Those of this context so far, or of the last one."""
+        """The executions of the current or last context."""
         self.pipelines: list[tuple[PassInfo, list[PassInfo]]] = []
-        """The pipelines that are running, outermost first, each with the passes that began in it."""
+        """The running pipelines, outermost first, each with the passes that started in it."""
         self._nested = 0
         self._given: IRModule | None = None
 
     def enter_pass_ctx(self) -> None:
-        """Starts anew."""
+        """Starts again."""
         ExecutionTracker.__init__(self)
 
     @property
     def running(self) -> Execution | None:
-        """The execution that goes on now."""
+        """The current execution."""
         return self.executions[-1] if self._nested else None
 
     def execution_begins(self, mod: "IRModule", execution: Execution) -> None:
-        """Is called before each execution, with the module that it gets."""
+        """Called before each execution, with its input module."""
 
     def execution_ends(self, mod: "IRModule", execution: Execution) -> None:
-        """Is called after each execution that did not raise, with the module that it returned."""
+        """Called after each successful execution, with its result."""
 
     def execution_fails(self, mod: "IRModule", execution: Execution, error: BaseException) -> None:
-        """Is called where an execution raised, with the module that it got."""
+        """Called when an execution raised, with its input module."""
 
     def run_before_pass(self, mod: "IRModule", info: PassInfo) -> None:
         """Counts the pass."""
@@ -87,14 +89,14 @@ class ExecutionTracker(PassInstrument):
         self.execution_begins(mod, execution)
 
     def run_after_pass(self, mod: "IRModule", info: PassInfo) -> None:
-        """Closes what `run_before_pass` opened."""
+        """Closes the pass or pipeline."""
         if self._closes_execution():
             self.execution_ends(mod, self.executions[-1])
 
     def pass_failed(self, mod: "IRModule", info: PassInfo, error: BaseException) -> None:
-        """Closes what `run_before_pass` opened."""
+        """Closes the pass or pipeline."""
         if not self._nested and self._given is not None and _accuses(error, self.executions[-1]):
-            self.execution_fails(self._given, self.executions[-1], error)  # an instrument raised that comes after this one
+            self.execution_fails(self._given, self.executions[-1], error)  # an instrument after this one raised
             self._given = None
         if self._closes_execution():
             self._given = None
@@ -104,18 +106,18 @@ class ExecutionTracker(PassInstrument):
         if self._nested:
             self._nested -= 1
             return not self._nested
-        if self.pipelines:  # empty where the instrument was put in while the pipeline was running
+        if self.pipelines:  # empty if the instrument was added while the pipeline was running
             self.pipelines.pop()
         return False
 
 
 def _accuses(error: BaseException, execution: Execution) -> bool:
-    """Whether an exception is that of a check which refuses what an execution did."""
+    """Whether an exception is from a check that rejects the result of an execution."""
     return isinstance(error, (BrokenModuleError, ModuleChangedError)) and error.pass_name == execution.name
 
 
 def show_error(error: BaseException) -> str:
-    """An exception in a few words: its type and its message on one line, of several the first.
+    """A short description of an exception: its type and its message on one line; the first of several.
 
     >>> show_error(KeyError("x"))
     "KeyError: 'x'"
@@ -125,7 +127,7 @@ def show_error(error: BaseException) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """The message of an exception; where it tells of several errors, or shows expressions, the first sentence."""
+    """The message of an exception; only the first sentence if it has several errors or shows expressions."""
     return str(error.args[0] if isinstance(error, DiagnosticError) else error)
 
 
@@ -133,17 +135,16 @@ _FUNCTION_NOTE: Final = re.compile(r"in the .*pass .*, function @(.*)", re.DOTAL
 
 
 def function_of(error: BaseException) -> str | None:
-    """The function that a function pass was at when it raised, as its note on the exception says."""
+    """The function that a function pass was processing when it raised, from the note on the exception."""
     found = (_FUNCTION_NOTE.fullmatch(note) for note in getattr(error, "__notes__", ()))
     return next((match[1] for match in found if match), None)
 
 
 class PassLimit(ExecutionTracker):
-    """Lets the first `limit` executions run and vetoes those after them; a negative limit vetoes none.
+    """Runs the first `limit` executions and vetoes later ones; a negative limit vetoes none.
 
-    Pipelines are not counted. Passes that only establish facts, such as InferType, are counted and never vetoed, unless
-    `veto_all`; nor are those that the context's `required_pass` names, as instruments are not asked about them. `tell` is called with a
-    line for each execution, in LLVM's words.
+    Pipelines are not counted. Passes that only establish facts, such as InferType, are counted but never vetoed, unless `veto_all`. Passes
+    in the context's `required_pass` cannot be vetoed. `tell` is called with a line for each execution, in LLVM's format.
 
     >>> from passat.ir.module import IRModule
     >>> from passat.passmgr import PassContext, Sequential, module_pass
@@ -163,12 +164,12 @@ class PassLimit(ExecutionTracker):
         self._tell = tell
 
     def enter_pass_ctx(self) -> None:
-        """Starts anew."""
+        """Starts again."""
         super().enter_pass_ctx()
         self.vetoed = []
 
     def should_run(self, mod: "IRModule", info: PassInfo) -> bool:
-        """Whether the limit is not reached yet."""
+        """Whether the limit has not been reached."""
         if self.running or isinstance(info, PipelineInfo) or self.limit < 0 or len(self.executions) < self.limit:
             return True
         if not self.veto_all and is_analysis(info):
@@ -179,6 +180,6 @@ class PassLimit(ExecutionTracker):
         return False
 
     def execution_begins(self, mod: "IRModule", execution: Execution) -> None:
-        """Tells it."""
+        """Reports the execution."""
         if self._tell:
             self._tell(f"BISECT: running pass ({execution.number}) {execution.place}")

@@ -1,5 +1,4 @@
-"""Replaying a crash reproducer (`passat.passmgr.debugging.reproducer`): reading the folder, which may hold anything, and running the pass
-again."""
+"""Replays crash reproducers (`passat.passmgr.debugging.reproducer`): validates the folder and runs the pass again."""
 
 import base64
 import json
@@ -30,10 +29,10 @@ _CONSTANT_FILE: Final = re.compile(r"constant-\d+\.bin")
 
 @dataclass(frozen=True)
 class Reproducer:
-    """What `reproducer.json` of a folder says, checked: the pass that raised, its place, what it raised, and the settings.
+    """The validated contents of `reproducer.json`: the pass that raised, its position, its exception, and the settings.
 
-    `pipeline` and `pass_text` are None where they could not be written as text; `step` is the number of the pass in the plan of the
-    pipeline. `data` is all of the file, for those who put more into it.
+    `pipeline` and `pass_text` are None if they have no text form. `step` is the number of the pass in the plan of the pipeline. `data` is
+    the whole file, including additional entries.
     """
 
     folder: str
@@ -51,21 +50,21 @@ class Reproducer:
     data: Mapping[str, AnyValue]
 
     def context(self, tracker: ExecutionTracker | None = None) -> PassContext:
-        """The context in which the pass raised, with VerifyEach where that raised. Raises ReproducerError for options that do not exist."""
+        """The context in which the pass raised, with VerifyEach if that raised. Raises ReproducerError for unknown options."""
         instruments: list[PassInstrument] = [] if tracker is None else [tracker]
         if instruments and self.error_type == _BROKEN:
-            instruments.insert(0, VerifyEach())  # before the tracker, which so hears of it where the pass runs by itself
+            instruments.insert(0, VerifyEach())  # before the tracker, so that the tracker sees its exception even for a lone pass
         try:
             return PassContext(self.opt_level, self.required_pass, self.disabled_pass, instruments, self.config)
         except AttributeError as error:
-            raise ReproducerError(f"{self.folder}: its settings do not fit: {error}") from error
+            raise ReproducerError(f"{self.folder}: invalid settings: {error}") from error
 
 
 @dataclass(frozen=True)
 class Replay:
-    """What a replay showed. `error` is what was raised now, None if nothing; `where` says what was run.
+    """The result of a replay. `error` is the exception, or None; `where` describes what was run.
 
-    `same` is whether the same pass raised an exception of the same class; the messages may still differ, as where they name places.
+    `same` is whether the same pass raised an exception of the same class. Messages may differ, for example in locations.
     """
 
     recorded: Reproducer
@@ -75,12 +74,12 @@ class Replay:
 
     @property
     def same(self) -> bool:
-        """Whether it fails as it did."""
+        """Whether it fails as recorded."""
         return self.error is not None and self.pass_name == self.recorded.pass_name and type_name(self.error) == self.recorded.error_type
 
     @property
     def failure(self) -> str | None:
-        """What is raised now, in words; None if nothing."""
+        """A description of the exception; None if there is none."""
         return None if self.error is None else f"{type(self.error).__name__}: {self.error}"
 
     def __str__(self) -> str:
@@ -95,15 +94,15 @@ class Replay:
 
 
 def read_reproducer(folder: str | os.PathLike[str]) -> Reproducer:
-    """What a folder says. Raises ReproducerError, in one sentence, for everything that is missing or of another form."""
+    """Reads a reproducer folder. Raises ReproducerError for missing or invalid contents."""
     folder = os.fspath(folder)
     if not os.path.isdir(folder):
-        raise ReproducerError(f"{folder} is no folder" if os.path.lexists(folder) else f"there is no folder {folder}")
-    text = _read(folder, JSON_NAME, ", so it is no crash reproducer").decode("utf-8", "replace")
+        raise ReproducerError(f"{folder} is not a folder" if os.path.lexists(folder) else f"there is no folder {folder}")
+    text = _read(folder, JSON_NAME, ", so it is not a crash reproducer").decode("utf-8", "replace")
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ReproducerError(f"{folder}/{JSON_NAME} is no JSON: {error}") from None
+        raise ReproducerError(f"{folder}/{JSON_NAME} is not valid JSON: {error}") from None
     form = _Form(folder, data)
     if form.get("format", int) != FORMAT:
         raise ReproducerError(f"{folder} has the form {data['format']}; this version of Passat reads form {FORMAT}")
@@ -128,7 +127,7 @@ def read_reproducer(folder: str | os.PathLike[str]) -> Reproducer:
 
 
 class _Form:
-    """JSON of unknown form, asked for what should be in it."""
+    """Untrusted JSON with checked access."""
 
     def __init__(self, folder: str, data: object) -> None:
         self._folder, self._data = folder, data
@@ -140,21 +139,21 @@ class _Form:
                 raise ReproducerError(f"{self._folder}/{JSON_NAME} has no {path!r}")
             value = value[key]
         if not isinstance(value, kinds) or isinstance(value, bool):
-            raise ReproducerError(f"{self._folder}/{JSON_NAME}: {path!r} is {kinds[0].__name__}, not {type(value).__name__}")
+            raise ReproducerError(f"{self._folder}/{JSON_NAME}: {path!r} must be {kinds[0].__name__}, not {type(value).__name__}")
         return value
 
     def names(self, path: str) -> tuple[str, ...]:
         values = self.get(path, list)
         if not all(isinstance(value, str) for value in values):
-            raise ReproducerError(f"{self._folder}/{JSON_NAME}: {path!r} is a list of names")
+            raise ReproducerError(f"{self._folder}/{JSON_NAME}: {path!r} must be a list of names")
         return tuple(values)
 
 
 def replay(folder: "str | os.PathLike[str] | Reproducer", pipeline: Pass | None = None) -> Replay:
-    """Runs the pass that raised on the module that it got, in the same settings.
+    """Runs the pass that raised on its input module, with the same settings.
 
-    `pipeline` is the one that was running, made anew by the caller; without it the pass is made from text, which takes that it is
-    registered. Raises ReproducerError where the folder cannot be used.
+    `pipeline` is the recorded pipeline, created again by the caller; without it the pass is created from text, which requires that it is
+    registered. Raises ReproducerError for an unusable folder.
     """
     recorded = folder if isinstance(folder, Reproducer) else read_reproducer(folder)
     pass_ = failing_pass(recorded, pipeline)
@@ -163,7 +162,7 @@ def replay(folder: "str | os.PathLike[str] | Reproducer", pipeline: Pass | None 
         mod = _read_module(recorded)
     except ReproducerError:
         raise
-    except Exception as error:  # the module has no types, which may be what the pass found, too
+    except Exception as error:  # the module is ill-typed, which may also be why the pass raised
         found = Replay(recorded, where, recorded.pass_name, error)
         if found.same:
             return found
@@ -172,7 +171,7 @@ def replay(folder: "str | os.PathLike[str] | Reproducer", pipeline: Pass | None 
 
 
 def attempt(recorded: Reproducer, where: str, pass_: Pass, make: Callable[[], IRModule]) -> Replay:
-    """Runs a pass in the settings of a reproducer on the module that `make` makes, and says what comes of it."""
+    """Runs a pass with the settings of a reproducer on the module that `make` returns, and reports the result."""
     tracker = _Failed()
     mod = make()
     try:
@@ -187,7 +186,7 @@ _BROKEN: Final = type_name(BrokenModuleError(""))
 
 
 class _Failed(ExecutionTracker):
-    """Remembers the pass that raised last."""
+    """Records the last pass that raised."""
 
     failed: str | None = None
 
@@ -196,12 +195,12 @@ class _Failed(ExecutionTracker):
 
 
 def failing_pass(recorded: Reproducer, pipeline: Pass | None = None) -> Pass:
-    """The pass that raised: the one at its place in the pipeline, or made from its own text. Raises ReproducerError."""
+    """The pass that raised: at its position in the pipeline, or created from its text. Raises ReproducerError."""
     if pipeline is None and recorded.pipeline is not None and recorded.step:
         try:
             pipeline = parse_pipeline(recorded.pipeline)
         except PipelineError:
-            pipeline = None  # another pass of it may be what is not known here
+            pipeline = None  # another pass of the pipeline may be the unknown one
     if pipeline is not None:
         found = _at_step(pipeline, recorded)
         if found is not None:
@@ -220,7 +219,7 @@ _HOW: Final = "register it, or hand the pipeline to passat.passmgr.replay(folder
 
 
 def _at_step(pipeline: Pass, recorded: Reproducer) -> Pass | None:
-    """The pass of the recorded name that stands at the recorded place; else the only one of that name."""
+    """The pass with the recorded name at the recorded position, or else the only one with that name."""
     if not isinstance(pipeline, Sequential):
         return pipeline if pipeline.info.name == recorded.pass_name else None
     runs = [step for step in pipeline.plan(recorded.context()).walk() if step.runs and step.name == recorded.pass_name]
@@ -241,7 +240,7 @@ def _read_module(recorded: Reproducer) -> IRModule:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             if isinstance(error, ReproducerError):
                 raise
-            raise ReproducerError(f"{folder}/{MODULE_NAME}: the metadata section is not as it should be: {show_error(error)}") from None
+            raise ReproducerError(f"{folder}/{MODULE_NAME}: invalid metadata section: {show_error(error)}") from None
         text = text[: at + len(_SECTION)] + json.dumps(tables)
     try:
         return parse(text, f"{folder}/{MODULE_NAME}")
@@ -252,20 +251,20 @@ def _read_module(recorded: Reproducer) -> IRModule:
 def _elements(folder: str, form: Mapping[str, AnyValue]) -> bytes:
     name = form["file"]
     if not isinstance(name, str) or not _CONSTANT_FILE.fullmatch(name):
-        raise ReproducerError(f"{folder}/{MODULE_NAME} names the file {name!r}, which is none of a reproducer")
+        raise ReproducerError(f"{folder}/{MODULE_NAME} names the file {name!r}, which does not belong to a reproducer")
     data = _read(folder, name)
     wanted = math.prod(map(int, form["shape"])) * to_numpy(form["dtype"]).itemsize
     if len(data) != wanted:
-        raise ReproducerError(f"{folder}/{name} holds {len(data)} bytes; {form['dtype']}{form['shape']} takes {wanted}")
+        raise ReproducerError(f"{folder}/{name} has {len(data)} bytes, but {form['dtype']}{form['shape']} requires {wanted}")
     return data
 
 
 def _read(folder: str, name: str, so: str = "") -> bytes:
-    """The content of a file in the folder: a real one, no link, pipe or device."""
+    """The contents of a regular file in the folder; links, pipes and devices are rejected."""
     path = os.path.join(folder, name)
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
-            raise ReproducerError(f"{path} is no file")
+            raise ReproducerError(f"{path} is not a regular file")
         with open(path, "rb") as file:
             return file.read()
     except FileNotFoundError:

@@ -1,15 +1,15 @@
-"""Crash reproducers: when a pass raises, a folder is written from which it can be made to raise again (`passat.passmgr.replay`).
+"""Crash reproducers: when a pass raises, writes a folder that reproduces the exception (`passat.passmgr.replay`).
 
-The folder holds
+The folder contains
 
 * `reproducer.json`: the pass, the pipeline as text, the settings of the context, the error, versions;
-* `module.relay`: the module as it was before the pass, in Relay's text format 0.0.5 with metadata;
-* `constant-<n>.bin`: the elements of constants of more than 64 KiB, row by row, little-endian. Their entries in the metadata name
-  the file, and say `splat`, so that the text can be read without these files: each such constant is then its first element, repeated.
-  When all files together reach the limit, further constants are kept as that splat only, and the README says so;
-* `error.txt`: the traceback; `README.txt`: what this is, and how to replay it.
+* `module.relay`: the module before the pass, in Relay's text format 0.0.5 with metadata;
+* `constant-<n>.bin`: the elements of constants of more than 64 KiB, row-major, little-endian. Their metadata entries name the file and
+  contain a `splat` of the first element, so that the text can be parsed without these files. When the size limit for files is reached,
+  further constants are only kept as splats, which the README states;
+* `error.txt`: the traceback; `README.txt`: a description and how to replay.
 
-It is data alone. Nothing in it is run when it is replayed.
+The folder contains only data. Replaying does not execute code from it.
 """
 
 import contextlib
@@ -44,35 +44,34 @@ from passat.passmgr.registry import UnknownPassError, get_entry, name_and_option
 from passat.passmgr.sequential import Sequential, pipeline_text
 
 FORMAT: Final = 1
-"""The version of the folder's form, in `reproducer.json`."""
+"""The format version, in `reproducer.json`."""
 DATA_LIMIT: Final = 1 << 28
-"""Bytes of all files of constants together, unless the user says otherwise."""
+"""Default maximum total size in bytes of files with constants."""
 TEXT_LIMIT: Final = 10_000
-"""Characters of the error's message that are kept."""
+"""Maximum length of the error message."""
 JSON_NAME: Final = "reproducer.json"
 MODULE_NAME: Final = "module.relay"
 _OWN_FILES: Final = re.compile(r"reproducer\.json|module\.relay|error\.txt|README\.txt|constant-\d+\.bin|model\.onnx")
 _PACKAGES: Final = ("passat", "numpy", "ml_dtypes", "networkx", "egglog", "onnx", "onnxruntime")
 
 Extra = Callable[[str, dict[str, AnyValue]], None]
-"""Writes further files into a folder, and adds to what goes into `reproducer.json`; sentences under `remarks` go into the README."""
+"""Writes additional files into a folder and extends `reproducer.json`; sentences under `remarks` are added to the README."""
 
 
 class ReproducerError(PassatError, ValueError):
-    """A folder to which no reproducer can be written, or from which nothing can be replayed. The message is a sentence that names it."""
+    """A reproducer cannot be written to a folder, or a folder cannot be replayed. The message names the folder."""
 
     exit_code = 2
 
 
 class CrashReproducer(ExecutionTracker):
-    """An instrument that writes a reproducer into `folder` when a pass raises, however deep in nested pipelines.
+    """An instrument that writes a reproducer to `folder` when a pass raises, at any depth of nested pipelines.
 
-    The folder is made then, all of it or nothing; an older reproducer in it is replaced. The exception gets a note that names it, or
-    that says why it could not be written. `pipeline` is what runs; where it is not given, it is taken from the frames of the
-    exception. `extra` writes further files; `arguments` are what `passat replay` needs besides the folder; `data_limit` bounds the bytes
-    of constants.
+    The folder is written atomically and replaces an older reproducer. The exception gets a note with the folder, or with the reason why it
+    could not be written. `pipeline` is the running pipeline; by default it is taken from the frames of the exception. `extra` writes
+    additional files; `arguments` are additional arguments of `passat replay`; `data_limit` limits the size of constants.
 
-    Raises ReproducerError where the folder holds anything else, or cannot be made.
+    Raises ReproducerError if the folder contains other files or cannot be created.
 
     >>> import tempfile
     >>> from passat.passmgr import Sequential, module_pass
@@ -98,7 +97,7 @@ class CrashReproducer(ExecutionTracker):
         super().__init__()
         self.folder = os.path.abspath(folder)
         self.written = False
-        """Whether a reproducer was written."""
+        """Whether a reproducer has been written."""
         self._arguments = tuple(arguments)
         self._pipeline = pipeline
         self._extra = extra
@@ -108,15 +107,15 @@ class CrashReproducer(ExecutionTracker):
 
     @property
     def command(self) -> str:
-        """What runs the pass again."""
+        """The command that runs the pass again."""
         return _command(self.folder, self._arguments)
 
     def execution_begins(self, mod: IRModule, execution: Execution) -> None:
-        """Forgets an exception that was caught."""
+        """Drops an exception that was caught."""
         self._failed = None
 
     def execution_fails(self, mod: IRModule, execution: Execution, error: BaseException) -> None:
-        """Keeps what is to be written if nobody catches the exception."""
+        """Keeps the data to write if the exception is not caught."""
         self._failed = execution, mod, [list(begun) for _, begun in self.pipelines]
 
     def pass_failed(self, mod: IRModule, info: PassInfo, error: BaseException) -> None:
@@ -128,7 +127,7 @@ class CrashReproducer(ExecutionTracker):
         self._failed = None
         try:
             self._write(execution, before, begun, error)
-        except Exception as second:  # whatever goes wrong here, the first exception is the one to know
+        except Exception as second:  # failures here must not hide the original exception
             error.add_note(f"a reproducer could not be written to {self.folder}: {show_error(second)}")
         else:
             self.written = True
@@ -176,7 +175,7 @@ def _command(folder: str, arguments: Sequence[str]) -> str:
 
 
 def check_folder(folder: str) -> None:
-    """Raises ReproducerError where a reproducer cannot be written to a folder, or something else would be lost."""
+    """Raises ReproducerError if a reproducer cannot be written to a folder, or would overwrite other files."""
     parent = os.path.dirname(folder)
     if not os.path.isdir(parent):
         raise ReproducerError(f"no reproducer can be written to {folder}: there is no folder {parent}")
@@ -185,7 +184,7 @@ def check_folder(folder: str) -> None:
     if not os.path.lexists(folder):
         return
     if os.path.islink(folder) or not os.path.isdir(folder):
-        raise ReproducerError(f"no reproducer can be written to {folder}: it is no folder")
+        raise ReproducerError(f"no reproducer can be written to {folder}: it is not a folder")
     names = os.listdir(folder)
     strange = sorted(name for name in names if not _OWN_FILES.fullmatch(name))
     if strange or (names and JSON_NAME not in names):
@@ -194,7 +193,7 @@ def check_folder(folder: str) -> None:
 
 @contextlib.contextmanager
 def _made_whole(folder: str) -> Iterator[str]:
-    """A folder to write into that takes the place of `folder` when all is written, and is gone where something raises."""
+    """Yields a temporary folder that replaces `folder` when complete, and is removed on an exception."""
     check_folder(folder)
     old = f"{folder}.{os.getpid()}.old"
     try:
@@ -215,14 +214,14 @@ def _put(folder: str, name: str, text: str) -> None:
 
 
 class _Constants:
-    """Writes large constants to files as they are met."""
+    """Writes large constants to files as they are encountered."""
 
     def __init__(self, folder: str, limit: int) -> None:
         self._folder, self._limit = folder, limit
         self.files = self.bytes = self.left_out = 0
 
     def form(self, tensor: Tensor) -> dict[str, AnyValue]:
-        """The entry of a constant in the metadata."""
+        """Encodes a constant for the metadata section."""
         if not is_large(tensor):
             return encode(tensor)
         array = np.ascontiguousarray(tensor.numpy())
@@ -241,7 +240,7 @@ class _Constants:
 
 
 def _outermost_pass(error: BaseException) -> Pass | None:
-    """The pass whose call an exception leaves: instruments are not told passes, but the frames of the exception know them."""
+    """The outermost pass on the stack of an exception. Instruments do not get passes, but the frames of the exception contain them."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         owner = frame.f_locals.get("self")
         if frame.f_code.co_name == "run" and isinstance(owner, Pass):
@@ -250,9 +249,9 @@ def _outermost_pass(error: BaseException) -> Pass | None:
 
 
 def locate(pipeline: Pass, ctx: PassContext, begun: Sequence[Sequence[PassInfo]]) -> tuple[Pass, str, list[Pass]] | None:
-    """The pass that began last, its number in the plan, and the passes that were to follow it.
+    """Returns the pass that started last, its number in the plan, and the passes after it.
 
-    `begun` holds, for each pipeline that was running, outermost first, what began in it. None where the plan has no such passes.
+    `begun` lists, for each running pipeline, outermost first, the passes that started in it. Returns None if the plan has no such passes.
     """
     if not isinstance(pipeline, Sequential) or not begun:
         return (pipeline, "", []) if not begun else None
@@ -286,7 +285,7 @@ def _texts(passes: Sequence[Pass]) -> str | None:
 
 
 def _not_registered(pipeline: Pass) -> list[str]:
-    """The names of passes that text cannot bring back: those that are not registered, or have options without text."""
+    """The names of passes that cannot be recreated from text: unregistered ones, and those with options without text form."""
     found: dict[str, None] = {}
     stack = [pipeline]
     while stack:
@@ -306,7 +305,7 @@ def _not_registered(pipeline: Pass) -> list[str]:
 
 
 def context_data(ctx: PassContext) -> dict[str, AnyValue]:
-    """The settings of a context as plain data; `config_left_out` names the options whose values have no JSON form."""
+    """The settings of a context as plain data; `config_left_out` lists the options whose values have no JSON form."""
     config: dict[str, AnyValue] = {}
     left_out: dict[str, str] = {}
     for key, value in ctx.config.items():
@@ -327,7 +326,7 @@ def context_data(ctx: PassContext) -> dict[str, AnyValue]:
 
 
 def type_name(error: BaseException) -> str:
-    """The full name of the class of an exception.
+    """The qualified name of an exception class.
 
     >>> type_name(KeyError("x"))
     'KeyError'
@@ -337,7 +336,7 @@ def type_name(error: BaseException) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that matter, those that are installed."""
+    """Versions of Python and of the relevant installed packages."""
     found = {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
     for name in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -356,11 +355,11 @@ def _readme(command: str, data: Mapping[str, AnyValue]) -> str:
     ]
     if data["not_registered"]:
         names = ", ".join(data["not_registered"])
-        lines.append(
-            f"Text cannot bring back these passes: {names}. Replay with passat.passmgr.replay(folder, pipeline), which takes them."
-        )
+        lines.append(f"These passes cannot be created from text: {names}. Replay them with passat.passmgr.replay(folder, pipeline).")
     if data["constants"]["left_out"]:
-        lines.append(f"{data['constants']['left_out']} constants were too large to be kept; they are their first element, repeated.")
+        lines.append(
+            f"{data['constants']['left_out']} constants were too large to be kept and are replaced by their first element, repeated."
+        )
     if data["context"]["config_left_out"]:
         lines.append(f"These options have values that cannot be written: {', '.join(data['context']['config_left_out'])}.")
     return "\n".join([*lines, *data["remarks"]]) + "\n"

@@ -1,1 +1,1 @@
-"""Instruments that watch passes: times, memory, printed programs and what changed in them, dumps, checks."""
+"""Instruments that observe passes: time, memory, printed programs and their changes, dumps, checks."""

@@ -1,5 +1,8 @@
-"""Checks after every pass: `VerifyEach`, is the module well-formed and well-typed, and if not, which pass did it? And that no pass
-changes the module that it gets, for `PassContext(config={"testing.immutable_module": True})`."""
+"""Checks after every pass.
+
+* `VerifyEach` checks that the module is well formed and well typed, and names the pass that broke it.
+* `ImmutableModuleCheck` checks that no pass modifies its input module, for `PassContext(config={"testing.immutable_module": True})`.
+"""
 
 import threading
 from typing import Final
@@ -15,11 +18,11 @@ from passat.passmgr.options import register_option
 from passat.passmgr.pass_info import PassInfo
 
 IMMUTABLE_MODULE: Final = "testing.immutable_module"
-register_option(IMMUTABLE_MODULE, bool, False, "Whether to check that no pass changes the module that it gets, by its structural hash.")
+register_option(IMMUTABLE_MODULE, bool, False, "Whether to check that no pass modifies its input module, by its structural hash.")
 
 
 class ModuleChangedError(PassatError, RuntimeError):
-    """A pass changed the module that it got. `pass_name` is the pass."""
+    """A pass modified its input module. `pass_name` is the pass."""
 
     def __init__(self, message: str, pass_name: str = "") -> None:
         super().__init__(message)
@@ -32,28 +35,28 @@ class _Running(threading.local):
 
 
 class ImmutableModuleCheck(PassInstrument):
-    """Compares the structural hash and the attributes of the module before a pass with those after it.
+    """Compares the structural hash and the attributes of the input module before and after a pass.
 
-    Raises ModuleChangedError, a RuntimeError, `Immutable module has been modified in pass: <name>`. A context whose option
-    `testing.immutable_module` is set when it is made has it beside its instruments.
+    Raises ModuleChangedError, a RuntimeError: `Immutable module has been modified in pass: <name>`. A context with the option
+    `testing.immutable_module` adds this check to its instruments.
     """
 
     def __init__(self) -> None:
         self._running = _Running()
 
     def run_before_pass(self, mod: "IRModule", info: PassInfo) -> None:
-        """Remembers the state of the module."""
+        """Records the state of the module."""
         self._running.modules.append((mod, _state(mod)))
 
     def run_after_pass(self, mod: "IRModule", info: PassInfo) -> None:
-        """Compares the module that the pass got with that."""
-        if self._running.modules:  # empty where the pass runs in a context that came to the check meanwhile
+        """Compares the input module with the recorded state."""
+        if self._running.modules:  # empty if the pass runs in a context that got the check while it was running
             given, before = self._running.modules.pop()
             if _state(given) != before:
                 raise ModuleChangedError(f"Immutable module has been modified in pass: {info.name}", info.name)
 
     def pass_failed(self, mod: "IRModule", info: PassInfo, error: BaseException) -> None:
-        """Forgets the module."""
+        """Drops the recorded state."""
         if self._running.modules:
             self._running.modules.pop()
 
@@ -65,17 +68,17 @@ def _state(mod: "IRModule") -> tuple[int, dict[str, int]]:
 
 
 IMMUTABLE_MODULE_CHECK: Final = ImmutableModuleCheck()
-"""The one of all contexts: so a pass that replaces the instruments of its context is checked all the same."""
+"""Shared by all contexts, so that a pass that replaces the instruments of its context is checked too."""
 
 
 FLAWS_SHOWN: Final = 5
-"""Flaws that an error shows; the others are counted."""
+"""Maximum number of flaws in an error message; further ones are counted."""
 
 
 class BrokenModuleError(DiagnosticError):
-    """A module that is not well-formed or not well-typed. The message names the pass, the functions, and the expressions.
+    """A module is not well formed or not well typed. The message names the pass, the functions and the expressions.
 
-    `pass_name` is the pass, `flaws` is all that is wrong; `diagnostics` has the first of it.
+    `pass_name` is the pass, `flaws` are all flaws; `diagnostics` holds the first ones.
     """
 
     def __init__(self, sentence: str, pass_name: str = "", flaws: tuple[Flaw, ...] = ()) -> None:
@@ -86,7 +89,7 @@ class BrokenModuleError(DiagnosticError):
     def __str__(self) -> str:
         lines = [str(self.args[0])]
         for i, diagnostic in enumerate(self.diagnostics):
-            lines += [diagnostic.sentence] if i else []  # the message has the first
+            lines += [diagnostic.sentence] if i else []  # the message includes the first one
             lines += (f"    {line}" for line in diagnostic.excerpt)
         if len(self.flaws) > FLAWS_SHOWN:
             lines.append(f"... and {len(self.flaws) - FLAWS_SHOWN} more")
@@ -94,24 +97,24 @@ class BrokenModuleError(DiagnosticError):
 
 
 def module_flaws(mod: IRModule, types: bool = True) -> tuple[Flaw, ...]:
-    """What is wrong with a module: with its variables and calls or, where nothing is and `types` are asked about, with its types."""
+    """Returns the flaws of a module: of its variables and calls or, if there are none and with `types`, of its types."""
     flaws = tuple(binding_flaws(mod))
-    return flaws or (tuple(type_flaws(mod)) if types else ())  # types of what is bound wrongly mean nothing
+    return flaws or (tuple(type_flaws(mod)) if types else ())  # types are meaningless where bindings are wrong
 
 
 class _Sound(threading.local):
-    """The functions that were found sound last."""
+    """The functions that passed the last check."""
 
     def __init__(self) -> None:
         self.functions: dict[GlobalVar, BaseFunc] | None = None
 
 
 class VerifyEach(PassInstrument):
-    """Checks the module after every pass that changed it, and before the first: variables are bound once and used in scope, called
-    functions exist (`passat.ir.analysis.well_formed`), types do not contradict each other (`passat.ir.type_check.type_flaws`).
+    """Checks the module after every pass that changed it, and before the first pass.
 
-    Raises BrokenModuleError that names the pass, the function and the expression. Nothing is written to the module; with `types=False`
-    types are not looked at.
+    Checks that variables are bound once and used in scope, that called functions exist (`passat.ir.analysis.well_formed`), and that types
+    are consistent (`passat.ir.type_check.type_flaws`). Raises BrokenModuleError with the pass, the function and the expression. Does not
+    modify the module. With `types=False` it ignores types.
     """
 
     def __init__(self, types: bool = True) -> None:
@@ -119,15 +122,15 @@ class VerifyEach(PassInstrument):
         self._sound = _Sound()
 
     def exit_pass_ctx(self) -> None:
-        """Forgets the module."""
+        """Releases the module."""
         self._sound.functions = None
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Checks the module that the pass gets, unless it was checked as the result of the one before."""
-        self._check(mod, info, "the module that the pass {} gets is broken")
+        """Checks the input module of the pass, unless it was checked as the result of the previous pass."""
+        self._check(mod, info, "the input module of the pass {} is broken")
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Checks the module that the pass returned."""
+        """Checks the result of the pass."""
         self._check(mod, info, "the pass {} broke the module")
 
     def _check(self, mod: IRModule, info: PassInfo, accusation: str) -> None:

@@ -1,8 +1,8 @@
-"""The difference between two programs as a unified diff of their texts, in which what did not change keeps its name.
+"""Unified diffs of programs in which unchanged values keep their names.
 
-In Relay's text temporaries are numbered: where one goes, all behind it are called otherwise. So lines are first compared with all such
-names alike, to find out which belong together; then the temporaries of the second program get the names of their counterparts in
-the first, or new ones. Constants are numbered in common too. What is shown is the first program's text and the second's in its names.
+Relay's text numbers temporaries, so removing one renames all later ones. Lines are first compared with anonymous names to find
+corresponding lines. The temporaries of the second program then get the names of their counterparts, or new names. Constants are numbered in
+common. The diff shows the text of the first program, and that of the second program with its names.
 """
 
 import re
@@ -21,7 +21,7 @@ from passat.passmgr.inspection.line_diff import align
 from passat.passmgr.inspection.printing import cut_lines
 
 CONTEXT: Final = 3
-"""Lines that are shown around what changed."""
+"""Number of context lines around a change."""
 
 _STRING: Final = r'"(?:[^"\\\n]++|\\.)*+"'
 _WORDS: Final = re.compile(rf"({_STRING}|%(?:\d+|{PLAIN_VARIABLE.pattern}|{_STRING}))")
@@ -32,7 +32,7 @@ _RESET: Final = "\x1b[0m"
 
 
 class Section(NamedTuple):
-    """What became of a function (or of the type definitions, whose `name` is ""): its lines, each with "-", "+" or " " before it."""
+    """The changes of a function (or of the type definitions, with an empty `name`): its lines, each with the prefix "-", "+" or " "."""
 
     name: str
     kind: str
@@ -48,10 +48,10 @@ def ir_diff(
     context: int = CONTEXT,
     max_lines: int | None = None,
 ) -> str:
-    """The unified diff of two modules, by functions, or of two expressions; "" where nothing differs but the names of temporaries.
+    """Returns the unified diff of two modules, by function, or of two expressions; empty if they differ only in names of temporaries.
 
-    A type that stands as a comment on one side only is no difference. `color` adds the escape sequences of terminals; of more than
-    `max_lines` lines the rest is counted. Takes nearly linear time.
+    A type comment on one side only is not a difference. `color` adds terminal escape sequences. Lines after the first `max_lines` are
+    counted. Takes nearly linear time.
 
     >>> from passat.ir.text import parse
     >>> before = parse("def @main(%x: int8) { %0 = negative(%x); %1 = abs(%0); %2 = negative(%1); (%2, %1) }")
@@ -73,13 +73,13 @@ def ir_diff(
 
 
 def sections(before: IRModule | Expr, after: IRModule | Expr) -> Iterator[Section]:
-    """What differs, by functions: those of the first module in their order, then new ones. Equal functions have no section.
+    """Yields the changed functions: those of the first module in order, then new ones.
 
-    Of two expressions there is one section at most, without a name.
+    For two expressions, yields at most one section without a name.
     """
     if not isinstance(before, IRModule) or not isinstance(after, IRModule):
         if isinstance(before, IRModule) or isinstance(after, IRModule):
-            raise TypeError("a module can be compared with a module, an expression with an expression")
+            raise TypeError("a module can only be compared with a module, and an expression with an expression")
         lines = _diff(before, after, None)
         if lines:
             yield Section("", "changed", lines)
@@ -108,8 +108,10 @@ def _type_text(module: IRModule) -> list[str]:
 
 
 class _Constants(Metadata):
-    """Numbers for the constants of two texts in common: equal constants have one number. Contents are only looked at where the objects
-    differ; of constants in files the place in the file says enough."""
+    """Common numbers for the constants of two texts: equal constants have equal numbers.
+
+    Contents are compared only where the objects differ; constants in files are identified by their location.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -137,7 +139,7 @@ def _equal(a: Tensor, b: Tensor) -> bool:
 
 
 def _diff(before: Expr, after: Expr, var: GlobalVar | None) -> list[str]:
-    """The lines of both with their signs; none where they are alike."""
+    """The lines of both texts with their prefixes; empty where they are equal."""
     if before is after:
         return []
     constants = _Constants()
@@ -158,10 +160,10 @@ def _lines_of(expr: Expr, var: GlobalVar | None, meta: Metadata) -> list[str]:
 
 
 class _Text:
-    """The lines of a text, taken apart.
+    """The parsed lines of a text.
 
-    `parts[i]` are pieces of line i without its type comments, every other one a name or string; `types[i]` are its type comments;
-    `own` are the names that the text itself gives to values, and `defined[i]` the one that line i gives, or "".
+    `parts[i]` are the pieces of line i without its type comments, alternating between text and names or strings; `types[i]` are its type
+    comments. `own` are the names that the text defines, and `defined[i]` is the one that line i defines, or empty.
     """
 
     def __init__(self, lines: Sequence[str], types: bool = True) -> None:
@@ -182,16 +184,16 @@ class _Text:
         self.own = {name for name in self.defined if name}
 
     def alike(self) -> list[str]:
-        """The lines with the names of all values that the text names itself alike."""
+        """The lines with anonymous names for all values that the text defines."""
         own = self.own
         return ["".join(["%" if part in own else part for part in parts]) for parts in self.parts]
 
     def operators(self) -> list[str]:
-        """The beginnings of the lines, up to the first parenthesis, with all names alike."""
+        """The beginnings of the lines, up to the first parenthesis, with anonymous names."""
         return ["".join(["%" if part.startswith("%") else part for part in parts]).partition("(")[0] for parts in self.parts]
 
     def by_content(self, numbers: dict[tuple[object, ...], int]) -> list[int]:
-        """A number for each line by what it computes: itself, and the lines whose values it uses. `numbers` belongs to the comparison."""
+        """Value numbers of the lines, from their text and the numbers of the lines they use. `numbers` is shared by both texts."""
         own = self.own
         known: dict[str, int] = {}
         result = []
@@ -204,13 +206,13 @@ class _Text:
         return result
 
     def renamed(self, i: int, names: Mapping[str, str]) -> str:
-        """A line, with its types, in other names."""
+        """A line, including its types, with other names."""
         parts = _WORDS.split(self.lines[i])
         return "".join([names.get(part, part) for part in parts])
 
 
 def _defined(parts: Sequence[str]) -> str:
-    """The name that a line gives to a value: `%3 = ...` or `let %y: int8 = ...`."""
+    """The name that a line defines: `%3 = ...` or `let %y: int8 = ...`."""
     if len(parts) < 3 or not parts[1].startswith("%") or _DEFINES.fullmatch(parts[0]) is None:
         return ""
     behind = parts[2]
@@ -218,7 +220,7 @@ def _defined(parts: Sequence[str]) -> str:
 
 
 def _compare(old: _Text, new: _Text) -> list[str]:
-    """All lines, each with its sign."""
+    """All lines, each with its prefix."""
     pairs = _pairs(old, new)
     names = _common_names(old, new, pairs)
     out: list[str] = []
@@ -243,8 +245,8 @@ def _compare(old: _Text, new: _Text) -> list[str]:
 
 
 def _pairs(old: _Text, new: _Text) -> list[tuple[int, int]]:
-    """Lines that belong together: first those that compute the same; between them those that look alike; between these those that
-    begin with the same operator."""
+    """Corresponding lines: first those that compute the same; between them those that look alike; between these those with the same
+    operator."""
     numbers: dict[tuple[object, ...], int] = {}
     pairs = align(old.by_content(numbers), new.by_content(numbers))
     for a, b in ((old.alike(), new.alike()), (old.operators(), new.operators())):
@@ -266,7 +268,7 @@ def _same(old: _Text, i: int, new: _Text, j: int, names: Mapping[str, str]) -> b
 
 
 def _common_names(old: _Text, new: _Text, pairs: Sequence[tuple[int, int]]) -> dict[str, str]:
-    """What the values of the second text are called: like their counterparts in the first, or as nothing there is called."""
+    """New names for the values of the second text: those of their counterparts in the first text, or unused ones."""
     names = {new.defined[j]: old.defined[i] for i, j in pairs if new.defined[j] and old.defined[i]}
     taken = {part for parts in old.parts for part in parts[1::2] if part.startswith("%")}
     taken.update(part for parts in new.parts for part in parts[1::2] if part.startswith("%") and part not in new.own)
@@ -286,7 +288,7 @@ def _common_names(old: _Text, new: _Text, pairs: Sequence[tuple[int, int]]) -> d
 
 
 def unified(section: Section, context: int) -> Iterator[str]:
-    """The lines of a section as hunks with their heads."""
+    """Formats a section as hunks with headers."""
     title = (
         f"@{section.name}" if section.name else "(the type definitions)" if section.lines[0][1:].startswith("type ") else "(the expression)"
     )
@@ -318,7 +320,7 @@ def _range(start: int, count: int) -> str:
 
 
 def color_diff(diff: str) -> str:
-    """A diff with the escape sequences of terminals: removed lines red, added ones green, places cyan, names bold."""
+    """Adds terminal escape sequences to a diff: removed lines red, added ones green, hunk headers cyan, names bold."""
     lines = []
     for line in diff.split("\n"):
         color = _COLORS.get("h" if line.startswith(("--- ", "+++ ")) else line[:1])

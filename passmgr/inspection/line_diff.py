@@ -1,8 +1,7 @@
-"""Which elements of two sequences belong together, as a diff of lines needs it, in nearly linear time.
+"""Sequence alignment for line diffs, in nearly linear time.
 
-Common beginnings and ends are set aside; lines that occur once on both sides are anchors (patience diff), and between anchors the
-same is done again. What has no anchor goes through Myers' algorithm (E. Myers, "An O(ND) difference algorithm", 1986), a limited number
-of edits at a time.
+Strips common prefixes and suffixes. Lines that occur once on both sides are anchors (patience diff), recursively between anchors. The rest
+is aligned by Myers' algorithm (E. Myers, "An O(ND) difference algorithm", 1986), with a limited number of edits at a time.
 """
 
 from bisect import bisect_left
@@ -10,11 +9,11 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Final
 
 EDITS_LIMIT: Final = 100
-"""Edits after which Myers' algorithm takes the best way so far and starts again from there."""
+"""Number of edits after which Myers' algorithm commits to the best path and restarts from its end."""
 
 
 def align(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Pairs of indices of equal elements, both strictly ascending; many of them, though not always as many as there could be.
+    """Returns pairs of indices of equal elements, both strictly ascending. The number of pairs is large, but not always maximal.
 
     >>> align("abcd", "axcd")
     [(0, 0), (2, 2), (3, 3)]
@@ -71,7 +70,7 @@ def _anchors(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, in
 
 
 def _unique(elements: Sequence[Hashable]) -> dict[Hashable, int]:
-    """Elements that occur once, with their places, in order."""
+    """The elements that occur once, with their indices, in order."""
     places: dict[Hashable, int] = {}
     repeated: set[Hashable] = set()
     for i, element in enumerate(elements):
@@ -83,8 +82,8 @@ def _unique(elements: Sequence[Hashable]) -> dict[Hashable, int]:
 
 
 def _shortest_edit(a: Sequence[Hashable], b: Sequence[Hashable]) -> Iterator[tuple[int, int]]:
-    """The pairs of an edit from one sequence to the other: a shortest one where that has at most `EDITS_LIMIT` edits, else pieces of that
-    size, each of which goes as far as it can."""
+    """The pairs of an edit script: a shortest one up to `EDITS_LIMIT` edits, otherwise pieces of that size, each reaching as far as
+    possible."""
     i = j = 0
     while i < len(a) and j < len(b):
         trace, x, y = _furthest(a, b, i, j)
@@ -93,7 +92,7 @@ def _shortest_edit(a: Sequence[Hashable], b: Sequence[Hashable]) -> Iterator[tup
 
 
 def _furthest(a: Sequence[Hashable], b: Sequence[Hashable], i: int, j: int) -> tuple[list[dict[int, int]], int, int]:
-    """How far one gets from (i, j) with few edits: the reach of each diagonal after each number of edits, and the best point."""
+    """The furthest points from (i, j): the reach of each diagonal after each number of edits, and the best point."""
     n, m = len(a) - i, len(b) - j
     reach = {1: 0}
     trace: list[dict[int, int]] = []
@@ -116,7 +115,7 @@ def _furthest(a: Sequence[Hashable], b: Sequence[Hashable], i: int, j: int) -> t
 
 
 def _backtrack(trace: Sequence[dict[int, int]], x: int, y: int) -> list[tuple[int, int]]:
-    """The pairs on the way to a point."""
+    """The pairs on the path to a point."""
     pairs: list[tuple[int, int]] = []
     for edits in range(len(trace) - 1, -1, -1):
         reach = trace[edits]

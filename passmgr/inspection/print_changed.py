@@ -1,4 +1,4 @@
-"""`PrintIRChanged`: prints what passes change, and nothing where they change nothing; as LLVM's `-print-changed` does."""
+"""`PrintIRChanged` prints what passes change, like LLVM's `-print-changed`."""
 
 import threading
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ Mode = Literal["full", "diff", "cdiff"]
 
 
 class _Run:
-    """A pass that is running: how deep it is nested, and the module as it was when what happened last was told."""
+    """A running pass: its nesting depth, and the module at the time of the last report."""
 
     __slots__ = ("info", "seen")
 
@@ -32,11 +32,11 @@ class _Runs(threading.local):
 class PrintIRChanged(PassInstrument):
     """Prints the functions that a pass changed: in full, as a diff, or as a colored diff (`mode`).
 
-    * `names` are those of passes, `functions` those of functions, all where none is given; patterns as `Fold*` are understood.
-    * A pass that changed nothing gets a line that says so, unless `quiet`. Types that are inferred and temporaries that are
-      renumbered are no change; what a pass lets other passes do is theirs.
-    * In mode "full" the module is also printed as it was at the start. `context` is the number of lines around what changed.
-    * `file` is the error stream if None; of more than `max_lines` lines at a time the rest is counted.
+    * `names` selects passes, `functions` selects functions; all by default. Patterns such as `Fold*` are supported.
+    * A pass without changes gets a line that says so, unless `quiet`. Inferred types and renumbered temporaries are not changes. Changes by
+      nested passes are reported for these.
+    * In mode "full" the initial module is also printed. `context` is the number of context lines around changes.
+    * `file` is stderr by default. Lines after the first `max_lines` of an output are counted.
 
     Raises ValueError for another mode.
     """
@@ -53,7 +53,7 @@ class PrintIRChanged(PassInstrument):
         max_lines: int | None = None,
     ) -> None:
         if mode not in get_args(Mode):
-            raise ValueError(f"the mode is one of {', '.join(get_args(Mode))}, not {mode!r}")
+            raise ValueError(f"mode must be one of {', '.join(get_args(Mode))}, not {mode!r}")
         self.names = NameFilter(names)
         self.functions = NameFilter(functions)
         self._mode = mode
@@ -64,7 +64,7 @@ class PrintIRChanged(PassInstrument):
         self._runs = _Runs()
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Remembers the module; tells what the pass around this one has changed so far."""
+        """Records the module; reports what the enclosing pass has changed so far."""
         runs = self._runs
         if runs.open:
             around = runs.open[-1]
@@ -74,9 +74,9 @@ class PrintIRChanged(PassInstrument):
         runs.open.append(_Run(info, mod.shallow_copy()))
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Tells what the pass changed."""
+        """Reports what the pass changed."""
         runs = self._runs
-        if not runs.open:  # put in while the pass was running
+        if not runs.open:  # added while the pass was running
             return
         run = runs.open.pop()
         self._tell(run, mod, info.name, quiet=self._quiet or isinstance(info, PipelineInfo))
@@ -85,12 +85,12 @@ class PrintIRChanged(PassInstrument):
         runs.last = run.seen
 
     def pass_failed(self, mod: IRModule, info: PassInfo, error: BaseException) -> None:
-        """Forgets the pass."""
+        """Drops the record of the pass."""
         if self._runs.open:
             self._runs.open.pop()
 
     def exit_pass_ctx(self) -> None:
-        """Forgets the modules of this thread."""
+        """Releases the modules of this thread."""
         self._runs.open.clear()
         self._runs.last = None
 

@@ -1,5 +1,5 @@
-"""Programs as text, on streams and in files: the pass `PrintIR`, TVM's printing instruments, printing before and after passes as LLVM
-does it, and `DumpIR`, the module as a file after every pass."""
+"""Printing programs: the pass `PrintIR`, TVM's printing instruments, LLVM-style printing before and after passes, and `DumpIR`, which
+writes the module to a file after every pass."""
 
 import base64
 import errno
@@ -28,28 +28,28 @@ from passat.passmgr.passes import ModulePass
 from passat.passmgr.registry import register_pass
 
 INLINE_LIMIT: Final = 1 << 16
-"""Bytes up to which a constant stands in a text in full."""
+"""Maximum size in bytes of constants that are printed in full."""
 
 
 def is_large(tensor: Tensor) -> bool:
-    """Whether a constant takes more room than the limit; one that is one element repeated takes little."""
+    """Whether the storage of a constant exceeds the limit; splats are small."""
     return tensor.nbytes > INLINE_LIMIT and tensor.dtype != "string" and tensor.uniform() is None
 
 
 def first_element(tensor: Tensor) -> dict[str, AnyValue]:
-    """The entry of a constant in the metadata of a text that has its first element only, repeated."""
+    """Encodes a constant for the metadata section as a splat of its first element."""
     first = np.asarray(tensor.numpy()[(0,) * len(tensor.shape)])
     return {"dtype": tensor.dtype, "shape": list(tensor.shape), "splat": base64.b64encode(first.tobytes()).decode()}
 
 
 class Stripped:
-    """Makes the entries of constants, of large ones their first element only; `count` says of how many."""
+    """Encodes constants, large ones as splats of their first element; `count` is the number of these."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def form(self, tensor: Tensor) -> dict[str, AnyValue]:
-        """The entry of a constant."""
+        """Encodes a constant."""
         if not is_large(tensor):
             return encode(tensor)
         self.count += 1
@@ -60,7 +60,7 @@ _WRITING: Final = threading.Lock()
 
 
 def emit(text: str, file: TextIO | None) -> None:
-    """Writes a text in one go, so that those of several threads do not mix; to the error stream of the moment where no file is given."""
+    """Writes a text in one call, so that output of several threads does not mix; to the current stderr by default."""
     stream = sys.stderr if file is None else file
     with _WRITING:
         stream.write(text)
@@ -70,7 +70,7 @@ def emit(text: str, file: TextIO | None) -> None:
 @register_pass("transform.PrintIR")
 @dataclass(frozen=True, repr=False)
 class PrintIR(ModulePass):
-    """Prints the module to the error stream, under `PrintIR(<header>):`; constants that are no scalars with `show_meta_data` only."""
+    """Prints the module to stderr, after `PrintIR(<header>):`. Non-scalar constants are only printed with `show_meta_data`."""
 
     header: str = ""
     show_meta_data: bool = False
@@ -84,41 +84,41 @@ class PrintIR(ModulePass):
 
 
 class PrintBeforeAll(PassInstrument):
-    """Prints `Before Running Pass: <info>` and the module to the output stream, before each pass, as TVM does."""
+    """Prints `Before Running Pass: <info>` and the module to stdout before each pass, as in TVM."""
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Prints the module that the pass gets."""
+        """Prints the input module of the pass."""
         emit(f"Before Running Pass: {info}\n{mod}\n", sys.stdout)
 
 
 class PrintAfterAll(PassInstrument):
-    """Prints `After Running Pass: <info>` and the module to the output stream, after each pass, as TVM does."""
+    """Prints `After Running Pass: <info>` and the module to stdout after each pass, as in TVM."""
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Prints the module that the pass returned."""
+        """Prints the result of the pass."""
         emit(f"After Running Pass: {info}\n{mod}\n", sys.stdout)
 
 
 class PassPrintingInstrument(PassInstrument):
-    """Prints the module to the output stream before and after the passes of some names (exact ones), as TVM does."""
+    """Prints the module to stdout before and after the passes with the given exact names, as in TVM."""
 
     def __init__(self, print_before_pass_names: Iterable[str], print_after_pass_names: Iterable[str]) -> None:
         self.print_before_pass_names = list(print_before_pass_names)
         self.print_after_pass_names = list(print_after_pass_names)
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Prints the module that the pass gets, where it is one of those before which it is to be printed."""
+        """Prints the input module of a selected pass."""
         if info.name in self.print_before_pass_names:
             emit(f"Print IR before: {info.name}\n{mod}\n\n\n", sys.stdout)
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Prints the module that the pass returned, where it is one of those after which it is to be printed."""
+        """Prints the result of a selected pass."""
         if info.name in self.print_after_pass_names:
             emit(f"Print IR after: {info.name}\n{mod}\n\n\n", sys.stdout)
 
 
 class NameFilter:
-    """Names, or patterns of them with `*`, `?` and `[...]`. Which of them fitted nothing so far is in `unused`. No patterns: all names.
+    """Selects names by patterns with `*`, `?` and `[...]`; all names without patterns. `unused` are the patterns without a match so far.
 
     >>> chosen = NameFilter(["Fold*", "InferType"])
     >>> chosen("FoldConstant"), chosen("SimplifyExpr"), chosen.unused
@@ -129,28 +129,28 @@ class NameFilter:
         self.patterns = (patterns,) if isinstance(patterns, str) else tuple(patterns)
         for pattern in self.patterns:
             if not isinstance(pattern, str):
-                raise TypeError(f"names are strings, not {pattern!r}")
+                raise TypeError(f"names must be strings, not {pattern!r}")
         self._used: set[str] = set()
 
     def __call__(self, name: str) -> bool:
-        """Whether the name is one of them."""
+        """Whether the name is selected."""
         fitting = [pattern for pattern in self.patterns if name == pattern or fnmatchcase(name, pattern)]
         self._used.update(fitting)
         return bool(fitting) or not self.patterns
 
     @property
     def unused(self) -> list[str]:
-        """The patterns that no name has fitted."""
+        """The patterns that have not matched any name."""
         return [pattern for pattern in self.patterns if pattern not in self._used]
 
     def of_pass(self, info: PassInfo) -> bool:
-        """Whether a pass is meant. A pipeline is by its very name only: what it does, its members do."""
+        """Whether a pass is selected. Pipelines only match their exact name, since their members are selected individually."""
         fits = self(info.name)
         return info.name in self.patterns if isinstance(info, PipelineInfo) else fits
 
 
 def chosen_functions(mod: IRModule, functions: NameFilter) -> IRModule:
-    """The module, with the chosen functions alone where not all are chosen."""
+    """The module with only the selected functions."""
     if not functions.patterns:
         return mod
     part = IRModule()
@@ -159,7 +159,7 @@ def chosen_functions(mod: IRModule, functions: NameFilter) -> IRModule:
 
 
 def cut_lines(text: str, max_lines: int | None) -> str:
-    """The text, or its first lines and how many are left out.
+    """The first lines of a text and the number of omitted lines.
 
     >>> print(cut_lines("a\\nb\\nc\\nd", 2))
     a
@@ -173,7 +173,7 @@ def cut_lines(text: str, max_lines: int | None) -> str:
 
 
 class _PrintIR(PassInstrument):
-    """What `PrintIRBefore` and `PrintIRAfter` share."""
+    """Common base of `PrintIRBefore` and `PrintIRAfter`."""
 
     def __init__(
         self,
@@ -201,31 +201,29 @@ class _PrintIR(PassInstrument):
 class PrintIRBefore(_PrintIR):
     """Prints the module before passes.
 
-    `names` are those of passes, `functions` those of functions, all where none is given; patterns as `Fold*` are understood. Pipelines
-    are printed only where their exact name is given. `file` is the error stream if None; of more than `max_lines` lines the rest is
-    counted.
+    `names` selects passes, `functions` selects functions; all by default. Patterns such as `Fold*` are supported; pipelines need their
+    exact name. `file` is stderr by default. Lines after the first `max_lines` are counted.
     """
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Prints the module that the pass gets."""
+        """Prints the input module of the pass."""
         self._print("Before", mod, info)
 
 
 class PrintIRAfter(_PrintIR):
-    """Prints the module after passes; the one that a pass got, where the pass raised.
+    """Prints the module after passes; the input module of a pass that raised.
 
-    `names` are those of passes, `functions` those of functions, all where none is given; patterns as `Fold*` are understood. Pipelines
-    are printed only where their exact name is given. `file` is the error stream if None; of more than `max_lines` lines the rest is
-    counted.
+    `names` selects passes, `functions` selects functions; all by default. Patterns such as `Fold*` are supported; pipelines need their
+    exact name. `file` is stderr by default. Lines after the first `max_lines` are counted.
     """
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Prints the module that the pass returned."""
+        """Prints the result of the pass."""
         self._print("After", mod, info)
 
     def pass_failed(self, mod: IRModule, info: PassInfo, error: BaseException) -> None:
-        """Prints the module that the pass got."""
-        self._print("After", mod, info, f" failed ({type(error).__name__}); what it got")
+        """Prints the input module of the pass."""
+        self._print("After", mod, info, f" failed ({type(error).__name__}); its input")
 
 
 SUFFIX: Final = ".relay"
@@ -236,17 +234,16 @@ _NAME_LIMIT: Final = 100
 class DumpIR(PassInstrument):
     """Writes the module to `<dump_dir>/NNN_<pass>.relay` after every pass, numbered from 000, in text that `passat.ir.text.parse` reads.
 
-    * The folder is made when it is needed. Where it holds the files of an earlier dump, FileExistsError is raised when the instrument is
-      made; with `refresh` these files, and no others, are removed before the first is written.
-    * `only_changes` leaves out the passes that returned the functions that they got, and pipelines, whose members have told all.
-    * `initial` writes the module before the first pass of a context too, as `NNN_input.relay`.
-    * Without `show_meta_data` constants that are no scalars are left out, and such a text cannot be read back. Functions of other back
-      ends stand there as comments.
+    * The folder is created on first use. Raises FileExistsError on creation of the instrument if the folder contains an earlier dump; with
+      `refresh`, removes the files of that dump, and no others, before the first write.
+    * `only_changes` skips passes that returned the same functions, and pipelines, whose members are dumped.
+    * `initial` also writes the module before the first pass of a context, as `NNN_input.relay`.
+    * Without `show_meta_data`, non-scalar constants are omitted and the text cannot be parsed. Functions of other back ends become
+      comments.
+    * With `strip_constants`, large constants become splats of their first element, which a comment states: the text can be parsed, but
+      computes something else.
 
-    * With `strip_constants` large ones are their first element, repeated, and a comment says so: the text can be read back, but does not
-      compute the same.
-
-    A file appears whole or not at all. Raises OSError, which names the file; NotADirectoryError where `dump_dir` is one.
+    Files are written atomically. Raises OSError with the file name, and NotADirectoryError if `dump_dir` is a file.
     """
 
     def __init__(
@@ -268,12 +265,10 @@ class DumpIR(PassInstrument):
         self._number = 0
         self._last: object = None
         if self.dump_dir.exists() and not self.dump_dir.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, "is no folder to dump to", os.fspath(self.dump_dir))
+            raise NotADirectoryError(errno.ENOTDIR, "is not a folder", os.fspath(self.dump_dir))
         self._refresh = refresh
         if not refresh and self._earlier():
-            raise FileExistsError(
-                errno.EEXIST, "holds the files of an earlier dump; empty it, or name another folder", os.fspath(self.dump_dir)
-            )
+            raise FileExistsError(errno.EEXIST, "contains an earlier dump; empty it or use another folder", os.fspath(self.dump_dir))
 
     def _earlier(self) -> list[Path]:
         if not self.dump_dir.is_dir():
@@ -281,7 +276,7 @@ class DumpIR(PassInstrument):
         return [path for path in sorted(self.dump_dir.iterdir()) if _OURS.fullmatch(path.name)]
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Writes the module before the first pass of a context, where that is wanted."""
+        """Writes the module before the first pass of a context, if requested."""
         with self._lock:
             first = self._last is None
             if first:
@@ -298,7 +293,7 @@ class DumpIR(PassInstrument):
                 self._write(mod, info.name)
 
     def exit_pass_ctx(self) -> None:
-        """Forgets the module; a context entered later goes on counting."""
+        """Releases the module. Numbering continues in a context entered later."""
         with self._lock:
             self._last = None
 
@@ -319,5 +314,5 @@ class DumpIR(PassInstrument):
             return mod.astext(self._show_meta_data)
         stripped = Stripped()
         text = astext(mod, self._show_meta_data, form=stripped.form)
-        note = f"// of constants above {INLINE_LIMIT >> 10} KiB, here {stripped.count}, only the first element is kept, and repeated\n"
+        note = f"// constants above {INLINE_LIMIT >> 10} KiB, {stripped.count} here, are replaced by their first element, repeated\n"
         return note + text if stripped.count else text

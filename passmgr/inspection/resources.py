@@ -1,4 +1,4 @@
-"""How long each pass took, and how much memory, and the passes inside it: `PassTimingInstrument` and `PassMemoryInstrument`."""
+"""Time and memory of each pass, with nesting: `PassTimingInstrument` and `PassMemoryInstrument`."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Run(Protocol):
-    """One run of a pass, with those inside it."""
+    """One run of a pass, with nested runs."""
 
     children: list[Self]
 
@@ -27,7 +27,7 @@ _R = TypeVar("_R", bound=Run)
 
 
 class RunTree(threading.local, Generic[_R]):
-    """What one thread has measured: the runs of this context, those that are going on, and the runs of the context left last."""
+    """The measurements of one thread: finished and open runs of the current context, and the runs of the last context."""
 
     def __init__(self) -> None:
         self.runs: list[_R] = []
@@ -35,16 +35,16 @@ class RunTree(threading.local, Generic[_R]):
         self.finished: list[_R] = []
 
     def begin(self, run: _R) -> None:
-        """A run begins, inside the one that is going on."""
+        """Starts a run inside the current one."""
         (self.open[-1].children if self.open else self.runs).append(run)
         self.open.append(run)
 
     def leave(self) -> None:
-        """The context is left; its runs are kept until the next."""
+        """Ends the context; its runs are kept until the next one."""
         self.finished, self.runs, self.open = self.runs, [], []
 
     def walk(self) -> Iterator[tuple[_R, int]]:
-        """The runs of the context entered now, or else of the last one, in the order in which they began; and how deep each is nested."""
+        """Yields the runs of the current or last context in the order of their start, with their nesting depth."""
         stack = [(run, 0) for run in reversed(self.runs or self.finished)]
         while stack:
             run, depth = stack.pop()
@@ -53,7 +53,7 @@ class RunTree(threading.local, Generic[_R]):
 
 
 class PassTime(NamedTuple):
-    """A run of a pass: its name, the seconds it took with all inside it, how deep it is nested, and whether it raised."""
+    """A run of a pass: its name, its total seconds, its nesting depth, and whether it raised."""
 
     name: str
     seconds: float
@@ -85,7 +85,7 @@ _LATEST: Final = _Latest()
 
 
 class _Render:
-    """A method that can be called on the class as well, as TVM's static `render`."""
+    """A method that can also be called on the class, like TVM's static `render`."""
 
     def __get__(self, instrument: "PassTimingInstrument | None", owner: type) -> Callable[[], str]:
         return partial(_render, instrument or _LATEST.instrument)
@@ -102,7 +102,7 @@ def _render(instrument: "PassTimingInstrument | None") -> str:
 
 
 def render_times(times: Sequence[PassTime]) -> str:
-    """TVM's text of measured runs, as `PassTimingInstrument.timings` lists them; for after the context was left.
+    """Formats measured runs (`PassTimingInstrument.timings`) as TVM does, after the context was exited.
 
     >>> render_times([PassTime("outer", 4e-6, 0), PassTime("inner", 3e-6, 1)])
     'outer: 4us [1us] (100.00%; 100.00%)\\n\\tinner: 3us [3us] (75.00%; 75.00%)\\n'
@@ -128,9 +128,10 @@ def render_times(times: Sequence[PassTime]) -> str:
 
 
 class PassTimingInstrument(PassInstrument):
-    """Measures every pass. `render()` gives TVM's text and, as there, is for before the context is left; `timings` may be read later.
+    """Measures the time of every pass. `render()` returns TVM's text; as in TVM, call it before the context is exited. `timings` remain
+    available.
 
-    A pass that raised is measured up to there. Threads are measured apart.
+    A pass that raised is measured up to the exception. Threads are measured separately.
 
     >>> from passat.ir.module import IRModule
     >>> from passat.passmgr.context import PassContext
@@ -147,40 +148,40 @@ class PassTimingInstrument(PassInstrument):
 
     @property
     def timings(self) -> list[PassTime]:
-        """This thread's finished runs in the order in which they began: of the context entered now, or else of the last one."""
+        """This thread's finished runs of the current or last context, in the order of their start."""
         return [PassTime(run.name, run.seconds, depth, run.failed) for run, depth in self._profile.walk() if run.end]
 
     render = _Render()
     """`render() -> str`: one line per run, nested ones indented by tabs: `name: total [without nested] (% of all; % of the run around it)`.
 
-    May be called on the class: then it renders the instrument that was made or entered last in this thread. Warns, and returns "",
-    where nothing was measured; raises RuntimeError inside a pass.
+    On the class, it renders the instrument that was created or entered last in this thread. Warns and returns an empty string
+    if nothing was measured; raises RuntimeError inside a pass.
     """
 
     def enter_pass_ctx(self) -> None:
-        """Becomes the instrument that `PassTimingInstrument.render()` means."""
+        """Makes this the instrument of `PassTimingInstrument.render()`."""
         _LATEST.instrument = self
 
     def exit_pass_ctx(self) -> None:
-        """Ends the measurement; `timings` keeps it until the next."""
+        """Ends the measurement; `timings` are kept until the next one."""
         self._profile.leave()
 
     def run_before_pass(self, mod: "IRModule", info: PassInfo) -> None:
-        """Starts the clock of a run."""
-        profile = self._profile  # RunTree.begin written out: the call would take a tenth of what a pass costs
+        """Starts timing a run."""
+        profile = self._profile  # RunTree.begin inlined: the call would cost a tenth of a pass
         run = _TimedRun(info.name)
         (profile.open[-1].children if profile.open else profile.runs).append(run)
         profile.open.append(run)
 
     def run_after_pass(self, mod: "IRModule", info: PassInfo) -> None:
-        """Stops it."""
+        """Stops timing the run."""
         now = perf_counter()
         opened = self._profile.open
-        if opened:  # empty where the instrument was put in while the pass was running
+        if opened:  # empty if the instrument was added while the pass was running
             opened.pop().end = now
 
     def pass_failed(self, mod: "IRModule", info: PassInfo, error: BaseException) -> None:
-        """Stops it for a run that raised."""
+        """Stops timing a run that raised."""
         opened = self._profile.open
         if opened:
             opened[-1].failed = True
@@ -188,11 +189,11 @@ class PassTimingInstrument(PassInstrument):
 
 
 class PassMemory(NamedTuple):
-    """A run of a pass: its name, bytes, how deep it is nested, and whether it raised.
+    """A run of a pass: its name, bytes, nesting depth, and whether it raised.
 
-    `resident` is by how much the process grew, `resident_peak` by how much its record did (both as the system counts, 0 where it does
-    not tell). `allocated` is by how much what Python and NumPy hold grew, `peak` the most they held above the beginning; None where
-    tracemalloc was off.
+    `resident` is the growth of the process's memory and `resident_peak` the growth of its peak (as reported by the system, 0 if
+    unavailable). `allocated` is the growth of memory allocated by Python and NumPy, and `peak` its maximum above the start; None without
+    tracemalloc.
     """
 
     name: str
@@ -227,11 +228,11 @@ class _SizedRun:
 
 _LOCK: Final = threading.RLock()
 _OPEN: Final[dict[int, _SizedRun]] = {}
-"""The runs that are going on, of all instruments and threads. tracemalloc knows one peak for all: whoever sets it back tells them first."""
+"""The open runs of all instruments and threads. tracemalloc has a single peak, so they are updated before it is reset."""
 
 
 def _note_peak() -> None:
-    """Tells all runs that are going on the peak since the last time, and sets it back. To be called with the lock held."""
+    """Updates all open runs with the current peak and resets it. The lock must be held."""
     if tracemalloc.is_tracing():
         peak = tracemalloc.get_traced_memory()[1]
         for run in _OPEN.values():
@@ -240,10 +241,10 @@ def _note_peak() -> None:
 
 
 class PassMemoryInstrument(PassInstrument):
-    """Measures the memory that passes take; threads have their own runs, though memory is that of the whole process.
+    """Measures the memory of passes. Runs are recorded per thread, but memory is that of the whole process.
 
-    What Python and NumPy allocate is measured where `tracemalloc` is on; with `trace=True` it is on while a context with the instrument is
-    entered, which makes passes several times slower. Else only the size of the process is known, which is coarse.
+    Allocations by Python and NumPy are measured if `tracemalloc` is running. With `trace=True` it is started while a context with the
+    instrument is entered, which makes passes several times slower. Otherwise only the size of the process is known, which is coarse.
 
     >>> from passat.ir.module import IRModule
     >>> from passat.passmgr.context import PassContext
@@ -262,7 +263,7 @@ class PassMemoryInstrument(PassInstrument):
 
     @property
     def runs(self) -> list[PassMemory]:
-        """This thread's finished runs in the order in which they began: of the context entered now, or else of the last one."""
+        """This thread's finished runs of the current or last context, in the order of their start."""
         found: list[PassMemory] = []
         for run, depth in self._profile.walk():
             if run.done:
@@ -273,12 +274,12 @@ class PassMemoryInstrument(PassInstrument):
     def render(self) -> str:
         """One line per run, nested ones indented by tabs: `name: allocated +1.2 MiB, peak +3.4 MiB; process +2.0 MiB, record +2.0 MiB`.
 
-        May be called after the context was left; "" where nothing was measured.
+        Can be called after the context was exited; empty if nothing was measured.
         """
         return "".join(_line(run) for run in self.runs)
 
     def enter_pass_ctx(self) -> None:
-        """Starts tracemalloc, where that is wanted and it is off."""
+        """Starts tracemalloc if requested and not running."""
         with _LOCK:
             if self._trace and not self._entered and not tracemalloc.is_tracing():
                 tracemalloc.start()
@@ -286,7 +287,7 @@ class PassMemoryInstrument(PassInstrument):
             self._entered += 1
 
     def exit_pass_ctx(self) -> None:
-        """Ends the measurement, and tracemalloc where it was started for it; `runs` keeps the numbers until the next."""
+        """Ends the measurement, and tracemalloc if it was started for it; `runs` are kept until the next measurement."""
         with _LOCK:
             for run in self._profile.open:
                 _OPEN.pop(id(run), None)
@@ -297,7 +298,7 @@ class PassMemoryInstrument(PassInstrument):
         self._profile.leave()
 
     def run_before_pass(self, mod: "IRModule", info: PassInfo) -> None:
-        """Begins to measure a run."""
+        """Starts measuring a run."""
         with _LOCK:
             _note_peak()
             run = _SizedRun(info.name)
@@ -305,15 +306,15 @@ class PassMemoryInstrument(PassInstrument):
         self._profile.begin(run)
 
     def run_after_pass(self, mod: "IRModule", info: PassInfo) -> None:
-        """Ends it."""
+        """Stops measuring the run."""
         self._end(False)
 
     def pass_failed(self, mod: "IRModule", info: PassInfo, error: BaseException) -> None:
-        """Ends it for a run that raised."""
+        """Stops measuring a run that raised."""
         self._end(True)
 
     def _end(self, failed: bool) -> None:
-        if self._profile.open:  # empty where the instrument was put in while the pass was running
+        if self._profile.open:  # empty if the instrument was added while the pass was running
             run = self._profile.open.pop()
             with _LOCK:
                 _note_peak()
@@ -329,7 +330,7 @@ def _line(run: PassMemory) -> str:
 
 
 def _size(count: int) -> str:
-    """Bytes for people, with their sign.
+    """Formats bytes with sign and unit.
 
     >>> _size(0), _size(-2048), _size(3 << 20)
     ('+0 B', '-2.0 KiB', '+3.0 MiB')
@@ -343,7 +344,7 @@ def _size(count: int) -> str:
 
 
 def resident_bytes() -> int:
-    """The memory of the process that is in the machine now; 0 where the system does not tell."""
+    """The resident memory of the process; 0 if unavailable."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -352,9 +353,9 @@ def resident_bytes() -> int:
 
 
 def record_bytes() -> int:
-    """The most memory that the process ever had in the machine; 0 where the system does not tell."""
+    """The peak resident memory of the process; 0 if unavailable."""
     try:
         import resource
-    except ImportError:  # not on Windows
+    except ImportError:  # not available on Windows
         return 0
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

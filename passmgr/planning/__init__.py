@@ -1,1 +1,1 @@
-"""What runs, in which order and why: requirements as a graph, plans, and pictures of both."""
+"""Planning: which passes run, in which order and why; the requirement graph, plans, and drawings of both."""

@@ -1,4 +1,4 @@
-"""What passes require: their names resolved, cycles refused, and what holds of what has run."""
+"""Pass requirements: name resolution, cycle detection, and tracking of established facts."""
 
 import graphlib
 from collections.abc import Iterable, Sequence
@@ -11,24 +11,24 @@ from passat.passmgr.passes import Pass
 from passat.passmgr.registry import PassOptionError, UnknownPassError, get_entry
 
 Node = int | str
-"""A pass of the pipeline by its `id`, or a required pass by its name."""
+"""A node: the `id` of a pass of the pipeline, or the name of a required pass."""
 
 DEPTH_LIMIT: Final = 100
-"""How deep pipelines, and requirements of requirements, nest."""
+"""Maximum nesting depth of pipelines and of transitive requirements."""
 
 
 class PassDependencyError(PassatError, ValueError):
-    """Declarations that no order can satisfy: passes that require each other, undo each other's work, or each come before the other."""
+    """No order satisfies the declarations: passes require each other, undo each other, or must each come before the other."""
 
     exit_code = 2
 
 
 class State:
-    """What the passes that have run so far established, and is still true: names of passes, each with the step it ran in.
+    """The passes whose effect still holds, by name, each with the step it ran in.
 
-    A pass with declared facts (`provides`) is established while all of them hold. A pass without is established until a pass runs that
-    does not keep its name; passes that only run because they are required do count as keeping it, or two
-    requirements of one pass could never both be met.
+    A pass with declared facts (`provides`) is established while all of them hold. A pass without facts is established until a pass runs
+    that does not preserve its name. Passes that run only because they are required count as preserving it; otherwise two requirements of
+    one pass could never both hold.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class State:
         self._facts: dict[str, frozenset[str]] = {}
 
     def ran(self, name: str, info: PassInfo, step: str, *, as_requirement: bool) -> None:
-        """A pass runs, under a name."""
+        """Records that a pass runs, under a name."""
         if EVERYTHING not in info.preserves:
             for other in list(self.steps):
                 facts = self._facts[other]
@@ -45,16 +45,16 @@ class State:
         self.finished(name, info, step)
 
     def finished(self, name: str, info: PassInfo, step: str) -> None:
-        """A pass has run, or a pipeline whose members have; a pipeline undoes nothing that they did not."""
+        """Records the end of a pass, or of a pipeline whose members have run. A pipeline itself undoes nothing."""
         self.steps[name] = step
         self._facts[name] = info.provides
 
 
 class Requirements:
-    """The requirements of the passes of a pipeline, transitively, and of the members of nested pipelines.
+    """The transitive requirements of the passes of a pipeline, including members of nested pipelines.
 
-    A name means the registered pass, else a member of the pipeline with that name. Raises UnknownPassError for a name that is neither,
-    PassOptionError for a pass that cannot be made without options, and PassDependencyError for passes that require each other.
+    A name refers to the registered pass, or else to the member of the pipeline with that name. Raises UnknownPassError for an unknown name,
+    PassOptionError for a pass that cannot be created without options, and PassDependencyError for cyclic requirements.
     """
 
     def __init__(self, members: Sequence[Pass]) -> None:
@@ -68,7 +68,7 @@ class Requirements:
         self._resolved: dict[str, Pass] = {}
         self._requires: dict[Node, tuple[str, ...]] = {}
         labels: dict[Node, str] = {}
-        edges: dict[Node, dict[Node, str]] = {}  # whom each pass requires or contains, with the verb
+        edges: dict[Node, dict[Node, str]] = {}  # the passes that each pass requires or contains, with the verb for messages
         waiting: list[tuple[Node, Pass]] = [(id(pass_), pass_) for pass_ in members]
         while waiting:
             node, pass_ = waiting.pop()
@@ -87,15 +87,15 @@ class Requirements:
             raise PassDependencyError(f"passes require each other in a cycle: {labels[cycle[0]]}{shown}") from None
 
     def pass_of(self, name: str) -> Pass:
-        """The pass that a required name stands for."""
+        """The pass that a required name refers to."""
         return self._resolved[name]
 
     def requires(self, node: Node) -> tuple[str, ...]:
-        """The names of the passes that a pass itself requires, in declared order."""
+        """The names of the direct requirements of a pass, in declared order."""
         return self._requires[node]
 
     def undo_each_other(self, target: str, names: Iterable[str]) -> PassDependencyError:
-        """The error for a pass whose requirements cannot hold at one time."""
+        """The error for a pass whose requirements cannot hold at the same time."""
         undone = {name: [other for other in names if self._undoes(name, other)] for name in names}
         said = "; ".join(f"{name} undoes {', '.join(others)}" for name, others in undone.items() if others)
         return PassDependencyError(f"no order satisfies what {target} requires: {said or 'what these require undoes others of them'}")
@@ -104,7 +104,7 @@ class Requirements:
         return name != other and not all(map(self.pass_of(name).info.keeps, self.pass_of(other).info.provides))
 
     def _resolve(self, name: str, by: Pass) -> str:
-        """The node of a required name. Two passes of one name, such as one pass registered with different options, are two nodes."""
+        """The node of a required name. Passes of the same name with different options are different nodes."""
         node = self._nodes.get(name)
         if node is not None:
             return node
@@ -126,12 +126,12 @@ class Requirements:
 
 
 def names_in_pass(pass_: Pass) -> frozenset[str]:
-    """The name of a pass, and of all members of a pipeline."""
+    """The names of a pass and of all members of a pipeline."""
     return frozenset((pass_.info.name,)).union(*map(names_in_pass, pass_.members or ()))
 
 
 def short_name(name: str) -> str:
-    """The name of a pass without the prefix of its registration.
+    """The name of a pass without the registry prefix.
 
     >>> short_name("relay._transform.FoldConstant")
     'FoldConstant'

@@ -1,4 +1,4 @@
-"""Where passes stand: the order of a pipeline by what passes declare (`after`, `before`, `required`), and places for passes of users."""
+"""Pass ordering by declarations (`after`, `before`, `required`), and insertion of user passes into a pipeline."""
 
 from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
@@ -10,11 +10,11 @@ from passat.passmgr.registry import UnknownPassError, get_entry
 from passat.passmgr.sequential import Sequential
 
 _Edge = tuple[int, int]
-"""The places of two passes in a list: the first one runs first."""
+"""The indices of two passes in a list; the first one runs first."""
 
 
 def in_order(passes: Sequence[Pass]) -> list[Pass]:
-    """Passes in the order that they declare; where that leaves a choice, as they are given. Names of other passes are left out of account.
+    """Sorts passes by their declarations, otherwise keeping the given order. Ignores names of other passes.
 
     Raises PassDependencyError for a cycle.
     """
@@ -27,12 +27,12 @@ def in_order(passes: Sequence[Pass]) -> list[Pass]:
 
 
 def with_landed(pipeline: Sequential, newcomers: Iterable[Pass]) -> Sequential:
-    """The pipeline with those passes at their places whose `after` and `before` name passes that it has, and that are not in it.
+    """Inserts passes into a pipeline, if they name members of it in `after` or `before` and are not in it yet.
 
-    A pass stands behind the first occurrence of each that it comes after, and in front of the last of each that it comes before, in a
-    nested pipeline where that is between two members of it.
+    A pass is placed behind the first occurrence of each pass it comes after, and in front of the last occurrence of each pass it comes
+    before. It is placed in a nested pipeline if that is between two of its members.
 
-    Raises UnknownPassError for names that no pass has, and PassDependencyError where what passes declare is a cycle.
+    Raises UnknownPassError for unknown names, and PassDependencyError for cyclic declarations.
     """
     listed = frozenset[str]().union(*map(names_in_pass, pipeline.members))
     landing = {pass_.info.name: pass_ for pass_ in newcomers if pass_.info.name not in listed and anchors(pass_.info)}
@@ -46,16 +46,16 @@ def with_landed(pipeline: Sequential, newcomers: Iterable[Pass]) -> Sequential:
 
 
 def anchors(info: PassInfo) -> tuple[str, ...]:
-    """The short names of the passes that a pass declares its place by."""
+    """The short names of the passes that determine the position of a pass."""
     return tuple(map(short_name, (*info.after, *info.before)))
 
 
 def _land(pipeline: Sequential, newcomers: Sequence[Pass]) -> Sequential:
-    """The pipeline with passes that all stand in it. Its own members keep their order."""
+    """Inserts passes into a pipeline, whose own members keep their order."""
     fixed = len(pipeline.members)
     passes = [*pipeline.members, *newcomers]
     names = [*map(names_in_pass, pipeline.members), *(frozenset({pass_.info.name}) for pass_ in newcomers)]
-    inside: dict[int, int] = {}  # newcomers that stand in a member, which has their names too then
+    inside: dict[int, int] = {}  # the member that contains each newcomer, and thus has its names too
 
     def named(at: int) -> tuple[list[int], list[int]]:
         info = passes[at].info
@@ -80,7 +80,7 @@ def _land(pipeline: Sequential, newcomers: Sequence[Pass]) -> Sequential:
         edges += [(first, node) for first in after if first != node or node == at]
         edges += [(node, then) for then in before if then != node or node == at]
     waiting = {at: named(at) for at in found}
-    while waiting:  # beside a pass that it names, one after the other: they may name each other
+    while waiting:  # place a newcomer beside a pass that it names; newcomers may name each other
         at = next((at for at, (after, before) in waiting.items() if any(holder in order for holder in (*after, *before))), min(waiting))
         after, before = ([order.index(holder) for holder in held if holder in order] for held in waiting.pop(at))
         order.insert(max(after) + 1 if after else min(before, default=len(order)), at)
@@ -94,17 +94,17 @@ def _land(pipeline: Sequential, newcomers: Sequence[Pass]) -> Sequential:
 
 
 def _member_around(after: Sequence[int], before: Sequence[int], members: Sequence[Pass]) -> int | None:
-    """The nested pipeline in which a pass stands that names passes: it has the last of those that come before, and the first behind."""
+    """The nested pipeline that contains both the last pass before a position and the first pass after it."""
     last = max((at for at in after if at < len(members)), default=None)
     first = min((at for at in before if at < len(members)), default=None)
     return last if last is not None and last == first and members[last].members is not None else None
 
 
 def _sorted(passes: Sequence[Pass], edges: Collection[_Edge], order: Sequence[int], fixed: int = 0) -> list[Pass]:
-    """Passes in the first order that the edges allow, compared by the places in `order`. The edges keep the first `fixed` as they are."""
+    """Sorts passes topologically, with ties broken by `order`. The edges keep the first `fixed` passes in place."""
     place = {node: at for at, node in enumerate(order)}
     if all(place[first] < place[then] for first, then in edges):
-        return [passes[node] for node in order]  # what the sort below gives too, without the 0.15 s in which networkx is imported
+        return [passes[node] for node in order]  # equals the result of the sort, but avoids the 0.15 s import of networkx
     import networkx as nx
 
     graph: nx.DiGraph[int] = nx.DiGraph()
@@ -126,7 +126,7 @@ def _declared(info: PassInfo) -> str:
 
 
 def _holders(name: str, names: Sequence[Collection[str]]) -> list[int]:
-    """The places of the passes that have a name, or a member that has it."""
+    """The indices of the passes that have a name, or contain a member with it."""
     return [at for at, held in enumerate(names) if short_name(name) in held]
 
 
@@ -135,4 +135,4 @@ def _check_registered(name: str, pass_: Pass) -> None:
         get_entry(name)
     except UnknownPassError as error:
         where = "after" if name in map(short_name, pass_.info.after) else "before"
-        raise UnknownPassError(f"the pass {pass_.info.name} is to stand {where} {name}. {error}") from None
+        raise UnknownPassError(f"the pass {pass_.info.name} is declared to come {where} {name}. {error}") from None

@@ -1,4 +1,4 @@
-"""Plans: what a pipeline will run in a context, in which order, and why each pass runs or not. Running a Sequential executes its plan."""
+"""Plans: which passes a pipeline runs in a context, in which order, and why each runs or not. A Sequential executes its plan."""
 
 import difflib
 import enum
@@ -16,33 +16,35 @@ from passat.passmgr.planning.dependencies import DEPTH_LIMIT, Node, PassDependen
 from passat.passmgr.registry import get_pass, is_registered, list_passes
 
 STEPS_LIMIT: Final = 1_000_000
-"""How many passes a plan may run."""
+"""Maximum number of steps of a plan."""
 
 
 class Reason(enum.StrEnum):
-    """Why a pass runs, or does not."""
+    """The reason why a pass runs or does not run."""
 
     LISTED = "listed"
-    """Runs: a member of the pipeline whose level is on."""
+    """Runs: a member whose level is enabled."""
     FORCED = "forced"
-    """Runs: a member whose level is off, but `required_pass` of the context names it."""
+    """Runs: a member in `required_pass` of the context, although its level is not enabled."""
     REQUIRED = "required"
     """Runs: another pass requires it."""
     DISABLED = "disabled"
-    """A member that `disabled_pass` of the context names."""
+    """Skipped: a member in `disabled_pass` of the context."""
     LEVEL = "level"
-    """A member whose level is above that of the context."""
+    """Skipped: a member whose level is above that of the context."""
     ESTABLISHED = "established"
-    """Required, but it has run before, and what it established still holds."""
+    """Skipped: required, but it ran earlier and its effect still holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A pass in a plan. `number` is its place among those that run ("2", within a nested pipeline "2.1"), and empty where it does not.
+    """A pass in a plan.
 
-    `why` says the reason in words; `required_by` names the pass that requires it, `established_by` is the number of the step in which
-    what it establishes came to hold. `after` and `before` are the passes of its pipeline by which it declares to stand where it does.
-    `steps` are those of a nested pipeline. Steps of one `stage` run as one pass.
+    * `number` is its position among the passes that run ("2", in a nested pipeline "2.1"); empty if it does not run.
+    * `why` describes the reason. `required_by` is the pass that requires it; `established_by` is the number of the step that established
+      its effect.
+    * `after` and `before` are the passes of its pipeline that its declared position refers to.
+    * `steps` are those of a nested pipeline. Steps with the same `stage` run as one pass.
     """
 
     pass_: Pass
@@ -68,9 +70,9 @@ class Step:
 
 
 class Plan:
-    """What a pipeline does in a context of some settings: its steps in order, those that do not run at the place where they would have.
+    """The steps of a pipeline in a context, in order. Skipped steps are listed where they would have run.
 
-    `notes` are doubts about the settings; those about passes that do not exist are `unknown`, too.
+    `notes` are warnings about the settings; `unknown` are those about unknown pass names.
     """
 
     def __init__(self, name: str, opt_level: int, resolve: str, steps: tuple[Step, ...], notes: tuple[str, ...] = ()) -> None:
@@ -86,11 +88,11 @@ class Plan:
 
     @property
     def order(self) -> list[str]:
-        """The names of the passes that run, in order; of nested pipelines the passes in them."""
+        """The names of the passes that run, in order; for nested pipelines, their members."""
         return [step.name for step in self.walk() if step.runs and step.pass_.members is None]
 
     def walk(self) -> Iterator[Step]:
-        """All steps, each before those nested in it."""
+        """Yields all steps in pre-order."""
         stack = list(reversed(self.steps))
         while stack:
             step = stack.pop()
@@ -98,7 +100,8 @@ class Plan:
             stack.extend(reversed(step.steps))
 
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """Runs the steps, each with the instruments around it. An exception gets a note that names the pass and those before it."""
+        """Runs the steps, each with the instruments around it. Exceptions get a note with the names of the pass and the passes before
+        it."""
         done = 0
         try:
             for info, body in self._bodies:
@@ -118,7 +121,7 @@ class Plan:
         return to_text(self)
 
     def to_svg(self) -> str:
-        """The plan as a picture in SVG, made without Graphviz."""
+        """The plan as an SVG drawing; does not need Graphviz."""
         from passat.passmgr.planning.render import plan_svg
 
         return plan_svg(self)
@@ -136,7 +139,7 @@ class Plan:
         return self.to_text()
 
     def _body(self, steps: Sequence[Step]) -> tuple[PassInfo, Callable[[IRModule, PassContext], IRModule]]:
-        """What runs for a step, or for those of a stage."""
+        """The metadata and the function of a step, or of the steps of a stage."""
         passes = [step.pass_ for step in steps]
         if len(passes) > 1:
             return PipelineInfo(0, steps[0].stage), partial(_run_together, passes)
@@ -149,7 +152,7 @@ def _stage_of(step: Step) -> str:
 
 
 def _with_stages(steps: Sequence[Step], ctx: PassContext, prefix: str = "") -> tuple[Step, ...]:
-    """The steps, those that stand side by side and that the context wants to run as one (`Pass.joint_option`) in one stage."""
+    """Groups adjacent steps into stages where the context enables it (`Pass.joint_option`)."""
     made = {step.number: replace(step, steps=_with_stages(step.steps, ctx, f"{step.number}.")) for step in steps if step.steps}
     numbers = count(1)
     for option, group in groupby((step for step in steps if step.runs), lambda step: step.pass_.joint_option):
@@ -161,7 +164,8 @@ def _with_stages(steps: Sequence[Step], ctx: PassContext, prefix: str = "") -> t
 
 
 def _run_together(passes: Sequence[Pass], mod: IRModule, ctx: PassContext) -> IRModule:
-    """Runs passes as one. Instruments see each begin and end, in order, and may veto it; the work is done in the last one that runs."""
+    """Runs passes as one. Instruments see each pass start and end, in order, and may veto it. The work is done in the last one that
+    runs."""
     agreed: list[Pass] = []
 
     def begin(pass_: Pass, is_last: bool, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -175,13 +179,13 @@ def _run_together(passes: Sequence[Pass], mod: IRModule, ctx: PassContext) -> IR
 
     for at, pass_ in enumerate(passes, 1):
         mod = ctx.run_pass(pass_.info, partial(begin, pass_, at == len(passes)), mod)
-    return finish(mod) if agreed else mod  # the last one was vetoed
+    return finish(mod) if agreed else mod  # the last one has been vetoed
 
 
 def make_plan(name: str, members: Sequence[Pass], requirements: Requirements | None, ctx: PassContext) -> Plan:
-    """The plan of a pipeline in a context. Without `requirements` they are resolved as TVM does it (`passmgr.resolve` = "relay").
+    """Plans a pipeline in a context. Without `requirements` they are resolved as in TVM (`passmgr.resolve` = "relay").
 
-    Raises PassDependencyError where two requirements of a pass undo each other, UnknownPassError in TVM's way for a name that is unknown.
+    Raises PassDependencyError if two requirements of a pass undo each other, and UnknownPassError for an unknown name in TVM's resolution.
     """
     steps = _with_stages(_Planner(ctx, requirements).plan(members, ""), ctx)
     plan = Plan(name, ctx.opt_level, "relay" if requirements is None else "graph", steps)
@@ -190,7 +194,7 @@ def make_plan(name: str, members: Sequence[Pass], requirements: Requirements | N
 
 
 class _Planner:
-    """Lays out the steps of a pipeline, and keeps account of what holds after each."""
+    """Plans the steps of a pipeline and tracks which effects hold after each."""
 
     def __init__(self, ctx: PassContext, requirements: Requirements | None) -> None:
         self._ctx = ctx
@@ -219,8 +223,11 @@ class _Planner:
         return tuple(steps)
 
     def _required(self, pass_: Pass, node: Node, label: str, numbers: Iterator[str], told: set[str], depth: int = 0) -> Iterator[Step]:
-        """The steps for what a pass requires: in TVM's way each that it names; else those that do not hold, behind what these require, in
-        declared order. One that another undoes runs again. Those that hold are told, once, and do not run."""
+        """Plans the steps for the requirements of a pass.
+
+        In TVM's resolution, these are its direct requirements. Otherwise, they are the requirements that do not hold, after their own
+        requirements, in declared order; one that another undoes runs again. Requirements that hold are listed once as skipped.
+        """
         if self._requirements is None:
             for name in pass_.info.required:
                 yield self._required_step(get_pass(name), name, next(numbers), label)
@@ -244,14 +251,14 @@ class _Planner:
         raise self._requirements.undo_each_other(label, requires)
 
     def _required_step(self, pass_: Pass, name: str, number: str, by: str) -> Step:
-        """The step of a pass that runs because another requires it; neither its level nor `disabled_pass` counts, but they are told."""
+        """The step of a required pass. Its level and `disabled_pass` do not apply, but are mentioned."""
         reason, why = self._gate(pass_.info)
         though = f", though {why}" if reason in (Reason.DISABLED, Reason.LEVEL) else ""
         inner = self._run(pass_, name, number, as_requirement=True)
         return Step(pass_, number, Reason.REQUIRED, f"required by {by}{though}", by, steps=inner)
 
     def _run(self, pass_: Pass, name: str, number: str, as_requirement: bool) -> tuple[Step, ...]:
-        """What a run does to the state, under the name that the pass is required by; of a pipeline the steps."""
+        """Updates the state for a pass that runs under a name. Returns the steps of a pipeline."""
         self._count += 1
         if self._count > STEPS_LIMIT:
             raise PassDependencyError(f"the plan would have more than {STEPS_LIMIT:,} steps")
@@ -273,18 +280,18 @@ class _Planner:
 
 
 def _present(names: Sequence[str], passes: Sequence[Pass]) -> tuple[str, ...]:
-    """Those names that passes, or members of theirs, have."""
+    """The names that occur among passes and their members."""
     return tuple(name for name in names if any(short_name(name) in names_in_pass(pass_) for pass_ in passes))
 
 
 def _too_deep() -> PassDependencyError:
     return PassDependencyError(
-        f"a pipeline contains itself through what its members require, or requirements or pipelines nest more than {DEPTH_LIMIT} deep"
+        f"a pipeline contains itself by requirements of its members, or is nested more than {DEPTH_LIMIT} levels deep"
     )
 
 
 def _doubts(ctx: PassContext, planned: set[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What is doubtful in the lists of a context, and of that the names that no pass has."""
+    """The warnings about the pass lists of a context, and those of them about unknown names."""
     notes: list[str] = []
     unknown: list[str] = []
     for what, names in (("disabled_pass", ctx.disabled_pass), ("required_pass", ctx.required_pass)):
@@ -293,7 +300,9 @@ def _doubts(ctx: PassContext, planned: set[str]) -> tuple[tuple[str, ...], tuple
                 continue
             if is_registered(name):
                 if what == "required_pass":
-                    notes.append(f"required_pass names {name}, which is no pass of this pipeline: it turns members on, and adds none")
+                    notes.append(
+                        f"required_pass names {name}, which is not a pass of this pipeline: it enables members, and does not add passes"
+                    )
                 continue
             unknown.append(unknown_pass(what, name, planned))
             notes.append(unknown[-1])
@@ -301,7 +310,7 @@ def _doubts(ctx: PassContext, planned: set[str]) -> tuple[tuple[str, ...], tuple
 
 
 def unknown_pass(what: str, name: str, planned: set[str]) -> str:
-    """A sentence about a name that no pass has, neither one that is planned nor a registered one, with the nearest that one has."""
+    """A sentence about a name that is neither planned nor registered, with the most similar name."""
     near = difflib.get_close_matches(name, sorted(planned | {entry.name for entry in list_passes()}), 1)
     hint = f"; did you mean {near[0]}?" if near else ""
-    return f"{what} names {name!r}, which is no pass of this pipeline and not registered{hint}"
+    return f"{what} names {name!r}, which is neither a pass of this pipeline nor registered{hint}"

@@ -1,5 +1,7 @@
-"""Plans as text, as JSON, and as drawings in SVG, without Graphviz: a box for each step, one below the other, nested pipelines set in.
-The same plan always gives the same characters."""
+"""Renders plans as text, JSON and SVG, without Graphviz. The output is deterministic.
+
+The SVG has a box per step, from top to bottom, with nested pipelines indented.
+"""
 
 import json
 import unicodedata
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def to_text(plan: "Plan") -> str:
-    """One line per pass: its number or `-`, its name and options, the stage that it shares with others, and why it runs or not."""
+    """One line per pass: its number or `-`, its name and options, its stage, and why it runs or not."""
     rows = [("  " * depth + (step.number or "-"), step_label(step), step.stage, step_why(step)) for step, depth in walk(plan.steps)]
     wide = [max((len(row[at]) for row in rows), default=0) for at in range(3)]
     lines = [f"{plan.name} {settings_text(plan)}"]
@@ -44,7 +46,7 @@ def to_json(plan: "Plan") -> str:
 
 
 def walk(steps: "Sequence[Step]") -> "Iterator[tuple[Step, int]]":
-    """All steps with how deep they are nested, each before those nested in it."""
+    """Yields all steps with their nesting depth, in pre-order."""
     stack = [(step, 0) for step in reversed(steps)]
     while stack:
         step, depth = stack.pop()
@@ -53,7 +55,7 @@ def walk(steps: "Sequence[Step]") -> "Iterator[tuple[Step, int]]":
 
 
 def edges(plan: "Plan") -> "Iterator[tuple[str, str, str]]":
-    """Why steps stand where they do: pairs of numbers of steps, the earlier one first, with what one of them declares."""
+    """Yields the ordering constraints: pairs of step numbers, the earlier one first, with the declaration."""
     for level in (plan.steps, *(step.steps for step in plan.walk())):
         for at, step in enumerate(level):
             later = [other for other in level[at + 1 :] if other.runs]
@@ -71,22 +73,22 @@ def _holders(name: str, steps: "Sequence[Step]") -> "list[Step]":
 
 
 def settings_text(plan: "Plan") -> str:
-    """The settings for which a plan was made."""
+    """The settings of a plan."""
     return f"at opt_level {plan.opt_level}" + (", requirements resolved as in TVM" if plan.resolve == "relay" else "")
 
 
 def step_label(step: "Step") -> str:
-    """The text of the pass of a step, of a pipeline its name."""
+    """The pass of a step as text; for a pipeline, its name."""
     if step.pass_.members is not None:
         return step.pass_.info.name
     try:
         return pipeline_text(step.pass_)
-    except ValueError:  # an option that has no text form
+    except ValueError:  # an option without a text form
         return f"{step.pass_.info.name}{{...}}"
 
 
 def step_why(step: "Step") -> str:
-    """Why a step runs where it does, or does not run."""
+    """The reason why a step runs or does not run."""
     return step.why if step.runs else f"does not run: {step.why}"
 
 
@@ -143,11 +145,12 @@ _STYLE: Final = """
 
 
 def plan_svg(plan: "Plan") -> str:
-    """The plan as an SVG picture. Green runs because it is required, dashed does not run; of what holds already there is the line alone."""
+    """The plan as an SVG drawing. Required passes are green, skipped ones dashed; requirements that hold already are only drawn as
+    lines."""
     rows = [(step, depth) for step, depth in walk(plan.steps) if step.established_by is None]
     row_of = {step.number: row for row, (step, _) in enumerate(rows) if step.runs}
     follows = _follows(rows)
-    relied: dict[int, dict[int, str]] = {}  # by whom, with what is declared
+    relied: dict[int, dict[int, str]] = {}  # the rows that rely on each row, with the declaration
     for first, then, said in edges(plan):
         if (row_of[first], row_of[then]) not in follows:
             relied.setdefault(row_of[first], {})[row_of[then]] = said
@@ -199,7 +202,7 @@ def plan_svg(plan: "Plan") -> str:
 
 
 def _follows(rows: "list[tuple[Step, int]]") -> set[tuple[int, int]]:
-    """The rows of steps that run one after the other in one pipeline."""
+    """The pairs of rows that run consecutively in the same pipeline."""
     found: set[tuple[int, int]] = set()
     last: list[int | None] = []
     for row, (step, depth) in enumerate(rows):
@@ -213,7 +216,7 @@ def _follows(rows: "list[tuple[Step, int]]") -> set[tuple[int, int]]:
 
 
 def _lanes(relied: dict[int, dict[int, str]]) -> dict[int, int]:
-    """A lane for each step that others rely on, as far right as those that overlap it let it be; the shortest first."""
+    """Assigns a lane to each step that others rely on, shortest first, as far right as overlaps allow."""
     lanes: dict[int, int] = {}
     for source in sorted(relied, key=lambda row: (max(relied[row]) - row, row)):
         taken = {lane for other, lane in lanes.items() if other <= max(relied[source]) and source <= max(relied[other])}
@@ -222,7 +225,7 @@ def _lanes(relied: dict[int, dict[int, str]]) -> dict[int, int]:
 
 
 def _box(step: "Step", x: int, y: int) -> tuple[str, float]:
-    """The box of a step, and where it ends at the right."""
+    """The box of a step, and its right edge."""
     label, why = step_label(step), f"{step.stage}: {step_why(step)}" if step.stage else step_why(step)
     name, small = f"{step.number}  {_shortened(label, 64)}".lstrip(), _shortened(why, 94)
     style = "off" if not step.runs else "group" if step.steps else "required" if step.required_by else "plain"
@@ -234,7 +237,7 @@ def _box(step: "Step", x: int, y: int) -> tuple[str, float]:
 
 
 def text_width(text: str, size: float = 13, *, bold: bool = False) -> float:
-    """How wide a text is, estimated on the generous side: fonts differ, and nobody has measured those of the reader."""
+    """A generous estimate of the width of a text, since fonts differ."""
     wide = sum(_EM.get(char, 0.6) if ord(char) < 128 else 1.05 if unicodedata.east_asian_width(char) in "WF" else 0.66 for char in text)
     return wide * size * (1.16 if bold else 1.02)
 
@@ -256,5 +259,5 @@ def _small(text: str, x: int, y: int) -> str:
 
 
 def _text(text: str) -> str:
-    """A text as XML: escaped, and without the characters that XML does not know."""
+    """Escapes a text for XML and drops characters that XML does not allow."""
     return escape("".join(char if char.isprintable() or char == " " else "\N{REPLACEMENT CHARACTER}" for char in text))

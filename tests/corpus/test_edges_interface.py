@@ -191,7 +191,7 @@ def test_custom_domains_pass_through() -> None:
     assert operators(result.model) == {"Strange": 2, "Add": 1}  # what it does is not known, so two calls stay two
     assert result.report.verification is not None
     assert result.report.verification.equal is True
-    assert result.report.verification.parts == "cut at 2 nodes that ONNX Runtime does not know (org.example.Strange)"
+    assert result.report.verification.parts == "cut at 2 nodes unknown to ONNX Runtime (org.example.Strange)"
     strange = next(node for node in result.model.graph.node if node.op_type == "Strange")
     assert strange.domain == "org.example"
     assert {attribute.name: helper.get_attribute_value(attribute) for attribute in strange.attribute} == {

@@ -255,9 +255,9 @@ def number_of_tensor() -> AttributeProto:
     [
         (lambda model: setattr(model.graph.node[0].attribute[0], "name", "axes"), "Unrecognized attribute: axes"),
         (lambda model: model.graph.node[0].attribute[0].CopyFrom(helper.make_attribute("perm", 1)), "Mismatched attribute type"),
-        (lambda model: model.graph.node[0].input.append("x"), "has 2 inputs, which is not between 1 and 1"),
-        (lambda model: model.graph.node[0].output.append("more"), "node that makes 't'"),
-        (lambda model: setattr(model.graph.node[1], "op_type", "CastLike"), "has 1 inputs, which is not between 2 and 2"),
+        (lambda model: model.graph.node[0].input.append("x"), "has 2 inputs, but must have at least 1 and at most 1"),
+        (lambda model: model.graph.node[0].output.append("more"), "node that produces 't'"),
+        (lambda model: setattr(model.graph.node[1], "op_type", "CastLike"), "has 1 inputs, but must have at least 2 and at most 2"),
         (lambda model: setattr(model.graph.input[0].type.tensor_type.shape.dim[0], "dim_param", "@@"), "text that is not UTF-8"),
         (lambda model: setattr(model.graph.node[0], "op_type", "@@"), "text that is not UTF-8"),
     ],
@@ -283,5 +283,5 @@ def test_a_constant_that_only_onnx_runtime_takes_is_read() -> None:
 def test_a_split_into_other_than_its_outputs() -> None:
     """ONNX's inference aborts the process where `num_outputs` is less than there are."""
     model = parse("g (float[7] x) => (float[A] a, float[B] b, float[C] c) { a, b, c = Split<num_outputs = 1>(x) }")
-    with pytest.raises(passat.ir.onnx.OnnxError, match="has 3 outputs, its attribute num_outputs is 1"):
+    with pytest.raises(passat.ir.onnx.OnnxError, match="has 3 outputs, but its attribute num_outputs is 1"):
         passat.optimize(model)

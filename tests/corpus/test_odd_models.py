@@ -204,7 +204,7 @@ def test_warnings_are_in_the_report() -> None:
     model = parse(CHAIN)
     model.graph.output[0].CopyFrom(value("y", 1, "seqlen"))
     result = passat.optimize(model)
-    sentence = "'y' is declared as float32[1, seqlen], but the Neg node that makes 'y' gives float32[2, 3]; the declaration is ignored"
+    sentence = "'y' is declared as float32[1, seqlen], but the Neg node that produces 'y' returns float32[2, 3]; the declaration is ignored"
     assert result.report.warnings == result.report.to_dict()["warnings"] == [sentence]
     assert f"! {sentence}" in " ".join(str(result.report).split())
     assert [node.op_type for node in result.model.graph.node] == ["Relu"]
@@ -227,5 +227,7 @@ def test_what_the_checker_refuses_before_and_after_is_said() -> None:
 
 def test_what_onnx_runtime_does_not_load_either_is_refused() -> None:
     model = parse("g (float[2, 3] x) => (float[N, M] y) { y = MatMul(x, x) }")
-    with pytest.raises(OnnxError, match=r"the MatMul node that makes 'y' cannot take operands of types float32\[2, 3\], float32\[2, 3\]"):
+    with pytest.raises(
+        OnnxError, match=r"the MatMul node that produces 'y' does not accept operands of types float32\[2, 3\], float32\[2, 3\]"
+    ):
         passat.optimize(model)

@@ -97,9 +97,9 @@ def test_a_model_is_taken_as_an_open_file(folder: Path) -> None:
         (None, "not NoneType"),
         ([MODEL], "not list"),
         (b"", "a model in memory is not an ONNX model: it is empty"),
-        (b"abc", "a model in memory is not an ONNX model, or only a part of one"),
+        (b"abc", "a model in memory is not an ONNX model, or is truncated"),
         (io.StringIO("text"), "a model is read from a binary file object, as of open(path, 'rb'); read() of the one given returns str"),
-        ("a\0b", "cannot be read: no file has such a name"),
+        ("a\0b", "cannot be read: the name is not a valid file name"),
         ("/dev/zero", "/dev/zero cannot be read: it is a device, not a file"),
     ],
 )
@@ -168,7 +168,7 @@ def test_a_rule_file_that_failed_may_be_corrected(folder: Path) -> None:
 def test_another_file_cannot_take_the_name_of_a_pass(folder: Path) -> None:
     optimized(rules="passes.py")
     Path("others.py").write_text(PASSES)
-    with pytest.raises(RuleFileError, match=r"a pass is registered already under the name 'transform\.CountOfTest'"):
+    with pytest.raises(RuleFileError, match=r"a pass is already registered under the name 'transform\.CountOfTest'"):
         optimized(rules="others.py")
 
 
@@ -179,7 +179,7 @@ def test_another_file_cannot_take_the_name_of_a_pass(folder: Path) -> None:
         ({"rules": [3]}, ValueError, "rules are classes derived from passat.rules.RuleSet, not 3"),
         ({"rules": "/dev/zero"}, RuleFileError, "/dev/zero cannot be read: it is a device, not a file"),
         ({"passes": 3}, TypeError, "passes are a text, a pass or a list of passes, not 3"),
-        ({"passes": [3]}, TypeError, "passes must be a list of Pass objects. 3 is none"),
+        ({"passes": [3]}, TypeError, "passes must be a list of Pass objects. 3 is not one"),
         ({"passes": ["FoldConstnt"]}, ValueError, "did you mean FoldConstant"),
         ({"opt_level": 9}, ValueError, "opt_level is an integer from 0 to 4, not 9"),
         ({"opt_level": -1}, ValueError, "opt_level is an integer from 0 to 4, not -1"),
@@ -199,7 +199,7 @@ def test_another_file_cannot_take_the_name_of_a_pass(folder: Path) -> None:
         ({"custom_ops": "lib.so"}, TypeError, "custom_ops is a list of the paths of libraries, not 'lib.so'"),
         ({"time_limit": float("nan")}, ValueError, "time_limit is a number of seconds, at least 0, not nan"),
         ({"config": [("rules.seed", 1)]}, TypeError, "config is a mapping of options to values"),
-        ({"config": {7: 1}}, AttributeError, "config options are named by texts, not 7"),
+        ({"config": {7: 1}}, AttributeError, "the key of a config option must be a string, not 7"),
         ({"config": {"rules.disabled": ["Unis.add"]}}, AttributeError, "names 'Unis.add', which is no rule and no rule set; did you mean"),
         ({"cost": "x"}, AttributeError, "expect config rules.cost to have type one of 'roofline', 'nodes', 'measured' | CostModel"),
         ({"choose": "luck"}, ValueError, "choose is 'cost' or 'time', not 'luck'"),
@@ -213,7 +213,7 @@ def test_another_file_cannot_take_the_name_of_a_pass(folder: Path) -> None:
         ({"reproducer": 3}, TypeError, "reproducer is the path of a folder, not 3"),
         ({"progress": 3}, TypeError, "progress is a function of a text, not 3"),
         ({"instruments": 3}, TypeError, "instruments are a list of PassInstrument objects, not 3"),
-        ({"instruments": [3]}, TypeError, "instruments must be a list of PassInstrument objects; 3 is none"),
+        ({"instruments": [3]}, TypeError, "instruments must be a list of PassInstrument objects; 3 is not one"),
     ],
     ids=str,
 )

@@ -152,9 +152,9 @@ def test_an_option_of_the_passes_that_makes_no_sense_is_a_sentence(key: str) -> 
     [
         (
             ("--disable", "FoldConstnt"),
-            "--disable names 'FoldConstnt', which is no pass of this pipeline and not registered; did you mean FoldConstant?",
+            "--disable names 'FoldConstnt', which is neither a pass of this pipeline nor registered; did you mean FoldConstant?",
         ),
-        (("--require", "Nothing"), "--require names 'Nothing', which is no pass of this pipeline and not registered"),
+        (("--require", "Nothing"), "--require names 'Nothing', which is neither a pass of this pipeline nor registered"),
         (
             ("--config", 'rules.disabled=["Unit"]'),
             "config rules.disabled names 'Unit', which is no rule and no rule set; did you mean Units?",

@@ -29,10 +29,8 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> onnx.ModelProto:
     return made
 
 
-FIRST = "node 'first' (Add) cannot take operands of types float32[2, 3], float32[4]: Incompatible dimensions"
-SECOND = (
-    "node 'second' (MatMul) cannot take operands of types float32[2, 3], float32[2, 3]: Incompatible dimensions for matrix multiplication"
-)
+FIRST = "node 'first' (Add) does not accept operands of types float32[2, 3], float32[4]: Incompatible dimensions"
+SECOND = "node 'second' (MatMul) does not accept operands of types float32[2, 3], float32[2, 3]: Incompatible dimensions for matrix multiplication"
 
 
 def test_a_sentence_and_below_it_all_that_is_wrong(model: onnx.ModelProto) -> None:
@@ -44,14 +42,14 @@ def test_a_sentence_and_below_it_all_that_is_wrong(model: onnx.ModelProto) -> No
 error: in.onnx: {FIRST}; nothing was written
 
 error: {FIRST}
- --> node "first", which makes "s"
+ --> node "first", which produces "s"
   |
   | s = Add(a, b)
   |   a: float32[2, 3]
   |   b: float32[4]
 
 error: {SECOND}
- --> node "second", which makes "m"
+ --> node "second", which produces "m"
   |
   | m = MatMul(a, a)
   |   a: float32[2, 3]
@@ -77,11 +75,13 @@ def test_errors_of_type_inference_are_shown_too(capsys: pytest.CaptureFixture[st
     with pytest.raises(typer.Exit), errors():
         parse("def @main(%x: int8) { (%x.0, add(%x, 1f)) }", "f")
     first, *rest = capsys.readouterr().err.split("\n\n")
-    assert first.startswith("error: Passat itself failed: InferError: f:1:24: field 0 is taken of a value of type int8, which is no tuple")
+    assert first.startswith(
+        "error: Passat itself failed: InferError: f:1:24: field 0 is taken from a value of type int8, which is not a tuple"
+    )
     assert "\n" not in first
     assert [text.split("\n")[0] for text in rest] == [
-        "error: field 0 is taken of a value of type int8, which is no tuple",
-        "error: add(int8, float32): operands have element types int8 and float32; cast one",
+        "error: field 0 is taken from a value of type int8, which is not a tuple",
+        "error: add(int8, float32): operands have different element types int8 and float32; cast one",
     ]
 
 

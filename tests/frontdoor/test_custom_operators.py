@@ -28,7 +28,7 @@ g (float[n, 4] x) => (float[n, 4] y) {
 CHAIN = """<ir_version: 9, opset_import: ["": 20]>
 g (float[n, 4] x) => (float[n, 4] y) { a = LeakyRelu<alpha = 0.1>(x) y = LeakyRelu<alpha = 0.2>(a) }"""
 REASON = (
-    "the type of 'f', which node 'fused' (com.mycompany.FusedThing) makes, is unknown: declare it in value_info, or the operator in a rule "
+    "the type of 'f', which node 'fused' (com.mycompany.FusedThing) produces, is unknown: declare it in value_info, or the operator in a rule "
     "file (docs/custom-operators.md)"
 )
 HEAD = """
@@ -92,7 +92,7 @@ def test_a_result_that_is_declared_without_a_shape_gets_the_one_of_the_declared_
     bare.CopyFrom(whole)
     bare.graph.output[0].type.tensor_type.ClearField("shape")
     with pytest.raises(
-        OnnxError, match=r"the output 'y', which a com\.mycompany\.FusedThing node makes, has no declared shape: .* in a rule file"
+        OnnxError, match=r"the output 'y', which a com\.mycompany\.FusedThing node produces, has no declared shape: .* in a rule file"
     ):
         passat.optimize(bare, verify=False).save("out.onnx")
     passat.optimize(bare, rules=load_rules(rules(DECLARED.format(""), RULES.format(alpha=0.1))), verify=False).save("out.onnx")
@@ -148,7 +148,7 @@ def test_a_declared_operator_is_matched_and_made() -> None:
 def test_why_not_says_what_is_not_as_declared() -> None:
     file = rules(DECLARED.format("").replace("alpha: float = 1.0", "beta: float = 1.0"), RULES.format(alpha=1).replace("alpha", "beta"))
     said = (
-        "node 'fused' (com.mycompany.FusedThing) is left opaque, since it is not as declared: "
+        "node 'fused' (com.mycompany.FusedThing) is left opaque, since it does not match its declaration: "
         "com.mycompany.FusedThing has no attribute 'alpha'; it has: beta"
     )
     assert said in run("rules", "why-not", "Mine.drop", "in.onnx", "--rules", file, "--passes", "Mine").stdout

@@ -96,7 +96,7 @@ def test_what_is_gone_and_what_is_new() -> None:
 def test_attributes_and_operands() -> None:
     before = parsed("[t] y = Transpose<perm = [0, 1]>(x)")
     after = parsed("[t] y = Transpose<perm = [1, 0]>(x)")
-    assert passat.diff(before, after).changes == [Change("t", "t", "Transpose", ("perm: [0, 1] became [1, 0]",))]
+    assert passat.diff(before, after).changes == [Change("t", "t", "Transpose", ("perm: [0, 1] changed to [1, 0]",))]
     found = passat.diff(parsed("y = Clip(x)"), parsed("y = Clip(x, low)", values="float low = {0}"))
     assert found.changes == [Change("y", "y", "Clip", ("1 operand became 2",))]
 
@@ -272,7 +272,7 @@ def test_functions_are_compared_by_what_is_in_them() -> None:
     scaled, call = "b = LeakyRelu<alpha = @alpha>(a)", "y = own.f<alpha = 0.5>(x)"
     assert passat.diff(calling(scaled, other="<alpha>", call=call), calling(scaled, other="<alpha>", call=call)).equal
     found = passat.diff(calling(scaled, other="<alpha>", call=call), calling("b = LeakyRelu<alpha = 0.5>(a)", other="<alpha>", call=call))
-    assert found.changes == [Change("b", "b", "LeakyRelu", ("alpha: that of the call, alpha became 0.5",))]
+    assert found.changes == [Change("b", "b", "LeakyRelu", ("alpha: attribute of the call, alpha changed to 0.5",))]
 
 
 @pytest.mark.parametrize(

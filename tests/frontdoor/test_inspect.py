@@ -48,7 +48,7 @@ def test_why_rules_do_not_look_into_nodes() -> None:
     found = passat.inspect(model)
     reasons = {group.operator: group.reason for group in found.opaque}
     assert reasons["com.acme.Fused"] == UNKNOWN_OPERATOR
-    assert reasons["Relu"].startswith("the type of 'a', which a com.acme.Fused node makes, is unknown: declare it in value_info")
+    assert reasons["Relu"].startswith("the type of 'a', which a com.acme.Fused node produces, is unknown: declare it in value_info")
     assert reasons["Det"] == NO_FORM
     assert {group.operator: group.nodes for group in found.opaque}["Relu"] == ("after",)
     assert found.unknown == 1  # what b is, the model declares

@@ -215,7 +215,7 @@ def test_no_names(names: str) -> None:
 def test_names_that_no_pass_has(option: str, name: str, hint: str) -> None:
     result = run(option, f"SimplifyExpr,{name}")
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"error: {option} names {name!r}, which is no pass of this pipeline and not registered{hint}")
+    assert result.stderr.startswith(f"error: {option} names {name!r}, which is neither a pass of this pipeline nor registered{hint}")
     assert not Path("out.onnx").exists()
 
 
@@ -275,7 +275,10 @@ def test_passes_are_disabled_and_required() -> None:
     assert result.exit_code == 0
     ran = [one["name"] for one in json.loads(result.stdout)["passes"]]
     assert ran == ["InferType", "stage 1", "SimplifyInference", "SimplifyExpr", "DeadCodeElimination"]
-    assert result.stderr == "note: required_pass names FastMath, which is no pass of this pipeline: it turns members on, and adds none\n"
+    assert (
+        result.stderr
+        == "note: required_pass names FastMath, which is not a pass of this pipeline: it enables members, and does not add passes\n"
+    )
 
 
 def test_a_change_of_less_than_a_percent_is_no_zero() -> None:

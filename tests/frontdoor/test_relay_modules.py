@@ -77,7 +77,7 @@ def test_texts_of_types_are_those_of_programs() -> None:
     assert str(relay.FuncType([vector], relay.TensorType(()), None)) == "fn (Tensor[(2), int8]) -> float32"
     assert str(relay.GlobalTypeVar("List")(vector)) == "List[Tensor[(2), int8]]"
     assert vector.concrete_shape == (2,)
-    with pytest.raises(TypeError, match=r"the shape of Tensor\[\(n\), float32\] is not known in full"):
+    with pytest.raises(TypeError, match=r"the shape of Tensor\[\(n\), float32\] is not static"):
         relay.TensorType((relay.var("v", shape=("n",)).type_annotation.shape[0],)).concrete_shape  # type: ignore[union-attr]
     with pytest.raises(ValueError, match="type constraints are not supported"):
         relay.FuncType([vector], vector, [], [vector])
@@ -110,7 +110,7 @@ def test_targets() -> None:
     assert len({tvm.target.Target("llvm"), tvm.target.Target("llvm"), tvm.target.Target("cpu")}) == 2
     with pytest.raises(ValueError, match="Target context required"):
         tvm.target.Target.current(allow_none=False)
-    with pytest.raises(ValueError, match="it has no device 'cuda'"):
+    with pytest.raises(ValueError, match="unsupported device 'cuda'"):
         tvm.target.Target("cuda")
 
 
@@ -174,9 +174,9 @@ def test_texts_that_refer_to_other_modules_and_constants() -> None:
     field = mod["main"].body.fields[1]  # type: ignore[attr-defined]  # it is a tuple
     computed = relay.create_executor(mod=mod).evaluate(relay.Function(mod["main"].params, field))(np.ones(2, np.float32))
     assert computed.numpy().tolist() == [3, 4]
-    with pytest.raises(TypeError, match=r"meta\[relay.Constant\]\[0\] is a Var; constants can be referred to"):
+    with pytest.raises(TypeError, match=r"meta\[relay.Constant\]\[0\] must be a constant, not a Var"):
         tvm.parser.parse(text, init_module=begun, init_meta_table={"relay.Constant": [x]})
-    with pytest.raises(tvm.error.DiagnosticError, match="the function @twice is used, but not defined"):
+    with pytest.raises(tvm.error.DiagnosticError, match="the function @twice is used but not defined"):
         tvm.parser.parse("def @main(%y: float32) { @twice(%y) }")
     with pytest.raises(tvm.error.DiagnosticError, match="@twice is defined twice"):
         tvm.parser.parse("def @twice(%y: float32) { %y }", init_module=begun)

@@ -202,9 +202,9 @@ def test_type_parameters_have_a_kind() -> None:
     assert relay.GlobalTypeVar("List", relay.TypeKind.AdtHandle).name_hint == "List"
     assert relay.IncompleteType(relay.TypeKind.Type) == relay.IncompleteType()
     for kind in (relay.TypeKind.ShapeVar, relay.TypeKind.Constraint):
-        with pytest.raises(ValueError, match=f"the kind {kind.name} is not supported here"):
+        with pytest.raises(ValueError, match=f"the kind {kind.name} is not supported"):
             relay.TypeVar("n", kind)
-    with pytest.raises(ValueError, match="the kind Type is not supported here; AdtHandle is"):
+    with pytest.raises(ValueError, match="the kind Type is not supported; use AdtHandle"):
         relay.GlobalTypeVar("List", relay.TypeKind.Type)
 
 

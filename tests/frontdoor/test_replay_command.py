@@ -259,7 +259,7 @@ def test_folders_that_cannot_be_one_are_refused_before_any_work() -> None:
     for folder, sentence in (
         ("full", "it holds other files, such as thesis.txt"),
         ("no/such", "there is no folder"),
-        ("mine.py", "it is no folder"),
+        ("mine.py", "it is not a folder"),
     ):
         result = run("optimize", RESNET, "-o", "out.onnx", "--reproducer", folder)
         assert (result.exit_code, result.stdout) == (2, "")
@@ -284,7 +284,7 @@ def edit(change: Callable[[AnyValue], object]) -> None:
     ("change", "sentence"),
     [
         (lambda data: data.pop("error"), "has no 'error.type'"),
-        (lambda data: data["context"].update(config={"no.such": 1}), "its settings do not fit"),
+        (lambda data: data["context"].update(config={"no.such": 1}), "invalid settings"),
         (lambda data: data["optimize"].update(rules=3), "the list of its rules is not as it should be"),
         (lambda data: data["optimize"].update(rules=[{"file": "x"}]), "the list of its rules is not as it should be"),
         (lambda data: data["optimize"].update(passes=None), "the text of its pipeline is not there"),
@@ -312,8 +312,8 @@ def test_a_model_that_was_tampered_with_is_left_alone(model: object) -> None:
 def test_folders_that_are_no_reproducers() -> None:
     for folder, sentence in (
         ("nothing", "there is no folder nothing"),
-        (".", "has no reproducer.json, so it is no crash reproducer"),
-        ("mine.py", "is no folder"),
+        (".", "has no reproducer.json, so it is not a crash reproducer"),
+        ("mine.py", "is not a folder"),
     ):
         result = run("replay", folder)
         assert (result.exit_code, result.stdout) == (2, "")

@@ -65,7 +65,7 @@ def test_well_formed_expressions(expr: Expr) -> None:
     assert well_formed(expr)
 
 
-TWICE, OUTSIDE = "the variable %a is bound more than once", "the variable %a is used outside of what binds it"
+TWICE, OUTSIDE = "the variable %a is bound more than once", "the variable %a is used outside its scope"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"12345")
     assert read_bounded(file, 5) == b"12345"
-    with pytest.raises(OSError, match="it has more than 4 bytes"):
+    with pytest.raises(OSError, match="it is larger than 4 bytes"):
         read_bounded(os.fspath(file), 4)
     file.write_bytes(b"")
     assert read_bounded(file, 0) == b""
@@ -29,7 +29,7 @@ def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
     file = tmp_path / "file"
     with open(file, "wb") as sparse:
         sparse.truncate(1 << 40)
-    with pytest.raises(OSError, match="it has more than 1048576 bytes"):
+    with pytest.raises(OSError, match="it is larger than 1048576 bytes"):
         read_bounded(file, 1 << 20)
 
 
@@ -47,7 +47,7 @@ def test_a_pipe_is_read_up_to_the_limit(size: int, fits: bool) -> None:
         if fits:
             assert read_bounded(f"/dev/fd/{reader}", 3 << 20) == b"x" * size
         else:
-            with pytest.raises(OSError, match="it has more than 3145728 bytes"):
+            with pytest.raises(OSError, match="it is larger than 3145728 bytes"):
                 read_bounded(f"/dev/fd/{reader}", 3 << 20)
     finally:
         os.close(reader)
@@ -58,7 +58,7 @@ def test_a_pipe_is_read_up_to_the_limit(size: int, fits: bool) -> None:
 def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path: Path, place: str) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(tmp_path / "pipe")
-    with pytest.raises(OSError, match=r"it is a named pipe, not a file; .* from /dev/stdin"):
+    with pytest.raises(OSError, match=r"it is a named pipe, not a file; pipe the data to /dev/stdin"):
         read_bounded(tmp_path / place, 10)
 
 
@@ -75,5 +75,5 @@ def test_sockets_folders_and_names_that_cannot_be_are_not_read(tmp_path: Path) -
             read_bounded(tmp_path / "s", 10)
     with pytest.raises(IsADirectoryError):
         read_bounded(tmp_path, 10)
-    with pytest.raises(OSError, match="no file has such a name"):
+    with pytest.raises(OSError, match="the name is not a valid file name"):
         read_bounded("a\0b", 10)

@@ -57,7 +57,7 @@ def test_a_diagnostic_is_made_as_in_tvm() -> None:
     assert made.sentence == "f.relay:3:4: wrong"
     with pytest.raises(ValueError, match="21 is not a valid DiagnosticLevel"):
         Diagnostic(21, None, "wrong")  # type: ignore[arg-type]  # there is no such level
-    with pytest.raises(TypeError, match="the message of a diagnostic is a text, not None"):
+    with pytest.raises(TypeError, match="the message of a diagnostic must be a string, not None"):
         Diagnostic(ERROR, None, None)  # type: ignore[arg-type]  # no text
 
 
@@ -113,7 +113,7 @@ def test_fatal_errors_come_with_what_was_emitted_before() -> None:
 
 
 def test_only_diagnostics_are_emitted() -> None:
-    with pytest.raises(TypeError, match="a Diagnostic can be emitted, not 'wrong'"):
+    with pytest.raises(TypeError, match="only a Diagnostic can be emitted, not 'wrong'"):
         DiagnosticContext(None).emit("wrong")  # type: ignore[arg-type]  # what is refused
 
 

@@ -116,7 +116,7 @@ def test_a_node_of_a_model() -> None:
     assert caught.value.render() == lines(
         """
         error: add(Tensor[(2, 3), float32], Tensor[(4,), float32]): shapes (2, 3) and (4,) do not broadcast: 3 against 4
-         --> node "Add_4", which makes "sum"
+         --> node "Add_4", which produces "sum"
           |
           | %sum = add(%"relu/out:0", %w)
           |   %"relu/out:0": Tensor[(2, 3), float32], of nn.relu in Relu_3
@@ -127,7 +127,7 @@ def test_a_node_of_a_model() -> None:
 
 def test_a_node_without_a_name_is_told_by_what_it_makes() -> None:
     found = Diagnostic(ERROR, Span("", outputs=("a", "b", "", "d")), "no")
-    assert render_diagnostics([found]) == 'error: no\n --> what makes "a", "b" ...'
+    assert render_diagnostics([found]) == 'error: no\n --> the producer of "a", "b" ...'
     assert render_diagnostics([Diagnostic(ERROR, Span(""), "no")]) == "error: no"
     assert render_diagnostics([Diagnostic(ERROR, None, "no")]) == "error: no"
 
@@ -176,7 +176,7 @@ relu = get_op("nn.relu")(x)
         (x + y, ("add(%x, %y)", "  %x: Tensor[(2, 3), float32]", "  %y: Tensor[(4), float32]")),
         (x + x, ("add(%x, %x)", "  %x: Tensor[(2, 3), float32]")),
         (x + 1.0, ("add(%x, 1f)", "  %x: Tensor[(2, 3), float32]")),
-        (relu + relu, ("add(%0, %0)", "  %0: of no type yet, of nn.relu")),
+        (relu + relu, ("add(%0, %0)", "  %0: of unknown type, of nn.relu")),
         (get_op("nn.softmax")(x, axis=1), ("nn.softmax(%x, axis=1)", "  %x: Tensor[(2, 3), float32]")),
         (get_op("nn.softmax")(x), ("nn.softmax(%x)", "  %x: Tensor[(2, 3), float32]")),
         (GlobalVar("f")(x, Tuple([])), ("@f(%x, ())", "  %x: Tensor[(2, 3), float32]")),
@@ -186,10 +186,10 @@ relu = get_op("nn.relu")(x)
         (Let(var("v", "int8"), x, y), ("let %v: int8 = %x; ...", "  %v: int8", "  %x: Tensor[(2, 3), float32]")),
         (Function([x], x, TensorType((), "int8")), ("fn (%x) -> int8 { %x }", "  %x: Tensor[(2, 3), float32]")),
         (Match(x, [Clause(PatternWildcard(), x)]), ("match (%x) { ... => %x }", "  %x: Tensor[(2, 3), float32]")),
-        (RefWrite(RefCreate(x), RefRead(x)), ("ref_write(%0, %1)", "  %0: of no type yet", "  %1: of no type yet")),
+        (RefWrite(RefCreate(x), RefRead(x)), ("ref_write(%0, %1)", "  %0: of unknown type", "  %1: of unknown type")),
         (RefCreate(c), ("ref(%c)", "  %c: bool")),
         (RefRead(c), ("ref_read(%c)", "  %c: bool")),
-        (Tuple([Var("a"), Var("a")]), ("(%a, %0)", "  %a: of no type yet", "  %0: of no type yet")),
+        (Tuple([Var("a"), Var("a")]), ("(%a, %0)", "  %a: of unknown type", "  %0: of unknown type")),
         (x, ("%x", "  %x: Tensor[(2, 3), float32]")),
         (const(1.5), ("1.5f",)),
     ],
@@ -200,7 +200,7 @@ def test_expressions_are_shown_with_their_operands(expr: Expr, shown: tuple[str,
 
 def test_long_programs_are_not_shown() -> None:
     shown = excerpt(long)
-    assert shown == ("add(%0, %x)", "  %0: of no type yet, of add", "  %x: Tensor[(2, 3), float32]")
+    assert shown == ("add(%0, %x)", "  %0: of unknown type, of add", "  %x: Tensor[(2, 3), float32]")
     many = excerpt(Tuple([Var(f"a{i}") for i in range(1000)]))
     assert many[0] == "(%a0, %a1, %a2, %a3, %a4, %a5, ... 994 more)"
     assert len(many) == 7

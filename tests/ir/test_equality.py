@@ -167,7 +167,7 @@ def test_what_does_not_count(a: str, b: str) -> None:
         ("ref_write(ref(1), 2)", "ref_write(ref(1), 3)", "at .value: the constant Tensor(int32[], 2) against Tensor(int32[], 3)"),
         ("ref_read(ref(1))", "ref_read(ref(2))", "at .ref.value: the constant Tensor(int32[], 1) against Tensor(int32[], 2)"),
         ("let %x: int8 = 1; %x", "let %x = 1; %x", "as a whole: %x is annotated int8, %x None"),
-        ("free_var %x; %x", "free_var %x; %x", "as a whole: the free variables %x and %x are two"),
+        ("free_var %x; %x", "free_var %x; %x", "as a whole: the free variables %x and %x are different"),
     ],
 )
 def test_the_first_difference_is_named(a: str, b: str, message: str) -> None:

@@ -98,15 +98,19 @@ def refuse(x: object) -> object:
     ("op", "result", "message"),
     [
         (strange(None), TensorType((2,)), "test.strange has no kernel"),
-        (strange(refuse), TensorType((2,)), "the kernel of test.strange refused its operands: no such thing"),
-        (strange(lambda x: x.astype(np.int8)), TensorType((2,)), "the kernel of test.strange gave int8, the type relation says float32"),
+        (strange(refuse), TensorType((2,)), "the kernel of test.strange rejected its operands: no such thing"),
+        (
+            strange(lambda x: x.astype(np.int8)),
+            TensorType((2,)),
+            "the kernel of test.strange returned int8, but the type relation expects float32",
+        ),
         (
             strange(lambda x: x[:1]),
             TensorType((2,)),
-            r"the kernel of test.strange gave shape \(1,\), the type relation says Tensor\[\(2,\), float32\]",
+            r"the kernel of test.strange returned shape \(1,\), but the type relation expects Tensor\[\(2,\), float32\]",
         ),
-        (strange(lambda x: x), TensorType((2, 1)), r"gave shape \(2,\)"),
-        (strange(lambda x: (x,)), TupleType([TensorType((2,))] * 2), "gave 1 results, 2 are declared"),
+        (strange(lambda x: x), TensorType((2, 1)), r"returned shape \(2,\)"),
+        (strange(lambda x: (x,)), TupleType([TensorType((2,))] * 2), "returned 1 results, but 2 are declared"),
     ],
 )
 def test_what_cannot_be_evaluated(op: Op, result: Type, message: str) -> None:

@@ -19,24 +19,24 @@ f = Function([x], x)
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: f(1), r"an argument of a call must be an expression, it is a int; write relay.const\(1\)"),  # type: ignore[arg-type]
-        (lambda: Function(x, x), "the parameters of a function are a list of variables, not an expression"),
-        (lambda: Function([const(1)], x), "a parameter of a function must be a variable, it is a Constant"),  # type: ignore[list-item]
-        (lambda: Function([x], None), "the body of a function must be an expression, it is a NoneType"),  # type: ignore[arg-type]
-        (lambda: Let("a", x, x), "the variable of a let must be a variable, it is a str"),  # type: ignore[arg-type]
-        (lambda: Let(x, 1.5, x), r"the value of a let must be an expression, it is a float; write relay.const\(1.5\)"),  # type: ignore[arg-type]
+        (lambda: f(1), r"an argument of a call must be an expression, not a int; write relay.const\(1\)"),  # type: ignore[arg-type]
+        (lambda: Function(x, x), "the parameters of a function must be a list of variables, not an expression"),
+        (lambda: Function([const(1)], x), "a parameter of a function must be a variable, not a Constant"),  # type: ignore[list-item]
+        (lambda: Function([x], None), "the body of a function must be an expression, not a NoneType"),  # type: ignore[arg-type]
+        (lambda: Let("a", x, x), "the variable of a let must be a variable, not a str"),  # type: ignore[arg-type]
+        (lambda: Let(x, 1.5, x), r"the value of a let must be an expression, not a float; write relay.const\(1.5\)"),  # type: ignore[arg-type]
         (lambda: Let(x, x, None), "the body of a let must be an expression"),  # type: ignore[arg-type]
-        (lambda: If(True, x, x), r"the condition of an if must be an expression, it is a bool; write relay.const\(True\)"),  # type: ignore[arg-type]
+        (lambda: If(True, x, x), r"the condition of an if must be an expression, not a bool; write relay.const\(True\)"),  # type: ignore[arg-type]
         (lambda: If(x, None, x), "a branch of an if must be an expression"),  # type: ignore[arg-type]
-        (lambda: If(x, x, [x]), "a branch of an if must be an expression, it is a list"),  # type: ignore[arg-type]
-        (lambda: var("x", (1, 2)), r"type_annotation is a type or the name of an element type, not \(1, 2\); write shape"),  # type: ignore[arg-type]
-        (lambda: var("x", shape=3), "shape is a list of dimensions, not 3"),  # type: ignore[arg-type]
-        (lambda: var("x", shape=(1.5,)), r"a dimension is an integer, a name or Any\(\), not 1.5"),
-        (lambda: IRModule(f), "the functions of a module go by names, they are no Function; see IRModule.from_expr"),  # type: ignore[arg-type]
-        (lambda: IRModule([f]), "the functions of a module go by names, they are no list"),  # type: ignore[arg-type]
-        (lambda: IRModule({1: f}), "a function goes by a text or a GlobalVar, not by a int"),  # type: ignore[dict-item]
-        (lambda: IRModule.from_expr(None), "a module is made from an expression, not from a NoneType"),  # type: ignore[arg-type]
-        (lambda: IRModule.from_expr(IRModule()), "a module is made from an expression, not from a IRModule"),  # type: ignore[arg-type]
+        (lambda: If(x, x, [x]), "a branch of an if must be an expression, not a list"),  # type: ignore[arg-type]
+        (lambda: var("x", (1, 2)), r"type_annotation must be a type or the name of an element type, not \(1, 2\); use shape="),  # type: ignore[arg-type]
+        (lambda: var("x", shape=3), "shape must be a list of dimensions, not 3"),  # type: ignore[arg-type]
+        (lambda: var("x", shape=(1.5,)), r"a dimension must be an integer, a name or Any\(\), not 1.5"),
+        (lambda: IRModule(f), "the functions of a module must be a mapping from names, not a Function; see IRModule.from_expr"),  # type: ignore[arg-type]
+        (lambda: IRModule([f]), "the functions of a module must be a mapping from names, not a list"),  # type: ignore[arg-type]
+        (lambda: IRModule({1: f}), "a function is identified by a string or a GlobalVar, not by a int"),  # type: ignore[dict-item]
+        (lambda: IRModule.from_expr(None), "a module is created from an expression, not from a NoneType"),  # type: ignore[arg-type]
+        (lambda: IRModule.from_expr(IRModule()), "a module is created from an expression, not from a IRModule"),  # type: ignore[arg-type]
         (lambda: create_executor(mod=f), "the executor takes an IRModule, not a Function"),  # type: ignore[arg-type]
     ],
 )
@@ -48,7 +48,7 @@ def test_what_is_no_expression(make: Callable[[], object], message: str) -> None
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: var("x", shape=(2, -1)), r"a dimension is at least 0, not -1; Any\(\) is one that is not known"),
+        (lambda: var("x", shape=(2, -1)), r"a dimension must not be negative, but is -1; use Any\(\) for an unknown size"),
         (lambda: var("x", shape=(2,), dtype="flot32"), "unknown element type 'flot32'; known: bfloat16, bool"),
         (lambda: var("x", "flot32"), "unknown element type 'flot32'"),
     ],

@@ -86,7 +86,7 @@ def test_what_is_no_kind_of_expression_is_refused() -> None:
     class Strange(Expr):
         pass
 
-    with pytest.raises(TypeError, match="Strange is no kind of expression that can be visited"):
+    with pytest.raises(TypeError, match="Strange is not a kind of expression that can be visited"):
         ExprVisitor().visit(Strange())
 
 
@@ -195,7 +195,7 @@ def test_what_is_bound_must_stay_a_variable() -> None:
         def visit_var(self, var: Var) -> Expr:
             return const(1)
 
-    with pytest.raises(TypeError, match="%x is bound here, so visiting it must give a variable, not Constant"):
+    with pytest.raises(TypeError, match="%x is bound here, so visiting it must return a variable, not Constant"):
         Wrong().visit(Function([x], x))
 
 

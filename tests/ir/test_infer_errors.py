@@ -55,7 +55,7 @@ def _is_type(type_: Type) -> bool:
 def test_the_condition_of_an_if_that_is_the_result_of_a_closure() -> None:
     condition = Call(Var("f"), [x])
     condition._checked_type = x.checked_type
-    with pytest.raises(InferError, match="a scalar bool is needed") as caught:
+    with pytest.raises(InferError, match="must be a scalar bool") as caught:
         infer_type(If(condition, x, x))
     assert caught.value.render().splitlines()[2:] == [
         "  | if (%0) { %x } else { %x }",
@@ -68,10 +68,10 @@ def test_the_condition_of_an_if_that_is_the_result_of_a_closure() -> None:
     ("op", "attrs", "message"),
     [
         ("split", {"indices_or_sections": (0, 10**30, float("inf"))}, "split"),
-        ("split", {"indices_or_sections": 10**9, "axis": 0}, "is not cut in 1000000000 equal parts"),
-        ("expand_dims", {"axis": 0, "num_newaxis": 10**9}, "num_newaxis=1000000000 is not from 0 to 64"),
-        ("reshape", {"newshape": (2.0, 3)}, "the result would have the dimension 2.0"),
-        ("reshape", {"newshape": {}}, "the value of an attribute is nothing that attributes hold"),
+        ("split", {"indices_or_sections": 10**9, "axis": 0}, "cannot be split into 1000000000 equal parts"),
+        ("expand_dims", {"axis": 0, "num_newaxis": 10**9}, "num_newaxis must be from 0 to 64, not 1000000000"),
+        ("reshape", {"newshape": (2.0, 3)}, "the result would have the invalid dimension 2.0"),
+        ("reshape", {"newshape": {}}, "unsupported type of an attribute value"),
         ("cast", {"dtype": "nope"}, "nope"),
     ],
 )
@@ -98,5 +98,5 @@ def test_types_that_nest_deep_are_an_infer_error_where_they_are_too_deep() -> No
     for _ in range(5000):
         deep = Tuple([deep])
     assert isinstance(infer_type(deep).checked_type, TupleType)
-    with pytest.raises(InferError, match="types nest too deep here"):
+    with pytest.raises(InferError, match="types are nested too deeply here"):
         infer_type(get_op("add")(deep, x))

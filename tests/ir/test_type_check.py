@@ -49,17 +49,17 @@ wrong_add = x + var("z", shape=(3,))
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (typed(-x, 3), "the type is taken to be Tensor[(3,), float32], but Tensor[(2,), float32] follows from the parts"),
-        (-typed(-x, 3), "the type is taken to be Tensor[(3,)"),
-        (typed(Tuple([x]), 2), "but (Tensor[(2,), float32],) follows"),
+        (typed(-x, 3), "the type is Tensor[(3,), float32], but the parts imply Tensor[(2,), float32]"),
+        (-typed(-x, 3), "the type is Tensor[(3,)"),
+        (typed(Tuple([x]), 2), "but the parts imply (Tensor[(2,), float32],)"),
         (x + const([1.0, 2.0, 3.0]), "add"),
-        (If(x, x, x), "the condition of an if has type"),
+        (If(x, x, x), "the condition of an if must be a scalar bool, but has type"),
         (If(c, x, c), "the branches of an if"),
-        (x[0], "which is no tuple"),
+        (x[0], "which is not a tuple"),
         (Tuple([x])[0] + typed(Let(a, x, a), 5), "Tensor[(5,)"),
         (Let(typed(a, 7), x, x), "Tensor[(7,)"),  # type: ignore[arg-type]  # a Var
-        (Let(Var("d", TensorType((3,))), x, x), "%d is declared as Tensor[(3,), float32], its value has type Tensor[(2,), float32]"),
-        (typed(const(1.0), 2), "the type is taken to be Tensor[(2,), float32], but float32 follows"),
+        (Let(Var("d", TensorType((3,))), x, x), "%d is declared as Tensor[(3,), float32], but its value has type Tensor[(2,), float32]"),
+        (typed(const(1.0), 2), "the type is Tensor[(2,), float32], but the parts imply float32"),
         (Match(Tuple([x, x]), [Clause(PatternTuple([PatternVar(Var("p", TensorType((2,))))]), x)]), "a pattern of 1 fields"),
     ],
 )
@@ -100,7 +100,7 @@ def test_calls_of_functions_by_their_types() -> None:
     callee = GlobalVar("f")
     module = IRModule({"main": Function([x], GlobalVar("f")(x, x)), "k": PrimFunc([x], "text")})
     module.functions[callee] = Function([x], x, TensorType((2,)))
-    assert [flaw.text for flaw in type_flaws(module)] == ["a function of 1 parameters is called with 2 arguments"]
+    assert [flaw.text for flaw in type_flaws(module)] == ["a function with 1 parameters is called with 2 arguments"]
 
 
 def test_polymorphic_programs_without_types() -> None:
@@ -131,7 +131,7 @@ def test_flaws_of_bindings_name_the_user_or_the_binder() -> None:
     u = Var("u")
     inside, outside = -u, u + u
     found = binding_flaws(Tuple([Let(u, x, inside), outside]))
-    assert [(flaw.text, flaw.expr) for flaw in found] == [("the variable %u is used outside of what binds it", outside)]
+    assert [(flaw.text, flaw.expr) for flaw in found] == [("the variable %u is used outside its scope", outside)]
     first = Let(u, x, u)
     again = Let(u, first, x)
     assert [flaw.expr for flaw in binding_flaws(again)] == [again]

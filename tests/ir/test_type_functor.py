@@ -74,7 +74,7 @@ def test_each_kind_is_refused_visited_and_kept(type_: Type) -> None:
 
 
 def test_what_is_no_type() -> None:
-    with pytest.raises(TypeError, match="int is no kind of type that can be visited"):
+    with pytest.raises(TypeError, match="int is not a kind of type that can be visited"):
         TypeVisitor().visit(1)  # type: ignore[arg-type]  # which is the point
 
 
@@ -83,7 +83,7 @@ def test_a_type_parameter_stays_one() -> None:
         def visit_type_var(self, var: TypeVar) -> Type:
             return SCALAR
 
-    with pytest.raises(TypeError, match=r"a type parameter of fn \[a\]\(int8\) -> a became int8, which is none"):
+    with pytest.raises(TypeError, match=r"a type parameter of fn \[a\]\(int8\) -> a became int8, which is not a type parameter"):
         Put().visit(KINDS[3])
     assert Put().visit(TupleType([TypeVar("a")])) == TupleType([SCALAR])
 

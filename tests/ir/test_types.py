@@ -124,7 +124,7 @@ def test_tensor_types_know_their_axes_and_sizes() -> None:
 
 def test_types_that_must_be_tensors() -> None:
     assert tensor_type(f32) is f32
-    with pytest.raises(TypeError, match=r"the data has type \(float32,\), a tensor is needed"):
+    with pytest.raises(TypeError, match=r"the data must be a tensor, but has type \(float32,\)"):
         tensor_type(TupleType([f32]), "the data")
 
 

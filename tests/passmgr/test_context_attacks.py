@@ -131,7 +131,7 @@ def test_a_context_that_another_task_has_entered_cannot_be_left() -> None:
         ctx = PassContext()
         await asyncio.create_task(enter(ctx))
         assert PassContext.entered() is None
-        with pytest.raises(RuntimeError, match=r"^a PassContext is left that is not entered in this thread, or not in this asyncio task$"):
+        with pytest.raises(RuntimeError, match=r"^a PassContext is exited that is not entered in this thread or asyncio task$"):
             await asyncio.create_task(leave(ctx))
 
     asyncio.run(main())
@@ -146,7 +146,9 @@ def test_a_generator_that_yields_inside_of_a_context_leaves_no_trace() -> None:
 
     held = generator()
     with (
-        pytest.raises(RuntimeError, match="is left that is not the innermost one entered in this thread; generators must not yield in one"),
+        pytest.raises(
+            RuntimeError, match="is exited that is not the innermost one entered in this thread; do not yield inside it in a generator"
+        ),
         PassContext(4, instruments=[Noisy(log, "outer")]),
     ):
         next(held)
@@ -224,7 +226,7 @@ def test_subclasses() -> None:
         assert PassContext.current() is named
         nothing(IRModule())
     assert copy.copy(named).name == "mine"
-    text = r"^Choosy overrides pass_enabled, which plans do not ask; an instrument's should_run may veto a pass$"
+    text = r"^Choosy overrides pass_enabled, which plans do not call; veto passes with an instrument's should_run$"
     with pytest.raises(TypeError, match=text):
 
         class Choosy(PassContext):
@@ -251,7 +253,7 @@ def test_a_context_inside_another() -> None:
     assert outer.inside(config={"testing.immutable_module": True}).hooks is not None
     again = inner.with_instruments()
     assert (again.opt_level, again.config, again.instruments) == (1, inner.config, ())
-    with pytest.raises(TypeError, match="opt_level is an integer"):
+    with pytest.raises(TypeError, match="opt_level must be an integer"):
         outer.inside("3")  # type: ignore[arg-type]  # the mistake
 
 

@@ -194,7 +194,7 @@ def test_a_pass_that_is_not_registered_is_told_and_replays_with_the_pipeline(fol
     pipeline = Sequential([AddsCopy(), mine])
     crash(pipeline, program(SMALL), folder)
     assert data_of(folder)["not_registered"] == ["mine"]
-    assert "cannot bring back these passes: mine" in (folder / "README.txt").read_text()
+    assert "These passes cannot be created from text: mine" in (folder / "README.txt").read_text()
     with pytest.raises(ReproducerError, match=r"the pass mine cannot be made here: .*; register it, or hand the pipeline to"):
         replay(folder)
     assert replay(folder, pipeline).same
@@ -312,7 +312,7 @@ def test_beyond_the_limit_only_a_splat_is_kept(folder: Path, monkeypatch: pytest
     with pytest.raises(OverflowError), PassContext(instruments=[CrashReproducer(folder, data_limit=500)]):
         RaisesOnLarge()(program(ramp, ramp[::-1] * 2))
     assert data_of(folder)["constants"] == {"files": 1, "bytes": 400, "left_out": 1}
-    assert "1 constants were too large to be kept; they are their first element, repeated" in (folder / "README.txt").read_text()
+    assert "1 constants were too large to be kept and are replaced by their first element, repeated" in (folder / "README.txt").read_text()
     assert replay(folder).same
 
 
@@ -370,10 +370,10 @@ def test_folders_that_hold_something_else_are_refused(folder: Path, tmp_path: Pa
         CrashReproducer(folder)
     with pytest.raises(ReproducerError, match="there is no folder"):
         CrashReproducer(tmp_path / "no" / "such")
-    with pytest.raises(ReproducerError, match="it is no folder"):
+    with pytest.raises(ReproducerError, match="it is not a folder"):
         CrashReproducer(folder / "error.txt")
     (tmp_path / "link").symlink_to(folder)
-    with pytest.raises(ReproducerError, match="it is no folder"):
+    with pytest.raises(ReproducerError, match="it is not a folder"):
         CrashReproducer(tmp_path / "link")
 
 
@@ -415,15 +415,15 @@ def edit(folder: Path, change: Callable[[AnyValue], AnyValue]) -> None:
     ("change", "sentence"),
     [
         (lambda data: data.update(format=2), "has the form 2; this version of Passat reads form 1"),
-        (lambda data: data.update(format="1"), "'format' is int, not str"),
+        (lambda data: data.update(format="1"), "'format' must be int, not str"),
         (lambda data: data.pop("error"), "has no 'error.type'"),
-        (lambda data: data["pass"].update(name=3), "'pass.name' is str, not int"),
+        (lambda data: data["pass"].update(name=3), "'pass.name' must be str, not int"),
         (lambda data: data.update({"pass": []}), "has no 'pass.name'"),
-        (lambda data: data["context"].update(opt_level=True), "'context.opt_level' is int, not bool"),
-        (lambda data: data["context"].update(required_pass="InferType"), "'context.required_pass' is list, not str"),
-        (lambda data: data["context"].update(disabled_pass=[1]), "'context.disabled_pass' is a list of names"),
-        (lambda data: data["context"].update(config={"no.such": 1}), "its settings do not fit: Invalid config option 'no.such'"),
-        (lambda data: data["context"].update(config={"passmgr.resolve": 1}), "its settings do not fit: expect config"),
+        (lambda data: data["context"].update(opt_level=True), "'context.opt_level' must be int, not bool"),
+        (lambda data: data["context"].update(required_pass="InferType"), "'context.required_pass' must be list, not str"),
+        (lambda data: data["context"].update(disabled_pass=[1]), "'context.disabled_pass' must be a list of names"),
+        (lambda data: data["context"].update(config={"no.such": 1}), "invalid settings: Invalid config option 'no.such'"),
+        (lambda data: data["context"].update(config={"passmgr.resolve": 1}), "invalid settings: expect config"),
         (lambda data: data["pass"].update(name="x", text="Nothing", step=None), "cannot be made here"),
         (lambda data: data["pass"].update(name="x", text="InferType{", step=None), "cannot be made here"),
     ],
@@ -450,16 +450,16 @@ def test_a_file_of_settings_that_is_none(folder: Path, text: str) -> None:
     [
         ("hello", "expected def"),
         ("", "does not fail"),
-        ("def @main() { meta[relay.Constant][0] }\n#[metadata]\n{", "no JSON"),
-        ('def @main() { meta[relay.Constant][0] }\n#[metadata]\n{"file"', "the metadata section is not as it should be"),
-        ('def @main() { 1 }\n#[metadata]\n["file"]', "the metadata section is not as it should be"),
+        ("def @main() { meta[relay.Constant][0] }\n#[metadata]\n{", "not valid JSON"),
+        ('def @main() { meta[relay.Constant][0] }\n#[metadata]\n{"file"', "invalid metadata section"),
+        ('def @main() { 1 }\n#[metadata]\n["file"]', "invalid metadata section"),
         ('def @main() { 1 }\n#[metadata]\n{"relay.Constant": [{"file": "../../etc/passwd"}]}', "names the file '../../etc/passwd'"),
         ('def @main() { 1 }\n#[metadata]\n{"relay.Constant": [{"file": "error.txt", "splat": ""}]}', "names the file 'error.txt'"),
         ('def @main() { 1 }\n#[metadata]\n{"relay.Constant": [{"file": 3}]}', "names the file 3"),
         ('def @main() { 1 }\n#[metadata]\n{"relay.Constant": [{"file": "constant-9.bin"}]}', "has no constant-9.bin"),
         (
             'def @main() { 1 }\n#[metadata]\n{"relay.Constant": [{"file": "constant-0.bin", "dtype": "float32", "shape": [7], "splat": ""}]}',
-            "constant-0.bin holds 5 bytes; float32[7] takes 28",
+            "constant-0.bin has 5 bytes, but float32[7] requires 28",
         ),
         (
             'def @main() { 1 }\n#[metadata]\n{"relay.Constant": [{"file": "constant-0.bin", "dtype": "no", "shape": [5], "splat": ""}]}',
@@ -505,11 +505,11 @@ def test_files_that_are_missing_or_no_files(folder: Path) -> None:
     with pytest.raises(ReproducerError, match="there is no folder"):
         replay(folder)
     folder.touch()
-    with pytest.raises(ReproducerError, match="is no folder"):
+    with pytest.raises(ReproducerError, match="is not a folder"):
         replay(folder)
     folder.unlink()
     folder.mkdir()
-    with pytest.raises(ReproducerError, match=r"has no reproducer\.json, so it is no crash reproducer"):
+    with pytest.raises(ReproducerError, match=r"has no reproducer\.json, so it is not a crash reproducer"):
         replay(folder)
     folder.rmdir()
     crash(RaisesOnLarge(), program(LARGE), folder)
@@ -517,11 +517,11 @@ def test_files_that_are_missing_or_no_files(folder: Path) -> None:
     with pytest.raises(ReproducerError, match=r"has no module\.relay"):
         replay(folder)
     os.mkfifo(folder / "module.relay")
-    with pytest.raises(ReproducerError, match=r"module\.relay is no file"):
+    with pytest.raises(ReproducerError, match=r"module\.relay is not a regular file"):
         replay(folder)
     (folder / "module.relay").unlink()
     (folder / "module.relay").symlink_to(Path("elsewhere").absolute())
-    with pytest.raises(ReproducerError, match=r"module\.relay is no file"):
+    with pytest.raises(ReproducerError, match=r"module\.relay is not a regular file"):
         replay(folder)
 
 

@@ -84,6 +84,6 @@ def test_passes_of_one_name_declare_together() -> None:
 
 @pytest.mark.parametrize("counters", [["a"], {"a": 1}, {1: "a"}, "ab"])
 def test_what_is_no_mapping_of_strings(counters: object) -> None:
-    with pytest.raises(TypeError, match="counters are a mapping of names to descriptions, not"):
+    with pytest.raises(TypeError, match="counters must be a mapping of names to descriptions, not"):
         PassInfo(0, "WrongCounters", counters=counters)  # type: ignore[arg-type]  # that is the point
     assert declared_counters("WrongCounters") == {}

@@ -125,9 +125,7 @@ def test_pipelines_that_require_pipelines_nest_no_deeper_than_others() -> None:
         for i in range(3000):
             register_pass(f"S{i}", Sequential([make(f"M{i}", [f"S{i + 1}"])], name=f"S{i}"))
     register_pass("S3000", make("S3000"))
-    with pytest.raises(
-        PassDependencyError, match=r"through what its members require, or requirements or pipelines nest more than 100 deep$"
-    ):
+    with pytest.raises(PassDependencyError, match=r"by requirements of its members, or is nested more than 100 levels deep$"):
         Sequential([make("P", ["S0"])])
 
 
@@ -183,9 +181,9 @@ def test_members_of_one_name_and_different_options_stay_apart() -> None:
 def test_a_required_pass_that_needs_options_says_who_requires_it() -> None:
     register_pass("Needs", lambda layout: make("Needs"))
     register_pass("Asks", make("Asks", ["Needs"]))
-    with pytest.raises(PassOptionError, match=r"^the pass Asks requires Needs. the pass Needs needs the option layout$"):
+    with pytest.raises(PassOptionError, match=r"^the pass Asks requires Needs. the pass Needs requires the option layout$"):
         Sequential([make("P", ["Asks"])])
-    with pytest.raises(PipelineError, match=r"^the pass Asks requires Needs. the pass Needs needs the option layout \(column 1\)"):
+    with pytest.raises(PipelineError, match=r"^the pass Asks requires Needs. the pass Needs requires the option layout \(column 1\)"):
         parse_pipeline("Asks")
 
 

@@ -236,7 +236,7 @@ def test_failure_while_overriding_leaves_no_instruments(old: str, new: str, call
 def test_overriding_with_what_is_no_instrument_changes_nothing() -> None:
     log: list[str] = []
     with PassContext(instruments=[Recorder("a", log)]) as ctx:
-        with pytest.raises(TypeError, match="instruments must be a list of PassInstrument objects; 3 is none"):
+        with pytest.raises(TypeError, match="instruments must be a list of PassInstrument objects; 3 is not one"):
             ctx.override_instruments([3])  # type: ignore[list-item]  # the mistake
         assert log == ["a.enter"]
         assert len(ctx.instruments) == 1

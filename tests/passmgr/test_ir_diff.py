@@ -63,7 +63,7 @@ def test_a_program_does_not_differ_from_what_it_is_parsed_from(program: Function
 def printed(module: IRModule, name: str) -> list[str]:
     """The lines of a function as it is printed."""
     text = str(IRModule({name: module[name]}))
-    return text.partition("\n\n/* The metadata")[0].split("\n")
+    return text.partition("\n\n/* Metadata section omitted")[0].split("\n")
 
 
 @settings(deadline=None, max_examples=share(20, 50))
@@ -212,5 +212,5 @@ def test_a_huge_module() -> None:
 
 def test_a_module_is_compared_with_a_module() -> None:
     module = chain(1)
-    with pytest.raises(TypeError, match=r"^a module can be compared with a module"):
+    with pytest.raises(TypeError, match=r"^a module can only be compared with a module"):
         ir_diff(module, module["main"])

@@ -107,30 +107,30 @@ def test_no_word_is_let_through(annotation: object) -> None:
 
 
 def test_the_error_for_a_word_is_about_what_it_means() -> None:
-    with pytest.raises(TypeError, match=r"int is wanted, None is given"):
+    with pytest.raises(TypeError, match=r"expected int, got None"):
         convert(Word("none"), int)
-    with pytest.raises(TypeError, match=r"tuple\[int, ...\] is wanted, \(True, 1\) is given"):
+    with pytest.raises(TypeError, match=r"expected tuple\[int, ...\], got \(True, 1\)"):
         convert((Word("true"), 1), tuple[int, ...])
 
 
 @pytest.mark.parametrize(
     ("value", "annotation", "text"),
     [
-        (1.0, int, "int is wanted, 1.0 is given"),
-        (True, int, "int is wanted, True is given"),
-        (True, float, "float is wanted, True is given"),
-        ("1", int | None, "int | None is wanted, '1' is given"),
-        ("c", Literal["a", "b"], "one of 'a', 'b' is wanted, 'c' is given"),
-        (True, Literal[1], "one of 1 is wanted, True is given"),
-        ("ab", tuple[str, ...], "tuple[str, ...] is wanted, 'ab' is given"),
-        ((1, 2, 3), tuple[int, int], "tuple[int, int] is wanted, (1, 2, 3) is given"),
-        (("a",), tuple[int, ...], "tuple[int, ...] is wanted, ('a',) is given"),
-        (3, None, "None is wanted, 3 is given"),
-        (3, str, "str is wanted, 3 is given"),
-        ("green", Color, "one of RED, BLUE is wanted, 'green' is given"),
-        ({"step": "x"}, Unroll, "step of Unroll: int is wanted, 'x' is given"),
-        ({"a": "x"}, dict[str, int], "int is wanted, 'x' is given"),
-        ({}, Needs, "Needs needs the field layout"),
+        (1.0, int, "expected int, got 1.0"),
+        (True, int, "expected int, got True"),
+        (True, float, "expected float, got True"),
+        ("1", int | None, "expected int | None, got '1'"),
+        ("c", Literal["a", "b"], "expected one of 'a', 'b', got 'c'"),
+        (True, Literal[1], "expected one of 1, got True"),
+        ("ab", tuple[str, ...], "expected tuple[str, ...], got 'ab'"),
+        ((1, 2, 3), tuple[int, int], "expected tuple[int, int], got (1, 2, 3)"),
+        (("a",), tuple[int, ...], "expected tuple[int, ...], got ('a',)"),
+        (3, None, "expected None, got 3"),
+        (3, str, "expected str, got 3"),
+        ("green", Color, "expected one of RED, BLUE, got 'green'"),
+        ({"step": "x"}, Unroll, "step of Unroll: expected int, got 'x'"),
+        ({"a": "x"}, dict[str, int], "expected int, got 'x'"),
+        ({}, Needs, "Needs requires the field layout"),
     ],
 )
 def test_what_does_not_fit(value: object, annotation: object, text: str) -> None:
@@ -222,12 +222,12 @@ def test_given_values_and_defaults() -> None:
 
 def test_an_option_is_registered_once() -> None:
     register_option("test.once", bool)
-    with pytest.raises(ValueError, match=r"the config option 'test.once' is registered already"):
+    with pytest.raises(ValueError, match=r"the config option 'test.once' is already registered"):
         register_option("test.once", bool)
 
 
 def test_a_default_fits_its_type() -> None:
-    with pytest.raises(TypeError, match="int is wanted, 'x' is given"):
+    with pytest.raises(TypeError, match="expected int, got 'x'"):
         register_option("test.default", int, "x")
     assert "test.default" not in list_configs()
 
@@ -252,7 +252,7 @@ def test_unknown_key() -> None:
 
 
 def test_none() -> None:
-    with pytest.raises(AttributeError, match=r"^passmgr.resolve is None; where it is left out, it has its default$"):
+    with pytest.raises(AttributeError, match=r"^passmgr.resolve must not be None; omit it to use the default$"):
         PassContext(config={"passmgr.resolve": None})
 
 

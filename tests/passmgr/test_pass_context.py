@@ -93,13 +93,13 @@ def test_repr_of_what_was_given() -> None:
 
 
 def test_bad_arguments() -> None:
-    with pytest.raises(TypeError, match="opt_level is an integer, not '3'"):
+    with pytest.raises(TypeError, match="opt_level must be an integer, not '3'"):
         PassContext("3")  # type: ignore[arg-type]  # the mistake
     with pytest.raises(TypeError, match="disabled_pass is expected to be the type of list/tuple/set, not the one string 'FuseOps'"):
         PassContext(disabled_pass="FuseOps")
-    with pytest.raises(TypeError, match="required_pass is expected to hold names; 1 is none"):
+    with pytest.raises(TypeError, match="required_pass must contain names, not 1"):
         PassContext(required_pass=[1])  # type: ignore[list-item]  # the mistake
     with pytest.raises(
-        TypeError, match=r"instruments must be a list of PassInstrument objects; .* is none; did you mean PassInstrument\(\)"
+        TypeError, match=r"instruments must be a list of PassInstrument objects; .* is not one; did you mean PassInstrument\(\)"
     ):
         PassContext(instruments=[PassInstrument])  # type: ignore[list-item]  # the mistake

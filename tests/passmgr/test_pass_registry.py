@@ -60,7 +60,7 @@ def test_transform_comes_before_relay() -> None:
 def test_as_decorator_and_override() -> None:
     assert register_pass("Saturate")(Saturate) is Saturate
     with pytest.raises(
-        ValueError, match=r"^a pass is registered already under the name 'transform.Saturate'; pass override=True to replace it$"
+        ValueError, match=r"^a pass is already registered under the name 'transform.Saturate'; pass override=True to replace it$"
     ):
         register_pass("Saturate", Saturate)
     register_pass("Saturate", lambda: Saturate(1), override=True)
@@ -104,8 +104,8 @@ def test_options() -> None:
     for name, options, text, option in (
         ("Saturate", {"round": 1}, "the pass Saturate has no option 'round'; did you mean rounds? it has: rounds, mode", "round"),
         ("Saturate", {"zzz": 1}, "the pass Saturate has no option 'zzz'; it has: rounds, mode", "zzz"),
-        ("Saturate", {"rounds": "x"}, "option rounds of the pass Saturate: int is wanted, 'x' is given", "rounds"),
-        ("Needs", {}, "the pass Needs needs the option layout", None),
+        ("Saturate", {"rounds": "x"}, "option rounds of the pass Saturate: expected int, got 'x'", "rounds"),
+        ("Needs", {}, "the pass Needs requires the option layout", None),
     ):
         given: dict[str, Any] = options
         with pytest.raises(PassOptionError) as caught:
@@ -116,7 +116,7 @@ def test_options() -> None:
 
 def test_a_factory_must_make_a_pass() -> None:
     register_pass("MakesNoPass", lambda: 3)  # type: ignore[type-var]  # the mistake
-    with pytest.raises(TypeError, match=r"^the factory of the pass MakesNoPass must return a Pass, it returned 3$"):
+    with pytest.raises(TypeError, match=r"^the factory of the pass MakesNoPass must return a Pass, but returned 3$"):
         get_pass("MakesNoPass")
 
 

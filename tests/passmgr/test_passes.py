@@ -37,10 +37,10 @@ def test_info_repr_is_that_of_tvm() -> None:
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: PassInfo("2", "P"), "the opt_level of a pass is an integer, not '2'"),  # type: ignore[arg-type]
-        (lambda: PassInfo(2, 3), "the name of a pass is a string, not 3"),  # type: ignore[arg-type]
+        (lambda: PassInfo("2", "P"), "the opt_level of a pass must be an integer, not '2'"),  # type: ignore[arg-type]
+        (lambda: PassInfo(2, 3), "the name of a pass must be a string, not 3"),  # type: ignore[arg-type]
         (lambda: PassInfo(2, "P", "A"), "Required is expected to be the type of list/tuple."),
-        (lambda: PassInfo(2, "P", [1]), "required is expected to hold names; 1 is none"),  # type: ignore[list-item]
+        (lambda: PassInfo(2, "P", [1]), "required must contain names, not 1"),  # type: ignore[list-item]
         (lambda: PassInfo(2, "P", provides="types"), "provides is expected to be the type of list/tuple/set, not the one string 'types'"),
     ],
 )
@@ -94,7 +94,7 @@ def test_what_is_not_defined_says_so(mod: IRModule) -> None:
 
 
 def test_a_pass_takes_a_module(mod: IRModule) -> None:
-    with pytest.raises(TypeError, match=r"a pass takes an IRModule, not Function; make one with IRModule.from_expr\(...\)"):
+    with pytest.raises(TypeError, match=r"a pass takes an IRModule, not Function; create one with IRModule\.from_expr\(\.\.\.\)"):
         copied(mod["main"])  # type: ignore[arg-type]  # the mistake
 
 
@@ -119,7 +119,7 @@ def test_a_module_pass_must_return_a_module(mod: IRModule, result: Any, shown: s
 
 
 def test_a_function_pass_must_return_a_function(mod: IRModule) -> None:
-    with pytest.raises(TypeError, match=r"^a function pass must return a Function, it returned None") as caught:
+    with pytest.raises(TypeError, match=r"^a function pass must return a Function, but returned None") as caught:
         function_pass(lambda func, mod, ctx: None, opt_level=0, name="P")(mod)  # type: ignore[arg-type, return-value, call-arg]  # the mistake
     assert caught.value.__notes__ == ["in the function pass P, function @main"]
 
@@ -206,7 +206,7 @@ def test_a_function_pass_neither_adds_nor_removes_functions(change: str) -> None
             del mod.functions[mod.get_global_vars()[-1]]
         return func
 
-    with pytest.raises(RuntimeError, match="a function pass can neither add nor remove functions: make it a module pass") as caught:
+    with pytest.raises(RuntimeError, match="a function pass cannot add or remove functions; use a module pass") as caught:
         changes(functions("f", "g"))
     assert caught.value.__notes__ == ["in the function pass changes"]
 

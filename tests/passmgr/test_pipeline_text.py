@@ -109,9 +109,9 @@ def test_print_single_passes_and_what_cannot_be_printed() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("InferType,,Saturate", "the name of a pass is wanted here, not ',' (column 11)\n  InferType,,Saturate\n            ^"),
-        ("InferType,", "the name of a pass is wanted here, but the text ends (column 11)\n  InferType,\n            ^"),
-        ("InferType Saturate", "a ',' or the end is wanted here, not 'Saturate' (column 11)\n  InferType Saturate\n            ^"),
+        ("InferType,,Saturate", "expected the name of a pass here, not ',' (column 11)\n  InferType,,Saturate\n            ^"),
+        ("InferType,", "expected the name of a pass here, but the text ends (column 11)\n  InferType,\n            ^"),
+        ("InferType Saturate", "expected a ',' or the end here, not 'Saturate' (column 11)\n  InferType Saturate\n            ^"),
         (
             "InferType,Saturat",
             "Cannot use Saturat to create the pass: no pass of that name is registered; did you mean Saturate? (column 11)\n"
@@ -124,36 +124,35 @@ def test_print_single_passes_and_what_cannot_be_printed() -> None:
         ),
         (
             "Saturate{rate=1,rounds=x}",
-            "option rounds of the pass Saturate: int is wanted, 'x' is given (column 17)\n  Saturate{rate=1,rounds=x}\n                  ^",
+            "option rounds of the pass Saturate: expected int, got 'x' (column 17)\n  Saturate{rate=1,rounds=x}\n                  ^",
         ),
         (
             "Saturate{mode=odd}",
-            "option mode of the pass Saturate: one of 'fast', 'slow' is wanted, 'odd' is given (column 10)\n"
-            "  Saturate{mode=odd}\n           ^",
+            "option mode of the pass Saturate: expected one of 'fast', 'slow', got 'odd' (column 10)\n  Saturate{mode=odd}\n           ^",
         ),
         (
             "Saturate{rounds=1,rounds=2}",
             "the option rounds is given twice (column 19)\n  Saturate{rounds=1,rounds=2}\n                    ^",
         ),
-        ("Saturate{rounds}", "'=' is wanted here, not '}' (column 16)\n  Saturate{rounds}\n                 ^"),
-        ("Saturate{rounds=}", "a value is wanted here, not '}' (column 17)\n  Saturate{rounds=}\n                  ^"),
-        ("Saturate{rounds=1;", "a ',' or a '}' is wanted here, not ';' (column 18)\n  Saturate{rounds=1;\n                   ^"),
-        ("Saturate{names=[a b]}", "a ',' or a ']' is wanted here, not 'b' (column 19)\n  Saturate{names=[a b]}\n                    ^"),
-        ("Saturate{", "the name of an option is wanted here, but the text ends (column 10)\n  Saturate{\n           ^"),
+        ("Saturate{rounds}", "expected '=' here, not '}' (column 16)\n  Saturate{rounds}\n                 ^"),
+        ("Saturate{rounds=}", "expected a value here, not '}' (column 17)\n  Saturate{rounds=}\n                  ^"),
+        ("Saturate{rounds=1;", "expected a ',' or a '}' here, not ';' (column 18)\n  Saturate{rounds=1;\n                   ^"),
+        ("Saturate{names=[a b]}", "expected a ',' or a ']' here, not 'b' (column 19)\n  Saturate{names=[a b]}\n                    ^"),
+        ("Saturate{", "expected the name of an option here, but the text ends (column 10)\n  Saturate{\n           ^"),
         (r'Saturate{mode="\x"}', 'a string that JSON does not know (column 15)\n  Saturate{mode="\\x"}\n                ^'),
-        ('Saturate{mode="a}', "a value is wanted here, not '\"' (column 15)\n  Saturate{mode=\"a}\n                ^"),
-        ("Saturate{rounds=3x}", "a value is wanted here, not '3' (column 17)\n  Saturate{rounds=3x}\n                  ^"),
-        ("Needs", "the pass Needs needs the option layout (column 1)\n  Needs\n  ^"),
-        ("Sequential", "'(' is wanted here, but the text ends (column 11)\n  Sequential\n            ^"),
-        ("Sequential(InferType", "')' is wanted here, but the text ends (column 21)\n  Sequential(InferType\n                      ^"),
-        ("InferType)", "a ',' or the end is wanted here, not ')' (column 10)\n  InferType)\n           ^"),
+        ('Saturate{mode="a}', "expected a value here, not '\"' (column 15)\n  Saturate{mode=\"a}\n                ^"),
+        ("Saturate{rounds=3x}", "expected a value here, not '3' (column 17)\n  Saturate{rounds=3x}\n                  ^"),
+        ("Needs", "the pass Needs requires the option layout (column 1)\n  Needs\n  ^"),
+        ("Sequential", "expected '(' here, but the text ends (column 11)\n  Sequential\n            ^"),
+        ("Sequential(InferType", "expected ')' here, but the text ends (column 21)\n  Sequential(InferType\n                      ^"),
+        ("InferType)", "expected a ',' or the end here, not ')' (column 10)\n  InferType)\n           ^"),
         (
             "Sequential{level=1}()",
             "Sequential has no option 'level'; did you mean opt_level? it has: opt_level, name, required (column 12)\n  Sequential{level=1}()\n             ^",
         ),
         (
             "Sequential{opt_level=x}()",
-            "option opt_level of Sequential: int is wanted, 'x' is given (column 12)\n  Sequential{opt_level=x}()\n             ^",
+            "option opt_level of Sequential: expected int, got 'x' (column 12)\n  Sequential{opt_level=x}()\n             ^",
         ),
         (
             "InferType,\n  Nope",
@@ -188,7 +187,7 @@ def test_requirements_that_cannot_be_met_point_at_the_group() -> None:
 def test_depth_is_limited() -> None:
     assert parse_pipeline("Sequential(" * 99 + ")" * 99).depth == 99
     for text in ("Sequential(" * 100_000, "Saturate{names=" + "[" * 100_000):
-        with pytest.raises(PipelineError, match="nest 100 deep and no deeper"):
+        with pytest.raises(PipelineError, match="are nested more than 100 levels deep"):
             parse_pipeline(text)
 
 

@@ -110,22 +110,22 @@ def test_values(text: str, made: Tune, printed: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("Tune{mode=MEDIUM}", "option mode of the pass Tune: one of FAST, SLOW is wanted, 'MEDIUM' is given (column 6)"),
-        ("Tune{unroll={}}", "option unroll of the pass Tune: Unroll | None is wanted, {} is given (column 6)"),
+        ("Tune{mode=MEDIUM}", "option mode of the pass Tune: expected one of FAST, SLOW, got 'MEDIUM' (column 6)"),
+        ("Tune{unroll={}}", "option unroll of the pass Tune: expected Unroll | None, got {} (column 6)"),
         (
             "Tune{loops=[{dept=1}]}",
             "option loops of the pass Tune: Loop has no field 'dept'; did you mean depth? it has: depth, explicit (column 6)",
         ),
-        ("Tune{weights={}}", "option weights of the pass Tune: list[float] is wanted, {} is given (column 6)"),
+        ("Tune{weights={}}", "option weights of the pass Tune: expected list[float], got {} (column 6)"),
         ("Tune{sizes=[1]}", "option sizes of the pass Tune: "),
         ("Tune{sizes={a=1,a=2}}", "the option a is given twice (column 17)"),
-        ("Tune{pair=[1]}", "option pair of the pass Tune: tuple[int, str] is wanted, (1,) is given (column 6)"),
-        ("Tune{choice=true}", "option choice of the pass Tune: one of 'none', 'all', 3 is wanted, True is given (column 6)"),
-        ("Tune{choice=None}", "option choice of the pass Tune: one of 'none', 'all', 3 is wanted, None is given (column 6)"),
+        ("Tune{pair=[1]}", "option pair of the pass Tune: expected tuple[int, str], got (1,) (column 6)"),
+        ("Tune{choice=true}", "option choice of the pass Tune: expected one of 'none', 'all', 3, got True (column 6)"),
+        ("Tune{choice=None}", "option choice of the pass Tune: expected one of 'none', 'all', 3, got None (column 6)"),
         (f"Tune{{either={'9' * 5000}}}", "an integer with too many digits (column 13)"),
-        ('Tune{either="a', "a value is wanted here, not '\"' (column 13)"),
+        ('Tune{either="a', "expected a value here, not '\"' (column 13)"),
         (r'"\q"', "a string that JSON does not know (column 1)"),
-        ("{}", "the name of a pass is wanted here, not '{' (column 1)"),
+        ("{}", "expected the name of a pass here, not '{' (column 1)"),
         ('"Sequential"(Tune)', "Cannot use Sequential to create the pass: "),
     ],
 )
@@ -190,12 +190,12 @@ def test_a_pass_that_is_registered_under_another_name() -> None:
 def test_length_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(parse_pipeline("InferType," * 2000 + "InferType").members) == 2001
     monkeypatch.setattr("passat.passmgr.sequential.TEXT_LIMIT", 1000)
-    with pytest.raises(PipelineError, match=r"^a pipeline has at most 1,000 characters, this one has 1,001 \(column 1\)"):
+    with pytest.raises(PipelineError, match=r"^the pipeline has 1,001 characters; the maximum is 1,000 \(column 1\)"):
         parse_pipeline(" " * 1001)
 
 
 def test_nesting_of_values_is_limited() -> None:
-    with pytest.raises(PipelineError, match=r"^lists and options nest 100 deep and no deeper \(column 712\)"):
+    with pytest.raises(PipelineError, match=r"^lists and options are nested more than 100 levels deep \(column 712\)"):
         parse_pipeline("Tune{" + "sizes={" * 1000)
 
 

@@ -166,7 +166,7 @@ def test_no_place_is_one_sentence() -> None:
     with pytest.raises(UnknownPassError) as unknown:
         landed("A B", make("X", after=["A"], before=["FoldConstan"]))
     assert str(unknown.value) == (
-        "the pass X is to stand before FoldConstan. Cannot use FoldConstan to create the pass: no pass of that name is registered; "
+        "the pass X is declared to come before FoldConstan. Cannot use FoldConstan to create the pass: no pass of that name is registered; "
         "did you mean FoldConstant?"
     )
 
@@ -218,7 +218,7 @@ def test_a_plug_in_that_cannot_be_imported_is_one_sentence_each_time(monkeypatch
         with pytest.raises(PluginError) as caught:
             list_passes()
         assert str(caught.value) == (
-            "the plug-in no_such_module cannot be loaded, repair or uninstall it: ModuleNotFoundError: No module named 'no_such_module'"
+            "the plug-in no_such_module cannot be loaded; repair or uninstall it: ModuleNotFoundError: No module named 'no_such_module'"
         )
 
 
@@ -246,7 +246,9 @@ def test_a_pass_of_a_rule_file_stands_where_it_declares(tmp_path: Path, monkeypa
     Path("mine.py").write_text(Path("mine.py").read_text().replace("'FoldConstant'", "'FoldConstan'"))
     unknown = run("order", "--rules", "mine.py")
     assert unknown.exit_code == 2
-    assert unknown.stderr.startswith("error: the pass Placed is to stand after FoldConstan. Cannot use FoldConstan to create the pass")
+    assert unknown.stderr.startswith(
+        "error: the pass Placed is declared to come after FoldConstan. Cannot use FoldConstan to create the pass"
+    )
     Path("mine.py").write_text(Path("mine.py").read_text().replace("'FoldConstan'", "'DeadCodeElimination'"))
     cycle = run("optimize", RESNET, "-o", "out.onnx", "--rules", "mine.py")
     assert cycle.exit_code == 2
@@ -257,7 +259,7 @@ def test_a_pass_of_a_rule_file_stands_where_it_declares(tmp_path: Path, monkeypa
     Path("mine.py").write_text(Path("mine.py").read_text().replace("'DeadCodeElimination'", "'Nowhere'"))
     unknown = run("optimize", RESNET, "-o", "out.onnx", "--rules", "mine.py")
     assert (unknown.exit_code, "Traceback" in unknown.output) == (2, False)
-    assert unknown.stderr.startswith("error: the pass Placed is to stand after Nowhere.")
+    assert unknown.stderr.startswith("error: the pass Placed is declared to come after Nowhere.")
     assert not Path("out.onnx").exists()
 
 

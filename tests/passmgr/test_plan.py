@@ -87,9 +87,9 @@ def test_text_of_nothing() -> None:
 def test_doubts_about_the_settings(pipeline: Sequential) -> None:
     ctx = PassContext(opt_level=0, required_pass=["Canon"], disabled_pass=["Fues", "Fuse", "Canon", "xyz"])
     assert pipeline.plan(ctx).notes == (
-        "disabled_pass names 'Fues', which is no pass of this pipeline and not registered; did you mean Fuse?",
-        "disabled_pass names 'xyz', which is no pass of this pipeline and not registered",
-        "required_pass names Canon, which is no pass of this pipeline: it turns members on, and adds none",
+        "disabled_pass names 'Fues', which is neither a pass of this pipeline nor registered; did you mean Fuse?",
+        "disabled_pass names 'xyz', which is neither a pass of this pipeline nor registered",
+        "required_pass names Canon, which is not a pass of this pipeline: it enables members, and does not add passes",
     )
     assert "\nnote: disabled_pass names 'Fues'" in pipeline.plan(ctx).to_text()
 

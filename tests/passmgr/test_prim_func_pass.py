@@ -142,7 +142,7 @@ def test_bad_arguments() -> None:
 def test_a_result_of_another_kind(result: Any, shown: str) -> None:
     with pytest.raises(TypeError) as caught:
         prim_func_pass(lambda func, mod, ctx: result, opt_level=0, name="P")(module())
-    assert str(caught.value) == f"a PrimFunc pass must return a PrimFunc or None, it returned {shown}"
+    assert str(caught.value) == f"a PrimFunc pass must return a PrimFunc or None, but returned {shown}"
     assert caught.value.__notes__ == ["in the PrimFunc pass P, function @a"]
 
 

@@ -204,7 +204,7 @@ def test_threads_do_not_mix(mod: IRModule) -> None:
 
 
 def test_modes_that_are_none() -> None:
-    with pytest.raises(ValueError, match=r"^the mode is one of full, diff, cdiff, not 'all'$"):
+    with pytest.raises(ValueError, match=r"^mode must be one of full, diff, cdiff, not 'all'$"):
         PrintIRChanged(mode="all")  # type: ignore[arg-type]  # that is the point
 
 

@@ -132,7 +132,7 @@ def test_a_pass_that_raises_shows_what_it_got(mod: IRModule) -> None:
     out = io.StringIO()
     with PassContext(instruments=[PrintIRAfter(file=out)]), pytest.raises(KeyError):
         Sequential([one, bad])(mod)
-    assert heads(out.getvalue()) == ["*** IR Dump After one ***", "*** IR Dump After bad failed (KeyError); what it got ***"]
+    assert heads(out.getvalue()) == ["*** IR Dump After one ***", "*** IR Dump After bad failed (KeyError); its input ***"]
 
 
 def test_names_that_fitted_nothing(mod: IRModule) -> None:
@@ -150,7 +150,7 @@ def test_the_error_stream_is_that_of_the_moment(mod: IRModule, monkeypatch: pyte
 
 
 def test_names_that_are_none() -> None:
-    with pytest.raises(TypeError, match=r"^names are strings, not 3$"):
+    with pytest.raises(TypeError, match=r"^names must be strings, not 3$"):
         PrintIRBefore([3])  # type: ignore[list-item]  # that is the point
 
 
@@ -199,7 +199,7 @@ def test_an_earlier_dump_is_not_replaced_unasked(mod: IRModule, tmp_path: Path) 
     (tmp_path / "mine.relay").write_text("mine")
     dump(False)
     (tmp_path / "017_other.relay").write_text("old")
-    with pytest.raises(FileExistsError, match="holds the files of an earlier dump; empty it, or name another folder"):
+    with pytest.raises(FileExistsError, match="contains an earlier dump; empty it or use another folder"):
         dump(False)
     assert (tmp_path / "017_other.relay").read_text() == "old"
     dump(True)
@@ -208,7 +208,7 @@ def test_an_earlier_dump_is_not_replaced_unasked(mod: IRModule, tmp_path: Path) 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(NotADirectoryError, match="is no folder to dump to"):
+    with pytest.raises(NotADirectoryError, match="is not a folder"):
         DumpIR(tmp_path / "file", refresh=True)
 
 
@@ -249,7 +249,7 @@ def test_large_constants_are_stripped_when_asked(tmp_path: Path) -> None:
     with PassContext(instruments=[DumpIR(tmp_path, strip_constants=True)]):
         same(module)
     text = (tmp_path / "000_same.relay").read_text()
-    assert text.startswith("// of constants above 64 KiB, here 1, only the first element is kept, and repeated\n")
+    assert text.startswith("// constants above 64 KiB, 1 here, are replaced by their first element, repeated\n")
     assert len(text) < 2000
     body = parse(text)["main"].body
     assert isinstance(body, Tuple)

@@ -99,7 +99,7 @@ def test_the_context_a_pass_sees_is_the_one_it_was_called_in(mod: IRModule) -> N
 
 def test_config_is_read_by_key_and_with_a_default() -> None:
     register_option("tvm.rows", int, 7)
-    with pytest.raises(ValueError, match="is registered already"):
+    with pytest.raises(ValueError, match="is already registered"):
         register_option("tvm.rows", int)
     ctx = PassContext(config={"tvm.rows": 3})
     assert (ctx.config["tvm.rows"], ctx.get_config("tvm.rows", 9), PassContext().get_config("tvm.rows", 9)) == (3, 3, 9)

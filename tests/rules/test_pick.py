@@ -200,9 +200,9 @@ def test_bad_picks(pick: object, said: str) -> None:
     [
         (
             "SimplifyExp",
-            "config rules.pick names 'SimplifyExp', which is no pass of this pipeline and not registered; did you mean SimplifyExpr?",
+            "config rules.pick names 'SimplifyExp', which is neither a pass of this pipeline nor registered; did you mean SimplifyExpr?",
         ),
-        ("Nothing like it", "config rules.pick names 'Nothing like it', which is no pass of this pipeline and not registered"),
+        ("Nothing like it", "config rules.pick names 'Nothing like it', which is neither a pass of this pipeline nor registered"),
         ("DeadCodeElimination", "config rules.pick names DeadCodeElimination, which takes nothing out of an e-graph"),
     ],
 )

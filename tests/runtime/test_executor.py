@@ -28,14 +28,14 @@ def test_every_kind_computes_the_same(kind: str) -> None:
 
 
 def test_an_unknown_kind() -> None:
-    with pytest.raises(RuntimeError, match="unknown execution strategy: aot; there are: debug, graph, vm"):
+    with pytest.raises(RuntimeError, match="unknown execution strategy: aot; known: debug, graph, vm"):
         create_executor("aot")
 
 
 def test_other_devices_and_targets() -> None:
-    with pytest.raises(ValueError, match="Passat computes on the CPU; it has no device cuda"):
+    with pytest.raises(ValueError, match="unsupported device cuda"):
         create_executor(device=Device("cuda"))
-    with pytest.raises(ValueError, match="it has no device 'cuda'"):
+    with pytest.raises(ValueError, match="unsupported device 'cuda'"):
         create_executor(target="cuda")
     assert create_executor(target="llvm -mcpu=core-avx2").device == device("cpu") == cpu()
 
@@ -99,12 +99,12 @@ def test_a_function_with_binds() -> None:
 
 
 def test_binds_without_an_expression() -> None:
-    with pytest.raises(ExecutorError, match="binds give values to the variables of an expression; there is none"):
+    with pytest.raises(ExecutorError, match="binds requires an expression"):
         create_executor().evaluate(binds={x: ONES})
 
 
 def test_free_variables() -> None:
-    with pytest.raises(ExecutorError, match=r"the expression has free variables: %x, %y; give them values with binds"):
+    with pytest.raises(ExecutorError, match=r"the expression has free variables: %x, %y; pass values with binds"):
         create_executor().evaluate(x + y)
     with pytest.raises(ExecutorError, match=r"free variables: %y"):
         create_executor().evaluate(Function([x], x + y))
@@ -130,9 +130,9 @@ def test_a_program_without_a_type() -> None:
         (
             (ONES, np.ones(3, np.float32)),
             {},
-            r"^the argument %y has type Tensor\[\(2,\), float32\], a value of type Tensor\[\(3,\), float32\]",
+            r"^the argument %y has type Tensor\[\(2,\), float32\], but got a value of type Tensor\[\(3,\), float32\]",
         ),
-        ((ONES, np.ones(2)), {}, "a value of type .*float64. was given"),
+        ((ONES, np.ones(2)), {}, "got a value of type .*float64."),
         ((ONES, "text"), {}, "the argument %y has element type float32, 'text' is no such value"),
         ((ONES, {}), {}, "the argument %y cannot be a dict"),
         ((ONES, (ONES, ONES)), {}, "the argument %y has type"),
@@ -161,7 +161,7 @@ def test_tuples_go_in_and_come_out() -> None:
     assert isinstance(result, TupleValue)
     assert result[0][0].numpy()
     assert run(result[1]) == result
-    with pytest.raises(TypeError, match="the argument %p is a tuple of 2, 1 values were given"):
+    with pytest.raises(TypeError, match="the argument %p is a tuple of 2, but got 1 values"):
         run((ONES,))
     with pytest.raises(TypeError, match="field 0 of field 1 of the argument %p"):
         run((ONES, (ONES,)))

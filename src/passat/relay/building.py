@@ -119,7 +119,7 @@ def operand(name: str, what: str, value: object, kind: object = TensorType) -> E
         return Tuple([operand(name, f"field {i} of {what}", field) for i, field in enumerate(value)])
     number = isinstance(value, (bool, int, float, np.generic, np.ndarray))
     hint = f"; write relay.const({value!r})" if number else ""
-    raise TypeError(f"relay.{name}: {what} must be an expression, it is a {type(value).__name__}{hint}")
+    raise TypeError(f"relay.{name}: {what} must be an expression, not a {type(value).__name__}{hint}")
 
 
 def attribute(what: str, value: object, annotation: object) -> AnyValue:
@@ -127,7 +127,7 @@ def attribute(what: str, value: object, annotation: object) -> AnyValue:
     try:
         found = convert(plain(value), annotation)
     except TypeError as error:
-        raise TypeError(f"{what}: {show_annotation(annotation)} is wanted, {value!r} is given") from error
+        raise TypeError(f"{what}: expected {show_annotation(annotation)}, got {value!r}") from error
     return shortest(found) if isinstance(found, float) and found == np.float32(found) else found
 
 

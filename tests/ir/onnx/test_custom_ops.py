@@ -106,11 +106,11 @@ def test_several_results_and_any_number_of_operands(parse: Parse) -> None:
     ("node", "reason"),
     [
         ("com.mine.Fused<beta = 2.0>(x)", "com.mine.Fused has no attribute 'beta'; it has: alpha, scale, mode, steps"),
-        ('com.mine.Fused<alpha = "">(x)', "com.mine.Fused declares alpha as float, not as str"),
-        ('com.mine.Fused<gamma = ["a"]>(x)', "com.mine.Fused declares scale as float, not as str"),
-        ("com.mine.Fused<alpha = float {1.0}>(x)", "com.mine.Fused declares alpha as float, not as Tensor"),
-        ("com.mine.Fused<steps = 2.5>(x)", "com.mine.Fused declares steps as int, not as float"),
-        ("com.mine.Fused(x, x)", "com.mine.Fused takes 1 operands (x), 2 were given"),
+        ('com.mine.Fused<alpha = "">(x)', "com.mine.Fused declares alpha as float, but the node has str"),
+        ('com.mine.Fused<gamma = ["a"]>(x)', "com.mine.Fused declares scale as float, but the node has str"),
+        ("com.mine.Fused<alpha = float {1.0}>(x)", "com.mine.Fused declares alpha as float, but the node has Tensor"),
+        ("com.mine.Fused<steps = 2.5>(x)", "com.mine.Fused declares steps as int, but the node has float"),
+        ("com.mine.Fused(x, x)", "com.mine.Fused takes 1 operands (x), but got 2"),
         ("com.mine.Fused(h)", "n: com.mine.Fused(Tensor[(2, 3), float16]; alpha=1.0, scale=(), mode='fast', steps=1): x is of float32"),
     ],
 )
@@ -119,7 +119,7 @@ def test_what_does_not_fit_is_left_opaque_and_said(parse: Parse, node: str, reas
     text = f"g (float[2, 3] x, float16[2, 3] h) => (float[2, 3] y) {{ [n] y = {node} }}"
     module = from_onnx(parse(text, imports=', "com.mine": 1'))
     [warning] = module.attrs["onnx"].warnings
-    assert str(warning.sentence) == f"node 'n' (com.mine.Fused) is left opaque, since it is not as declared: {reason}"
+    assert str(warning.sentence) == f"node 'n' (com.mine.Fused) is left opaque, since it does not match its declaration: {reason}"
 
 
 def test_whatever_a_declaration_raises_is_a_sentence(parse: Parse) -> None:
@@ -135,7 +135,7 @@ def test_whatever_a_declaration_raises_is_a_sentence(parse: Parse) -> None:
         return None  # type: ignore[return-value]  # which is the mistake
 
     assert odd.name == "com.mine.Odd"
-    for name, reason in (("Odd", "(Tensor[(2, 3), float32]): "), ("Nothing", "the type relation gave None, which is no type")):
+    for name, reason in (("Odd", "(Tensor[(2, 3), float32]): "), ("Nothing", "the type relation returned None, which is not a type")):
         module = from_onnx(parse(f"g (float[2, 3] x) => (float[2, 3] y) {{ y = com.mine.{name}(x) }}", imports=', "com.mine": 1'))
         [warning] = module.attrs["onnx"].warnings
         assert reason in str(warning.sentence)
@@ -166,9 +166,9 @@ def test_a_declaration_counts_more_than_a_function_of_the_model(parse: Parse) ->
 
 
 def test_names_that_cannot_be() -> None:
-    with pytest.raises(ValueError, match="an operator has a name, or that of an ONNX operator with its domain"):
+    with pytest.raises(ValueError, match="an operator needs a name, or an ONNX operator with a domain"):
         define_op(onnx="Relu")
     with pytest.raises(ValueError, match=r"the operator 'nn\.relu' is declared twice"):
         define_op(onnx="nn.relu")(lambda x: x)
-    with pytest.raises(ValueError, match="two readers of the ONNX operator"):
+    with pytest.raises(ValueError, match="already has a reader"):
         define_op(onnx="com.microsoft.QuickGelu")(lambda x: x)

@@ -46,21 +46,21 @@ def test_all_contradictions_in_one_go() -> None:
     assert (
         error.render()
         == """\
-error: node 'first' (Add) cannot take operands of types float32[2, 3], float32[4]: Incompatible dimensions
- --> node "first", which makes "s"
+error: node 'first' (Add) does not accept operands of types float32[2, 3], float32[4]: Incompatible dimensions
+ --> node "first", which produces "s"
   |
   | s = Add(a, b)
   |   a: float32[2, 3]
   |   b: float32[4]
 
-error: node 'second' (MatMul) cannot take operands of types float32[2, 3], float32[2, 3]: Incompatible dimensions for matrix multiplication
- --> node "second", which makes "m"
+error: node 'second' (MatMul) does not accept operands of types float32[2, 3], float32[2, 3]: Incompatible dimensions for matrix multiplication
+ --> node "second", which produces "m"
   |
   | m = MatMul(a, a)
   |   a: float32[2, 3]
 
-error: 'p' is declared as int64[2, 3], but the Relu node that makes 'p' gives float32[2, 3]
- --> what makes "p\""""
+error: 'p' is declared as int64[2, 3], but the Relu node that produces 'p' returns float32[2, 3]
+ --> the producer of "p\""""
     )
     assert str(error).split("\n") == [found.message for found in error.diagnostics]
 
@@ -77,7 +77,7 @@ def test_an_empty_list_of_axes_to_squeeze_promises_no_shape(given: str) -> None:
 
 def test_one_contradiction_is_one_sentence() -> None:
     error = refused(model([node("Add", ["a", "b"], "s", "first")], {"s": [2, 3]}))
-    assert str(error) == "node 'first' (Add) cannot take operands of types float32[2, 3], float32[4]: Incompatible dimensions"
+    assert str(error) == "node 'first' (Add) does not accept operands of types float32[2, 3], float32[4]: Incompatible dimensions"
     assert len(error.diagnostics) == 1
 
 
@@ -99,7 +99,7 @@ def test_nodes_out_of_order_are_told_once() -> None:
 def test_other_errors_do_not_hide_contradictions() -> None:
     nodes = [node("Add", ["a", "b"], "s", "first"), helper.make_node("Foo", ["a"], ["o"], domain="nowhere")]
     first, second = str(refused(model(nodes, {"o": [2, 3]}))).split("\n")
-    assert first.startswith("node 'first' (Add) cannot take")
+    assert first.startswith("node 'first' (Add) does not accept")
     assert "'nowhere', which the model does not import" in second
 
 

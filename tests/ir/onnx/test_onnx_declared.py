@@ -46,7 +46,7 @@ def test_an_output_of_another_rank_keeps_its_declaration(parse: Parse) -> None:
     model.graph.initializer.append(helper.make_tensor("a", TensorProto.INT64, [1], [1]))
     module = from_onnx(model)
     sentence = (
-        "'y' is declared as float32[1, seqlen], but the Relu node that makes 'y' gives float32[T, 1, 8210]; the declaration is ignored"
+        "'y' is declared as float32[1, seqlen], but the Relu node that produces 'y' returns float32[T, 1, 8210]; the declaration is ignored"
     )
     assert warnings(module) == [sentence]
     assert to_onnx(module).graph.output == model.graph.output
@@ -98,7 +98,7 @@ def test_sizes_of_the_body_of_a_scan_are_not_taken_from_wrong_declarations(parse
 def test_what_passat_infers_itself_is_right(parse: Parse) -> None:
     module = from_onnx(declare(parse("g (float[2, 3] x) => (float[2, 3] y) { a = Relu(x) y = Neg(a) }"), "a", 9))
     assert warnings(module) == [
-        "'a' is declared as float32[9], but the Relu node that makes 'a' gives float32[2, 3]; the declaration is ignored"
+        "'a' is declared as float32[9], but the Relu node that produces 'a' returns float32[2, 3]; the declaration is ignored"
     ]
     assert types(module) == {"a": "float32[2, 3]", "y": "float32[2, 3]"}
 
@@ -107,7 +107,7 @@ def test_neither_side_is_relied_on_where_onnx_infers(parse: Parse) -> None:
     text = "g (float[2, 3] x) => (int64[p, q] y) { a = NonZero(x) b = Transpose(a) y = Neg(b) }"
     module = from_onnx(declare(parse(text), "a", 5, 7, element=TensorProto.INT64))
     sentence = (
-        "'a' is declared as int64[5, 7], but the NonZero node that makes 'a' gives int64[2, ?]; neither is relied on where they differ"
+        "'a' is declared as int64[5, 7], but the NonZero node that produces 'a' returns int64[2, ?]; neither is used where they differ"
     )
     assert warnings(module) == [sentence]
     assert types(module)["a"] == "int64[?, 7]"
@@ -122,7 +122,7 @@ def test_a_declaration_that_leads_to_a_contradiction_is_not_believed(element: in
     model = declare(parse(text, imports=CUSTOM), "a", 7, 7, element=element)
     module = from_onnx(model)
     (sentence,) = warnings(module)
-    assert sentence.endswith("what is declared of 'a' is ignored")
+    assert sentence.endswith("the declared types of 'a' are ignored")
     assert types(module) == {"a": "_", "b": "_", "y": "float32[3, 3]"}
     assert from_onnx(declare(parse(text, imports=CUSTOM), "a", 3, 3)).attrs["onnx"].warnings == []
 
@@ -131,8 +131,8 @@ def test_operands_that_do_not_fit_because_of_a_declaration(parse: Parse) -> None
     text = "g (float[3, 3] x) => (float[3, 3] y) { a = com.mycompany.Thing(x) b = MatMul(a, x) y = Relu(b) }"
     module = from_onnx(declare(parse(text, imports=CUSTOM), "a", 3, 7))
     assert warnings(module) == [
-        "the MatMul node that makes 'b' cannot take operands of types float32[3, 7], float32[3, 3]: Incompatible dimensions for matrix "
-        "multiplication; what is declared of 'a' is ignored"
+        "the MatMul node that produces 'b' does not accept operands of types float32[3, 7], float32[3, 3]: Incompatible dimensions for matrix "
+        "multiplication; the declared types of 'a' are ignored"
     ]
 
 
@@ -160,7 +160,7 @@ def test_another_element_type_is_an_error(place: str, parse: Parse) -> None:
 
 def test_lenient_reading_keeps_what_contradicts_itself(parse: Parse) -> None:
     model = parse("g (float[2, 3] x) => (float[N, M] y) { a = MatMul(x, x) b = Neg(a) y = Neg(b) }")
-    with pytest.raises(OnnxError, match="cannot take operands"):
+    with pytest.raises(OnnxError, match="does not accept operands"):
         from_onnx(model)
     module = from_onnx(model, lenient=True)
     assert len(warnings(module)) == 1
@@ -171,7 +171,7 @@ def test_lenient_reading_keeps_what_contradicts_itself(parse: Parse) -> None:
 def test_a_domain_that_is_not_imported_can_be_read_leniently(parse: Parse) -> None:
     model = parse("g (float[2] x) => (float[2] y) { y = com.microsoft.Gelu(x) }")
     assert warnings(from_onnx(model, lenient=True)) == [
-        "the com.microsoft.Gelu node that makes 'y' is of the operator domain 'com.microsoft', which the model does not import"
+        "the com.microsoft.Gelu node that produces 'y' is of the operator domain 'com.microsoft', which the model does not import"
     ]
 
 
@@ -202,7 +202,7 @@ def test_what_a_loop_carries(carried: str, step: str, inside: str, warned: str, 
     module = from_onnx(model)
     assert types(module)["s"] == inside
     name = carried.replace("float", "float32")
-    expected = f"the input 'v' of a loop is declared as {name}, but the loop gives it {warned}; neither is relied on where they differ"
+    expected = f"the input 'v' of a loop is declared as {name}, but the loop passes {warned}; neither is used where they differ"
     assert warnings(module) == ([expected] if warned else [])
 
 
@@ -276,8 +276,8 @@ def test_negative_dimensions_are_unknown_as_in_onnx_runtime_and_told(parse: Pars
         value.type.tensor_type.shape.dim[0].dim_value = size
     module = from_onnx(model)
     assert warnings(module) == [
-        "the input 'x' is declared with the dimension -2, which is taken for unknown",
-        "the output 'y' is declared with the dimension -1, which is taken for unknown",
+        "the input 'x' is declared with the dimension -2, which is treated as unknown",
+        "the output 'y' is declared with the dimension -1, which is treated as unknown",
     ]
     assert str(module["main"].params[0].checked_type) == "Tensor[(?, 3), float32]"
     for rows in (1, 4):

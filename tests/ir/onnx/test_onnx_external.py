@@ -117,7 +117,7 @@ def test_a_model_in_memory_is_saved_with_the_folder_of_its_data(source: Path, tm
     save(model, tmp_path / "out.onnx", folder=source.parent)
     np.testing.assert_array_equal(values(tmp_path / "out.onnx")["w"], WEIGHT)
     assert model.graph.initializer[0].external_data[0].value == "m.bin"  # the model itself is as it was
-    with pytest.raises(OnnxError, match="the model's folder is not known"):
+    with pytest.raises(OnnxError, match="the model's folder is unknown"):
         save(model, tmp_path / "other.onnx")
 
 
@@ -232,20 +232,20 @@ def test_saved_files_have_ordinary_permissions(source: Path, tmp_path: Path) -> 
 
 
 BAD: dict[str, tuple[dict[str, str], str]] = {
-    "absolute": ({"location": "/etc/passwd"}, "leads outside the model's folder"),
-    "parent": ({"location": "../m.bin"}, "leads outside the model's folder"),
-    "parent behind a folder": ({"location": "a/../../m.bin"}, "leads outside the model's folder"),
-    "drive": ({"location": "C:\\m.bin"}, "leads outside the model's folder"),
-    "link": ({"location": "link.bin"}, "a link that leads outside the model's folder"),
-    "linked folder": ({"location": "folder/m.bin"}, "a link that leads outside the model's folder"),
-    "hard link": ({"location": "hard.bin"}, "which has other hard links, perhaps outside the model's folder; this is refused; a copy"),
-    "missing": ({"location": "none.bin"}, "which is not there"),
-    "a folder": ({"location": "sub"}, "which is no regular file"),
-    "no location": ({"offset": "0"}, "names no file"),
+    "absolute": ({"location": "/etc/passwd"}, "is outside the model's folder"),
+    "parent": ({"location": "../m.bin"}, "is outside the model's folder"),
+    "parent behind a folder": ({"location": "a/../../m.bin"}, "is outside the model's folder"),
+    "drive": ({"location": "C:\\m.bin"}, "is outside the model's folder"),
+    "link": ({"location": "link.bin"}, "a symbolic link to outside the model's folder"),
+    "linked folder": ({"location": "folder/m.bin"}, "a symbolic link to outside the model's folder"),
+    "hard link": ({"location": "hard.bin"}, "which has other hard links, possibly outside the model's folder; replace it by a copy"),
+    "missing": ({"location": "none.bin"}, "which does not exist"),
+    "a folder": ({"location": "sub"}, "which is not a regular file"),
+    "no location": ({"offset": "0"}, "has no file name"),
     "offset": ({"location": "m.bin", "offset": "99999999"}, "but the file has 8320 bytes"),
     "negative offset": ({"location": "m.bin", "offset": "-1"}, "but the file has 8320 bytes"),
-    "length": ({"location": "m.bin", "length": "100"}, "with 100 bytes, but its type and shape need 4096"),
-    "no number": ({"location": "m.bin", "offset": "x"}, "that is no number"),
+    "length": ({"location": "m.bin", "length": "100"}, "with 100 bytes, but its type and shape require 4096"),
+    "no number": ({"location": "m.bin", "offset": "x"}, "that is not a number"),
 }
 
 

@@ -245,7 +245,7 @@ def test_nesting_as_deep_as_protobuf_reads(rebuilt: Rebuilt, histogram: Histogra
 
 
 def test_nesting_that_is_too_deep_is_refused() -> None:
-    with pytest.raises(OnnxError, match="nested more than 31 deep"):
+    with pytest.raises(OnnxError, match="nested more than 31 levels deep"):
         from_onnx(deep(32))
 
 

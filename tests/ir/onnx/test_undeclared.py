@@ -66,11 +66,11 @@ def a_map(type_: TypeProto) -> None:
         (PLAIN, "input", a_map, "the input 'x' has no declared type of keys: declare the right one"),
         (
             *(PLAIN, "output", no_type),
-            "the output 'y', which node 'last' (Neg) makes, has no declared type: declare it (sizes may be unknown)",
+            "the output 'y', which node 'last' (Neg) produces, has no declared type: declare it (sizes may be unknown)",
         ),
         (
             *(CUSTOM, "output", no_shape),
-            f"the output 'y', which a mine.Thing node makes, has no declared shape: declare it (sizes may be unknown), {FILE}",
+            f"the output 'y', which a mine.Thing node produces, has no declared shape: declare it (sizes may be unknown), {FILE}",
         ),
     ],
 )
@@ -116,7 +116,7 @@ def test_a_file_with_external_data_is_spoken_of_as_well(tmp_path: Path) -> None:
     onnx.save(changed, str(tmp_path / "in.onnx"), save_as_external_data=True, location="in.data", size_threshold=0)
     changed = onnx.load(str(tmp_path / "in.onnx"), load_external_data=False)
     no_shape(changed.graph.output[0].type)
-    with pytest.raises(OnnxError, match=r"the output 'y', which a mine\.Thing node makes, has no declared shape"):
+    with pytest.raises(OnnxError, match=r"the output 'y', which a mine\.Thing node produces, has no declared shape"):
         save(changed, tmp_path / "out.onnx", folder=tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.data", "in.onnx"]
 
@@ -124,9 +124,9 @@ def test_a_file_with_external_data_is_spoken_of_as_well(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("where", "change", "said"),
     [
-        ("output", no_element_type, "the output 'y', which node 'last' (Neg) makes, has no declared element type"),
-        ("output", of_type_99, "the output 'y', which node 'last' (Neg) makes, is declared with the unknown element type 99"),
-        ("value_info", no_element_type, "the value 'a', which a Neg node makes, has no declared element type"),
+        ("output", no_element_type, "the output 'y', which node 'last' (Neg) produces, has no declared element type"),
+        ("output", of_type_99, "the output 'y', which node 'last' (Neg) produces, is declared with the unknown element type 99"),
+        ("value_info", no_element_type, "the value 'a', which a Neg node produces, has no declared element type"),
     ],
 )
 def test_what_onnx_runtime_does_not_load_for_an_element_type_is_named(where: str, change: Callable[[TypeProto], None], said: str) -> None:

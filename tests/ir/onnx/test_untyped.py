@@ -23,7 +23,7 @@ def sentences(model: ModelProto) -> list[str]:
         pytest.param(
             "g (float[2] x) => (float[2] y) { [one] f = com.mine.Fused(x) s = Sigmoid(f) y = Mul(f, s) }",
             [
-                "2 nodes left opaque because the type of 'f', which node 'one' (com.mine.Fused) makes, is unknown: declare it in value_info, or the operator in a rule file (docs/custom-operators.md)",
+                "2 nodes left opaque because the type of 'f', which node 'one' (com.mine.Fused) produces, is unknown: declare it in value_info, or the operator in a rule file (docs/custom-operators.md)",
             ],
             id="custom",
         ),
@@ -34,15 +34,15 @@ def sentences(model: ModelProto) -> list[str]:
         pytest.param(
             "g (float[2] x) => (float[2] y) { f = com.mine.Fused(x) a = Relu(f) g = com.mine.Other(a) y = Neg(g) }",
             [
-                "1 node left opaque because the type of 'f', which a com.mine.Fused node makes, is unknown: declare it in value_info, or the operator in a rule file (docs/custom-operators.md)",
-                "1 node left opaque because the type of 'g', which a com.mine.Other node makes, is unknown: declare it in value_info, or the operator in a rule file (docs/custom-operators.md)",
+                "1 node left opaque because the type of 'f', which a com.mine.Fused node produces, is unknown: declare it in value_info, or the operator in a rule file (docs/custom-operators.md)",
+                "1 node left opaque because the type of 'g', which a com.mine.Other node produces, is unknown: declare it in value_info, or the operator in a rule file (docs/custom-operators.md)",
             ],
             id="each_custom_node_by_itself",
         ),
         pytest.param(
             "g (float[2] x) => (float[2] y) { p, q = com.mine.Two(x) y = Add(q, x) }",
             [
-                "1 node left opaque because the type of 'q', which a com.mine.Two node makes, is unknown: declare it in value_info, or the operator in a rule file (docs/custom-operators.md)"
+                "1 node left opaque because the type of 'q', which a com.mine.Two node produces, is unknown: declare it in value_info, or the operator in a rule file (docs/custom-operators.md)"
             ],
             id="one_of_two_results",
         ),
@@ -50,7 +50,7 @@ def sentences(model: ModelProto) -> list[str]:
             "g (float[2] x, bool c) => (float[2] y) { f = com.mine.Fused(x)"
             " y = If(c) <then_branch = t () => (float[2] a) { a = Relu(f) }, else_branch = e () => (float[2] b) { b = Identity(x) }> }",
             [
-                "1 node left opaque because the type of 'f', which a com.mine.Fused node makes, is unknown: declare it in value_info, or the operator in a rule file (docs/custom-operators.md)"
+                "1 node left opaque because the type of 'f', which a com.mine.Fused node produces, is unknown: declare it in value_info, or the operator in a rule file (docs/custom-operators.md)"
             ],
             id="read_in_a_subgraph",
         ),

@@ -115,12 +115,12 @@ def test_a_function_of_the_model_with_that_name_is_no_such_operator() -> None:
 @pytest.mark.parametrize(
     ("name", "types", "attrs", "reason"),
     [
-        ("contrib.fused_matmul", [(3,), (3, 4)], {}, "stacks of matrices"),
-        ("contrib.fused_matmul", [(2, 3), (3, 4)], {"alpha": float("inf")}, "finite number"),
-        ("contrib.fused_matmul", [(2, 3), (3, 4)], {"transpose_b": True}, "have 3 elements, columns of the right operand have 4"),
+        ("contrib.fused_matmul", [(3,), (3, 4)], {}, "batches of them"),
+        ("contrib.fused_matmul", [(2, 3), (3, 4)], {"alpha": float("inf")}, "must be finite"),
+        ("contrib.fused_matmul", [(2, 3), (3, 4)], {"transpose_b": True}, "have 3 elements, but columns of the right operand have 4"),
         ("contrib.bias_gelu", [(2, 3), (4,)], {}, "as long as its last axis"),
         ("contrib.fast_gelu", [(2, 3), (2, 3)], {}, "as long as its last axis"),
-        ("contrib.quick_gelu", [(2, 3)], {"alpha": float("nan")}, "finite number"),
+        ("contrib.quick_gelu", [(2, 3)], {"alpha": float("nan")}, "must be finite"),
     ],
 )
 def test_wrong_types(name: str, types: list[tuple[int, ...]], attrs: dict[str, AnyValue], reason: str) -> None:

@@ -252,27 +252,27 @@ def test_costs() -> None:
 @pytest.mark.parametrize(
     ("name", "shapes", "attrs", "message"),
     [
-        ("nn.conv2d", [(1, 4, 8, 8), (2, 3, 3, 3)], {}, "weight has 3 input channels, data has 4"),
+        ("nn.conv2d", [(1, 4, 8, 8), (2, 3, 3, 3)], {}, "weight has 3 input channels, but data has 4"),
         (
             "nn.conv2d",
             [(1, 4, 8, 8), (2, 3, 3, 3)],
             {"groups": 2},
-            "weight has 3 input channels in each of 2 groups, 6 together, data has 4",
+            "weight has 3 input channels in each of 2 groups, 6 in total, but data has 4",
         ),
-        ("nn.conv2d", [(1, 4, 8, 8), (3, 2, 3, 3)], {"groups": 2}, "3 output channels do not divide into 2 groups"),
+        ("nn.conv2d", [(1, 4, 8, 8), (3, 2, 3, 3)], {"groups": 2}, "3 output channels are not divisible into 2 groups"),
         ("nn.conv2d", [(1, 4, 8, 8), (3, 4, 3, 3)], {"groups": 0}, "groups=0; there is at least one group"),
-        ("nn.conv2d", [(1, 4, 8), (3, 4, 3, 3)], {}, "data needs 4 dimensions, it has 3"),
-        ("nn.conv2d", [(1, 4, 8, 8), (3, 4, 3)], {}, "weight needs 4 dimensions, it has 3"),
-        ("nn.conv2d", [(1, 4, 2, 8), (3, 4, 3, 3)], {}, "a window over 3 elements does not fit into 2 elements and 0 of padding"),
-        ("nn.conv2d", [(1, 4, 8, 8), (3, 4, 3, 3)], {"dilation": 4}, "a window over 9 elements does not fit into 8 elements"),
-        ("nn.conv2d", [(1, 4, 8, 8), (3, 4, 3, 3)], {"strides": (1, 0)}, "strides=(1, 0) has a number less than 1"),
+        ("nn.conv2d", [(1, 4, 8), (3, 4, 3, 3)], {}, "data must have 4 dimensions, but has 3"),
+        ("nn.conv2d", [(1, 4, 8, 8), (3, 4, 3)], {}, "weight must have 4 dimensions, but has 3"),
+        ("nn.conv2d", [(1, 4, 2, 8), (3, 4, 3, 3)], {}, "a window of 3 elements does not fit into 2 elements and 0 of padding"),
+        ("nn.conv2d", [(1, 4, 8, 8), (3, 4, 3, 3)], {"dilation": 4}, "a window of 9 elements does not fit into 8 elements"),
+        ("nn.conv2d", [(1, 4, 8, 8), (3, 4, 3, 3)], {"strides": (1, 0)}, "strides=(1, 0) contains a number less than 1"),
         ("nn.conv2d", [(1, 4, 8, 8), (3, 4, 3, 3)], {"padding": (1, 1, 1)}, "padding=(1, 1, 1) has 3 numbers for 2 spatial dimensions"),
         ("nn.conv2d", [(1, 4, 8, 8), (3, 4, 3, 3)], {"kernel_size": (3, 2)}, "kernel_size=(3, 2), but the window of weight is (3, 3)"),
-        ("nn.conv2d", [(1, 4, 8, 8), (3, 4, 3, 3)], {"channels": 4}, "channels=4, but weight gives 3"),
-        ("nn.conv2d", [(1, 4, 8, 8), (3, 4, 3, 3)], {"data_layout": "NHCC"}, "the layout 'NHCC' is not an order of the letters NCHW"),
-        ("nn.conv1d_transpose", [(1, 4, 8), (3, 4, 3)], {}, "weight has 3 input channels, data has 4"),
-        ("nn.conv1d_transpose", [(1, 4, 8), (4, 4, 3)], {"groups": 3}, "4 input channels do not divide into 3 groups"),
-        ("nn.conv1d_transpose", [(1, 4, 2), (4, 4, 1)], {"padding": 2}, "padding=2 takes away more elements than there are"),
+        ("nn.conv2d", [(1, 4, 8, 8), (3, 4, 3, 3)], {"channels": 4}, "channels=4, but weight has 3"),
+        ("nn.conv2d", [(1, 4, 8, 8), (3, 4, 3, 3)], {"data_layout": "NHCC"}, "the layout 'NHCC' is not a permutation of the letters NCHW"),
+        ("nn.conv1d_transpose", [(1, 4, 8), (3, 4, 3)], {}, "weight has 3 input channels, but data has 4"),
+        ("nn.conv1d_transpose", [(1, 4, 8), (4, 4, 3)], {"groups": 3}, "4 input channels are not divisible into 3 groups"),
+        ("nn.conv1d_transpose", [(1, 4, 2), (4, 4, 1)], {"padding": 2}, "padding=2 crops more elements than the result has"),
     ],
 )
 def test_what_is_wrong_is_said(name: str, shapes: list[tuple[int, ...]], attrs: dict[str, AnyValue], message: str) -> None:
@@ -282,7 +282,7 @@ def test_what_is_wrong_is_said(name: str, shapes: list[tuple[int, ...]], attrs: 
 
 
 def test_element_types_must_agree() -> None:
-    with pytest.raises(OpTypeError, match="data has element type float32, weight has float16; cast one"):
+    with pytest.raises(OpTypeError, match="data has element type float32, but weight has float16; cast one"):
         infer("nn.conv1d", tensor(1, 2, 3), tensor(1, 2, 3, dtype="float16"))
 
 

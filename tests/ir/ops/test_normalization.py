@@ -279,29 +279,29 @@ def test_cost_counts_elements() -> None:
 @pytest.mark.parametrize(
     ("name", "types", "attrs", "message"),
     [
-        ("nn.batch_norm", [tensor(2, 3), tensor(3), tensor(4), tensor(3), tensor(3)], {}, "beta has 4 elements, axis 1 of data has 3"),
-        ("nn.batch_norm", [tensor(2, 3), tensor(1, 3), *[tensor(3)] * 3], {}, "gamma needs one dimension, it has 2"),
+        ("nn.batch_norm", [tensor(2, 3), tensor(3), tensor(4), tensor(3), tensor(3)], {}, "beta has 4 elements, but axis 1 of data has 3"),
+        ("nn.batch_norm", [tensor(2, 3), tensor(1, 3), *[tensor(3)] * 3], {}, "gamma must have one dimension, but has 2"),
         ("nn.batch_norm", [tensor(2, 3), *[tensor(3)] * 3, tensor(3, dtype="float64")], {}, "moving_var has element type float64"),
         (
             "nn.batch_norm",
             [tensor(2, 3, dtype="int8"), *[tensor(3)] * 4],
             {},
-            "data has element type int8, a floating-point type is needed",
+            "data must have a floating-point type, but has int8",
         ),
         ("nn.batch_norm", [tensor(2, 3), *[tensor(3)] * 4], {"axis": 2}, "has no axis 2"),
         ("nn.instance_norm", [tensor(2, 3), tensor(3), tensor(3)], {}, "data needs three dimensions or more"),
         ("nn.instance_norm", [tensor(2, 3, 4), tensor(2), tensor(2)], {"axis": 0}, "of which axis=0 is not the first"),
-        ("nn.group_norm", [tensor(2, 4, 3), tensor(4), tensor(4)], {"num_groups": 3}, "4 channels do not divide into 3 groups"),
+        ("nn.group_norm", [tensor(2, 4, 3), tensor(4), tensor(4)], {"num_groups": 3}, "4 channels are not divisible into 3 groups"),
         ("nn.group_norm", [tensor(2, 4), tensor(4), tensor(4)], {"num_groups": 2}, "data needs three dimensions or more"),
-        ("nn.layer_norm", [tensor(2, 3), tensor(4), tensor(3)], {}, "gamma has shape (4,), data from axis -1 on has (3,)"),
-        ("nn.layer_norm", [tensor(2, 3), tensor(3), tensor(2, 3)], {}, "beta has shape (2, 3), data from axis -1 on has (3,)"),
+        ("nn.layer_norm", [tensor(2, 3), tensor(4), tensor(3)], {}, "gamma has shape (4,), but data has (3,) from axis -1 on"),
+        ("nn.layer_norm", [tensor(2, 3), tensor(3), tensor(2, 3)], {}, "beta has shape (2, 3), but data has (3,) from axis -1 on"),
         (
             "nn.layer_norm",
             [tensor(2, 3), tensor(3), TupleType([tensor(3)])],
             {},
-            "beta has type (Tensor[(3,), float32],), a tensor is needed",
+            "beta must be a tensor, but has type (Tensor[(3,), float32],)",
         ),
-        ("nn.rms_norm", [tensor(2, 3), tensor(3, dtype="float16")], {}, "gamma has element type float16, data has float32; cast one"),
+        ("nn.rms_norm", [tensor(2, 3), tensor(3, dtype="float16")], {}, "gamma has element type float16, but data has float32; cast one"),
     ],
 )
 def test_what_is_wrong_is_said(name: str, types: Sequence[Type], attrs: dict[str, AnyValue], message: str) -> None:

@@ -108,12 +108,12 @@ def test_an_infinite_norm_survives_the_oldest_opset(nodes: "Nodes") -> None:
 @pytest.mark.parametrize(
     ("name", "type_", "attrs", "message"),
     [
-        ("nn.lp_normalize", TensorType((2,)), {"p": 3}, "p=3; there are the 1-norm and the 2-norm"),
+        ("nn.lp_normalize", TensorType((2,)), {"p": 3}, "p must be 1 or 2, not 3"),
         ("nn.lp_normalize", TensorType((2,)), {"axis": 1}, "has no axis 1"),
-        ("nn.lp_normalize", TensorType((2,), "int8"), {}, "data has element type int8, a floating-point type is needed"),
-        ("nn.l2_normalize", TensorType((2,)), {"eps": 0.1, "axis": ()}, "axis=() names no axis"),
+        ("nn.lp_normalize", TensorType((2,), "int8"), {}, "data must have a floating-point type, but has int8"),
+        ("nn.l2_normalize", TensorType((2,)), {"eps": 0.1, "axis": ()}, "axis must not be empty"),
         ("nn.l2_normalize", TensorType((2,)), {"eps": 0.1, "axis": (3,)}, "has no axis 3"),
-        ("nn.lrn", TensorType((2,)), {}, "data needs two dimensions or more and size at least 1; they are 1 and 5"),
+        ("nn.lrn", TensorType((2,)), {}, "data must have two dimensions or more and size must be at least 1, but they are 1 and 5"),
         ("nn.lrn", TensorType((2, 3)), {"size": 0}, "they are 2 and 0"),
     ],
 )

@@ -84,7 +84,7 @@ def test_things_without_a_notation_can_at_least_be_looked_at() -> None:
     class Strange(Expr):
         pass
 
-    with pytest.raises(TypeError, match="Strange has no form in the text format"):
+    with pytest.raises(TypeError, match="Strange cannot be printed in the text format"):
         astext(Tuple([Strange()]))
 
 

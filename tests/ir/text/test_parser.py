@@ -199,7 +199,7 @@ def test_expressions_know_where_they_stand() -> None:
 
 
 def test_type_errors_name_the_place() -> None:
-    with pytest.raises(InferError, match=r"^from_string:2:3: add\(int8, int16\): operands have element types int8 and int16"):
+    with pytest.raises(InferError, match=r"^from_string:2:3: add\(int8, int16\): operands have different element types int8 and int16"):
         parse("def @main(%x: int8, %y: int16) {\n  add(%x, %y)\n}")
 
 
@@ -216,7 +216,7 @@ def test_the_version_may_be_left_out_and_is_checked() -> None:
     assert fromtext is parse
     assert structural_equal(parse('#[version = "0.0.5"] def @main() { 1 }'), parse("def @main() { 1 }"))
     assert len(parse("")) == 0
-    with pytest.raises(ParseError, match=r"^from_string:1:1: the text is of version 0\.0\.4; version 0\.0\.5 is read$"):
+    with pytest.raises(ParseError, match=r"^from_string:1:1: the text has version 0\.0\.4; only version 0\.0\.5 is supported$"):
         parse('#[version = "0.0.4"]')
 
 
@@ -230,17 +230,17 @@ def test_types_as_people_write_them() -> None:
 
 
 ERRORS = [
-    ("%x", "1:1: the variable '%x' is free; free_var declares variables that are"),
+    ("%x", "1:1: the variable '%x' is not defined here; declare free variables with free_var"),
     ("%0", "1:1: %0 is not defined here"),
     ("(", "1:2: expected an expression, found the end of the text"),
     ("@f(", "1:4: expected an expression, found the end of the text"),
-    ("\x1f", "1:1: '\\x1f' begins no token"),
-    ("(1, 2", "1:6: expected ')' after the expression in brackets, found the end of the text"),
+    ("\x1f", "1:1: unexpected character '\\x1f'"),
+    ("(1, 2", "1:6: expected ')' after the expression in parentheses, found the end of the text"),
     ("add(1 2)", "1:7: expected ')' after the arguments of the call, found '2'"),
     ("add(1, 2) 3", "1:11: expected the end of the text, found '3'"),
     ("let %x = 1", "1:11: expected ';' after the value of %x, found the end of the text"),
     ("let x = 1; x", "1:5: expected a variable %name after let, found 'x'"),
-    ("let %x = let %y = 1; %y; %x", "1:10: a let as the value of a let stands in braces"),
+    ("let %x = let %y = 1; %y; %x", "1:10: a let as the value of a let must be in braces"),
     ("%0 = 1", "1:7: expected ';' after the definition of %0, found the end of the text"),
     ("nn.rellu(1f)", "1:1: there is no operator 'nn.rellu'; did you mean "),
     ("nn.softmax(1f, axes=1)", "1:1: nn.softmax has no attribute 'axes'; it has: axis"),
@@ -248,15 +248,15 @@ ERRORS = [
     ("nn.softmax(axis=1, 1f)", "1:20: expected an attribute name=value, found '1f'"),
     ("nn.softmax(1f, axis=)", "1:21: expected the value of an attribute, found ')'"),
     ("@f(a=[1 2])", "1:9: expected ']' after the elements of the list, found '2'"),
-    ("@f(a=1f16)", "1:6: the attribute 1f16 is of no type that attributes have; floats end in f or f64"),
-    ("@f(a=-x)", "1:7: x is no number"),
+    ("@f(a=1f16)", "1:6: the attribute 1f16 has an unsupported suffix; use f or f64 for floats"),
+    ("@f(a=-x)", "1:7: x is not a number"),
     ("@f(a=dim(+))", "1:10: expected a dimension, found '+'"),
     ("fn (%x: int7) { 1 ", "1:19: expected '}' after the result of the block, found the end of the text"),
-    ("fn (%x: Tensor[(2), int7]) { 1 }", "1:21: there is no element type 'int7'; there are: bfloat16, bool"),
+    ("fn (%x: Tensor[(2), int7]) { 1 }", "1:21: unknown element type 'int7'; known: bfloat16, bool"),
     ("fn (%x: Tensor[2, int8]) { 1 }", "1:16: expected '(' before the dimensions, found '2'"),
     ("fn (%x: Tensor[(1.5), int8]) { 1 }", "1:17: expected a dimension, found '1.5'"),
     ("fn (%x: 3) { 1 }", "1:9: expected a type, found '3'"),
-    ("fn (%x, %x) { 1 }", "1:9: the function has two parameters %x"),
+    ("fn (%x, %x) { 1 }", "1:9: the function has two parameters called %x"),
     ("fn (x) { 1 }", "1:5: expected a variable %name for a parameter, found 'x'"),
     ("fn () 1", "1:7: expected '{' before the body of the function, found '1'"),
     ("if (True) { 1 }", "1:16: expected else after the first branch, found the end of the text"),
@@ -268,8 +268,8 @@ ERRORS = [
     ("ref_write(1)", "1:12: expected ',' between the operands of ref_write, found ')'"),
     ("(1, 2).x", "1:8: expected a number of a field, found 'x'"),
     ("(1, 2).1f", "1:8: expected the number of a field, found '1f'"),
-    ("-%x", "1:2: expected a number after the minus, found '%x'"),
-    ("1g", "1:1: the number 1g has an unknown suffix; there are: f16, bf16, f, f64, i2"),
+    ("-%x", "1:2: expected a number after the minus sign, found '%x'"),
+    ("1g", "1:1: the number 1g has an unknown suffix; known: f16, bf16, f, f64, i2"),
     ("1.5i8", "1:1: the number 1.5i8 has an unknown suffix"),
     ("300u8", "1:1: the number 300 does not fit uint8"),
     ("-1u8", "1:2: the number -1 does not fit uint8"),
@@ -277,22 +277,22 @@ ERRORS = [
     ("1 +", "1:4: expected an expression, found the end of the text"),
     ("+ 1", "1:1: expected an expression, found '+'"),
     ('"abc', "1:1: this string is not closed"),
-    ('@f(a="\\q")', '1:6: the escapes in "\\q" are not those of JSON'),
+    ('@f(a="\\q")', '1:6: "\\q" has an invalid escape sequence; use JSON escapes'),
     ("1 /* 2", "1:3: this comment is not closed"),
-    ("1 $ 2", "1:3: '$' begins no token"),
+    ("1 $ 2", "1:3: unexpected character '$'"),
     ("\n\n  (1,\n  ]", "4:3: expected an expression, found ']'"),
     ("constructor(1)", "1:13: expected a constructor, found '1'"),
     ("constructor(Nil)", "1:13: there is no constructor 'Nil'"),
-    ("meta[relay.Constant][0]", "1:1: meta[relay.Constant][0] refers to the metadata section, and the text has none"),
+    ("meta[relay.Constant][0]", "1:1: meta[relay.Constant][0] refers to the metadata section, but the text has none"),
     ('meta[relay.Constant][1] #[metadata] {"relay.Constant": [{}]}', "1:1: meta[relay.Constant][1] is not in the metadata section"),
-    ('meta[Foo][0] #[metadata] {"Foo": [{}]}', "1:1: meta[Foo][0] is no constant; other things cannot be read back"),
+    ('meta[Foo][0] #[metadata] {"Foo": [{}]}', "1:1: meta[Foo][0] is not a constant; other objects cannot be read back"),
     ('meta[relay.Constant][0] #[metadata] {"relay.Constant": [{}]}', "1:1: meta[relay.Constant][0] cannot be read: KeyError: 'dtype'"),
     (
         'meta[relay.Constant][0] #[metadata] {"relay.Constant": [{"dtype": "int8", "shape": [2], "data": "AA=="}]}',
         "1:1: meta[relay.Constant][0] cannot be read: ValueError: cannot reshape array of size 1 into shape (2,)",
     ),
-    ("1 #[metadata] {", "1:3: the metadata section is no JSON: Expecting property name enclosed in double quotes in its line 1"),
-    ("@f(a=" + "[" * 100_000, "types, patterns or lists nest too deep here"),
+    ("1 #[metadata] {", "1:3: the metadata section is not valid JSON: Expecting property name enclosed in double quotes in its line 1"),
+    ("@f(a=" + "[" * 100_000, "types, patterns or lists are nested too deeply here"),
     ("x" * 100, "1:1: there is no operator 'xxxx"),
     ("1 " + '"' + "y" * 100 + '"', f"1:3: expected the end of the text, found '\"{'y' * 56}...'"),
 ]
@@ -313,13 +313,13 @@ def test_errors_of_expressions(text: str, message: str) -> None:
         ("1", "1:1: expected def, type or extern type, found '1'"),
         ("def main() { 1 }", "1:5: expected a function name @name after def, found 'main'"),
         ("def @f() { 1 } def @f() { 2 }", "1:20: the function @f is defined twice"),
-        ("def @main() {\n  @f(@g(1))\n}", "2:3: the function @f is used, but not defined"),
+        ("def @main() {\n  @f(@g(1))\n}", "2:3: the function @f is used but not defined"),
         ("type { A }", "1:6: expected a name of the type, found '{'"),
         ("type T { 1 }", "1:10: expected a name of a constructor, found '1'"),
         ("type T { A", "1:11: expected '}' after the constructors, found the end of the text"),
         ("type T[1]", "1:8: expected a name of a type parameter, found '1'"),
         ("def @f() { %0 = 1; %0 } def @g() { %0 }", "1:36: %0 is not defined here"),
-        ("def @f(%x: int8) { %x } def @g() { %x }", "1:36: the variable '%x' is free"),
+        ("def @f(%x: int8) { %x } def @g() { %x }", "1:36: the variable '%x' is not defined here"),
     ],
 )
 def test_errors_of_modules(text: str, message: str) -> None:

@@ -37,15 +37,15 @@ def @g() { 1 else { 2 }; %x }
 def @h() { @f(@g()) }
 """
     assert errors_of(text) == [
-        "f:2:16: the variable '%q' is free; free_var declares variables that are",
+        "f:2:16: the variable '%q' is not defined here; declare free variables with free_var",
         "f:3:8: there is no operator 'nn.rellu'; did you mean nn.relu or nn.prelu or nn.elu?",
         "f:4:12: there is no operator 'addd'; did you mean add?",
-        "f:5:24: the variable '%zz' is free; free_var declares variables that are",
+        "f:5:24: the variable '%zz' is not defined here; declare free variables with free_var",
         "f:5:37: add has no attribute 'axis'; it has: none",
-        "f:6:8: the variable '%b' is free; free_var declares variables that are",
+        "f:6:8: the variable '%b' is not defined here; declare free variables with free_var",
         "f:8:14: expected '}' after the result of the block, found 'else'",
-        "f:8:26: the variable '%x' is free; free_var declares variables that are",
-        "f:9:12: the function @f is used, but not defined",
+        "f:8:26: the variable '%x' is not defined here; declare free variables with free_var",
+        "f:9:12: the function @f is used but not defined",
     ]
 
 
@@ -103,7 +103,7 @@ def test_expressions_are_read_on_too() -> None:
     with pytest.raises(ParseError) as caught:
         parse_expr("let %x = bad(1);\n%0 = (%x, %y);\n%0 1", "f")
     assert str(caught.value).split("\n")[1:] == [
-        "f:2:11: the variable '%y' is free; free_var declares variables that are",
+        "f:2:11: the variable '%y' is not defined here; declare free variables with free_var",
         "f:3:4: expected the end of the text, found '1'",
     ]
 
@@ -133,7 +133,7 @@ def test_the_metadata_is_not_kept_for_errors() -> None:
 
 def test_nesting_that_is_wrong_inside_costs_no_stack() -> None:
     for before, after in [("(", ")"), ("{ ", "}"), ("negative(", ")"), ("fn () { ", "}"), ("if (", ") { 1 } else { 2 }")]:
-        with pytest.raises(ParseError, match="the variable '%a' is free"):
+        with pytest.raises(ParseError, match="the variable '%a' is not defined here"):
             parse_expr(before * 20_000 + "%a" + after * 20_000)
 
 

@@ -239,12 +239,12 @@ def test_without_metadata_nothing_is_read() -> None:
         #[version = "0.0.5"]
         meta[relay.Constant][0] /* ty=Tensor[(2), float32] */
 
-        /* The metadata section is left out; astext(show_meta_data=True) prints it. */
+        /* Metadata section omitted; print it with astext(show_meta_data=True). */
         """
         )
         + "\n"
     )
-    assert "left out" in repr(lazy)
+    assert "omitted" in repr(lazy)
 
 
 def test_what_stands_behind_expressions_can_be_chosen() -> None:

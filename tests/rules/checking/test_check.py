@@ -203,7 +203,7 @@ def test_what_cannot_be_evaluated_is_said_and_not_called_sound() -> None:
     assert report.verdict == "unchecked"
     assert not report.ok
     assert kinds(report) == ["undefined"]
-    assert list(report.not_compared) == ["the left side has no value: the kernel of divide refused its operands"]
+    assert list(report.not_compared) == ["the left side has no value: the kernel of divide rejected its operands"]
 
 
 def test_reports_are_json_and_text() -> None:

@@ -211,8 +211,8 @@ def test_the_kernel_layout_that_goes_with_a_data_layout() -> None:
     ("name", "data_layout", "kernel", "message"),
     [
         ("nn.dense", "NHWC", "default", "nn.dense has no layouts; those that have are nn.conv1d"),
-        ("nn.conv2d", "NCHW4c", "default", "the layout 'NCHW4c' is not an order of the letters NCHW"),
-        ("nn.conv2d", "NHWC", "HWI", "the layout 'HWI' is not an order of the letters OIHW"),
+        ("nn.conv2d", "NCHW4c", "default", "the layout 'NCHW4c' is not a permutation of the letters NCHW"),
+        ("nn.conv2d", "NHWC", "HWI", "the layout 'HWI' is not a permutation of the letters OIHW"),
         ("nn.conv2d", "CHWN", "default", "no kernel layout goes with the data layout CHWN; name one"),
         ("nn.max_pool2d", "NHWC", "HWIO", "nn.max_pool2d has no kernel"),
     ],

@@ -611,7 +611,7 @@ def test_the_pass_as_text() -> None:
     ("layouts", "message"),
     [
         ({"nn.dense": ("NC",)}, "nn.dense has no layouts"),
-        ({"nn.conv2d": ("NCHW4c",)}, "'NCHW4c' is not an order of the letters NCHW"),
+        ({"nn.conv2d": ("NCHW4c",)}, "'NCHW4c' is not a permutation of the letters NCHW"),
         ({"nn.conv2d": ()}, "a layout of the data, and of the weight"),
         ({"nn.conv2d": ("NHWC", "HWIO", "NHWC")}, "a layout of the data, and of the weight"),
         ({"nn.max_pool2d": ("NHWC", "HWIO")}, "nn.max_pool2d has no kernel"),

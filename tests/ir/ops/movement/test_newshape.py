@@ -60,15 +60,15 @@ def test_symbols(shape: Shape, newshape: Sequence[Dim], expected: Shape) -> None
 @pytest.mark.parametrize(
     ("shape", "newshape", "message"),
     [
-        ((2, 3), (4, 2), r"\(2, 3\) has 6 elements, \(4, 2\) has 8"),
-        ((2, 3), (4, -1), "6 elements do not divide in parts of 4"),
-        ((0, 3), (0, -1), "-1 cannot be worked out next to a size of 0"),
-        ((2, 3), (-1, -1), r"newshape=\(-1, -1\) leaves more than one size open"),
-        ((2, 3), (2, 3, 0), r"newshape=\(2, 3, 0\) takes more sizes than the 2 that the operand has"),
-        ((2, 3), (2, -5), r"newshape=\(2, -5\) has the entry -5; a size, 0, -1, -2, -3 or -4 is needed"),
+        ((2, 3), (4, 2), r"\(2, 3\) has 6 elements, but \(4, 2\) has 8"),
+        ((2, 3), (4, -1), "6 elements are not divisible by 4"),
+        ((0, 3), (0, -1), "-1 cannot be inferred next to a size of 0"),
+        ((2, 3), (-1, -1), r"newshape=\(-1, -1\) has more than one -1"),
+        ((2, 3), (2, 3, 0), r"newshape=\(2, 3, 0\) uses more sizes than the 2 of the operand"),
+        ((2, 3), (2, -5), r"newshape=\(2, -5\) has the invalid entry -5; use a size, 0, -1, -2, -3 or -4"),
         ((6, 3), (-4, 4, -1, 0), r"a size of 6 does not split in \(4, -1\)"),
         ((6, 3), (-4, 2, 2, 0), r"a size of 6 does not split in \(2, 2\)"),
-        ((6, 3), (-4, 2), "-4 is followed by the two sizes"),
+        ((6, 3), (-4, 2), "-4 must be followed by the two sizes"),
     ],
 )
 def test_what_is_impossible(shape: Shape, newshape: tuple[int, ...], message: str) -> None:
@@ -80,7 +80,7 @@ def test_the_operator_is_named_with_its_types() -> None:
     op = get_op("reshape")
     with pytest.raises(OpTypeError) as error:
         op.infer([TensorType((2, 3))], op.bind_attrs({"newshape": (4,)}))
-    expected = "reshape(Tensor[(2, 3), float32]; newshape=(4,), allowzero=False): (2, 3) has 6 elements, (4,) has 4"
+    expected = "reshape(Tensor[(2, 3), float32]; newshape=(4,), allowzero=False): (2, 3) has 6 elements, but (4,) has 4"
     assert str(error.value) == expected
 
 
