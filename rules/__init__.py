@@ -1,4 +1,4 @@
-"""The optimizations: the rule language, the e-graph engine, extraction and cost; `passat.rules.library` holds the rules themselves."""
+"""The rule language, the e-graph engine, extraction and cost models. `passat.rules.library` has the rules."""
 
 from passat.rules.cost import CostError, CostModel, Machine, NodeCount, Roofline, program_cost
 from passat.rules.guards import Reject, Term, computed, guard

@@ -1,12 +1,12 @@
-"""E-class analyses: facts about the values of e-classes, which guards ask for. The interface is egg's: `make`, `merge`, and `modify`.
+"""E-class analyses: facts about the values of e-classes, which guards query. The interface follows egg: `make`, `merge` and `modify`.
 
-`make` says what is known of a call from what is known of its operands, `merge` what is known of a class of which two facts are known. What
-egg's `modify` does, putting into a class what follows from its fact, rules do here: one whose guard asks for the fact (`Term.fact`), which
-is `.eager()` where it is to run when a node is added. Such a rule has a name, is listed, counted, checked and can be switched off.
+`make` derives the fact of a call from the facts of its operands; `merge` combines two facts of one e-class. Rules take the place of egg's
+`modify`, which adds what follows from a fact to the e-class: a rule whose guard reads the fact (`Term.fact`), `.eager()` if it is to run
+when a node is added. Such a rule has a name, is listed, counted and checked, and can be disabled.
 
-Facts are worked out where a guard asks for one, each class once; where classes are made one, what was asked for is worked out again, and
-matches that a guard refused are looked at again where a fact has changed. The types, constants and known sizes of a class stand in the
-graph itself (`passat.rules.engine.graph`), since loading a program needs them: nothing else is computed of nodes that no rule asks about.
+Facts are computed on demand, once per e-class. After a union, the requested facts are recomputed, and matches that a guard rejected are
+retried where a fact changed. Types, constants and known sizes are stored in the graph itself (`passat.rules.engine.graph`), since loading a
+program needs them. Nothing else is computed for nodes that no rule asks about.
 """
 
 import functools
@@ -25,7 +25,7 @@ Fact = TypeVar("Fact")
 
 
 class Made(NamedTuple):
-    """A call in an e-class, as `make` sees it: operator, attributes, types; `operands` are equal numbers where operands are one value."""
+    """A call in an e-class, as passed to `make`: operator, attributes, types; equal numbers in `operands` denote equal values."""
 
     op: Op
     attrs: Attrs
@@ -35,29 +35,29 @@ class Made(NamedTuple):
 
 
 class Analysis(ABC, Generic[Fact]):
-    """What is known of the tensors that e-classes stand for. A fact is any value but None, which stands for nothing; it holds of the
-    tensor whatever the inputs are. Of a tuple the fact is the tuple of the facts of its fields."""
+    """An analysis of the tensors that e-classes stand for. A fact is any value except None, which means unknown. It holds for all inputs.
+    The fact of a tuple is the tuple of the facts of its fields."""
 
     def known(self, type_: TensorType, constant: Tensor | None) -> Fact | None:
-        """What is known of a tensor by its type, and by its elements where it is a constant."""
+        """The fact of a tensor that follows from its type, or from its elements if it is a constant."""
         return None
 
     def reads(self, op: Op) -> bool:
-        """Whether `make` has anything to say of calls of an operator; of others nothing is asked, nor of their operands."""
+        """True if `make` handles calls of the operator; other calls and their operands are not visited."""
         return True
 
     @abstractmethod
     def make(self, call: Made, facts: Sequence[AnyValue]) -> Fact | tuple[Fact | None, ...] | None:
-        """What is known of a call, from the facts of its operands."""
+        """The fact of a call, from the facts of its operands."""
 
     @abstractmethod
     def merge(self, one: Fact, other: Fact) -> Fact:
-        """What is known of a class of which both facts are, the one of an older node. Rules that round make classes of tensors that are
-        nearly equal: a fact that rounding may break is one of the older node alone, and `merge` returns that."""
+        """The fact of an e-class that has both facts; `one` belongs to the older node. Inexact rules unite tensors that are nearly equal.
+        If rounding may invalidate a fact, `merge` returns that of the older node."""
 
 
 class ENode(NamedTuple):
-    """A node of a class: the operator that is applied, or None and the field that is taken, -1 for a tuple; the classes of its operands."""
+    """An e-node: its operator, or None and the field that it projects (-1 for a tuple), and the e-classes of its operands."""
 
     op: Op | None
     attrs: Attrs
@@ -66,32 +66,32 @@ class ENode(NamedTuple):
 
 
 OPAQUE: Final = ENode(None, EMPTY_ATTRS, -2, ())
-"""A node of which nothing is known but its type."""
+"""A node of which only the type is known."""
 
 
 class Classes(Protocol):
-    """Classes that facts are asked of."""
+    """The e-classes that facts are computed for."""
 
     def find(self, cls: int) -> int:
-        """The class that a class is part of now."""
+        """The canonical e-class of an e-class."""
 
     def type(self, cls: int) -> Type:
-        """The type of a class."""
+        """The type of an e-class."""
 
     def constant(self, cls: int) -> Value | None:
-        """The value of a class that is constant."""
+        """The value of a constant e-class."""
 
     def e_nodes(self, cls: int) -> Iterable[ENode]:
-        """The nodes of a class, the oldest first."""
+        """The e-nodes of an e-class, oldest first."""
 
 
 Memo = MutableMapping[int, AnyValue]
-"""Facts of classes."""
+"""The facts of e-classes."""
 
 
 def fact_of(analysis: Analysis[Fact], classes: Classes, cls: int, memo: Memo) -> AnyValue:
-    """The fact of a class, and of what it takes to know it. What a class is made of by way of itself says nothing more of it: each class
-    is looked at once, whatever cycles there are."""
+    """The fact of an e-class, computed together with the facts that it depends on. Cycles contribute nothing: each e-class is visited
+    once."""
     nodes: dict[int, list[ENode]] = {}
     stack = [classes.find(cls)]
     while stack:
@@ -113,7 +113,7 @@ def fact_of(analysis: Analysis[Fact], classes: Classes, cls: int, memo: Memo) ->
 
 
 def fact_of_node(analysis: Analysis[Fact], classes: Classes, node: ENode, type_: Type, memo: Memo) -> AnyValue:
-    """The fact of a node that may not be there yet."""
+    """The fact of a node that need not be in the graph yet."""
     for part in node.operands:
         fact_of(analysis, classes, part, memo)
     return _of_node(analysis, classes, _read(analysis, [node])[0], type_, memo)

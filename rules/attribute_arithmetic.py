@@ -1,4 +1,4 @@
-"""Arithmetic on attributes in rules, done for each match: `a * b` is `product(a, b)`, `axes[0]` is `item(axes, 0)`."""
+"""Arithmetic on attributes in rules, evaluated for each match: `a * b` is `product(a, b)`, `axes[0]` is `item(axes, 0)`."""
 
 import operator
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from passat.rules.guards import Reject, computed
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
 _MOST_POWER: Final = 64
-"""The largest exponent of an integer: results beyond 64 bits are no attributes."""
+"""The largest exponent of an integer; larger results exceed 64 bits, the limit of attributes."""
 
 
 @computed
@@ -45,7 +45,7 @@ def floor_quotient(a: AnyValue, b: AnyValue) -> AnyValue:
 
 @computed
 def remainder(a: AnyValue, b: AnyValue) -> AnyValue:
-    """What the division of the first number by the second, rounded down, leaves over."""
+    """The remainder of the floor division of the first number by the second."""
     return _calculate(operator.mod, a, b)
 
 
@@ -65,7 +65,7 @@ def magnitude(a: AnyValue) -> AnyValue:
 
 @computed
 def item(value: AnyValue, key: int | str) -> AnyValue:
-    """An element of a list, by its place, or one of all attributes of a call, by its name."""
+    """An element of a list by position, or an attribute of a call by name."""
     if isinstance(value, Attrs) and isinstance(key, str) and key in value:
         return value[key]
     if isinstance(value, (tuple, list)) and isinstance(key, int) and -len(value) <= key < len(value):
@@ -84,5 +84,5 @@ def _calculate(function: Callable[..., AnyValue], *numbers: AnyValue) -> AnyValu
     except OverflowError:
         raise Reject("the result is too large") from None
     if isinstance(found, complex) or (isinstance(found, int) and found not in _INT64):
-        raise Reject(f"the result {found!r} is no attribute")
+        raise Reject(f"the result {found!r} is not an attribute value")
     return found

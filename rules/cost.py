@@ -1,4 +1,4 @@
-"""Cost models: what a node costs on a machine. Costs are positive and finite; lower is better; those of nodes add up."""
+"""Cost models: the cost of a node on a machine. Costs are positive and finite, lower is better, and node costs add up."""
 
 import math
 from collections import Counter
@@ -20,24 +20,24 @@ from passat.ir.traverse import children, post_order
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type
 
 _REMEMBERED: Final = 50_000
-"""A model remembers so many prices."""
+"""Number of prices that a model caches."""
 EPSILON: Final = 1e-9
-"""What is free still costs this much, so that of equal programs the one with fewer nodes wins, and no cycle is free."""
+"""The minimum cost, also of free operators. Among equal programs the one with fewer nodes wins, and no cycle is free."""
 LARGEST: Final = 1e100
-"""A price is at most this much, so that sums of prices stay numbers."""
+"""The maximum price, which keeps sums of prices finite."""
 _SHOWN: Final = 200
-"""Characters of the types that a message shows."""
+"""Number of characters of types shown in messages."""
 
 
 class CostError(PassatError, ValueError):
-    """A cost model that cannot be used: it raises, or gives what is no cost. The message names the model, the operator and the types."""
+    """A cost model that raises, or returns an invalid cost. The message names the model, the operator and the types."""
 
     exit_code = 1
 
 
 @runtime_checkable
 class CostModel(Protocol):
-    """The price of one call of an operator on operands of given types."""
+    """Prices a call of an operator on operands of given types."""
 
     def call(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs) -> float:
         """The cost of the call, greater than zero."""
@@ -46,7 +46,7 @@ class CostModel(Protocol):
 
 @runtime_checkable
 class ConstantAware(CostModel, Protocol):
-    """A cost model for which it makes a difference which operands are constants: weights can be packed once."""
+    """A cost model that distinguishes constant operands, for example because weights can be packed once."""
 
     def call_on(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs, constants: Sequence[bool]) -> float:
         """The cost of the call, greater than zero."""
@@ -54,28 +54,28 @@ class ConstantAware(CostModel, Protocol):
 
 
 def price(model: CostModel, op: Op, types: Sequence[Type], result: Type, attrs: Attrs, constants: Sequence[bool]) -> float:
-    """What a model says of a call, of whose operands some may be constants. Raises CostError where that is no price."""
+    """The cost of a call according to the model; some operands may be constants. Raises CostError for an invalid cost."""
     aware = getattr(model, "call_on", None)
     try:
         found = model.call(op, types, result, attrs) if aware is None else aware(op, types, result, attrs, constants)
     except (CostError, MemoryError):
         raise
-    except Exception as error:  # a model of the user's may raise anything
+    except Exception as error:  # user code may raise anything
         said = " ".join(str(error).split())
         raise CostError(
             f"{_about(model)} raised {type(error).__name__}{': ' if said else ''}{said} for {_show(op, types, result)}"
         ) from error
     if not isinstance(found, Real) or isinstance(found, bool):
-        raise CostError(f"{_about(model)} gave {found!r} for {_show(op, types, result)}; costs are numbers")
+        raise CostError(f"{_about(model)} gave {found!r} for {_show(op, types, result)}; a cost must be a number")
     cost = float(found)
-    if not 0 < cost <= LARGEST:  # which no NaN is
+    if not 0 < cost <= LARGEST:  # also false for NaN
         why = "positive and finite" if not 0 < cost < math.inf else f"at most {LARGEST:g}"
-        raise CostError(f"{_about(model)} gave {cost} for {_show(op, types, result)}; costs are {why}")
+        raise CostError(f"{_about(model)} gave {cost} for {_show(op, types, result)}; a cost must be {why}")
     return cost
 
 
 def price_apart(model: CostModel, types: Sequence[Type], result: Type, axis: int, constants: Sequence[bool]) -> float:
-    """What `nn.bias_add` costs where no product or convolution takes it along: an addition. Raises CostError."""
+    """The cost of an `nn.bias_add` that is not fused into a product or convolution: an addition. Raises CostError."""
     data, bias = types
     if isinstance(data, TensorType) and isinstance(bias, TensorType):
         bias = TensorType((*bias.shape, *(1,) * (data.ndim - axis % data.ndim - 1)), bias.dtype)
@@ -93,7 +93,9 @@ def _show(op: Op, types: Sequence[Type], result: Type) -> str:
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine as the roofline model sees it: floating-point operations and bytes a second, and seconds to start one operator.
+    """Parameters of the roofline model: floating-point operations per second, bytes per second, and seconds per operator launch.
+
+    Raises CostError for a rate that is not positive, and for a negative launch time.
 
     Raises CostError for a rate that is not above zero, and a start below zero.
     """
@@ -106,20 +108,20 @@ class Machine:
         for field in fields(self):
             value = getattr(self, field.name)
             if not (math.isfinite(value) and (value > 0 or (value == 0 and field.name == "launch"))):
-                raise CostError(f"the {field.name} of a machine is a finite number above zero, not {value!r}")
+                raise CostError(f"the {field.name} of a machine must be a positive finite number, not {value!r}")
 
     @staticmethod
     def of_this_machine() -> "Machine":
-        """This machine as ONNX Runtime finds it on one thread: measured once, by a product, a long copy and short operators, and kept in
-        the cache of measurements. Raises CostError without ONNX Runtime."""
+        """This machine, as ONNX Runtime performs on one thread. Measured once with a matrix product, a long copy and short operators, and
+        cached. Raises CostError without ONNX Runtime."""
         machine: Machine = _made_elsewhere("this machine")
         return machine
 
 
 class Roofline:
-    """Seconds by the roofline model (Williams, Waterman, Patterson 2009): the larger of arithmetic and traffic, plus a start.
+    """Seconds by the roofline model (Williams, Waterman, Patterson 2009): the larger of arithmetic and memory traffic, plus a launch.
 
-    Of a call on values whose types nobody knows, the traffic of the others counts.
+    For values of unknown type, only the traffic of the others counts.
 
     >>> from passat.ir.op import get_op
     >>> from passat.ir.types import TensorType
@@ -147,26 +149,26 @@ class Roofline:
 
 
 def _is_known(type_: Type) -> bool:
-    """Whether there is something to say of the size of a value: not of one whose type nobody knows."""
+    """True if the size of a value is known."""
     if isinstance(type_, TupleType):
         return all(map(_is_known, type_.fields))
     return not isinstance(type_, IncompleteType)
 
 
 def _launches(op: Op, result: Type) -> int:
-    """How many starts a call takes: none where it is the bias of the product that it follows (see `price_apart`); one for each piece that a
-    tensor is split into, since each is copied by itself: what three small products save by being one, splitting their result costs."""
+    """Number of launches of a call: 0 for a bias that is fused into its product (see `price_apart`), and one per output for split, which
+    copies each output separately. This cost offsets what merging several small products saves."""
     if op.name == "nn.bias_add":
         return 0
     return len(result.fields) if op.name == "split" and isinstance(result, TupleType) else 1
 
 
 ROOFLINE: Final = Roofline()
-"""The model that is used where none is named: one object, since the passes of a pipeline ask for the same prices again and again."""
+"""The default model: a single object, so that all passes of a pipeline share its cached prices."""
 
 
 class NodeCount:
-    """One for every call: the fewest nodes win, whatever they do."""
+    """Costs 1 per call, so that the program with the fewest nodes wins."""
 
     def call(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs) -> float:
         """One."""
@@ -179,7 +181,7 @@ MachineName = Literal["default", "this"]
 
 
 def cost_model(cost: CostName | CostModel, machine: MachineName | Machine = "default") -> CostModel:
-    """The cost model that the options `rules.cost` and `rules.machine` mean. Raises CostError."""
+    """The cost model that the options `rules.cost` and `rules.machine` denote. Raises CostError."""
     if isinstance(cost, type):
         raise CostError(f"the cost model {cost.__name__} is a class; give an object of it: {cost.__name__}()")
     if not isinstance(cost, str):
@@ -192,7 +194,7 @@ def cost_model(cost: CostName | CostModel, machine: MachineName | Machine = "def
         measured: CostModel = _made_elsewhere("measured")
         return measured
     if cost != "roofline":
-        raise CostError(f"there is no cost model {cost!r}; there are roofline, nodes, measured, and objects with a method call")
+        raise CostError(f"unknown cost model {cost!r}; choose roofline, nodes, measured, or an object with a method call")
     return _roofline(Machine.of_this_machine() if machine == "this" else Machine() if machine == "default" else machine)
 
 
@@ -202,7 +204,7 @@ def _roofline(machine: Machine) -> Roofline:
 
 
 _ELSEWHERE: Final = {"measured": ("passat.measure", "measured"), "this machine": ("passat.measure", "this_machine")}
-"""What takes ONNX Runtime is made by the front door, which is known here by name alone: a plug-in, loaded when it is asked for."""
+"""Models that need ONNX Runtime live in the front end, referenced here by name and imported on demand."""
 
 
 def _made_elsewhere(what: str) -> AnyValue:
@@ -243,7 +245,7 @@ def call_costs(root: Expr, model: CostModel) -> list[tuple[Call, float]]:
 
 
 def _taken_along(root: Expr, nodes: Sequence[Expr]) -> set[int]:
-    """The biases that the product before them takes along, since it can and nothing else reads it."""
+    """The biases that the preceding product absorbs, because it can and has no other reader."""
     biases = [node for node in nodes if isinstance(node, Call) and isinstance(node.op, Op) and node.op.name == "nn.bias_add"]
     if not biases:
         return set()

@@ -1,4 +1,4 @@
-"""Rules with holes for cases, for operators and for any number of operands, as the rules that they stand for."""
+"""Expands rules with holes for cases, operators and numbers of operands to the plain rules that they stand for."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 
 class Holes(NamedTuple):
-    """The holes for cases, for operators and for parts in patterns and guards, by name."""
+    """The holes for cases, operators and parts in patterns and guards, by name."""
 
     cases: Mapping[str, CaseHole]
     operators: Mapping[str, OperatorHole]
     parts: Mapping[str, PartsHole]
 
     def meanings(self) -> list[str]:
-        """What each hole stands for."""
+        """The meaning of each hole."""
         return [hole.meaning() for holes in self for hole in holes.values()]
 
     def __bool__(self) -> bool:
@@ -46,8 +46,8 @@ class Holes(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What is put in the place of holes: cases, operators, and numbers of operands; `places` says which of these is meant inside one of
-    them. A hole that is not named is left where it is."""
+    """Values for holes: cases, operators and numbers of operands; `places` selects one of several operands. Holes that are not named
+    stay."""
 
     operators: Mapping[str, Op] = {}
     counts: Mapping[str, int] = {}
@@ -59,7 +59,7 @@ class Choice(NamedTuple):
 
 
 def holes_in(*values: AnyValue) -> Holes:
-    """The holes in patterns and guards. Raises RuleError where two of them have one name."""
+    """The holes in patterns and guards. Raises RuleError if two of them have the same name."""
     cases: dict[str, CaseHole] = {}
     operators: dict[str, OperatorHole] = {}
     parts: dict[str, PartsHole] = {}
@@ -74,7 +74,7 @@ def holes_in(*values: AnyValue) -> Holes:
 
 
 def has_holes(value: AnyValue) -> bool:
-    """Whether there are such holes in a pattern, a guard or a value in one."""
+    """True if a pattern, a guard or a value within one contains such holes."""
     if isinstance(value, Pattern):
         return bool(hole_names(value))
     if isinstance(value, (CaseValue, CaseCondition, OperatorHole)):
@@ -84,8 +84,8 @@ def has_holes(value: AnyValue) -> bool:
 
 
 def choices(sides: Sequence[AnyValue]) -> Iterator[tuple[Choice, Sequence[AnyValue]]]:
-    """All that the holes may stand for in a left side and what belongs to it, with both as they are then. Holes that stand in one case
-    alone are chosen there."""
+    """All choices for the holes of a left side and the values that belong to it, each with both as expanded. Holes that occur in one case
+    only are chosen in that case."""
     first = next(iter(holes_in(*sides).cases.values()), None)
     if first is None:
         yield from _choices_but_cases(sides)
@@ -110,7 +110,7 @@ def _choices_but_cases(sides: Sequence[AnyValue]) -> Iterator[tuple[Choice, Sequ
 
 
 def _takes_parts(node: Pattern) -> TypeGuard[PCall]:
-    """Whether a pattern is a call whose operands are those that a hole stands for, `f(*xs)`: as many as the operator takes."""
+    """True for a call `f(*xs)` with as many operands as the operator takes."""
     if not isinstance(node, PCall):
         return False
     hole: object = node.op
@@ -123,8 +123,8 @@ def _operand_count(call: PCall, choice: Choice) -> int:
 
 @lru_cache(maxsize=4096)
 def fitted(rule: "Rule", op: Op | None, count: int, index: int = 0, fields: int | None = None) -> "Rule | None":
-    """The rule with its holes filled so that the left side matches a call of `op` on `count` operands or, without an operator, the field
-    at `index` of a tuple, which has `fields` fields where that is known. None if there is no such filling."""
+    """The rule with its holes filled so that the left side matches a call of `op` on `count` operands or, without an operator, field
+    `index` of a tuple with `fields` fields (if known). None if there is no such choice."""
     choice = _fitting(rule.lhs, op, count, index, fields)
     return None if choice is None else rule.chosen(choice)
 
@@ -156,7 +156,7 @@ def _fitting(left: Pattern, op: Op | None, count: int, index: int, fields: int |
 
 
 def filled(value: AnyValue, choice: Choice) -> AnyValue:
-    """A pattern, a guard or a value in one, with what was chosen in the place of the holes; itself where it has none."""
+    """A pattern, a guard or a value within one, with its holes filled; itself if it has none."""
     if not has_holes(value):
         return value
     if isinstance(value, (PCase, CaseValue)):
@@ -170,7 +170,7 @@ def filled(value: AnyValue, choice: Choice) -> AnyValue:
         if value.name not in choice.counts:
             return value
         if value.name not in choice.places:
-            raise RuleError(f"{value!r} stands for several operands: it belongs into a tuple, or into a guard of its own")
+            raise RuleError(f"{value!r} stands for several operands: use it in a tuple, or in a separate guard")
         return value.part(choice.places[value.name])
     if isinstance(value, PCall):
         made = filled(value.op, choice)
@@ -195,14 +195,14 @@ def filled(value: AnyValue, choice: Choice) -> AnyValue:
 
 
 def _place(value: PGet, choice: Choice) -> AnyValue:
-    """Which field a term is, as far as it is known."""
+    """The field index of a projection, as far as it is known."""
     if value.behind is not None:
         return choice.counts.get(value.behind.name, value.behind)
     return value.index if value.case is None else filled(value.case, choice)
 
 
 def spread(values: Iterable[AnyValue], choice: Choice) -> list[AnyValue]:
-    """The elements of a tuple: what is about a hole for operands once for each of them, and guards of other cases not at all."""
+    """The elements of a tuple, with parts that contain a hole for operands repeated per operand, and guards of other cases dropped."""
     made = []
     for value in values:
         if isinstance(value, CaseCondition):
@@ -210,14 +210,14 @@ def spread(values: Iterable[AnyValue], choice: Choice) -> list[AnyValue]:
             continue
         names = _loose(value) & choice.counts.keys() - choice.places.keys()
         if len(names) > 1:
-            raise RuleError(f"{value!r} is about each operand of {' and of '.join(sorted(names))} at once")
+            raise RuleError(f"{value!r} refers to each operand of {' and of '.join(sorted(names))} at once")
         places = [{**choice.places, name: i} for name in names for i in range(choice.counts[name])] if names else [choice.places]
         made += [filled(value, choice._replace(places=each)) for each in places]
     return made
 
 
 def _in_case(value: CaseCondition, choice: Choice) -> list[Guard]:
-    """The guard where it is one of the case that was chosen, by itself; with its hole where none was."""
+    """The guard itself if its case was chosen; with its hole if none was."""
     plain = spread([value.plain], choice)
     if value.hole.name in choice.cases:
         return plain if choice.cases[value.hole.name] in value.names else []
@@ -225,12 +225,12 @@ def _in_case(value: CaseCondition, choice: Choice) -> list[Guard]:
 
 
 def _loose(value: AnyValue) -> set[str]:
-    """The holes for operands in a value that no tuple in it holds."""
+    """The holes for operands in a value outside of tuples."""
     return {found.name for found in _all([value], tuples=False) if isinstance(found, PartsHole)} if has_holes(value) else set()
 
 
 def _all(values: Iterable[AnyValue], *, tuples: bool = True) -> Iterator[AnyValue]:
-    """The values with all that is in them in the order of reading, wholes before parts; inside tuples too where that is wanted."""
+    """The values and all their parts in preorder, optionally including those inside tuples."""
     stack = [*values][::-1]
     while stack:
         value = stack.pop()

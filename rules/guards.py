@@ -1,8 +1,8 @@
 """Guards and computed attributes: named Python functions over types, constants and attributes of a match.
 
-A guard answers True, or the reason why it refuses. A computed attribute returns its value or raises `Reject(reason)`.
-Where a rule names a term, the function gets a `Term`: its type, its constant where it is one, and what is known of its elements.
-A guard that random instances seldom satisfy says how to draw those that do (`passat.rules.samples`).
+A guard returns True, or the reason why it rejects the match. A computed attribute returns its value or raises `Reject(reason)`. For each
+term that a rule passes, the function gets a `Term`: its type, its constant value if it has one, and what is known of its elements. A guard
+that random instances rarely satisfy has a strategy that generates samples (`passat.rules.samples`).
 """
 
 import functools
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 class Reject(Exception):
-    """Raised where a rule does not apply to a match, as by a computed attribute that has no value there; its text is the reason."""
+    """Raised by a guard or computed attribute that does not apply to a match; the text is the reason."""
 
 
 class Term:
-    """What a guard sees of an expression: its type, its constant value, what is known of its elements before a run."""
+    """An expression as guards see it: type, constant value, and elements known before run time."""
 
     __slots__ = ("_known", "constant", "type_")
 
@@ -48,39 +48,39 @@ class Term:
 
     @property
     def type(self) -> TensorType:
-        """The type of a tensor. Refuses for anything else."""
+        """The type of a tensor. Rejects other types."""
         if not isinstance(self.type_, TensorType):
             raise Reject(f"{self.type_!r} is not the type of a tensor")
         return self.type_
 
     @property
     def known_value(self) -> KnownValue | None:
-        """What is known of the elements before a run (`passat.ir.infer.known_value`)."""
+        """The elements known before run time (`passat.ir.infer.known_value`)."""
         return self._known
 
     @property
     def known(self) -> list[AnyValue] | None:
-        """The elements of a small integer tensor as dimensions, in row order, as far as they are known."""
+        """The elements of a small integer tensor as dimensions in row-major order, as far as known."""
         value = self.known_value
         return list(value.reshape(-1)) if isinstance(value, np.ndarray) else None
 
     def fact(self, analysis: Analysis[Fact]) -> Fact | None:
-        """What an analysis knows of the tensor; None where that is nothing."""
+        """The fact that an analysis has for the tensor, or None."""
         return analysis.known(self.type, self.constant)
 
     def value(self) -> Tensor:
-        """The constant. Refuses where the term is none."""
+        """The constant value. Rejects other terms."""
         if self.constant is None:
             raise Reject("is not a constant")
         return self.constant
 
 
 class Guard(Symbolic):
-    """A guard of a rule: a named function applied to holes, terms and plain values; `strategy` says how to draw what it holds of."""
+    """A guard of a rule: a named function applied to holes, terms and plain values. `strategy` generates samples that satisfy it."""
 
     __slots__ = ("_text", "args", "function", "strategy")
     kind = "a guard"
-    comparison = "guards that all have to hold are listed, .when(a, b); for anything else write one guard"
+    comparison = "to require several guards, list them: .when(a, b); for anything else write one guard"
 
     def __init__(self, function: Callable[..., bool | str], args: Sequence[AnyValue], strategy: Strategy | None = None) -> None:
         self.function = function
@@ -89,13 +89,13 @@ class Guard(Symbolic):
         self._text: str | None = None
 
     def __repr__(self) -> str:
-        if self._text is None:  # each refusal shows its guard
+        if self._text is None:  # each rejection shows its guard
             self._text = f"{self.function.__name__}({', '.join(map(repr, self.args))})"
         return self._text
 
     def refusal(self, answer: object, rule: str) -> str:
-        """Why the guard of a rule refuses, where its function has answered so; the empty text where it holds. Raises RuleError for an
-        answer that is neither a bool nor a text."""
+        """The reason for the rejection, or the empty string if the guard holds. Raises RuleError for an answer that is neither bool nor
+        str."""
         if answer is True:
             return ""
         if isinstance(answer, str):
@@ -103,7 +103,7 @@ class Guard(Symbolic):
         if isinstance(answer, (bool, np.bool_)):
             return "" if answer else "does not hold"
         raise RuleError(
-            f"the rule {rule}: the guard {self!r} returned {answer!r}; it has to return True, or a text that says why it refuses"
+            f"the rule {rule}: the guard {self!r} returned {answer!r}; it must return True, or the reason for the rejection as a string"
         )
 
 
@@ -121,7 +121,9 @@ def guard(*, strategy: Strategy) -> Callable[[_Function], Callable[..., Guard]]:
 def guard(
     function: _Function | None = None, *, strategy: Strategy | None = None
 ) -> Callable[..., Guard] | Callable[[_Function], Callable[..., Guard]]:
-    """Makes a guard of a function that returns True or the reason of its refusal (False gives its name as the reason).
+    """Makes a guard from a function that returns True or the reason for the rejection (False gives its name as the reason).
+
+    `@guard(strategy=...)` also sets how to generate samples that satisfy it (`passat.rules.samples.Strategy`).
 
     `@guard(strategy=...)` says also how to draw what it holds of (`passat.rules.samples.Strategy`).
     """
@@ -137,7 +139,7 @@ def guard(
 
 
 def computed(function: Callable[..., AnyValue]) -> Callable[..., Computed]:
-    """Makes a computed attribute of a function that returns the attribute's value or raises Reject."""
+    """Makes a computed attribute from a function that returns the attribute's value or raises Reject."""
 
     @functools.wraps(function)
     def make(*args: AnyValue) -> Computed:
@@ -161,7 +163,7 @@ def is_all(c: Term, value: float) -> bool | str:
 
 @guard
 def is_uniform(c: Term) -> bool | str:
-    """All elements of the constant are one value."""
+    """All elements of the constant are equal."""
     return c.value().uniform() is not None or "the elements of the constant differ"
 
 
@@ -173,24 +175,24 @@ def is_constant(x: Term) -> bool | str:
 
 @guard
 def knows_all_elements(x: Term) -> bool | str:
-    """All elements of the small tensor of integers, or bools, are known before a run."""
+    """All elements of a small integer or bool tensor are known before run time."""
     elements = x.known
     if elements is None:
-        return "nothing is known of the elements before a run"
+        return "the elements are unknown before run time"
     unknown = [element for element in elements if type(element) not in (int, bool)]
-    return not unknown or f"the element {unknown[0]!r} is known in a run only"
+    return not unknown or f"the element {unknown[0]!r} is known at run time only"
 
 
 @guard
 def same_type(x: Term, y: Term) -> bool | str:
-    """Both terms certainly have one shape and element type."""
+    """Both terms certainly have the same type."""
     if x.type_ != y.type_:
         return f"the types differ: {x.type_!r} and {y.type_!r}"
     return _is_certain(x.type_) or f"the type {x.type_!r} is unknown, or has an unknown dimension"
 
 
 def _is_certain(type_: Type) -> bool:
-    """Whether two values of a type certainly have one shape and element type."""
+    """True if two values of this type certainly have the same shape and element type."""
     if isinstance(type_, TupleType):
         return all(map(_is_certain, type_.fields))
     return isinstance(type_, TensorType) and not any(isinstance(dim, Any) for dim in type_.shape)
@@ -198,14 +200,14 @@ def _is_certain(type_: Type) -> bool:
 
 @guard
 def keeps_type(x: Term, whole: Term) -> bool | str:
-    """What is computed of a tensor and constants, element by element, has the type of the tensor, though its sizes may be unknown: where a
-    constant enlarges it, the size is that of the constant, which is known."""
+    """An elementwise result on a tensor and constants has the type of the tensor, even with unknown sizes: where a constant enlarges it,
+    the size is that of the constant, which is known."""
     return x.type == whole.type or f"the types differ: {x.type!r} and {whole.type!r}"
 
 
 @guard
 def same_dtype(x: Term, y: Term) -> bool | str:
-    """Both tensors have one element type."""
+    """Both tensors have the same element type."""
     return x.type.dtype == y.type.dtype or f"the element types differ: {x.type.dtype} and {y.type.dtype}"
 
 
@@ -221,13 +223,13 @@ def _of_dtype(sampler: "Sampler", x: Sample, dtype: str) -> Samples:
 
 @guard(strategy=_of_dtype)
 def has_dtype(x: Term, dtype: str) -> bool | str:
-    """The tensor has that element type."""
+    """The tensor has the element type."""
     return x.type.dtype == dtype or f"the elements are {x.type.dtype}, not {dtype}"
 
 
 @guard
 def has_rank(x: Term, rank: int) -> bool | str:
-    """The tensor has that many dimensions."""
+    """The tensor has the rank."""
     return x.type.ndim == rank or f"the tensor has {x.type.ndim} dimensions, not {rank}"
 
 
@@ -239,7 +241,7 @@ def equals(a: AnyValue, b: AnyValue) -> bool | str:
 
 @guard
 def is_identity(axes: Sequence[int] | None, x: Term | None = None) -> bool | str:
-    """The permutation leaves every axis in its place. A permutation of None reverses the axes of `x`."""
+    """The permutation keeps every axis. None reverses the axes of `x`."""
     if axes is None:
         axes = tuple(reversed(range(x.type.ndim))) if x is not None else (1, 0)
     rank = len(axes)
@@ -248,14 +250,14 @@ def is_identity(axes: Sequence[int] | None, x: Term | None = None) -> bool | str
 
 @computed
 def compose(first: Sequence[int] | None, then: Sequence[int] | None, x: Term | None = None) -> tuple[int, ...]:
-    """The permutation that does `first`, then `then`. None stands for reversing the axes, of `x` where both are None.
+    """The composition of two permutations, `first` before `then`. None reverses the axes (of `x` if both are None).
 
     >>> compose((1, 2, 0), (1, 2, 0)).function((1, 2, 0), (1, 2, 0))
     (2, 0, 1)
     """
     given = first if first is not None else then
     if given is None and x is None:
-        raise Reject("neither permutation says how many axes there are")
+        raise Reject("the rank is unknown: both permutations are None")
     rank = x.type.ndim if given is None and x is not None else len(given or ())
     a, b = (tuple(reversed(range(rank))) if axes is None else tuple(axis % rank for axis in axes) for axes in (first, then))
     return tuple(a[axis] for axis in b)
@@ -278,7 +280,7 @@ def dtype_of(x: Term) -> str:
 
 @computed
 def scalar_of(c: Term) -> float:
-    """The one value of a uniform constant."""
+    """The value of a uniform constant."""
     element = c.value().uniform()
     if element is None:
         raise Reject("the elements of the constant differ")
@@ -291,7 +293,7 @@ def _of_one_shape(sampler: "Sampler", x: Sample, y: Sample) -> Samples:
 
 @guard(strategy=_of_one_shape)
 def same_shape(x: Term, y: Term) -> bool | str:
-    """Both tensors certainly have one shape, whatever their elements are."""
+    """Both tensors certainly have the same shape."""
     if x.type.ndim != y.type.ndim or not all(map(same_dim, x.type.shape, y.type.shape)):
         return f"the shapes differ: {x.type!r} and {y.type!r}"
     return True
@@ -299,13 +301,13 @@ def same_shape(x: Term, y: Term) -> bool | str:
 
 @guard
 def same_rank(x: Term, y: Term) -> bool | str:
-    """Both tensors have as many dimensions."""
+    """Both tensors have the same rank."""
     return x.type.ndim == y.type.ndim or f"they have {x.type.ndim} and {y.type.ndim} dimensions"
 
 
 @guard
 def same_size(x: Term, y: Term, axis: int) -> bool | str:
-    """Both tensors are certainly as long along an axis: with axis 1, they have as many channels."""
+    """Both tensors certainly have the same size along the axis."""
     if not all(-term.type.ndim <= axis < term.type.ndim for term in (x, y)):
         return f"{x.type!r} or {y.type!r} has no axis {axis}"
     a, b = x.type.shape[axis], y.type.shape[axis]
@@ -320,15 +322,15 @@ def is_integer(x: Term) -> bool | str:
 
 @guard
 def is_not_empty(x: Term) -> bool | str:
-    """The tensor certainly has elements."""
+    """The tensor is certainly nonempty."""
     return all(at_least(dim, 1) for dim in x.type.shape) or f"{x.type!r} may be empty"
 
 
 @guard
 def is_not_negative(c: Term) -> bool | str:
-    """Every element of the constant is finite, and not below zero."""
+    """All elements of the constant are finite and nonnegative."""
     found = _elements(c)
-    return bool(np.all((found >= 0) & (found < np.inf))) or "an element of the constant is negative, infinite or no number"
+    return bool(np.all((found >= 0) & (found < np.inf))) or "an element of the constant is negative, infinite or NaN"
 
 
 def _above_zero(sampler: "Sampler", c: Sample) -> Samples:
@@ -337,9 +339,9 @@ def _above_zero(sampler: "Sampler", c: Sample) -> Samples:
 
 @guard(strategy=_above_zero)
 def is_positive(c: Term) -> bool | str:
-    """Every element of the constant is finite, and above zero."""
+    """All elements of the constant are finite and positive."""
     found = _elements(c)
-    return bool(np.all((found > 0) & (found < np.inf))) or "an element of the constant is not above zero, infinite or no number"
+    return bool(np.all((found > 0) & (found < np.inf))) or "an element of the constant is zero, negative, infinite or NaN"
 
 
 def _no_zero(sampler: "Sampler", c: Sample) -> Samples:
@@ -361,7 +363,7 @@ def _all_finite(sampler: "Sampler", c: Sample) -> Samples:
 @guard(strategy=_all_finite)
 def is_finite(c: Term) -> bool | str:
     """All elements of the constant are finite."""
-    return bool(np.all(np.isfinite(_elements(c)))) or "an element of the constant is infinite or no number"
+    return bool(np.all(np.isfinite(_elements(c)))) or "an element of the constant is infinite or NaN"
 
 
 def _elements(c: Term) -> npt.NDArray[np.float64]:
@@ -380,7 +382,7 @@ def is_ungrouped(attrs: Attrs) -> bool | str:
 
 @guard
 def is_channels_first(attrs: Attrs) -> bool | str:
-    """Channels are axis 1 of the data of a convolution or pooling, and output channels the first of its weight."""
+    """Channels are axis 1 of the data of a convolution or pooling, and the first axes of its weight."""
     data = attrs.get("data_layout", attrs.get("layout", ""))
     weight = attrs.get("kernel_layout", "OI")
     return (data.startswith("NC") and weight[:2] in ("OI", "IO")) or f"the layouts are {data} and {weight}"
@@ -388,7 +390,7 @@ def is_channels_first(attrs: Attrs) -> bool | str:
 
 @guard
 def is_usual_convolution(attrs: Attrs) -> bool | str:
-    """The convolution has one group, and channels are axis 1 of its data."""
+    """The convolution has one group, and its channels are axis 1."""
     usual = attrs.get("data_layout", "NC").startswith("NC") and attrs.get("kernel_layout", "OI")[:2] in ("OI", "IO")
     return (
         attrs.get("groups", 1) == 1 and usual
@@ -403,7 +405,7 @@ def is_unpadded(attrs: Attrs) -> bool | str:
 
 @guard
 def has_unit_strides(attrs: Attrs) -> bool | str:
-    """The convolution or pooling goes by steps of one."""
+    """All strides are 1."""
     return bool(np.all(np.asarray(attrs.strides) == 1)) or f"its strides are {attrs.strides}"
 
 
@@ -414,7 +416,7 @@ def _an_axis(sampler: "Sampler", axis: Sample, which: int, x: Sample) -> Samples
 
 @guard(strategy=_an_axis)
 def is_axis(axis: int | None, which: int, x: Term) -> bool | str:
-    """The axis, from the front or from the end, is a certain one of the tensor."""
+    """The axis, possibly negative, equals the given one."""
     rank = x.type.ndim
     if not isinstance(axis, int) or not -rank <= which < rank:
         return f"{x.type!r} has no axis {which}"

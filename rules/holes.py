@@ -1,6 +1,5 @@
-"""Holes of rules: for any number of operands, one equation that holds of tuples however long; for operators, one equation that holds of
-every operator with some traits, and of those that are declared later; and for cases, one equation that is spelled in several ways, or
-that holds with and without a part."""
+"""Holes of rules: for operands, one equation for tuples of any length; for operators, one equation for all operators with given traits,
+including those declared later; for cases, one equation with several forms, or with and without a part."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import EllipsisType, MappingProxyType
@@ -13,16 +12,18 @@ from passat.rules.pattern import CaseValue, Pattern, PCall, PCase, PConst, PVar,
 from passat.rules.symbolic import OperatorTerm, Symbolic
 
 MOST: Final = 7
-"""Operands that a hole stands for at most, where it does not say how many."""
+"""Default maximum number of operands that a hole stands for."""
 
 
 class LengthError(RuleError, TypeError):
-    """How unpacking finds out that a length is not known."""
+    """Signals to tuple unpacking that the length is unknown."""
 
 
 class PartsHole(PVar):
-    """A hole for some operands of a call, `f(*xs)`, or in a tuple, `(x, *ys)`. What is made of each goes into a tuple the same way,
-    `*(op.exp(y) for y in ys)`, and a guard about it holds of each. With `constant` each operand is a constant, or a tuple of constants.
+    """A hole for some operands of a call, `f(*xs)`, or within a tuple, `(x, *ys)`. The right side maps over them, `*(op.exp(y) for y in
+    ys)`, and a guard over the hole must hold for each. With `constant`, each operand is a constant or a tuple of constants.
+
+    A rule with such holes stands for one rule per number of operands, `Rule.directions()`.
 
     A rule with such holes stands for one rule for each number of operands, `Rule.directions()`.
     """
@@ -37,20 +38,20 @@ class PartsHole(PVar):
         self.key = ("parts", name, least, most, constant)
 
     def part(self, place: int) -> PVar | PConst:
-        """The hole for one of the operands, which are counted from 0."""
+        """The hole for one operand, counted from 0."""
         name = f"{self.name}{place + 1}"
         return PConst(name) if self.constant else PVar(name)
 
     def __iter__(self) -> Iterator[PVar]:
-        """The hole itself, once: in a tuple it stands for as many operands as there are."""
+        """The hole itself, once; in a tuple it stands for all operands."""
         yield self
 
     def __len__(self) -> int:
-        """Refused: how many there are is known when a rule matches."""
-        raise LengthError(f"{self!r} is as many operands as there are: count them in a guard, which gets them as (*{self.name},)")
+        """Raises LengthError; the number of operands is known only when a rule matches."""
+        raise LengthError(f"{self!r} has no length before it matches: count the operands in a guard, which gets them as (*{self.name},)")
 
     def meaning(self) -> str:
-        """What the hole stands for, as in "*xs is 0 to 3 operands"."""
+        """The meaning of the hole, such as "*xs is 0 to 3 operands"."""
         return f"{self!r} is {self.least} to {self.most} {'constants' if self.constant else 'operands'}"
 
     def __repr__(self) -> str:
@@ -58,14 +59,14 @@ class PartsHole(PVar):
 
 
 def tensors_of(name: str, *, least: int = 0, most: int = MOST) -> PartsHole:
-    """A hole for some operands of a tuple, for any expressions.
+    """A hole for some operands of a tuple.
 
     >>> xs = tensors_of("xs", least=1)
     >>> from passat.rules.pattern import op, tensor
     >>> op.concatenate((*xs, tensor("y")), axis=1)
     concatenate((*xs, y), axis=1)
 
-    Raises RuleError for bounds that leave nothing.
+    Raises RuleError for an empty range of lengths.
     """
     if not 0 <= least <= most:
         raise RuleError(f"tensors_of({name!r}): from {least} to {most} operands are none")
@@ -73,7 +74,7 @@ def tensors_of(name: str, *, least: int = 0, most: int = MOST) -> PartsHole:
 
 
 def constants_of(name: str, *, least: int = 0, most: int = MOST) -> PartsHole:
-    """A hole for some operands that are constants, or tuples of constants: `f(*cs)`. Raises RuleError for bounds that leave nothing."""
+    """A hole for some operands that are constants, or tuples of constants: `f(*cs)`. Raises RuleError for an empty range of lengths."""
     if not 0 <= least <= most:
         raise RuleError(f"constants_of({name!r}): from {least} to {most} operands are none")
     return PartsHole(name, least, most, constant=True)
@@ -93,11 +94,13 @@ Trait = Literal[
     "follows_sizes",
 ]
 TRAITS: Final[tuple[Trait, ...]] = get_args(Trait)
-"""The facts in the declaration of an operator (`passat.ir.op.Op`) that a hole may ask for."""
+"""The traits of an operator declaration (`passat.ir.op.Op`) that a hole can require."""
 
 
 class OperatorHole(OperatorTerm):
-    """A hole for an operator, applied as operators are: `f(x)`, or `f(x, attrs=a)` where it keeps its attributes.
+    """A hole for an operator, applied like an operator: `f(x)`, or `f(x, attrs=a)` to keep its attributes.
+
+    A rule with such holes stands for one rule per choice of operators, `Rule.directions()`.
 
     A rule with holes for operators stands for one rule for each choice of operators, `Rule.directions()`.
     """
@@ -116,14 +119,14 @@ class OperatorHole(OperatorTerm):
         self.but = but
 
     def __call__(self, *args: TermLike | EllipsisType, **attrs: AnyValue) -> PCall:
-        """The operator, whichever it is, applied to terms."""
+        """The operator applied to terms."""
         given = len(args) - (... in args)
         if self.operands is not None and given != self.operands and not any(isinstance(arg, PartsHole) for arg in args):
             raise RuleError(f"{self.name} stands for operators with arity={self.operands}, the pattern gives {given} operands")
-        # No consumer of patterns meets this call: `Rule.directions` puts operators in the place of the hole.
+        # `Rule.directions` replaces the hole before any consumer of patterns sees this call.
         return PCall(cast(Op, self), args, attrs)
 
-    # What a call asks of its operator.
+    # The properties of an operator that a call reads.
 
     variadic = True
     is_own = True
@@ -131,26 +134,26 @@ class OperatorHole(OperatorTerm):
 
     @property
     def attr_params(self) -> frozenset[str]:
-        """The attributes that every operator has which may stand here."""
+        """The attributes that all possible operators have."""
         return frozenset.intersection(*(frozenset(found.attr_params) for found in self.operators()))
 
     def operators(self) -> list[Op]:
-        """The operators that may stand here, in the order of their names, or in that in which they are listed."""
+        """The possible operators, sorted by name, or in the order in which they are listed."""
         if self.choices:
             return [find_operator(name) for name in self.choices]
         return list(filter(self._fits, list_ops()))
 
     def fitting(self, pattern: Pattern) -> list[Op]:
-        """The operators that may stand in a pattern: where that applies the hole without attributes, of those with a trait the ones
-        that have none, since nothing would be said about theirs."""
+        """The operators that fit a pattern. If the pattern applies the hole without attributes, trait-based holes stand only for operators
+        that have none."""
         calls = [node for node in subterms(pattern) if isinstance(node, PCall) and self is cast(object, node.op)]
         bare = not self.choices and any(not call.attrs for call in calls)
         counts = {len(call.args) for call in calls if not any(isinstance(arg, PartsHole) for arg in call.args)}
         return [found for found in self.operators() if not (bare and found.attr_params) and counts <= {found.arity}]
 
     def stands_for(self, found: Op) -> bool:
-        """Whether an operator may stand here; one that takes any number of operands, as those of which nothing is declared do, where the
-        hole does too."""
+        """True if the operator may take the place of the hole. A variadic operator, such as an undeclared one, fits only a variadic
+        hole."""
         if self.choices:
             return found.name in self.choices
         return self._fits(found) if not found.variadic else self.operands is None and not self.traits and not found.stateful
@@ -161,7 +164,7 @@ class OperatorHole(OperatorTerm):
         return all(getattr(found, trait) is wanted for trait, wanted in self.traits.items())
 
     def meaning(self) -> str:
-        """What the hole stands for, as in "f is equal or less".
+        """The meaning of the hole, such as "f is equal or less".
 
         >>> operator("f", elementwise=True, arity=1, but=("copy",)).meaning()
         'f is any elementwise operator of 1 operand but copy'
@@ -177,19 +180,19 @@ class OperatorHole(OperatorTerm):
 
 
 def any_of(names: Sequence[str]) -> str:
-    """A list of which one is meant: "a, b or c"."""
+    """A list of alternatives: "a, b or c"."""
     return " or ".join([part for part in (", ".join(names[:-1]), *names[-1:]) if part])
 
 
 def operator(name: str, *choices: str, arity: int | None = None, but: tuple[str, ...] = (), **traits: bool) -> OperatorHole:
-    """A hole for the operators with some traits and a number of operands, for those that are listed, or for any.
+    """A hole for the operators with given traits and arity, for listed operators, or for any operator.
 
     >>> f, g = operator("f", elementwise=True, arity=1), operator("g", "maximum", "minimum")
     >>> g.operators()
     [maximum, minimum]
 
-    Without `arity` the pattern says how many operands: `f(x)`, or `f(*xs)` for any number. Raises RuleError where a trait is none, and
-    where no operator has the traits.
+    Without `arity`, the pattern determines the number of operands: `f(x)`, or `f(*xs)` for any number. Raises RuleError for an unknown
+    trait, and if no operator has the traits.
     """
     for trait in traits:
         if trait not in TRAITS:
@@ -205,7 +208,10 @@ def operator(name: str, *choices: str, arity: int | None = None, but: tuple[str,
 
 
 class CaseHole(Symbolic):
-    """A hole for one of some cases, applied to a value for each of them: `kind(matmul=x @ w, dense=op.nn.dense(x, w))`.
+    """A hole for one of several cases, applied to a value per case: `kind(matmul=x @ w, dense=op.nn.dense(x, w))`.
+
+    All uses in one rule (terms, attributes, guards) choose the same case. A rule with such holes stands for one rule per case,
+    `Rule.directions()`.
 
     Wherever a rule applies it, in terms, attributes and what guards are about, the case is the same. A rule with such holes stands for one
     rule for each case, `Rule.directions()`.
@@ -226,20 +232,20 @@ class CaseHole(Symbolic):
     def __call__(self, **values: AnyValue) -> AnyValue: ...
 
     def __call__(self, **values: AnyValue) -> AnyValue:
-        """What depends on the case: a term where it is one in any case, and otherwise a value of an attribute or for a guard."""
+        """A value per case: a term if any value is one, otherwise an attribute value or an argument of a guard."""
         if values.keys() != set(self.names):
             raise RuleError(f"{self.name} is {any_of(self.names)}: give a value for each, and not for {any_of(tuple(values)) or 'none'}")
         return PCase(self, values) if any(map(_is_term, values.values())) else CaseValue(self, values)
 
     def only(self, names: str, *guards: Guard) -> "list[CaseCondition]":
-        """Guards in some cases alone: `.when(*kind.only("dense", has_rank(x, 2)))`. Raises RuleError for what is no case."""
+        """Guards for some cases only: `.when(*kind.only("dense", has_rank(x, 2)))`. Raises RuleError for an unknown case."""
         for name in names.split():
             if name not in self.names:
                 raise RuleError(f"{self.name} is {any_of(self.names)}, and never {name}")
         return [CaseCondition(self, tuple(names.split()), guard) for guard in guards]
 
     def meaning(self) -> str:
-        """What the hole stands for, as in "kind is matmul or dense"."""
+        """The meaning of the hole, such as "kind is matmul or dense"."""
         return f"{self.name} is {any_of(self.names)}"
 
     def __repr__(self) -> str:
@@ -247,7 +253,7 @@ class CaseHole(Symbolic):
 
 
 class CaseCondition(Guard):
-    """A guard that has to hold in some cases alone."""
+    """A guard that applies in some cases only."""
 
     __slots__ = ("hole", "names", "plain")
 
@@ -266,7 +272,7 @@ def _is_term(value: TermLike) -> bool:
 
 
 def cases(name: str, *names: str) -> CaseHole:
-    """A hole for one of some cases, which have names.
+    """A hole for one of several named cases.
 
     >>> from passat.rules.pattern import op, tensors
     >>> x, w = tensors("x w")
@@ -274,7 +280,7 @@ def cases(name: str, *names: str) -> CaseHole:
     >>> kind(matmul=x @ w, dense=op.nn.dense(x, w))
     kind(matmul=(x @ w), dense=nn.dense(x, w))
 
-    Raises RuleError where it leaves no choice.
+    Raises RuleError for fewer than two cases.
     """
     for each in (name, *names):
         if not isinstance(each, str) or not each.isidentifier():

@@ -1,4 +1,7 @@
-"""Rule passes that stand side by side, saturated in one e-graph (`rules.joint`): no order among them is better than another then.
+"""Saturates adjacent rule passes in one e-graph (`rules.joint`), so that their order does not matter.
+
+A pass by itself extracts the cheapest program that its own rules find. If one pass makes a program slightly more expensive, so that another
+can make it much cheaper, separate passes miss the combination; a shared e-graph finds it.
 
 By itself each pass takes out the cheapest program that its own rules know. What one pass makes a little dearer, so that another can make it
 much cheaper, is lost between them; in one e-graph it is not.
@@ -18,7 +21,7 @@ from passat.rules.rule_pass import RulePass
 
 
 class JointPass(RulePass):
-    """Several rule passes as one. What rules did is counted under the first pass that has the rule, all else under the first pass."""
+    """Several rule passes as one. Rule counts go to the first pass that has the rule, all others to the first pass."""
 
     def __init__(self, passes: tuple[RulePass, ...]) -> None:
         super().__init__(
@@ -28,15 +31,15 @@ class JointPass(RulePass):
             merge=any(pass_.merge for pass_ in passes),
         )
         self.passes = passes
-        self.owners = {rule.name: pass_.info.name for pass_ in reversed(passes) for rule in pass_.heard}
+        self.owners = {rule.name: pass_.info.name for pass_ in reversed(passes) for rule in pass_.all_rules}
 
     @property
     def picked_by(self) -> tuple[str, ...]:
-        """The names of the passes, and the one of all together."""
+        """The names of the passes, and the name of the combination."""
         return (self.info.name, *(pass_.info.name for pass_ in self.passes))
 
     def record(self, ctx: PassContext, report: EngineReport, seconds: float, exact_seconds: float = 0.0) -> None:
-        """Counts for each pass what its rules did."""
+        """Records for each pass what its rules did."""
         first = self.passes[0].info.name
         rules, report.rules = report.rules, {}
         self.passes[0].record(ctx, report, seconds, exact_seconds)
@@ -47,7 +50,8 @@ class JointPass(RulePass):
             next(pass_ for pass_ in self.passes if pass_.info.name == owner).record(ctx, part, 0.0)
 
     def _stages(self, math: str, disabled: Sequence[str]) -> list[Stage | Matcher | Grouper]:
-        """The first stages of all passes beside each other, then the second ones; a rule of several stands once, with the widest limits."""
+        """The first stages of all passes merged, then the second ones, and so on. A rule shared by several passes appears once, with the
+        widest limits."""
         made = [pass_._stages(math, disabled) for pass_ in self.passes]
         lowering = dict.fromkeys(each for stages in made for each in stages if not isinstance(each, Stage))
         own = [_bounded(stages, pass_.rounds) for stages, pass_ in zip(made, self.passes, strict=True)]
@@ -56,13 +60,13 @@ class JointPass(RulePass):
 
 
 def _bounded(stages: Sequence[Stage | Matcher | Grouper], rounds: int | None) -> list[Stage]:
-    """The stages, with at most this many rounds each."""
+    """The stages, with at most this many iterations each."""
     most = math.inf if rounds is None else rounds
     return [each._replace(rounds=_limit(min(_wide(each.rounds), most))) for each in stages if isinstance(each, Stage)]
 
 
 def _together(stages: Sequence[Stage]) -> Iterator[Stage]:
-    """The stages as they run beside each other: one for each pair of limits."""
+    """The stages merged: one for each pair of limits."""
     widest: dict[Matcher, tuple[float, float]] = {}
     for stage in stages:
         for matcher in stage.matchers:
@@ -85,5 +89,5 @@ def _limit(wide: float) -> int | None:
 
 @functools.lru_cache(maxsize=64)
 def joint_pass(passes: tuple[RulePass, ...]) -> JointPass:
-    """The pass that several are together: one object, which keeps its engine."""
+    """The combined pass: a cached object, which keeps its engine."""
     return JointPass(passes)

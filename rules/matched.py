@@ -1,4 +1,4 @@
-"""The part of a program that a rule was applied to, before and after, as functions of what the rule's holes stood for."""
+"""The part of a program that a rule rewrote, before and after, as functions of the values that the rule's holes bound."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -18,8 +18,8 @@ from passat.rules.pattern import PConst, PVar, subterms
 
 
 class Matched(NamedTuple):
-    """What a rule matched, and what it made of it: two functions of the same parameters; of a rule with several roots, they return a
-    tuple. `nodes` are the nodes of the graph that were matched, the root first."""
+    """The matched part and its replacement: two functions of the same parameters, which return a tuple for a multi-pattern rule. `nodes`
+    are the matched nodes of the graph, root first."""
 
     before: Function
     after: Function
@@ -27,8 +27,8 @@ class Matched(NamedTuple):
 
 
 def matched_part(run: Run, application: Application, *, constants: bool = True) -> Matched | None:
-    """The part that an application is about. Holes that stood for constants are constants in it, or, without `constants`, parameters where
-    the rule does not ask for a constant. None where a hole stood for what no parameter of a function is, or a side has no type alone."""
+    """The matched part of an application. Holes bound to constants become constants or, without `constants`, parameters where the rule does
+    not require a constant. None if a hole is bound to a value that cannot be a parameter, or a side has no type by itself."""
     part = _Part(run, constants)
     matcher = application.matcher
     befores: list[Expr] = []
@@ -46,7 +46,7 @@ def matched_part(run: Run, application: Application, *, constants: bool = True) 
     params = [var for var in part.params if id(var) in used]
     try:
         functions = [infer_type(Function(params, body)) for body in (before, after)]
-    except InferError:  # types that took what was known of elements, where that is left out
+    except InferError:  # types that depended on elements that are left out
         return None
     first, second = functions
     assert isinstance(first, Function)
@@ -55,7 +55,7 @@ def matched_part(run: Run, application: Application, *, constants: bool = True) 
 
 
 class _Part:
-    """Expressions for the classes that a match binds, and for the nodes that were made of them."""
+    """Expressions for the e-classes that a match binds, and for the nodes made from them."""
 
     def __init__(self, run: Run, constants: bool) -> None:
         self.graph: Graph = run.graph
@@ -68,7 +68,7 @@ class _Part:
     # ---- the left side
 
     def match(self, matcher: Matcher, variant: Variant, row: Sequence[int]) -> Expr | None:
-        """The left side as it was matched: operands in the order in which they stand. None where a hole cannot be a parameter."""
+        """The matched left side, with operands in their order in the program. None if a hole cannot become a parameter."""
         names = {node.key: node.name for node in subterms(matcher.rule.lhs) if isinstance(node, (PVar, PConst))}
         asked = {node.key for node in subterms(matcher.rule.lhs) if isinstance(node, PConst)}
         count = len(matcher.class_keys)
@@ -126,7 +126,7 @@ class _Part:
         return found
 
     def _param(self, type_: Type, hint: str) -> Expr | None:
-        """A parameter for a hole; for one of a tuple as many."""
+        """A parameter for a hole; for a tuple, one per field."""
         if isinstance(type_, TupleType):
             fields = [self._param(field, f"{hint}{i}") for i, field in enumerate(type_.fields)]
             return Tuple(tuple([field for field in fields if field is not None])) if None not in fields else None
@@ -143,7 +143,7 @@ class _Part:
     # ---- the right side
 
     def made(self, roots: Sequence[int], fresh: Iterable[int]) -> list[Expr] | None:
-        """What stands at the nodes that were made for an application, over what the match has bound. None as for `match`."""
+        """The expressions of the nodes created by an application, over what the match binds. None as for `match`."""
         graph, new = self.graph, set(fresh)
         done: dict[int, Expr] = {}
         stack = list(roots)
@@ -177,5 +177,5 @@ class _Part:
 
 
 def _in_order(below: Mapping[int, Mapping[int, int]], register: int) -> list[int]:
-    """The registers of the operands of a node."""
+    """The registers of the operands of a node, in order."""
     return [part for _, part in sorted(below.get(register, {}).items())]

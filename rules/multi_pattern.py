@@ -1,4 +1,8 @@
-"""Rules with several roots: calls that share an operand become one call, all of them in one step.
+"""Multi-pattern rules: merge all calls that share an operand into one call, in one step.
+
+`each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)`: the products of one `x` with several `w` are the parts of the product
+with all `w` concatenated. TASO (Jia et al. 2019) and TENSAT (Yang et al. 2021) match multi-patterns two roots at a time, and match their
+own results again, which explodes. Passat applies such a rule once, to all calls of the input program.
 
 `each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)`: the products of one `x` with several `w` are the parts of the product
 with all `w` side by side. TASO (Jia et al. 2019) and TENSAT (Yang et al. 2021) call these multi-patterns; they match two roots at a time,
@@ -18,8 +22,8 @@ if TYPE_CHECKING:
 
 
 class Each:
-    """The left side of a rule with several roots: every call that the pattern matches, those together that share some holes, where there
-    are `at_least` so many."""
+    """The left side of a multi-pattern rule: all calls that match the pattern, grouped by the holes that they share, in groups of
+    `at_least` calls."""
 
     __slots__ = ("at_least", "pattern", "shared")
 
@@ -39,21 +43,21 @@ class Each:
 
 
 class Parts:
-    """The right side: the roots, in the order of the program, are the parts of one tensor along an axis, each as long there as it was."""
+    """The right side: the roots, in program order, are the parts of one tensor along an axis; each part keeps its size."""
 
     __slots__ = ("axis", "whole")
 
     def __init__(self, whole: Pattern, axis: int | CaseValue) -> None:
         self.whole = whole
-        self.axis = cast(int, axis)  # nothing that is run meets another: `Rule.directions` puts in that of a case
+        self.axis = cast(int, axis)  # `Rule.directions` resolves cases before the rule runs
 
     def __repr__(self) -> str:
         return f"parts({self.whole!r}, axis={self.axis})"
 
 
 class PJoined(Pattern):
-    """What a hole binds in all matches, concatenated along an axis. On the right sides of rules with several roots. Where they are `alike`,
-    all have one shape; else they may differ along that axis."""
+    """The values of a hole in all matches, concatenated along an axis; for right sides of multi-pattern rules. If `alike`, all have the
+    same shape; otherwise they may differ along that axis."""
 
     __slots__ = ("alike", "axis", "of")
 
@@ -68,34 +72,35 @@ class PJoined(Pattern):
 
 
 def each(pattern: Pattern, *, sharing: PVar | PConst | Iterable[PVar | PConst], at_least: int = 2) -> Each:
-    """Every call that matches, together where the holes that are shared bind the same. Raises RuleError for a hole that it has not, and
+    """All calls that match the pattern and bind the shared holes equally. Raises RuleError for a shared hole that the pattern lacks, and
     for fewer than two calls."""
     if at_least < 2:
-        raise RuleError(f"each({pattern!r}): calls are taken together where there are at least 2, not {at_least!r}")
+        raise RuleError(f"each({pattern!r}): a group has at least 2 calls, not {at_least!r}")
     shared = (sharing,) if isinstance(sharing, Pattern) else tuple(sharing)
     if not isinstance(pattern, (PCall, PCase)):
         raise RuleError(f"each(...) takes the application of an operator, not {pattern!r}")
     for hole in shared:
         if not isinstance(hole, (PVar, PConst)) or hole.name not in tensor_holes(pattern):
-            raise RuleError(f"each({pattern!r}): {hole!r} is no hole of the pattern that could be shared")
+            raise RuleError(f"each({pattern!r}): {hole!r} is not a hole of the pattern and cannot be shared")
     if not shared:
-        raise RuleError(f"each({pattern!r}): what is not shared cannot be computed together; say sharing=x")
+        raise RuleError(f"each({pattern!r}): calls must share a hole; write sharing=x")
     return Each(pattern, shared, at_least)
 
 
 def joined(hole: PVar | PConst, *, axis: int, alike: bool = False) -> PJoined:
-    """What the hole binds in all matches, concatenated along the axis. Together is what has one shape otherwise, or, `alike`, in full."""
+    """The values of a hole in all matches, concatenated along the axis. Groups values that agree in all other sizes or, if `alike`, in all
+    sizes."""
     return PJoined(hole, axis, alike)
 
 
 def parts(whole: Pattern, *, axis: int | CaseValue) -> Parts:
-    """The roots as the parts of a tensor along the axis."""
+    """The roots are the parts of a tensor along the axis."""
     return Parts(whole, axis)
 
 
 class MultiRule(Rule):
-    """A rule with several roots, made by `each(...) >> parts(...)`. `lhs` is the pattern of one root; guards hold for each match by
-    itself. Attributes that the pattern binds are equal in all matches that are taken together.
+    """A multi-pattern rule, made by `each(...) >> parts(...)`. `lhs` is the pattern of one root; guards hold for each match separately.
+    Attributes that the pattern binds must be equal in all matches of a group.
 
     >>> from passat.rules.pattern import tensors
     >>> x, w = tensors("x w")
@@ -117,9 +122,9 @@ class MultiRule(Rule):
         shared = {hole.name for hole in self.left.shared}
         for node in subterms(self.rhs):
             if isinstance(node, (PVar, PConst)) and node.name not in shared:
-                raise RuleError(f"{self._where()}: {node!r} is another one in each match; say joined({node!r}, axis=...), or share it")
+                raise RuleError(f"{self._where()}: {node!r} differs between matches; write joined({node!r}, axis=...), or share it")
             if isinstance(node, PJoined) and not tensor_holes(node.of) <= tensor_holes(self.lhs) - shared:
-                raise RuleError(f"{self._where()}: {node!r} joins what is no hole of its own in each match")
+                raise RuleError(f"{self._where()}: {node!r} joins a hole that does not differ between matches")
 
     def _but(self, **changes: AnyValue) -> "Rule":
         kept = {"guards": self.guards, **self._said()}
@@ -129,13 +134,13 @@ class MultiRule(Rule):
         return MultiRule(self.left, self.right, given.pop("guards"), **given)
 
     def of_kind(self, kind: str) -> "MultiRule":
-        """Itself where the kind is merging. Raises RuleError for other kinds."""
+        """The rule itself, for its own kind. Raises RuleError for other kinds."""
         if kind != MERGING:
             raise RuleError(f"rule [{self!r}]: it has several roots, and cannot be {kind}")
         return self
 
     def branches(self, at_least: int) -> "MultiRule":
-        """The rule where it takes so many calls at least."""
+        """The rule for groups of at least this many calls."""
         left = each(self.left.pattern, sharing=self.left.shared, at_least=at_least)
         return MultiRule(left, self.right, self.guards, **self._said())
 
@@ -143,22 +148,22 @@ class MultiRule(Rule):
         return {name: getattr(self, name) for name in ("math", "note", "nonfinite", "name", "source")}
 
     def _filled(self, choice: "Choice", lhs: Pattern, rhs: Pattern, guards: tuple[Guard, ...]) -> "MultiRule":
-        from passat.rules.expansion import filled  # which needs this module
+        from passat.rules.expansion import filled  # imports this module
 
         left = each(lhs, sharing=self.left.shared, at_least=self.left.at_least)
         said = {**self._said(), "name": self.name and f"{self.name}[{choice}]"}
         return MultiRule(left, parts(rhs, axis=filled(self.right.axis, choice)), guards, **said)
 
     def lowering(self) -> "Rule":
-        """Refused: calls that run together are an alternative, not what an operator is made of."""
+        """Raises RuleError: merged calls are an alternative, not a decomposition."""
         raise RuleError(f"rule [{self!r}]: a rule with several roots cannot be lowering")
 
     def budget(self, matches: int) -> "Rule":
-        """Refused: a rule with several roots is applied once."""
+        """Raises RuleError: a multi-pattern rule is applied once."""
         raise RuleError(f"rule [{self!r}]: a rule with several roots is applied once and needs no budget")
 
     def and_back(self) -> "Rule":
-        """Refused: parts of one tensor are no calls to go back to."""
+        """Raises RuleError: the parts of a tensor are not calls that a rule could restore."""
         raise RuleError(f"rule [{self!r}]: a rule with several roots has no way back")
 
     def __repr__(self) -> str:

@@ -1,6 +1,5 @@
-"""Options of rule passes: the opset that a module will be written in (`rules.opset`), which of the programs that it finds a pass takes
-out of its e-graphs (`rules.pick`), and which rules do not run (`rules.disabled`), whose names are checked: one that no rule has would
-disable nothing."""
+"""Options of rule passes: the opset of the written model (`rules.opset`), which of the extracted programs a pass takes (`rules.pick`), and
+which rules are disabled (`rules.disabled`). The names are checked, since a misspelled name would disable nothing."""
 
 import difflib
 import functools
@@ -15,7 +14,7 @@ register_option(
     "rules.opset",
     int,
     None,
-    "The ONNX opset of the target: passes make operators of it that need one. By default that of the model which was read.",
+    "The ONNX opset of the written model; passes may create its operators. Defaults to the opset of the input model.",
     minimum=1,
 )
 
@@ -26,7 +25,7 @@ def read_opset(mod: IRModule | None) -> int | None:
 
 
 def written_opset(mod: IRModule | None, ctx: PassContext) -> int | None:
-    """The opset that a module will be written in: `rules.opset`, or that of the ONNX model it was read from; None for any other module."""
+    """The opset of the model to write: `rules.opset`, or that of the ONNX model that was read; None for any other module."""
     asked: int | None = ctx.get_config("rules.opset")
     return read_opset(mod) if asked is None else asked
 
@@ -41,33 +40,32 @@ register_option(
 
 
 def rank_of(ctx: PassContext, names: Iterable[str]) -> int:
-    """The rank of the program that a pass, which may be several that share one e-graph, takes: the highest that one of its names has."""
+    """The rank of the program that a pass extracts: the highest rank of its names (a joint pass has several)."""
     pick = ctx.get_config("rules.pick")
     return max((pick.get(name, 0) for name in names), default=0)
 
 
 def check_pick(ctx: PassContext, passes: Sequence[Pass]) -> None:
-    """Raises ConfigError for a pick on a pass that does not exist, with the nearest name; or on one of these passes, of a pipeline, that
-    has no e-graph."""
-    from passat.rules.rule_pass import RulePass  # which asks for options here
+    """Raises ConfigError for a pick on an unknown pass, with the nearest name, or on a pass of the pipeline without an e-graph."""
+    from passat.rules.rule_pass import RulePass  # asks for options here
 
     with_egraphs = {pass_.info.name: isinstance(pass_, RulePass) for pass_ in passes}
     for name in ctx.get_config("rules.pick"):
         if with_egraphs.get(name):
             continue
         if name in with_egraphs:
-            raise ConfigError(f"config rules.pick names {name}, which takes nothing out of an e-graph")
+            raise ConfigError(f"config rules.pick names {name}, which has no e-graph")
         if not is_registered(name):
             near = difflib.get_close_matches(name, sorted(with_egraphs.keys() | {entry.name for entry in list_passes()}), 1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise ConfigError(f"config rules.pick names {name!r}, which is no pass of this pipeline and not registered{hint}")
+            raise ConfigError(f"config rules.pick names {name!r}, which is neither in this pipeline nor registered{hint}")
 
 
 def check_disabled(ctx: PassContext, passes: Sequence[Pass]) -> None:
-    """Raises ConfigError with the nearest name where `rules.disabled` names what is neither a rule nor a rule set: of these passes, of
-    the registered ones, or of the library."""
+    """Raises ConfigError with the nearest name if `rules.disabled` names neither a rule nor a rule set of these passes, of the registered
+    passes, or of the library."""
     from passat.rules import library
-    from passat.rules.rule_pass import RulePass  # which asks for options here
+    from passat.rules.rule_pass import RulePass  # asks for options here
 
     names = ctx.get_config("rules.disabled")
     known = _names(rules for pass_ in passes if isinstance(pass_, RulePass) for rules in pass_.sets) if names else set()
@@ -81,17 +79,17 @@ def check_disabled(ctx: PassContext, passes: Sequence[Pass]) -> None:
         if name not in known:
             near = difflib.get_close_matches(name, sorted(known), 1)
             hint = f"; did you mean {near[0]}?" if near else "; `passat rules list` shows all names"
-            raise ConfigError(f"config rules.disabled names {name!r}, which is no rule and no rule set{hint}")
+            raise ConfigError(f"config rules.disabled names {name!r}, which is neither a rule nor a rule set{hint}")
 
 
 def _names(sets: Iterable[RuleSetMeta]) -> set[str]:
-    """The names under which rules can be disabled, those of their sets among them."""
+    """The names under which rules can be disabled, including those of their sets."""
     return set().union(*map(_names_in, sets))
 
 
 @functools.lru_cache(maxsize=1024)
 def _names_in(rules: RuleSetMeta) -> frozenset[str]:
-    """The names of a set, and under which its rules can be disabled: to write them all out takes a second for the library."""
+    """The names of a set and its rules that can be disabled. Cached: listing the library takes a second."""
     found = {rules.__name__}
     for rule in rules.rules:
         directions = [rule] if rule.kind == EAGER else rule.directions()

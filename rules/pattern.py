@@ -1,4 +1,4 @@
-"""Patterns: the terms that rules are written in. Data only; nothing here matches or rewrites.
+"""Patterns: the terms of rules. Data only; nothing here matches or rewrites.
 
 `tensors("x y")`, `constant("c")` and `attributes("p q")` make holes; arithmetic and `op.<operator>(...)` make terms over them;
 `left >> right` makes a rule.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RuleError(PassatError, ValueError):
-    """A rule that cannot be: an unbound hole, an unknown operator or attribute, sides of different types. Raised when it is made."""
+    """An invalid rule: an unbound hole, an unknown operator or attribute, or sides of different types. Raised when the rule is made."""
 
     exit_code = 1
 
@@ -36,7 +36,7 @@ class AttrHole(AttributeTerm):
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing is asked of what it stands for: `...`."""
+        """True for `...`, which matches any attributes."""
         return self.name.startswith("...")
 
     def __repr__(self) -> str:
@@ -44,7 +44,7 @@ class AttrHole(AttributeTerm):
 
 
 class Computed(AttributeTerm):
-    """An attribute computed from what a match binds, by a named function (`passat.rules.guards.computed`)."""
+    """An attribute computed from a match by a named function (`passat.rules.guards.computed`)."""
 
     __slots__ = ("args", "function")
 
@@ -57,7 +57,7 @@ class Computed(AttributeTerm):
 
 
 class CaseValue(AttributeTerm):
-    """A value that depends on the case of a rule (`passat.rules.holes`): of an attribute, or for a guard."""
+    """A value that depends on the case of a rule (`passat.rules.holes`), for an attribute or a guard."""
 
     __slots__ = ("hole", "values")
 
@@ -70,7 +70,7 @@ class CaseValue(AttributeTerm):
 
 
 class Pattern(Symbolic):
-    """The base of terms. Two terms with the same `key` are the same term. `holes` is what `_holes` has found."""
+    """The base class of terms. Terms with the same `key` are equal. `holes` caches the result of `_holes`."""
 
     __slots__ = ("holes", "key")
     key: tuple[AnyValue, ...]
@@ -154,8 +154,8 @@ class PConst(Pattern):
 
 
 class PLiteral(Pattern):
-    """A number. On the left side it matches a constant whose every element is that number; on the right it is a scalar constant
-    of the element type that the left side has."""
+    """A number. On the left side it matches a constant whose elements all equal it; on the right it is a scalar constant of the left side's
+    element type."""
 
     __slots__ = ("value",)
 
@@ -172,7 +172,7 @@ class PLiteral(Pattern):
 
 
 class PNumber(Pattern):
-    """On the right side: a scalar constant of the left side's element type, whose value is computed from what the match binds."""
+    """On the right side: a scalar constant of the left side's element type, with a computed value."""
 
     __slots__ = ("value",)
 
@@ -185,7 +185,7 @@ class PNumber(Pattern):
 
 
 class PValue(PNumber):
-    """On the right side: a constant computed from what the match binds, or a tuple of constants, of the left side's type."""
+    """On the right side: a computed constant, or a tuple of constants, of the left side's type."""
 
     __slots__ = ()
 
@@ -195,8 +195,8 @@ class PValue(PNumber):
 
 
 class PCall(Pattern):
-    """An operator applied to terms. Attributes that are not named have the operator's defaults, on either side. `attrs=a` stands for all
-    of them; `...`, behind the operands of a left side, lets them be anything."""
+    """An operator applied to terms. Attributes that are not named have the operator's defaults, on either side. `attrs=a` binds all of
+    them; `...` after the operands of a left side matches any attributes."""
 
     __slots__ = ("args", "attrs", "op")
 
@@ -206,7 +206,7 @@ class PCall(Pattern):
         self.attrs = dict(attrs or {}) if not isinstance(op, OpaqueOp) else {escape(name): value for name, value in (attrs or {}).items()}
         if ... in args:
             if args[-1] is not ... or len(self.args) < len(args) - 1 or "attrs" in self.attrs:
-                raise RuleError(f"{op.name}: `...` stands once, behind the operands, for all attributes that are not named")
+                raise RuleError(f"{op.name}: `...` may occur once, after the operands; it stands for all attributes that are not named")
             self.attrs["attrs"] = AttrHole(f"...{op.name}{self.args!r}{self.attrs!r}")
         elif "attrs" not in self.attrs:
             given = self.attrs.keys()
@@ -216,11 +216,9 @@ class PCall(Pattern):
         for name, value in self.attrs.items():
             if name == "attrs":
                 if not isinstance(value, AttributeTerm):
-                    raise RuleError(
-                        f"{op.name}(attrs=...) takes a hole or a computed mapping that stands for all attributes, not {value!r}"
-                    )
+                    raise RuleError(f"{op.name}(attrs=...) takes a hole or a computed mapping for all attributes, not {value!r}")
             elif isinstance(value, Pattern):
-                raise RuleError(f"{op.name}({name}=...) is an attribute: attribute({name!r}) makes a hole for one, not {value!r}")
+                raise RuleError(f"{op.name}({name}=...) is an attribute: write attribute({name!r}) for a hole, not {value!r}")
             elif name not in op.attr_params and not isinstance(op, OpaqueOp):
                 raise RuleError(f"{op.name} has no attribute {name!r}; it has: {', '.join(op.attr_params) or 'none'}")
         attrs_key = tuple(sorted([(name, repr(value)) for name, value in self.attrs.items()])) if self.attrs else ()
@@ -242,7 +240,7 @@ class PCall(Pattern):
 
     @property
     def unnamed(self) -> list[str]:
-        """The attributes that have no default and no value here."""
+        """The attributes that have neither a default nor a value here."""
         return [] if "attrs" in self.attrs else [name for name in self.op.attr_params if name not in self.attrs]
 
 
@@ -274,8 +272,8 @@ class PTuple(Pattern):
 
 
 class PGet(Pattern):
-    """A field of a tuple-valued term. `behind` a hole for operands (`tensors_of`) as many fields come before it as these are; or which it
-    is depends on the `case`. `index` is -1 until that is known."""
+    """A field of a tuple-valued term. With `behind`, a hole for operands (`tensors_of`), the field follows these operands; with `case`, the
+    index depends on the case. `index` is -1 until it is known."""
 
     __slots__ = ("behind", "case", "index", "of")
 
@@ -301,7 +299,7 @@ TermLike: TypeAlias = Pattern | int | float | tuple["TermLike", ...] | list["Ter
 
 
 def term(value: TermLike) -> Pattern:
-    """A pattern from what may stand for one: a number is a literal, a tuple or list of terms a tuple."""
+    """Converts a value to a pattern: a number to a literal, a tuple or list of terms to a tuple."""
     if isinstance(value, Pattern):
         return value
     if isinstance(value, (tuple, list)):
@@ -309,7 +307,7 @@ def term(value: TermLike) -> Pattern:
     if isinstance(value, (bool, int, float)):
         return PLiteral(value)
     if isinstance(value, AttributeTerm):
-        raise RuleError(f"{value!r} is an attribute, and no tensor; on a right side number({value!r}) makes a constant of it")
+        raise RuleError(f"{value!r} is an attribute, not a tensor; on a right side, number({value!r}) makes a constant of it")
     if isinstance(value, Symbolic) and callable(value):
         raise RuleError(f"{value!r} is {value.kind}: write {value!r}(...)")
     raise RuleError(f"{value!r} cannot stand in a pattern; use tensors(), constant(), op.<operator>(...) or a number")
@@ -336,14 +334,14 @@ def constants(names: str) -> tuple[PConst, ...]:
 
 
 def number(value: Computed | AttrHole | CaseValue) -> PNumber:
-    """A computed number, or one that an attribute holds, for right sides. Raises RuleError for anything else."""
+    """A scalar constant for right sides, computed or from an attribute. Raises RuleError for anything else."""
     if not isinstance(value, AttributeTerm):
         raise RuleError(f"number(...) takes an attribute, or what @computed makes, not {value!r}")
     return PNumber(value)
 
 
 def value(computed: Computed) -> PValue:
-    """A computed constant, for right sides: what is computed is a tensor, or a tuple of tensors. Raises RuleError for anything else."""
+    """A computed constant for right sides: a tensor or a tuple of tensors. Raises RuleError for anything else."""
     if not isinstance(computed, Computed):
         raise RuleError(f"value(...) takes what @computed makes, not {computed!r}")
     return PValue(computed)
@@ -361,7 +359,7 @@ def attribute(name: str) -> AttrHole:
 
 def _names(names: str) -> list[str]:
     if not isinstance(names, str) or not names.split():
-        raise RuleError(f"holes are named in one text, such as 'x y', not {names!r}")
+        raise RuleError(f"holes are named in one string, such as 'x y', not {names!r}")
     return [_name(name) for name in names.split()]
 
 
@@ -373,7 +371,7 @@ def _name(name: str) -> str:
 
 class OpNames(Symbolic):
     """The namespace `op`: `op.transpose(x, axes=p)`, `op.nn.conv2d(x, w, attrs=a)`, `op.com.mycompany.FusedThing(x, alpha=2.0)`. Unknown
-    operators are refused at once, but for those of other domains than ONNX's own, whose names have a capital."""
+    operators raise immediately, except capitalized names of domains other than ONNX's own."""
 
     __slots__ = ("_prefix",)
     kind = "an operator that is not applied"
@@ -388,7 +386,7 @@ class OpNames(Symbolic):
         return OpNames(f"{self._prefix}.{name}" if self._prefix else name)
 
     def __call__(self, *args: "TermLike | EllipsisType", **attrs: AnyValue) -> PCall:
-        """The operator applied to terms. Raises RuleError for an operator that there is not."""
+        """The operator applied to terms. Raises RuleError for an unknown operator."""
         return PCall(find_operator(self._prefix), args, attrs)
 
     def __repr__(self) -> str:
@@ -399,14 +397,12 @@ op = OpNames()
 
 
 def find_operator(name: str) -> Op:
-    """The operator that a pattern names: one that is declared, or, by domain and type, one of which nothing is known. Raises RuleError."""
+    """The operator that a pattern names: a declared one, or an undeclared one by domain and type. Raises RuleError."""
     found = declared_op(name) or find_op(name)
     domain, _, op_type = name.removeprefix(PREFIX).rpartition(".")
     if isinstance(found, OpaqueOp) or (found is None and op_type[:1].isupper() and domain.partition(".")[0] not in _namespaces()):
         if f"{domain}::{op_type}" in READERS:
-            raise RuleError(
-                f"nodes of {domain}.{op_type} are read as calls of another operator: write the name under which that is declared"
-            )
+            raise RuleError(f"nodes of {domain}.{op_type} are imported as calls of a declared operator: write its name")
         return get_op(opaque_name(domain, op_type))
     try:
         return found or get_op(name)
@@ -415,17 +411,17 @@ def find_operator(name: str) -> Op:
 
 
 def _namespaces() -> set[str]:
-    """What the names of Passat's own operators begin with, and nothing at all."""
+    """The prefixes of Passat's own operators, including the empty one."""
     return {"", *(op.name.partition(".")[0] for op in list_ops() if "." in op.name and not isinstance(op, OpaqueOp))}
 
 
 def is_undeclared(node: Pattern) -> bool:
-    """Whether a term applies an ONNX operator of which nothing is known: on a right side it can only be what stands on the left too."""
+    """True for an undeclared ONNX operator; on a right side, it may only repeat the left side."""
     return isinstance(node, PCall) and isinstance(node.op, OpaqueOp)
 
 
 def subterms(pattern: Pattern) -> Iterator[Pattern]:
-    """The pattern and all its parts, wholes before parts."""
+    """The pattern and all its parts in preorder."""
     stack = [pattern]
     while stack:
         node = stack.pop()
@@ -434,7 +430,7 @@ def subterms(pattern: Pattern) -> Iterator[Pattern]:
 
 
 def pattern_parts(node: Pattern) -> tuple[Pattern, ...]:
-    """The operands of a pattern, none of a hole or number."""
+    """The operands of a pattern; none for a hole or number."""
     if isinstance(node, PCall):
         return node.args
     if isinstance(node, PTuple):
@@ -445,14 +441,14 @@ def pattern_parts(node: Pattern) -> tuple[Pattern, ...]:
 
 
 def arguments_of(value: AnyValue) -> Sequence[AnyValue]:
-    """The values in a value that is no pattern: those that an attribute is computed from, those of the cases, those of a tuple."""
+    """The values within a value that is not a pattern: arguments of a computed attribute, values of cases, elements of a tuple."""
     if isinstance(value, CaseValue):
         return tuple(value.values.values())
     return value.args if isinstance(value, Computed) else value if isinstance(value, (tuple, list)) else ()
 
 
 def patterns_in(value: AnyValue) -> Iterator[Pattern]:
-    """The patterns, with their parts, in an attribute's value or an argument of a guard."""
+    """The patterns and their parts in an attribute's value or an argument of a guard."""
     if isinstance(value, Pattern):
         yield from subterms(value)
     for part in arguments_of(value):
@@ -460,7 +456,7 @@ def patterns_in(value: AnyValue) -> Iterator[Pattern]:
 
 
 def values_in(pattern: Pattern) -> Iterator[AnyValue]:
-    """What a right side computes or is given: the values of its attributes, and its numbers."""
+    """The attribute values and numbers of a right side."""
     for node in subterms(pattern):
         if isinstance(node, PCall):
             yield from node.attrs.values()
@@ -469,13 +465,13 @@ def values_in(pattern: Pattern) -> Iterator[AnyValue]:
 
 
 def named_patterns(rule: "Rule") -> Iterator[Pattern]:
-    """The patterns that guards and computed values of a rule are about."""
+    """The patterns that guards and computed values of a rule refer to."""
     for value in (*(arg for guard in rule.guards for arg in guard.args), *values_in(rule.rhs)):
         yield from patterns_in(value)
 
 
 def attr_holes(pattern: Pattern) -> frozenset[str]:
-    """Names of the attribute holes in a pattern, those inside computed attributes included."""
+    """Names of the attribute holes in a pattern, including those inside computed attributes."""
     return _holes(pattern)[1]
 
 
@@ -511,7 +507,7 @@ _NONE: Final[frozenset[str]] = frozenset()
 
 
 def hole_names(value: AnyValue) -> frozenset[str]:
-    """Names of the holes that are filled before a rule is run: for operators, cases and any number of operands."""
+    """Names of the holes that are filled before a rule runs: for operators, cases and numbers of operands."""
     if isinstance(value, Pattern):
         return _holes(value)[3]
     own = frozenset((repr(value.hole),)) if isinstance(value, CaseValue) else operator_names(value)
@@ -523,8 +519,8 @@ _HoleNames = tuple[frozenset[str], frozenset[str], frozenset[str], frozenset[str
 
 
 def _holes(pattern: Pattern) -> _HoleNames:
-    """The names of the holes for tensors, attributes and operators, and of all that are filled before a rule is run, looked for once:
-    patterns are made of others, which do not change."""
+    """The names of the holes for tensors, attributes and operators, and of all holes filled before a rule runs. Cached, since patterns are
+    immutable."""
     known: _HoleNames | None = getattr(pattern, "holes", None)
     if known is not None:
         return known

@@ -1,4 +1,4 @@
-"""Guards about the ranges of elements (`passat.rules.ranges`): what no element of a tensor ever is, whatever the inputs are."""
+"""Guards on the ranges of elements (`passat.rules.ranges`), which hold for all inputs."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -16,10 +16,10 @@ _NUMBERS: Final = (0.0, 0.5, 1.0, 1.0, 2.0, 3.5, 100.0)
 
 
 def range_of(x: Term) -> Range:
-    """The range of the elements. Refuses for tensors whose elements have no order."""
+    """The range of the elements. Rejects types without an order."""
     found = x.fact(RANGES)
     if found is None:
-        raise Reject(f"nothing is known of the range of {x.type.dtype} elements")
+        raise Reject(f"the range of {x.type.dtype} elements is unknown")
     return found
 
 
@@ -28,7 +28,7 @@ def _lie(x: Range) -> str:
 
 
 def _drawn(low: float, high: float, *, zeros: tuple[float, ...] = ()) -> Samples:
-    """A constant of numbers between two, with NaN and bounds now and then."""
+    """A constant with elements in a range; sometimes with NaN and the bounds."""
 
     def elements(sampler: "Sampler", shape: tuple[int, ...]) -> Array:
         some = [number for number in (*_NUMBERS, low, high, *zeros) if low <= number <= high]
@@ -45,7 +45,7 @@ def _unsigned(sampler: "Sampler", x: Sample) -> Samples:
 
 @guard(strategy=_unsigned)
 def never_signed(x: Term) -> bool | str:
-    """No element has a minus sign: none is below 0, nor is one -0.0. NaN may be among them."""
+    """No element has a minus sign; -0.0 counts as signed, NaN may occur."""
     found = range_of(x)
     return not found.signed or f"elements may have a minus sign: {_lie(found)}"
 
@@ -56,7 +56,7 @@ def _from_zero(sampler: "Sampler", x: Sample) -> Samples:
 
 @guard(strategy=_from_zero)
 def never_negative(x: Term) -> bool | str:
-    """No element is below 0; -0.0 and NaN may be among them."""
+    """No element is negative; -0.0 and NaN may occur."""
     found = range_of(x)
     return found.low >= 0 or f"elements may be negative: {_lie(found)}"
 
@@ -67,7 +67,7 @@ def _above_zero(sampler: "Sampler", x: Sample) -> Samples:
 
 @guard(strategy=_above_zero)
 def always_positive(x: Term) -> bool | str:
-    """Every element is above 0, or NaN."""
+    """Every element is positive or NaN."""
     found = range_of(x)
     return found.low > 0 or f"elements may be 0 or less: {_lie(found)}"
 
@@ -78,7 +78,7 @@ def _between(sampler: "Sampler", x: Sample, low: float, high: float) -> Samples:
 
 @guard(strategy=_between)
 def lies_between(x: Term, low: float, high: float) -> bool | str:
-    """Every element lies between two numbers, or is one of them, or is NaN."""
+    """Every element lies within the closed interval, or is NaN."""
     found = range_of(x)
     return low <= found.low <= found.high <= high or f"elements may leave [{low:g}, {high:g}]: {_lie(found)}"
 

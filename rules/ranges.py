@@ -1,12 +1,12 @@
-"""The range of a tensor's elements, as an analysis: bounds that no element leaves, with their signs, and whether one may be NaN.
+"""Value range analysis: bounds on the elements of a tensor, with signs of zero, and whether an element may be NaN.
 
-A bound of 0.0 is not one of -0.0: the range from 0.0 on holds no -0.0, so that a sign bit that is never set can be told. Bounds hold of the
-bits that kernels compute: arithmetic rounds bounds as it rounds elements; functions that libraries approximate get some slack, since
-ONNX Runtime's tanh(9) is 1.0000002. Of integers that may wrap around nothing is known.
+A bound of 0.0 differs from -0.0: a range that starts at 0.0 excludes -0.0, so the analysis can prove that no sign bit is set. Bounds hold
+for the bits that kernels compute: arithmetic rounds bounds as it rounds elements, and approximated functions get slack, since ONNX
+Runtime's tanh(9) is 1.0000002. Integers that may wrap around have no bounds.
 
-Floating-point numbers that rules have rewritten are rounded otherwise than in the program: E(x^2) - E(x)^2 may be negative, though
-E((x - E(x))^2) never is and the two are equal. The range of a class of such numbers is therefore that of its oldest node, which is the
-program's own; the range of a class of integers is what all its nodes have in common.
+Rewritten floating-point expressions round differently: E(x^2) - E(x)^2 may be negative although the equal E((x - E(x))^2) never is. The
+range of a floating-point e-class is therefore that of its oldest node, which comes from the program. The range of an integer e-class is the
+intersection of the ranges of its nodes.
 """
 
 import math
@@ -28,13 +28,13 @@ from passat.rules.analysis import Analysis, Made
 
 _FLOATS: Final = frozenset({"float16", "bfloat16", "float32", "float64"})
 _MOST: Final = 1 << 16
-"""Constants of more elements are not looked through."""
+"""Maximum number of elements of a constant that is scanned."""
 _SLACK: Final = 2.0**-6
-"""How far, relative to the value or absolutely, an approximated function may be from the function, in any element type."""
+"""Maximum error of an approximated function, relative or absolute, in any element type."""
 
 
 class Range(NamedTuple):
-    """All elements lie between two bounds, or, where `nan`, are NaN."""
+    """All elements lie between two bounds, or, if `nan`, may be NaN."""
 
     low: float
     high: float
@@ -45,22 +45,22 @@ class Range(NamedTuple):
 
     @property
     def signed(self) -> bool:
-        """Whether an element may have a minus sign, -0.0 included."""
+        """True if an element may have a minus sign, including -0.0."""
         return math.copysign(1.0, self.low) < 0
 
     @property
     def has_zero(self) -> bool:
-        """Whether an element may be 0."""
+        """True if an element may be 0."""
         return self.low <= 0 <= self.high
 
     @property
     def has_infinity(self) -> bool:
-        """Whether an element may be infinite."""
+        """True if an element may be infinite."""
         return math.isinf(self.low) or math.isinf(self.high)
 
 
 def limits_of(dtype: str) -> Range | None:
-    """The range of an element type; None for types without an order, and floating-point types of 8 bits and less."""
+    """The range of an element type; None for types without an order, and for floating-point types of 8 bits or fewer."""
     if dtype in _FLOATS:
         return Range(-math.inf, math.inf, True)
     if dtype == "bool":
@@ -75,7 +75,7 @@ class Ranges(Analysis[Range]):
     """The ranges of elements."""
 
     def known(self, type_: TensorType, constant: Tensor | None) -> Range | None:
-        """The range of a constant, else that of the element type."""
+        """The range of a constant, otherwise that of the element type."""
         limits = limits_of(type_.dtype)
         if limits is None or constant is None or not constant.size:
             return limits
@@ -96,38 +96,37 @@ class Ranges(Analysis[Range]):
         return Range(low, high or (-0.0 if signs.all() else 0.0), some.size < found.size)
 
     def reads(self, op: Op) -> bool:
-        """Whether something is known of an operator."""
+        """True if the analysis handles the operator."""
         return op.name in _OF or op.movement or op.non_negative or (op.arity == 1 and op.monotonic and op.kernel is not None)
 
     def make(self, call: Made, facts: Sequence[AnyValue]) -> Range | tuple[Range | None, ...] | None:
-        """The range of a call from those of its operands."""
+        """The range of a call, from those of its operands."""
         function = _OF.get(call.op.name) or (_moved if call.op.movement else _monotonic if call.op.monotonic else _not_negative)
         if isinstance(call.type, TupleType):
             return (function(call, facts),) * len(call.type.fields) if call.op.movement else None
         limits = limits_of(call.type.dtype) if isinstance(call.type, TensorType) else None
         if limits is None or any(fact is None for fact in _flat(facts)):
             return limits
-        with np.errstate(all="ignore"):  # ends of ranges may lie outside of the element type
+        with np.errstate(all="ignore"):  # bounds may exceed the element type
             found = function(call, facts)
         return found if found is not None and limits.low <= found.low and found.high <= limits.high else limits
 
     def merge(self, one: Range, other: Range) -> Range:
-        """Of integers what both say; of floating-point numbers what the older node says."""
+        """The intersection for integers; the older node's range for floating-point numbers."""
         exact = isinstance(one.low, int) and isinstance(other.low, int)
         low, high = max(one.low, other.low), min(one.high, other.high)
         return Range(low, high) if exact and low <= high else one
 
 
 RANGES: Final = Ranges()
-"""The analysis; `x.fact(RANGES)` is the range of a term in a guard."""
+"""The analysis; in a guard, `x.fact(RANGES)` is the range of a term."""
 
 _Function = Callable[[Made, Sequence[AnyValue]], Range | None]
 _OF: Final[dict[str, _Function]] = {}
 
 
 def _of(*names: str) -> Callable[[_Function], _Function]:
-    """Declares what is known of calls of operators. (What moves elements, and what the traits monotonic and non_negative say, needs no
-    declaration.)"""
+    """Registers a transfer function for operators. (Data movement and the traits monotonic and non_negative need none.)"""
 
     def declare(function: _Function) -> _Function:
         _OF.update(dict.fromkeys(names, function))
@@ -141,12 +140,12 @@ def _flat(facts: Iterable[AnyValue]) -> list[AnyValue]:
 
 
 def _order(value: float) -> tuple[float, float]:
-    """Orders numbers, -0.0 before 0.0."""
+    """A sort key that orders -0.0 before 0.0."""
     return value, math.copysign(1.0, value)
 
 
 def _hull_of(values: Iterable[float], *, nan: bool = False) -> Range | None:
-    """The range of numbers; None where none of them is one."""
+    """The range of some numbers; None if all are NaN."""
     numbers, some = [], nan
     for value in values:
         if math.isnan(value):
@@ -157,13 +156,13 @@ def _hull_of(values: Iterable[float], *, nan: bool = False) -> Range | None:
 
 
 def _union(ranges: Iterable[Range]) -> Range | None:
-    """The range of what lies in one of some."""
+    """The smallest range that contains all given ranges."""
     found = list(ranges)
     return _hull_of([bound for each in found for bound in (each.low, each.high)], nan=any(each.nan for each in found)) if found else None
 
 
 def _either_zero(range_: Range) -> Range:
-    """A range in which zeros may have the other sign."""
+    """The range with zeros of either sign."""
     return Range(range_.low or (-0.0 if isinstance(range_.low, float) else 0), range_.high or abs(range_.high), range_.nan)
 
 
@@ -178,7 +177,7 @@ def _array(call: Made, values: Sequence[float]) -> Array:
 
 
 def _computed(call: Made, *operands: Sequence[float]) -> list[float]:
-    """What the kernel makes of numbers."""
+    """The kernel's results on some numbers."""
     assert call.op.kernel is not None
     found = np.asarray(call.op.kernel(*[_array(call, values) for values in operands], **call.attrs))
     listed: list[float] = found.astype(np.float64).tolist() if found.dtype.kind not in "iub" else found.tolist()
@@ -189,7 +188,7 @@ def _computed(call: Made, *operands: Sequence[float]) -> list[float]:
 
 
 def _moved(call: Made, facts: Sequence[AnyValue]) -> Range | None:
-    """Elements of the operands, moved; an operator may also turn them into another element type."""
+    """Data movement; the element type may change."""
     types = [field for type_ in call.types for field in (type_.fields if isinstance(type_, TupleType) else (type_,))]
     fields = call.type.fields if isinstance(call.type, TupleType) else (call.type,)
     dtypes = {type_.dtype if isinstance(type_, TensorType) else "" for type_ in (*types, *fields)}
@@ -243,7 +242,7 @@ def _clipped(call: Made, facts: Sequence[AnyValue]) -> Range | None:
         return None
     low, high = _computed(call, [x.low, x.high])
     if low == 0 and call.op.name == "nn.relu" and not x.signed:
-        return Range(low, high, x.nan)  # nothing to choose a zero from
+        return Range(low, high, x.nan)  # no bound to choose a zero from
     return _either_zero(Range(low, high, x.nan))
 
 
@@ -292,7 +291,7 @@ def _softmax(call: Made, facts: Sequence[AnyValue]) -> Range | None:
 
 
 def _corners(call: Made, x: Range, y: Range) -> list[float]:
-    """What becomes of the bounds: of each with each."""
+    """The results for all combinations of bounds."""
     return _computed(call, [x.low, x.low, x.high, x.high], [y.low, y.high, y.low, y.high])
 
 
@@ -332,7 +331,7 @@ def _multiply(call: Made, facts: Sequence[AnyValue]) -> Range | None:
     if not _is_float(call.type):
         return _whole(int.__mul__, x, y)
     nan = (x.has_zero and y.has_infinity) or (x.has_infinity and y.has_zero)
-    # 0 times infinity is NaN; of what is less than infinity it is a 0 of that sign.
+    # 0 times infinity is NaN; 0 times a smaller bound is a 0 of that sign.
     zeros = [math.copysign(0.0, a) * math.copysign(1.0, b) for a in (x.low, x.high) for b in (y.low, y.high)] if nan else []
     return _hull_of([*_corners(call, x, y), *zeros], nan=nan or x.nan or y.nan)
 
@@ -373,7 +372,7 @@ def _extremum(call: Made, facts: Sequence[AnyValue]) -> Range | None:
 @_of("where")
 def _where(call: Made, facts: Sequence[AnyValue]) -> Range | None:
     found = _union(facts[1:])
-    return found if found is None else _either_zero(found)  # ONNX Runtime makes 0.0 of some -0.0
+    return found if found is None else _either_zero(found)  # ONNX Runtime turns some -0.0 into 0.0
 
 
 # ---- elements that are picked, or stand beside others
@@ -445,13 +444,13 @@ def _greatest(call: Made, facts: Sequence[AnyValue]) -> Range | None:
 
 @_of("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d")
 def _pooled(call: Made, facts: Sequence[AnyValue]) -> Range | None:
-    # A window that holds nothing but padding gives the lowest number.
+    # A window that holds only padding gives the lowest number.
     return _greatest(call, facts) if not call.attrs.ceil_mode and not np.any(np.asarray(call.attrs.padding)) else None
 
 
 @_of("sum", "mean", "elemwise_sum", "elemwise_mean", "nn.global_avg_pool1d", "nn.global_avg_pool2d", "nn.global_avg_pool3d")
 def _summed(call: Made, facts: Sequence[AnyValue]) -> Range | None:
-    """What is never negative adds up to what is not."""
+    """A sum of nonnegative terms is nonnegative."""
     terms = _flat(facts)
     if not _is_float(call.type) or any(each.low < 0 for each in terms):
         return None

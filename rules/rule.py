@@ -1,4 +1,4 @@
-"""Rules and rule sets, and what is refused when they are made."""
+"""Rules and rule sets, and the checks when they are made."""
 
 import copyreg
 import functools
@@ -37,27 +37,30 @@ if TYPE_CHECKING:
 EXACT, REASSOCIATE, FINITE = "exact", "reassociate", "finite"
 MATH_LEVELS = (EXACT, REASSOCIATE, FINITE)
 NonFinite = Literal["kept", "resolved", "mixed"]
-"""What an inexact rule may do where a result is infinite or NaN: nothing; make an infinity of what is NaN; make of either anything that is
-not finite. Never does it make a finite number of what is not finite, or the other way round."""
+"""What an inexact rule may do to non-finite results: keep them; turn NaN into infinity; or turn either into any other non-finite value. It
+never turns a finite result into a non-finite one or vice versa."""
 KEPT: Final = "kept"
 RESOLVED: Final = "resolved"
 MIXED: Final = "mixed"
 NONFINITE: Final[tuple[NonFinite, ...]] = (KEPT, RESOLVED, MIXED)
 Liberty = tuple[str, NonFinite]
 LIBERTIES: Final[tuple[Liberty, ...]] = ((EXACT, KEPT), *((REASSOCIATE, words) for words in NONFINITE), (FINITE, KEPT))
-"""What a rule may do to floating-point values, the least first."""
+"""What a rule may do to floating-point values, most restrictive first."""
 REDUCING, EXPLORING, JOINING, MERGING, LOWERING, EAGER = "reducing", "exploring", "joining", "merging", "lowering", "eager"
-"""The kinds of rules: what a reducing rule matched is not matched again; an exploring one offers alternatives; a joining one unites two
-things that are computed already; a merging one has several roots; what a lowering one matched is not taken out; an eager one is applied to
-a node when it is added, and takes its place."""
+"""The kinds of rules. A reducing rule retires what it matched from matching; an exploring one adds alternatives; a joining one unites two
+e-classes that both exist; a merging one has several roots (multi-pattern); a lowering one excludes what it matched from extraction; an
+eager one is applied to a node when it is added, and replaces it."""
 
 
 _LIBRARY: Final = "passat.rules.library."
-"""Types in rules of these modules are checked by their tests, not whenever they are imported: that takes longer than a small model."""
+"""Rules of these modules are type-checked by tests, not on import, which would take longer than optimizing a small model."""
 
 
 class Rule:
-    """`left >> right`: wherever `left` stands, `right` may stand instead, where the guards hold.
+    """`left >> right`: replaces instances of `left` by `right` where the guards hold.
+
+    Made by `>>` and refined by `when`, `inexact`, `finite`, `and_back`, `exploring`, `lowering` and `budget`, each of which returns a new
+    rule. The rule set provides the name: `Arithmetic.add_zero`. Raises RuleError for holes on the right that the left does not bind.
 
     Made by `>>` and narrowed by `when`, `inexact`, `finite`, `and_back`, `exploring`, `lowering` and `budget`, each of which returns a new
     rule. The name comes from the rule set: `Arithmetic.add_zero`. Raises RuleError for holes on the right that the left does not bind.
@@ -97,7 +100,7 @@ class Rule:
 
     @property
     def reducing(self) -> bool:
-        """Whether what the rule matched is retired from matching."""
+        """True if what the rule matched is retired from matching."""
         return self.kind in (REDUCING, LOWERING)
 
     @property
@@ -115,17 +118,17 @@ class Rule:
             raise RuleError(f"{self._where()}: both sides are the same")
         for node in subterms(self.lhs):
             if isinstance(node, PNumber) or (isinstance(node, PCall) and any(isinstance(value, Computed) for value in node.attrs.values())):
-                raise RuleError(f"{self._where()}: a value is computed on the left side; bind it to a hole and state a guard")
+                raise RuleError(f"{self._where()}: the left side computes a value; bind it to a hole and add a guard")
             if isinstance(node, PCall) and node.unnamed:
                 raise RuleError(
-                    f"{self._where()}: the left side does not say which {node.unnamed[0]} {node.op.name} has: name it, or write `...` "
-                    "behind the operands, for any attributes"
+                    f"{self._where()}: the left side does not specify {node.unnamed[0]} of {node.op.name}: name it, or write `...` "
+                    "after the operands for any attributes"
                 )
         unknown = [node for node in subterms(self.rhs) if is_undeclared(node)]
         if unknown and not {node.key for node in unknown} <= {node.key for node in subterms(self.lhs)}:
             name = unknown[0].op.name.removeprefix("onnx.")  # type: ignore[attr-defined]  # a call
             raise RuleError(
-                f"{self._where()}: the right side makes {name}, of which neither type nor cost is declared: declare it above the rule, "
+                f"{self._where()}: the right side creates {name}, which has no declared type and cost: declare it above the rule, "
                 f'with @define_op(onnx="{name}") (docs/custom-operators.md)'
             )
         kinds = {(node.name, type(node)) for side in (self.lhs, self.rhs) for node in subterms(side) if isinstance(node, (PVar, PConst))}
@@ -135,10 +138,10 @@ class Rule:
 
     def _check_note(self) -> None:
         if self.math != EXACT and not (isinstance(self.note, str) and self.note.strip()):
-            raise RuleError(f"{self._where()}: say what it changes, as in .inexact('reassociates sums') or .finite('x - x is 0')")
+            raise RuleError(f"{self._where()}: state what it changes, as in .inexact('reassociates sums') or .finite('x - x is 0')")
 
     def _check_bound(self, *parts: Pattern | Guard) -> None:
-        """Raises RuleError where the right side, or a guard, uses holes that the left side does not bind."""
+        """Raises RuleError if the right side, or a guard, uses holes that the left side does not bind."""
         bound, bound_attrs, bound_operators = tensor_holes(self.lhs), attr_holes(self.lhs), operator_names(self.lhs)
         for part in parts:
             value = part.args if isinstance(part, Guard) else part
@@ -153,7 +156,7 @@ class Rule:
                 raise RuleError(f"{self._where()}: {what} uses {names[0]}, which the left side does not bind")
 
     def _but(self, **changes: AnyValue) -> "Rule":
-        """The rule with other values in some slots. What has not changed is not checked again: rules are made in many small steps."""
+        """The rule with some slots replaced. Unchanged slots are not checked again, since rules are built in many small steps."""
         made = Rule.__new__(Rule)
         for slot in Rule.__slots__:
             setattr(made, slot, changes.get(slot, getattr(self, slot)))
@@ -165,7 +168,7 @@ class Rule:
         return made
 
     def when(self, *guards: Guard) -> "Rule":
-        """The rule under further guards, tried in order. Raises RuleError for what is no guard."""
+        """The rule with additional guards, tried in order. Raises RuleError for anything but a guard."""
         for value in guards:
             if not isinstance(value, Guard):
                 if callable(value) and not isinstance(value, Symbolic):
@@ -173,11 +176,15 @@ class Rule:
                     raise RuleError(
                         f"rule [{self!r}]: {name} is a function; a guard is the call of one that @guard decorates: .when({name}(x))"
                     )
-                raise RuleError(f"rule [{self!r}]: {value!r} is no guard; write one with @guard or take one from passat.rules.guards")
+                raise RuleError(f"rule [{self!r}]: {value!r} is not a guard; write one with @guard or take one from passat.rules.guards")
         return self._but(guards=self.guards + guards)
 
     def inexact(self, note: str, *, nonfinite: NonFinite = KEPT) -> "Rule":
-        """The rule changes floating-point rounding; `note` says how. It runs unless `rules.math` is `exact`.
+        """Marks the rule as changing floating-point rounding; `note` says how. It runs unless `rules.math` is `exact`.
+
+        `nonfinite` states what happens to infinite and NaN results, for example of reassociated sums of infinities: they are `"kept"`; NaN
+        may be `"resolved"` to infinity, as by factoring; or they are `"mixed"`, where an infinity may also become NaN or the other
+        infinity. Raises RuleError for another word.
 
         `nonfinite` is what becomes of results that are infinite or NaN, as sums of infinities are that are grouped otherwise: they are
         `"kept"`; NaN is `"resolved"` where it may become infinite, as what takes a factor out of a sum does; or they are `"mixed"`
@@ -191,24 +198,25 @@ class Rule:
         return self._but(math=REASSOCIATE, note=note, nonfinite=max(self.nonfinite, nonfinite, key=NONFINITE.index))
 
     def finite(self, note: str) -> "Rule":
-        """The rule assumes that no value is NaN or infinite; it runs only where `rules.math` is `finite`."""
+        """Marks the rule as assuming that no value is NaN or infinite; it runs only if `rules.math` is `finite`."""
         return self._but(math=FINITE, note=note, nonfinite=KEPT)
 
     def and_back(self) -> "Rule":
-        """The rule in both directions; for the e-graph only, since the way back makes programs no better by itself."""
+        """The rule in both directions. It needs the e-graph, since the reverse direction alone does not improve programs."""
         if tensor_holes(self.lhs) - tensor_holes(self.rhs) or attr_holes(self.lhs) - attr_holes(self.rhs):
             raise RuleError(f"rule [{self!r}]: the way back would not bind every hole")
         if self.kind == LOWERING:
-            raise RuleError(f"rule [{self!r}]: what is lowered does not come back")
+            raise RuleError(f"rule [{self!r}]: a lowering rule has no reverse direction")
         both = self._but(back=True)
-        both.directions()  # for its errors: a right side that cannot stand on the left
+        both.directions()  # raises for a right side that cannot be a left side
         return both
 
     def of_kind(self, kind: str) -> "Rule":
-        """The rule as one of another kind, by its name, as `exploring` and the others make it. Raises RuleError where it cannot be one."""
+        """The rule as another kind, by name, as `exploring` and the other methods make it. Raises RuleError if it cannot be of that
+        kind."""
         makers = {EXPLORING: Rule.exploring, JOINING: Rule.joining, LOWERING: Rule.lowering, EAGER: Rule.eager, REDUCING: Rule._reducing}
         if kind not in makers:
-            raise RuleError(f"rule [{self!r}]: rules are made {', '.join(sorted(makers))}, not {kind!r}")
+            raise RuleError(f"rule [{self!r}]: the kinds of rules are {', '.join(sorted(makers))}, not {kind!r}")
         return self if self.kind == kind else makers[kind](self)
 
     def _reducing(self) -> "Rule":
@@ -217,36 +225,39 @@ class Rule:
         return self._but(kind=REDUCING)
 
     def exploring(self) -> "Rule":
-        """The rule offers an alternative that need not be better: what it matched stays in sight of all rules.
+        """Makes the rule add an alternative that need not be better; what it matched remains available for matching.
+
+        By default a rule is *reducing*: the matched node is retired from matching, which keeps saturation small.
 
         Without this a rule is *reducing*: the node that it matched is not matched again, which keeps saturation small.
         """
         return self._but(kind=EXPLORING)
 
     def joining(self) -> "Rule":
-        """The rule applies only where its right side is computed already, up to the order of operands: the two become one, and nothing new
-        is tried. So sums in other orders are found to be the same without looking at all orders."""
+        """Applies the rule only where its right side already exists, up to the order of operands, and unites the two. This proves sums in
+        different orders equal without enumerating all orders."""
         if self.back or self.kind == LOWERING:
             raise RuleError(f"rule [{self!r}]: a joining rule goes one way, and is not lowering")
         return self._but(kind=JOINING)
 
     def lowering(self) -> "Rule":
-        """The rule says what an operator is made of that the target does not have: it runs when all other rules of its pass have, and what
-        it matched is not taken out any more, whatever that costs."""
+        """Marks the rule as a decomposition of an operator that the target lacks. It runs after all other rules of its pass, and excludes
+        what it matched from extraction, regardless of cost."""
         if self.back:
             raise RuleError(f"rule [{self!r}]: a rule that goes both ways cannot be lowering")
         return self._but(kind=LOWERING)
 
     def eager(self) -> "Rule":
-        """The rule is applied to each node when that is added to the e-graph, and its right side takes the place of the node: what was
-        matched is not there to choose from. The left side is one operator over holes, or a field of a tuple of holes."""
+        """Applies the rule to each node when it is added to the e-graph; the right side replaces the node, which is not available for
+        extraction. The left side must be one operator over holes, or a field of a tuple of holes."""
         deep = [part for part in pattern_parts(self.lhs) if not isinstance(part, (PVar, PConst, PTuple))]
         if self.back or (deep and not isinstance(self.lhs, PGet)):
             raise RuleError(f"rule [{self!r}]: the left side of an eager rule is one operator over holes, and it goes one way")
         return self._but(kind=EAGER)
 
     def budget(self, matches: int) -> "Rule":
-        """The rule with a budget of its own instead of `rules.rule_matches`: where it finds more matches in a round, it is put off."""
+        """Gives the rule its own budget instead of `rules.rule_matches`; a rule that finds more matches in an iteration is banned
+        (back-off)."""
         if not isinstance(matches, int) or matches < 1:
             raise RuleError(f"rule [{self!r}]: a budget is at least one match, not {matches!r}")
         return self._but(matches=matches)
@@ -259,13 +270,12 @@ class Rule:
         return self._but(name=name)
 
     def directions(self) -> "list[Rule]":
-        """The rules that this one stands for, each one-way: for each choice of cases, operators and numbers of operands, and for both
-        directions.
+        """The one-way rules that this one stands for: each choice of cases, operators and numbers of operands, in each direction.
 
         `f(g(x)) -> g(f(x))`, named `Set.swap`, gives `Set.swap[exp, copy]` and others; a rule that goes both ways also
         `Set.swap.back[exp, copy]`.
         """
-        from passat.rules.expansion import choices  # which needs patterns and guards
+        from passat.rules.expansion import choices  # needs patterns and guards
 
         ways = self._ways()
         if not self.holes():
@@ -281,19 +291,19 @@ class Rule:
 
     def holes(self) -> "Holes":
         """The holes for cases, operators and numbers of operands."""
-        from passat.rules.expansion import holes_in  # which needs guards
+        from passat.rules.expansion import holes_in  # needs guards
 
         return holes_in(self.lhs, self.rhs, self.guards)
 
     def chosen(self, choice: "Choice") -> "Rule":
-        """The rule for one choice of what its holes stand for, named after it; itself where nothing is chosen."""
-        from passat.rules.expansion import filled  # which needs guards
+        """The rule with its holes filled by one choice, and named after it; itself if nothing is chosen."""
+        from passat.rules.expansion import filled  # needs guards
 
         lhs, rhs, guards = [filled(side, choice) for side in self._sides()]
         return self if lhs is self.lhs else self._filled(choice, lhs, rhs, guards)
 
     def _filled(self, choice: "Choice", lhs: Pattern, rhs: Pattern, guards: tuple[Guard, ...]) -> "Rule":
-        """The rule with what was chosen in the place of its holes."""
+        """The rule with the choice in place of its holes."""
         one = self._but(name=self.name and f"{self.name}[{choice}]", lhs=lhs, rhs=rhs, guards=guards)
         if choice.cases:
             one._check_sides()
@@ -319,7 +329,7 @@ class Rule:
         return [there, back]
 
     def in_full(self) -> str:
-        """The rule in words, with its guards and what it does to floating-point values."""
+        """The rule as text, with its guards and its effect on floating-point values."""
         when = f" when {', '.join(map(repr, self.guards))}" if self.guards else ""
         return f"{self!r}{when} [{self.math}{'' if self.nonfinite == KEPT else f', {self.nonfinite}'}]"
 
@@ -328,7 +338,7 @@ class Rule:
 
 
 def without_operators(name: str) -> str:
-    """The name of a direction of a rule, without the operators in the place of its holes.
+    """The name of a direction of a rule, without the operators chosen for its holes.
 
     >>> without_operators("Views.swap.back[nn.relu]")
     'Views.swap.back'
@@ -350,7 +360,7 @@ _LANGUAGE: Final = frozenset(os.path.join(os.path.dirname(__file__), name) for n
 
 
 def _caller() -> str:
-    """File and line outside this package's rule language where a rule is being written."""
+    """File and line of the caller outside the rule language, where a rule is being written."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_code.co_filename in _LANGUAGE:
         frame = frame.f_back
@@ -358,32 +368,32 @@ def _caller() -> str:
 
 
 class _Body(dict[str, AnyValue]):
-    """What a class body binds. Raises RuleError where a rule would be lost because another has its name."""
+    """The namespace of a class body. Raises RuleError if a rule would be overwritten by another of the same name."""
 
     def __setitem__(self, name: str, value: AnyValue) -> None:
         old = self.get(name)
         if isinstance(old, Rule) and not (isinstance(value, Rule) and value.lhs is old.lhs and value.rhs is old.rhs):
-            raise RuleError(f"{self.get('__qualname__')}.{name} is defined twice; every rule of a set has a name of its own")
+            raise RuleError(f"{self.get('__qualname__')}.{name} is defined twice; every rule of a set needs its own name")
         super().__setitem__(name, value)
 
 
 class RuleSetMeta(type):
-    """Collects the rules of a class body, names them after the class and the attribute, and checks them. (The types in rules of Passat's
-    own library are checked by its tests.)"""
+    """Collects the rules of a class body, names them after the class and the attribute, and checks them. (Tests check the types of Passat's
+    own library.)"""
 
     rules: tuple[Rule, ...]
     base: "RuleSetMeta"
-    """The set as it is defined: another one only for a set `of_kind`."""
+    """The set as defined; another one only for a set made by `of_kind`."""
 
     @classmethod
     def __prepare__(cls, name: str, bases: tuple[type, ...], /, **_: AnyValue) -> "_Body":
-        """The body of a class as it is written: a rule in it is not given up for another of its name."""
+        """The namespace of a class body, which rejects duplicate rule names."""
         return _Body()
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, AnyValue]) -> "RuleSetMeta":
-        """Makes the class. Raises RuleError for rules that cannot be."""
+        """Makes the class. Raises RuleError for invalid rules."""
         cls = super().__new__(mcs, name, bases, namespace)
-        if "__module__" not in namespace:  # made by a call, in the module of who calls, where other processes find it
+        if "__module__" not in namespace:  # made by a call: belongs to the caller's module, so that it can be pickled
             cls.__module__ = sys._getframe(1).f_globals.get("__name__", cls.__module__)
         bequeathed = dict.fromkeys(rule for base in reversed(bases) if isinstance(base, RuleSetMeta) for rule in base.rules)
         inherited = [rule for rule in bequeathed if rule.name.rpartition(".")[2] not in namespace]
@@ -398,16 +408,16 @@ class RuleSetMeta(type):
         cls.rules = (*inherited, *own)
         cls.base = cls
         if own and not cls.__module__.startswith(_LIBRARY):
-            from passat.rules.typecheck import check_types  # which needs this module
+            from passat.rules.typecheck import check_types  # imports this module
 
             for rule in own:
                 check_types(rule)
         return cls
 
-    @functools.cache  # noqa: B019  # classes live as long as the program
+    @functools.cache  # noqa: B019  # classes are never freed
     def of_kind(cls, kind: str) -> "RuleSetMeta":
-        """The same rules under the same names, all of one kind, for a pass that uses them otherwise than they say themselves:
-        `phase(Products, Reassociate.of_kind("joining"))`. Raises RuleError where a rule cannot be of that kind.
+        """The same rules under the same names, all of one kind, for a pass that uses them differently: `phase(Products,
+        Reassociate.of_kind("joining"))`. Raises RuleError if a rule cannot be of that kind.
 
         >>> from passat.rules.library import Reassociate
         >>> [rule.kind for rule in Reassociate.of_kind("joining")]
@@ -433,7 +443,7 @@ class RuleSetMeta(type):
 
 
 class RuleSet(metaclass=RuleSetMeta):
-    """A named group of rules: each class attribute that is a rule. The docstring says what the rules are about.
+    """A named group of rules, its class attributes. The docstring describes the subject.
 
     >>> from passat.rules.pattern import tensors, op
     >>> x, = tensors("x")
@@ -447,7 +457,7 @@ class RuleSet(metaclass=RuleSetMeta):
 
 
 def _pickled(rules: RuleSetMeta) -> str | tuple[AnyValue, ...]:
-    """How a set is pickled: by its name, and where it is `of_kind` by that of the set as it is defined."""
+    """The pickled form of a set: its name, and for a set made by `of_kind` the name of the original and the kind."""
     return rules.__qualname__ if rules.base is rules else (rules.base.of_kind, (rules.rules[0].kind,))
 
 

@@ -29,8 +29,8 @@ from passat.rules.substitution import Environment
 
 
 class Phase(NamedTuple):
-    """Rule sets that run together, in the e-graph that the phases before have left, until they find nothing new; or for so many `rounds`.
-    A rule that finds more than `rule_matches` in one round is put off."""
+    """Rule sets that run together in the e-graph of the preceding phases, until saturation or for `rounds` iterations. A rule that finds
+    more than `rule_matches` matches in one iteration is banned (back-off)."""
 
     sets: tuple[RuleSetMeta, ...]
     rounds: int | None = None
@@ -38,7 +38,7 @@ class Phase(NamedTuple):
 
 
 def phase(*sets: RuleSetMeta, rounds: int | None = None, rule_matches: int | None = None) -> Phase:
-    """A phase of a pass: `rule_pass(phase(Simple), phase(Products, rounds=2))`. Raises RuleError for what is no rule set, and for limits
+    """A phase of a pass: `rule_pass(phase(Simple), phase(Products, rounds=2))`. Raises RuleError for anything but rule sets, and for limits
     below one.
 
     >>> from passat.rules.library import Arithmetic
@@ -54,7 +54,7 @@ def phase(*sets: RuleSetMeta, rounds: int | None = None, rule_matches: int | Non
 
 
 def rule_sets(given: Iterable[object], where: str) -> tuple[RuleSetMeta, ...]:
-    """What is given, where all of it is rule sets. Raises RuleError."""
+    """The given objects, all of which are rule sets. Raises RuleError otherwise."""
     sets = tuple(given)
     for rules in sets:
         if not isinstance(rules, RuleSetMeta):
@@ -63,7 +63,7 @@ def rule_sets(given: Iterable[object], where: str) -> tuple[RuleSetMeta, ...]:
 
 
 def phases_of(given: Sequence[RuleSetMeta | Phase]) -> tuple[Phase, ...]:
-    """The phases of a pass; rule sets that stand by themselves side by side are one phase."""
+    """The phases of a pass; adjacent rule sets form one phase."""
     phases: list[Phase] = []
     together = False
     for each in given:
@@ -79,91 +79,98 @@ def phases_of(given: Sequence[RuleSetMeta | Phase]) -> tuple[Phase, ...]:
 
 _DEFAULTS = Limits()
 ALWAYS: Final = (TupleProjection,)
-"""Sets of eager rules that every rule pass has beside its own."""
+"""Sets of eager rules that every rule pass runs besides its own."""
 _PROVEN: Final = 1e-7
-"""A gap below this comes from rounding."""
+"""A smaller gap is a rounding error."""
 
 register_option(
     "rules.math",
     Literal["exact", "reassociate", "finite"],
     REASSOCIATE,
-    "What rules may do to floating-point values: exact = nothing; reassociate = change rounding, and where they say so which of infinities "
-    "and NaN a result is; finite = and assume no NaN or Inf.",
+    "What rules may do to floating-point values: exact = nothing; reassociate = change rounding and, where a rule says so, which "
+    "infinity or NaN results; finite = also assume no NaN or Inf.",
 )
-register_option("rules.nodes", int, _DEFAULTS.nodes, "Most nodes that one saturation adds to those of the program.", minimum=0)
-register_option("rules.matches", int, _DEFAULTS.matches, "Most matches decided in one saturation.", minimum=0)
-register_option("rules.rounds", int, _DEFAULTS.rounds, "Most rounds of each phase of a saturation.", minimum=0)
+register_option("rules.nodes", int, _DEFAULTS.nodes, "Maximum number of nodes that one saturation adds to the program's.", minimum=0)
+register_option("rules.matches", int, _DEFAULTS.matches, "Maximum number of matches processed in one saturation.", minimum=0)
+register_option("rules.rounds", int, _DEFAULTS.rounds, "Maximum number of iterations of each phase of a saturation.", minimum=0)
 register_option(
-    "rules.seconds", float, None, "Most seconds of one saturation; with such a limit, results depend on the machine.", minimum=0
+    "rules.seconds", float, None, "Maximum seconds of one saturation; with this limit, results depend on the machine.", minimum=0
 )
-register_option("rules.memory", float, _DEFAULTS.memory, "Most megabytes by which the process grows in one saturation.", minimum=0)
+register_option("rules.memory", float, _DEFAULTS.memory, "Maximum memory in megabytes that one saturation adds to the process.", minimum=0)
 register_option(
-    "rules.rule_matches", int, _DEFAULTS.rule_matches, "A rule that finds more matches than that in a round is put off.", minimum=0
+    "rules.rule_matches",
+    int,
+    _DEFAULTS.rule_matches,
+    "Matches per iteration above which a rule is banned for a while (back-off).",
+    minimum=0,
 )
 register_option(
     "rules.unions",
     int,
     None,
-    "Most applications of rules in the context together, in the order in which they come: to look for the one that does harm.",
+    "Maximum number of rule applications in the context, in order; used to bisect for a wrong one.",
     minimum=0,
 )
-register_option("rules.seed", int, 0, "0 decides on matches in the order of the program, another number in another order.", minimum=0)
-register_option("rules.trace", Trace, None, "A Trace, which is told everything that saturations do.")
-register_option("rules.joint", bool, True, "Whether rule passes that stand side by side share one e-graph, as a stage of the pipeline.")
-register_option("rules.time_limit", float, None, "Most seconds of all saturations in the context together.", minimum=0)
-register_option("rules.max_growth", int, 1 << 20, "Most bytes that one folded constant may add to the file.", minimum=0)
+register_option("rules.seed", int, 0, "0 processes matches in program order; another number selects another order.", minimum=0)
+register_option("rules.trace", Trace, None, "A Trace that records all events of saturations.")
+register_option("rules.joint", bool, True, "Whether adjacent rule passes share one e-graph, as a stage of the pipeline.")
+register_option("rules.time_limit", float, None, "Maximum seconds of all saturations in the context.", minimum=0)
+register_option("rules.max_growth", int, 1 << 20, "Maximum bytes that one folded constant may add to the file.", minimum=0)
 register_option(
     "rules.region_nodes",
     int,
     REGION_NODES,
-    "Functions of more nodes are cut into regions where few values cross, if at least half of the regions are equal to others.",
+    "Functions with more nodes are cut into regions at narrow places, if at least half of the regions repeat.",
     minimum=0,
 )
 register_option(
     "rules.cost",
     CostName | CostModel,
     "roofline",
-    "What makes a program cheaper: estimated seconds (roofline), the number of calls (nodes), seconds that each operator takes on ONNX "
+    "The cost model: estimated seconds (roofline), the number of calls (nodes), measured seconds per operator on ONNX "
     "Runtime (measured), or an object with a method call(op, types, result, attrs).",
 )
 register_option(
     "rules.machine",
     MachineName | Machine,
     "default",
-    'What the roofline model takes the machine for: the built-in profile, this one ("this": measured once and remembered), or a profile '
-    "with flops and bandwidth a second, and seconds to launch an operator.",
+    'The machine profile of the roofline model: built-in, this machine ("this": measured once and cached), or a profile '
+    "with flops and bandwidth per second, and seconds per operator launch.",
 )
 register_option(
     "rules.exact",
     float,
     0.0,
-    "Seconds in which each saturation searches on for the program that is proven the cheapest (needs OR-tools: passat[exact]).",
+    "Seconds per saturation of exact search for a provably cheapest program (needs OR-tools: passat[exact]).",
     minimum=0,
 )
-register_option("rules.disabled", list[str], [], "Rules (`Arithmetic.add_zero`) and whole sets (`Arithmetic`) that do not run.")
+register_option("rules.disabled", list[str], [], "Rules (`Arithmetic.add_zero`) and rule sets (`Arithmetic`) to disable.")
 
 
 COUNTERS: Final = {
-    "rounds": "rounds of saturation",
-    "nodes": "nodes in the e-graphs at the end",
-    "eager": "applications of rules to nodes as they were added: constants, fields of tuples, operators given their shapes",
-    "merged": "equal expressions that became one",
-    "lowered": "calls in the place of which stands what rules say that they are made of",
-    "alternatives": "places in the programs taken out at which something else could have been taken",
-    "changed": "functions that came out otherwise",
-    "regions": "regions that large functions were cut into",
-    "replayed": "regions for which it was enough to do what had been done for an equal one",
-    "matched:*": "matches of a rule that were looked at",
-    "fired:*": "matches of a rule that said something new",
-    "refused:*": "matches of a rule that its guards refused",
-    "seconds": "seconds that the pass took",
+    "rounds": "iterations of saturation",
+    "nodes": "e-nodes at the end",
+    "eager": "eager rule applications: folded constants, tuple fields, operators made static",
+    "merged": "common subexpressions eliminated",
+    "lowered": "calls replaced by lowering rules",
+    "alternatives": "e-classes with more than one extractable e-node",
+    "changed": "functions that changed",
+    "regions": "regions of large functions",
+    "replayed": "regions that replayed the rewrites of an equal region",
+    "matched:*": "matches of a rule that were processed",
+    "fired:*": "matches of a rule that changed the e-graph",
+    "refused:*": "matches of a rule that its guards rejected",
+    "seconds": "seconds of the pass",
 }
-"""What a rule pass counts."""
+"""The counters of a rule pass."""
 _OF_THE_ENGINE: Final = tuple(key for key in COUNTERS if ":" not in key and key != "seconds")
 
 
 class RulePass(FunctionPass):
-    """A function pass that saturates each function with rule sets and takes out the cheapest program.
+    """A function pass that saturates each function with rule sets and extracts the cheapest program.
+
+    It records `COUNTERS` in the context's statistics. Remarks report limits reached, failures, and the most frequent rejection reasons.
+    With `joint`, it may share an e-graph with adjacent rule passes.
 
     What it did goes to the context's statistics (`COUNTERS`); limits that were reached, failures and the commonest reasons of
     refusals are remarks. With `joint` it may share an e-graph with the rule passes beside it.
@@ -190,26 +197,26 @@ class RulePass(FunctionPass):
         self.rounds = rounds
         self.joint_option = "rules.joint" if joint else None
         self.owners: Mapping[str, str] = {}
-        """The passes that rules belong to, where that is not this one."""
+        """The passes of rules that belong to another pass."""
         self.__doc__ = doc or " ".join((rules.__doc__ or "").split("\n")[0] for rules in self.sets)
         self._engines: dict[tuple[object, ...], Engine] = {}
 
     @cached_property
     def rules(self) -> list[Rule]:
-        """The rules of the pass, each direction of a two-way rule by itself."""
+        """The rules of the pass; a two-way rule counts as one per direction."""
         return [direction for rules in self.sets for rule in rules for direction in _directions(rule)]
 
     @property
-    def heard(self) -> list[Rule]:
+    def all_rules(self) -> list[Rule]:
         """The rules of the pass, and those that every pass has."""
         return list(dict.fromkeys([*self.rules, *(rule for rules in ALWAYS for rule in rules)]))
 
     def __getstate__(self) -> dict[str, object]:
-        """What travels to other processes: rule sets go by name, and engines are made there."""
+        """The pickled state: rule sets go by name, and engines are created in the other process."""
         return {name: value for name, value in vars(self).items() if name != "rules"} | {"_engines": {}}
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """Saturates one function. It comes back as it was where nothing is cheaper, or where the engine fails."""
+        """Saturates one function. Returns it unchanged if nothing is cheaper, or if the engine fails."""
         if not self.applies(mod, ctx):
             return func
         report = EngineReport()
@@ -226,7 +233,7 @@ class RulePass(FunctionPass):
 
     def run_jointly(self, passes: Sequence[Pass], mod: IRModule, ctx: PassContext) -> IRModule:
         """Saturates with the rules of several passes in one e-graph."""
-        from passat.rules.joint import joint_pass  # which derives from this class
+        from passat.rules.joint import joint_pass  # derives from this class
 
         own = tuple([pass_ for pass_ in cast(Sequence[RulePass], passes) if pass_.applies(mod, ctx)])
         if not own:
@@ -234,11 +241,11 @@ class RulePass(FunctionPass):
         return joint_pass(own).run(mod, ctx) if len(own) > 1 else own[0].run(mod, ctx)
 
     def applies(self, mod: IRModule, ctx: PassContext) -> bool:
-        """Whether the pass has anything to do with a module; where it has not, a remark says why."""
+        """True if the pass applies to the module; otherwise a remark says why not."""
         return True
 
     def record(self, ctx: PassContext, report: EngineReport, seconds: float, exact_seconds: float = 0.0) -> None:
-        """Tells the context what was done."""
+        """Records statistics and remarks in the context."""
         name = self.info.name
         ctx.record(name, "seconds", seconds)
         for key in _OF_THE_ENGINE:
@@ -252,9 +259,9 @@ class RulePass(FunctionPass):
             for reason, count in statistics.reasons.items():
                 ctx.remark(name, f"{rule} refused {count} times: {reason}")
         for stopped in report.stopped:
-            ctx.remark(name, f"{stopped}; the best so far was taken")
+            ctx.remark(name, f"{stopped}; the best program so far was extracted")
         for gap in report.gaps:
-            proven = "the program taken out is proven the cheapest"
+            proven = "the extracted program is proven to be the cheapest"
             close = f"stopped at the limit of {exact_seconds:g} s of exact search; at most {100 * gap:.2g} % can be gained"
             ctx.remark(name, proven if gap < _PROVEN else close)
         for failure in report.failures:
@@ -262,15 +269,15 @@ class RulePass(FunctionPass):
 
     @property
     def picked_by(self) -> tuple[str, ...]:
-        """The names under which `rules.pick` means this pass."""
+        """The names by which `rules.pick` refers to this pass."""
         return (self.info.name,)
 
     def left_out(self, rule: Rule, ctx: PassContext) -> str:
-        """Why the settings leave out a rule of the pass; '' where they do not."""
+        """Why the settings disable a rule of the pass; '' if they do not."""
         return _left_out(rule, self._math(ctx), ctx.get_config("rules.disabled"))
 
     def _math(self, ctx: PassContext) -> str:
-        """What rules of the pass may do to floating-point values."""
+        """The floating-point mode of the pass (`rules.math`)."""
         math: str = ctx.get_config("rules.math")
         return math
 
@@ -292,7 +299,7 @@ class RulePass(FunctionPass):
         if engine is None:
             engine = self._engines[key] = Engine(
                 self._stages(math, disabled),
-                eager=[rule for rule in self.heard if rule.kind == EAGER and not _left_out(rule, math, disabled)],
+                eager=[rule for rule in self.all_rules if rule.kind == EAGER and not _left_out(rule, math, disabled)],
                 environment=Environment(growth),
                 merge=self.merge,
                 exact_seconds=exact,
@@ -308,7 +315,7 @@ class RulePass(FunctionPass):
         return engine
 
     def _stages(self, math: str, disabled: Sequence[str]) -> list[Stage | Matcher | Grouper]:
-        """What an engine runs: a stage for each phase, and the rules that lower."""
+        """The stages of an engine, one per phase, and the lowering rules."""
         stages: list[Stage | Matcher | Grouper] = []
         lowering: dict[Matcher | Grouper, None] = {}
         for each in self.phases:
@@ -328,13 +335,11 @@ def rule_pass(
     rounds: int | None = None,
     **place: Unpack[Place],
 ) -> RulePass:
-    """A function pass of rule sets, or of phases one after the other (`passat.rules.phase`). Its name is that of the first set where none
-    is given.
+    """A function pass of rule sets, or of consecutive phases (`passat.rules.phase`). The name defaults to that of the first set.
 
-    With `passat.rules.library.ConstantFolding` among the sets constants are computed while the rules run. With `merge` equal expressions
-    become one even where no rule fires; `rounds` bounds the saturation below the context's limit.
-    `after` and `before` say where the pass stands (PassInfo).
-    Raises RuleError where a set is none, or where there is neither a set nor a name.
+    With `passat.rules.library.ConstantFolding` among the sets, constants are folded while the rules run. With `merge`, common
+    subexpressions are eliminated even if no rule fires; `rounds` bounds the saturation below the context's limit. `after` and `before`
+    order the pass (PassInfo). Raises RuleError for anything but a rule set, and if there is neither a set nor a name.
     """
     for each in sets:
         if not isinstance(each, Phase):
@@ -356,18 +361,18 @@ def rule_pass(
 
 @functools.lru_cache(maxsize=4096)
 def _directions(rule: Rule) -> tuple[Rule, ...]:
-    # Of eager rules the engine makes those that it meets: f(*cs) stands for hundreds.
+    # The engine expands eager rules on demand: f(*cs) stands for hundreds of rules.
     return (rule,) if rule.kind == EAGER else tuple(rule.directions())
 
 
 @functools.lru_cache(maxsize=4096)
 def _matcher(rule: Rule) -> Matcher | Grouper:
-    """The matcher of a rule, made once: passes are cheap to make, queries are not."""
+    """The matcher of a rule, cached, since compiling queries is expensive."""
     return Grouper(rule) if isinstance(rule, MultiRule) else Matcher(rule)
 
 
 def _applied(ctx: PassContext) -> int:
-    """How many applications of rules the context has counted, but for eager ones."""
+    """The number of rule applications that the context has counted, excluding eager ones."""
     every = ctx.statistics.counters.values()
     fired = sum(int(count) for counters in every for key, count in counters.items() if key.startswith("fired:"))
     return fired - sum(int(counters.get("eager", 0)) for counters in every)
@@ -377,21 +382,21 @@ def _left_out(rule: Rule, math: str, disabled: Sequence[str]) -> str:
     names = (rule.name, equation_of(rule.name), rule.name.partition(".")[0])
     named = next((one for one in disabled if one in names), None)
     if named is not None:
-        return f"it is switched off: rules.disabled names {named}"
+        return f"it is disabled: rules.disabled names {named}"
     if MATH_LEVELS.index(rule.math) > MATH_LEVELS.index(math):
-        return f"it is left out where rules.math is {math}: it needs {rule.math} ({rule.note})"
+        return f"it is excluded by rules.math = {math}: it needs {rule.math} ({rule.note})"
     return ""
 
 
-class Unheard(NamedTuple):
-    """Whether a pass of the pipeline has the rule, and why none looks for it; '' where one does."""
+class NotRun(NamedTuple):
+    """Whether a pass of the pipeline has the rule, and why no pass runs it; '' if one does."""
 
     is_held: bool
     why: str
 
 
-def unheard(rule: Rule, plan: Plan, ctx: PassContext, ran: Collection[str] | None = None) -> Unheard:
-    """Why no pass of a plan looks for a rule; `ran` are the passes that ran in fact, by default all that the plan has running."""
+def why_not_run(rule: Rule, plan: Plan, ctx: PassContext, ran: Collection[str] | None = None) -> NotRun:
+    """Why no pass of a plan runs a rule; `ran` are the passes that actually ran, by default all that the plan runs."""
     steps = [(step, step.pass_) for step in plan.walk() if isinstance(step.pass_, RulePass)]
     name = equation_of(rule.name)
     holding = [(step, pass_) for step, pass_ in steps if any(one.name == name for rules in (*pass_.sets, *ALWAYS) for one in rules)]
@@ -401,9 +406,9 @@ def unheard(rule: Rule, plan: Plan, ctx: PassContext, ran: Collection[str] | Non
         idle = vetoed if step.runs else step.why
         why = pass_.left_out(rule, ctx) or (f"{step.name} does not run: {idle}" if idle else "")
         if not why:
-            return Unheard(is_held=True, why="")
+            return NotRun(is_held=True, why="")
         whys.append(why)
     told = list(dict.fromkeys(whys))
-    return Unheard(
+    return NotRun(
         bool(holding), f"{', '.join(told[:-1])} and {told[-1]}" if len(told) > 1 else "".join(told) or "no pass of the pipeline has it"
     )

@@ -1,4 +1,6 @@
-"""What a guard says of the instances that it accepts, for those who draw some (`passat rules check`).
+"""Sampling strategies of guards: how to generate instances that a guard accepts, for `passat rules check`.
+
+Random tensors are rarely the heads of an attention. A guard that seldom holds therefore has a strategy:
 
 Few random tensors are the heads of an attention. A guard that holds seldom therefore says how to draw what it holds of:
 
@@ -14,7 +16,7 @@ Few random tensors are the heads of an attention. A guard that holds seldom ther
 >>> is_foldable(x)
 is_foldable(x)
 
-It is advice, no more: the guard itself decides, and instances that are drawn without it are tried too.
+The strategy is only advice: the guard itself decides, and instances generated without it are tried too.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,11 +29,14 @@ if TYPE_CHECKING:
     from passat.rules.checking.sampler import Sampler
 
 Elements: TypeAlias = Sequence[float] | Callable[["Sampler", tuple[int, ...]], Array]
-"""Elements of a constant: the numbers that they are of, or what makes an array for a shape."""
+"""Elements of a constant: the numbers to choose from, or a function that makes an array of a given shape."""
 
 
 class Sample(NamedTuple):
-    """What an instance has in the place of an argument of a guard; None is what is open.
+    """What an instance has for one argument of a guard; None leaves it open.
+
+    For a term: `shape`, `dtype`, and for a hole `elements`, which makes it a constant. For an attribute: `value`; for a hole that binds all
+    attributes of a call, a mapping that may be partial.
 
     Of a term: `shape`, `dtype`, and for holes `elements`, which make it a constant. Of an attribute: `value`; of a hole for all attributes
     of a call a mapping, which may name some of them only.
@@ -44,8 +49,7 @@ class Sample(NamedTuple):
 
 
 Samples: TypeAlias = Sequence[Sample | None] | None
-"""A sample for each of the arguments, None for those of which there is nothing to say; None alone, where what has to be settled before is
-still open: it is asked for again when other guards have said theirs."""
+"""A sample for each argument, None for arguments left open. None alone means that a prerequisite is still open; the strategy is called
+again after those of other guards."""
 Strategy: TypeAlias = Callable[..., Samples]
-"""`strategy(sampler, *arguments)`: the arguments are those of the guard, with a Sample of what is settled so far for each term and each
-attribute. What was settled before stays."""
+"""`strategy(sampler, *arguments)`: gets, for each argument of the guard, a Sample of what is already fixed. Fixed values stay."""

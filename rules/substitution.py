@@ -1,5 +1,5 @@
-"""What a rule says of its holes once they stand for something: values of guards and attributes, numbers, types of sides. The engine, which
-finds matches, and the checker of certificates, which proves them, share this meaning; how a hole is filled is their own."""
+"""Substitutions: values of guards and attributes, numbers, and types of sides for a given binding of a rule's holes. Shared by the engine,
+which finds matches, and the certificate checker, which proves them; each fills the holes in its own way."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 
 class Environment(NamedTuple):
-    """What guards may ask for beside the match: most bytes that one folded constant may add to the file (`rules.max_growth`), the opset of
-    the model, and the one that it is written in, if any."""
+    """What guards may query besides the match: the maximum bytes that one folded constant may add (`rules.max_growth`), the opset of the
+    model, and the opset to write, if any."""
 
     max_growth: int = 1 << 20
     opset: int = DEFAULT_OPSET
@@ -52,8 +52,8 @@ class Environment(NamedTuple):
 
 
 class CallTerm(Term):
-    """The left side of an eager rule, as its guards see it: the operator, the attributes, and the values of the operands (None for those
-    that are no constants), beside the type and what is known of the elements. `evaluate` computes the value; it raises EvaluateError."""
+    """The left side of an eager rule, as its guards see it: the operator, the attributes, and the operands' values (None for
+    non-constants), besides the type and the known elements. `evaluate` computes the value; it raises EvaluateError."""
 
     __slots__ = ("_fact", "attrs", "environment", "evaluate", "op", "values")
 
@@ -77,32 +77,32 @@ class CallTerm(Term):
         self._fact = fact
 
     def fact(self, analysis: Analysis[Fact]) -> Fact | None:
-        """What an analysis knows of the result."""
+        """The fact that an analysis has for the result."""
         found: Fact | None = self._fact(analysis)
         return found
 
 
 class Maker(Protocol):
-    """What makes the nodes of a right side. Classes are numbers."""
+    """Creates the nodes of a right side. E-classes are numbers."""
 
     def add_call(self, op: Op, operands: Sequence[int], attrs: Attrs) -> int:
-        """The class of a call."""
+        """The e-class of a call."""
 
     def add_tuple(self, operands: Sequence[int]) -> int:
-        """The class of a tuple."""
+        """The e-class of a tuple."""
 
     def add_field(self, operand: int, index: int) -> int:
-        """The class of a field of a tuple."""
+        """The e-class of a field of a tuple."""
 
     def add_value(self, value: Value) -> int:
-        """The class of a constant, or of a tuple of constants."""
+        """The e-class of a constant, or of a tuple of constants."""
 
     def type_of(self, cls: int) -> Type:
-        """The type of a class."""
+        """The type of an e-class."""
 
 
 class Substitution:
-    """What the holes of a rule stand for. `attrs` are the values of holes for attributes."""
+    """The bindings of a rule's holes. `attrs` are the values of attribute holes."""
 
     __slots__ = ("attrs",)
 
@@ -110,19 +110,19 @@ class Substitution:
         self.attrs: dict[str, AnyValue] = {}
 
     def bound(self, pattern: Pattern) -> Term | None:
-        """What stands for a part of the left side; None for any other pattern."""
+        """The e-class bound to a part of the left side; None for any other pattern."""
         raise NotImplementedError
 
     def place(self, pattern: Pattern) -> int:
-        """The class of what stands for a hole."""
+        """The e-class bound to a hole."""
         raise NotImplementedError
 
     def ask(self, call: Guard | Computed) -> AnyValue:
-        """What the function of a guard or of a computed value says."""
+        """The result of the function of a guard or computed value."""
         return call.function(*map(self.value, call.args))
 
     def value(self, argument: AnyValue) -> AnyValue:
-        """What a guard or a computed value gets for an argument."""
+        """The argument that a guard or computed value gets."""
         if isinstance(argument, AttrHole):
             return self.attrs[argument.name]
         if isinstance(argument, Computed):
@@ -134,7 +134,7 @@ class Substitution:
         return argument
 
     def term(self, pattern: Pattern) -> Term:
-        """A pattern as guards see it: what is bound, or what would be made. Refuses where that has no type."""
+        """A pattern as guards see it: its bound e-class, or what the right side would create. Rejects patterns without a type."""
         found = self.bound(pattern)
         if found is not None:
             return found
@@ -148,7 +148,7 @@ class Substitution:
         raise Reject(f"{pattern!r} has no type here")
 
     def call_attrs(self, call: PCall) -> Attrs:
-        """The attributes of a call on the right side: those of `attrs=` that the operator has, those that are given, and defaults."""
+        """The attributes of a call on the right side: those of `attrs=` that the operator has, those given, and defaults."""
         given = call.attrs
         if not given:
             return call.op.bind_attrs({}) if call.op.attr_params else EMPTY_ATTRS
@@ -159,7 +159,7 @@ class Substitution:
         return call.op.bind_attrs({**kept, **{name: self.value(value) for name, value in given.items() if name != "attrs"}})
 
     def build(self, maker: Maker, node: Pattern, made: dict[tuple[AnyValue, ...], int], type_: Type) -> int:
-        """The class of a pattern of a right side, for a left side of a type; `made` has those that are there, and gets the others."""
+        """The e-class of a pattern of a right side, for a left side of the given type; `made` caches existing ones and is extended."""
         if node.key not in made:
             if isinstance(node, PValue):
                 made[node.key] = maker.add_value(self.value(node.value))
@@ -177,8 +177,7 @@ class Substitution:
 
 
 def build_together(rule: MultiRule, group: Sequence[Substitution], types: Sequence[Type], maker: Maker) -> list[int]:
-    """The classes of what takes the place of each root of a rule with several roots, which have these types. Refuses where a size is not
-    known."""
+    """The e-classes that replace the roots of a multi-pattern rule, whose types are given. Rejects unknown sizes."""
     made: dict[tuple[AnyValue, ...], int] = {}
     for node in subterms(rule.right.whole):
         if isinstance(node, PJoined):
@@ -189,7 +188,7 @@ def build_together(rule: MultiRule, group: Sequence[Substitution], types: Sequen
     axis = _tensor(maker.type_of(whole)).axis(rule.right.axis)
     sizes = [_tensor(type_).shape[axis] for type_ in types]
     if not all(isinstance(size, int) for size in sizes):
-        raise Reject(f"the size of axis {axis} is not known")
+        raise Reject(f"the size of axis {axis} is unknown")
     cut = _call(maker, "split", whole, indices_or_sections=tuple(accumulate(sizes[:-1])), axis=axis)
     return [maker.add_field(cut, place) for place in range(len(group))]
 
@@ -206,8 +205,8 @@ def _tensor(type_: Type) -> TensorType:
 
 
 def bound_keys(rule: "Rule") -> Iterator[tuple[AnyValue, ...]]:
-    """The parts of the left side that stand for themselves on the right: the root and, where the rule is reducing, its operands; holes; and
-    what guards and computed values name. Others are made anew, with the attributes that the right side says."""
+    """The parts of the left side that the right side reuses: the root, for a reducing rule its operands, the holes, and the terms that
+    guards and computed values name. Others are created anew, with the attributes that the right side states."""
     yield rule.lhs.key
     if rule.reducing:
         yield from [part.key for part in pattern_parts(rule.lhs)]
@@ -218,7 +217,7 @@ def bound_keys(rule: "Rule") -> Iterator[tuple[AnyValue, ...]]:
 
 
 def scalar_for(value: float, type_: Type) -> Tensor:
-    """A number of a right side as a scalar of the left side's element type. Refuses where that has no such number."""
+    """A number of a right side as a scalar of the left side's element type. Rejects numbers that the type cannot represent."""
     if not isinstance(type_, TensorType):
         raise Reject("a number on the right side needs a left side that is a tensor")
     kind = to_numpy(type_.dtype)
@@ -237,7 +236,7 @@ def scalar_for(value: float, type_: Type) -> Tensor:
 
 
 def same_type(a: Type, b: Type) -> bool:
-    """Whether a program may have the one type where it had the other: dimensions equal, or one of them unknown."""
+    """True if a program may have one type in place of the other: all dimensions are equal or unknown."""
     if a == b or isinstance(a, IncompleteType) or isinstance(b, IncompleteType):
         return True
     if isinstance(a, TensorType) and isinstance(b, TensorType):

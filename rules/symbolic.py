@@ -1,5 +1,8 @@
-"""What the terms of the rule language refuse: Python's tests, loops and conversions would be decided once, where the rule is written, and
+"""Rejects Python operations on terms of the rule language: tests, loops and conversions would be evaluated once, where the rule is written,
 not for each match.
+
+Messages say what to write instead. Otherwise Python would silently accept some of it (`.when(a and b)` is `.when(b)`), and raise errors
+that name no pattern for the rest.
 
 Messages say what to write instead. Without them Python takes some of it silently (`.when(a and b)` is `.when(b)`), and answers others with
 an error that names no pattern.
@@ -13,20 +16,20 @@ if TYPE_CHECKING:
     from passat.rules.pattern import Computed
 
 _PARTS_OF_A_TYPE: Final = ("shape", "ndim", "dtype", "type", "size", "rank", "value", "T")
-_GUARD: Final = "a guard is a function of what matches: @guard def wide(x): return x.type.shape[0] > 3, then .when(wide(x))"
+_GUARD: Final = "a guard is a function of the match: @guard def wide(x): return x.type.shape[0] > 3, then .when(wide(x))"
 
 
 class Symbolic:
-    """Stands for something that is known when a rule matches, and not when it is written."""
+    """A value that is known when a rule matches, not when it is written."""
 
     __slots__ = ()
     kind = "a pattern"
     comparison = f"compare in a guard, or apply an operator such as op.greater(x, y); {_GUARD}"
-    """What to write instead of a comparison or a test."""
+    """The alternative to a comparison or a test."""
 
     def refuse(self, what: str, instead: str) -> NoReturn:
         """Raises RuleError."""
-        from passat.rules.pattern import RuleError  # which needs this module
+        from passat.rules.pattern import RuleError  # needs this module
 
         raise RuleError(f"{self!r} is {self.kind}, and has no {what}: {instead}")
 
@@ -38,7 +41,7 @@ class Symbolic:
             self.refuse(f"format {form!r}", "it is shown as it is written")
         return repr(self)
 
-    if not TYPE_CHECKING:  # type checkers know which attributes there are
+    if not TYPE_CHECKING:  # type checkers know the attributes
 
         def __getattr__(self, name: str) -> NoReturn:
             if name == "holes" or name.startswith("_"):
@@ -47,11 +50,11 @@ class Symbolic:
 
 
 def _missing(term: Symbolic, name: str) -> Exception:
-    """The error for an attribute that a term does not have."""
+    """The error for an attribute that a term lacks."""
     from passat.rules.pattern import RuleError
     from passat.rules.rule import Rule
 
-    class MissingAttributeError(RuleError, AttributeError):  # the second for hasattr
+    class MissingAttributeError(RuleError, AttributeError):  # AttributeError for hasattr
         pass
 
     MissingAttributeError.__qualname__ = MissingAttributeError.__name__ = "RuleError"
@@ -71,8 +74,8 @@ def _refusing(what: str, instead: str = "") -> Callable[..., AnyValue]:
 _INSTEAD: Final = {
     "<<": "a rule goes from left to right: left >> right",
     ">>": "a rule has a left and a right side, both patterns: left >> right",
-    "&": "guards that all have to hold are listed: .when(a, b); for the operator write op.logical_and(x, y)",
-    "|": "make one guard that looks at both; for the operator write op.logical_or(x, y)",
+    "&": "to require several guards, list them: .when(a, b); for the operator write op.logical_and(x, y)",
+    "|": "write one guard that tests both; for the operator write op.logical_or(x, y)",
 }
 _NAMED: Final = "apply an operator by its name: op.NAME(x, y)"
 _BINARY: Final = {
@@ -107,14 +110,14 @@ for _name, _what, _instead in (
 
 
 class OperatorTerm(Symbolic):
-    """Stands for an operator (`passat.rules.holes`)."""
+    """An operator that is not yet known (`passat.rules.holes`)."""
 
     __slots__ = ()
     name: str
 
 
 class AttributeTerm(Symbolic):
-    """Stands for the value of an attribute. Arithmetic on it is done for each match (`passat.rules.attribute_arithmetic`)."""
+    """The value of an attribute. Arithmetic on it is evaluated for each match (`passat.rules.attribute_arithmetic`)."""
 
     __slots__ = ()
     kind = "an attribute"
@@ -173,15 +176,15 @@ class AttributeTerm(Symbolic):
 
 
 def _computed(name: str, *args: object) -> "Computed":
-    """An attribute computed of others and of numbers. Raises RuleError for anything else."""
-    from passat.rules import attribute_arithmetic  # which needs this module
+    """An attribute computed from others and from numbers. Raises RuleError for anything else."""
+    from passat.rules import attribute_arithmetic  # needs this module
     from passat.rules.pattern import RuleError
 
     for arg in args:
         if not isinstance(arg, (AttributeTerm, int, float)) and not (name == "item" and isinstance(arg, str)):
             own = next(one for one in args if isinstance(one, AttributeTerm))
             raise RuleError(
-                f"{own!r} is an attribute, and {arg!r} is neither one nor a number; number({own!r}) makes a constant of an attribute, for "
+                f"{own!r} is an attribute, but {arg!r} is neither one nor a number; number({own!r}) makes a constant of an attribute, for "
                 "right sides"
             )
     made: Computed = getattr(attribute_arithmetic, name)(*args)

@@ -1,4 +1,4 @@
-"""A first check of a rule when it is made: on sample types, do both sides have one type? (`check` does it thoroughly.)"""
+"""A quick check when a rule is made: both sides must have the same type on sample types. (`check` is thorough.)"""
 
 import inspect
 import itertools
@@ -37,7 +37,10 @@ _TRIES = 60
 
 
 def check_types(rule: Rule) -> None:
-    """Raises RuleError where the sides have different types on every sample that the left side and the guards accept.
+    """Raises RuleError if the sides have different types on every sample that the left side and the guards accept.
+
+    Samples are few: one shape and one element type for all holes, all attributes at their defaults. Without a matching sample, nothing is
+    reported.
 
     Samples are few: one shape and one element type for all holes, all attributes at their defaults. Where none fits, nothing is said.
     """
@@ -47,7 +50,7 @@ def check_types(rule: Rule) -> None:
         return
     _check_calls(rule)
     if isinstance(rule.rhs, PValue):
-        return  # what is computed has the type of the left side, or is refused when the rule is applied
+        return  # computed values have the type of the left side, or are rejected when the rule is applied
     mismatch = ""
     for sample in itertools.islice(_samples(rule), _TRIES):
         try:
@@ -71,7 +74,7 @@ def check_types(rule: Rule) -> None:
 
 
 def _check_calls(rule: Rule) -> None:
-    """Raises RuleError where a guard or a computed value is given more or fewer values than its function takes."""
+    """Raises RuleError for a guard or computed value with the wrong number of arguments."""
     pending: list[AnyValue] = [*rule.guards, *values_in(rule.rhs)]
     while pending:
         call = pending.pop()
@@ -84,7 +87,7 @@ def _check_calls(rule: Rule) -> None:
 
 
 def _twice(type_: Type, axis: int) -> Type:
-    """The type of two of that type, side by side."""
+    """The type of two values of the type, concatenated."""
     if not isinstance(type_, TensorType):
         return type_
     at = type_.axis(axis)

@@ -1,1 +1,1 @@
-"""Trying rules out: random well-typed instances, both sides compared by the kernels, and what is wrong shown as small as it gets."""
+"""Checks rules on random well-typed instances: compares both sides by the kernels, and shrinks counterexamples."""

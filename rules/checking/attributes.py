@@ -1,4 +1,4 @@
-"""Random attributes of operators that suit their operands, mostly: by the name of the parameter, or by a drawer of the operator's own."""
+"""Random attributes that mostly suit the operands: chosen by parameter name, or by a function of the operator."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -15,8 +15,8 @@ Drawer = Callable[[Shape, str, Sampler], Attributes]
 
 
 def random_attributes(op: Op, shape: Shape, dtype: str, sampler: Sampler, seen: Sequence[Shape] = ()) -> Attributes:
-    """Attributes of an operator whose first operand has that shape and element type; some defaults are left out. `seen` are shapes that
-    occur around the call."""
+    """Attributes of an operator whose first operand has this shape and element type; some keep their defaults. `seen` are shapes that occur
+    around the call."""
     if not op.attr_params:
         return {}
     if op.name == "reshape":
@@ -30,7 +30,7 @@ def random_attributes(op: Op, shape: Shape, dtype: str, sampler: Sampler, seen: 
 
 
 def _parameter(op: Op, name: str, shape: Shape, sampler: Sampler) -> AnyValue:
-    """A value of a parameter by its name; None leaves the default."""
+    """A value for a parameter by its name; None keeps the default."""
     rank, default = len(shape), op.defaults[name]
     if name == "axis":
         return _axis(op, rank, default, sampler)
@@ -44,8 +44,8 @@ def _parameter(op: Op, name: str, shape: Shape, sampler: Sampler) -> AnyValue:
 
 
 def _declared(op: Op, name: str, sampler: Sampler) -> AnyValue:
-    """A value of a parameter of an operator that Passat does not have: for floats others beside the default, and for what has no default
-    numbers that its annotation allows."""
+    """A value for a parameter of a custom operator: for floats, values besides the default; without a default, numbers that the annotation
+    allows."""
     parameter = op.attr_params[name]
     default, said = parameter.default, str(parameter.annotation)
     if default is parameter.empty and ("float" in said or "int" in said):
@@ -93,7 +93,7 @@ def _transpose(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
 
 
 def _reshape(shape: Shape, sampler: Sampler, seen: Sequence[Shape]) -> Attributes:
-    if len(shape) in (2, 3) and sampler.chance(0.15):  # rows in heads
+    if len(shape) in (2, 3) and sampler.chance(0.15):  # rows split into heads
         heads = 2 if shape[-1] % 2 == 0 else 1
         return {"newshape": (*shape[:-1], heads, shape[-1] // heads), "allowzero": False}
     if len(shape) == 5 and sampler.chance(0.6):  # heads and their copies
@@ -220,7 +220,7 @@ def _gather_nd(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
 
 
 def _pool(op: Op, shape: Shape, sampler: Sampler) -> Attributes:
-    """Windows of 1 to 3 over data that is mostly as large."""
+    """Windows of sizes 1 to 3 that mostly fit the data."""
     rank = int(op.name[-2]) if op.name.endswith("d") else max(len(shape) - 2, 1)
     window = tuple(sampler.pick((1, 2, 2, 3)) for _ in range(rank))
     drawn: Attributes = {"pool_size": window, "strides": tuple(sampler.pick((1, 1, 2)) for _ in window)}
@@ -237,7 +237,7 @@ def _pool(op: Op, shape: Shape, sampler: Sampler) -> Attributes:
 
 
 def convolution_attributes(rank: int, sampler: Sampler) -> Attributes:
-    """Attributes of a convolution over so many spatial dimensions. Its groups come with the shapes."""
+    """Attributes of a convolution over `rank` spatial dimensions. The shapes determine the groups."""
     drawn: Attributes = {"strides": sampler.pick((1, 1, 2)), "padding": sampler.pick((0, 1))}
     if sampler.chance(0.1):
         drawn["dilation"] = 2

@@ -1,6 +1,5 @@
-"""An instance of a pattern: what its holes, literals and calls are, as plain data that can be built, changed and shrunk. And the values
-of such programs by the operators' kernels, with the size of what comes up on the way, and the same in float64; their comparison, bit
-for bit, or up to a bound."""
+"""Instances of patterns as plain data that can be built, changed and shrunk. Evaluates such programs by the operators' kernels, natively
+and in float64, tracks the magnitude of intermediate values, and compares results bit for bit or within a bound."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,11 +26,16 @@ Key = tuple[AnyValue, ...]
 
 
 class Unfit(Exception):
-    """An instance that is not well typed; the text says why."""
+    """An ill-typed instance; the text says why."""
 
 
 class Case(NamedTuple):
     """An instance of a pattern.
+
+    `types` has the static type of each hole and literal, by `name_of`; `constants` the values of constant ones; `inputs` the values of the
+    others; `attrs` the attributes of each call, by its key; `unknown` the axes of inputs with unknown sizes, with their symbolic names (`?`
+    for none); `computed` the lists of sizes that the program reads from its inputs, as the input and axis of each element, None for
+    constant elements; `asked` the holes whose elements a guard or operator determines.
 
     `types`: the type of each hole and literal, by `name_of`, static; `constants`: the values of those that are constants; `inputs`: the
     values of the others; `attrs`: the attributes of each call, by its key; `unknown`: the axes of inputs whose sizes the program does not
@@ -50,7 +54,7 @@ class Case(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A case as a program: the variables by name, the expression of the whole, the expressions of all terms."""
+    """A case as a program: its variables by name, its expression, and the expressions of all terms."""
 
     params: Mapping[str, Var]
     body: Expr
@@ -65,7 +69,7 @@ def name_of(leaf: Pattern) -> str | None:
 
 
 def build(pattern: Pattern, case: Case) -> Program:
-    """The program that a case is. Raises Unfit."""
+    """The program of a case. Raises Unfit."""
     params: dict[str, Var] = {}
     terms: dict[Key, Expr] = {}
 
@@ -109,10 +113,10 @@ def constant(value: Value) -> Expr:
 
 
 def sizes(case: Case, name: str, visit: Callable[[Pattern], Expr]) -> Expr:
-    """A list of sizes as the program computes it. Raises Unfit where it is no list any more."""
+    """A list of sizes as the program computes it. Raises Unfit if it is not a list any more."""
     value = case.constants[name]
     if isinstance(value, tuple) or value.shape != (len(case.computed[name]),):
-        raise Unfit(f"{name} is no list of {len(case.computed[name])} sizes")
+        raise Unfit(f"{name} is not a list of {len(case.computed[name])} sizes")
     parts: list[Expr] = []
     for element, source in zip(value.numpy(), case.computed[name], strict=True):
         if source is None:
@@ -124,7 +128,7 @@ def sizes(case: Case, name: str, visit: Callable[[Pattern], Expr]) -> Expr:
 
 
 def declared(case: Case, name: str) -> Type:
-    """The type that the program says of an input."""
+    """The declared type of an input."""
     type_ = case.types[name]
     if not case.unknown or not isinstance(type_, TensorType):
         return type_
@@ -137,7 +141,7 @@ def declared(case: Case, name: str) -> Type:
 
 _WIDE: Final = "float64"
 _MOST: Final = 1 << 22
-"""Values of more elements are not computed: odd numbers may ask for any length."""
+"""Maximum number of elements of a computed value; extreme numbers may request any length."""
 
 
 class TooLargeError(EvaluateError):
@@ -145,16 +149,16 @@ class TooLargeError(EvaluateError):
 
 
 class Evaluation:
-    """Values of expressions over some inputs, each part once. `wide`: floats are computed in float64 throughout."""
+    """Evaluates expressions over some inputs, each subexpression once. `wide` computes all floats in float64."""
 
     def __init__(self, inputs: Mapping[Var, Value], *, wide: bool = False) -> None:
         self.inputs = inputs
         self.wide = wide
         self._done: dict[int, Value] = {}
-        self._kept: list[Expr] = []  # what is found by identity must live
+        self._kept: list[Expr] = []  # objects cached by identity must stay alive
 
     def __call__(self, root: Expr) -> list[Array]:
-        """The value of an expression, tuples flattened. Raises EvaluateError where a kernel refuses its operands, and TooLargeError."""
+        """The value of an expression, tuples flattened. Raises EvaluateError if a kernel rejects its operands, and TooLargeError."""
         done = self._done
         for node in post_order(root):
             if id(node) in done:
@@ -181,7 +185,7 @@ class Evaluation:
         return [tensor.numpy() for tensor in flatten(done[id(root)])]
 
     def magnitude(self) -> float:
-        """The greatest finite size of a number, other than an integer, that has come up."""
+        """The largest finite magnitude of the non-integer values so far."""
         largest = 0.0
         for value in self._done.values():
             for tensor in flatten(value):
@@ -213,10 +217,10 @@ class Evaluation:
 
 
 def _bounded(op: Op, args: Sequence[Value], attrs: Attrs, type_: Type) -> Value:
-    """The value of a call. Raises TooLargeError before it is computed where its type says so, and where there is no room for it."""
+    """The value of a call. Raises TooLargeError if its type is too large, and if memory runs out."""
     known = type_
     if op.known_operands:
-        with contextlib.suppress(OpTypeError):  # the kernel says what is wrong
+        with contextlib.suppress(OpTypeError):  # the kernel reports the error
             known = op.infer([_type_of(arg) for arg in args], attrs, [_known(arg) for arg in args])
     if any(size > _MOST for size in _sizes(known)):
         raise TooLargeError(f"{op.name}: the value has more than {_MOST} elements")
@@ -236,7 +240,7 @@ def _known(value: Value) -> KnownValue | None:
 
 
 def _sizes(type_: Type) -> Iterator[int]:
-    """The numbers of elements of the tensors of a type that are known."""
+    """The known element counts of the tensors of a type."""
     if isinstance(type_, TupleType):
         for field in type_.fields:
             yield from _sizes(field)
@@ -252,12 +256,12 @@ def flatten(value: Value) -> list[Tensor]:
 
 
 def is_float(array: Array) -> bool:
-    """Whether the elements are floating-point numbers, real or complex."""
+    """True for floating-point elements, real or complex."""
     return array.dtype.kind == "c" or from_numpy(array.dtype) in FLOATS
 
 
 def limit_of(dtype: str) -> float:
-    """The greatest number of an element type of floats."""
+    """The maximum of a floating-point type."""
     import ml_dtypes
 
     return float(ml_dtypes.finfo(to_numpy(dtype)).max)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
@@ -265,8 +269,8 @@ def limit_of(dtype: str) -> float:
 
 _ROUNDINGS: Final = 128.0
 _NARROW_ROUNDINGS: Final = 16.0
-"""So many units of rounding, relative to the size of what comes up on the way, two sides may differ by that do the same in another order;
-fewer in types of 16 bits and less, whose kernels compute in float32."""
+"""Allowed difference in units of rounding, relative to the magnitude of intermediate values, between sides that compute the same in another
+order. Smaller for types of 16 bits or fewer, whose kernels compute in float32."""
 
 
 def difference(
@@ -277,11 +281,10 @@ def difference(
     finite: bool = False,
     nonfinite: NonFinite = KEPT,
 ) -> str | None:
-    """What is different between two lists of results, those of the right side and those of the left side, or None.
+    """The difference between the results of the right side and those of the left side, or None.
 
-    Without bounds, bit for bit: one nan is as good as another, -0.0 is not 0.0. With a bound for each result, floats may differ by that
-    much, infinite ones and nan only as far as `nonfinite` says; integers and bools must be equal always. `finite`: only where the expected
-    result is finite.
+    Without bounds, compares bit for bit: all NaN are equal, -0.0 differs from 0.0. With a bound per result, floats may differ by it, and
+    infinities and NaN as `nonfinite` allows; integers and bools must be equal. `finite` compares only where the expected result is finite.
     """
     if len(found) != len(expected):
         return f"there are {len(found)} results, not {len(expected)}"
@@ -299,7 +302,7 @@ def difference(
 
 
 def _near(a: AnyValue, b: AnyValue, bound: float) -> str:
-    """What to add where the difference is small."""
+    """A hint for small differences."""
     apart = abs(complex(a) - complex(b))
     return f"; up to {bound:.2g} apart would be rounding" if bound > 0 and apart < 1000 * bound else ""
 
@@ -310,7 +313,7 @@ def _differs(a: Array, b: Array, bound: float | None, finite: bool, nonfinite: N
     if b.dtype.kind == "c":
         parts = [_differs(x, y, bound, finite, nonfinite) for x, y in ((a.real, b.real), (a.imag, b.imag))]
         return np.asarray(parts[0] | parts[1])
-    with np.errstate(all="ignore"):  # signaling nans
+    with np.errstate(all="ignore"):  # signaling NaN
         x, y = a.astype(np.float64), b.astype(np.float64)
         same = (np.isnan(x) & np.isnan(y)) | ((x == y) & ((np.signbit(x) == np.signbit(y)) if bound is None else True))
         if bound is not None:
@@ -321,7 +324,7 @@ def _differs(a: Array, b: Array, bound: float | None, finite: bool, nonfinite: N
 
 
 def rounding(array: Array, magnitude: float) -> float:
-    """By how much two sides may differ that round the same number of times, numbers up to that size."""
+    """The difference that rounding of numbers up to this magnitude may cause."""
     if not is_float(array):
         return 0.0
     info = ml_dtypes.finfo(array.dtype)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it

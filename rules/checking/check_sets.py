@@ -1,5 +1,5 @@
-"""Rules checked: of each one instances are drawn until enough are accepted, each is tried, and what is wrong told; then what rules of a
-set are to each other."""
+"""Checks rules: generates instances of each until enough are accepted, tries each, and reports what is wrong; then compares the rules of a
+set with each other."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
@@ -18,7 +18,9 @@ _MORE: Final = "docs/custom-operators.md"
 
 
 def check_rule(rule: Rule, *, instances: int = INSTANCES, seed: int = 0) -> Checked:
-    """Tries a rule on random instances, at least so many that its guards accept for each of its directions.
+    """Tries a rule on random instances until its guards accept at least this many for each of its directions.
+
+    The instances depend only on the seed and the name of the rule, so checking a rule alone uses the same ones.
 
     The instances depend on the seed and on the name of the rule alone, so a rule that is checked by itself meets the same ones.
     """
@@ -37,25 +39,25 @@ def check_rule(rule: Rule, *, instances: int = INSTANCES, seed: int = 0) -> Chec
 
 
 def _without_kernel(rule: Rule) -> str:
-    """What nothing computes of the operators that Passat has not declared itself; nothing to say where there is none."""
+    """Why an undeclared operator cannot be computed; '' if all can."""
     for node in (*subterms(rule.lhs), *subterms(rule.rhs)):
         if isinstance(node, PCall) and is_undeclared(node) and node.op.kernel is None:
-            return f"{node.op.name.removeprefix('onnx.')} is not declared: @define_op(..., kernel=...) says what it computes ({_MORE})"
+            return f"{node.op.name.removeprefix('onnx.')} is not declared: @define_op(..., kernel=...) defines what it computes ({_MORE})"
         if isinstance(node, PCall) and not node.op.is_own and node.op.kernel is None:
-            return f"{node.op.name} is declared without a kernel: kernel=... says what it computes ({_MORE})"
+            return f"{node.op.name} is declared without a kernel: kernel=... defines what it computes ({_MORE})"
     return ""
 
 
 def _raised(checked: Checked, trier: Trier, trial: Trial) -> None:
-    """What a guard raised, on the smallest instance."""
+    """Reports an exception of a guard, on the smallest instance."""
     small = shrink(trier, trial.case, lambda found: found.verdict is Verdict.RAISES)
-    # What a guard or a computed attribute raises comes as a RuleError that names it.
-    checked.find("raises", f"{small.reason.removeprefix('RuleError: ')}; a reason is to be returned, or Reject(reason) raised")
+    # Exceptions of guards and computed attributes arrive as RuleErrors that name them.
+    checked.find("raises", f"{small.reason.removeprefix('RuleError: ')}; return a reason, or raise Reject(reason)")
     checked.report.counterexample = Counterexample(instance_lines(small), small.reason)
 
 
 def _explain(checked: Checked, seed: int, instances: int) -> None:
-    """The smallest wrong instance, and what would mend the rule. What is wrong even of finite numbers and beyond rounding says most."""
+    """Reports the smallest counterexample and a fix. Prefers counterexamples with finite numbers and differences beyond rounding."""
     report = checked.report
     for liberty in reversed(LIBERTIES[LIBERTIES.index(checked.rule.liberty) :]):
         wrong = [(trier, trial) for trier, trial in _under(checked, liberty) if trial.verdict in WRONG]
@@ -70,7 +72,7 @@ def _explain(checked: Checked, seed: int, instances: int) -> None:
 
 
 def _under(checked: Checked, liberty: Liberty) -> Iterator[tuple[Trier, Trial]]:
-    """The wrong trials again, as if the rule said that it may do as much to values."""
+    """The wrong trials, repeated as if the rule allowed this liberty."""
     again: dict[int, Trier] = {}
     for trier, trial in checked.wrong:
         other = again.get(id(trier))
@@ -80,7 +82,7 @@ def _under(checked: Checked, liberty: Liberty) -> Iterator[tuple[Trier, Trial]]:
 
 
 def _judge(checked: Checked, instances: int) -> None:
-    """What the counts say."""
+    """Derives findings from the counts."""
     report = checked.report
     if report.findings or report.compared >= instances:
         return
@@ -97,7 +99,7 @@ def _judge(checked: Checked, instances: int) -> None:
 
 
 def _never_accepted(checked: Checked) -> None:
-    """What refused all instances: the one that was asked last."""
+    """Reports what rejected all instances: the guard that was asked last."""
     report, ways = checked.report, checked.rule.directions()
     asked = [repr(guard) for way in ways for guard in way.guards]
     types = [by for by in report.refused if "type" in by and by not in asked]
@@ -105,7 +107,7 @@ def _never_accepted(checked: Checked) -> None:
     by = types[0] if types else held[-1] if held else max(report.refused, key=lambda text: report.refused[text])
     number, reason = report.refused[by], checked.reasons[by]
     if by in types:
-        checked.find("types", f"{by} in all {number} instances that were not refused before: {reason}")
+        checked.find("types", f"{by} in all {number} instances that were not rejected before: {reason}")
     elif by in held:
         checked.find("never holds", f"the guard {by} held in none of {number} instances: {reason.removeprefix(f'{by}: ')}")
     else:
@@ -118,7 +120,7 @@ Progress = Callable[[str], None]
 def check_rules(
     rules: Iterable[Rule], *, instances: int = INSTANCES, seed: int = 0, progress: Progress = lambda text: None
 ) -> list[RuleReport]:
-    """Checks rules, each on at least so many instances, and against each other. The reports come in the order of the rules.
+    """Checks rules, each on at least this many instances, and against each other. The reports are in the order of the rules.
 
     >>> from passat.rules.pattern import op, tensors
     >>> x, y = tensors("x y")
@@ -138,22 +140,22 @@ def check_each(rules: Iterable[Rule], *, instances: int = INSTANCES, seed: int =
 
 
 def related(checked: Sequence[Checked], progress: Progress = lambda text: None) -> list[RuleReport]:
-    """The reports of checked rules, with what the rules are to each other."""
-    progress("looking for rules that go round in a circle")
+    """The reports of checked rules, extended by relations between rules."""
+    progress("looking for cycles of rules")
     reports = {found.report.name: found.report for found in checked}
     sound = [found for found in checked if found.report.ok]
     for path in circles(sound, reducing_matchers(found.rule for found in sound)):
         shown = " -> ".join([*path, path[0]])
-        text = f"goes round in a circle, so it makes no program better: {shown}; say .exploring() on one of them"
+        text = f"forms a cycle, so it improves no program: {shown}; use .exploring() on one of them"
         if len(set(path)) == 1:
-            text = "gives back after a while what it began with, so it makes no program better: say .exploring(), or .and_back()"
+            text = "returns to its input, so it improves no program: use .exploring(), or .and_back()"
         for name in dict.fromkeys(path):
             reports[name].findings.append(Finding("loops", text))
     for general, special in covered([found.rule for found in sound]):
-        text = f"does nothing that {general.name} does not do"
+        text = f"is subsumed by {general.name}"
         reports[special.name].findings.append(Finding("subsumed", text, refuses=False))
     for found in sound:
         if found.report.ok and enlarges(found):
-            text = "made every instance dearer, so it never fires by itself: say .exploring()"
+            text = "made every instance more expensive, so it never pays by itself: use .exploring()"
             found.report.findings.append(Finding("enlarges", text, refuses=False))
     return list(reports.values())

@@ -1,4 +1,4 @@
-"""Random instances of patterns. What a pattern leaves open is drawn so that it is mostly well typed, and mostly what guards ask for."""
+"""Random instances of patterns, mostly well typed and mostly accepted by the guards."""
 
 import math
 import re
@@ -23,16 +23,16 @@ from passat.rules.guards import Guard
 from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PTuple, subterms, tensor_holes
 
 _TRIES: Final = 4
-"""How often operands and attributes of one call are drawn before the whole is given up."""
+"""Number of attempts for operands and attributes of one call before the instance is given up."""
 _PATIENCE: Final = 12
-"""After so many draws of an element type without one that is accepted, it is drawn seldom."""
+"""Number of rejected draws after which an element type is rarely drawn."""
 _ADVICE: Final = 0.8
-"""How often instances are drawn as guards say, where they are asked."""
+"""Probability of following the guards' strategies, where they are used."""
 
 
 class SamplingHints:
-    """What is known of a rule before instances are drawn: numbers that it names, holes that its guards look at, and, as instances are
-    tried, which element types come to anything. `asking`: guards are asked how to draw what they hold of, those that know."""
+    """Hints for sampling instances of a rule: numbers that it names, holes that its guards examine and, as instances are tried, the element
+    types that were accepted. `asking` enables the guards' strategies."""
 
     def __init__(self, pattern: Pattern, guards: Sequence[Guard], others: Sequence[Pattern] = ()) -> None:
         self.pattern = pattern
@@ -49,12 +49,12 @@ class SamplingHints:
         self.asking = False
 
     def plan(self, sampler: Sampler) -> Plan:
-        """What guards say of an instance; nothing where they are not asked."""
+        """The plan that the guards' strategies make for an instance; empty if they are not used."""
         asked = self.asking and self.advisers and sampler.chance(_ADVICE)
         return Plan(self.pattern, self.advisers if asked else (), sampler)
 
     def dtype(self, sampler: Sampler) -> str:
-        """The element type that an instance is mostly about."""
+        """The main element type of an instance."""
         if self.dtypes and sampler.chance(0.3):
             return sampler.pick(self.dtypes)  # type: ignore[no-any-return]  # of strings
         way = sampler.generator.random()
@@ -70,21 +70,21 @@ class SamplingHints:
         return found
 
     def base(self, sampler: Sampler) -> tuple[int, ...]:
-        """The shape that an instance is mostly about."""
+        """The main shape of an instance."""
         if self.spatial is None or sampler.chance(0.1):
             return sampler.shape()
         return (sampler.pick((1, 2)), sampler.pick((1, 2, 2, 4)), *(sampler.pick((2, 3, 4)) for _ in range(self.spatial)))
 
     def looks_at(self, name: str) -> bool:
-        """Whether a guard wants a constant there. Holes of the roots of a rule with several are numbered."""
+        """True if a guard requires a constant there. Holes of multi-pattern roots are numbered."""
         return name in self.looked_at or (bool(self.looked_at) and name.rstrip("0123456789") in self.looked_at)
 
     def want_constants(self) -> None:
-        """A guard has asked for a constant: all holes that guards name are constants more often from now on."""
+        """Makes all holes that guards name constant more often, after a guard required a constant."""
         self.looked_at |= self.named
 
     def accept(self, dtype: str) -> None:
-        """An instance of that element type was accepted."""
+        """Records an accepted instance of the element type."""
         self.accepted[dtype] = self.accepted.get(dtype, 0) + 1
 
 
@@ -104,7 +104,7 @@ def _numbers(value: AnyValue) -> Iterator[float]:
 
 
 def _spatial(pattern: Pattern) -> Iterator[int]:
-    """How many spatial dimensions the convolutions and poolings have whose data are computed, and not free to be of any shape."""
+    """The number of spatial dimensions of convolutions and poolings of computed data, whose shapes are constrained."""
     for node in subterms(pattern):
         found = re.match(r"nn\.(?:conv|\w+_pool)(\d)d", node.op.name) if isinstance(node, PCall) else None
         if found is not None and isinstance(node, PCall) and isinstance(node.args[0], PCall):
@@ -112,7 +112,7 @@ def _spatial(pattern: Pattern) -> Iterator[int]:
 
 
 def _plain(value: AnyValue) -> Iterator[AnyValue]:
-    """The plain values among the arguments of guards: what an attribute may have to be."""
+    """The plain values among the arguments of guards: candidates for attributes."""
     if isinstance(value, (tuple, list)):
         if isinstance(value, tuple) and value and all(isinstance(part, int) for part in value):
             yield value
@@ -125,8 +125,8 @@ def _plain(value: AnyValue) -> Iterator[AnyValue]:
 
 
 def draw(hints: SamplingHints, sampler: Sampler, *, odd: Odd = PLAIN, unknown: bool = False) -> tuple[Case, str]:
-    """An instance and the element type that it is about. `odd`: how odd the elements are; `unknown`: the program may not know some
-    sizes. Raises Unfit where operands that go together were not found."""
+    """An instance and its main element type. `odd` selects special elements; `unknown` allows unknown sizes. Raises Unfit if no compatible
+    operands were found."""
     plan = hints.plan(sampler)
     dtype = plan.dtype() or hints.dtype(sampler)
     drawer = _Drawer(hints, sampler, dtype, plan)
@@ -136,7 +136,7 @@ def draw(hints: SamplingHints, sampler: Sampler, *, odd: Odd = PLAIN, unknown: b
 
 
 class _Drawer:
-    """Draws one instance: calls are visited from the leaves up, each call draws those of its operands that have no type yet."""
+    """Draws one instance. Visits calls bottom-up; each call draws those of its operands that have no type yet."""
 
     def __init__(self, hints: SamplingHints, sampler: Sampler, dtype: str, plan: Plan) -> None:
         self.hints = hints
@@ -154,7 +154,7 @@ class _Drawer:
     # ---- types and attributes
 
     def visit(self, node: Pattern) -> Type | None:
-        """The type of a term; None for a hole that has none yet, and for a tuple of such holes."""
+        """The type of a term; None for a hole without a type yet, and for a tuple of such holes."""
         found = self.types.get(node.key)
         if found is not None:
             return found
@@ -216,7 +216,7 @@ class _Drawer:
         raise Unfit(error)
 
     def fitted(self, node: PCall, known: Sequence[Type | None], said: Attributes) -> Fit:
-        """Operands that go with what is known of them, their values too."""
+        """Operands compatible with what is known about them, including values."""
         given = self.given(node)
         if node.op.name == "arange":
             wanted = self.plan.shapes.get(node.key)
@@ -227,7 +227,7 @@ class _Drawer:
         return made._replace(values={**made.values, **given})
 
     def given(self, node: PCall) -> dict[int, Tensor]:
-        """The values of operands that the operator wants to know: of literals, and of holes of which they are settled."""
+        """The operand values that the operator needs: of literals, and of holes with fixed values."""
         found: dict[int, Tensor] = {}
         for i in node.op.known_operands:
             arg = node.args[i]
@@ -241,7 +241,7 @@ class _Drawer:
         return found
 
     def settle_planned(self, node: PCall) -> None:
-        """Types of operands that are holes whose shape a guard has said."""
+        """Sets the types of hole operands whose shapes a strategy planned."""
         plan = self.plan
         if not plan.shapes:
             return
@@ -254,21 +254,21 @@ class _Drawer:
                     self.settle(leaf, TensorType(plan.shapes[leaf.key], dtype))
 
     def limit(self, node: PCall, types: Sequence[Type], attrs: Attrs) -> None:
-        """Indices are mostly of elements that there are."""
+        """The size that indices should stay below."""
         data = types[0] if node.op.name in ("take", "gather") else None
         if isinstance(data, TensorType) and data.is_static:
             shape = data.concrete_shape
             self.limits[node.args[1].key] = math.prod(shape) if attrs.axis is None else shape[attrs.axis]
 
     def partly(self, node: Pattern) -> Type | None:
-        """What is known of the type of an operand; a field of a tuple that is not known has an empty tuple for its type."""
+        """The known type of an operand; an unknown tuple of a projection counts as an empty tuple."""
         found = self.visit(node)
         if found is None and isinstance(node, PTuple):
             return TupleType([self.types.get(field.key, TupleType(())) for field in node.fields])
         return found
 
     def in_dtypes(self, node: PCall, known: Sequence[Type | None], made: Fit) -> Fit:
-        """The operands with the element types that guards have asked for."""
+        """The operands with the element types that strategies planned."""
         asked = self.plan.dtypes
         if not asked:
             return made
@@ -279,7 +279,7 @@ class _Drawer:
         return made._replace(types=types)
 
     def again(self, node: PCall, known: Sequence[Type | None], fixed: Attributes) -> Fit | None:
-        """Operands and attributes like those of an earlier call of the operator, where they go with what is known."""
+        """Operands and attributes similar to those of an earlier call of the operator, if compatible."""
         before = self.before.get(node.op.name)
         if before is None or len(before[0]) != len(known) or self.sampler.chance(0.3):
             return None
@@ -297,7 +297,7 @@ class _Drawer:
         return type_
 
     def fixed(self, node: PCall) -> Attributes:
-        """The attributes that the pattern says, or that holes have from an earlier call."""
+        """The attributes that the pattern states, or that holes have from an earlier call."""
         fixed: Attributes = {}
         holes = {**self.plan.attrs, **self.holes}
         whole = node.attrs.get("attrs")
@@ -312,7 +312,7 @@ class _Drawer:
         return fixed
 
     def wished(self, node: PCall) -> Attributes:
-        """Attributes that guards may ask for, now and then."""
+        """Occasional attributes from the arguments of guards."""
         plain, sampler = self.hints.plain, self.sampler
         names = [name for name, value in node.attrs.items() if name != "attrs" and isinstance(value, AttrHole)] if plain else []
         return {name: sampler.pick(plain) for name in names if sampler.chance(0.25)}
@@ -325,7 +325,7 @@ class _Drawer:
     # ---- values
 
     def case(self, odd: Odd) -> Case:
-        """The instance, with values for all that has a type now."""
+        """The instance, with values for everything that has a type."""
         sampler, hints = self.sampler, self.hints
         types: dict[str, Type] = {}
         constants: dict[str, Value] = {}
@@ -356,13 +356,13 @@ class _Drawer:
 
 
 def _known(made: Fit) -> list[KnownValue | None]:
-    """What type relations get to know of operands: whole numbers alone."""
+    """The operand values that type relations read: integers only."""
     followed = [isinstance(type_, TensorType) and type_.dtype in FOLLOWED for type_ in made.types]
     return [np.asarray(made.values[i].numpy(), np.object_) if i in made.values and whole else None for i, whole in enumerate(followed)]
 
 
 def _other(old: Type, given: Type | None, sampler: Sampler) -> Type:
-    """A type like an old one, with what is given of it; a tensor may be of another size along one axis."""
+    """A type similar to an old one that satisfies the given part; one axis of a tensor may differ."""
     if isinstance(old, TupleType) and isinstance(given, TupleType) and len(old.fields) == len(given.fields):
         return TupleType(_other(a, None if b == TupleType(()) else b, sampler) for a, b in zip(old.fields, given.fields, strict=True))
     if given is not None:
@@ -374,7 +374,7 @@ def _other(old: Type, given: Type | None, sampler: Sampler) -> Type:
 
 
 def varied(case: Case, hints: SamplingHints, sampler: Sampler, odd: Odd) -> Case:
-    """The case with other elements: what guards accepted once they mostly accept again."""
+    """The case with other elements, which guards probably accept again."""
     inputs = {name: value if name in case.asked else value_of(case.types[name], sampler, odd) for name, value in case.inputs.items()}
     constants = {
         name: constant_of(case.types[name], sampler, hints.literals, odd)
@@ -386,7 +386,7 @@ def varied(case: Case, hints: SamplingHints, sampler: Sampler, odd: Odd) -> Case
 
 
 def value_of(type_: Type, sampler: Sampler, odd: Odd, limit: int = 0) -> Value:
-    """A random value of a type; where there is a limit, mostly of indices of so many elements."""
+    """A random value of a type; with a `limit`, mostly valid indices below it."""
     if limit and isinstance(type_, TensorType) and sampler.chance(0.9):
         return Tensor.dense(sampler.generator.integers(-limit, limit, type_.concrete_shape).astype(to_numpy(type_.dtype)))
     if isinstance(type_, TupleType):
@@ -406,8 +406,8 @@ def constant_of(type_: Type, sampler: Sampler, literals: Sequence[float], odd: O
 
 
 def with_unknown(case: Case, sampler: Sampler, fixed: Container[str]) -> Case:
-    """The case with sizes of inputs that the program does not know as numbers, equal sizes mostly under one name, and with lists of sizes
-    that it reads off those inputs, other than the constants that are `fixed`."""
+    """The case with unknown input sizes, equal sizes mostly under the same name, and with lists of sizes read from those inputs, except
+    constants that are `fixed`."""
     unknown: dict[tuple[str, int], str] = {}
     of_size: dict[int, list[tuple[str, int]]] = {}
     for name in case.inputs:

@@ -1,4 +1,4 @@
-"""The one guard that mends a rule: guards over its holes and terms, the weakest that leaves nothing wrong."""
+"""Proposes the weakest guard over holes and terms that fixes a rule."""
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
@@ -20,30 +20,33 @@ from passat.rules.rule import FINITE, KEPT, LIBERTIES, Liberty, Rule
 
 Match = tuple[Bindings, ...]
 _INSTANCES: Final = 100
-"""Instances of each kind that guards are compared on."""
+"""Number of instances of each kind that guards are compared on."""
 _ROUNDS: Final = 8
-"""Guards that are tried on new instances, one after the other, before the rule is given up."""
+"""Number of guards that are tried on new instances before giving up."""
 _ENOUGH: Final = 3
-"""Wrong instances after which a guard is given up."""
+"""Number of counterexamples after which a guard is given up."""
 _AGAIN: Final = 2
-"""So many times twice as many instances as a rule is checked on must find nothing wrong with a guard."""
+"""Rounds of validation, each on twice as many instances as a check, that a guard must pass."""
 _OF_TWO: Final = 0.6
-"""What two guards accept counts so much beside what one accepts."""
+"""Weight of what two guards accept, relative to a single guard."""
 _OF_TERMS: Final = 0.8
-"""What a guard over terms accepts counts so much beside what one over holes accepts."""
+"""Weight of what a guard over terms accepts, relative to one over holes."""
 _SHARE: Final = 0.1
-"""A guard that accepts less of what is right than this mends nothing."""
-_NOTE: Final = "to be said"
+"""Minimum share of correct instances that a guard must accept."""
+_NOTE: Final = "to be stated"
 
 
 @guard
 def _names(*terms: AnyValue) -> bool | str:
-    """Always holds; what it names is bound where the rule matches."""
+    """Always holds; binds the terms that it names."""
     return True
 
 
 def mended(checked: Checked, seed: int, instances: int) -> str:
-    """How the rule is mended, as it is written: `.when(same_shape(x, y))`; empty where nothing is found.
+    """The fix, as it is written: `.when(same_shape(x, y))`; empty if none is found.
+
+    First tries a weaker claim about values, and attributes that the left side leaves open; then guards, for the rule and for these forms of
+    it.
 
     That it may do more to values than it says is looked at first, and attributes that its left side leaves open; then guards, for the rule
     as it is and for those forms of it.
@@ -66,7 +69,7 @@ def mended(checked: Checked, seed: int, instances: int) -> str:
 
 
 def _guards_for(checked: Checked, seed: int, instances: int) -> tuple[Guard, ...]:
-    """The guards that mend a rule. What is wrong with the best ones so far is evidence against the next."""
+    """The guards that fix a rule. Counterexamples to the best candidates become evidence for the next attempt."""
     evidence = _Evidence(checked.rule)
     evidence.add(checked)
     for _ in range(_ROUNDS):
@@ -86,7 +89,7 @@ def _guards_for(checked: Checked, seed: int, instances: int) -> tuple[Guard, ...
 
 
 def _forms(rule: Rule) -> Iterator[tuple[str, Rule]]:
-    """The rule as it is, and with less said of values or more said of attributes, the smallest changes first; each as it is written."""
+    """The rule and its forms with weaker claims about values or stated attributes, smallest changes first, each as it is written."""
     closed = next((call for call in subterms(rule.lhs) if _is_open(call)), None)
     for liberty in LIBERTIES[LIBERTIES.index(rule.liberty) :]:
         loose = loosened(rule, liberty)
@@ -98,7 +101,7 @@ def _forms(rule: Rule) -> Iterator[tuple[str, Rule]]:
 
 
 def _is_open(node: Pattern) -> bool:
-    """Whether a term of the left side applies an operator with any attributes."""
+    """True if a term of the left side applies an operator with any attributes."""
     whole = node.attrs.get("attrs") if isinstance(node, PCall) else None
     return isinstance(whole, AttrHole) and whole.is_open and REQUIRED not in node.op.defaults.values()  # type: ignore[attr-defined]  # a call
 
@@ -111,14 +114,14 @@ def _written(liberty: Liberty) -> str:
 
 
 def loosened(rule: Rule, liberty: Liberty) -> Rule:
-    """The rule where it may do more to values than it says."""
+    """The rule with a weaker claim about values."""
     if rule.liberty == liberty:
         return rule
     return rule.finite(_NOTE) if liberty[0] == FINITE else rule.inexact(_NOTE, nonfinite=liberty[1])
 
 
 def _still_wrong(rule: Rule, checked: Checked) -> bool:
-    """Whether a form of the rule that has its left side is wrong on an instance on which the rule is."""
+    """True if a form of the rule with the same left side still fails on one of its counterexamples."""
     again = {trier.pattern.key: trier for trier in triers(rule)}
     return any(
         again[trier.pattern.key].try_case(trial.case).verdict in WRONG for trier, trial in checked.wrong if trier.pattern.key in again
@@ -131,7 +134,7 @@ def _is_sound(rule: Rule, seed: int, instances: int) -> bool:
 
 
 def _with_defaults(rule: Rule, call: PCall) -> Rule:
-    """The rule whose left side applies the operator of a call with its default attributes only."""
+    """The rule with default attributes only for the operator of a call."""
     said: dict[str, AnyValue] = {name: getattr(rule, name) for name in ("math", "note", "nonfinite", "name", "source")}
     left = _closed(rule.lhs, call)
     if isinstance(rule, MultiRule):
@@ -140,7 +143,7 @@ def _with_defaults(rule: Rule, call: PCall) -> Rule:
 
 
 def _closed(node: Pattern, like: PCall) -> Pattern:
-    """The pattern with the default attributes wherever the operator is applied without any."""
+    """The pattern with default attributes wherever the operator is applied with any."""
     if isinstance(node, PCall):
         attrs = {} if node.op is like.op and _is_open(node) else node.attrs
         return PCall(node.op, [_closed(arg, like) for arg in node.args], attrs)
@@ -150,14 +153,14 @@ def _closed(node: Pattern, like: PCall) -> Pattern:
 
 
 class _Evidence:
-    """Matches of a rule at which the sides agree and at which they do not, and which guards hold at which."""
+    """Matches at which the sides agree or disagree, and the guards that hold at each."""
 
     def __init__(self, rule: Rule) -> None:
         self.guards = list(_guards(rule))
         self.good = self.wrong = self._table(())
 
     def add(self, checked: Checked) -> None:
-        """More matches, of the rule or of the rule under guards."""
+        """Adds matches, of the rule or of the rule with guards."""
         good, wrong = _matches(checked)
         self.good = np.hstack([self.good, self._table(good)])
         self.wrong = np.hstack([self.wrong, self._table(wrong)])
@@ -166,14 +169,14 @@ class _Evidence:
         return np.array([_holding(self.guards, match) for match in matches], bool).reshape(len(matches), len(self.guards)).T
 
     def best(self) -> tuple[Guard, ...]:
-        """The guard that leaves nothing wrong and most of what is right; two together where they leave much more than one does."""
+        """The guard that rejects all wrong matches and the fewest correct ones; two guards if they keep many more."""
         least = max(_SHARE * self.good.shape[1], 2)
         if not self.wrong.shape[1]:
             return ()
         places = np.flatnonzero((self.good.sum(1) >= least) & (self.wrong.sum(1) < self.wrong.shape[1])).tolist()
         alone = [i for i in places if not self.wrong[i].any()]
         found = [(-self._plain(i) * float(self.good[i].sum()), [i]) for i in alone]
-        # That integers do not round is no guard that anybody means.
+        # Nobody means "integers do not round" as a guard.
         some = [i for i in places if i not in alone and self.guards[i].function.__name__ != "is_integer"]
         for i, j in combinations(some, 2):
             accepted = float((self.good[i] & self.good[j]).sum())
@@ -186,7 +189,7 @@ class _Evidence:
 
 
 def _matches(checked: Checked) -> tuple[list[Match], list[Match]]:
-    """What the holes are bound to at matches where the sides agree, and where they do not."""
+    """The bindings of matches at which the sides agree, and of those at which they do not."""
     good: list[Match] = []
     wrong: list[Match] = []
     probes: dict[int, Trier] = {}
@@ -203,7 +206,7 @@ def _matches(checked: Checked) -> tuple[list[Match], list[Match]]:
 
 
 def _holding(guards: Sequence[Guard], match: Match) -> list[bool]:
-    """Which guards hold at a match. They share their terms, so what a term is bound to is looked up once."""
+    """The guards that hold at a match. Bindings of shared terms are computed once."""
     looked_up: dict[tuple[int, int], AnyValue] = {}
 
     def value(place: int, arg: AnyValue) -> AnyValue:
@@ -225,13 +228,13 @@ def _holding(guards: Sequence[Guard], match: Match) -> list[bool]:
 
 
 def _terms(pattern: Pattern) -> list[Pattern]:
-    """The terms of a pattern that have a type of their own, holes first, each once."""
+    """The distinct terms of a pattern that have a type, holes first."""
     found = {node.key: node for node in subterms(pattern) if isinstance(node, (PVar, PConst, PCall, PGet))}
     return sorted(found.values(), key=lambda node: not isinstance(node, (PVar, PConst)))
 
 
 def _guards(rule: Rule) -> Iterator[Guard]:
-    """Guards over the terms and attributes of the left side, those that are said most easily first."""
+    """Candidate guards over the terms and attributes of the left side, simplest first."""
     terms = _terms(rule.lhs)
     yield from _attribute_guards(rule)
     for i, x in enumerate(terms):

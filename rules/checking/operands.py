@@ -1,4 +1,4 @@
-"""Random types for the operands of a call, of which some are known: shapes that an operator takes, as far as its kind tells."""
+"""Random operand types for a call, some of which are fixed: shapes that suit the kind of operator."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any as AnyValue
@@ -16,7 +16,7 @@ Shape = tuple[int, ...]
 
 
 class Fit(NamedTuple):
-    """Types of all operands of a call, its attributes, and values of operands that must be constants."""
+    """Operand types of a call, its attributes, and the values of operands that must be constant."""
 
     types: list[Type]
     attrs: Attributes
@@ -24,7 +24,7 @@ class Fit(NamedTuple):
 
 
 class Around(NamedTuple):
-    """What a call is drawn for: the element type and the shape that the program is about, and the shapes that occur in it so far."""
+    """The context of a call: the main element type and shape of the instance, and the shapes so far."""
 
     sampler: Sampler
     dtype: str
@@ -32,7 +32,7 @@ class Around(NamedTuple):
     seen: list[Shape]
 
     def shape(self) -> Shape:
-        """A shape that goes with the others, mostly."""
+        """A shape that is mostly compatible with the others."""
         if self.sampler.chance(0.55):
             return self.base
         if self.seen and self.sampler.chance(0.4):
@@ -44,8 +44,7 @@ Known = Sequence[Type | None]
 
 
 def fit(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
-    """Types for the operands of a call that are not known, and attributes; `fixed` are those that the rule says. It need not come out
-    well typed."""
+    """Types for the unknown operands of a call, and attributes; `fixed` are those that the rule states. The result may be ill typed."""
     name = op.name
     if name.startswith("nn.conv"):
         return _convolution(op, known, fixed, around)
@@ -67,7 +66,7 @@ def fit(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
 
 
 def counted(known: Known, given: Mapping[int, float], length: int | None, around: Around) -> Fit:
-    """Operands of arange, with values that make few numbers: `length` of them where that is settled. `given` are values of operands."""
+    """Operands of arange with values that give few elements, or `length` elements if fixed. `given` are values of operands."""
     sampler = around.sampler
     dtype = next((type_.dtype for type_ in known if isinstance(type_, TensorType)), around.dtype if around.dtype in _COUNTED else "int64")
     start = given.get(0, sampler.pick((0, 0, 0, 1, 2, -3)))
@@ -78,7 +77,7 @@ def counted(known: Known, given: Mapping[int, float], length: int | None, around
 
 
 _COUNTED: Final = frozenset({"float32", "float64", "int16", "int32", "int64", "float16", "bfloat16"})
-"""Element types that are counted in."""
+"""The element types of arange."""
 
 
 def _attention(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
@@ -118,7 +117,7 @@ def _rotary(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
 
 
 def own_dtype(op: Op, i: int) -> str | None:
-    """The element type that an operand has whatever the others have."""
+    """The element type of an operand that is independent of the others."""
     if op.name.startswith("logical") or (op.name == "where" and i == 0):
         return "bool"
     indices = i == 1 and op.name in ("take", "gather", "gather_nd", "scatter_elements", "scatter_nd")
@@ -126,7 +125,7 @@ def own_dtype(op: Op, i: int) -> str | None:
 
 
 def _shape(type_: Type | None) -> Shape:
-    """The shape of a tensor, with 2 for what is not known."""
+    """The shape of a tensor, with 2 for unknown sizes."""
     return tuple(dim if isinstance(dim, int) else 2 for dim in type_.shape) if isinstance(type_, TensorType) else ()
 
 
@@ -146,7 +145,7 @@ def _first(op: Op, fixed: Attributes, around: Around) -> Shape:
         return sampler.shape(2) if sampler.chance(0.8) else around.base
     if name in ("nn.matmul", "nn.dense", "nn.batch_matmul"):
         return _product(op, around)
-    if name == "broadcast_to" and sampler.chance(0.15):  # heads that are repeated
+    if name == "broadcast_to" and sampler.chance(0.15):  # repeated heads
         return (sampler.full(), sampler.full(), 1, sampler.full(), sampler.full())
     return around.shape()
 
@@ -171,7 +170,7 @@ Operands = Callable[[Op, Known, Shape, Attributes, Around], Shapes]
 
 
 def _broadcast(op: Op, known: Known, first: Shape, attrs: Attributes, around: Around) -> Shapes:
-    """The first operand as it is; the others equal to it or weaker, now and then stronger."""
+    """The first operand, and others equal to it or broadcast to it, occasionally larger."""
     sampler = around.sampler
     model = max((_shape(type_) for type_ in known if type_ is not None), key=len, default=first)
     drawn: Shapes = []
@@ -196,7 +195,7 @@ def _alike(op: Op, known: Known, first: Shape, attrs: Attributes, around: Around
 
 
 def _factor(op: Op, known: Known, first: Shape, attrs: Attributes, around: Around) -> Shapes:
-    """Operands of a product; where the second one is known, the first goes with it."""
+    """Operands of a product; a fixed second operand determines the first."""
     sampler = around.sampler
     columns = sampler.dim()
     if op.name == "nn.dense":
@@ -269,11 +268,11 @@ _TUPLES: Final = frozenset({"concatenate", "stack", "einsum", "elemwise_max", "e
 
 
 def _tuple(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
-    """The operand of an operator that takes a tuple: known, known in part, or not at all."""
+    """The operand of an operator that takes a tuple: known, partly known, or unknown."""
     sampler = around.sampler
     whole = known[0]
     given: Known = whole.fields if isinstance(whole, TupleType) else [None] * sampler.pick((1, 2, 2, 3))
-    parts = [type_ if isinstance(type_, TensorType) else None for type_ in given]  # a field that is not known has no type of a tensor
+    parts = [type_ if isinstance(type_, TensorType) else None for type_ in given]  # an unknown field has no tensor type
     model = next((type_ for type_ in parts if type_ is not None), None) or TensorType(around.shape(), around.dtype)
     attrs = {**random_attributes(op, _shape(model), model.dtype, sampler), **fixed}
     if op.name == "einsum":
@@ -283,7 +282,7 @@ def _tuple(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
 
 
 def _field(op: Op, model: Shape, attrs: Attributes, sampler: Sampler) -> Shape:
-    """The shape of a field beside one of a shape."""
+    """The shape of a further field, similar to a given one."""
     if op.name == "concatenate":
         axis = attrs.get("axis", 0)
         if not isinstance(axis, int) or not -len(model) <= axis < len(model) or sampler.chance(0.5):
@@ -294,7 +293,7 @@ def _field(op: Op, model: Shape, attrs: Attributes, sampler: Sampler) -> Shape:
 
 
 def _equation(shapes: Sequence[Shape], sampler: Sampler) -> str:
-    """Letters by size, so that equal sizes may meet."""
+    """Letters by size, so that equal sizes may match."""
     terms = ["".join("abcde"[min(dim, 4)] for dim in shape) for shape in shapes]
     letters = sorted({letter for text in terms for letter in text})
     return f"{','.join(terms)}->{''.join(letter for letter in letters if sampler.chance(0.6))}"
@@ -329,7 +328,7 @@ def _convolution(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit
 
 
 def _dynamic(op: Op, known: Known, around: Around) -> Fit:
-    """A `dyn.` operator, whose further operands are constants: what the static operator has as attributes."""
+    """A `dyn.` operator, whose further operands are constants: the attributes of the static operator."""
     sampler = around.sampler
     kind = op.name.removeprefix("dyn.")
     data = known[0]

@@ -1,4 +1,7 @@
-"""What guards say of an instance before it is drawn: shapes, element types and elements of terms, values of attributes.
+"""Plans an instance from the guards' strategies: shapes, element types and elements of terms, values of attributes.
+
+A planned shape propagates down to the operands of a term as far as the operators determine it: through transposes, reshapes and broadcasts.
+On the way up, open attributes are solved for it.
 
 A shape that is settled for a term goes down to what the term is made of, as far as its operators tell: through transposes, reshapes,
 broadcasting. On the way up again attributes that are open are solved for it.
@@ -25,15 +28,15 @@ from passat.rules.samples import Elements, Sample
 
 Shape = tuple[int, ...]
 _ROUNDS: Final = 2
-"""So often guards are asked that wait for others."""
+"""Number of rounds in which strategies that wait for others are called again."""
 _KEEPS_SHAPE: Final = frozenset(
     {"cast", "clip", "nn.softmax", "nn.log_softmax", "nn.layer_norm", "nn.rms_norm", "nn.instance_norm", "nn.group_norm", "nn.bias_add"}
 )
-"""Operators whose result has the shape of the first operand, beside those that work element by element."""
+"""Operators besides elementwise ones whose result has the shape of the first operand."""
 
 
 class Plan:
-    """What is settled of an instance; empty where nothing is."""
+    """The fixed parts of an instance; initially empty."""
 
     def __init__(self, pattern: Pattern, guards: Sequence[Guard], sampler: Sampler) -> None:
         self.sampler = sampler
@@ -57,18 +60,18 @@ class Plan:
                 assert guard.strategy is not None
                 try:
                     samples = guard.strategy(self.sampler, *map(self._sample, guard.args))
-                except Exception as error:  # it is the user's own
-                    raise RuleError(f"what {guard!r} says of instances raised {type(error).__name__}: {error}") from error
+                except Exception as error:  # user code
+                    raise RuleError(f"the strategy of {guard!r} raised {type(error).__name__}: {error}") from error
                 if samples is None:
                     waiting.append(guard)
                     continue
-                said = list(zip(guard.args, samples, strict=False))  # of the last ones there may be nothing to say
-                for arg, sample in sorted(said, key=lambda pair: isinstance(pair[0], PCall)):  # holes first: of them terms are made
+                said = list(zip(guard.args, samples, strict=False))  # trailing samples may be missing
+                for arg, sample in sorted(said, key=lambda pair: isinstance(pair[0], PCall)):  # holes first: terms consist of them
                     if sample is not None:
                         self._settle(arg, sample)
 
     def _sample(self, arg: AnyValue) -> AnyValue:
-        """What a guard is told of an argument."""
+        """The sample that a strategy gets for an argument."""
         if isinstance(arg, Pattern):
             return Sample(self.shape(arg), self.dtypes.get(arg.key), self.elements.get(arg.key))
         if isinstance(arg, AttrHole):
@@ -92,7 +95,7 @@ class Plan:
     # ---- shapes, downwards
 
     def shape(self, node: Pattern) -> Shape | None:
-        """The shape of a term as far as it is settled, by itself or by its operands."""
+        """The shape of a term, as far as it follows from the plan or its operands."""
         found = self.shapes.get(node.key)
         if found is not None or not isinstance(node, PCall):
             return () if isinstance(node, PLiteral) else found
@@ -108,7 +111,7 @@ class Plan:
         return made.concrete_shape if isinstance(made, TensorType) and made.is_static else None
 
     def want(self, node: Pattern, shape: Shape) -> None:
-        """Settles the shape of a term, and of its parts what follows."""
+        """Fixes the shape of a term, and what follows for its parts."""
         open_ = [(node, tuple(shape))]
         while open_:
             term, wanted = open_.pop()
@@ -118,7 +121,7 @@ class Plan:
                     open_.extend(self._operands(term, wanted))
 
     def _operands(self, node: PCall, wanted: Shape) -> Iterator[tuple[Pattern, Shape]]:
-        """Shapes of operands of a call that is to have a shape."""
+        """Fixes operand shapes for a call whose shape is fixed."""
         name, sampler, first = node.op.name, self.sampler, node.args[0] if node.args else node
         if node.op.elementwise:
             yield from self._broadcast(node.args, wanted)
@@ -160,7 +163,7 @@ class Plan:
             yield node.args[1], (*wanted[:-2], inner, wanted[-1])
 
     def _broadcast(self, args: Sequence[Pattern], wanted: Shape) -> Iterator[tuple[Pattern, Shape]]:
-        """Operands that make a shape together: one that has it, unless those that are settled do, and others that broadcast to it."""
+        """Fixes operands that broadcast to a shape: one has it, unless a fixed one does, and the others broadcast to it."""
         sampler = self.sampler
         known = [self.shape(arg) for arg in args]
         left = [arg for arg, shape in zip(args, known, strict=True) if shape is None and not isinstance(arg, PTuple)]
@@ -175,7 +178,7 @@ class Plan:
     # ---- attributes, upwards
 
     def solve(self, node: PCall, source: Shape, fixed: Attributes) -> Attributes:
-        """Attributes with which a call on a first operand of a shape has the shape that is settled for it; empty where there are none."""
+        """Attributes with which a call on a first operand of a shape has its fixed shape; empty if there are none."""
         name, wanted, within, sampler = node.op.name, self.shapes.get(node.key), self.within.get(node.key), self.sampler
         if name == "split" and node.key in self.parts:
             return self._cuts(source, fixed, self.parts[node.key])
@@ -202,14 +205,14 @@ class Plan:
         return sampler.pick(found) if found else {}
 
     def _newshape(self, source: Shape, wanted: Shape) -> Shape:
-        """A shape as a reshape says it: now and then -1 for a size that the others tell, and 0 for one that stays."""
+        """A shape as a newshape: sometimes with -1 for a size that follows from the others, and 0 for one that stays."""
         newshape = [0 if i < len(source) and source[i] == dim and self.sampler.chance(0.2) else dim for i, dim in enumerate(wanted)]
         if newshape and 0 not in wanted and self.sampler.chance(0.3):
             newshape[self.sampler.integer(0, len(newshape) - 1)] = -1
         return tuple(newshape)
 
     def _cuts(self, source: Shape, fixed: Attributes, parts: int) -> Attributes:
-        """Attributes of a split into at least so many parts."""
+        """Attributes of a split into at least this many parts."""
         sampler = self.sampler
         axis = fixed.get("axis", sampler.integer(-len(source), len(source) - 1) if source else 0)
         if not isinstance(axis, int) or not -len(source) <= axis < len(source):
@@ -222,16 +225,16 @@ class Plan:
     # ---- element types and elements
 
     def dtype(self) -> str | None:
-        """An element type that a guard has asked for."""
+        """An element type that a strategy requested."""
         return self.sampler.pick(list(self.dtypes.values())) if self.dtypes else None
 
     def tensor(self, key: Key, type_: TensorType) -> Tensor:
-        """A constant of the elements that are settled for a hole."""
+        """A constant with the elements fixed for a hole."""
         elements, shape = self.elements[key], type_.concrete_shape
         if callable(elements):
             try:
                 array = np.asarray(elements(self.sampler, shape)).reshape(shape)
-            except (IndexError, TypeError, ValueError) as error:  # it expects another shape
+            except (IndexError, TypeError, ValueError) as error:  # the strategy expects another shape
                 raise Unfit(f"there are no elements for {type_!r}: {error}") from error
         elif self.sampler.chance(0.6) or len(elements) == 1:
             return uniform(self.sampler.pick(elements), shape, type_.dtype, stored_once=self.sampler.chance(0.5))
@@ -247,13 +250,13 @@ def _cast(array: Array, dtype: str) -> Tensor:
 
 
 def _fits(shape: Shape, wanted: Shape) -> bool:
-    """Whether a shape broadcasts to another."""
+    """True if a shape broadcasts to another."""
     tail = wanted[len(wanted) - len(shape) :]
     return len(shape) <= len(wanted) and all(dim in (1, other) for dim, other in zip(shape, tail, strict=True))
 
 
 def _with_ones(source: Shape, places: Sequence[int]) -> Shape:
-    """A shape with axes of one at places of the result."""
+    """A shape with axes of size 1 inserted at positions of the result."""
     rest = iter(source)
     return tuple(1 if i in places else next(rest) for i in range(len(source) + len(places)))
 

@@ -1,4 +1,4 @@
-"""What rules are to each other and to the cost of programs: one covers another, some go round in a circle, one only enlarges."""
+"""Relations between rules, and to cost: subsumption, cycles, and rules that only increase cost."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any as AnyValue
@@ -34,10 +34,10 @@ from passat.rules.pattern import (
 from passat.rules.rule import LIBERTIES, REDUCING, Rule
 
 _LOOKED_AT: Final = 4
-"""Instances of a rule that are followed through the other rules."""
+"""Number of instances of a rule that are followed through other rules."""
 _STEPS: Final = 4
 _STATES: Final = 40
-"""A circle is looked for over so many steps and programs."""
+"""Maximum number of programs visited in the search for a cycle."""
 _COSTED: Final = 60
 
 
@@ -45,13 +45,13 @@ _COSTED: Final = 60
 
 
 def enlarges(checked: Checked) -> bool:
-    """Whether a rule that is to make programs better made all its instances dearer by the roofline model."""
+    """True if a reducing rule made all its instances more expensive by the roofline model."""
     if checked.rule.kind != REDUCING:
         return False
     constants = {node.name for node in subterms(checked.rule.lhs) if isinstance(node, PConst)}
     pairs = []
     for _, trial in checked.agreeing[:_COSTED]:
-        plain = all(name in constants or not name.isidentifier() for name in trial.case.constants)  # what is folded costs nothing
+        plain = all(name in constants or not name.isidentifier() for name in trial.case.constants)  # folded constants cost nothing
         if plain and not trial.case.unknown and trial.program is not None and trial.right is not None:
             pairs.append((trial.program.body, trial.right))
     return len(pairs) >= 5 and all(
@@ -63,7 +63,7 @@ def enlarges(checked: Checked) -> bool:
 
 
 def reducing_matchers(rules: Iterable[Rule]) -> dict[Symbol, list[Matcher]]:
-    """The matchers of rules that are to make programs better, by the operator at the root of their left sides."""
+    """The matchers of reducing rules, by the operator at the root of their left sides."""
     matchers: dict[Symbol, list[Matcher]] = {}
     for rule in rules:
         if rule.kind == REDUCING:
@@ -73,8 +73,7 @@ def reducing_matchers(rules: Iterable[Rule]) -> dict[Symbol, list[Matcher]]:
 
 
 def circles(all_checked: Iterable[Checked], matchers: Mapping[Symbol, Sequence[Matcher]]) -> list[tuple[str, ...]]:
-    """Rules that are to make programs better and come back to the program that they began with by rules of which there are matchers: their
-    names in order, each circle once."""
+    """The cycles among reducing rules that lead back to the initial program: their names in order, each cycle once."""
     found: dict[frozenset[str], tuple[str, ...]] = {}
     for checked in all_checked:
         if checked.rule.kind != REDUCING:
@@ -88,7 +87,7 @@ def circles(all_checked: Iterable[Checked], matchers: Mapping[Symbol, Sequence[M
 
 
 def _circle(start: Expr, first: str, matchers: Mapping[Symbol, Sequence[Matcher]]) -> tuple[str, ...]:
-    """The names of the rules that lead back from a program to itself, the given one first; none where it is not found."""
+    """The names of the rules that lead back from a program to itself, starting with the given one; empty if none is found."""
     target = _fingerprint(start)
     seen = {target}
     states: list[tuple[Expr, tuple[str, ...]]] = [(start, ())]
@@ -109,7 +108,7 @@ def _circle(start: Expr, first: str, matchers: Mapping[Symbol, Sequence[Matcher]
 
 
 def _next(expr: Expr, matchers: Mapping[Symbol, Sequence[Matcher]]) -> Iterator[tuple[str, Expr]]:
-    """The programs that one application of one rule makes, with its name."""
+    """The programs that one application of one rule produces, with its name."""
     graph = Graph()
     graph.load(infer_type(expr))
     nodes = {graph.ids[id(part)]: part for part in post_order(expr) if id(part) in graph.ids}
@@ -119,14 +118,14 @@ def _next(expr: Expr, matchers: Mapping[Symbol, Sequence[Matcher]]) -> Iterator[
                 for row in variant.search(graph, [node]):
                     try:
                         _, built = matcher.decide(graph, row)
-                    except Exception:  # a refusal, or what a guard raises, which is told where the rule itself is tried
+                    except Exception:  # a rejection, or an exception of a guard, which is reported where the rule itself is tried
                         continue
                     made = rebuild(graph, {number: number for number in range(len(graph))}, built)
                     yield matcher.name, _folded(_with(expr, part, made))
 
 
 def _with(expr: Expr, old: Expr, new: Expr) -> Expr:
-    """The expression with another one in the place of a part."""
+    """The expression with a part replaced."""
     done: dict[int, Expr] = {}
     for node in post_order(expr):
         parts = children(node)
@@ -137,7 +136,7 @@ def _with(expr: Expr, old: Expr, new: Expr) -> Expr:
 
 
 def _folded(expr: Expr) -> Expr:
-    """The expression with what is computed from constants alone as constants, which is how programs come before rules."""
+    """The expression after constant folding, which runs before rules."""
     done: dict[int, Expr] = {}
     for node in post_order(infer_type(expr)):
         parts = children(node)
@@ -171,7 +170,7 @@ def _constant_value(expr: Expr) -> Value | None:
 
 
 def _fingerprint(expr: Expr) -> tuple[AnyValue, ...]:
-    """What is equal for equal programs over the same variables."""
+    """A key that is equal for equal programs over the same variables."""
     done: dict[int, tuple[AnyValue, ...]] = {}
     for node in post_order(expr):
         parts = tuple(done[id(part)] for part in children(node))
@@ -190,8 +189,8 @@ def _fingerprint(expr: Expr) -> tuple[AnyValue, ...]:
 
 
 def covered(rules: Sequence[Rule]) -> Iterator[tuple[Rule, Rule]]:
-    """Pairs of rules of which the first does all that the second does: its left side is more general, its right side then the same, and
-    it asks for no more. A rule with holes for operators is taken for each choice of them."""
+    """Pairs of rules of which the first subsumes the second: its left side is more general, its right side is then the same, and it
+    requires no more. Expands holes for operators."""
     plain = [one for rule in rules for one in (rule.directions() if rule.holes() else [rule])]
     alike: dict[object, list[tuple[int, Rule]]] = {}
     for place, rule in enumerate(plain):
@@ -208,7 +207,7 @@ def _root(rule: Rule) -> object:
 
 
 def covers(general: Rule, special: Rule) -> bool:
-    """Whether one rule does all that another one does. What a reducing rule matched is not matched again, as it is by an exploring one."""
+    """True if one rule subsumes another. What a reducing rule matched is not matched again, as opposed to an exploring one."""
     if general.kind != special.kind:
         return False
     if LIBERTIES.index(general.liberty) > LIBERTIES.index(special.liberty):
@@ -235,7 +234,7 @@ _Solution = Mapping[str, AnyValue]
 
 
 def _matches(general: Pattern, special: Pattern, solution: _Solution) -> Iterator[_Solution]:
-    """The ways in which a pattern is an instance of another one: what each hole stands for."""
+    """The ways in which a pattern is an instance of another, as substitutions."""
     if isinstance(general, (PVar, PConst)):
         if isinstance(general, PConst) and not isinstance(special, (PConst, PLiteral)):
             return
@@ -281,7 +280,7 @@ def _attributes(general: PCall, special: PCall, solution: _Solution) -> _Solutio
 
 
 def _put(value: AnyValue, solution: _Solution) -> AnyValue:
-    """A term, attribute or argument with what the holes stand for."""
+    """A term, attribute or argument after substitution."""
     if isinstance(value, (PVar, PConst, AttrHole)):
         return solution.get(value.name, value)
     if isinstance(value, Computed):

@@ -1,5 +1,4 @@
-"""What checking found, as plain data and as text: what the holes of an instance are, and both sides in the text of Relay with their
-values."""
+"""Reports of checks, as plain data and as text: the holes of an instance, and both sides in Relay's text format with their values."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -18,8 +17,8 @@ from passat.rules.checking.trial import Trial
 
 @dataclass
 class Finding:
-    """Something that is wrong with a rule, in a sentence. `kind` is one of `value`, `breaks`, `raises`, `types`, `never matches`,
-    `never holds`, `undefined`, `loops`, `few`, `subsumed`, `enlarges`; a finding that does not refuse the rule is a warning."""
+    """A problem of a rule, in one sentence. `kind` is one of `value`, `breaks`, `raises`, `types`, `never matches`, `never holds`,
+    `undefined`, `loops`, `few`, `subsumed`, `enlarges`; a finding that does not fail the rule is a warning."""
 
     kind: str
     text: str
@@ -28,7 +27,7 @@ class Finding:
 
 @dataclass
 class Counterexample:
-    """The smallest instance found on which the sides differ, line by line, and how they do."""
+    """The smallest counterexample found, line by line, and the difference between the sides."""
 
     lines: list[str]
     reason: str
@@ -36,7 +35,7 @@ class Counterexample:
 
 @dataclass
 class RuleReport:
-    """What became of one rule. `refused` counts instances by the guard that refused them, `not_compared` by the reason."""
+    """The result for one rule. `refused` counts instances by the guard that rejected them, `not_compared` by the reason."""
 
     name: str
     rule: str
@@ -57,14 +56,14 @@ class RuleReport:
 
     @property
     def verdict(self) -> Literal["sound", "refused", "unchecked"]:
-        """`sound` where nothing speaks against the rule, `unchecked` where nothing could be compared."""
+        """`sound` without findings against the rule, `unchecked` if nothing could be compared."""
         if any(finding.refuses for finding in self.findings):
             return "refused"
         return "sound" if self.compared else "unchecked"
 
     @property
     def ok(self) -> bool:
-        """Whether the rule may be used."""
+        """True if the rule passed."""
         return self.verdict == "sound"
 
     def data(self) -> dict[str, AnyValue]:
@@ -73,17 +72,17 @@ class RuleReport:
 
 
 def count(counts: dict[str, int], key: str) -> None:
-    """One more of a kind."""
+    """Increments a counter."""
     counts[key] = counts.get(key, 0) + 1
 
 
 _SHOWN: Final = 16
-"""Elements of a tensor that are written out."""
+"""Maximum number of elements of a tensor that are shown."""
 _SUFFIXES: Final = {"float32": "f", "float64": "f64", "float16": "f16", "int32": "", "int64": "i64", "bool": ""}
 
 
 def instance_lines(trial: Trial) -> list[str]:
-    """A trial, one line for each hole and each side."""
+    """A trial, one line per hole and side."""
     case, program = trial.case, trial.program
     lines = [f"{name}: {_declared(case, name)} = {_value(value)}" for name, value in case.inputs.items()]
     lines += [
@@ -118,7 +117,7 @@ def _names(case: Case, program: Program) -> Mapping[int, str]:
 
 
 def text(expr: Expr, names: Mapping[int, str]) -> str:
-    """An expression on one line, attributes that are not the defaults included."""
+    """An expression on one line, with non-default attributes."""
     if id(expr) in names:
         return names[id(expr)]
     if isinstance(expr, Var):
@@ -175,7 +174,7 @@ def _nested(value: AnyValue) -> str:
 
 
 def _element(value: AnyValue) -> str:
-    """A number, short: whole floats without a point, -0.0 as it is."""
+    """A number in short form: whole floats without a decimal point, -0.0 preserved."""
     if isinstance(value, (bool, np.bool_)):
         return str(bool(value))
     if isinstance(value, (complex, np.complexfloating)):
@@ -187,7 +186,7 @@ def _element(value: AnyValue) -> str:
 
 
 def reports_text(reports: Sequence[RuleReport], *, verbose: bool = False) -> str:
-    """What was found, rule by rule where there is something to say (`verbose`: of each), and the sum of it."""
+    """The findings by rule (with `verbose`, all rules), and a summary."""
     lines: list[str] = []
     for report in reports:
         if verbose or report.findings or not report.ok:
@@ -196,7 +195,7 @@ def reports_text(reports: Sequence[RuleReport], *, verbose: bool = False) -> str
 
 
 def rule_lines(report: RuleReport) -> list[str]:
-    """One rule: itself, how it was tried, what is wrong with it, on which smallest instance, and what would mend it."""
+    """One rule: its text, how it was tried, findings, the smallest counterexample, and the proposed fix."""
     lines = [f"{report.name}: {report.verdict}", f"    {report.rule}    ({report.source})"]
     if report.guards:
         lines.append(f"    where {' and '.join(report.guards)}")
@@ -207,7 +206,7 @@ def rule_lines(report: RuleReport) -> list[str]:
         if report.counterexample and finding is report.findings[0]:
             lines += [f"      {line}" for line in report.counterexample.lines]
             lines += [f"    mended by {report.mended_by}"] if report.mended_by else []
-            lines.append(f"    again with --rule {report.name} --seed {report.seed}")
+            lines.append(f"    repeat with --rule {report.name} --seed {report.seed}")
     return lines
 
 
@@ -224,7 +223,7 @@ def _most(counts: dict[str, int]) -> Iterable[tuple[str, int]]:
 
 
 def summary(reports: Sequence[RuleReport]) -> str:
-    """All rules in a sentence."""
+    """A summary of all rules in one sentence."""
     rules = f"{len(reports)} rule{'s' * (len(reports) != 1)}"
     compared = sum(report.compared for report in reports)
     parts = [f"{rules} checked on {compared} instances"]

@@ -1,4 +1,4 @@
-"""Random choices: shapes, element types, and elements, ordinary ones and those where arithmetic is odd."""
+"""Random choices: shapes, element types and elements, including arithmetic corner cases."""
 
 from collections.abc import Sequence
 from typing import Any as AnyValue
@@ -14,7 +14,7 @@ from passat.ir.tensor import Array, Tensor
 ALL_TYPES: Final = ("float32", "float16", "float64", "bfloat16", "int64", "int32", "int8", "uint8", "int16", "uint32", "bool")
 FLOAT_TYPES: Final = ("float32", "float16", "float64", "bfloat16")
 RARE_TYPES: Final = tuple(sorted(NAMES - {*ALL_TYPES, "string"}))
-"""Element types that few operators take: narrow ones, complex numbers."""
+"""Element types that few operators accept: narrow ones and complex numbers."""
 
 
 class Sampler:
@@ -27,50 +27,50 @@ class Sampler:
         self._sizes = tuple(size for size in (0, 1, 1, 2, 2, 2, 3, 3, 3, 4) if size <= largest)
 
     def pick(self, choices: Sequence[AnyValue]) -> AnyValue:
-        """One of several."""
+        """A random element of a sequence."""
         return choices[int(self.generator.random() * len(choices))]
 
     def chance(self, share: float) -> bool:
-        """True that often."""
+        """True with this probability."""
         return bool(self.generator.random() < share)
 
     def integer(self, low: int, high: int) -> int:
-        """An integer between two, both included."""
+        """A random integer within the closed interval."""
         return low + int(self.generator.random() * (high - low + 1))
 
     def dim(self) -> int:
-        """A size, now and then 0."""
+        """A size, occasionally 0."""
         return int(self.pick(self._sizes))
 
     def full(self) -> int:
-        """A size that is not 0."""
+        """A nonzero size."""
         return max(self.dim(), 1)
 
     def shape(self, low: int = 0, high: int | None = None) -> tuple[int, ...]:
-        """A shape of a rank between two; half of the shapes hold no 0."""
+        """A shape with a rank in the interval; half of the shapes have no 0."""
         rank = self.integer(low, max(low, self.most if high is None else high))
         size = self.full if self.chance(0.5) else self.dim
         return tuple(size() for _ in range(rank))
 
     def weaker(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """A shape that broadcasts to another; now and then with an axis more."""
+        """A shape that broadcasts to the given one; occasionally with an additional axis."""
         kept = tuple(1 if self.chance(0.3) else dim for dim in shape[self.integer(0, len(shape)) if self.chance(0.6) else 0 :])
         return (1, *kept) if self.chance(0.08) else kept
 
     def along(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """A shape of one element, or as long as another one along one of its axes."""
+        """A shape with one element, or one that varies along a single axis of the given shape."""
         axis = self.integer(0, len(shape))
         kept = tuple(dim if i == axis else 1 for i, dim in enumerate(shape))
         return kept[min(axis, self.integer(0, len(shape))) :]
 
     def stronger(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """A shape that another broadcasts to; now and then it is no stronger in some of its axes."""
+        """A shape that the given one broadcasts to; occasionally incompatible in some axes."""
         grown = tuple(self.dim() if dim == 1 and self.chance(0.5) else dim for dim in shape)
         return (*self.shape(0, 1), *grown) if self.chance(0.3) else grown
 
 
 Odd = Literal["plain", "endless", "extreme"]
-"""How odd elements are: ordinary; some of them infinite or no numbers, which rounding does not change; anything there is."""
+"""The kind of elements: ordinary; with infinities and NaN, which rounding does not change; or with any special values."""
 PLAIN: Final[Odd] = "plain"
 ENDLESS: Final[Odd] = "endless"
 EXTREME: Final[Odd] = "extreme"
@@ -90,7 +90,8 @@ _ENDLESS: Final = np.array([0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 2.0])
 
 
 def draw_array(generator: Generator, shape: Sequence[int], dtype: str, odd: Odd = PLAIN) -> Array:
-    """A random array. Ordinary floats are now and then small whole numbers; of extreme ones half are, and of integers some."""
+    """A random array. Ordinary floats are occasionally small integers. Of extreme arrays, half of the floats and some of the integers are
+    special values."""
     kind = to_numpy(dtype)
     shape = tuple(shape)
     if dtype == "bool":
@@ -124,7 +125,7 @@ def _integers(generator: Generator, shape: tuple[int, ...], kind: "np.dtype[np.g
 
 
 def draw_constant(sampler: Sampler, shape: tuple[int, ...], dtype: str, literals: Sequence[float], odd: Odd = PLAIN) -> Tensor:
-    """A constant: of one value (one that the rule names, or another), stored once or element by element, or of several values."""
+    """A constant: uniform (with a value that the rule names, or another), stored as a splat or densely, or with varying elements."""
     if sampler.chance(0.55):
         values = literals if literals and sampler.chance(0.6) else _NUMBERS[odd]
         return uniform(sampler.pick(values), shape, dtype, stored_once=sampler.chance(0.5))
@@ -136,13 +137,13 @@ def draw_constant(sampler: Sampler, shape: tuple[int, ...], dtype: str, literals
 
 
 def uniform(value: AnyValue, shape: tuple[int, ...], dtype: str, *, stored_once: bool = True) -> Tensor:
-    """A constant of one value, as near to the one given as the element type has it."""
+    """A uniform constant with the nearest value that the element type has."""
     kind = to_numpy(dtype)
     if dtype == "bool":
         value = bool(value)
     elif dtype not in FLOATS and dtype not in COMPLEX:
         limits = ml_dtypes.iinfo(kind)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
-        value = int(value) if abs(value) < 100 else 7  # which no infinity or nan is
+        value = int(value) if abs(value) < 100 else 7  # excludes infinity and NaN
         value = min(max(value, int(limits.min)), int(limits.max))
     with np.errstate(all="ignore"):
         element = np.asarray(value).astype(kind)

@@ -1,5 +1,4 @@
-"""The smallest instance of a kind: instances drawn small first, then made simpler step by step as long as they stay of the kind: in a
-size, an axis, an attribute, an element."""
+"""Shrinks an instance: draws small instances first, then simplifies a size, axis, attribute or element at a time while a property holds."""
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,9 +21,9 @@ from passat.rules.checking.trial import Trial, Trier
 from passat.rules.pattern import Pattern, PCall, PVar, subterms
 
 PLAIN_DTYPES: Final = ("float32", "int32", "bool", "int64", "float64", "float16")
-"""Element types, those that people read first before the others."""
+"""Element types in order of readability."""
 _ELEMENTS: Final = 12
-"""Tensors of at most so many elements are simplified element by element."""
+"""Maximum number of elements of a tensor that is simplified element by element."""
 
 
 def calls_of(pattern: Pattern) -> dict[Key, PCall]:
@@ -41,7 +40,7 @@ def _known_sizes(case: Case, pattern: Pattern) -> Iterator[Case]:
 
 
 def _fewer_constants(case: Case, pattern: Pattern) -> Iterator[Case]:
-    """What need not be a constant, as an input."""
+    """The case with constants turned into inputs where possible."""
     needed = {name_of(node) for node in subterms(pattern) if not isinstance(node, PVar)}
     for name in [name for name in case.constants if name not in needed]:
         constants = {other: value for other, value in case.constants.items() if other != name}
@@ -49,7 +48,7 @@ def _fewer_constants(case: Case, pattern: Pattern) -> Iterator[Case]:
 
 
 def _with_values(case: Case, only: str | None, change: Callable[[Tensor], Tensor]) -> Case:
-    """The case with other tensors, all of them or those of one hole, and the types that these have."""
+    """The case with other tensors, all or those of one hole, and their types."""
     constants = {name: _mapped(value, change) if only in (None, name) else value for name, value in case.constants.items()}
     inputs = {name: _mapped(value, change) if only in (None, name) else value for name, value in case.inputs.items()}
     types = {name: _type(value) for name, value in (*constants.items(), *inputs.items())}
@@ -82,7 +81,7 @@ def _recast(old: str, dtype: str, tensor: Tensor) -> Tensor:
 
 
 def _fewer_axes(case: Case, pattern: Pattern) -> Iterator[Case]:
-    """Without an axis, counted from the front or from the end, of all tensors that have it, or of one."""
+    """The case without one axis, counted from the front or the end, of all tensors or of one."""
     names = [*case.inputs, *case.constants]
     deepest = max((tensor.ndim for name in names for tensor in flatten(_value(case, name))), default=0)
     for axis in (*range(deepest), *range(-1, -deepest - 1, -1)):
@@ -101,7 +100,7 @@ def _without(axis: int, tensor: Tensor) -> Tensor:
 
 
 def _smaller_sizes(case: Case, pattern: Pattern) -> Iterator[Case]:
-    """A size smaller wherever it is, or along one axis of one tensor."""
+    """The case with a size decreased wherever it occurs, or along one axis of one tensor."""
     sizes = sorted(
         {dim for value in (*case.inputs.values(), *case.constants.values()) for t in flatten(value) for dim in t.shape}, reverse=True
     )
@@ -131,7 +130,7 @@ def _resized(shape: Sequence[int], tensor: Tensor) -> Tensor:
 
 
 def _other_attributes(case: Case, pattern: Pattern) -> Iterator[Case]:
-    """An attribute at its default, or nearer to 0; the same change wherever the attribute has that value."""
+    """The case with an attribute at its default, or nearer to 0, wherever it has that value."""
     ops = calls_of(pattern)
     tried = set()
     for key, attrs in case.attrs.items():
@@ -205,18 +204,18 @@ def _put(place: int, value: float, tensor: Tensor) -> Tensor:
 
 
 STEPS: Final = (_known_sizes, _fewer_constants, _other_dtypes, _fewer_axes, _other_attributes, _smaller_sizes, _simpler_values)
-"""What makes a case simpler in one thing, larger steps first; it need not be well typed."""
+"""Simplifications, larger steps first; the results may be ill typed."""
 
 
 Wanted = Callable[[Trial], bool]
 _TIERS: Final = ((1, 2), (2, 2), (3, 3))
-"""Greatest ranks and sizes of what is drawn small, one after the other."""
+"""Bounds on ranks and sizes for drawing small instances, in order."""
 _DRAWS: Final = 150
 _TRIES: Final = 1500
 
 
 def shrink(trier: Trier, case: Case, wanted: Wanted) -> Trial:
-    """The simplest instance found of which `wanted` holds, as it does of the one given."""
+    """The simplest instance found that satisfies `wanted`, as the given one does."""
     ops = calls_of(trier.pattern)
     best = trier.try_case(min([case, *_small(trier, wanted)], key=lambda found: weight(found, ops)))
     tries = 0
@@ -240,7 +239,7 @@ def shrink(trier: Trier, case: Case, wanted: Wanted) -> Trial:
 
 
 def _small(trier: Trier, wanted: Wanted) -> Iterator[Case]:
-    """Cases of the kind, drawn with small bounds, as guards say where chance finds none; those of the smallest bounds that have any."""
+    """Cases that satisfy the property, drawn with the smallest bounds that have any; with the guards' strategies if chance finds none."""
     rule = trier.rule
     hints = SamplingHints(trier.pattern, rule.guards, [rule.rhs])
     for most, largest in _TIERS:
@@ -266,7 +265,7 @@ def _small(trier: Trier, wanted: Wanted) -> Iterator[Case]:
 
 
 def weight(case: Case, ops: Mapping[Key, PCall] | None = None) -> tuple[float, ...]:
-    """How much there is in a case to look at: the less the simpler."""
+    """The complexity of a case; smaller is simpler."""
     tensors = [tensor for value in (*case.inputs.values(), *case.constants.values()) for tensor in flatten(value)]
     sizes = sum(max(tensor.size, 1) + (not tensor.size) for tensor in tensors)
     ranks = sum(tensor.ndim for tensor in tensors)
@@ -291,7 +290,7 @@ def _attribute_weight(value: AnyValue, default: AnyValue) -> float:
 
 
 def _numbers(value: AnyValue) -> Iterator[float]:
-    """The numbers in an attribute; a text counts as one."""
+    """The numbers in an attribute; a string counts as one."""
     if isinstance(value, (tuple, list)):
         for part in value:
             yield from _numbers(part)

@@ -1,4 +1,4 @@
-"""One instance tried: what the rule makes of it, by the engine's own matching and decisions, and whether both sides have one value."""
+"""Tries one instance: applies the rule by the engine's own matching, and compares the values of both sides."""
 
 import enum
 from collections.abc import Iterator, Sequence
@@ -36,11 +36,11 @@ from passat.rules.pattern import Pattern, PCall, PConst, PGet, PTuple, PValue, P
 from passat.rules.rule import EXACT, FINITE, JOINING, Rule
 
 _RESERVATION = "-1 cannot be worked out next to a size of 0"
-"""What a reshape may say of an empty tensor whose shape the program does not know (`passat.ir.ops.newshape`)."""
+"""The error of a reshape of an empty tensor whose shape is unknown to the program (`passat.ir.ops.newshape`)."""
 
 
 class Verdict(enum.Enum):
-    """What came of an instance."""
+    """The result of an instance."""
 
     UNFIT = "ill-typed"
     UNMATCHED = "not matched"
@@ -54,7 +54,7 @@ class Verdict(enum.Enum):
 
 
 class Rewrite(NamedTuple):
-    """What a rule makes of a program, and what its holes are bound to there, for each of its roots; that is kept where it is asked for."""
+    """The replacement of a program, and the bindings of the holes per root, if requested."""
 
     body: Expr
     matches: tuple[Bindings, ...]
@@ -62,7 +62,7 @@ class Rewrite(NamedTuple):
 
 @dataclass
 class Trial:
-    """An instance with what came of it. `reason` is why; `refusals` are all reasons of the engine; `right` is what the rule made."""
+    """An instance with its result. `reason` explains it; `refusals` are all reasons of the engine; `right` is the replacement."""
 
     verdict: Verdict
     case: Case
@@ -75,8 +75,8 @@ class Trial:
 
 
 class Trier:
-    """A rule, in one direction, ready to be tried. `pattern` is what instances are drawn of; of a rule with several roots, `roots` of
-    them as a tuple. `keep`: rewrites say what the holes are bound to."""
+    """One direction of a rule, ready to try. `pattern` is the source of instances; for a multi-pattern rule, a tuple of `roots` roots. With
+    `keep`, rewrites record the bindings."""
 
     def __init__(self, rule: Rule, roots: int = 2, *, keep: bool = False) -> None:
         self.rule = rule
@@ -86,13 +86,12 @@ class Trier:
         self.finite = rule.math == FINITE
         self.pattern = several(rule, roots) if isinstance(rule, MultiRule) else rule.lhs
         self._grouper = Grouper(rule) if isinstance(rule, MultiRule) else None
-        # What a joining rule says has to hold wherever its left side stands, also where nothing else computes the right one.
+        # A joining rule must hold wherever its left side matches, even if its right side does not exist yet.
         anywhere = rule.exploring() if rule.kind == JOINING else rule
         self._matcher = Matcher(anywhere) if self._grouper is None else self._grouper.matcher
 
     def rewrites(self, program: Program) -> tuple[list[Rewrite], list[str], bool]:
-        """What the rule makes of the whole of a program, once for each match there; the reasons for which it refused; whether the left
-        side was found at all."""
+        """The replacements of the whole program, one per match; the rejection reasons; whether the left side matched at all."""
         graph = Graph()
         root = graph.load(program.body)
         made: list[Rewrite] = []
@@ -115,7 +114,7 @@ class Trier:
         return made, reasons, matched
 
     def _together(self, graph: Graph, root: int, made: list[Rewrite], reasons: list[str]) -> bool:
-        """A rule with several roots on the tuple of its roots."""
+        """Applies a multi-pattern rule to the tuple of its roots."""
         assert self._grouper is not None
         roots = graph.operands[root]
         noted = _Noted(reasons)
@@ -144,15 +143,14 @@ class Trier:
         return trial
 
     def try_matches(self, case: Case) -> tuple[Trial, Iterator[tuple[Rewrite, Verdict, str, list[Array]]]]:
-        """An instance tried as far as its left side goes, and what is found for each match of the rule there: verdict, reason and the
-        value of the right side."""
+        """Evaluates the left side of an instance, then yields the verdict, the reason and the right side's value for each match."""
         try:
             program = build(self.pattern, case)
         except Unfit as unfit:
             return Trial(Verdict.UNFIT, case, str(unfit)), iter(())
         try:
             rewrites, refusals, matched = self.rewrites(program)
-        except Exception as error:  # a guard of the user's may raise anything
+        except Exception as error:  # guards are user code and may raise anything
             said = " ".join(str(error).split())
             return Trial(Verdict.RAISES, case, f"{type(error).__name__}{': ' if said else ''}{said}", program=program), iter(())
         if not rewrites:
@@ -181,7 +179,7 @@ class Trier:
         except EvaluateError as error:
             if _RESERVATION in str(error) and trial.case.unknown:
                 return Verdict.UNCOMPARED, str(error), []
-            return Verdict.BREAKS, f"the left side has a value, the right side has none: {' '.join(str(error).split())}", []
+            return Verdict.BREAKS, f"the left side has a value, but the right side has none: {' '.join(str(error).split())}", []
         verdict, reason = self._compare(trial, body, evaluation, right)
         return verdict, reason, right
 
@@ -193,7 +191,7 @@ class Trier:
         if self.finite and not (all_finite(trial.case) and any(np.any(_finite(part)) for part in left)):
             return Verdict.UNCOMPARED, "the left side has no finite value"
         magnitude = evaluation.magnitude()
-        # What a rule computes, ONNX Runtime computes: of some functions of float64 (Gelu) with numbers of 32 bits.
+        # ONNX Runtime computes the right side; for some float64 functions (Gelu) it uses float32 constants.
         computed = isinstance(self.rule.rhs, PValue)
         bounds = [rounding(part.astype(np.float32) if computed and part.dtype == np.float64 else part, magnitude) for part in left]
         if not difference(right, left, bounds, finite=self.finite, nonfinite=self.rule.nonfinite):
@@ -201,8 +199,8 @@ class Trier:
         return self._compare_widely(trial, body, right, bounds)
 
     def _compare_widely(self, trial: Trial, body: Expr, right: list[Array], bounds: Sequence[float]) -> tuple[Verdict, str]:
-        """What differs by more than rounding may yet be what the left side itself loses by rounding, or leave the range of numbers on the
-        way: float64 tells."""
+        """Compares in float64, which tells whether a difference beyond rounding is a rounding loss of the left side itself, or an
+        intermediate overflow."""
         left, program = trial.left_value, trial.program
         assert program is not None
         wide = Evaluation({program.params[name]: value for name, value in trial.case.inputs.items() if name in program.params}, wide=True)
@@ -216,7 +214,7 @@ class Trier:
             if type_ is not None and type_.dtype.startswith(("float", "bfloat"))
         ]
         if floats and wide.magnitude() > min(map(limit_of, floats)) / 256:
-            return Verdict.UNCOMPARED, "numbers on the way come near the end of the range of their element type"
+            return Verdict.UNCOMPARED, "intermediate values come near the limits of their element type"
         loss = [_loss(part, exact) for part, exact in zip(left, truth, strict=True)]
         wider = [bound + 16 * lost for bound, lost in zip(bounds, loss, strict=True)]
         wrong = difference(right, left, wider, finite=self.finite, nonfinite=self.rule.nonfinite)
@@ -232,14 +230,14 @@ class Trier:
 
 
 class _Noted:
-    """What a rule with several roots says while its matches are looked for."""
+    """The statistics of a multi-pattern rule while its matches are searched."""
 
     def __init__(self, reasons: list[str]) -> None:
         self.matches = 0
         self._reasons = reasons
 
     def refuse(self, reason: str) -> None:
-        """Notes a reason."""
+        """Records a reason."""
         self._reasons.append(reason)
 
 
@@ -257,13 +255,13 @@ def _finite(array: Array) -> Array:
 
 
 def all_finite(case: Case) -> bool:
-    """Whether all elements that go in are finite, but for constants that a guard wants as they are."""
+    """True if all inputs and constants are finite, except constants that a guard determines."""
     values: list[Value] = [value for name, value in case.constants.items() if name not in case.asked]
     return all(bool(np.all(_finite(tensor.numpy()))) for value in (*values, *case.inputs.values()) for tensor in flatten(value))
 
 
 def _loss(found: Array, exact: Array) -> float:
-    """By how much a result is off."""
+    """The error of a result."""
     if not is_float(found) or found.dtype.kind == "c" or found.shape != exact.shape:
         return 0.0
     with np.errstate(all="ignore"):
@@ -272,7 +270,7 @@ def _loss(found: Array, exact: Array) -> float:
 
 
 def several(rule: MultiRule, roots: int) -> PTuple:
-    """So many roots of a rule, as a tuple: what they share is one hole, the other holes have a number."""
+    """Several roots of a rule as a tuple: shared holes are the same, other holes are numbered."""
     shared = {hole.name for hole in rule.left.shared}
 
     def renamed(node: Pattern, number: int) -> Pattern:

@@ -1,4 +1,4 @@
-"""Many instances of one rule drawn and tried, and counted."""
+"""Draws and tries many instances of one rule, and counts the results."""
 
 import re
 import zlib
@@ -16,34 +16,34 @@ from passat.rules.multi_pattern import MultiRule
 from passat.rules.rule import Rule
 
 _WAYS: Final = 100
-"""Directions of a rule with holes for operators and operands that are tried, at most: evenly many apart."""
+"""Maximum number of tried directions of a rule with holes for operators and operands, evenly spaced."""
 _SHARE: Final = 10
-"""Instances of each direction that are tried where directions share what is wanted."""
+"""Minimum number of instances per direction where directions share the total."""
 _DRAWS: Final = 60
-"""So many draws for each instance wanted, at most; and a quarter of them where none is accepted."""
+"""Maximum number of draws per wanted instance; a quarter of it while none is accepted."""
 _HOPE: Final = 100
-"""A quarter of the draws for that many instances, where fewer are wanted. Directions for many operators, some of which are never accepted,
-share it, in proportion to what is wanted."""
+"""A quarter of the draws for this many instances, where fewer are wanted. Directions for many operators, some never accepted, share it in
+proportion to what is wanted."""
 _ALONE: Final = 48
 _READILY: Final = 8
-"""Where of so many draws fewer than one in so many is accepted, guards are asked how to draw what they hold of."""
+"""If fewer than one in this many draws is accepted, the guards' strategies are used."""
 _SELDOM: Final = 25
-"""Where fewer than one in so many draws is accepted, every other instance is an accepted one with other elements."""
+"""If fewer than one in this many draws is accepted, every other instance is an accepted one with other elements."""
 _REMEMBERED: Final = 100
-"""Reasons for which so many draws were ill-typed are remembered."""
+"""Number of recorded ill-typed draws."""
 _DETAILS: Final = re.compile(r"Tensor\[[^\]]*\]|\b(u?int|b?float|complex|bool)\w*|[\d,()\s]+")
-"""What differs between reasons of one kind."""
+"""The varying parts of reasons of one kind."""
 _NUMBERS: Final = re.compile(r"Tensor\[[^\]]*\]|-?\b(\d[\d.]*(e[-+]?\d+)?|inf|nan)\b")
-"""What differs between refusals of one kind."""
+"""The varying parts of rejections of one kind."""
 _SHORT: Final = 60
-"""A reason of fewer characters is one that is always given in the same words."""
+"""Maximum length of a reason with fixed wording."""
 NO_CONSTANT: Final = "is not a constant"
-"""What guards say that need a constant (`passat.rules.guards.Term.value`)."""
+"""The rejection of guards that need a constant (`passat.rules.guards.Term.value`)."""
 WRONG: Final = (Verdict.DISAGREES, Verdict.BREAKS)
 
 
 class Checked:
-    """A rule that was tried: the report, and trials of each kind for what looks at them afterward."""
+    """A checked rule: the report, and trials of each kind for further analysis."""
 
     def __init__(self, rule: Rule, seed: int) -> None:
         self.rule = rule
@@ -57,7 +57,7 @@ class Checked:
         self.reasons: dict[str, str] = {}
 
     def find(self, kind: str, text: str, *, refuses: bool = True) -> None:
-        """Notes a finding."""
+        """Records a finding."""
         self.report.findings.append(Finding(kind, text, refuses))
 
 
@@ -80,7 +80,7 @@ def tried(rule: Rule, seed: int, instances: int, enough: int | None = None) -> C
 
 
 def triers(rule: Rule) -> Iterator[Trier]:
-    """What is tried of a rule: each of its directions; of a rule with several roots, two roots and three."""
+    """The triers of a rule: one per direction; for a multi-pattern rule, with two and three roots."""
     if isinstance(rule, MultiRule):
         yield from (Trier(direction, roots) for direction in rule.directions() for roots in (2, 3))
     else:
@@ -88,19 +88,19 @@ def triers(rule: Rule) -> Iterator[Trier]:
 
 
 def generator_for(rule: Rule, seed: int, number: int) -> np.random.Generator:
-    """The generator for one direction of a rule."""
+    """The random generator for one direction of a rule."""
     return np.random.default_rng([abs(seed), zlib.crc32(rule.name.encode()), number])
 
 
 def oddness(trier: Trier, turn: int) -> Odd:
-    """How odd the elements of an instance are: every other one as odd as the rule has to stand."""
+    """The kind of elements of an instance: every other one has all special values that the rule must handle."""
     if trier.finite or turn % 2 == 0:
         return PLAIN
     return EXTREME if trier.exact else ENDLESS
 
 
 def try_many(checked: Checked, trier: Trier, wanted: int, hope: int, generator: np.random.Generator, enough: int) -> None:
-    """Draws and tries instances until so many are accepted, or so many drawn that it is hopeless, or what is wrong is clear."""
+    """Draws and tries instances until enough are accepted, the draws are exhausted, or the rule is clearly wrong."""
     report = checked.report
     hints = SamplingHints(trier.pattern, trier.rule.guards, [trier.rule.rhs])
     sampler = Sampler(generator)
@@ -162,7 +162,7 @@ def _count(checked: Checked, trier: Trier, trial: Trial) -> None:
 
 
 def refuser(rule: Rule, reason: str) -> str:
-    """What refused: a guard as it is written, or what else the engine looks at."""
+    """What rejected an instance: the guard as it is written, or another check of the engine."""
     for guard in rule.guards:
         if reason.startswith(f"{guard!r}: "):
             return repr(guard)

@@ -1,1 +1,1 @@
-"""The engine: a program as an e-graph, saturated in two phases, and back."""
+"""The engine: loads a program into an e-graph, saturates it in two phases, and extracts the result."""

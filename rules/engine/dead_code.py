@@ -1,4 +1,4 @@
-"""Dead code: bindings that nobody uses. In graph form there is none, since only what the result needs is reachable."""
+"""Eliminates unused let bindings. In graph form there is no dead code, since only what the result needs is reachable."""
 
 from collections.abc import Sequence
 
@@ -8,10 +8,9 @@ from passat.ir.traverse import children, post_order, with_children
 
 
 def drop_dead_lets(function: Function) -> Function:
-    """The function without the lets whose variable is not used, unless their value does more than compute (references, stateful calls,
-    calls of functions that are not known).
+    """The function without unused lets, except those whose value has effects (references, stateful calls, calls of unknown functions).
 
-    Relay's DeadCodeElimination; its v0.8 drops effectful values too, which changes what programs do, so we follow v0.18.
+    Like Relay's DeadCodeElimination v0.18. v0.8 also drops effectful values, which changes program behavior.
     """
     order = post_order(function)
     dropped = {id(let) for let in _dead(function, order)}
@@ -30,7 +29,7 @@ def drop_dead_lets(function: Function) -> Function:
 
 
 def _dead(function: Function, order: Sequence[Expr]) -> list[Let]:
-    """The lets that can go: what is needed is found from the result, and the value of a let is looked at once its variable is needed."""
+    """The dead lets. Starts from the result, and visits the value of a let once its variable is needed."""
     if not any(isinstance(node, Let) for node in order):
         return []
     effectful = effectful_nodes(function)
@@ -58,7 +57,7 @@ def _dead(function: Function, order: Sequence[Expr]) -> list[Let]:
 
 
 def _read(node: Expr) -> tuple[Expr, ...]:
-    """The parts of a node that it reads: all but the variables that it binds."""
+    """The operands of a node, excluding the variables that it binds."""
     if isinstance(node, Function):
         return (node.body,)
     return tuple(children(node))

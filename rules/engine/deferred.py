@@ -1,4 +1,4 @@
-"""The value of a call on constants, as the engine computes it: at once, or, where that takes long, when its elements are first needed."""
+"""Values of calls on constants: computed immediately, or lazily if expensive."""
 
 import itertools
 import math
@@ -16,16 +16,16 @@ from passat.ir.types import TensorType, TupleType, Type
 Evaluate = Callable[[Op, Sequence[Value], Attrs, Type], Value]
 
 _FEWEST_FLOPS: Final = 1 << 20
-"""A call of fewer operations takes less than a millisecond, and is computed at once."""
+"""A call with fewer operations takes less than a millisecond and is computed immediately."""
 _FLOPS_PER_ELEMENT: Final = 32
-"""Products and convolutions alone take as many operations for each element of their result; their kernels take every operand
-of the right type, so that nothing fails later."""
+"""Only products and convolutions take this many operations per element of their result. Their kernels accept every well-typed operand, so
+deferred evaluation cannot fail."""
 
 _serial = itertools.count()
 
 
 def is_worth_deferring(op: Op, values: Sequence[Value], attrs: Attrs, type_: Type) -> bool:
-    """Whether a call on constants takes long enough that it is computed only where its elements are needed."""
+    """True if a call on constants is expensive enough to compute it lazily."""
     if not isinstance(type_, TensorType) or not type_.is_static:
         return False
     operands = [_type_of(value) for value in values]
@@ -34,13 +34,13 @@ def is_worth_deferring(op: Op, values: Sequence[Value], attrs: Attrs, type_: Typ
 
 
 def deferred(evaluate: Evaluate, op: Op, values: Sequence[Value], attrs: Attrs, type_: TensorType) -> Tensor:
-    """The constant that a call on constants is, not computed yet. The result must have a static shape."""
+    """The lazy constant for a call on constants. The result must have a static shape."""
     shape = tuple(dim for dim in type_.shape if isinstance(dim, int))
     return Tensor.lazy(type_.dtype, shape, _DeferredCall(evaluate, op, values, attrs, type_), key=("deferred", next(_serial)))
 
 
 class _DeferredCall:
-    """Computes a call when its elements are needed. Deferred operands are computed before it, without recursion: chains may be long."""
+    """Computes a call on demand. Computes deferred operands first, without recursion, since chains may be long."""
 
     __slots__ = ("_largest", "attrs", "evaluate", "op", "type_", "values")
 
@@ -67,7 +67,7 @@ class _DeferredCall:
         return value.numpy()
 
     def largest(self) -> float:
-        """As many times the product of the largest operands as a sum of products has terms."""
+        """An upper bound: the product of the operands' largest elements, times the number of terms of a sum of products."""
         stack: list[_DeferredCall] = [self]
         while stack:
             call = stack[-1]
@@ -84,7 +84,7 @@ class _DeferredCall:
         return self._largest
 
     def _waiting(self) -> list[Tensor]:
-        """The operands that are deferred and not computed yet."""
+        """The deferred operands that are not yet computed."""
         return [tensor for tensor in tensors_in(self.values) if isinstance(tensor.loader, _DeferredCall)]
 
 
@@ -93,11 +93,10 @@ def _type_of(value: Value) -> Type:
 
 
 def evaluate(op: Op, values: Sequence[Value], attrs: Attrs, type_: Type, opset: int) -> Value:
-    """The value of a call in a model of an opset; one that takes long is computed when its elements are first needed. Raises
-    EvaluateError."""
+    """The value of a call in a model of the given opset; an expensive one is computed lazily. Raises EvaluateError."""
 
     def value_in_any_case(op: Op, values: Sequence[Value], attrs: Attrs, type_: Type) -> Value:
-        # A deferred call has become part of the program: the kernel computes it where ONNX Runtime refuses.
+        # A deferred call is already part of the program: the kernel computes it if ONNX Runtime fails.
         try:
             return folded_value(op, values, attrs, type_, opset)
         except EvaluateError:

@@ -1,4 +1,7 @@
-"""Eager rules: applied to a node when it is added to a graph, so that what they make stands in its place (egg calls this `modify`).
+"""Eager rules: applied to a node when it is added to a graph; their result replaces it (`modify` in egg).
+
+They fold constants and turn shape operands into attributes. Types thus improve in one sweep from inputs to outputs, while rules matched by
+egglog would take one iteration per step.
 
 Constants are computed so, and operators get their shapes as attributes: types get better from inputs to outputs in one sweep, where rules
 that egglog matches take a round for each step.
@@ -25,19 +28,19 @@ _KNOWS_ALL: Final = unwrap(knows_all_elements)
 
 
 class EagerMatcher(Matcher):
-    """An eager rule, as it is applied to nodes of one symbol; `rule_name` is its name without what stands for its holes."""
+    """An eager rule for nodes of one symbol; `rule_name` is the name without the choices for its holes."""
 
     def __init__(self, rule: Rule, rule_name: str) -> None:
         super().__init__(rule)
         self.rule_name = rule_name
         steps = self.variants[0].steps
         self.first_constant = next((i for whole, i, _, expected in steps if whole == 0 and expected is CONST_SYMBOL), -1)
-        """The first operand that has to be a constant, or -1."""
+        """The first operand that must be constant, or -1."""
         self.asks_elements = any(guard.function is _KNOWS_ALL for guard in rule.guards)
-        """Whether the rule is about elements that are known: of most small tensors of integers they are not, and nothing is to be said."""
+        """True if the rule requires known elements. Most small integer tensors have none, so the rule is skipped early and silently."""
 
     def row(self, graph: Graph, payload: int, operands: tuple[int, ...]) -> tuple[int, ...] | None:
-        """The match at a node that is not there yet, whose column is -1; None where it is none."""
+        """The match at a node that is not yet in the graph, with column -1 for the node; None if there is none."""
         variant = self.variants[0]
         symbols, below, payloads, constants, find = graph.symbols, graph.operands, graph.payloads, graph.constants, graph.find
         registers = [-1] * variant.registers
@@ -55,7 +58,7 @@ class EagerMatcher(Matcher):
 
 
 class Eager:
-    """Eager rules, and which of them are about a node."""
+    """Eager rules, indexed by the nodes that they apply to."""
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         self.rules: Final = tuple(dict.fromkeys(rules))
@@ -64,7 +67,7 @@ class Eager:
 
     @cached_property
     def makes(self) -> tuple[tuple[Symbol, frozenset[Symbol]], ...]:
-        """What rules about certain operators make of these."""
+        """The symbols that rules for specific operators create, by symbol of the left side."""
         certain = [rule for rule in self.rules if isinstance(rule.lhs, PCall) and not holes_in(rule.lhs)]
         return tuple((symbol_of(rule.lhs), Matcher(rule).makes) for rule in certain)
 
@@ -78,12 +81,12 @@ class Eager:
         known: KnownValue | None = None,
         place: Expr | None = None,
     ) -> int:
-        """The class that takes the place of a node, of which something may be known and which may stand at an expression of the program; -1
-        where no rule applies. The operands are classes."""
+        """The e-class that replaces a node, or -1 if no rule applies. Some elements of the node may be known, and it may correspond to an
+        expression of the program. The operands are e-classes."""
         for matcher in self._about(graph, head, payload, operands):
             first = matcher.first_constant
             if (first >= 0 and operands[first] not in graph.constants) or (matcher.asks_elements and not _knows_all(type_, known)):
-                continue  # what nearly all nodes fail at
+                continue  # nearly all nodes fail here
             row = matcher.row(graph, payload, operands)
             if row is None:
                 continue
@@ -125,7 +128,7 @@ def _knows_all(type_: Type, known: KnownValue | None) -> bool:
 
 @lru_cache(maxsize=4096)
 def _matcher(rule: Rule, head: Symbol, payload: int, part: Symbol | None) -> EagerMatcher | None:
-    """The matcher of a rule for nodes of a symbol, made once for all passes that have the rule."""
+    """The matcher of a rule for nodes of a symbol, shared by all passes that have the rule."""
     fields = part.arity if part is not None and part.kind == TUPLE else None
     found = fitted(rule, head.op, head.arity, payload, fields)
     return None if found is None else EagerMatcher(found, rule.name)

@@ -1,4 +1,7 @@
-"""The bridge to egglog, and the one file that imports it: constructors by TSV load, queries that only record, `freeze` to read.
+"""The bridge to egglog, and the only file that imports it: constructors by TSV load, queries that only record matches, `freeze` for
+reading.
+
+All values that cross the bridge are integers. A node has an id; the key of an e-class is its smallest id (`key`).
 
 Everything that goes in or out is an integer. A node has an id; the class of a node is known by the smallest id in it (`key`).
 """
@@ -43,18 +46,18 @@ _PRELUDE = (
 
 
 KEPT: Final = 16
-"""A thread keeps so many e-graphs, of a few megabytes each; the one not used for longest goes first."""
+"""Number of e-graphs that a thread keeps, of a few megabytes each; the least recently used one is dropped first."""
 USES: Final = 64
-"""An e-graph is used so often: egglog keeps a report of everything that it ran, some 30 kB a saturation."""
+"""Number of reuses before an e-graph is discarded; egglog leaks about 30 kB of reports per run."""
 
 
 class EngineError(PassatError, RuntimeError):
-    """The engine failed. The e-graph is not to be used any more; the caller returns what it was given."""
+    """The engine failed. The e-graph must not be used again; the caller returns its input."""
 
 
 class Query(NamedTuple):
-    """A pattern to look for. `atoms` are egglog facts over the variables; a match is the keys of the classes that `classes` are bound to,
-    followed by the integers that `payloads` are bound to."""
+    """A pattern to match. `atoms` are egglog facts over the variables. A match is the keys of the e-classes bound to `classes`, then the
+    integers bound to `payloads`."""
 
     name: str
     atoms: tuple[str, ...]
@@ -63,7 +66,7 @@ class Query(NamedTuple):
 
 
 class EGraph:
-    """An e-graph over nodes of declared symbols. Use it in the thread that made it. After an EngineError it is dead."""
+    """An e-graph over nodes of declared symbols. Belongs to the thread that made it. Unusable after an EngineError."""
 
     def __init__(self) -> None:
         self._parsed: dict[str, list[AnyValue]] = {}
@@ -79,7 +82,7 @@ class EGraph:
             raise _engine_error(error) from error
 
     def declare(self, symbol: str, arity: int, payload: bool) -> None:
-        """Declares a symbol of `arity` operands, with an integer payload or without; declaring again does nothing."""
+        """Declares a symbol of `arity` operands, with or without an integer payload; idempotent."""
         if symbol in self._declared:
             return
         self._declared.add(symbol)
@@ -94,7 +97,7 @@ class EGraph:
         )
 
     def declare_commuting(self, symbol: str, payload: bool) -> None:
-        """Lets queries see a declared symbol of two operands in either order: as `(any_<symbol> e a b [p])`."""
+        """Makes queries match a declared binary symbol in either order: as `(any_<symbol> e a b [p])`."""
         if f"any_{symbol}" in self._declared:
             return
         self._declared.add(f"any_{symbol}")
@@ -111,7 +114,7 @@ class EGraph:
         self._define(f"(rule ((in_retire_{symbol} a0 a1{p})) ({retired}) :ruleset retire)")
 
     def declare_retiring(self, symbol: str, arity: int, payload: bool) -> None:
-        """Lets nodes of a declared symbol be retired: loaded under `retire_<symbol>` as `operands [payload]`, they match no more."""
+        """Allows retiring nodes of a declared symbol: nodes loaded under `retire_<symbol>` as `operands [payload]` no longer match."""
         self._define_retiring(symbol, arity, payload)
 
     def _define_retiring(self, symbol: str, arity: int, payload: bool) -> None:
@@ -128,8 +131,10 @@ class EGraph:
         )
 
     def add_query(self, query: Query, stage: int = 0) -> int:
-        """Adds a query, to be matched against all that is there and all that comes, in steps of its stage; returns its number. Adding again
-        does nothing.
+        """Adds a query, which matches existing and future nodes in steps of its stage. Returns its number; idempotent.
+
+        Matches are recorded as e-classes; one rule per query form looks up their keys. Key atoms in the queries themselves would multiply
+        the joins that egglog repeats whenever a key changes.
 
         Matches are recorded as classes, and their keys looked up by one rule for all queries of a form: atoms for keys in the queries
         themselves would multiply what egglog has to join again whenever a key changes.
@@ -161,17 +166,17 @@ class EGraph:
         return number
 
     def begin(self) -> None:
-        """Remembers the definitions made so far, with no nodes yet, for `end` to go back to."""
+        """Saves the definitions made so far, without nodes, for `end` to restore."""
         self.uses += 1
         self._guarded("(push)")
 
     def end(self) -> None:
-        """Drops all nodes, and what was defined since `begin`."""
+        """Drops all nodes, and all definitions since `begin`."""
         self._guarded("(pop)")
 
     def load(self, rows: Mapping[str, Sequence[str]], unions: Iterable[tuple[int, int]] = ()) -> None:
-        """Adds nodes and unites classes, then restores congruence. `rows` holds per symbol lines `id operands [payload]`, tab separated;
-        under `bare`, ids of nodes that queries see only as operands; under `retire_<symbol>`, nodes to retire."""
+        """Adds nodes and unites e-classes, then restores congruence (rebuild). `rows` has per symbol lines `id operands [payload]`, tab
+        separated; under `bare`, ids of nodes that queries match only as operands; under `retire_<symbol>`, nodes to retire."""
         tables = {f"in_{symbol}": lines for symbol, lines in rows.items() if lines}
         pairs = [f"{a}\t{b}" for a, b in unions]
         if pairs:
@@ -191,8 +196,8 @@ class EGraph:
                 file.close()
 
     def step(self, stages: Iterable[int] = (0,)) -> tuple[list[tuple[int, ...]], list[list[tuple[int, ...]]]]:
-        """Runs every query of some stages once on what is new to it. Returns the merges (see `merges`) and the new matches of each query.
-        Rows come sorted, so that equal e-graphs give equal answers."""
+        """Runs every query of some stages once on new tuples. Returns the merges (see `merges`) and the new matches of each query. Rows are
+        sorted, so that results are deterministic."""
         matches: list[list[tuple[int, ...]]] = [[] for _ in self._queries]
         asked = [f"(run match_of_{stage} 1)" for stage in stages if f"match {stage}" in self._declared]
         if asked:
@@ -206,13 +211,13 @@ class EGraph:
         return moved, matches
 
     def merges(self) -> list[tuple[int, ...]]:
-        """The nodes whose class has got a smaller key since this was last asked, as (id, key), without matching anything."""
+        """The nodes whose e-class has a smaller key since the last call, as (id, key). Does not match."""
         return self._read("(run moved 1)", forms=())[0]
 
     def _read(self, *schedule: str, forms: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, ...]], list[list[tuple[int, ...]]]]:
         try:
             self._flush()
-            self._run("(run clear 1)", *schedule)  # of what was read the last time
+            self._run("(run clear 1)", *schedule)  # the results of the last run
             functions = self._egraph.freeze().functions
             value = self._egraph.value_to_i64
             moved = sorted([tuple(map(value, row.inputs)) for row in functions["was_moved"].rows])
@@ -229,7 +234,8 @@ class EGraph:
             raise _engine_error(error) from error
 
     def _define(self, *texts: str) -> None:
-        """Parses definitions one by one (parsing them as one text is many times slower); they run together before the next use."""
+        """Queues definitions, to run before the next use. They are parsed one by one, since parsing them as one text is many times
+        slower."""
         try:
             for text in texts:
                 self._pending += self._egraph.parse_program(text)
@@ -242,7 +248,7 @@ class EGraph:
             self._pending = []
 
     def _run(self, *texts: str, first: Sequence[AnyValue] = ()) -> None:
-        """Runs commands, after others that are no text, in one call: each costs some 20 us."""
+        """Runs commands in one call, after non-text commands; each call costs about 20 us."""
         commands = [*first]
         for text in texts:
             if text not in self._parsed:
@@ -252,17 +258,17 @@ class EGraph:
 
 
 class EGraphs(threading.local):
-    """E-graphs with their definitions, for the next who asks with the same key: defining takes longer than most saturations. Each
-    thread has its own, since egglog's may not leave the thread that made them."""
+    """A cache of e-graphs with their definitions, by key: defining queries takes longer than most saturations. Each thread has its own,
+    since egglog's e-graphs must not leave their thread."""
 
     def __init__(self) -> None:
         self._free: dict[Hashable, EGraph] = {}
 
     @contextmanager
     def lend(self, key: Hashable) -> Iterator[EGraph]:
-        """An e-graph without nodes, new or with the definitions it got under the key. The borrower calls `begin` before it adds nodes.
-        One that was in use when something failed is not lent again. Raises RuntimeError in a process that was forked from one in which
-        egglog was at work: it would wait forever for threads that only the parent has."""
+        """Borrows an e-graph without nodes, new or with the definitions for the key. The borrower calls `begin` before it adds nodes. An
+        e-graph that fails is not lent again. Raises RuntimeError in a process forked after egglog ran, which would wait forever for threads
+        of the parent."""
         if _FORKED:
             raise RuntimeError(
                 "rules cannot run in a process that was forked from one in which they have run; start processes by spawn: "
@@ -278,7 +284,7 @@ class EGraphs(threading.local):
 
 
 _FORKED: Final[list[bool]] = []
-"""Not empty in a process that was forked after egglog was imported."""
+"""Nonempty in a process that was forked after egglog was imported."""
 
 
 def _in_child() -> None:
@@ -291,7 +297,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _make() -> "Bindings":
-    """An e-graph of egglog's, which is imported here: many runs do without."""
+    """A new egglog e-graph. Imports egglog, which many runs do not need."""
     made: Bindings = _bindings().EGraph()
     return made
 
@@ -306,8 +312,8 @@ _IMPORTING: Final = threading.Lock()
 
 
 def _bindings() -> ModuleType:
-    """egglog's bindings by themselves. Its package has a language and a formatter besides, and takes fifteen times as long to import; who
-    imports that later gets these bindings in it, for there can be no others in the process."""
+    """egglog's bindings alone. The full package, with its language and formatter, takes fifteen times as long to import; a later import of
+    it uses these bindings, since a process can have only one copy."""
     name = "egglog.bindings"
     with _IMPORTING:
         found = sys.modules.get(name)
@@ -325,7 +331,7 @@ def _bindings() -> ModuleType:
 
 
 class _TableFile:
-    """A file that egglog reads a table from: in memory on Linux, a temporary file elsewhere."""
+    """A file from which egglog reads a table: in memory on Linux, a temporary file elsewhere."""
 
     def __init__(self, name: str, lines: Sequence[str]) -> None:
         self.name = name
@@ -348,7 +354,7 @@ class _TableFile:
 
 
 def _engine_error(error: BaseException) -> BaseException:
-    """egglog's panics derive from BaseException and are failures like its ordinary errors; interrupts and the like pass through."""
+    """egglog's panics derive from BaseException but are treated as ordinary errors; interrupts and the like propagate."""
     if type(error).__name__ in ("EggSmolError", "PanicException"):
         return EngineError(f"egglog failed: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
     return error

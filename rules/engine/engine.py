@@ -1,4 +1,4 @@
-"""One run of a set of rules over one function: load, saturate, extract, rebuild. On any failure the function comes back as it was."""
+"""Runs a set of rules on one function: load, saturate, extract, rebuild. Returns the function unchanged on failure."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,11 @@ from passat.rules.substitution import Environment
 
 
 class Engine:
-    """Rules, limits, a cost model and settings that guards ask for: everything that a run needs but the program.
+    """The rules, limits, cost model and guard settings of a run: everything but the program.
+
+    `merge` is for passes whose purpose is CSE; every run that changes anything else also performs it. `rank` selects the extracted program:
+    0 is the cheapest found; others may be more expensive than the input. `rules` are those of one or more stages, and lowering rules;
+    `eager` ones are applied to nodes as they are added. A `trace` records all events.
 
     `merge` is for passes whose purpose is that equal expressions become one; all runs do it where they change anything else. `rank` says
     which program is taken out of each e-graph: 0 is the cheapest that is found, and others may be dearer than what went in. `rules` are
@@ -74,8 +78,8 @@ class Engine:
         self.trace = trace
 
     def run(self, function: Function, report: EngineReport) -> Function:
-        """The function, made cheaper where the rules can; itself where nothing changed. Nested functions and branches are
-        optimized in turn. A function that uses references is left alone, and the report says so."""
+        """The optimized function, or the function itself if nothing changed. Nested functions and branches are optimized in turn. Functions
+        that use references are skipped, and the report says so."""
         with collector_paused(), interruptible():
             infer_type(function)
             made = self._in_regions(function, report)
@@ -88,8 +92,8 @@ class Engine:
             return self._with_regions(function, report)
 
     def _in_regions(self, function: Function, report: EngineReport) -> Function | None:
-        """The function, optimized region by region; None where that is not to be. What only merges does so in one go, which is
-        cheap; and what also merges does it in the end, as equal expressions may be in different regions."""
+        """The function, optimized region by region; None if it does not split. CSE alone runs on the whole function, which is cheap;
+        otherwise it runs at the end, since equal expressions may be in different regions."""
         only_merges = self.merge and not (self.matchers or self.groupers or self.lowering)
         if only_merges or self.trace is not None or self.region_nodes is None:
             return None
@@ -101,7 +105,7 @@ class Engine:
         return Engine([], limits=self.limits, model=self.model, merge=True).run(made, report)
 
     def _with_regions(self, function: Function, report: EngineReport) -> Function:
-        """A function with lets, branches or nested functions. Lets are taken out for the run, and all that can be put back."""
+        """A function with lets, branches or nested functions. Lets are removed for the run and restored where possible."""
         has_lets = any(isinstance(node, Let) for node in post_order(function))
         flat = infer_type(to_graph(function)) if has_lets else function
         assert isinstance(flat, Function)
@@ -112,12 +116,12 @@ class Engine:
         assert isinstance(result, Function)
         if result is flat:
             return function
-        # A part that bodies share is optimized in each of them; where it did not come out as one thing, it may be computed more often.
+        # Code shared by several bodies is optimized in each. If the results differ, it might be computed more often.
         dearer = not (self.rank or report.lowered) and all(
             program_cost(result, model) > program_cost(flat, model) for model in (self.model, NodeCount())
         )
         if dearer or _stateful_calls(result) > _stateful_calls(flat) or not well_formed(result):
-            report.failures.append("left alone: what its branches share would be computed more than once")
+            report.failures.append("skipped: code shared by its branches would be computed more than once")
             return function
         made = infer_type(to_anf(result)) if has_lets else result
         assert isinstance(made, Function)
@@ -127,17 +131,17 @@ class Engine:
         if isinstance(region, Function):
             made: Expr = region.with_body(self._body(region.body, done, report))
         else:
-            outer, *inner = children(region)  # the guard belongs to what is around it
+            outer, *inner = children(region)  # the guard belongs to the surrounding function
             made = with_children(region, [outer, *(self._body(part, done, report) for part in inner)])
         return made.assume_type(region._checked_type)
 
     def _body(self, body: Expr, done: "_Done", report: EngineReport) -> Expr:
         nodes = post_order(body, parts_of=_own_parts)
         if any(isinstance(node, (RefCreate, RefRead, RefWrite)) for node in nodes):
-            report.failures.append("left alone: it creates, reads or writes references")
+            report.failures.append("skipped: it creates, reads or writes references")
             return body
         if any(isinstance(node, Let) for node in nodes):
-            report.failures.append("left alone: its lets order calls that are stateful, or bind a function that calls itself")
+            report.failures.append("skipped: its lets order stateful calls, or bind a recursive function")
             return body
         graph = self._graph()
         return self._optimize(graph, graph.load(body), body, done, report)
@@ -146,16 +150,16 @@ class Engine:
         return Graph(self.eager, self.environment, compare_large=self.merge)
 
     def optimize(self, graph: Graph, root: int, body: Expr, report: EngineReport) -> Expr:
-        """What takes the place of a body without regions, from which a graph was loaded."""
+        """The optimized body, for a body without regions that was loaded into the graph."""
         return self._optimize(graph, root, body, None, report)
 
     def _optimize(self, graph: Graph, root: int, body: Expr, done: "_Done | None", report: EngineReport) -> Expr:
-        """The body that takes the place of one that a graph was loaded from."""
+        """The optimized body, for a body that was loaded into the graph."""
         made = self._saturated(graph, root, body, done, report)
         return self._lowered(graph.anew(), made, report) if self._may_lower(graph) else made
 
     def _may_lower(self, graph: Graph) -> bool:
-        """Whether what was taken out of a graph may have something to lower: that was in the graph, or is what loading makes of that."""
+        """True if the extracted program may contain calls to lower: they are in the graph, or loading creates them."""
         if not self.lowering:
             return False
         present = {*graph.symbols, CONST_SYMBOL}
@@ -185,7 +189,7 @@ class Engine:
         return made
 
     def _limits(self, report: EngineReport) -> Limits:
-        """The limits of the next saturation: applications are counted over all bodies of a function."""
+        """The limits of the next saturation; applications are counted over all bodies of a function."""
         unions = self.limits.unions
         if unions is None:
             return self.limits
@@ -195,13 +199,13 @@ class Engine:
     def _taken_out(
         self, graph: Graph, root: int, body: Expr, saturator: Saturator, extraction: Extraction, done: "_Done | None", report: EngineReport
     ) -> Expr:
-        """The expression of what extraction has chosen."""
+        """The expression of the extracted choice."""
         report.alternatives += extraction.alternatives
         if extraction.bound is not None:
             report.gaps.append(max(0.0, 1 - extraction.bound / extraction.cost) if extraction.cost else 0.0)
         lost = self._lost(graph, extraction.choice)
         if lost is not None:
-            report.failures.append(f"left alone: a call of {lost.op!r} would be lost, which is stateful")
+            report.failures.append(f"skipped: a stateful call of {lost.op!r} would be lost")
             return body
         report.cost_before += extraction.input_cost
         report.cost_after += extraction.cost
@@ -209,7 +213,7 @@ class Engine:
         return rebuild(graph, extraction.choice, root, regions, shared, saturator.provenance)
 
     def _lowered(self, graph: Graph, body: Expr, report: EngineReport) -> Expr:
-        """The body in the words that rules leave which lower; `graph` is empty."""
+        """The body after the lowering rules; `graph` is empty."""
         root = graph.load(body)
         symbols, initial = set(graph.symbols), len(graph)
         if not any(matcher.symbols <= symbols for matcher in self.lowering):
@@ -228,7 +232,7 @@ class Engine:
         return made
 
     def _lost(self, graph: Graph, choice: Mapping[int, int]) -> Call | None:
-        """A stateful call that a choice does without, though no rule is about its operator."""
+        """A stateful call that a choice drops although no rule matches its operator."""
         for call in graph.stateful:
             node = graph.ids[id(call)]
             if choice.get(graph.find(node)) != node and not any(graph.symbols[node] in matcher.symbols for matcher in self.matchers):
@@ -237,7 +241,7 @@ class Engine:
 
 
 class _Done(NamedTuple):
-    """What became of regions, and of what several of them share, by the identity of the expressions."""
+    """The results for regions, and for expressions that several regions share, by identity."""
 
     regions: dict[int, Expr]
     shared: dict[int, Expr]
@@ -255,6 +259,6 @@ def _own_parts(expr: Expr) -> Sequence[Expr]:
 
 
 def _regions(function: Function) -> list[Expr]:
-    """Nested functions, branches and the function itself, inner ones first; without those that are sealed, and what is in them."""
+    """Nested functions, branches and the function itself, inner ones first; without sealed ones and their contents."""
     order = post_order(function, into=lambda node: node is function or not is_sealed(node))
     return [node for node in order if isinstance(node, (Function, If, Match)) and (node is function or not is_sealed(node))]

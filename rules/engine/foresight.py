@@ -1,4 +1,4 @@
-"""How many matches a round will find, before it is run: egglog cannot be stopped inside one."""
+"""Predicts the number of matches of an iteration before running it, since egglog cannot be stopped within one."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -8,17 +8,17 @@ from passat.rules.engine.mirror import Asked
 from passat.rules.engine.variant import Variant
 
 LARGE: Final = 16
-"""A class with this many nodes is large: where its users are members of the class too, a pattern of five calls matches a million times.
-To foresee a round takes some 3 ms; no transformer export has a class as large."""
+"""A large e-class has this many nodes: if its users belong to the same e-class, a pattern of five calls matches a million times. The
+prediction takes about 3 ms; no transformer export has such a large e-class."""
 
 
 def may_explode(graph: Graph, initial: int) -> bool:
-    """Whether it is worth to foresee a round: the graph, which began with `initial` nodes, has grown, or a class of it is large."""
+    """True if a prediction is worthwhile: the graph has grown well beyond `initial` nodes, or has a large e-class."""
     return len(graph) >= 2 * initial + 10_000 or max(map(len, graph.members.values()), default=1) >= LARGE
 
 
 def foresee(graph: Graph, queries: Sequence[Asked], asked: Iterable[int], most: int) -> bool:
-    """Whether the queries would find more matches than that in all: a class of a thousand nodes matches a thousand times below each of its
+    """True if the queries would find more than `most` matches: an e-class of a thousand nodes matches a thousand times below each of its
     users."""
     find = graph.find
     inside: dict[tuple[int, Symbol], list[int]] = {}
@@ -38,8 +38,8 @@ def foresee(graph: Graph, queries: Sequence[Asked], asked: Iterable[int], most: 
 
 
 def _ways(graph: Graph, variant: Variant, candidates: Sequence[int], inside: dict[tuple[int, Symbol], list[int]], most: int) -> int:
-    """In how many ways a pattern matches at some nodes, holes that have to be equal not being compared; once it is more than `most`, any
-    number above that."""
+    """The number of ways in which a pattern matches at some nodes, ignoring equality of holes; any number above `most` once it exceeds
+    that."""
     find, operands = graph.find, graph.operands
     below: dict[int, list[tuple[int, int, Symbol]]] = {}
     for whole, i, part, symbol in variant.steps:

@@ -1,4 +1,8 @@
-"""Programs as arrays: the nodes that an e-graph holds, seen from Python, with the facts that decisions are made on.
+"""Programs as arrays: Python's view of the nodes of an e-graph, with the facts that guards need.
+
+A node is a symbol, an integer payload (attributes, constant, leaf or field index) and operand nodes. Nodes are never removed; e-classes are
+a union-find over them that mirrors egglog. Each e-class has one type, and may have a constant value and known elements, which loading needs
+at every node. Any other fact belongs to an analysis (`passat.rules.analysis`) and is computed on demand.
 
 A node is a symbol, an integer payload (attributes, constant, leaf or field index) and operand nodes. Nodes are only ever added;
 classes are a union-find over them that follows egglog. Each class has one type, and may have a constant value and known elements, which
@@ -31,17 +35,17 @@ LEAF: Final = "leaf"
 TUPLE: Final = "tuple"
 GET: Final = "get"
 FIELD_RULE: Final = "TupleProjection.field"
-"""The rule by which the field of a tuple is that field, which a graph applies by itself where tuples have become constant."""
+"""The rule that projects a field of a tuple, which a graph applies itself when tuples become constant."""
 REGION: Final = "region"
-"""A branch, a match, or a call of what is no operator: opaque but for the operands that it has in the dataflow around it."""
+"""A branch, a match, or a call of a non-operator: opaque except for its operands in the surrounding dataflow."""
 _SMALL: Final = 4096
-"""Constants up to this many bytes are one node where their contents are equal; larger ones where they are one object,
-or, with `compare_large`, where their contents are equal."""
+"""Constants up to this size in bytes share a node if their contents are equal. Larger ones share it if they are the same object or, with
+`compare_large`, if their contents are equal."""
 
 
 class Symbol:
-    """What a node applies: an operator at an arity, a tuple of so many fields, a projection, a constant, or a leaf. One object each,
-    made by `symbol`; `name` is one that egglog takes."""
+    """The head of a node: an operator at an arity, a tuple of a given length, a projection, a constant, or a leaf. Interned by `symbol`;
+    `name` is a valid egglog name."""
 
     __slots__ = ("arity", "has_payload", "kind", "name", "op")
 
@@ -51,7 +55,7 @@ class Symbol:
         self.arity = arity
         text = op.name if op is not None else kind
         self.name = "s_" + "".join(c if c.isalnum() else f"_{ord(c):x}_" for c in text) + f"_{arity}"
-        # Calls carry an integer where the operator has attributes, or where each call is its own.
+        # Calls carry an integer if the operator has attributes, or if each call is unique.
         self.has_payload = kind in (CONST, LEAF, GET, REGION) or (op is not None and bool(op.attr_params or op.variadic or op.stateful))
 
     def __repr__(self) -> str:
@@ -59,14 +63,14 @@ class Symbol:
 
 
 def either_way(edges: Iterable[tuple[Symbol, int, Symbol]]) -> set[tuple[Symbol, int, Symbol]]:
-    """The edges (whole, place, part), and of commutative operators those to the other place."""
+    """The edges (whole, place, part), with both places for commutative operators."""
     found = set(edges)
     found |= {(whole, 1 - i, part) for whole, i, part in found if whole.op is not None and whole.op.commutative}
     return found
 
 
 def outer_parts(region: Expr) -> tuple[Expr, ...]:
-    """The parts of a branch, a match or a call that belong to the dataflow around it."""
+    """The parts of a branch, a match or a call that belong to the surrounding dataflow."""
     if isinstance(region, If):
         return (region.cond,)
     if isinstance(region, Match):
@@ -79,7 +83,7 @@ _SYMBOLS: dict[tuple[str, Op | None, int], Symbol] = {}
 
 
 def symbol(kind: str, op: Op | None, arity: int) -> Symbol:
-    """The symbol of a kind, operator and arity."""
+    """The interned symbol of a kind, operator and arity."""
     found = _SYMBOLS.get((kind, op, arity))
     if found is None:
         found = _SYMBOLS[kind, op, arity] = Symbol(kind, op, arity)
@@ -92,7 +96,7 @@ GET_SYMBOL: Final = symbol(GET, None, 1)
 
 
 class NewNode(NamedTuple):
-    """A node that is about to be added: its symbol, payload, operands and type, and what is known of its elements."""
+    """A node to be added: its symbol, payload, operands and type, and its known elements."""
 
     head: Symbol
     payload: int
@@ -102,8 +106,8 @@ class NewNode(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What an eager rule decided on a node: the rule, where the node stands, and why it refused, or '' where it was applied; then the node,
-    what took its place, and how many nodes there were."""
+    """An eager rule's decision on a node: the rule, the node's position, the rejection reason ('' if applied), the node, its replacement,
+    and the number of nodes at that time."""
 
     rule: str
     place: Expr | None
@@ -115,6 +119,9 @@ class Decision(NamedTuple):
 
 class Graph:
     """A program loaded from an expression. `ids` maps every loaded expression (by identity) to its node.
+
+    `eager` are the rules that are applied to nodes as they are added, in the given `environment`; `statistics` and `decisions` record their
+    effects.
 
     `eager` are the rules that are applied to nodes as they are added, under the settings of `environment`; `statistics` and `decisions` say
     what they did.
@@ -130,7 +137,7 @@ class Graph:
         self.constants: dict[int, Value] = {}
         self.known: dict[int, KnownValue | None] = {}
         self.members: dict[int, list[int]] = {}
-        """The nodes of each class that has more than one."""
+        """The nodes of each e-class that has more than one."""
         self.facts: dict[Analysis[AnyValue], Memo] = {}
         self.ids: dict[int, int] = {}
         self.attrs: list[Attrs] = [EMPTY_ATTRS]
@@ -158,13 +165,16 @@ class Graph:
 
     @property
     def applied(self) -> int:
-        """How often eager rules were applied."""
+        """The number of applications of eager rules."""
         return sum(statistics.unions for statistics in self.statistics.values())
 
     # ---- loading
 
     def load(self, root: Expr) -> int:
-        """Adds an expression whose types have been inferred and returns the node of the whole.
+        """Adds an expression with inferred types and returns its root node.
+
+        Equal subexpressions share a node (hash-consing), and eager rules are applied to each. Everything outside of dataflow (variables,
+        functions) is a leaf, or a region around operands.
 
         Equal parts become one node, and eager rules are applied to each. Everything that is not dataflow (variables, functions) is a leaf,
         or a region around operands.
@@ -201,7 +211,7 @@ class Graph:
                 continue
             stack.pop()
             if plain and kind is Call and expr.attrs is EMPTY_ATTRS:  # type: ignore[attr-defined]
-                # What most nodes are, without the calls that the others take.
+                # The fast path for most nodes, without the calls of the general one.
                 head = find_symbol((CALL, expr.op, len(operands)))  # type: ignore[attr-defined]
                 type_ = expr._checked_type
                 if head is not None and type_ is not None and not head.op.stateful:  # type: ignore[union-attr]  # a call has an operator
@@ -236,7 +246,7 @@ class Graph:
             return self._new(head, payload, operands, type_, expr)
         learned = not self._learned.isdisjoint(operands)
         if learned:
-            with contextlib.suppress(OpTypeError):  # what was learned contradicts the operator: the type stays as it was
+            with contextlib.suppress(OpTypeError):  # the inferred fact contradicts the operator: keep the type
                 type_ = refine(type_, self.infer(head, payload, operands))
         known: KnownValue | None = None
         if isinstance(type_, TensorType) and type_.dtype in FOLLOWED and is_followed(type_):
@@ -253,12 +263,12 @@ class Graph:
             self.known.setdefault(made, known)
         best = self.types[made]
         if learned or made in self.constants or (best is not expr._checked_type and best != expr._checked_type):
-            # Whoever uses this node may have a better type than inference gave it before.
+            # Users of this node may now have a better type than inference gave them.
             self._learned.add(made)
         return made
 
     def _place(self, node: int, expr: Expr) -> None:
-        """A new node stands where an expression stood."""
+        """Records that a new node corresponds to an expression."""
         if self.symbols[node] is CONST_SYMBOL:
             self.origins[node] = Constant(self.tensors[self.payloads[node]], expr.span)
         else:
@@ -270,7 +280,7 @@ class Graph:
             call = _SYMBOLS.get((CALL, op, arity)) or symbol(CALL, op, arity)
             attrs = expr.attrs
             if op.stateful:
-                # Each stateful call is itself: a payload of its own keeps congruence from merging it with an equal one.
+                # Each stateful call is unique: its own payload keeps congruence from merging it with an equal one.
                 self.stateful.append(expr)
                 self.attrs.append(attrs)
                 return call, len(self.attrs) - 1
@@ -282,7 +292,7 @@ class Graph:
     # ---- nodes
 
     def attr_id(self, attrs: Attrs) -> int:
-        """The payload that stands for attributes; equal attributes have one."""
+        """The payload for attributes; equal attributes share one."""
         found = self._attr_ids.get(attrs)
         if found is None:
             found = self._attr_ids[attrs] = len(self.attrs)
@@ -294,7 +304,7 @@ class Graph:
         key = self.tensor_key(tensor)
         handle = self._tensor_ids.get(key)
         if handle is None and type(key) is int and self._large is not None:
-            # Not remembered by its identity: nobody keeps it, and another one may stand there next.
+            # Not cached by identity: the object may be freed and its address reused.
             handle = self._equal_large(tensor)
         if handle is None:
             handle = self._tensor_ids[key] = len(self.tensors)
@@ -306,20 +316,20 @@ class Graph:
         return node
 
     def ask(self, function: Callable[..., AnyValue], args: Sequence[AnyValue], *, decides: bool = False) -> AnyValue:
-        """What a function says of the terms and values that it gets: a guard, which `decides`, or a computed attribute."""
+        """The result of a function on terms and values: of a guard, which `decides`, or of a computed attribute."""
         return function(*args)
 
     def tensor_key(self, tensor: Tensor) -> object:
-        """What tells constants apart: the contents of small ones, else the object."""
+        """The identity of a constant: its contents if it is small, else the object."""
         return tensor.key() if tensor.is_splat or self.is_small(tensor) else id(tensor)
 
     @staticmethod
     def is_small(tensor: Tensor) -> bool:
-        """Whether a constant is one node with those of equal contents."""
+        """True if constants of this size share a node by content."""
         return tensor.nbytes <= _SMALL
 
     def _equal_large(self, tensor: Tensor) -> int | None:
-        """The payload of an equal large constant met before. Only those of one shape and type that agree in a sample are hashed."""
+        """The payload of an equal large constant seen before. Only constants with the same shape, type and sampled elements are hashed."""
         assert self._large is not None
         seen = self._large.setdefault((tensor.dtype, tensor.shape, look(tensor)), [])
         found = next((handle for handle in seen if self.tensors[handle] == tensor), None)
@@ -328,7 +338,7 @@ class Graph:
         return found
 
     def make(self, head: Symbol, payload: int, operands: tuple[int, ...]) -> int:
-        """The node of a symbol on operand classes, typed, or what eager rules make of it. Raises OpTypeError where it has no type."""
+        """The typed node of a symbol on operand e-classes, or its replacement by eager rules. Raises OpTypeError for ill-typed operands."""
         node = self._nodes.get((head, payload, operands))
         if node is not None:
             return node
@@ -340,14 +350,14 @@ class Graph:
         return made
 
     def there(self, head: Symbol, payload: int, operands: tuple[int, ...]) -> int | None:
-        """The node of a symbol on operand classes, if there is one, of a commutative operator in either order."""
+        """The existing node of a symbol on operand e-classes, or None; commutative operators match in either order."""
         found = self._nodes.get((head, payload, operands))
         if found is None and head.op is not None and head.op.commutative:
             found = self._nodes.get((head, payload, operands[::-1]))
         return found
 
     def make_again(self, node: int) -> int:
-        """What eager rules make of a node now that more is known of its operands; -1 where that is nothing."""
+        """The eager rules' replacement for a node whose operands are better known now; -1 if there is none."""
         if self.eager is None:
             return -1
         head, payload, operands = self.symbols[node], self.payloads[node], self.operands[node]
@@ -382,7 +392,7 @@ class Graph:
         return node
 
     def learn_tuple(self, node: int) -> bool:
-        """Gives a tuple of constants its value. Returns whether it is one."""
+        """Gives a tuple of constants its value. Returns True if it is one."""
         values = [self.constants.get(self.find(operand)) for operand in self.operands[node]]
         if any(value is None for value in values):
             return False
@@ -390,8 +400,7 @@ class Graph:
         return True
 
     def edges(self, start: int = 0) -> set[tuple[Symbol, int, Symbol]]:
-        """Which symbols stand where below which: (whole, place, part), either way round below commutative ones; of the nodes from `start`
-        on."""
+        """The edges (whole, place, part) between symbols of the nodes from `start` on, with both places below commutative ones."""
         symbols, operands = self.symbols, self.operands
         edges = {(symbols[node], i, symbols[part]) for node in range(start, len(symbols)) for i, part in enumerate(operands[node])}
         return either_way(edges)
@@ -399,7 +408,7 @@ class Graph:
     # ---- classes and facts
 
     def find(self, node: int) -> int:
-        """The class of a node: the smallest node in it."""
+        """The e-class of a node: its smallest node."""
         classes = self.classes
         while classes[node] != node:
             classes[node] = classes[classes[node]]
@@ -407,11 +416,12 @@ class Graph:
         return node
 
     def key(self, node: int) -> tuple[Symbol, int, tuple[int, ...]]:
-        """What is equal for nodes that have become one: symbol, payload and the classes of the operands."""
+        """The congruence key: symbol, payload and operand e-classes."""
         return self.symbols[node], self.payloads[node], tuple(map(self.find, self.operands[node]))
 
     def unite(self, a: int, b: int) -> tuple[int, int] | None:
-        """Makes two classes one, as egglog has; facts stay with the smaller. Returns (kept, gone), or None where they are one already."""
+        """Unites two e-classes, as egglog did; the smaller one keeps its facts. Returns (kept, gone), or None if they were already
+        equal."""
         a, b = self.find(a), self.find(b)
         if a == b:
             return None
@@ -425,19 +435,19 @@ class Graph:
         return kept, gone
 
     def constant_of(self, node: int) -> Value | None:
-        """The constant value of a node's class, where it has one."""
+        """The constant value of a node's e-class, or None."""
         return self.constants.get(self.find(node))
 
     def type(self, cls: int) -> Type:
-        """The type of a class."""
+        """The type of an e-class."""
         return self.types[cls]
 
     def constant(self, cls: int) -> Value | None:
-        """The constant value of a class, where it has one."""
+        """The constant value of an e-class, or None."""
         return self.constants.get(cls)
 
     def e_nodes(self, cls: int) -> Iterator[ENode]:
-        """The nodes of a class, the oldest first."""
+        """The e-nodes of an e-class, oldest first."""
         for node in sorted(self.members[cls]) if cls in self.members else (cls,):
             yield self._e_node(self.symbols[node], self.payloads[node], self.operands[node])
 
@@ -447,7 +457,7 @@ class Graph:
         return ENode(head.op, self.attrs[payload] if head.op is not None else EMPTY_ATTRS, payload if head.kind == GET else -1, operands)
 
     def fact(self, analysis: Analysis[AnyValue], node: int) -> AnyValue:
-        """What an analysis knows of the class of a node."""
+        """The fact of the e-class of a node."""
         memo = self.facts.get(analysis)
         if memo is None:
             memo = self.facts[analysis] = {}
@@ -455,12 +465,12 @@ class Graph:
         return memo[cls] if cls in memo else fact_of(analysis, self, cls, memo)
 
     def fact_of_new(self, analysis: Analysis[AnyValue], new: NewNode) -> AnyValue:
-        """What an analysis knows of a node that is about to be added."""
+        """The fact of a node to be added."""
         node = self._e_node(new.head, new.payload, new.operands)
         return fact_of_node(analysis, self, node, new.type_, self.facts.setdefault(analysis, {}))
 
     def learn_facts(self) -> set[int]:
-        """Works out again what has been asked for, since classes have been made one; returns the classes of which other facts are known."""
+        """Recomputes requested facts after unions; returns the e-classes whose facts changed."""
         learned: set[int] = set()
         for analysis, before in self.facts.items():
             memo = self.facts[analysis] = {}
@@ -470,7 +480,7 @@ class Graph:
         return learned
 
     def known_of(self, node: int) -> KnownValue | None:
-        """What is known of the elements of a node's class (see `passat.ir.infer.known_value`)."""
+        """The known elements of a node's e-class (see `passat.ir.infer.known_value`)."""
         cls = self.find(node)
         if cls in self.known:
             return self.known[cls]
@@ -501,7 +511,7 @@ class Graph:
         return None
 
     def infer(self, head: Symbol, payload: int, operands: Sequence[int]) -> Type:
-        """The type of a symbol on operand classes. Raises OpTypeError."""
+        """The type of a symbol on operand e-classes. Raises OpTypeError."""
         types = [self.types[self.find(operand)] for operand in operands]
         if head.kind == TUPLE:
             return TupleType(types)

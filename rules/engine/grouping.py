@@ -1,4 +1,4 @@
-"""Rules with several roots, applied: the matches that belong together, and the one call that takes their place."""
+"""Applies multi-pattern rules: groups matches, and builds the single call that replaces each group."""
 
 from collections.abc import Sequence
 from typing import Any as AnyValue
@@ -18,20 +18,20 @@ from passat.rules.rule import MERGING, Rule
 from passat.rules.substitution import build_together, same_type
 
 MOST: Final = 256
-"""So many calls are taken together at most."""
+"""Maximum number of calls in a group."""
 
 
 class Counts(Protocol):
-    """What matches are counted in, and refusals noted, as in `RuleStatistics`."""
+    """Counts matches and rejections, like `RuleStatistics`."""
 
     matches: int
 
     def refuse(self, reason: str) -> None:
-        """Notes a refusal."""
+        """Records a rejection."""
 
 
 class Grouper:
-    """A rule with several roots, ready to be applied to a program. `matcher` finds its roots; `symbols` must occur for that."""
+    """A multi-pattern rule, ready to apply to a program. `matcher` finds its roots; the program must contain `symbols`."""
 
     def __init__(self, rule: MultiRule) -> None:
         self.rule = rule
@@ -42,8 +42,8 @@ class Grouper:
         self.symbols = self.matcher.symbols
 
     def groups(self, graph: Graph, initial: int, statistics: Counts) -> list[list[tuple[int, Bindings]]]:
-        """The matches among the first `initial` nodes, as (root, bindings), in the order of the program: together are those that share what
-        the rule says, have equal attributes, and operands that can be joined. Refusals go to the statistics."""
+        """Groups of matches among the first `initial` nodes, as (root, bindings), in program order. A group shares the holes that the rule
+        names, has equal attributes, and operands that can be concatenated. Rejections go to the statistics."""
         roots = [node for node in range(initial) if graph.symbols[node] is self.matcher.root and graph.find(node) == node]
         rows = dict.fromkeys(row for variant in self.matcher.variants for row in variant.search(graph, roots))
         found: dict[tuple[AnyValue, ...], dict[int, Bindings]] = {}
@@ -64,17 +64,17 @@ class Grouper:
             if len(group) >= self.rule.left.at_least:
                 groups.append(group)
             elif len(group) == 1:
-                statistics.refuse("there is no other call to take it together with")
+                statistics.refuse("no other call can be merged with it")
             else:
-                statistics.refuse(f"there are {len(group)} calls to take together, not {self.rule.left.at_least}")
+                statistics.refuse(f"the group has {len(group)} calls, fewer than {self.rule.left.at_least}")
         return groups
 
     def build(self, graph: Graph, group: Sequence[tuple[int, Bindings]]) -> list[tuple[int, int]]:
-        """What takes the place of each root: (root, node). Raises Reject where the types do not agree."""
+        """The replacement of each root: (root, node). Raises Reject if the types disagree."""
         try:
             types = [graph.types[graph.find(root)] for root, _ in group]
             made = build_together(self.rule, [match for _, match in group], types, _Maker(graph))
-        except (OpTypeError, InferError, ValueError) as error:  # a scalar has no axis to be joined along
+        except (OpTypeError, InferError, ValueError) as error:  # a scalar has no axis to concatenate along
             raise Reject(f"ill-typed: {error}") from None
         for (root, _), node in zip(group, made, strict=True):
             wanted, given = graph.types[graph.find(root)], graph.types[graph.find(node)]
@@ -84,7 +84,7 @@ class Grouper:
 
 
 class _Maker:
-    """Makes the nodes of right sides in a graph (`passat.rules.substitution.Maker`)."""
+    """Creates the nodes of right sides in a graph (`passat.rules.substitution.Maker`)."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -107,7 +107,7 @@ class _Maker:
 
 
 def _across(graph: Graph, match: Bindings, part: PJoined) -> tuple[AnyValue, ...]:
-    """What operands that are joined have in common: their element type and their sizes, but for the one along which they are joined."""
+    """The common type of concatenated operands: their element type and sizes, except along the concatenation axis."""
     type_ = _tensor(graph.types[graph.find(match.node(part.of))])
     if part.alike:
         return (type_.dtype, *type_.shape)
@@ -118,12 +118,12 @@ def _across(graph: Graph, match: Bindings, part: PJoined) -> tuple[AnyValue, ...
 
 
 def _in_order(graph: Graph, members: list[tuple[int, Bindings]]) -> list[tuple[int, Bindings]]:
-    """The members in the order of the program, without those that are computed from one of the others."""
+    """The members in program order, without those computed from another member."""
     members.sort(key=lambda member: member[0])
     roots = [root for root, _ in members]
     operands = graph.operands
     if all(not operands[part] for root in roots for part in operands[root] if graph.find(part) >= roots[0]):
-        return members  # constants and variables are computed from nothing
+        return members  # constants and variables have no operands
     above = set(roots)
     for node in range(roots[0], roots[-1]):
         if not above.isdisjoint(operands[node]):

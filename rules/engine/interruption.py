@@ -1,4 +1,4 @@
-"""Ctrl-C during saturation: the first stops it with the best so far, the second interrupts the program as usual."""
+"""Ctrl-C during saturation: the first stops it and keeps the best program so far, the second interrupts as usual."""
 
 import signal
 import threading
@@ -8,29 +8,29 @@ from types import FrameType
 
 
 class Interruption:
-    """Whether the user has asked to stop."""
+    """Whether the user has requested a stop."""
 
     def __init__(self) -> None:
         self.requested = False
 
     def _request(self, number: int, frame: FrameType | None) -> None:
         self.requested = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # the second time is meant otherwise
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # the second one interrupts the program
 
 
 _open: list[Interruption] = []
-"""That of the region being run, which all threads look at."""
+"""The active interruption, which all threads poll."""
 
 
 def interrupted() -> bool:
-    """Whether saturations are to stop where they are."""
+    """True if saturations must stop."""
     return bool(_open) and _open[-1].requested
 
 
 @contextmanager
 def interruptible() -> Iterator[Interruption]:
-    """While this is open, the first Ctrl-C is a request that saturations stop with the best so far: the one that runs, and those that
-    would begin. Only the outermost counts, in the main thread, and where nobody else handles SIGINT; elsewhere nothing changes.
+    """A context in which the first Ctrl-C stops the current and later saturations with the best program so far. Only the outermost context
+    counts, in the main thread, if no other handler for SIGINT is installed; otherwise nothing changes.
 
     >>> with interruptible() as interruption:
     ...     signal.raise_signal(signal.SIGINT)

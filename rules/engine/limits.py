@@ -1,4 +1,4 @@
-"""Limits of saturation, checked inside a round, what they are when nobody sets them, and the budgets of single rules."""
+"""Limits of saturation with their defaults, checked within iterations, and the back-off of single rules."""
 
 import math
 import os
@@ -13,7 +13,7 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE") / (1 << 20) if hasattr(os, "sysconf") 
 
 
 class StopReason(StrEnum):
-    """What ends a saturation: that nothing new is found, one of the limits, the user, or a failure of egglog's."""
+    """Why a saturation ends: saturated, a limit, the user, or a failure of egglog."""
 
     SATURATED = "saturated"
     NODES = "nodes"
@@ -27,7 +27,7 @@ class StopReason(StrEnum):
 
 
 class Stop(NamedTuple):
-    """The end of a saturation: its reason, and which limit that was, or what egglog said."""
+    """The end of a saturation: its reason, and the limit or egglog's message."""
 
     reason: StopReason
     detail: str = ""
@@ -44,9 +44,12 @@ INTERRUPTED: Final = Stop(StopReason.INTERRUPTED)
 
 
 class Limits(NamedTuple):
-    """Where saturation stops, with the best so far: nodes added to the program's own, matches decided (one that computes a constant counts
-    as fifty), rounds, and megabytes by which the process grows. A rule that finds more than `rule_matches` in a round is put off for a
-    while (`Backoff`). `unions` bounds the applications of rules; bisection counts them.
+    """Limits at which saturation stops and the best program so far is extracted: nodes added to the program's own, matches processed (one
+    that folds a constant counts as fifty), iterations, and growth of the process in megabytes. A rule that exceeds `rule_matches` in an
+    iteration is banned for a while (`Backoff`). `unions` bounds rule applications, for bisection.
+
+    `seconds` bounds wall time. It has no default, since load on the machine would change results. `memory` is a safety net far above the
+    memory that the other limits allow.
 
     `seconds` bounds wall time. No default does: a busy machine would change results. `memory` is a safety net far above the memory that
     the counted limits let through.
@@ -62,7 +65,7 @@ class Limits(NamedTuple):
 
 
 class LimitReached(Exception):
-    """Saturation has come to a limit, or the user has ended it."""
+    """Saturation reached a limit, or the user stopped it."""
 
     def __init__(self, reason: StopReason, detail: str = "") -> None:
         self.stop = Stop(reason, detail)
@@ -70,7 +73,7 @@ class LimitReached(Exception):
 
 
 class Budget:
-    """What is left of limits while an e-graph grows. The clock starts when it is made."""
+    """The remaining limits while an e-graph grows. The clock starts on construction."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -80,7 +83,7 @@ class Budget:
         self._resident = math.inf
 
     def check(self, nodes: int) -> None:
-        """Raises LimitReached where nodes, matches or time have run out, or the user has asked to stop."""
+        """Raises LimitReached if nodes, matches or time have run out, or the user has requested a stop."""
         limits = self.limits
         if interrupted():
             raise LimitReached(StopReason.INTERRUPTED)
@@ -92,24 +95,24 @@ class Budget:
             raise LimitReached(StopReason.TIME, f"more than {limits.seconds:g} s")
 
     def spend(self, unions: int) -> None:
-        """Counts unions that are about to be made. Raises LimitReached where there may not be so many."""
+        """Counts unions before they are made. Raises LimitReached if they exceed the limit."""
         most = self.limits.unions
         if most is not None and self.unions + unions > most:
             raise LimitReached(StopReason.UNIONS, f"more than {most}")
         self.unions += unions
 
     def watch_memory(self) -> None:
-        """From now on the process must not grow too much."""
+        """Starts watching the memory of the process."""
         self._resident = resident_megabytes()
 
     def check_memory(self) -> None:
-        """Raises LimitReached where the process has grown too much since `watch_memory`. Asking takes some 20 us."""
+        """Raises LimitReached if the process has grown too much since `watch_memory`. A call takes about 20 us."""
         if resident_megabytes() - self._resident > self.limits.memory:
             raise LimitReached(StopReason.MEMORY, f"more than {self.limits.memory:g} MB")
 
 
 def resident_megabytes() -> float:
-    """What the process has in memory; 0 where the system does not tell."""
+    """The resident memory of the process; 0 if the system does not report it."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * _PAGE
@@ -120,11 +123,14 @@ def resident_megabytes() -> float:
 Row = tuple[int, ...]
 
 ROUNDS = 3
-"""A rule is put off for so many rounds the first time."""
+"""Number of iterations of the first ban."""
 
 
 class Backoff:
-    """What exploring rules may have decided in a round, and what waits, so that the others are heard. Queries are known by their numbers.
+    """Back-off: bans exploring rules that match too often, so that other rules make progress. Queries are known by their numbers.
+
+    After the BackoffScheduler of egg (Willsey et al. 2021): a rule that exceeds its budget is banned for some iterations; both its budget
+    and the length of the ban double each time. Unlike in egg, its matches are kept for later instead of being searched again.
 
     After the BackoffScheduler of egg (Willsey et al. 2021): a rule that exceeds its budget is put off for some rounds, and both its budget
     and the time it is put off for double each time. Unlike there, what it has found is not found again but kept for then.
@@ -136,11 +142,11 @@ class Backoff:
         self._times: dict[int, int] = {}
         self._until: dict[int, int] = {}
         self.waiting: dict[int, list[Row]] = {}
-        """What has been put off, by query."""
+        """Deferred matches, by query."""
 
     def due(self, query: int, round_: int, rows: Sequence[Row], budget: int | None = None) -> Sequence[Row]:
-        """What of a query is decided now: its new matches and those that have waited, or nothing, and they wait. A query may have a budget
-        of its own."""
+        """The matches of a query to process now: new and deferred ones; none if they exceed the budget, which defers them. A query may have
+        its own budget."""
         if budget is not None:
             self._own[query] = budget
         waiting = self.waiting.pop(query, None)
@@ -157,7 +163,7 @@ class Backoff:
         return ()
 
     def release(self) -> dict[int, list[Row]]:
-        """As much of everything that waits as budgets allow, for when nothing else is left to do; at least some."""
+        """As many deferred matches as the budgets allow, at least some; called when no other work is left."""
         due = {}
         for query, rows in list(self.waiting.items()):
             most = self._own.get(query, self._budget) << self._times.get(query, 0)

@@ -1,4 +1,6 @@
-"""Lowering: rules that say what operators are made of which the target does not have, applied to the program that was taken out.
+"""Lowering: decomposes operators that the target lacks, in the extracted program.
+
+The lowered calls are excluded from extraction regardless of cost, so lowering runs last, and the cost may increase.
 
 What they match is not taken out again, whatever that costs; so they run last, and the program gets dearer where it must.
 """
@@ -18,8 +20,8 @@ from passat.rules.extraction.space import Space
 
 
 class Lowered(NamedTuple):
-    """What came of it: the saturation, its steps, what there was to choose from, the choice (None where nothing was lowered), how many
-    calls were lowered, and why not, where some program without them could not be found."""
+    """The result of lowering: the saturation, its trace, the search space, the choice (None if nothing was lowered), the number of lowered
+    calls, and the reason if no program without them exists."""
 
     saturator: Saturator
     steps: Steps
@@ -30,7 +32,7 @@ class Lowered(NamedTuple):
 
 
 def lower(graph: Graph, root: int, matchers: Sequence[Matcher], limits: Limits, model: CostModel) -> Lowered:
-    """The program of a root in which none of the calls stays that the rules match, nor of those that they make of them."""
+    """Extracts a program of a root without calls that the rules match, including calls that the rules create."""
     steps = Steps()
     saturator = Saturator(graph, [Stage(tuple(matchers))], limits, steps=steps)
     saturator.run()
@@ -41,15 +43,15 @@ def lower(graph: Graph, root: int, matchers: Sequence[Matcher], limits: Limits, 
     try:
         choice = climb(space.without(gone), [graph.find(root)]).choice
     except NoProgramError:
-        return Lowered(saturator, steps, space, None, 0, "not lowered: what the rules make needs what they match")
+        return Lowered(saturator, steps, space, None, 0, "not lowered: the results of the rules depend on the calls that they match")
     return Lowered(saturator, steps, space, choice, len(gone))
 
 
 def _matched(graph: Graph, saturator: Saturator, steps: Steps) -> set[int]:
-    """The nodes that rules were applied to."""
+    """The nodes to which rules were applied."""
     find, gone = graph.find, set()
     for step in steps.applications:
-        assert isinstance(step.matcher, Matcher), "rules with several roots do not lower"
+        assert isinstance(step.matcher, Matcher), "multi-pattern rules do not lower"
         cls, key = find(step.unions[0][0]), graph.key(step.matched[0].nodes[0])
         gone |= {node for node in saturator.members.get(cls, [cls]) if graph.key(node) == key}
     return gone

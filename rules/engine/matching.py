@@ -1,4 +1,4 @@
-"""From a rule to what the engine runs: queries for egglog, and the decision that Python takes on each match."""
+"""Compiles rules for the engine: queries for egglog, and the decision in Python on each match."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -36,11 +36,14 @@ from passat.rules.pattern import (
 from passat.rules.rule import EAGER, JOINING, Rule
 from passat.rules.substitution import CallTerm, Substitution, bound_keys, same_type, scalar_for
 
-_NOT_THERE: Final = "nothing else computes its right side"
+_NOT_THERE: Final = "its right side does not exist yet"
 
 
 class Matcher:
-    """One direction of a rule, with its commutative variants: what to look for, and how to decide.
+    """One direction of a rule, with its commutative variants: its query and its decision.
+
+    A match is a row: the e-class of the root, the e-classes of the holes and of the inner terms that guards name, and the payloads of calls
+    and projections. Everything but the symbols is computed lazily, since most rules do not apply to a given program.
 
     A match is a row: the class of the root, the classes of the holes and of the inner terms that guards name, and the payloads
     of the calls and projections. Most rules have nothing to say about a program: all but their symbols is worked out when it is needed.
@@ -54,22 +57,23 @@ class Matcher:
 
     @cached_property
     def makes(self) -> frozenset[Symbol]:
-        """The symbols that the right side may bring in."""
+        """The symbols that the right side may create."""
         return frozenset(symbol_of(node) for node in subterms(self.rule.rhs) if not isinstance(node, PVar)) | {CONST_SYMBOL}
 
     @cached_property
     def class_keys(self) -> list[tuple[AnyValue, ...]]:
-        """The terms that the first columns of a row are the classes of."""
+        """The terms whose e-classes are the first columns of a row."""
         return list(dict.fromkeys(bound_keys(self.rule)))
 
     @cached_property
     def variants(self) -> list[Variant]:
-        """The left side, with the operands of a commutative root in each order."""
+        """The left side with the operands of a commutative root in each order."""
         root = [id(node) for node in self._commuting if node is self.rule.lhs]
         return [self._variant(frozenset(swapped), self._inner) for swapped in ([], *([root] if root else []))]
 
     def placed(self, graph: Graph, row: Sequence[int], members: Mapping[int, Sequence[int]] = MappingProxyType({})) -> Placed:
-        """Where a match lies. Classes that `members` does not list are one node. Where the nodes are not found any more, the root alone."""
+        """The position of a match in the program. E-classes not in `members` have one node. If the nodes cannot be found any more, the root
+        alone."""
         count = len(self.class_keys)
         classes = {key: graph.find(cls) for key, cls in zip(self.class_keys, row, strict=False)}
         payloads = dict(zip(map(id, self._calls), row[count:], strict=True))
@@ -107,7 +111,7 @@ class Matcher:
 
     @cached_property
     def _commuting(self) -> list[PCall]:
-        """The terms of which another order of the operands is another pattern."""
+        """The terms that become another pattern when their operands are swapped."""
         used = Counter(node.key for node in self._terms) + Counter(node.key for node in named_patterns(self.rule))
         return [node for node in self._terms if isinstance(node, PCall) and node.op.commutative and _asymmetric(node, used)]
 
@@ -121,7 +125,7 @@ class Matcher:
         return frozenset(map(symbol_of, self._inner))
 
     def _variant(self, swapped: frozenset[int], inner: Sequence[PCall]) -> Variant:
-        """The left side with some terms the other way round, and some in either order."""
+        """The left side with some terms swapped, and some matching in either order."""
         free = set(map(id, inner))
         atoms: list[str] = []
         edges: set[tuple[Symbol, int, Symbol]] = set()
@@ -167,7 +171,7 @@ class Matcher:
 
     @cached_property
     def _attributes(self) -> tuple[list[tuple[int, str, AnyValue]], list[tuple[int, str, str]]]:
-        """Which payload columns must hold which values, and which bind which holes; '' stands for the whole of the attributes."""
+        """The payload columns that must hold given values, and those that bind holes; '' stands for all attributes."""
         checks: list[tuple[int, str, AnyValue]] = []
         binds: list[tuple[int, str, str]] = []
         for i, node in enumerate(self._calls):
@@ -185,8 +189,7 @@ class Matcher:
     # ---- the decision
 
     def decide(self, graph: Graph, row: Sequence[int], new: NewNode | None = None) -> tuple[int, int]:
-        """The class of the root, which may be a `new` node and has none then (-1), and the node that the right side becomes there. Raises
-        Reject with the reason."""
+        """The e-class of the root (-1 for a `new` node), and the node that the right side becomes. Raises Reject with the reason."""
         try:
             match = self.bind(graph, row, new)
             built = self._there(match) if self.rule.kind == JOINING else self._build(match)
@@ -204,7 +207,7 @@ class Matcher:
         return root, built
 
     def bind(self, graph: Graph, row: Sequence[int], new: NewNode | None = None) -> "Bindings":
-        """What a row binds, where attributes, literals and guards agree. Raises Reject with the reason."""
+        """The bindings of a row if attributes, literals and guards agree. Raises Reject with the reason."""
         match = Bindings(self, graph, row, new)
         checks, binds = self._attributes
         for column, name, wanted in checks:
@@ -228,15 +231,15 @@ class Matcher:
         return match
 
     def retired(self, variant: Variant, row: Sequence[int]) -> tuple[int, ...] | None:
-        """The node that a reducing rule has made needless where a variant of it matched: its operands, and its payload where it has one.
-        It need not be looked at again, though it may still be chosen."""
+        """The node that a reducing rule retires where a variant matched: its operands, and its payload if it has one. It no longer matches,
+        but may still be extracted."""
         if not self.rule.reducing:
             return None
         payload = (row[len(self.class_keys)],) if self.root.has_payload else ()
         return (*[row[slot] for slot in variant.root], *payload)
 
     def _compile(self, rhs: Pattern) -> list[tuple[Pattern, tuple[int, ...]]]:
-        """The nodes that the right side makes, parts first; operands are columns of the row, or ~i for the i-th node made."""
+        """The nodes that the right side creates, operands first; operands are columns of the row, or ~i for the i-th created node."""
         made: dict[tuple[AnyValue, ...], int] = {}
         plan: list[tuple[Pattern, tuple[int, ...]]] = []
         for node in _bottom_up(rhs):
@@ -265,8 +268,7 @@ class Matcher:
         return made[-1] if made else row[self._slots[self.rule.rhs.key]]
 
     def _there(self, match: "Bindings") -> int:
-        """What computes the right side already, up to the order of operands, in another class than the root. Raises Reject where nothing
-        does."""
+        """The existing node for the right side, up to the order of operands, outside the root's e-class. Raises Reject if there is none."""
         graph, row, made = match.graph, match.row, list[int]()
         for node, operands in self._plan:
             parts = tuple([graph.find(made[~i] if i < 0 else row[i]) for i in operands])
@@ -281,7 +283,7 @@ class Matcher:
 
 
 class Bindings(Substitution):
-    """What a row binds."""
+    """The bindings of a row."""
 
     __slots__ = ("graph", "matcher", "new", "row")
 
@@ -298,15 +300,15 @@ class Bindings(Substitution):
         return self.new.type_ if self.new is not None else self.graph.types[self.graph.find(self.row[0])]
 
     def place(self, pattern: Pattern) -> int:
-        """The class of what stands for a hole."""
+        """The e-class bound to a hole, canonical."""
         return self.graph.find(self.node(pattern))
 
     def node(self, pattern: Pattern) -> int:
-        """The class that a hole or named term binds."""
+        """The e-class bound to a hole or named term."""
         return self.row[self.matcher._slots[pattern.key]]
 
     def ask(self, call: Guard | Computed, *, decides: bool = False) -> AnyValue:
-        """What the function of a guard or of a computed attribute says. Raises RuleError where it fails."""
+        """The result of the function of a guard or computed attribute. Raises RuleError if it fails."""
         values = [self.value(arg) for arg in call.args]
         try:
             return self.graph.ask(call.function, values, decides=decides)
@@ -317,7 +319,7 @@ class Bindings(Substitution):
             raise RuleError(f"the rule {rule.name} ({rule.source}): {call!r} raises {type(error).__name__}: {error}") from error
 
     def bound(self, pattern: Pattern) -> Term | None:
-        """What stands for a part of the left side that has a column; None for any other pattern."""
+        """The term bound to a part of the left side that has a column; None for any other pattern."""
         graph = self.graph
         if self.matcher.rule.kind == EAGER and pattern.key == self.matcher.rule.lhs.key:
             return self._root(pattern)
@@ -328,7 +330,7 @@ class Bindings(Substitution):
         return LazyTerm(graph.types[cls], constant if isinstance(constant, Tensor) else None, graph, cls)
 
     def _root(self, pattern: Pattern) -> Term:
-        """The left side of an eager rule, which may not be there yet."""
+        """The left side of an eager rule, whose node may not exist yet."""
         graph, new = self.graph, self.new
         if new is None:
             cls = graph.find(self.row[0])
@@ -348,7 +350,7 @@ class Bindings(Substitution):
 
 
 class LazyTerm(Term):
-    """A term of a match, whose known elements and facts are looked up when asked for."""
+    """A term of a match that looks up known elements and facts lazily."""
 
     __slots__ = ("_cls", "_graph")
 
@@ -359,17 +361,17 @@ class LazyTerm(Term):
 
     @property
     def known_value(self) -> KnownValue | None:
-        """What is known of the elements."""
+        """The known elements."""
         return self._graph.known_of(self._cls)
 
     def fact(self, analysis: Analysis[Fact]) -> Fact | None:
-        """What an analysis knows of the tensor."""
+        """The fact that an analysis has for the tensor."""
         found: Fact | None = self._graph.fact(analysis, self._cls)
         return found
 
 
 def _attribute(attrs: Attrs, name: str) -> AnyValue:
-    """The value of an attribute. Refuses where there is none, which nodes of undeclared operators may leave out."""
+    """The value of an attribute. Rejects a missing one, as nodes of undeclared operators may have."""
     try:
         return attrs[name]
     except KeyError:
@@ -377,7 +379,7 @@ def _attribute(attrs: Attrs, name: str) -> AnyValue:
 
 
 def _asymmetric(node: PCall, used: Mapping[AnyValue, int]) -> bool:
-    """Whether swapping the operands gives another pattern. Of two holes it does where one is named elsewhere too, on the left or in a
+    """True if swapping the operands gives another pattern. Swapping two holes does if one of them also occurs elsewhere on the left or in a
     guard."""
     left, right = node.args
     holes = isinstance(left, PVar) and isinstance(right, PVar)

@@ -1,4 +1,4 @@
-"""The graph as egglog has it: nodes and unions go there, merges and matches come back."""
+"""Mirrors a graph in egglog: sends nodes and unions, receives merges and matches."""
 
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from contextlib import ExitStack
@@ -13,12 +13,12 @@ from passat.rules.engine.variant import Variant
 _EGRAPHS: Final = EGraphs()
 
 Asked = tuple[Matcher, Variant, int]
-"""A query: the matcher, its variant, and the stage in which it is asked."""
+"""A query: the matcher, its variant, and its stage."""
 
 
 class Mirror:
-    """An e-graph of egglog's that follows a graph. It is begun when there is something to ask, and given back by `close`; those with one
-    `key` share their definitions."""
+    """An egglog e-graph that mirrors a graph. Created on the first query, returned by `close`; e-graphs with the same `key` share
+    definitions."""
 
     def __init__(self, graph: Graph, queries: Sequence[Asked], key: Hashable) -> None:
         self.begun = False
@@ -31,16 +31,16 @@ class Mirror:
         self._visible: set[Symbol] = set()
 
     def close(self) -> None:
-        """Gives the e-graph back. After a failure it is not used again."""
+        """Returns the e-graph. After a failure it is not reused."""
         self._lease.close()
 
     def abandon(self) -> None:
-        """Drops the e-graph, in which something failed."""
+        """Discards the e-graph after a failure."""
         self._lease.pop_all()
 
     def begin(self, first: int = 0) -> None:
-        """Gets an e-graph, in a stage. Only what can match needs to be defined there: rules of that stage and later ones, whose operators
-        occur or can come to be."""
+        """Borrows an e-graph for a stage. Defines only queries that can match: of rules of that stage and later ones whose operators occur
+        or may be created."""
         self.begun = True
         self._egraph = self._lease.enter_context(_EGRAPHS.lend(self._key))
         possible = reachable(self._graph.symbols, dict.fromkeys([matcher for matcher, _, stage in self._queries if stage >= first]))
@@ -63,8 +63,8 @@ class Mirror:
         return [number for number in self._known_as if self._queries[number][2] in stages]
 
     def load(self, unions: Iterable[tuple[int, int]], retired: dict[str, list[str]]) -> None:
-        """Loads the nodes that have been added to the graph since the last time, and makes unions; what is retired matches no more.
-        `retired` has lines of operands and payload for `retire_<symbol>`."""
+        """Loads the nodes added to the graph since the last call, makes unions, and retires nodes. `retired` has lines of operands and
+        payload for `retire_<symbol>`."""
         graph, visible = self._graph, self._visible
         rows: dict[str, list[str]] = {symbol.name: [] for symbol in visible}
         table = {
@@ -84,10 +84,10 @@ class Mirror:
         self._egraph.load({"bare": bare, **rows, **retired}, unions)
 
     def step(self, stages: Collection[int]) -> tuple[list[tuple[int, ...]], dict[int, list[tuple[int, ...]]]]:
-        """The merges, and what the queries of some stages have found that is new, by their numbers."""
+        """The merges, and the new matches of the queries of some stages, by number."""
         moved, found = self._egraph.step(stages)
         return moved, {number: found[self._known_as[number]] for number in self.asked(stages)}
 
     def merges(self) -> list[tuple[int, ...]]:
-        """The merges that have come of unions."""
+        """The merges that resulted from unions."""
         return self._egraph.merges()

@@ -1,4 +1,4 @@
-"""From a choice of nodes back to expressions. Parts that did not change come back as the same objects."""
+"""Rebuilds expressions from extracted nodes. Unchanged parts keep their objects."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from passat.rules.engine.graph import CALL, CONST, GET, LEAF_SYMBOL, REGION, TUP
 
 _NEAR = 4
 _NEAR_NODES = 32
-"""How deep, and among how many nodes, the application is looked for that a new node stands for."""
+"""Maximum depth, and number of nodes, of the search for the application that a new node corresponds to."""
 
 
 def rebuild(
@@ -19,13 +19,12 @@ def rebuild(
     shared: dict[int, Expr] | None = None,
     provenance: Mapping[int, tuple[str, int]] | None = None,
 ) -> Expr:
-    """The expression of a node under a choice of one node per class, parts before wholes (`passat.rules.extraction.extract`).
-    `leaves` replaces leaf expressions and regions, by their identity; `shared` is what became of expressions in other bodies that share
-    them with this one, so that what is one stays one.
+    """The expression of a node for a choice of one node per e-class, operands first (`passat.rules.extraction.extract`). `leaves` replaces
+    leaf expressions and regions, by identity; `shared` has the results for expressions shared with other bodies, so that sharing is
+    preserved.
 
-    A new node in the place of an old one takes over its span, and with it its ONNX names; one that stands nowhere in the old program says
-    where what it was made of stood (`provenance` has the root of the match for each new node), without the names of values. Equal nodes
-    become one.
+    A new node that replaces an old one takes over its span, and with it its ONNX names. Any other new node takes the span of the nodes that
+    it was made from, without the names of values (`provenance` has the root of the match for each new node). Equal nodes are shared.
     """
     made: dict[int, Expr] = {}
     equal: dict[tuple[object, ...], Expr] = {}
@@ -74,12 +73,12 @@ def _make(graph: Graph, cls: int, node: int, operands: tuple[Expr, ...], provena
 
 
 def _around(region: Expr, operands: tuple[Expr, ...]) -> Expr:
-    """A region with other operands; itself where they are the same."""
+    """A region with other operands; itself if they are unchanged."""
     return with_children(region, (*operands, *children(region)[len(outer_parts(region)) :])).assume_type(region._checked_type)
 
 
 def parts_of(expr: Expr) -> tuple[Expr, ...]:
-    """The operands of a node of dataflow."""
+    """The operands of a dataflow node."""
     if type(expr) is Call:
         return expr.args
     if type(expr) is TupleGetItem:
@@ -98,7 +97,8 @@ def _span(graph: Graph, cls: int, node: int) -> Span | None:
 
 
 def _span_of_match(graph: Graph, node: int, provenance: Mapping[int, tuple[str, int]]) -> Span | None:
-    """Where what a rule made comes from: the nearest application of the same operator below the root of the match, else the root itself."""
+    """The source position of a node created by a rule: the nearest application of the same operator below the root of the match, otherwise
+    the root."""
     if node not in provenance:
         return None
     symbol, root = graph.symbols[node], node
@@ -106,7 +106,7 @@ def _span_of_match(graph: Graph, node: int, provenance: Mapping[int, tuple[str, 
         root = provenance[root][1]
     found = _span(graph, root, root)
     if found is None:
-        return None  # programs that have no names have none anywhere
+        return None  # a program without names has no spans anywhere
     below = [root]
     for _ in range(_NEAR):
         same = next((_span(graph, part, part) for part in below if graph.symbols[part].op is symbol.op is not None), None)

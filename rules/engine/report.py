@@ -1,4 +1,4 @@
-"""What runs did, in numbers: of one rule, of a saturation, of the engine on a function."""
+"""Statistics of runs: per rule, per saturation, and per function."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -6,12 +6,12 @@ from typing import Final
 from passat.rules.engine.limits import SATURATED, Stop, StopReason
 
 _REASONS = 5
-"""At most this many different reasons of refusal are kept per rule."""
+"""Maximum number of distinct rejection reasons kept per rule."""
 
 
 @dataclass
 class RuleStatistics:
-    """What one rule did: matches decided, those refused with the reasons (the first few, counted), unions made."""
+    """Statistics of one rule: matches processed, matches rejected with the reasons (the first few, counted), unions made."""
 
     matches: int = 0
     refused: int = 0
@@ -20,7 +20,7 @@ class RuleStatistics:
     reasons: dict[str, int] = field(default_factory=dict)
 
     def refuse(self, reason: str) -> None:
-        """Counts a refusal."""
+        """Counts a rejection."""
         self.refused += 1
         if reason in self.reasons or len(self.reasons) < _REASONS:
             self.reasons[reason] = self.reasons.get(reason, 0) + 1
@@ -28,7 +28,7 @@ class RuleStatistics:
 
 @dataclass(frozen=True)
 class Round:
-    """One round: nodes and classes in the e-graph after it, matches that were decided in it, unions that came of them, and seconds."""
+    """One iteration: nodes and e-classes after it, matches processed, unions made, and seconds."""
 
     nodes: int
     classes: int
@@ -39,7 +39,7 @@ class Round:
 
 @dataclass
 class Saturation:
-    """What a saturation did: rounds run, why it stopped, and statistics per rule and round."""
+    """The result of a saturation: its iterations, why it stopped, and statistics per rule and iteration."""
 
     rounds: int = 0
     stopped: Stop = SATURATED
@@ -53,17 +53,16 @@ class Saturation:
 
     @property
     def unions(self) -> int:
-        """Unions made by all rules."""
+        """The number of unions made by all rules."""
         return sum(statistics.unions for statistics in self.rules.values())
 
 
 @dataclass
 class EngineReport:
-    """What a run did, regions included: rounds, nodes in the e-graph, what stopped it, statistics per rule; applications of eager rules,
-    equal expressions merged, calls lowered; at how many places of the programs taken out the
-    e-graphs had something else too; costs as the model sees them; by what part of its cost each result of exact search may be dearer than
-    the cheapest; why nothing was done where that has a reason of its own; into how many regions a large function was cut, how many of
-    these were solved like an equal one, and how many solutions were in the cache; whether the function came out otherwise."""
+    """Statistics of a run, including regions: iterations, nodes in the e-graph, stop reasons, statistics per rule; eager rule applications,
+    common subexpressions merged, calls lowered; e-classes with more than one extractable e-node; costs by the model; the optimality gap of
+    each exact search; why nothing was done, if there is a reason; the number of regions of a large function, of regions replayed from equal
+    ones, and of cached results; whether the function changed."""
 
     rounds: int = 0
     nodes: int = 0
@@ -82,7 +81,7 @@ class EngineReport:
     changed: int = 0
 
     def add(self, other: "EngineReport") -> None:
-        """Adds what another run did."""
+        """Adds the statistics of another run."""
         self.rounds = max(self.rounds, other.rounds)
         for name in _ADDED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -98,12 +97,12 @@ class EngineReport:
         self.nodes += result.nodes
         self.add_rules(result.rules)
         if result.stopped.reason is StopReason.FAILED:
-            self.failures.append(f"{result.stopped}; the best so far was taken")
+            self.failures.append(f"{result.stopped}; the best program so far was extracted")
         elif result.stopped != SATURATED:
             self.stopped.append(result.stopped)
 
     def add_rules(self, rules: dict[str, RuleStatistics]) -> None:
-        """Adds the statistics of one saturation."""
+        """Adds the statistics per rule of one saturation."""
         for name, new in rules.items():
             old = self.rules.setdefault(name, RuleStatistics())
             old.matches += new.matches

@@ -1,4 +1,4 @@
-"""Stages of a saturation: which rules are heard together and how long, and which of them can come to match at all."""
+"""Stages of a saturation: which rules run together and for how long, and which of them can match at all."""
 
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
@@ -10,9 +10,9 @@ from passat.rules.rule import LOWERING
 
 
 class Stage(NamedTuple):
-    """Rules that run in one e-graph until they find nothing new, or for so many rounds. `groupers` are applied when the stage begins, to
-    the program as it came in. `rule_matches` is the budget of its rules in a round where they have none of their own. One that is `beside`
-    runs together with the stage before it."""
+    """Rules that run in one e-graph until it is saturated, or for a number of iterations. `groupers` are applied at the start of the stage,
+    to the input program. `rule_matches` is the default budget per rule and iteration. A stage that is `beside` runs together with the
+    preceding one."""
 
     matchers: tuple[Matcher, ...]
     groupers: tuple[Grouper, ...] = ()
@@ -22,7 +22,7 @@ class Stage(NamedTuple):
 
     @staticmethod
     def of(rules: Iterable[Matcher | Grouper], rounds: int | None = None, rule_matches: int | None = None) -> "Stage":
-        """The stage of some rules; those that lower are none of its own."""
+        """The stage of some rules, without lowering rules."""
         given = list(rules)
         return Stage(
             tuple(each for each in given if isinstance(each, Matcher) and each.rule.kind != LOWERING),
@@ -33,11 +33,11 @@ class Stage(NamedTuple):
 
 
 Makes = tuple[Symbol, frozenset[Symbol]]
-"""A symbol, and those that an eager rule may make of it."""
+"""A symbol, and those that an eager rule may replace it by."""
 
 
 def reachable(present: Iterable[Symbol], matchers: Collection[Matcher], eager: Collection[Makes] = ()) -> list[Matcher]:
-    """The matchers that can come to match where there are those symbols, and those that eager rules make of them."""
+    """The matchers that can match, given the symbols of the program and those that eager rules create."""
     known = set(present)
     while True:
         found = [matcher for matcher in matchers if matcher.symbols <= known]

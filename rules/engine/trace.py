@@ -1,4 +1,4 @@
-"""What saturations did, step by step, for those who ask afterward: explanations, certificates, why a rule did not fire, reports."""
+"""Traces of saturations: the events that explanations, certificates, why-not and reports read."""
 
 from collections.abc import Mapping, Sequence, Set
 from types import MappingProxyType
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from passat.rules.extraction.space import Space
 
 KEPT: Final = 10_000
-"""So many refused matches of a rule are kept with their reasons."""
+"""Number of rejected matches kept per rule, with their reasons."""
 
 
 class Application(NamedTuple):
-    """A match that a rule was applied to: where it lies (of a rule with several roots, all of them), the class of each root as it was then
-    and the node that may stand there now, the nodes that were made for it, as a range, and the round."""
+    """A match that a rule was applied to: its position (one per root of a multi-pattern rule), the e-class of each root at that time with
+    its replacement node, the range of nodes created, and the iteration."""
 
     rule: str
     matcher: "Matcher | Grouper"
@@ -33,7 +33,7 @@ class Application(NamedTuple):
 
 
 class Rejected(NamedTuple):
-    """A match that a rule refused, and why."""
+    """A match that a rule rejected, and why."""
 
     matcher: "Matcher"
     row: tuple[int, ...]
@@ -42,11 +42,10 @@ class Rejected(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One saturation and what was taken out of it: which pass it belongs to, or passes that share an e-graph, and which function; the body
-    that went in, and the one that came out; the graph, the root of the body there, and how many nodes it had at first; everything that
-    rules did, in order; the nodes of each class that has several; for each new node the rule that made it and the class where it matched;
-    the space that was chosen from, and the choice (both None where nothing changed and nothing was chosen); the rules that found more than
-    their budgets in some round."""
+    """One saturation and its extraction: the pass (or passes that share the e-graph) and function; the body before and after; the graph,
+    its root and its initial number of nodes; all rule events, in order; the nodes of each e-class with several; the rule and matched
+    e-class of each new node; the search space and the choice (both None if nothing changed); the rules that exceeded their budget and were
+    banned."""
 
     pass_name: str
     function: str
@@ -67,13 +66,13 @@ class Run(NamedTuple):
     owners: Mapping[str, str] = MappingProxyType({})
 
     def pass_of(self, rule: str) -> str:
-        """The pass that a rule belongs to, of those that share the e-graph."""
+        """The pass that a rule belongs to, among those that share the e-graph."""
         return self.owners.get(rule, self.pass_name)
 
 
 class Trace:
-    """Collects the runs of all rule passes of a context (`rules.trace`). Functions are taken whole then, and nothing from the cache, so
-    that every step is seen. It keeps the graphs alive.
+    """Collects the runs of all rule passes of a context (`rules.trace`). It disables regions and the cache, so that all events are
+    recorded, and keeps the graphs alive.
 
     >>> from passat.passmgr import PassContext
     >>> PassContext(config={"rules.trace": Trace()}).get_config("rules.trace").runs
@@ -87,7 +86,7 @@ class Trace:
         self.owners: Mapping[str, str] = {}
 
     def at(self, pass_name: str, function: str, owners: Mapping[str, str] = MappingProxyType({})) -> None:
-        """The runs that follow belong to this pass and function; of several passes together, `owners` tells which one has a rule."""
+        """Sets the pass and function of the runs that follow; if several passes run jointly, `owners` maps rules to passes."""
         self.pass_name, self.function, self.owners = pass_name, function, owners
 
     def note(
@@ -113,7 +112,7 @@ class Trace:
 
 
 class Steps:
-    """What rules do in one saturation, in order."""
+    """The events of one saturation, in order."""
 
     def __init__(self) -> None:
         self.applications: list[Application] = []
@@ -121,7 +120,7 @@ class Steps:
         self.banned: set[str] = set()
 
     def refuse(self, matcher: "Matcher", row: tuple[int, ...], reason: str, round_: int) -> None:
-        """Keeps a refusal, of each rule the first `KEPT`."""
+        """Records a rejection; keeps the first `KEPT` of each rule."""
         known = self.refused.setdefault(matcher.name, [])
         if len(known) < KEPT:
             known.append(Rejected(matcher, row, reason, round_))

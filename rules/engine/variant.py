@@ -1,4 +1,4 @@
-"""A left side as it is looked for, as a query for egglog and as steps over a program that comes in, and where a match of it lies."""
+"""Compiled left sides: a query for egglog, steps for a walk over the input program, and the positions of a match."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any as AnyValue
@@ -10,7 +10,7 @@ from passat.rules.pattern import Pattern, PCall, PConst, PGet, PLiteral, PTuple,
 
 
 def symbol_of(node: Pattern) -> Symbol:
-    """What a node applies that a pattern, which is no hole, matches."""
+    """The symbol of the nodes that a pattern matches; the pattern is not a hole."""
     if isinstance(node, PCall):
         return symbol(CALL, node.op, len(node.args))
     if isinstance(node, PTuple):
@@ -19,16 +19,16 @@ def symbol_of(node: Pattern) -> Symbol:
 
 
 def has_payload(node: Pattern) -> bool:
-    """Whether nodes that a pattern matches have attributes or an index."""
+    """True if nodes that the pattern matches have attributes or an index."""
     return symbol_of(node).has_payload
 
 
 class Variant(NamedTuple):
-    """A left side with the operands of its root in one order: as a query for egglog, and as steps that find the matches in a program
-    in which every class is one node (which is how a program comes in).
+    """A left side with a fixed operand order at its root: as a query for egglog, and as steps that match a program whose e-classes have one
+    node each (an input program).
 
-    A step `(whole, i, part, symbol)` goes from the node in register `whole` to its operand `i`, for register `part`. The operands of a
-    register in `commuting` match in either order.
+    A step `(whole, i, part, symbol)` goes from the node in register `whole` to its operand `i`, into register `part`. The operands of
+    registers in `commuting` match in either order.
     """
 
     query: Query
@@ -38,14 +38,14 @@ class Variant(NamedTuple):
     classes: tuple[int, ...]
     payloads: tuple[int, ...]
     root: tuple[int, ...]
-    """The columns of a row that hold the operands of the root, where the rule is reducing."""
+    """The columns of a row that hold the operands of the root, if the rule is reducing."""
     commuting: tuple[int, ...] = ()
 
     def search(self, graph: Graph, candidates: Sequence[int]) -> list[tuple[int, ...]]:
-        """The rows of all matches whose root is among the candidates, which have the root's symbol."""
+        """The rows of all matches rooted at the candidates, which have the root's symbol."""
         symbols, operands, payloads = graph.symbols, graph.operands, graph.payloads
         for whole, i, _, expected in self.steps:
-            if whole == 0 and expected is not None:  # first of all what most candidates fail at
+            if whole == 0 and expected is not None:  # most candidates fail here
                 candidates = [node for node in candidates if symbols[operands[node][i]] is expected]
         rows: list[tuple[int, ...]] = []
         if self.commuting:
@@ -69,11 +69,11 @@ class Variant(NamedTuple):
         return rows
 
     def row(self, registers: Sequence[int], payloads: Sequence[int]) -> tuple[int, ...]:
-        """The row of a match with those nodes in the registers."""
+        """The row of a match with these nodes in the registers."""
         return (*[registers[i] for i in self.classes], *[payloads[registers[i]] for i in self.payloads])
 
     def ways(self, graph: Graph, root: int) -> Iterator[list[int]]:
-        """The nodes in the registers for each way to match at a root."""
+        """The nodes in the registers for each match at a root."""
         symbols, operands, steps = graph.symbols, graph.operands, self.steps
         stack = [(0, [root] + [-1] * (self.registers - 1), frozenset[int]())]
         while stack:
@@ -85,7 +85,7 @@ class Variant(NamedTuple):
             if whole in self.commuting and i == 0 and whole not in turned:
                 first, second = operands[registers[whole]]
                 if first != second:
-                    stack.append((at, registers, turned | {whole}))  # for later: what is pushed below comes first
+                    stack.append((at, registers, turned | {whole}))  # deferred: what is pushed below comes first
             node = operands[registers[whole]][1 - i if whole in turned else i]
             if registers[part] == node:
                 stack.append((at + 1, registers, turned))
@@ -94,8 +94,8 @@ class Variant(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """A match where it lies: its row (`Matcher.bind` says what that binds), the left side with all operands in the order in which they
-    stand, and the nodes that calls, tuples and projections of it matched, the root first."""
+    """A match in the program: its row (see `Matcher.bind`), the left side with its operands in the matched order, and the nodes of its
+    calls, tuples and projections, root first."""
 
     row: tuple[int, ...]
     variant: Variant
@@ -103,7 +103,7 @@ class Placed(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A part of a left side, the node that it matched, and whether the operands of that stand the other way round."""
+    """A part of a left side, the node that it matched, and whether its operands are swapped."""
 
     part: Pattern
     node: int
@@ -118,9 +118,9 @@ def find_places(
     payloads: Mapping[int, int],
     members: Mapping[int, Sequence[int]],
 ) -> list[Place] | None:
-    """The places of the calls, tuples and projections of a part of a left side in a class, wholes first; None where it does not match
-    there. `classes` are those that the match bound, by the keys of the parts; `payloads` those of its calls, by identity; `members` lists
-    the nodes of classes that have several."""
+    """The positions of the calls, tuples and projections of a part of a left side within an e-class, in preorder; None if it does not
+    match. `classes` are the e-classes that the match bound, by the keys of the parts; `payloads` those of its calls, by identity; `members`
+    lists the nodes of e-classes with several."""
     cls = graph.find(cls)
     if classes.get(part.key, cls) != cls:
         return None

@@ -1,1 +1,1 @@
-"""Taking the best program out of an e-graph."""
+"""Extracts the best program from an e-graph."""

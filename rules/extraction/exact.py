@@ -1,5 +1,5 @@
-"""The cheapest choice that there is, proven: extraction as a 0-1 program, solved by OR-tools (extra `exact`), by CP-SAT, its constraint
-solver, or by HiGHS, a solver of mixed-integer programs."""
+"""Exact extraction: a 0-1 program, solved by OR-tools (extra `exact`), with its constraint solver CP-SAT or the mixed-integer solver
+HiGHS."""
 
 import datetime
 import math
@@ -14,20 +14,20 @@ from passat.rules.extraction.improve import trees_from_leaves
 from passat.rules.extraction.space import LESS, Space
 
 _SHARE: Final = 0.7
-"""Of the time that HiGHS gets, where it does not come to an end before."""
+"""The share of the time that HiGHS gets, unless it finishes earlier."""
 _MOST_SECONDS: Final = 1e8
-"""What a solver takes for no limit; more does not fit its clock."""
+"""Stands for no limit; larger values overflow the solver's clock."""
 _COMPARED: Final = 200
-"""In classes of more nodes it is not looked for nodes that another one makes needless."""
+"""E-classes with more nodes are not checked for dominated nodes."""
 
 
 class ExactUnavailableError(PassatError, ImportError):
-    """Exact extraction is asked for and OR-tools is not installed."""
+    """Exact extraction was requested, but OR-tools is not installed."""
 
 
 class Exact(NamedTuple):
-    """What a solver came to: the node of each class that the roots need, parts before wholes, or None where it found nothing in time;
-    what no choice can cost less than; whether the choice is proven to be the cheapest."""
+    """The result of a solver: the node of each required e-class, operands first, or None if it found nothing in time; a lower bound of the
+    cost; whether the choice is proven optimal."""
 
     choice: dict[int, int] | None
     bound: float
@@ -35,11 +35,11 @@ class Exact(NamedTuple):
 
 
 class Program:
-    """What there is to choose from for some roots, without what no cheapest choice takes.
+    """The search space for some roots, without nodes that no cheapest choice contains.
 
-    `nodes` has the nodes of each class; `users` for each class and each class that some of its nodes need, those nodes; `biases` the nodes
-    that cost more where they are not taken along; `cyclic` the pairs of classes that may lie on a cycle; `places` how many places there are
-    in the order of the classes that each class may lie on a cycle with.
+    `nodes` has the nodes of each e-class; `users` maps an e-class and an operand e-class to the nodes between them; `biases` has the nodes
+    that cost more unless fused; `cyclic` has the pairs of e-classes that may lie on a cycle; `places` bounds the topological order among
+    the e-classes that may share a cycle.
     """
 
     def __init__(self, space: Space, roots: Sequence[int]) -> None:
@@ -61,16 +61,16 @@ class Program:
         self.cyclic = [(cls, part) for cls, part in self.users if together.get(cls, -1) == together.get(part, -2)]
 
     def cost(self, choice: Mapping[int, int]) -> float:
-        """What a choice costs, each node once."""
+        """The DAG cost of a choice."""
         return self.space.cost(choice, self.roots)
 
     def readers(self, bias: int) -> list[int]:
-        """The nodes beside a bias that read what it is added to."""
+        """The other nodes that read the operand of a bias."""
         on = self.biases[bias].on
         return [node for cls in self.nodes for node in self.users.get((cls, on), ()) if node != bias]
 
     def needed(self, choice: Mapping[int, int]) -> dict[int, int]:
-        """The part of a choice that the roots need, parts before wholes."""
+        """The part of a choice that the roots need, operands first."""
         ordered: dict[int, int] = {}
         stack = [(root, False) for root in sorted(self.roots)]
         while stack:
@@ -84,12 +84,14 @@ class Program:
 
 
 def is_available() -> bool:
-    """Whether OR-tools is installed."""
+    """True if OR-tools is installed."""
     return find_spec("ortools") is not None
 
 
 def solve_exactly(space: Space, roots: Sequence[int], known: Mapping[int, int], seconds: float, *, seed: int = 0) -> Exact:
-    """The cheapest choice for the roots, looked for during `seconds` from a choice that is known, parts before wholes.
+    """Searches for the cheapest choice for the roots for `seconds`, starting from a known choice; operands first.
+
+    Costs must not be negative. The result is never more expensive than the known choice. Raises ExactUnavailableError without OR-tools.
 
     Costs are not negative. What comes back is never dearer than what is known. Raises ExactUnavailableError without OR-tools.
     """
@@ -116,8 +118,8 @@ def solve_exactly(space: Space, roots: Sequence[int], known: Mapping[int, int], 
 
 
 def useful_nodes(space: Space, roots: Sequence[int]) -> dict[int, list[int]]:
-    """The nodes of each class that a cheapest choice for the roots may take. Those that cannot be part of a program are left out, and
-    those that another one of their class makes needless: it costs no more and needs nothing else."""
+    """The nodes of each e-class that a cheapest choice for the roots may contain. Omits nodes without a finite program, and nodes dominated
+    by another of their e-class, which costs no more and needs no other operands."""
     finite = trees_from_leaves(space)
     members: dict[int, list[int]] = {}
     for node, cls in enumerate(space.classes):
@@ -148,11 +150,11 @@ def _not_needless(space: Space, nodes: Sequence[int]) -> list[int]:
 
 
 _DIGITS: Final = 6
-"""Costs that are whole after multiplying with a power of ten up to this one are taken exactly; others are rounded to so many digits."""
+"""Costs that become integers when multiplied by a power of ten up to this one are exact; others are rounded to this many digits."""
 
 
 def solve_by_cpsat(program: Program, known: Mapping[int, int], seconds: float, seed: int) -> Exact:
-    """The cheapest choice that CP-SAT finds from one that is known."""
+    """The cheapest choice that CP-SAT finds, starting from a known one."""
     from ortools.sat.python import cp_model
 
     space, nodes = program.space, program.nodes
@@ -198,7 +200,7 @@ def solve_by_cpsat(program: Program, known: Mapping[int, int], seconds: float, s
 
 
 def _scale(costs: Sequence[float]) -> tuple[float, float]:
-    """What to multiply costs with so that they are whole, and how much a sum of them may lose by being rounded all the same."""
+    """The factor that makes costs integers, and the error that rounding may cause in a sum."""
     for digits in range(_DIGITS + 1):
         scale = 10.0**digits
         if all(math.isclose(cost * scale, round(cost * scale), rel_tol=1e-12, abs_tol=1e-12) for cost in costs):
@@ -208,11 +210,11 @@ def _scale(costs: Sequence[float]) -> tuple[float, float]:
 
 _WHOLE: Final = 1e5
 _GAP: Final = 1e-8
-"""How much cheaper another choice can be, as a part of the whole, where the solver calls its own the cheapest."""
+"""The relative gap at which the solver considers its choice optimal."""
 
 
 def solve_by_mip(program: Program, known: Mapping[int, int], seconds: float, seed: int) -> Exact:
-    """The cheapest choice that HiGHS finds. It starts from nothing: MathOpt does not hand a known choice on to it."""
+    """The cheapest choice that HiGHS finds. It has no warm start: MathOpt does not pass a known choice on."""
     from ortools.math_opt.python import mathopt
 
     space, nodes = program.space, program.nodes
@@ -235,7 +237,7 @@ def solve_by_mip(program: Program, known: Mapping[int, int], seconds: float, see
             model.add_linear_constraint(taken[node] + taken[reader] - 1 <= apart[node])
         takers = mathopt.fast_sum([taken[taker] for taker in bias.takers if taker in taken])
         model.add_linear_constraint(taken[node] - takers <= apart[node])
-    # The solver's tolerances are absolute as well: costs come as parts of what is known, a hundred thousand of them.
+    # The solver also has absolute tolerances: scale costs to the known total, times a hundred thousand.
     scale = _WHOLE / (program.cost(known) or 1.0)
     dues = [scale * space.costs[node] * variable for node, variable in taken.items()]
     dues += [scale * program.biases[node].apart * variable for node, variable in apart.items()]

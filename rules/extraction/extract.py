@@ -1,4 +1,7 @@
-"""Taking the best program out of a saturated graph: a worklist over tree costs, then improvement of the cost as a DAG.
+"""Extracts the best program from a saturated graph: a worklist over tree costs, then local improvement of the DAG cost.
+
+The input program, the smallest node of each e-class, is always a candidate. The result is therefore never more expensive, unless a rank
+above 0 is requested.
 
 The program that went in is always one of the candidates: the smallest node of each class. So the result is never dearer than it, unless
 one of the next best is asked for.
@@ -14,9 +17,8 @@ from passat.rules.extraction.space import LESS, Space
 
 
 class Extraction(NamedTuple):
-    """A choice of one node for each class that the roots need, in an order that has parts before wholes, its cost, and the cost of what
-    went in; what no choice costs less than, where exact search was asked for; at how many of the classes another node could be taken;
-    what there was to choose from."""
+    """A choice of one node per required e-class, operands first; its cost; the cost of the input; a lower bound, if exact search was
+    requested; the number of e-classes with more than one extractable e-node; and the search space."""
 
     choice: dict[int, int]
     cost: float
@@ -37,11 +39,10 @@ def extract(
     rank: int = 0,
     accept: Callable[[Mapping[int, int]], bool] | None = None,
 ) -> Extraction:
-    """The cheapest program found for `roots`. `members` lists the nodes of each class that has more than one; `loaded` is how many nodes
-    the graph had before rules ran: calls that they add have to be there in the opset that the result is written in; `together` are choices
-    of nodes for classes that may pay only all at once. With `exact_seconds` it is searched on that long for one that is proven the cheapest
-    (passat.rules.extraction.exact). A `rank` above 0 asks for the next best ones that are accepted, the last where there are fewer, and the
-    best where there is no other (passat.rules.extraction.several)."""
+    """The cheapest program found for `roots`. `members` lists the nodes of each e-class with more than one. `loaded` is the number of nodes
+    before rules ran; calls that rules add must exist in the target opset. `together` has joint choices for several e-classes.
+    `exact_seconds` continues with an exact search (passat.rules.extraction.exact). A `rank` above 0 requests the next best accepted
+    program, or the last if there are fewer (passat.rules.extraction.several)."""
     space = Space.of_graph(graph, members, model)
     classes = [graph.find(root) for root in roots]
     best = _best(space, graph, classes, exact_seconds, together)
@@ -62,20 +63,20 @@ def extract(
 
 
 def _unwritable(best: Extraction, graph: Graph, loaded: int) -> set[int]:
-    """The calls of a program that rules have added to the loaded nodes, and that the opset in which it will be written does not have."""
+    """The calls of a program that rules added and that the target opset lacks."""
     return {node for node in best.choice.values() if node >= loaded and unwritable(graph, node)}
 
 
 def unwritable(graph: Graph, node: int) -> str:
-    """Why a node cannot be part of the result: a call that the opset in which that will be written does not have; '' where it can."""
+    """Why a node cannot be part of the result: a call that the target opset lacks; '' if it can."""
     op, opset, types = graph.symbols[node].op, graph.environment.written, graph.types
     if op is None or opset is None:
         return ""
-    from passat.ir.onnx.writable import missing_from  # which needs onnx, as does a program that has an opset
+    from passat.ir.onnx.writable import missing_from  # needs onnx, as does every program that has an opset
 
     operands = [types[part] for part in graph.operands[node]]
     why = missing_from(opset, op, operands, types[node], graph.attrs[graph.payloads[node]])
-    return why and f"the result is written in opset {opset}, and {why}"
+    return why and f"the model is written in opset {opset}, and {why}"
 
 
 def _best(
@@ -103,10 +104,10 @@ def _best(
         from passat.rules.extraction.exact import solve_exactly
 
         found = solve_exactly(space, classes, best.in_order(), exact_seconds)
-        assert found.choice is not None, "the known choice at least"
+        assert found.choice is not None, "includes the known choice"
         return Extraction(found.choice, space.cost(found.choice, classes), input_cost, found.bound, places, space)
     choice = best.in_order()
     cost = space.cost(choice, classes)
-    if cost * LESS > input_cost:  # totals that changed many times, of prices that are many orders of magnitude apart, are off
+    if cost * LESS > input_cost:  # rounding: totals that changed many times, with prices orders of magnitude apart, are inexact
         return Extraction(Solution.of_input(space, classes).in_order(), input_cost, input_cost, None, places, space)
     return Extraction(choice, cost, input_cost, None, places, space)

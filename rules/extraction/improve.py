@@ -1,5 +1,5 @@
-"""A choice of nodes as a program with shared parts: the cheapest trees first, in each class the node whose tree costs least, then its
-improvement, one class at a time, priced by what a change adds and frees."""
+"""Extraction by DAG cost: starts from the cheapest trees (per e-class, the node with the lowest tree cost), then improves one e-class at a
+time by the cost that a change adds and frees."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 from passat.rules.extraction.space import LESS, Space
 
 PATIENCE: Final = 50
-"""How often each node may be looked at, on average, until classes are settled in the order of their costs, which takes each node once, but
-for a heap. Large classes that are made of themselves are looked at again after each of their nodes."""
+"""Average number of visits per node before e-classes are settled in order of cost, which visits each node once but needs a heap. Large
+cyclic e-classes are revisited after each of their nodes."""
 
 
 def cheapest_trees(space: Space) -> dict[int, int]:
-    """The cheapest node of each class where there is a choice, starting from a default that is a program whose parts come before wholes."""
+    """The cheapest node of each e-class with a choice, starting from a default program in topological order."""
     classes, children, costs, default, alternatives = space.classes, space.children, space.costs, space.default, space.alternatives
     total = [math.inf] * len(classes)
     level = [0] * len(classes)
@@ -33,7 +33,7 @@ def cheapest_trees(space: Space) -> dict[int, int]:
                     deepest = level[part]
             total[cls] = tree
             level[cls] = deepest + 1
-    # In the order of depth a change of cost passes through the classes above it once, not once for each path.
+    # In order of depth, a change of cost passes through the users once, not once per path.
     work: list[list[int]] = [[] for _ in range(max(level) + 1)]
     waiting = bytearray(len(classes))
     for cls in alternatives:
@@ -71,8 +71,8 @@ def cheapest_trees(space: Space) -> dict[int, int]:
 
 
 def trees_from_leaves(space: Space) -> dict[int, int]:
-    """The cheapest node of each class that has a finite tree, whatever the default: classes are settled in the order of their costs, as in
-    Knuth's generalization of Dijkstra's algorithm (1977). Costs are not negative."""
+    """The cheapest node of each e-class that has a finite tree, without a default. Settles e-classes in order of cost, as in Knuth's
+    generalization of Dijkstra's algorithm (1977). Costs must not be negative."""
     classes, children, costs = space.classes, space.children, space.costs
     total: dict[int, float] = {}
     choice: dict[int, int] = {}
@@ -102,22 +102,22 @@ def trees_from_leaves(space: Space) -> dict[int, int]:
 
 
 SWEEPS: Final = 4
-"""Sweeps over the classes in which there is a choice."""
+"""Number of sweeps over the e-classes with a choice."""
 
 
 class _Undo(NamedTuple):
-    """What a class had chosen before, and what the classes had that came in."""
+    """The previous choices of an e-class and of the e-classes that came in with the change."""
 
     old: int
     saved: list[tuple[int, int]]
 
 
 class Solution:
-    """A choice, with the number of uses of each class in it, so that a change is priced by what it adds and what it frees."""
+    """A choice with the use count of each e-class, so that a change is priced by what it adds and frees."""
 
     def __init__(self, space: Space, choice: list[int], order: Sequence[int], roots: Sequence[int], position: list[float]) -> None:
-        """`order` has all classes that the roots need, parts before wholes; `position` is where a class stands in it. What is computed
-        from nothing stands before all else, wherever the program first names it: weights of several products, which one product takes."""
+        """`order` has all e-classes that the roots need, operands first; `position` is the position of an e-class in it. E-classes without
+        operands come first, wherever the program names them, so that one product can take the weights of several."""
         self.space = space
         self.choice = choice
         self.position = position
@@ -137,25 +137,25 @@ class Solution:
                     uses[part] += 1
         self.total = total
         self._apart: dict[int, float] = {}
-        """What biases cost more that are not taken along, by the class that they are added to; part of the total."""
+        """The extra cost of unfused biases, by the e-class that they are added to; part of the total."""
         for cls in space.biased:
             self._recount(cls)
 
     @staticmethod
     def of_input(space: Space, roots: Sequence[int]) -> "Solution":
-        """The program that went in."""
-        # The smallest nodes of classes are in the order in which they were made, parts before wholes.
+        """The input program."""
+        # The smallest nodes of e-classes are in creation order, operands first.
         order = range(len(space.default))
         return Solution(space, space.default.copy(), order, roots, list(map(float, order)))
 
     @staticmethod
     def of_choice(space: Space, chosen: Mapping[int, int], roots: Sequence[int]) -> "Solution | None":
-        """The program of a choice; None where it has a cycle and is no program."""
+        """The program of a choice; None if it has a cycle."""
         choice, children = space.default.copy(), space.children
         for cls, node in chosen.items():
             choice[cls] = node
         order: list[int] = []
-        state = bytearray(len(choice))  # 1: its parts are being walked; 2: it stands in the order
+        state = bytearray(len(choice))  # 1: its operands are being visited; 2: it is in the order
         for root in roots:
             stack = [root]
             while stack:
@@ -178,13 +178,13 @@ class Solution:
         return Solution(space, choice, order, roots, position)
 
     def in_order(self) -> dict[int, int]:
-        """The classes of the solution with their nodes, parts before wholes."""
+        """The e-classes of the solution with their nodes, operands first."""
         used = [cls for cls, count in enumerate(self.uses) if count]
         used.sort(key=self.position.__getitem__)
         return {cls: self.choice[cls] for cls in used}
 
     def _recount(self, cls: int) -> None:
-        """Brings up to date what biases on a class cost more."""
+        """Updates the extra cost of the biases on an e-class."""
         space, uses, choice = self.space, self.uses, self.choice
         apart = 0.0
         for node in space.biased[cls]:
@@ -223,16 +223,16 @@ class Solution:
                 self._recount(top)
 
     def _recount_around(self, cls: int, *nodes: int) -> None:
-        """Brings up to date what biases cost more where a class has taken another of its nodes."""
+        """Updates the extra cost of biases after an e-class changed its node."""
         biased, children = self.space.biased, self.space.children
         for part in (cls, *(part for node in nodes for part in children[node])):
             if part in biased:
                 self._recount(part)
 
     def improve(self, preferred: Mapping[int, int], groups: Sequence[Sequence[tuple[int, int]]] = (), *, ties: bool = False) -> None:
-        """Tries each alternative of each class, and each group of choices at once, and keeps what makes the whole cheaper, until nothing
-        does. `preferred` is what classes outside the solution come in with. With `ties` classes also take what they prefer where that
-        costs the same: of two changes that pay together, one may."""
+        """Tries each alternative of each e-class, and each group of joint choices, and keeps improvements, until a fixpoint. `preferred`
+        has the nodes of e-classes outside the solution when they come in. With `ties`, e-classes also take a preferred node of equal cost,
+        which may enable a later improvement."""
         uses, choice = self.uses, self.choice
         for _ in range(SWEEPS):
             before = self.total
@@ -247,7 +247,7 @@ class Solution:
                 return
 
     def alternatives(self, preferred: Mapping[int, int]) -> int:
-        """At how many classes of the solution another node could be taken, as far as can be told without a search."""
+        """The number of e-classes of the solution with an alternative, as far as known without a search."""
         return sum(
             any(node != self.choice[cls] and self._cone(node, cls, self.position[cls], preferred) is not None for node in nodes)
             for cls, nodes in self.space.alternatives.items()
@@ -255,8 +255,7 @@ class Solution:
         )
 
     def difference(self, cls: int, node: int, preferred: Mapping[int, int]) -> float | None:
-        """What it adds to the total if a class of the solution takes another node, what is freed taken off; None where that might close a
-        cycle. The solution stays as it is."""
+        """The change of the total if an e-class takes another node; None if that might close a cycle. Does not modify the solution."""
         total = self.total
         undo = self._take(cls, node, preferred)
         if undo is None:
@@ -267,7 +266,7 @@ class Solution:
         return added
 
     def _try(self, cls: int, node: int, preferred: Mapping[int, int], *, tie: bool) -> None:
-        """Lets a class take a node where that makes the whole cheaper, or no dearer for a `tie`, and keeps it acyclic."""
+        """Changes the node of an e-class if the total decreases, or stays equal for a `tie`, and no cycle arises."""
         if not tie and self.space.costs[node] >= self.space.costs[self.choice[cls]] and self._frees_nothing(self.choice[cls], node):
             return
         total = self.total
@@ -277,7 +276,7 @@ class Solution:
             self.total = total
 
     def _try_together(self, group: Sequence[tuple[int, int]], preferred: Mapping[int, int]) -> None:
-        """Lets classes take nodes where that makes the whole cheaper if all of them do."""
+        """Changes the nodes of several e-classes jointly if the total decreases."""
         total = self.total
         done: list[tuple[int, int, _Undo]] = []
         for cls, node in group:
@@ -295,8 +294,8 @@ class Solution:
         self.total = total
 
     def _take(self, cls: int, node: int, preferred: Mapping[int, int]) -> "_Undo | None":
-        """Lets a class take a node, and what it needs come in. Returns what undoes it; None, and nothing done, where that might close a
-        cycle."""
+        """Changes the node of an e-class and brings in what it needs. Returns the undo record; None, without a change, if that might close
+        a cycle."""
         space, choice, position = self.space, self.choice, self.position
         old, here = choice[cls], position[cls]
         added = self._cone(node, cls, here, preferred)
@@ -313,7 +312,7 @@ class Solution:
             self._free(part)
         if space.biased:
             self._recount_around(cls, node, old)
-        # What came in stands right after what it uses, as far before this class as can be.
+        # New e-classes go right after their operands, as early as possible.
         for new, chosen in added:
             low = max((position[part] for part in space.children[chosen]), default=-2.0)
             position[new] = low + min(1.0, here - low) * 1e-4
@@ -331,13 +330,13 @@ class Solution:
             self._recount_around(cls, node, undo.old)
 
     def _frees_nothing(self, old: int, node: int) -> bool:
-        """Whether all operands of the one node stay in use when the other takes its place, and no bias may be taken along then."""
+        """True if replacing one node by the other frees none of its operands and enables no bias fusion."""
         kept, parts, biased = self.space.children[node], self.space.children[old], self.space.biased
         return all((self.uses[part] > parts.count(part) and part not in biased) or part in kept for part in parts)
 
     def _cone(self, node: int, cls: int, here: float, preferred: Mapping[int, int]) -> list[tuple[int, int]] | None:
-        """The classes that taking a node brings in, parts before wholes, with their nodes; None where that could close a cycle:
-        where it meets the class itself, or one that is not known to come before it."""
+        """The e-classes that taking a node brings in, operands first, with their nodes; None if that might close a cycle, by reaching the
+        e-class itself or one that is not known to precede it."""
         children, default, uses, position = self.space.children, self.space.default, self.uses, self.position
         brought: dict[int, int] = {}
         ordered: list[tuple[int, int]] = []

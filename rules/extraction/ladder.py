@@ -1,4 +1,4 @@
-"""The ladder of extraction on any e-graph, without a program to start from: cheapest trees, improvement as a DAG, exact search."""
+"""The stages of extraction on any e-graph, without an input program: cheapest trees, DAG improvement, exact search."""
 
 import time
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ from passat.rules.extraction.space import Space
 
 
 class NoProgramError(PassatError, ValueError):
-    """A root of which every derivation needs itself: nothing can be extracted."""
+    """Every derivation of a root needs the root itself: nothing can be extracted."""
 
 
 class Climb(NamedTuple):
-    """What came of it: the node of each class that the roots need, parts before wholes; its cost, each node once; what no choice costs less
-    than (0 where nobody looked); whether the choice is proven to be the cheapest; the cost and the seconds of each stage."""
+    """The result: the node of each required e-class, operands first; its DAG cost; a lower bound (0 without exact search); whether the
+    choice is proven optimal; cost and seconds of each stage."""
 
     choice: dict[int, int]
     cost: float
@@ -26,7 +26,9 @@ class Climb(NamedTuple):
 
 
 def climb(space: Space, roots: Sequence[int], seconds: float = 0.0, *, seed: int = 0) -> Climb:
-    """The cheapest choice for the roots: greedy, and with `seconds` exact as far as these reach. Costs are not negative.
+    """The cheapest choice for the roots: greedy, then exact if `seconds` is positive. Costs must not be negative.
+
+    Raises NoProgramError, and ExactUnavailableError if exact search is requested without OR-tools.
 
     Raises NoProgramError, and ExactUnavailableError where exact search is asked for without OR-tools.
 
@@ -38,7 +40,7 @@ def climb(space: Space, roots: Sequence[int], seconds: float = 0.0, *, seed: int
     trees = trees_from_leaves(space)
     without = next((root for root in roots if root not in trees), None)
     if without is not None:
-        raise NoProgramError(f"the root class of node {without} has no finite program: each of its nodes needs itself")
+        raise NoProgramError(f"the root e-class of node {without} has no finite program: each of its nodes needs itself")
     solution = Solution.of_choice(space, trees, roots)
     assert solution is not None, "trees have no cycles"
     stages = {"trees": (solution.total, time.perf_counter() - start)}
@@ -51,7 +53,7 @@ def climb(space: Space, roots: Sequence[int], seconds: float = 0.0, *, seed: int
         return Climb(choice, cost, 0.0, False, stages)
     start = time.perf_counter()
     exact = solve_exactly(space, roots, choice, seconds, seed=seed)
-    assert exact.choice is not None, "the known choice at least"
+    assert exact.choice is not None, "includes the known choice"
     cost = space.cost(exact.choice, roots)
     stages["exact"] = (cost, time.perf_counter() - start)
     return Climb(exact.choice, cost, exact.bound, exact.proven, stages)

@@ -1,4 +1,8 @@
-"""The cheapest few choices of an e-graph: after the best one, those that do without a node of it.
+"""The k cheapest choices of an e-graph: after the best one, choices that exclude one of its nodes.
+
+Two different choices differ in at least one node. So the search for the next best excludes each node of the best in turn, then branches on
+the results, cheapest first (Lawler 1972). The searches are greedy and bounded in number, so one may be missed; the results are valid
+programs and distinct. The bound depends on the size of the e-graph, not on the clock, so that results are reproducible.
 
 A choice that differs from another lacks one of its nodes. So the next best is looked for once for each node of the best, in the e-graph
 without that node, and what comes of that is branched upon in turn, the cheapest first (Lawler 1972). Each search is greedy, and there are
@@ -17,17 +21,16 @@ from passat.rules.extraction.ladder import Climb, NoProgramError, climb
 from passat.rules.extraction.space import Space
 
 BRANCHES: Final = 32
-"""Nodes of one choice that it is done without: those in whose place another one adds the least."""
+"""Maximum number of nodes of one choice to exclude: those whose replacement costs least."""
 WORK: Final = 200_000
-"""All searches together look at about so many nodes; there are `FEWEST` in any case."""
+"""Maximum number of nodes that all searches visit together, approximately; at least `FEWEST` searches run."""
 FEWEST: Final = 4
 
 
 def several(
     space: Space, roots: Sequence[int], first: Climb, count: int, accept: Callable[[Mapping[int, int]], bool] | None = None
 ) -> list[Climb]:
-    """At most so many different choices for the roots, the cheapest first; `first` is the best that is known, and among them. Choices that
-    are not accepted are passed over.
+    """At most `count` distinct choices for the roots, cheapest first, including `first`, the best known one. Skips rejected choices.
 
     >>> space = Space([0, 0, 0], [(), (), ()], [1.0, 3.0, 2.0], {0: [0, 1, 2]}, [0, 0, 0])
     >>> [found.cost for found in several(space, [0], climb(space, [0]), 5)]
@@ -51,7 +54,7 @@ def several(
             if accept is None or accept(best.choice):
                 found.append(best)
         if len(found) == count or not left:
-            continue  # what has been found already is taken still
+            continue  # existing results are still added
         for node in _branches(space.without(banned), roots, best, preferred)[:BRANCHES]:
             without = banned | {node}
             if without in tried or not left:
@@ -67,9 +70,9 @@ def several(
 
 
 def _branches(space: Space, roots: Sequence[int], best: Climb, preferred: Mapping[int, int]) -> list[int]:
-    """The nodes of a choice that there is something else for, by what that adds as far as can be told without a search."""
+    """The nodes of a choice that have an alternative, ordered by the estimated cost of the replacement."""
     solution = Solution.of_choice(space, best.choice, roots)
-    assert solution is not None, "it is a program"
+    assert solution is not None, "a valid program"
     added: list[tuple[float, int]] = []
     for cls, node in best.choice.items():
         others = [other for other in space.alternatives.get(cls, ()) if other != node]
@@ -80,6 +83,6 @@ def _branches(space: Space, roots: Sequence[int], best: Climb, preferred: Mappin
 
 
 def _doubles(space: Space) -> list[int]:
-    """Nodes of classes in which there is a choice that nobody chooses, since there is an equal one or since the class is a constant."""
+    """Nodes that no choice uses, because an equal node exists or their e-class is constant."""
     kept = {cls: set(nodes) for cls, nodes in space.alternatives.items()}
     return [node for node, cls in enumerate(space.classes) if cls in kept and node not in kept[cls]]

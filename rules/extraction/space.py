@@ -1,5 +1,7 @@
-"""What extraction chooses from: the nodes of an e-graph as lists, with their classes, operands and costs, of a saturated graph or of a
-file.
+"""The search space of extraction: the nodes of an e-graph as arrays, with e-classes, operands and costs; from a saturated graph or a file.
+
+A bias is nearly free if it is fused into its product or convolution, which requires that it is the only reader; otherwise it costs an
+addition. Files use the JSON format of extraction-gym, which compares extractors.
 
 Biases cost what they do where they are run: in the product or convolution that they are added to, where nothing else reads that; by
 themselves elsewhere. Files are in the JSON format of the extraction-gym, in which e-graphs are exchanged to compare extractors.
@@ -21,8 +23,8 @@ from passat.rules.engine.graph import CONST_SYMBOL, REGION, Graph, Symbol
 
 
 class Bias(NamedTuple):
-    """A node that adds a bias: the class that it is added to, the nodes of that class that take it along, and by how much it costs more
-    where none does."""
+    """A node that adds a bias: the e-class that it is added to, the nodes of that e-class that can fuse it, and its extra cost if none
+    does."""
 
     on: int
     takers: frozenset[int]
@@ -37,8 +39,8 @@ def biases_of(
     costs: list[float],
     model: CostModel,
 ) -> dict[int, Bias]:
-    """The biases of a graph that a product may take along. Those that none can take along get the cost that they have apart, in `costs`.
-    `constant` says of each class whether it is."""
+    """The biases of a graph that a product may fuse. Biases that none can fuse get their full cost in `costs`. `constant` marks constant
+    e-classes."""
     found: dict[int, Bias] = {}
     prices: dict[tuple[object, ...], float] = {}
     takers: dict[tuple[int, int], frozenset[int]] = {}
@@ -72,14 +74,13 @@ def _takes(graph: Graph, classes: Sequence[int], node: int, axis: int) -> bool:
 
 
 LESS = 1 - 1e-12
-"""Costs are sums in changing order; what is not less by this factor is not less."""
+"""Relative tolerance: costs are sums in varying order, and a smaller difference counts as equal."""
 
 
 class Space:
-    """Nodes by number. `classes` has the class of each node, which is named by the smallest node in it; `children` its operands, as
-    classes; `costs` what it costs by itself. `alternatives` has the nodes of each class in which there is a choice, and `default` for
-    each class the node that stands for it where nobody chooses. `biases` are nodes that cost more where they are not taken along, and
-    `biased` those of each class that they are added to."""
+    """Nodes by number. `classes` has the e-class of each node, named by its smallest node; `children` its operands, as e-classes; `costs`
+    its own cost. `alternatives` has the nodes of each e-class with a choice, and `default` the default node of each e-class. `biases` are
+    nodes that cost more unless fused, and `biased` those on each e-class."""
 
     __slots__ = ("alternatives", "biased", "biases", "children", "classes", "costs", "default")
 
@@ -104,9 +105,9 @@ class Space:
 
     @staticmethod
     def of_graph(graph: Graph, members: Mapping[int, Sequence[int]], model: CostModel) -> "Space":
-        """The space of a saturated graph, whose classes of several nodes `members` lists; the default is the program that went in."""
+        """The search space of a saturated graph; `members` lists the e-classes with several nodes. The default is the input program."""
         classes: list[int] = []
-        for node, up in enumerate(graph.classes):  # classes are named by their smallest node, so links go down
+        for node, up in enumerate(graph.classes):  # e-classes are named by their smallest node, so links go down
             classes.append(node if up == node else classes[up])
         space = Space(classes, _children(graph, classes), [], {}, list(range(len(graph))))
         symbols = graph.symbols
@@ -123,7 +124,7 @@ class Space:
         return Space(classes, space.children, costs, space.alternatives, space.default, biases)
 
     def without(self, nodes: Iterable[int]) -> "Space":
-        """The space in which no program has these nodes: each of them needs itself."""
+        """The space without these nodes: each of them needs itself."""
         children, alternatives = list(self.children), dict(self.alternatives)
         for node in nodes:
             cls = self.classes[node]
@@ -132,7 +133,7 @@ class Space:
         return Space(self.classes, children, self.costs, alternatives, self.default, self.biases)
 
     def cost(self, choice: Mapping[int, int], roots: Iterable[int]) -> float:
-        """What the program of a choice costs: one node for each class that the roots need."""
+        """The DAG cost of a choice: one node per e-class that the roots need."""
         total = math.fsum([self.costs[node] for node in choice.values()])
         chosen = [node for node in choice.values() if node in self.biases] if self.biases else []
         if not chosen:
@@ -152,9 +153,8 @@ def _children(graph: Graph, classes: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def _costs(graph: Graph, space: Space, model: CostModel) -> tuple[list[float], dict[int, Bias]]:
-    """What each node itself costs, and the biases that may be taken along: nothing to speak of where it is no call, or a call on constants
-    alone. The model is asked once for each operator on the same types (which the graph keeps alive), and the same operands constant where
-    that makes a difference to it."""
+    """The cost of each node itself, and the biases that may be fused. Nodes other than calls, and calls on constants, are nearly free. The
+    model is queried once per operator, types (which the graph keeps alive) and, if it distinguishes them, constant operands."""
     classes, default = space.classes, space.default
     payloads, types, constants = graph.payloads, graph.types, graph.constants
     type_of = [id(types[cls]) for cls in classes].__getitem__
@@ -186,27 +186,27 @@ def _costs(graph: Graph, space: Space, model: CostModel) -> tuple[list[float], d
                 )
             costs.append(cost)
     little = 1e-3 * min(prices.values(), default=1.0)
-    if little < EPSILON:  # in the units of this model, what is free would cost more than calls do
+    if little < EPSILON:  # in the units of this model, free nodes would cost more than calls
         for node in free:
             costs[node] = little
     return costs, biases_of(graph, classes, space.alternatives, constant, costs, model)
 
 
 def _is_plain(symbol: Symbol) -> bool:
-    """Whether what a symbol makes of constants is constant."""
+    """True if the symbol of constants is constant."""
     return not symbol.op.stateful if symbol.op is not None else symbol.kind != REGION
 
 
 BYTES_LIMIT: Final = 2 << 30
-"""Files beyond this size are not read."""
+"""Maximum size of a file in bytes."""
 
 
 class EGraphFileError(PassatError, ValueError):
-    """A file that is no e-graph, or one from which nothing can be extracted; the text names the file and the node."""
+    """A file that is not an e-graph, or from which nothing can be extracted; the message names the file and the node."""
 
 
 class EGraphFile(NamedTuple):
-    """An e-graph that was read: its space, the root classes, and the ids of the nodes by their numbers."""
+    """An e-graph from a file: its search space, the root e-classes, and the node ids by number."""
 
     space: Space
     roots: list[int]
@@ -214,12 +214,12 @@ class EGraphFile(NamedTuple):
 
 
 def read_egraph(path: str | os.PathLike[str]) -> EGraphFile:
-    """Reads an e-graph. Raises EGraphFileError, and OSError where the file cannot be read."""
+    """Reads an e-graph. Raises EGraphFileError, and OSError if the file cannot be read."""
     where = os.fspath(path)
     content = read_bounded(where, BYTES_LIMIT)
     try:
         data = json.loads(content)
-    except (ValueError, RecursionError) as error:  # a file of bytes that are no text is a ValueError as well
+    except (ValueError, RecursionError) as error:  # binary content is a ValueError as well
         raise EGraphFileError(f"{where}: not JSON: {error}") from error
     try:
         return parse_egraph(data)
@@ -235,7 +235,7 @@ def parse_egraph(data: AnyValue) -> EGraphFile:
     [1.0]
     """
     if not isinstance(data, Mapping) or not isinstance(data.get("nodes"), Mapping) or not isinstance(data.get("root_eclasses"), list):
-        raise EGraphFileError('no e-graph: it has to have "nodes" by their ids, and a list of "root_eclasses"')
+        raise EGraphFileError('not an e-graph: "nodes" (by id) and a list of "root_eclasses" are required')
     nodes: Mapping[str, AnyValue] = data["nodes"]
     numbers = {name: number for number, name in enumerate(nodes)}
     first: dict[str, int] = {}
@@ -245,10 +245,10 @@ def parse_egraph(data: AnyValue) -> EGraphFile:
     for name, number in numbers.items():
         node = nodes[name]
         if not isinstance(node, Mapping) or not isinstance(node.get("eclass"), str) or not isinstance(node.get("children"), list):
-            raise EGraphFileError(f'the node {name!r} has to have an "eclass" and a list of "children"')
+            raise EGraphFileError(f'the node {name!r} must have an "eclass" and a list of "children"')
         cost = node.get("cost", 1.0)
         if isinstance(cost, bool) or not isinstance(cost, (int, float)) or not math.isfinite(cost) or cost < 0:
-            raise EGraphFileError(f"the cost of the node {name!r} is {cost!r}; costs are finite and not negative")
+            raise EGraphFileError(f"the cost of the node {name!r} is {cost!r}; it must be finite and not negative")
         cls = first.setdefault(node["eclass"], number)
         classes.append(cls)
         costs.append(float(cost))
@@ -257,14 +257,14 @@ def parse_egraph(data: AnyValue) -> EGraphFile:
     for name, node in nodes.items():
         missing = [child for child in node["children"] if not isinstance(child, str) or child not in numbers]
         if missing:
-            raise EGraphFileError(f"the node {name!r} has the child {missing[0]!r}, which is no node")
+            raise EGraphFileError(f"the node {name!r} has the child {missing[0]!r}, which is not a node")
         children.append(tuple([classes[numbers[child]] for child in node["children"]]))
     roots = []
     for root in data["root_eclasses"]:
         if not isinstance(root, str) or root not in first:
-            raise EGraphFileError(f"the root {root!r} is no class of any node")
+            raise EGraphFileError(f"no node has the root e-class {root!r}")
         roots.append(first[root])
     if not roots:
-        raise EGraphFileError("it has no roots, so that there is nothing to extract")
+        raise EGraphFileError("it has no roots, so there is nothing to extract")
     alternatives = {cls: found for cls, found in members.items() if len(found) > 1}
     return EGraphFile(Space(classes, children, costs, alternatives, list(range(len(classes)))), list(dict.fromkeys(roots)), list(nodes))

@@ -1,4 +1,7 @@
-"""The rules themselves, grouped by what they are about: a file in this folder for each subject.
+"""The rule library: one file per subject.
+
+`rule_sets()` discovers the sets in the files, so no list of them is maintained. `passat.rules.library.Arithmetic` also works but imports
+every file; code that has to start quickly imports a set from its own file.
 
 `rule_sets()` finds the sets in the files; no list of them is kept. `passat.rules.library.Arithmetic` works as well, and reads all files:
 what has to start quickly imports a set from its own file.
@@ -17,7 +20,7 @@ from passat.rules.rule import RuleSetMeta
 
 @functools.cache
 def rule_files() -> Mapping[ModuleType, tuple[RuleSetMeta, ...]]:
-    """The files that define rule sets, by name, each with its sets in the order of their definition."""
+    """The modules that define rule sets, sorted by name, each with its sets in definition order."""
     found: dict[ModuleType, tuple[RuleSetMeta, ...]] = {}
     for name in sorted(each.name for each in pkgutil.iter_modules(__path__)):
         module = importlib.import_module(f"{__name__}.{name}")
@@ -29,7 +32,7 @@ def rule_files() -> Mapping[ModuleType, tuple[RuleSetMeta, ...]]:
 
 @functools.cache
 def rule_sets() -> Mapping[str, RuleSetMeta]:
-    """All rule sets of the library by name, sorted. Raises RuleError where two have one name."""
+    """All rule sets of the library by name, sorted. Raises RuleError for a duplicate name."""
     found: dict[str, RuleSetMeta] = {}
     for module, sets in rule_files().items():
         for rules in sets:
@@ -41,7 +44,7 @@ def rule_sets() -> Mapping[str, RuleSetMeta]:
 
 def __getattr__(name: str) -> AnyValue:
     """A rule set by name."""
-    if name[:1].isupper() and name in rule_sets():  # the names of files, which Python asks for too, begin otherwise
+    if name[:1].isupper() and name in rule_sets():  # Python also asks for module names, which start with a lower-case letter.
         return rule_sets()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

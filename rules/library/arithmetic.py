@@ -1,10 +1,12 @@
-"""Identities of elementwise arithmetic: units, repetitions, constants, powers, clips, and what the ranges of elements decide
-(`passat.rules.ranges`). Operators: every elementwise operator that declares a unit, an involution or idempotence, or that it is even, odd
-or monotonic (`passat.ir.op.Op`); add subtract multiply divide negative reciprocal sqrt rsqrt power logical_* where elemwise_* clip cast
-nn.relu abs maximum minimum max min, comparisons.
+"""Identities of elementwise arithmetic: units, idempotence, constants, powers, clips, and simplifications that value ranges prove
+(`passat.rules.ranges`).
 
-Relay's SimplifyExpr (v0.18): SimplifyAdd, SimplifyBinomial, SwitchAddMultiply, SimplifyClip, SimplifyClipAndConsecutiveCast.
-(SimplifyAdjacentMultiplyOrAdd is `Constants`, SimplifyRSqrt is `raising.RootForms`.)
+Operators: every elementwise operator that declares a unit, an involution or idempotence, or that is even, odd or monotonic
+(`passat.ir.op.Op`); add subtract multiply divide negative reciprocal sqrt rsqrt power logical_* where elemwise_* clip cast nn.relu abs
+maximum minimum max min, comparisons.
+
+From Relay's SimplifyExpr (v0.18): SimplifyAdd, SimplifyBinomial, SwitchAddMultiply, SimplifyClip, SimplifyClipAndConsecutiveCast.
+(SimplifyAdjacentMultiplyOrAdd is `Constants`; SimplifyRSqrt is `raising.RootForms`.)
 """
 
 import math
@@ -44,19 +46,19 @@ from passat.rules.samples import Sample, Samples
 x, y, z = tensors("x y z")
 c, d = constants("c d")
 a, b, t, u = attributes("a b t u")
-TIES: Final = "of 0.0 and -0.0 either is the larger one"
-CHOSEN_ZERO: Final = "ONNX Runtime makes 0.0 of a -0.0 that is chosen where the guard holds, or not, depending on shapes"
+TIES: Final = "either of 0.0 and -0.0 may count as the larger"
+CHOSEN_ZERO: Final = "ONNX Runtime may turn a -0.0 that `where` selects into 0.0, depending on shapes"
 
 
 @guard
 def is_not_constant(y: Term) -> bool | str:
-    """The term is no constant: what is computed from constants alone stays together."""
+    """The term is not a constant; constant folding handles expressions of constants."""
     return y.constant is None or "is a constant"
 
 
 @guard
 def is_no_negative_zero(c: Term) -> bool | str:
-    """The constant is not -0.0: of x = -0.0, x - -0.0 is 0.0."""
+    """The constant is not -0.0: for x = -0.0, x - (-0.0) is 0.0."""
     element = c.value().uniform()
     return element is None or math.copysign(1.0, float(element)) > 0 or "the elements of the constant are -0.0"
 
@@ -79,7 +81,8 @@ unital = operator("unital", *(of.name for of in list_ops() if of.unit is not Non
 
 
 class Units(RuleSet):
-    """A binary operator on its unit: x + 0, x * 1, x - 0, x / 1, x and true. The matcher tries both orders where it is commutative."""
+    """Removes a binary operator applied to its unit: x + 0, x * 1, x - 0, x / 1, x and true. E-matching tries both operand orders of
+    commutative operators."""
 
     # IEEE 754: -0.0 + 0.0 is 0.0; pow(x, 1) is x in every libm, but kernels may round on the way.
     add = (x + c >> x).when(is_all(c, 0), keeps_type(x, x + c)).inexact("-0.0 + 0.0 is 0.0")
@@ -90,7 +93,10 @@ class Units(RuleSet):
 
 @guard
 def meet_in_range(given: Op | str, c: Term, d: Term) -> bool | str:
-    """The operator, which may be named, makes finite constants of the two, and no 0 (or number of few bits) of two that are not 0.
+    """The operator applied to the two constants gives finite values, and neither 0 nor a subnormal where both are nonzero. `given` may be a
+    name.
+
+    Reassociation changes rounding. If one constant overflowed where the two originals together do not, it would change the result.
 
     Reassociating changes rounding; where one constant overflowed that the two together do not, it would change the result.
     """
@@ -112,7 +118,7 @@ def meet_in_range(given: Op | str, c: Term, d: Term) -> bool | str:
 
 
 class Constants(RuleSet):
-    """Constants that meet through one operator: they become one, since what is computed from constants alone costs nothing."""
+    """Reassociates so that two constants meet and fold together."""
 
     add_add = ((x + c) + d >> x + (c + d)).when(meet_in_range("add", c, d)).inexact("reassociates a sum")
     add_subtract = ((x + c) - d >> x + (c - d)).when(meet_in_range("subtract", c, d)).inexact("reassociates a sum")
@@ -128,13 +134,13 @@ _ROUNDS = "a power, a root and a quotient are rounded apart"
 
 
 class SelfSums(RuleSet):
-    """A sum that is a multiple."""
+    """Rewrites `x + x` as a multiple."""
 
     twice = x + x >> x * 2
 
 
 class Sums(RuleSet):
-    """Constants on their way out of sums."""
+    """Distributes a factor over a sum with a constant."""
 
     switch_add_multiply = (
         ((x + c) * d >> x * d + c * d)
@@ -158,8 +164,8 @@ _ROOT = sign(sum=x + y, difference=x - y)
 
 @guard
 def is_squared_exactly(x: Term, c: Term) -> bool | str:
-    """ONNX Runtime squares integers by a product where there are several of them and one exponent; else it goes through float64, in which
-    large squares are others. Floating-point numbers only round."""
+    """ONNX Runtime squares integers with a product if there are several of them and one exponent. Otherwise it computes in float64, which
+    changes large squares. Floating-point squares only round differently."""
     if x.type.dtype in FLOATS:
         return True
     several = isinstance(x.type.size, int) and x.type.size > 1
@@ -167,19 +173,19 @@ def is_squared_exactly(x: Term, c: Term) -> bool | str:
 
 
 class Powers(RuleSet):
-    """Powers with a constant exponent that are products or roots, roots that divide, and the squares of sums and differences."""
+    """Rewrites powers with constant exponents as products or roots, divisions by roots, and expanded squares of sums and differences."""
 
     square = (op.power(x, c) >> x * x).when(is_all(c, 2), is_squared_exactly(x, c), keeps_type(x, op.power(x, c))).inexact(_ROUNDS)
     root = (
         (op.power(x, c) >> op.sqrt(x))
         .when(is_all(c, 0.5), is_float(x), keeps_type(x, op.power(x, c)))
-        .inexact("the power of minus infinity is infinite, its root is no number", nonfinite=MIXED)
+        .inexact("the power of -infinity is infinity, its root is NaN", nonfinite=MIXED)
     )
     inverse = (op.power(x, c) >> op.reciprocal(x)).when(is_all(c, -1), is_float(x), keeps_type(x, op.power(x, c))).inexact(_ROUNDS)
     inverse_root = (
         (op.power(x, c) >> op.rsqrt(x))
         .when(is_all(c, -0.5), is_float(x), keeps_type(x, op.power(x, c)))
-        .finite("the power of minus infinity is 0, the inverse of its root is no number")
+        .finite("the power of -infinity is 0, the inverse of its root is NaN")
         .exploring()  # ONNX has two operators for it
     )
     reciprocal_of_inverse_root = (op.reciprocal(op.rsqrt(x)) >> op.sqrt(x)).inexact(_ROUNDS)
@@ -192,11 +198,11 @@ class Powers(RuleSet):
 
 
 _WHOLE_UP_TO = {"float16": 1 << 11, "bfloat16": 1 << 8, "float32": 1 << 24, "float64": 1 << 53}
-"""Integers up to this, and down to its negative, are numbers of the floating-point type."""
+"""Every integer up to this magnitude is exactly representable in the floating-point type."""
 
 
 def limits_of_clip(attrs: Attrs, dtype: str) -> tuple[float, float]:
-    """The bounds of a clip as numbers of the element type. Refuses where the lower one is above the upper one."""
+    """The bounds of a clip as values of the element type. Rejects a lower bound above the upper one."""
     kind = to_numpy(dtype)
     lowest, highest = (np.asarray(limit, kind).item() for limit in finite_limits(kind))
     low, high = attrs.a_min, attrs.a_max
@@ -207,7 +213,7 @@ def limits_of_clip(attrs: Attrs, dtype: str) -> tuple[float, float]:
         with np.errstate(over="ignore"):
             bounds = [float(np.asarray(each, kind)) for each in (lowest if low is None else low, highest if high is None else high)]
     if bounds[0] > bounds[1]:
-        raise Reject(f"the bounds {low} and {high} of a clip of {dtype} hold nothing")
+        raise Reject(f"the bounds {low} and {high} of a clip of {dtype} contain no value")
     return bounds[0], bounds[1]
 
 
@@ -222,14 +228,14 @@ def binds_nothing(attrs: Attrs, x: Term) -> bool | str:
 
 @computed
 def bound_of_both(inner: Attrs, outer: Attrs, x: Term, name: str) -> float | None:
-    """A bound of the one clip that does what two do: each bound of the first, clipped by the second."""
+    """One bound of the clip equivalent to two nested clips: the inner bound, clipped by the outer clip."""
     dtype = x.type.dtype
     first, then = limits_of_clip(inner, dtype), limits_of_clip(outer, dtype)
     bound = first[0 if name == "a_min" else 1]
     clipped = min(max(bound, then[0]), then[1])
     if inner[name] is None and outer[name] is None:
         return None
-    # As it was written, where it is one of those that were: 0.1, and not the float32 nearest to it.
+    # Keeps the bound as it was written where possible: 0.1, not the nearest float32.
     kind = to_numpy(dtype)
     for written in (inner.a_min, inner.a_max, outer.a_min, outer.a_max):
         if written is not None and float(np.asarray(written, kind) if dtype not in INTEGERS else written) == clipped:
@@ -239,11 +245,11 @@ def bound_of_both(inner: Attrs, outer: Attrs, x: Term, name: str) -> float | Non
 
 @computed
 def lower_bound(attrs: Attrs, x: Term) -> float:
-    """The lower bound of a clip that also drops what is below 0."""
+    """The lower bound of a clip that is also a ReLU."""
     low, high = limits_of_clip(attrs, x.type.dtype)
     if high < 0:
         raise Reject(f"the upper bound {high} is below 0")
-    return 0.0 if low <= 0 or attrs.a_min is None else float(attrs.a_min)  # of -0.0 as well: what is below comes out as 0.0 here
+    return 0.0 if low <= 0 or attrs.a_min is None else float(attrs.a_min)  # also for -0.0: values below come out as 0.0 here
 
 
 @computed
@@ -255,7 +261,7 @@ def upper_bound(attrs: Attrs) -> float | None:
 
 @guard
 def range_fits(attrs: Attrs, x: Term, through: str) -> bool | str:
-    """Every integer within the bounds is a number of the type that it is cast through."""
+    """Every integer within the bounds is representable in the intermediate type of the cast."""
     if x.type.dtype not in INTEGERS:
         return f"the elements are {x.type.dtype}, not integers"
     low, high = limits_of_clip(attrs, x.type.dtype)
@@ -275,11 +281,11 @@ _CLIPPED = op.clip(x, attrs=a)
 
 
 class Clips(RuleSet):
-    """Clips that do nothing, clips of clips, and casts that lose nothing of what a clip leaves."""
+    """Removes clips without effect, merges nested clips, and drops casts that lose nothing after a clip."""
 
     nothing = (_CLIPPED >> x).when(is_integer(x), binds_nothing(a, x))
     nothing_finite = (_CLIPPED >> x).when(is_float(x), binds_nothing(a, x)).finite("a clip without bounds makes infinities finite")
-    chain = (op.clip(_CLIPPED, attrs=b) >> op.clip(x, **_both())).inexact("which of the two zeros comes out of a bound of 0 may differ")
+    chain = (op.clip(_CLIPPED, attrs=b) >> op.clip(x, **_both())).inexact("a bound of 0 may give 0.0 or -0.0")
     of_relu = op.clip(op.nn.relu(x), attrs=a) >> op.clip(x, a_min=lower_bound(a, x), a_max=upper_bound(a))
     cast = (op.cast(op.cast(_CLIPPED, dtype=t), dtype=u) >> op.cast(_CLIPPED, dtype=u)).when(range_fits(a, x, t))
 
@@ -298,7 +304,7 @@ def _apart(sampler: Sampler, of: Op, x: Sample, y: Sample) -> Samples:
 
 @guard(strategy=_apart)
 def always_wins(of: Op, x: Term, y: Term) -> bool | str:
-    """The greater (or smaller) element of two is always the first, whatever that is."""
+    """Every element of the first operand is at least (or at most) every element of the second."""
     one, other = range_of(x), range_of(y)
     if other.nan:
         return f"elements of the second may be NaN: they lie in {other}"
@@ -307,7 +313,7 @@ def always_wins(of: Op, x: Term, y: Term) -> bool | str:
 
 
 def _truth(name: str, x: Term, y: Term) -> bool | None:
-    """What a comparison of two tensors always says; None where that depends on the elements."""
+    """The value range analysis decides the comparison: True or False, or None if it depends on the elements."""
     one, other = range_of(x), range_of(y)
     nan = one.nan or other.nan
     if name in ("greater", "greater_equal"):
@@ -324,7 +330,7 @@ def _truth(name: str, x: Term, y: Term) -> bool | None:
 
 @computed
 def outcome(of: Op, x: Term, y: Term, whole: Term) -> Tensor:
-    """What a comparison always says, as a tensor. Refuses where that depends on the elements."""
+    """The constant result of a comparison, as a tensor. Rejects comparisons that depend on the elements."""
     found = _truth(of.name, x, y)
     if found is None:
         raise Reject(f"elements lie in {range_of(x)} and {range_of(y)}")
@@ -334,8 +340,8 @@ def outcome(of: Op, x: Term, y: Term, whole: Term) -> Tensor:
 
 
 involution = operator("involution", involution=True, arity=1)
-idempotent = operator("idempotent", idempotent=True, arity=1, but=("cast", "copy", "abs"))  # abs is even, which says more
-clipping = operator("clipping", "clip", "nn.thresholded_relu")  # idempotent for the same attributes
+idempotent = operator("idempotent", idempotent=True, arity=1, but=("cast", "copy", "abs"))  # abs is even, which is stronger
+clipping = operator("clipping", "clip", "nn.thresholded_relu")  # idempotent only for equal attributes
 twofold = operator("twofold", idempotent=True, arity=2)
 even, odd = operator("even", even=True, arity=1), operator("odd", odd=True, arity=1)
 sign_change = operator("sign_change", "negative", "abs")
@@ -349,8 +355,8 @@ _COMPARED = comparison(x, y)
 
 
 class Arithmetic(RuleSet):
-    """Identities of elementwise operators: one applied twice (f(f(x)) is x or f(x), f(x, x) is x), different ones, and those that hold
-    because elements never leave a range; a monotonic operator follows the maximum, of less elements."""
+    """Simplifies elementwise operators: repeated application (f(f(x)) is x or f(x); f(x, x) is x), combinations of different operators, and
+    operators that value ranges make redundant. Moves monotonic operators behind max and min, which leave fewer elements."""
 
     same_operands = twofold(x, x) >> x
     absorbed_operand = (twofold(x, twofold(x, y)) >> twofold(x, y)).inexact(TIES)
@@ -362,7 +368,7 @@ class Arithmetic(RuleSet):
     subtract_negative = x - op.negative(y) >> x + y
     negative_of_difference = (op.negative(x - y) >> y - x).inexact("-(x - x) is -0.0, x - x is 0.0")
     product_of_negatives = op.negative(x) * op.negative(y) >> x * y
-    # The negative of the lowest integer is itself, so of integers this is not an identity.
+    # The negative of the lowest integer is itself, so this is not an identity for integers.
     quotient_of_negatives = (op.negative(x) / op.negative(y) >> x / y).when(is_float(x))
     divide_one = (op.divide(c, x) >> op.reciprocal(x)).when(is_all(c, 1), is_float(x), keeps_type(x, op.divide(c, x)))
     multiply_reciprocal = (x * op.reciprocal(y) >> x / y).inexact("one rounding instead of two")
@@ -372,7 +378,7 @@ class Arithmetic(RuleSet):
     one_of_one = of_one((x,)) >> x
     even = even(sign_change(x)) >> even(x)
     odd = odd(op.negative(x)) >> op.negative(odd(x))
-    # What the ranges of elements decide.
+    # Decided by value ranges.
     rectified = (rectifier(x) >> x).when(never_signed(x))
     rectified_zeros = (rectifier(x) >> x).when(never_negative(x)).inexact(TIES)
     clipped = (op.clip(x, attrs=a) >> x).when(clips_nothing(a, x)).inexact(TIES)

@@ -1,12 +1,12 @@
-"""Attention and rotary positions, recovered from products, softmax and slices. Operators: nn.matmul nn.softmax add multiply divide where
+"""Raises matrix products, softmax and slices to attention and rotary embeddings. Operators: nn.matmul nn.softmax add multiply divide where
 isnan transpose reshape broadcast_to expand_dims concatenate strided_slice split nn.attention nn.rotary_embedding.
 
-nn.attention takes [batch, sequence, heads * size]: what splits heads off meets the reshapes that put them together, and both vanish.
-Sources: Vaswani et al. 2017; Ainslie et al. 2023 (shared keys and values); Su et al. 2021 (rotary positions). Only for targets that have
-both operators, ONNX from opset 23 on.
+nn.attention takes [batch, sequence, heads * size], so the reshapes that split heads cancel the reshapes that join them. Sources: Vaswani et
+al. 2017; Ainslie et al. 2023 (grouped-query attention); Su et al. 2021 (rotary embeddings). Only for targets that have both operators: ONNX
+from opset 23.
 
-Two traps of ONNX Runtime 1.2x are kept out: its kernel takes the lowest number of float32 for minus infinity, so that rows that such a
-mask empties would be 0 instead of a mean: such masks get the number next to it; and masks have to have all rows.
+The rules avoid two pitfalls of ONNX Runtime 1.2x. Its kernel treats the lowest float32 as minus infinity, so fully masked rows would be 0
+instead of a mean; such masks get the next larger float32. Masks need a row for every query.
 """
 
 from typing import Any as AnyValue
@@ -27,8 +27,8 @@ from passat.rules.samples import Sample, Samples
 q, k, v, m, x, y = tensors("q k v m x y")
 b, c, d, s = constants("b c d s")
 e, p, r = attributes("e p r")
-_ROUNDS = "one operator rounds at other places than the nodes that it stands for"
-_EMPTIED = "rows of which the mask leaves nothing are numbers"
+_ROUNDS = "the fused operator rounds differently"
+_EMPTIED = "fully masked rows become numbers"
 _HEADS_BACK: Final = (0, 2, 1, 3)
 
 
@@ -39,13 +39,13 @@ def _some_heads(sampler: Sampler, q: Sample, k: Sample, v: Sample) -> Samples:
 
 @guard(strategy=_some_heads)
 def are_heads(q: Term, k: Term, v: Term) -> bool | str:
-    """Queries (B, h, S, d), turned keys (B, h, d, T) and values (B, h, T, e) of as many heads, all sizes known, none 0."""
+    """Queries (B, h, S, d), transposed keys (B, h, d, T) and values (B, h, T, e) with the same number of heads and static nonzero sizes."""
     types = q.type, k.type, v.type
     if any(type_.ndim != 4 or not type_.is_static or 0 in type_.shape for type_ in types):
         return f"{types} are not heads of known sizes"
     (batch, heads, _, size), keys, values = (type_.shape for type_ in types)
     fits = keys[:3] == (batch, heads, size) and values[:2] == (batch, heads) and keys[3] == values[2]
-    return fits or f"{types} do not go together"
+    return fits or f"{types} are incompatible"
 
 
 def _a_mask(sampler: Sampler, m: Sample, q: Sample, k: Sample) -> Samples:
@@ -56,17 +56,17 @@ def _a_mask(sampler: Sampler, m: Sample, q: Sample, k: Sample) -> Samples:
 
 @guard(strategy=_a_mask)
 def is_mask_of(m: Term, q: Term, k: Term) -> bool | str:
-    """The mask has four dimensions, as large as those of the scores, or 1, and an element for each key."""
+    """The mask has four dimensions, each equal to that of the scores or 1, and one element per key."""
     (batch, heads, rows, _), shape = q.type.shape, m.type.shape
     if m.type.ndim != 4 or not m.type.is_static:
-        return f"{m.type!r} is no mask of four dimensions"
+        return f"{m.type!r} is not a static four-dimensional mask"
     fits = shape[0] in (1, batch) and shape[1] in (1, heads) and shape[2] in (1, rows) and shape[3] == k.type.shape[3]
-    return fits or f"{m.type!r} is no mask of scores of {q.type!r}"
+    return fits or f"{m.type!r} is not a mask for the scores of {q.type!r}"
 
 
 @computed
 def all_rows(m: Term, q: Term) -> tuple[int, ...]:
-    """The shape of a mask that has a row for each query."""
+    """The shape of a mask with one row per query."""
     batch, heads, _, keys = m.type.concrete_shape
     return batch, heads, q.type.concrete_shape[2], keys
 
@@ -84,9 +84,9 @@ def _moderate(sampler: Sampler, d: Sample) -> Samples:
 
 @guard(strategy=_moderate)
 def is_in_range(d: Term) -> bool | str:
-    """Every element of the constant is a finite number, and not near the highest."""
+    """Every element of the constant is finite and not near the maximum."""
     values = d.value().numpy().astype(np.float64)
-    return bool(np.all(np.isfinite(values)) and np.all(values <= 1e30)) or "an element of the mask is infinite, no number, or large"
+    return bool(np.all(np.isfinite(values)) and np.all(values <= 1e30)) or "an element is infinite, NaN or too large"
 
 
 def _minus_infinity(sampler: Sampler, d: Sample) -> Samples:
@@ -101,21 +101,21 @@ def is_minus_infinity(d: Term) -> bool | str:
 
 @computed
 def joined_shape(x: Term, turned: bool) -> tuple[int, int, int]:
-    """The newshape of heads side by side: (B, S, h * d) of heads (B, h, S, d), or of turned ones (B, h, d, S)."""
+    """The newshape that joins heads: (B, S, h * d) from heads (B, h, S, d), or from transposed ones (B, h, d, S)."""
     batch, heads, rows, size = x.type.concrete_shape
     return (batch, size, heads * rows) if turned else (batch, rows, heads * size)
 
 
 @computed
 def split_shape(q: Term, v: Term) -> tuple[int, int, int, int]:
-    """The newshape that takes the heads of a result apart: (B, S, h, e)."""
+    """The newshape that splits the heads of a result: (B, S, h, e)."""
     batch, heads, rows, _ = q.type.concrete_shape
     return batch, rows, heads, v.type.concrete_shape[3]
 
 
 @computed
 def head_count(q: Term) -> int:
-    """How many heads there are."""
+    """The number of heads."""
     return q.type.concrete_shape[1]
 
 
@@ -126,13 +126,13 @@ def _keys_and_values(sampler: Sampler, x: Sample, y: Sample) -> Samples:
 
 @guard(strategy=_keys_and_values)
 def same_heads(x: Term, y: Term) -> bool | str:
-    """Keys and values are of as many heads."""
+    """Keys and values have the same number of heads."""
     return (x.type.ndim == y.type.ndim == 4 and x.type.shape[1] == y.type.shape[1]) or f"{x.type!r} and {y.type!r} differ in heads"
 
 
 @computed
 def scale_of(c: Term) -> float:
-    """The one number that scores are scaled by. Refuses what is not above 0."""
+    """The scalar that multiplies the scores. Rejects values that are not positive."""
     value = c.value().uniform()
     if value is None or not 0 < float(value) < np.inf:
         raise Reject(f"scores are not scaled by {value}")
@@ -141,7 +141,7 @@ def scale_of(c: Term) -> float:
 
 @computed
 def just_above_lowest(m: Term) -> float:
-    """The number next to the lowest of float32."""
+    """The smallest float32 above the lowest one."""
     if m.type.dtype != "float32":
         raise Reject(f"the elements are {m.type.dtype}, not float32")
     return float(np.nextafter(np.finfo(np.float32).min, np.float32(0)))
@@ -173,7 +173,7 @@ def _weighs(weights: Pattern) -> PCall:
 
 
 def _with_mask(mask: TermLike) -> Pattern:
-    """The operator with a mask that has all rows, or none."""
+    """The operator with a mask for all rows, or without a mask."""
     full = () if mask == () else op.broadcast_to(mask, shape=all_rows(mask, q))
     return _attention(full, scale(one=1.0, scaled=scale_of(s)))
 
@@ -188,8 +188,8 @@ _DROPPED: Final = op.nn.softmax(_SCORES + _CHOSEN, axis=p)
 
 @guard
 def is_stack_of_heads(x: Term) -> bool | str:
-    """The tensor is a stack of matrices, so that its products are not those that weights would take scales of."""
-    return x.type.ndim == 4 or f"{x.type!r} is no stack of heads"
+    """The tensor is a stack of heads, so that its product does not conflict with rules that move scales into weights."""
+    return x.type.ndim == 4 or f"{x.type!r} is not a stack of heads"
 
 
 side = cases("side", "queries", "keys")
@@ -222,7 +222,7 @@ def _repeated_heads(sampler: Sampler, x: Sample, once: Sample, wide: Sample, spl
 
 @guard(strategy=_repeated_heads)
 def repeats_heads(x: Term, once: Term, wide: Term, split: Term, joined: Term, heads: int) -> bool | str:
-    """Heads (B, k, S, d) are repeated next to themselves, each as often, until there are as many as those of the query."""
+    """Heads (B, k, S, d) are each repeated consecutively the same number of times, up to the number of query heads."""
     if x.type.ndim != 4 or not x.type.is_static or 0 in x.type.shape:
         return f"{x.type!r} are not heads of known sizes"
     batch, count, rows, size = x.type.concrete_shape
@@ -233,10 +233,9 @@ def repeats_heads(x: Term, once: Term, wide: Term, split: Term, joined: Term, he
 
 
 class Attentions(RuleSet):
-    """Softmax of the product of queries and turned keys, times values, with masks and scales in any place, as one operator, in which
-    several heads of the query may share keys and values."""
+    """Raises `softmax(q @ k) @ v`, with masks and scales in any position, to nn.attention. Query heads may share keys and values."""
 
-    # Small heads cost less than their transposes, where those do not vanish.
+    # For small heads the operator is cheaper than its transposes unless these cancel.
     with_constant_mask = (
         (
             _weighs(
@@ -276,7 +275,7 @@ class Attentions(RuleSet):
         .finite(_EMPTIED)
         .exploring()
     )
-    # Without the guard of the program there are no numbers where the operator has 0.
+    # Without this guard of the program, the result has NaN where the operator gives 0.
     with_guarded_rows = (
         (_weighs(op.where(op.isnan(_DROPPED), 0.0, _DROPPED)) >> _with_mask(m))
         .when(*_GUARDS, is_all(c, 0), is_minus_infinity(d), is_mask_of(m, q, k))
@@ -319,12 +318,12 @@ def _some_angles(sampler: Sampler, c: Sample, x: Sample) -> Samples:
 
 @guard(strategy=_some_angles)
 def are_angles(c: Term, x: Term) -> bool | str:
-    """Factors for each row (S, d) of heads (B, h, S, d), the second half of which repeats the first."""
+    """Factors for each row (S, d) of heads (B, h, S, d) whose second half repeats the first."""
     if x.type.ndim != 4 or not x.type.is_static or 0 in x.type.shape:
         return f"{x.type!r} are not heads of known sizes"
     rows, size = x.type.shape[2:]
     if c.type.shape not in ((1, 1, rows, size), (1, rows, size), (rows, size)) or not isinstance(size, int) or size % 2:
-        return f"{c.type!r} has no factor for each place in {x.type!r}"
+        return f"{c.type!r} does not have a factor for each element of {x.type!r}"
     values = c.value().numpy().reshape(-1, 2, size // 2)
     return bool(np.array_equal(values[:, 0], values[:, 1])) or "the halves of the factors differ"
 
@@ -341,7 +340,7 @@ def _a_half(sampler: Sampler, attrs: Sample, x: Sample, which: int) -> Samples:
 
 @guard(strategy=_a_half)
 def is_half(attrs: Attrs, x: Term, which: int) -> bool | str:
-    """The slice takes one half of the last axis."""
+    """The slice takes the first or second half of the last axis."""
     rank, size = x.type.ndim, x.type.shape[-1]
     if not isinstance(size, int) or attrs.axes is None or len(attrs.axes) != 1 or attrs.axes[0] % rank != rank - 1:
         return "the slice is not along the last axis alone"
@@ -352,20 +351,20 @@ def is_half(attrs: Attrs, x: Term, which: int) -> bool | str:
 
 @computed
 def angle_shape(x: Term) -> tuple[int, int, int]:
-    """The shape of half of the angles of each row, (B, S, d / 2)."""
+    """The shape of half the angles of each row, (B, S, d / 2)."""
     batch, _, rows, size = x.type.concrete_shape
     return batch, rows, size // 2
 
 
 @computed
 def row_angles(x: Term) -> tuple[int, ...]:
-    """The newshape of factors of all heads, (1, S, d)."""
+    """The newshape of the factors of all heads, (1, S, d)."""
     return 1, *x.type.concrete_shape[2:]
 
 
 @computed
 def half_of(x: Term) -> tuple[int]:
-    """Where the first half of the last axis ends."""
+    """The end of the first half of the last axis."""
     return (x.type.concrete_shape[3] // 2,)
 
 
@@ -385,8 +384,8 @@ _ROTATED = op.transpose(
 
 
 class AttentionInputs(RuleSet):
-    """Rotary positions: a head times cosines, plus the head with its halves exchanged and one of them negated, times sines; a factor of
-    queries or of keys is a factor of their scores."""
+    """Raises rotary embeddings: the head times cosines, plus the head with swapped halves (one negated) times sines. Moves scales of
+    queries and keys to their scores."""
 
     rotary = (
         (x * c + _EXCHANGED * d >> _ROTATED)

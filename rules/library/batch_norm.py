@@ -1,9 +1,9 @@
-"""Scales and shifts folded into the weights and biases before them. Operators: nn.batch_norm nn.conv*d nn.conv*d_transpose nn.dense
+"""Folds scales and shifts into the weights and biases that precede them. Operators: nn.batch_norm nn.conv*d nn.conv*d_transpose nn.dense
 nn.matmul nn.bias_add multiply add.
 
-With k = gamma / sqrt(var + epsilon), batch normalization of inference is x * k + (beta - mean * k) along an axis, so a convolution or a
-product before it takes k into its weights and the rest into its bias. So do later products and sums with per-channel constants. Weights of
-convolutions and of nn.dense may be parameters of the program, which are scaled in each run, where they are smaller than what is scaled now.
+With k = gamma / sqrt(var + epsilon), batch normalization at inference is x * k + (beta - mean * k) along an axis. A preceding convolution
+or product absorbs k into its weights and the rest into its bias. Later products and sums with per-channel constants fold the same way.
+Weights of convolutions and nn.dense may be parameters of the program; these are scaled at run time if they are smaller than the data.
 """
 
 import math
@@ -27,7 +27,7 @@ _NOTE = "scales the weights instead of the result"
 
 @guard
 def usual_layout(attrs: Attrs, weight_axis: int) -> bool | str:
-    """Channels are axis 1 of the data, output channels the given axis of the weight, and one weight serves each of them."""
+    """Channels are axis 1 of the data, output channels are the given axis of the weight, and the weight is not shared between groups."""
     if not attrs.data_layout.startswith("NC") or attrs.kernel_layout[weight_axis] != "O":
         return f"the layouts are {attrs.data_layout} and {attrs.kernel_layout}"
     return weight_axis == 0 or attrs.groups == 1 or f"it has {attrs.groups} groups"
@@ -35,19 +35,19 @@ def usual_layout(attrs: Attrs, weight_axis: int) -> bool | str:
 
 @guard
 def is_scaled_for_less(w: Term, data: Term) -> bool | str:
-    """The weight is a constant, or has fewer elements than the data that would be scaled instead."""
+    """The weight is a constant, or has fewer elements than the data."""
     if w.constant is not None:
         return True
     size = w.type.size
     if not isinstance(size, int):
         return f"{w.type!r} is not static"
     known = math.prod(dim for dim in data.type.shape if isinstance(dim, int))
-    return size < known or f"{w.type!r} is not smaller than {data.type!r}, and no constant"
+    return size < known or f"{w.type!r} is neither constant nor smaller than {data.type!r}"
 
 
 @guard
 def scales_axis(attrs: Attrs, whole: Term, axis: int) -> bool | str:
-    """The normalization is along that axis, with scale and shift."""
+    """The normalization is along the given axis, with scale and shift."""
     if not (attrs.center and attrs.scale):
         return "it does not scale and shift"
     if whole.type.ndim <= axis:
@@ -56,7 +56,7 @@ def scales_axis(attrs: Attrs, whole: Term, axis: int) -> bool | str:
 
 
 def lies_along(c: Term, whole: TensorType, axis: int) -> bool | str:
-    """Whether a constant is one number, or one for each index of an axis, and does not enlarge what it meets."""
+    """A constant is a scalar, or has one element per index of an axis, and does not enlarge the other operand by broadcasting."""
     if c.type.ndim > whole.ndim:
         return f"{c.type!r} has more axes than {whole!r}"
     shape = (1,) * (whole.ndim - c.type.ndim) + c.type.shape
@@ -66,13 +66,13 @@ def lies_along(c: Term, whole: TensorType, axis: int) -> bool | str:
 
 @guard
 def per_channel(c: Term, whole: Term, axis: int) -> bool | str:
-    """The constant is one number, or one number for each index of the axis, and does not enlarge what it meets."""
+    """The constant is a scalar, or has one element per index of the axis, and does not enlarge the other operand by broadcasting."""
     return lies_along(c, whole.type, whole.type.axis(axis)) if whole.type.ndim else f"{whole.type!r} has no axes"
 
 
 @guard
 def are_matrices(x: Term, w: Term) -> bool | str:
-    """Both factors are matrices of floating-point numbers: only their product takes a bias in ONNX, and in what runs it."""
+    """Both factors are floating-point matrices; only their product takes a bias in ONNX and its runtimes."""
     return (x.type.ndim == 2 and w.type.ndim == 2 and x.type.dtype in FLOATS) or f"multiplies {x.type!r} by {w.type!r}"
 
 
@@ -88,7 +88,7 @@ def has_regular_scale(attrs: Attrs, gamma: Term, var: Term) -> bool | str:
 
 @guard
 def stays_finite(w: Term, c: Term) -> bool | str:
-    """The weight times the constant is finite, or, of a weight that only a run knows, the constant."""
+    """The product of weight and constant stays finite. For a weight unknown until run time, checks the constant alone."""
     if w.type.dtype not in FLOATS:
         return True
     largest = c.value().largest() * (w.value().largest() if w.constant is not None or w.type.dtype == "float16" else 1.0)
@@ -97,7 +97,7 @@ def stays_finite(w: Term, c: Term) -> bool | str:
 
 @guard
 def products_stay_finite(w: Term, v: Term, matrix: Term, axis: int) -> bool | str:
-    """Sums over that axis of products of two weights are finite."""
+    """Sums of products of the two weights over the axis stay finite."""
     if w.type.dtype not in FLOATS:
         return True
     terms = matrix.type.shape[axis]
@@ -117,8 +117,8 @@ def sum_stays_finite(b: Term, d: Term) -> bool | str:
 
 @guard
 def normalized_stays_finite(attrs: Attrs, w: Term, gamma: Term, beta: Term, var: Term, *shifts: Term) -> bool | str:
-    """Weight and bias of the product that does what product and normalization did are finite. `shifts` are the mean, and the bias that was
-    there. Of a weight that only a run knows, this asks that the scale is."""
+    """Weight and bias of the folded product stay finite. `shifts` are the mean and the previous bias. For a weight unknown until run time,
+    checks the scale alone."""
     with np.errstate(all="ignore"):
         scale = float(gamma.value().largest() / np.sqrt(np.min(var.value().numpy().astype(np.float64), initial=np.inf) + attrs.epsilon))
     weight = w.value().largest() if w.constant is not None or w.type.dtype == "float16" else 1.0
@@ -127,19 +127,19 @@ def normalized_stays_finite(attrs: Attrs, w: Term, gamma: Term, beta: Term, var:
 
 
 def _end(term: Term) -> float:
-    """The end of the range of an element type."""
+    """The maximum of the element type."""
     return float(ml_dtypes.finfo(to_numpy(term.type.dtype)).max)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
 
 
 @guard
 def is_not(c: Term, unit: float) -> bool | str:
-    """Not all elements of the constant are that number: what changes nothing would have weights read and rewritten for nothing."""
+    """The constant is not uniformly the given value; folding a no-op would rewrite the weights for nothing."""
     return c.value().uniform() != unit or f"the constant is {unit}"
 
 
 @computed
 def along(w: Term, axis: int) -> tuple[int, ...]:
-    """The newshape that lays a vector along one axis of a tensor."""
+    """The newshape that aligns a vector with one axis of a tensor."""
     axis = w.type.axis(axis)
     return tuple(-1 if i == axis else 1 for i in range(w.type.ndim))
 
@@ -155,16 +155,16 @@ def channels(w: Term, axis: int) -> tuple[int, ...]:
 
 @guard
 def one_group_or_number(attrs: Attrs, c: Term) -> bool | str:
-    """The convolution has one group, or the constant is one number."""
+    """The convolution has one group, or the constant is a scalar."""
     return attrs.groups == 1 or c.type.size == 1 or f"it has {attrs.groups} groups"
 
 
 @guard
 def has_groups(attrs: Attrs, w: Term, c: Term, lead: str) -> bool | str:
-    """The convolution has several groups and a number for each channel; its weight has all channels of one side before those of a group
-    of the other side."""
+    """The convolution has several groups and a per-channel constant; its weight has all channels of one side before those of a group of the
+    other side."""
     if attrs.groups == 1 or c.type.size == 1:
-        return "one group, or one number"
+        return "there is one group, or one scalar"
     first, then = _places(attrs, lead)
     return first < then or f"the layout of the weight is {attrs.kernel_layout}"
 
@@ -176,13 +176,13 @@ def _places(attrs: Attrs, lead: str) -> tuple[int, int]:
 
 @computed
 def laid_on(attrs: Attrs, letter: str) -> tuple[int, ...]:
-    """The newshape that lays a vector along the axis of the weight that the letter names in its layout."""
+    """The newshape that aligns a vector with the weight axis that the layout letter names."""
     return tuple(-1 if other == letter else 1 for other in attrs.kernel_layout)
 
 
 @computed
 def axis_of(attrs: Attrs, letter: str) -> int:
-    """The axis of the weight that a letter names, or for C that of the channels of the data."""
+    """The weight axis that the letter names, or for C the channel axis of the data."""
     return int(attrs.data_layout.index("C") if letter == "C" else attrs.kernel_layout.index(letter))
 
 
@@ -195,20 +195,20 @@ def _group_sizes(attrs: Attrs, w: Term, lead: str) -> tuple[int, int, int]:
 
 @computed
 def group_rows(attrs: Attrs, w: Term, lead: str) -> tuple[int, int, int]:
-    """The shape (groups, 1, channels of a group) of the numbers of all channels."""
+    """The shape (groups, 1, channels per group) of a per-channel constant."""
     groups, _, inner = _group_sizes(attrs, w, lead)
     return groups, 1, inner
 
 
 @computed
 def group_blocks(attrs: Attrs, w: Term, lead: str) -> tuple[int, int, int]:
-    """That shape, with as many rows as the weight has for each group."""
+    """The shape (groups, rows per group, channels per group)."""
     return _group_sizes(attrs, w, lead)
 
 
 @computed
 def group_weight(attrs: Attrs, w: Term, lead: str) -> tuple[int, ...]:
-    """The newshape that lays those blocks on the weight."""
+    """The newshape that aligns these blocks with the weight."""
     places = _places(attrs, lead)
     shape = tuple(dim if i in places else 1 for i, dim in enumerate(w.type.shape))
     if 0 in shape or not all(isinstance(dim, int) for dim in shape):
@@ -218,12 +218,12 @@ def group_weight(attrs: Attrs, w: Term, lead: str) -> tuple[int, ...]:
 
 @computed
 def epsilon(attrs: Attrs, name: str) -> float:
-    """The number that keeps a root from 0: a 32-bit float, as in ONNX."""
+    """The epsilon of a normalization, rounded to float32 as in ONNX."""
     return float(np.float32(attrs[name]))
 
 
 def vector(per_channel_constant: Pattern) -> PCall:
-    """A constant with one number for each channel as a vector."""
+    """A per-channel constant as a vector."""
     return op.reshape(per_channel_constant, newshape=(-1,))
 
 
@@ -234,7 +234,7 @@ kind, bias = cases("kind", "convolution", "transposed", "dense", "matmul"), case
 
 
 def _scaled(k: Pattern) -> Pattern:
-    """The product with a weight that is scaled along its output channels."""
+    """The product with its weight scaled along the output channels."""
     along_rows, along_columns = (weight * op.reshape(k, newshape=along(weight, axis)) for axis in (0, 1))
     return kind(
         convolution=convolution(x, along_rows, attrs=a),
@@ -263,7 +263,7 @@ _GUARDS = (
 
 
 class ScaleAxis(RuleSet):
-    """Scales and shifts fold into the weights and biases before them."""
+    """Folds scales and shifts into the preceding weights and biases."""
 
     normalized = (
         (_NORMAL >> op.nn.bias_add(_scaled(_K), bias(none=beta - mean * _K, biased=(b - mean) * _K + beta), axis=_CHANNEL))
@@ -286,7 +286,7 @@ class ScaleAxis(RuleSet):
 
 
 class BatchNorms(RuleSet):
-    """A normalization that follows no product takes later per-channel scales and shifts into its own."""
+    """Folds later per-channel scales and shifts into a batch normalization that follows no product."""
 
     scaled = (
         (

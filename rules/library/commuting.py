@@ -1,14 +1,13 @@
-"""Views that move behind what is computed from them, where they meet other views, and transposes that move through what does not care for
-the order of axes. Operators: transpose reshape concatenate, every elementwise operator, nn.softmax nn.log_softmax nn.bias_add nn.batch_norm
-nn.instance_norm nn.group_norm nn.lrn nn.lp_normalize nn.pad nn.prelu strided_slice split elemwise_sum squeeze where reverse argmax argmin,
-poolings, reductions.
+"""Commutes views and transposes with other operators, so that they meet other views and cancel. Operators: transpose reshape concatenate,
+every elementwise operator, nn.softmax nn.log_softmax nn.bias_add nn.batch_norm nn.instance_norm nn.group_norm nn.lrn nn.lp_normalize nn.pad
+nn.prelu strided_slice split elemwise_sum squeeze where reverse argmax argmin, poolings, reductions.
 
-Elementwise operators do not care where elements are: f(transpose(x)) = transpose(f(x)). By itself neither is better, so the rules explore;
-what makes them pay are `Transposes` and `Views`, where two views meet.
+Elementwise operators commute with permutations: f(transpose(x)) = transpose(f(x)). Neither side is cheaper by itself, so the rules explore.
+They pay off when `Transposes` and `Views` cancel two views that meet.
 
-The equations of `MoveTransposes` are read both ways: `sink_` moves a transpose from an operand to the result, `hoist_` from the result to
-the operands. Where a transpose comes to other operands too, only those move that lay an image out otherwise: others, as those of attention,
-meet no convolution.
+`MoveTransposes` uses its equations in both directions: `sink_` moves a transpose from an operand to the result, `hoist_` from the result to
+the operands. A transpose that would be added to other operands moves only if it changes an image layout; transposes of attention have no
+convolution to meet.
 """
 
 from collections.abc import Sequence
@@ -56,20 +55,20 @@ x, y, z, gamma, beta, mean, var = tensors("x y z gamma beta mean var")
 a, b, p, q = attributes("a b p q")
 BUDGET: Final = 200
 _OF_TUPLES: Final = ("elemwise_max", "elemwise_mean", "elemwise_min", "elemwise_sum")
-"""Elementwise operators whose one operand is a tuple."""
+"""Elementwise operators with a single tuple operand."""
 f = operator("f", arity=1, elementwise=True, but=("copy", *_OF_TUPLES))
 
 
 @computed
 def transposed_back(axes: Sequence[int] | None, x: Term) -> tuple[int, ...]:
-    """The permutation that undoes a transpose."""
+    """The inverse permutation."""
     order = permutation(x.type.ndim, axes)
     return tuple(order.index(axis) for axis in range(len(order)))
 
 
 @computed
 def padded_shape(c: Term, x: Term) -> tuple[int, ...]:
-    """The shape of a constant with as many axes as another tensor. Refuses where it has more."""
+    """The shape of a constant, padded with leading 1s to the rank of another tensor. Rejects constants of higher rank."""
     missing = x.type.ndim - c.type.ndim
     if missing < 0 or 0 in c.type.shape:
         raise Reject(f"{c.type!r} has more axes than {x.type!r}, or no elements")
@@ -78,7 +77,7 @@ def padded_shape(c: Term, x: Term) -> tuple[int, ...]:
 
 _ARITHMETIC: Final = ("add", "subtract", "divide", "power", "equal", "greater", "less", "logical_and", "logical_or")
 arithmetic = operator("g", "multiply", *_ARITHMETIC)
-unscaled = operator("h", *_ARITHMETIC)  # numbers that are factors: see `Weights`
+unscaled = operator("h", *_ARITHMETIC)  # scalars that are factors are left to `Weights`
 extremum = operator("extremum", "maximum", "minimum")
 _TURNED, _VIEWED = op.transpose(x, axes=p), op.reshape(x, attrs=a)
 _NUMBER = op.reshape(c, newshape=no_axes(c))
@@ -111,7 +110,7 @@ def _transpose_and_constant(of: OperatorHole) -> Rule:
 
 
 class CommuteBinary(RuleSet):
-    """A view that both operands have, or the one that is no constant, may as well be behind the operator."""
+    """Sinks a view below a binary operator if both operands have it or the other operand is constant."""
 
     transposes = _transposes(arithmetic)
     reshapes = _reshapes(arithmetic)
@@ -127,7 +126,7 @@ class CommuteBinary(RuleSet):
 
 @computed
 def axis_before(axis: int | None, axes: Sequence[int] | None, x: Term) -> int:
-    """Which axis of a tensor an axis of its transpose is. Refuses where none is named."""
+    """The axis of the tensor that corresponds to an axis of its transpose. Rejects axis=None."""
     if not isinstance(axis, int):
         raise Reject(f"axis={axis} is not one axis")
     return permutation(x.type.ndim, axes)[x.type.axis(axis)]
@@ -139,7 +138,7 @@ _BEFORE, _BEHIND = axis_before(q, p, x), axis_behind(q, p, x)
 
 
 class CommuteUnary(RuleSet):
-    """A view before an elementwise operator of one operand may as well be behind it; transposes move behind what works along one axis."""
+    """Sinks a view below a unary elementwise operator, and a transpose below an operator along one axis."""
 
     transpose = (f(_TURNED, attrs=b) >> op.transpose(f(x, attrs=b), axes=p)).exploring().budget(BUDGET)
     reshape = (f(op.reshape(x, attrs=a), attrs=b) >> op.reshape(f(x, attrs=b), attrs=a)).exploring().budget(BUDGET)
@@ -149,7 +148,7 @@ class CommuteUnary(RuleSet):
 
 
 MOST: Final = 4
-"""Parts of a concatenation or a sum through which transposes move in both directions."""
+"""Maximum number of parts of a concatenation or sum through which transposes move in both directions."""
 xs, ys = tensors_of("xs", most=MOST - 1), tensors_of("ys", most=MOST - 1)
 zs, many = tensors_of("zs", least=1, most=MOST - 1), tensors_of("many", least=MOST, most=31)
 parts = tensors_of("parts", least=1, most=many.most)
@@ -165,34 +164,34 @@ total = operator(
 """Reductions whose result depends on the order of the elements."""
 place = operator("place", "argmax", "argmin")
 g = operator("g", "add", "subtract", "multiply", "divide", "power", "equal", "greater", "less")
-h = operator("h", "subtract", "divide", "power", "greater", "less")  # those that are not commutative
+h = operator("h", "subtract", "divide", "power", "greater", "less")  # the non-commutative ones
 _PARTS: Final = ("begin", "end", "strides", "axes")
 part = cases("part", "first", "second", "third", "fourth")
 _PART: Final = part(first=0, second=1, third=2, fourth=3)
 
 
 def _sinks(left: Pattern, right: Pattern) -> Rule:
-    """What is computed from the transpose is the transpose of what is computed from the tensor."""
+    """Sinks a transpose below an operator."""
     return (left >> op.transpose(right, axes=p)).exploring()
 
 
 def _hoists(left: Pattern, right: Pattern) -> Rule:
-    """The transpose of a result is computed from transposes, where these lay an image out otherwise."""
+    """Hoists a transpose above an operator, where it changes an image layout."""
     return (op.transpose(left, axes=p) >> right).when(lays_out(p, x)).exploring()
 
 
 def _back(of: Pattern) -> PCall:
-    """A tensor with the inverse of the transpose."""
+    """The tensor with the inverse transpose."""
     return op.transpose(of, axes=transposed_back(p, x))
 
 
 def _turned(of: Pattern) -> PCall:
-    """A tensor with the transpose."""
+    """The tensor with the transpose."""
     return op.transpose(of, axes=p)
 
 
 def _widened(of: Pattern) -> PCall:
-    """A tensor with as many axes as the other one."""
+    """The tensor, expanded to the rank of the other operand."""
     return op.expand_dims(of, axis=0, num_newaxis=missing_axes(of, x))
 
 
@@ -234,13 +233,13 @@ _SHUFFLED: Final = op.reshape(_TURNED, ...)
 
 
 def _reduces(left: Pattern, right: Pattern) -> Rule:
-    """What is reduced of a transpose is the transpose of what is left."""
+    """Sinks a transpose below a reduction."""
     return (left >> op.transpose(right, axes=_KEPT)).exploring()
 
 
 class MoveTransposes(RuleSet):
-    """Transposes move between operands and result; of a concatenation of many parts the first may be transposed. Those that move no
-    elements are reshapes; reshapes that take channels apart, or together, let transposes pass."""
+    """Moves transposes between operands and results, for wide concatenations only past the first part. Rewrites transposes that move no
+    elements as reshapes, and lets transposes pass reshapes that split or join channels."""
 
     to_reshape = (_TURNED >> op.reshape(x, newshape=new_shape(x, _TURNED))).when(is_view(p, x)).exploring()
     before_reshape = (

@@ -1,12 +1,12 @@
-"""Tensors that are made of shapes, and shapes that are computed. Operators: zeros_like ones_like full_like full zeros ones, arithmetic on
+"""Simplifies tensors created from shapes, and computed shapes. Operators: zeros_like ones_like full_like full zeros ones, arithmetic on
 them, cast_like reshape_like broadcast_to_like collapse_sum_like dyn.* take gather_nd arange reshape expand_dims squeeze nn.batch_flatten
 transpose concatenate where.
 
-What is made is often known though no list of numbers says it: that nothing but axes of size 1 comes in, that a copy is one that the next
-operator makes by itself, that indices which are counted up name all elements in order. Sources of the last: padding masks that exporters
-of torch's vmap look up at (sample, place), as one flat index or as pairs; adaptive pooling to one place by its own size.
+The result is often known without static sizes: a reshape only inserts axes of size 1, a copy is redundant because the next operator
+broadcasts, indices that count up name all elements in order. The last occurs in padding masks that torch's vmap gathers at (sample,
+position), flat or as pairs, and in adaptive pooling to size 1.
 
-Relay's SimplifyExpr: the Concretize...Like rewrites, FullElementwise, and the part of EliminateIdentity that knows `zeros(...)` and
+From Relay's SimplifyExpr: the Concretize...Like rewrites, FullElementwise, and the part of EliminateIdentity that knows `zeros(...)` and
 `ones(...)`.
 """
 
@@ -33,7 +33,7 @@ a, p = attributes("a p")
 
 
 def _long_axes(term: Term, rank: int) -> list[int]:
-    """The axes of a tensor of that rank along which a term is not the same everywhere."""
+    """The axes of a tensor of the given rank along which the term is not broadcast."""
     return [axis + rank - term.type.ndim for axis, dim in enumerate(term.type.shape) if dim != 1]
 
 
@@ -54,14 +54,14 @@ def _all_in_order(sampler: Sampler, c: Sample, x: Sample, axis: Sample) -> Sampl
 
 @guard(strategy=_all_in_order)
 def names_all_in_order(c: Term, x: Term, axis: int | None) -> bool | str:
-    """Indices in more axes than one, or in none, that in row order are all those of the axis. (Of vectors see `masks.AttentionMasks`.)"""
+    """The indices, of rank other than 1, list all indices of the axis in row-major order. (`masks.AttentionMasks` handles vectors.)"""
     if axis is None or not -x.type.ndim <= axis < x.type.ndim or c.type.ndim == 1:
-        return f"{c.type!r} does not take the elements of {x.type!r} along axis={axis} in another shape"
+        return f"{c.type!r} is not an index of rank other than 1 for axis={axis} of {x.type!r}"
     size = x.type.shape[axis]
     if not isinstance(size, int) or c.type.size != size:
         return f"{c.type!r} does not name each index of axis {axis} of {x.type!r} once"
     given = c.value().numpy().reshape(-1).astype(np.int64)
-    return bool(np.all(np.where(given < 0, given + size, given) == np.arange(size))) or "the indices are in another order"
+    return bool(np.all(np.where(given < 0, given + size, given) == np.arange(size))) or "the indices are not in ascending order"
 
 
 def _a_number(sampler: Sampler, k: Sample) -> Samples:
@@ -70,12 +70,12 @@ def _a_number(sampler: Sampler, k: Sample) -> Samples:
 
 @guard(strategy=_a_number)
 def is_number(k: Term) -> bool | str:
-    """The tensor is one integer, which is known as an expression over sizes, in at most one axis: a vector times it stays one."""
-    return (k.type.ndim <= 1 and k.type.size == 1 and k.known is not None) or f"{k.type!r} is no number that is known"
+    """The tensor is one integer of rank 0 or 1, known as an expression over sizes; a product with a vector stays a vector."""
+    return (k.type.ndim <= 1 and k.type.size == 1 and k.known is not None) or f"{k.type!r} is not a known integer"
 
 
 def _strides(shape: Sequence[Dim]) -> list[Dim]:
-    """By how much the number of an element goes up along each axis, and how many elements there are."""
+    """The row-major stride of each axis, then the number of elements."""
     found: list[Dim] = [1]
     for dim in reversed(shape):
         found.insert(0, found[0] * dim)
@@ -97,7 +97,7 @@ def _rows_in_order(sampler: Sampler, index: Sample, flat: Sample, far: Sample, s
 
 @guard(strategy=_rows_in_order)
 def counts_rows(index: Term, flat: Term, far: Term, step: Term, near: Term) -> bool | str:
-    """Numbers counted up from 0 along one axis, times a step, and others along the axes behind it: the indices of all rows, in order."""
+    """The indices of all rows in order: an arange along one axis times a step, plus offsets along the inner axes."""
     shape = index.type.shape
     *strides, count = _strides(shape)
     if not same_dim(count, flat.type.shape[0]):
@@ -109,7 +109,7 @@ def counts_rows(index: Term, flat: Term, far: Term, step: Term, near: Term) -> b
         return f"indices go up by {step.known}, not by {strides[outer[0]]}"
     if near.constant is None:
         return len(inner) == 1 or f"{near.type!r} does not count along one axis"
-    return bool(np.array_equal(near.constant.numpy().reshape(-1), np.arange(near.constant.size))) or "the constant does not count up"
+    return bool(np.array_equal(near.constant.numpy().reshape(-1), np.arange(near.constant.size))) or "the constant is not 0, 1, 2, ..."
 
 
 def _pairs_in_order(sampler: Sampler, x: Sample, whole: Sample, rows: Sample, columns: Sample) -> Samples:
@@ -120,9 +120,9 @@ def _pairs_in_order(sampler: Sampler, x: Sample, whole: Sample, rows: Sample, co
 
 @guard(strategy=_pairs_in_order)
 def counts_pairs(x: Term, whole: Term, rows: Term, columns: Term) -> bool | str:
-    """Numbers counted up from 0 along two axes of the result, in order, that are those of a matrix: of the others there are none."""
+    """Two counters (arange) along the axes of the result, which are the indices of all rows and columns of a matrix."""
     if x.type.ndim != 2:
-        return f"{x.type!r} is no matrix"
+        return f"{x.type!r} is not a matrix"
     shape = whole.type.shape
     axes = [_long_axes(term, len(shape)) for term in (rows, columns)]
     along = [axis for axis, dim in enumerate(shape) if dim != 1]
@@ -130,9 +130,9 @@ def counts_pairs(x: Term, whole: Term, rows: Term, columns: Term) -> bool | str:
         return f"{rows.type!r} and {columns.type!r} do not count along the axes of {whole.type!r}"
     counted = [term.type.shape[axis - len(shape)] for term, (axis,) in zip((rows, columns), axes, strict=True)]
     fits = all(same_dim(shape[axis], dim) for (axis,), dim in zip(axes, x.type.shape, strict=True)) and all(
-        map(same_dim, counted, x.type.shape)  # one number that is copied counts nothing
+        map(same_dim, counted, x.type.shape)  # a broadcast scalar does not count
     )
-    return fits or f"{whole.type!r} has not the sizes of {x.type!r}"
+    return fits or f"{whole.type!r} does not have the sizes of {x.type!r}"
 
 
 def _a_column(sampler: Sampler, column: Sample, copy: Sample, whole: Sample) -> Samples:
@@ -141,15 +141,15 @@ def _a_column(sampler: Sampler, column: Sample, copy: Sample, whole: Sample) -> 
 
 @guard(strategy=_a_column)
 def is_column(column: Term, copy: Term, whole: Term) -> bool | str:
-    """Numbers, one for each element of the whole, in a last axis of size 1."""
+    """One number per element of the result, with a trailing axis of size 1."""
     if copy.type.ndim != whole.type.ndim or not all(map(same_dim, copy.type.shape, whole.type.shape)):
-        return f"{copy.type!r} has not the shape of {whole.type!r}"
-    return column.type.shape[-1] == 1 or f"{column.type!r} is no column"
+        return f"{copy.type!r} does not have the shape of {whole.type!r}"
+    return column.type.shape[-1] == 1 or f"{column.type!r} does not end in an axis of size 1"
 
 
 @computed
 def new_axes(x: Term, whole: Term) -> tuple[int, ...]:
-    """The places of axes of size 1 that a tensor gets and has not, perhaps none. Refuses where the shapes differ in more."""
+    """The positions of the axes of size 1 that an expand_dims inserts, possibly none. Rejects shapes that differ otherwise."""
     places: list[int] = []
     left = list(x.type.shape)
     for place, dim in enumerate(whole.type.shape):
@@ -160,7 +160,7 @@ def new_axes(x: Term, whole: Term) -> tuple[int, ...]:
         else:
             break
     if left or len(places) + x.type.ndim != whole.type.ndim:
-        raise Reject(f"{whole.type!r} is not {x.type!r} with new axes")
+        raise Reject(f"{whole.type!r} is not {x.type!r} with inserted axes")
     return tuple(places)
 
 
@@ -187,7 +187,7 @@ _PAIRS = op.gather_nd(x, op.concatenate(_PLACES, axis=p), batch_dims=0)
 
 @guard
 def counts_from(start: Term, step: Term, least: Term) -> bool | str:
-    """Numbers counted up from a start are never below a bound."""
+    """The values of an arange are never below a bound."""
     first, by, bound = (term.value().uniform() for term in (start, step, least))
     return (first is not None and by is not None and bound is not None and by > 0 and first >= bound) or (
         f"numbers from {first} in steps of {by} may be below {bound}"
@@ -204,12 +204,12 @@ def _number_of_a_shape(sampler: Sampler, c: Sample, whole: Sample, shape: Sample
 
 @guard(strategy=_number_of_a_shape)
 def is_one_number(c: Term, whole: Term, shape: Term) -> bool | str:
-    """The constant is one number, and what is made of it has just the shape that is asked for."""
+    """The constant is a scalar, and the result has exactly the requested shape."""
     known = shape.known
     if c.type.size != 1:
         return f"{c.type!r} is not one number"
     return (known is not None and len(known) == whole.type.ndim and all(map(same_dim, known, whole.type.shape))) or (
-        f"{whole.type!r} has not the shape {known}"
+        f"{whole.type!r} does not have the shape {known}"
     )
 
 
@@ -219,17 +219,17 @@ def _a_mask(sampler: Sampler, x: Sample, c: Sample, d: Sample) -> Samples:
 
 @guard(strategy=_a_mask)
 def chooses_numbers(x: Term, c: Term, d: Term) -> bool | str:
-    """A mask chooses between two numbers."""
-    return c.type.size == d.type.size == 1 or f"{c.type!r} and {d.type!r} are no numbers that {x.type!r} chooses between"
+    """A mask selects between two scalars."""
+    return c.type.size == d.type.size == 1 or f"{c.type!r} and {d.type!r} are not scalars that {x.type!r} selects between"
 
 
 g = operator("g", "add", "multiply", "minimum", "maximum", "subtract", "divide")
-h = operator("h", "subtract", "divide")  # those that are not commutative
+h = operator("h", "subtract", "divide")  # the non-commutative ones
 side, copy = cases("side", "left", "right"), cases("copy", "broadcast", "full")
 
 
 def _met(of: Pattern) -> Pattern:
-    """Arithmetic with something else, which comes first or last."""
+    """Arithmetic with another operand on either side."""
     return side(left=g(of, y), right=h(y, of))
 
 
@@ -241,16 +241,16 @@ _FULL = op.dyn.full(op.reshape(c, newshape=()), y)
 
 @computed
 def summed_axes(x: Term, whole: Term) -> tuple[int, ...]:
-    """The axes that are summed, of which there is one at least."""
+    """The summed axes; at least one."""
     axes = collapsed_axes(x.type, whole.type)
     if not axes:
-        raise Reject(f"{x.type!r} is not summed to be {whole.type!r}")
+        raise Reject(f"{x.type!r} is not summed to {whole.type!r}")
     return axes
 
 
 @computed
 def full_shape(x: Term) -> tuple[int, ...]:
-    """The shape of a tensor that has elements, all sizes known: 0 stands for another size in a newshape."""
+    """The shape of a static, nonempty tensor; in a newshape, 0 would stand for another size."""
     if not x.type.is_static or 0 in x.type.shape:
         raise Reject(f"{x.type!r} is not static, or empty")
     return x.type.concrete_shape
@@ -271,9 +271,9 @@ filled_first = operator("g", "subtract", "divide")
 
 
 class CreationOps(RuleSet):
-    """Tensors of one value are made without the tensor that they are like, and arithmetic with one is arithmetic with its value; copies
-    to a computed shape are made by the arithmetic on them; elements looked up in the order in which they lie are the tensor in another
-    shape; masks of indices that are always in range go."""
+    """Creates uniform tensors without the tensor whose shape they take, and replaces them by scalars in arithmetic. Drops explicit
+    broadcasts before arithmetic that broadcasts. Rewrites gathers of all elements in order as reshapes. Drops masks of indices that are
+    always in range."""
 
     zeros_like = op.zeros_like(x) >> op.zeros(shape=shape_of(x), dtype=dtype_of(x))
     ones_like = op.ones_like(x) >> op.ones(shape=shape_of(x), dtype=dtype_of(x))
@@ -287,12 +287,12 @@ class CreationOps(RuleSet):
             >> op.reshape(op.sum(x, axis=summed_axes(x, op.collapse_sum_like(x, y)), keepdims=True), newshape=full_shape(y))
         )
         .inexact("a sum of nothing but -0.0 is 0.0")
-        .lowering()  # two operators for one that nothing else knows
+        .lowering()  # one unknown operator becomes two known ones
     )
     collapse_nothing = (op.collapse_sum_like(x, y) >> x).when(same_type(x, op.collapse_sum_like(x, y)))
     filled_right = (filled(x, _FILLED) >> filled(x, _VALUE)).when(same_type(x, filled(x, _FILLED)))
     filled_left = (filled_first(_FILLED, x) >> filled_first(_VALUE, x)).when(same_type(x, filled_first(_FILLED, x)))
-    # ONNX Runtime does not load a quotient by an integer 0, even where there is nothing to divide.
+    # ONNX Runtime does not load a quotient by an integer 0, even an empty one.
     filled_divisor = (x / _FILLED >> x / _VALUE).when(same_type(x, x / _FILLED), *form.only("full full_like zeros zeros_like", is_float(x)))
     always_true = (
         (_MASKED >> z + op.where(y, s, t)).when(counts_from(b, c, d), same_type(z + op.where(y, s, t), _MASKED)).inexact(CHOSEN_ZERO)
@@ -321,7 +321,7 @@ inner = cases("inner", "plain", "reshape", "expand_dims", "squeeze", "flatten", 
 
 @guard
 def is_dynamic(x: Term) -> bool | str:
-    """Not all sizes are known. (Where they are, `views.Views` makes one reshape of two views.)"""
+    """Not all sizes are known. (For static sizes, `views.Views` merges the two views.)"""
     return not x.type.is_static or f"the sizes of {x.type!r} are known"
 
 
@@ -342,10 +342,10 @@ _AGAIN: Final = op.reshape(op.expand_dims(x, ...), ...)
 
 @guard
 def keeps_leading(axes: tuple[int, ...], x: Term, whole: Term) -> bool | str:
-    """The result has the leading axes of the tensor, those that are one in the tensor between."""
+    """The result keeps the leading axes of the tensor, which the intermediate tensor merges."""
     count = x.type.ndim - len(axes) + 1
     same = x.type.ndim == whole.type.ndim and all(map(same_dim, x.type.shape[:count], whole.type.shape[:count]))
-    return same or f"{whole.type!r} has not the first axes of {x.type!r}"
+    return same or f"{whole.type!r} does not have the leading axes of {x.type!r}"
 
 
 computed_shape = cases("computed", "both", "last", "first")
@@ -355,8 +355,8 @@ _APART: Final = computed_shape(both=op.dyn.reshape(_TURNED, z, ...), last=op.dyn
 
 
 class DynamicViews(RuleSet):
-    """Reshapes to a computed shape that only put in new axes, and transposes of the last axes between reshapes that merge batches and take
-    the same ones apart again."""
+    """Rewrites reshapes to a computed shape that only insert axes, and removes reshapes that merge and restore the batch around a transpose
+    of the last axes."""
 
     reshape = _VIEWED >> op.expand_dims(x, axis=new_axes(x, _VIEWED))
     spread = (_AGAIN >> op.expand_dims(x, axis=new_axes(x, _AGAIN))).when(is_dynamic(x))

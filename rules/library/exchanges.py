@@ -1,14 +1,12 @@
-"""Convolutions that follow each other or are summed become one, and what is exchanged so that parts meet: constants in sums and
-products, and the exchange rules of the TASO family as guarded axioms. Operators: nn.conv1d nn.conv2d nn.conv3d nn.bias_add nn.batch_norm
-add subtract multiply transpose concatenate split nn.relu nn.matmul nn.max_pool2d nn.avg_pool2d nn.pad.
+"""Merges convolutions that are chained or summed, floats constants, and has the exchange rules of the TASO family as guarded axioms.
+Operators: nn.conv1d nn.conv2d nn.conv3d nn.bias_add nn.batch_norm add subtract multiply transpose concatenate split nn.relu nn.matmul
+nn.max_pool2d nn.avg_pool2d nn.pad.
 
-A convolution with a kernel of one element mixes channels, which is a product with a matrix, so that it composes with the convolution before
-it. Convolutions of one tensor with weights of one shape add up to the convolution with the summed weights; a smaller kernel is
-padded with zeros for that (RepVGG, Ding et al. 2021).
+A 1x1 convolution is a matrix product over channels, so it composes with the preceding convolution. A sum of convolutions of one tensor with
+weights of the same shape is one convolution with the summed weights; a smaller kernel is zero-padded first (RepVGG, Ding et al. 2021).
 
-TASO (Jia et al. 2019) generates substitutions for fixed attributes by enumeration, and verifies them by axioms over them. Here the axioms
-themselves are the rules, whatever strides, padding, groups and axes are, with the guards on shapes, ranks and signs that they need. They
-explore: none of them is better by itself.
+TASO (Jia et al. 2019) enumerates substitutions for fixed attributes and verifies them with axioms. Here the axioms are the rules, for all
+strides, padding, groups and axes, with guards on shapes, ranks and signs. They explore: none is better by itself.
 """
 
 import math
@@ -49,12 +47,12 @@ from passat.rules.samples import Sample, Samples
 x, y, z, u = tensors("x y z w")
 w, v, b, c, d, gamma, beta, mean, var = constants("w v b c d gamma beta mean var")
 a, e, p = attributes("a e p")
-_GROUPED: Final = "sums and products in other groups"
+_GROUPED: Final = "reassociates sums and products"
 
 
 @guard
 def is_plain(attrs: Attrs) -> bool | str:
-    """The convolution has one group, data is laid out as N, channels, space, and its weight as outputs, inputs, space."""
+    """The convolution has one group, data layout NC..., and kernel layout OI...."""
     plain = attrs.groups == 1 and attrs.data_layout.startswith("NC") and attrs.kernel_layout.startswith("OI")
     return plain or f"it has {attrs.groups} groups and the layouts {attrs.data_layout} and {attrs.kernel_layout}"
 
@@ -69,13 +67,13 @@ def mixes_channels(attrs: Attrs, v: Term) -> bool | str:
 
 @computed
 def kernel_after(attrs: Attrs, v: Term) -> AnyValue:
-    """The `channels` of the one convolution: those of the second one, where the first one states its own."""
+    """The `channels` attribute of the merged convolution: that of the second one, if the first states its own."""
     return None if attrs.channels is None else v.type.shape[0]
 
 
 @computed
 def weight_rows(w: Term, count: int) -> tuple[int, ...]:
-    """The newshape of a weight as a matrix, its outputs (and where `count` is 2 its inputs) apart."""
+    """The newshape of a weight as a matrix; if `count` is 2, outputs by inputs."""
     shape = w.type.concrete_shape
     if 0 in shape:
         raise Reject("the weight is empty")
@@ -84,7 +82,7 @@ def weight_rows(w: Term, count: int) -> tuple[int, ...]:
 
 @computed
 def mixed_shape(w: Term, v: Term) -> tuple[int, ...]:
-    """The shape of the weight of both convolutions."""
+    """The shape of the weight of the merged convolution."""
     return (v.type.concrete_shape[0], *w.type.concrete_shape[1:])
 
 
@@ -107,7 +105,7 @@ def _one_in_the_middle(sampler: Sampler, small: Sample, large: Sample, v: Sample
 
 @guard(strategy=_one_in_the_middle)
 def fits_inside(small: Attrs, large: Attrs, v: Term, w: Term) -> bool | str:
-    """The smaller kernel looks at a part of what the larger one looks at: both are of odd size, centered alike, and otherwise equal."""
+    """The smaller kernel covers a centered part of the larger one: both have odd sizes, and the convolutions are otherwise equal."""
     names = ("strides", "dilation", "groups", "channels", "data_layout", "kernel_layout")
     if any(small[name] != large[name] for name in names) or small.kernel_size is not None or large.kernel_size is not None:
         return f"the attributes differ: {small} and {large}"
@@ -121,7 +119,7 @@ def fits_inside(small: Attrs, large: Attrs, v: Term, w: Term) -> bool | str:
         margin = (more - less) // 2 * step
         if any(big - little != margin for little, big in zip(_sides(small.padding, dims, i), _sides(large.padding, dims, i), strict=True)):
             return f"they pad by {small.padding} and {large.padding}"
-    return v.type.shape != w.type.shape or "the kernels have one size"
+    return v.type.shape != w.type.shape or "the kernels have the same size"
 
 
 def _each(value: int | Sequence[int], dims: int) -> tuple[int, ...]:
@@ -130,7 +128,7 @@ def _each(value: int | Sequence[int], dims: int) -> tuple[int, ...]:
 
 
 def _sides(padding: int | Sequence[int], dims: int, axis: int) -> tuple[int, int]:
-    """The padding before and after along one spatial axis."""
+    """The padding before and after one spatial axis."""
     found = (padding,) if isinstance(padding, int) else tuple(padding)
     found = found * (2 * dims) if len(found) == 1 else found * 2 if len(found) == dims else found
     return found[axis], found[axis + dims]
@@ -138,7 +136,7 @@ def _sides(padding: int | Sequence[int], dims: int, axis: int) -> tuple[int, int
 
 @computed
 def margins(v: Term, w: Term) -> tuple[tuple[int, int], ...]:
-    """The padding with zeros that makes the one kernel as large as the other."""
+    """The zero padding that enlarges one kernel to the size of the other."""
     found = [(more - less) // 2 for less, more in zip(v.type.concrete_shape, w.type.concrete_shape, strict=True)]
     return tuple((margin, margin) for margin in found)
 
@@ -159,8 +157,8 @@ _WEIGHT = w * op.reshape(_SCALE, newshape=_ROW)
 
 
 class ConvolutionChains(RuleSet):
-    """A convolution and then one that only mixes channels, convolutions of one tensor that are summed, and a batch normalization before a
-    convolution without padding are one convolution."""
+    """Merges a convolution with a following 1x1 convolution, with another convolution of the same tensor that is added, and with a
+    preceding batch normalization (unpadded convolutions only)."""
 
     meet = (
         (
@@ -216,17 +214,17 @@ ROUNDS = "rounds in another order"
 
 
 def conv(data: Pattern, weight: Pattern) -> PCall:
-    """All convolutions of one rule have the same attributes."""
+    """A convolution; all convolutions of one rule share their attributes."""
     return op.nn.conv2d(data, weight, attrs=a)
 
 
 def concat(axis: object, *parts: Pattern) -> PCall:
-    """Tensors side by side."""
+    """A concatenation."""
     return op.concatenate(parts, axis=axis)
 
 
 def matrix_transpose(of: Pattern) -> PCall:
-    """The transpose of a matrix."""
+    """A matrix transpose."""
     return op.transpose(of, axes=(1, 0))
 
 
@@ -234,7 +232,7 @@ MATRICES = (has_rank(x, 2), has_rank(y, 2), has_rank(z, 2))
 
 
 class FloatConstants(RuleSet):
-    """Floats constants in sums and products outwards, one step a round, so that they fold together."""
+    """Floats constants in sums and products outwards, one step per iteration, so that they fold together."""
 
     operand = (
         (g(g(x, c), y) >> g(g(x, y), c))
@@ -253,7 +251,7 @@ class FloatConstants(RuleSet):
 
 
 class TasoExchanges(RuleSet):
-    """Sums, products, convolutions and pooling, and what moves through them, through concat and split."""
+    """Exchanges sums, products, convolutions and pooling with each other and with concatenation and split."""
 
     add_associates = (x + (y + z) >> (x + y) + z).inexact(ROUNDS).exploring()
     multiply_associates = (x * (y * z) >> (x * y) * z).inexact(ROUNDS).exploring()
@@ -327,6 +325,6 @@ class TasoExchanges(RuleSet):
     conv_enlarged = (
         (concat(1, conv(x, y), op.nn.conv2d(x, z, attrs=e)) >> conv(x, concat(0, y, op.nn.pad(z, pad_width=margins(z, y)))))
         .when(is_usual_convolution(a), is_plain(a), fits_inside(e, a, z, y))
-        .finite("zeros are multiplied by what may be infinite")
+        .finite("0 times infinity is NaN")
         .exploring()
     )

@@ -1,8 +1,8 @@
-"""Sums and products written with fewer operators, and reductions: what comes out of them, and what they do not need. Operators: add
-subtract multiply divide negative exp log sqrt abs maximum minimum nn.softmax nn.log_softmax logical_not equal not_equal, whatever is
-commutative; sum mean max min prod all any logsumexp reduce_l1 reduce_l2, transpose reshape broadcast_to concatenate argmax argmin.
+"""Factors sums and products, and simplifies reductions. Operators: add subtract multiply divide negative exp log sqrt abs maximum minimum
+nn.softmax nn.log_softmax logical_not equal not_equal, every commutative operator; sum mean max min prod all any logsumexp reduce_l1
+reduce_l2, transpose reshape broadcast_to concatenate argmax argmin.
 
-What takes a factor out of a sum makes more of infinities: inf * 2 - inf * 1 is NaN, inf * (2 - 1) is infinite.
+Factoring may resolve infinities: inf * 2 - inf * 1 is NaN, but inf * (2 - 1) is infinite.
 """
 
 import math
@@ -44,14 +44,14 @@ quantifier = operator("quantifier", "all", "any")
 extremum = operator("extremum", "max", "min")
 total = operator("total", "sum", "prod", "reduce_l1")
 floating = operator("floating", "mean", "logsumexp", "reduce_l2")
-"""Reductions that look for elements, compare them, add them up whatever their type, and make floating-point numbers."""
+"""Reductions by kind: quantifiers, extrema, sums of any element type, and reductions to floating-point values."""
 
 
 @guard
 def are_alike(c: Term, d: Term) -> bool | str:
-    """The constants have one shape, or one of them is a single number: together they are no larger than the larger one."""
+    """The constants have the same shape or one is a scalar, so that combining them enlarges neither."""
     sizes = (c.type.size, d.type.size)
-    return c.type.shape == d.type.shape or 1 in sizes or f"{c.type!r} and {d.type!r} have two shapes"
+    return c.type.shape == d.type.shape or 1 in sizes or f"{c.type!r} and {d.type!r} have different shapes"
 
 
 def _over(rule: Rule) -> Rule:
@@ -61,14 +61,14 @@ def _over(rule: Rule) -> Rule:
 
 @guard
 def reduces_axis(attrs: Attrs, axis: int, whole: Term) -> bool | str:
-    """The reduction reduces that axis."""
+    """The reduction includes the axis."""
     rank = whole.type.ndim
     return axis % rank in reduced_axes(rank, attrs.axis, attrs.exclude) or f"it does not reduce axis {axis}"
 
 
 @computed
 def axis_after(attrs: Attrs, axis: int, whole: Term) -> int:
-    """Where an axis is that a reduction leaves, after it."""
+    """The position of an axis after the reduction. Rejects reduced axes."""
     rank = whole.type.ndim
     gone = reduced_axes(rank, attrs.axis, attrs.exclude)
     if axis % rank in gone:
@@ -92,12 +92,12 @@ linear = operator("linear", "sum", "mean")
 _MOVED: Final = op.reshape(c, newshape=no_axes(c))
 scaling, shifted = cases("of", "linear", "extremum"), operator("of", "mean", "max")
 negated = cases("of", "sum", "max", "min")
-_OR_SIGN: Final = "sums in another order, or the sign of 0"
+_OR_SIGN: Final = "sums in another order, or another sign of 0"
 
 
 class Factoring(RuleSet):
-    """A factor that all parts of a sum have is taken out, of a reduction too, where there is less to compute; constants in sums and
-    products meet, over what is no constant; a reduction of tensors side by side reduces each."""
+    """Factors common operands out of sums and reductions, moves constants in sums and products together past non-constants, and reduces
+    each part of a concatenation instead of the whole."""
 
     products = (combined(x * y, x * z) >> x * combined(y, z)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
     product_and_self = (x * y + x >> x * (y + 1.0)).when(same_type(x, x * y), is_float(x)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
@@ -176,22 +176,23 @@ class Factoring(RuleSet):
 
 @guard
 def is_log_of_softmax(x: Term) -> bool | str:
-    """ONNX Runtime's LogSoftmax is the logarithm of its Softmax, also of infinities."""
-    return x.type.dtype != "float64" or "ONNX Runtime's LogSoftmax of float64 makes numbers of infinities, its Softmax does not"
+    """ONNX Runtime's LogSoftmax is the logarithm of its Softmax, also for infinities."""
+    return x.type.dtype != "float64" or "ONNX Runtime's LogSoftmax of float64 turns infinities into numbers, unlike its Softmax"
 
 
 class Cancellations(RuleSet):
-    """Functions that undo each other, or that have a name together; what undoes itself, where all values are finite."""
+    """Cancels inverse functions and fuses compositions that have an operator of their own. Where all values are finite, cancels an operand
+    against itself."""
 
-    difference_of_same = (x - x >> x * 0.0).when(is_float(x)).finite("inf - inf is no number").exploring()
-    times_zero = (x * c >> op.broadcast_to(c, shape=shape_of(x * c))).when(is_float(x), is_all(c, 0)).finite("inf * 0 is no number")
-    sum_less_part = ((x + y) - x >> y).when(is_float(x), same_type(y, x + y)).finite("x may be infinite, and y be lost in the sum")
+    difference_of_same = (x - x >> x * 0.0).when(is_float(x)).finite("inf - inf is NaN").exploring()
+    times_zero = (x * c >> op.broadcast_to(c, shape=shape_of(x * c))).when(is_float(x), is_all(c, 0)).finite("inf * 0 is NaN")
+    sum_less_part = ((x + y) - x >> y).when(is_float(x), same_type(y, x + y)).finite("x may be infinite, or y may be lost to rounding")
     difference_and_part = ((x - y) + y >> x).when(is_float(x), same_type(x, x - y)).finite("y may be infinite")
     negative_of_sum = (op.negative(x + c) >> op.negative(c) - x).when(is_float(x)).inexact("the sign of 0")
     log_of_exp = (op.log(op.exp(x)) >> x).inexact("two roundings less")
     log_of_softmax = (op.log(op.nn.softmax(x, axis=a)) >> op.nn.log_softmax(x, axis=a)).inexact(
-        "the logarithm of a small number is kept",
-        nonfinite=RESOLVED,  # of an infinity in float64, ONNX Runtime's LogSoftmax makes infinities
+        "keeps the logarithms of small numbers",
+        nonfinite=RESOLVED,  # ONNX Runtime's LogSoftmax of float64 turns infinity into infinities
     )
     exp_of_log_softmax = (op.exp(op.nn.log_softmax(x, axis=a)) >> op.nn.softmax(x, axis=a)).when(is_log_of_softmax(x)).inexact(_ORDER)
     product_of_exps = (op.exp(x) * op.exp(y) >> op.exp(x + y)).inexact("one rounding instead of two").exploring()
@@ -203,7 +204,7 @@ class Cancellations(RuleSet):
 
 @computed
 def merged_axes(inner: Attrs, outer: Attrs, x: Term) -> tuple[int, ...]:
-    """The axes that two reductions, one after the other, reduce together."""
+    """The axes that two nested reductions reduce together."""
     if inner.keepdims != outer.keepdims:
         raise Reject(f"one of them keeps dimensions: {inner.keepdims}, {outer.keepdims}")
     rank = x.type.ndim
@@ -214,7 +215,7 @@ def merged_axes(inner: Attrs, outer: Attrs, x: Term) -> tuple[int, ...]:
 
 @computed
 def kept(attrs: Attrs) -> bool:
-    """Whether a reduction keeps the dimensions that it reduces."""
+    """True if a reduction keeps the reduced dimensions."""
     return bool(attrs.keepdims)
 
 
@@ -224,19 +225,19 @@ def _repeated(of: OperatorHole) -> Rule:
 
 @computed
 def axes_before(attrs: Attrs, axes: Sequence[int] | None, x: Term) -> tuple[int, ...]:
-    """The axes, before a transpose, that a reduction after it reduces; refuses where those that are left would change their order."""
+    """The axes of the tensor that a reduction of its transpose reduces. Rejects transposes that reorder the remaining axes."""
     rank = x.type.ndim
     order = permutation(rank, axes)
     gone = {order[axis] for axis in reduced_axes(rank, attrs.axis, attrs.exclude)}
     left = [axis for axis in order if axis not in gone]
     if left != sorted(left) or (attrs.keepdims and left):
-        raise Reject(f"the axes that are left change their order: {left}")
+        raise Reject(f"the transpose reorders the remaining axes: {left}")
     return tuple(sorted(gone))
 
 
 @computed
 def axes_kept_before(attrs: Attrs, axes: Sequence[int] | None, x: Term) -> tuple[int, ...]:
-    """The axes, before a transpose, that a reduction after it reduces and keeps as dimensions of size 1."""
+    """The axes of the tensor that a reduction of its transpose reduces and keeps with size 1."""
     rank = x.type.ndim
     if not attrs.keepdims:
         raise Reject("it does not keep dimensions")
@@ -246,7 +247,7 @@ def axes_kept_before(attrs: Attrs, axes: Sequence[int] | None, x: Term) -> tuple
 
 @guard
 def reduces_all(attrs: Attrs, x: Term) -> bool | str:
-    """The reduction leaves one number, without dimensions."""
+    """The reduction gives a scalar."""
     rank = x.type.ndim
     everything = rank > 0 and not attrs.keepdims and len(reduced_axes(rank, attrs.axis, attrs.exclude)) == rank
     return everything or f"it does not reduce all of {x.type!r} to a scalar"
@@ -273,20 +274,20 @@ sums = operator("sums", *total.choices, *floating.choices)
 
 @guard
 def reduces_copies(attrs: Attrs, x: Term, wide: Term) -> bool | str:
-    """The reduction is along axes that the broadcast made long, keeps them, and along each there is something to reduce."""
+    """The reduction is over axes that the broadcast created, keeps them, and none of them is empty."""
     rank = wide.type.ndim
     if x.type.ndim != rank or not attrs.keepdims:
         return "the broadcast adds axes, or the reduction drops them"
     for axis in reduced_axes(rank, attrs.axis, attrs.exclude):
         size = wide.type.shape[axis]
         if x.type.shape[axis] != 1 or not isinstance(size, int) or size < 1:
-            return f"along axis {axis} there is more than copies"
+            return f"axis {axis} does not hold copies only"
     return True
 
 
 @computed
 def copies(attrs: Attrs, wide: Term) -> float:
-    """How many copies a reduction reduces."""
+    """The number of copies that a reduction combines."""
     axes = reduced_axes(wide.type.ndim, attrs.axis, attrs.exclude)
     sizes = [int(wide.type.shape[axis]) for axis in axes]  # type: ignore[arg-type]  # `reduces_copies` has looked
     return float(math.prod(sizes))
@@ -304,14 +305,14 @@ _LARGEST_SHIFT: Final = 1e3
 
 @guard
 def is_moderate(c: Term) -> bool | str:
-    """No element of the constant is so large that what it is added to is lost."""
+    """No element of the constant is large enough to absorb what it is added to."""
     found = c.value().numpy().astype("float64")
-    return bool((abs(found) <= _LARGEST_SHIFT).all()) or f"an element of the constant is no number of at most {_LARGEST_SHIFT:g}"
+    return bool((abs(found) <= _LARGEST_SHIFT).all()) or f"an element of the constant is NaN or greater than {_LARGEST_SHIFT:g}"
 
 
 @guard
 def is_constant_along(y: Term, axis: int | None, whole: Term) -> bool | str:
-    """The shift is one number for each row along the axis."""
+    """The shift is constant along the axis."""
     rank = whole.type.ndim
     if axis is None or y.type.ndim > rank:
         return f"{y.type!r} adds axes to {whole.type!r}"
@@ -324,16 +325,16 @@ _MOST: Final = op.max(x, axis=b, keepdims=True, exclude=False)
 
 
 class Reductions(RuleSet):
-    """A reduction of a reduction is one reduction; it does not need the view that it reduces, and looks at one of many copies; what is the
-    same for all elements of a row has no influence on their softmax."""
+    """Merges nested reductions, drops views and broadcasts that a reduction does not need, and drops shifts that do not affect a
+    softmax."""
 
     softmax_of_sum = (
         (softmax(x + c, axis=p) >> softmax(x, axis=p)).when(is_constant_along(c, p, x), is_moderate(c)).inexact("one rounding less")
     )
-    softmax_less_max = (softmax(x - _MOST, axis=p) >> softmax(x, axis=p)).when(are_same_axes(b, p, x)).inexact("as it does itself")
-    softmax_of_difference = (
-        (softmax(x - y, axis=p) >> softmax(x, axis=p)).when(is_constant_along(y, p, x)).finite("an infinity less itself is no number")
+    softmax_less_max = (
+        (softmax(x - _MOST, axis=p) >> softmax(x, axis=p)).when(are_same_axes(b, p, x)).inexact("softmax subtracts the maximum itself")
     )
+    softmax_of_difference = (softmax(x - y, axis=p) >> softmax(x, axis=p)).when(is_constant_along(y, p, x)).finite("inf - inf is NaN")
     repeated_quantifiers = _repeated(quantifier)
     repeated_extrema = _repeated(extremum).inexact(TIES)
     repeated_totals = _repeated(total).inexact(_SUMS)
@@ -362,8 +363,8 @@ IN_GROUPS: Final = (is_float(x), same_type(x, g(x, y)), same_type(y, g(y, z)), s
 
 
 class Reassociate(RuleSet):
-    """Operands in the other order, and sums and products in other groups, so that common parts are found whichever way they are written;
-    with budgets, since there are exponentially many."""
+    """Commutes and reassociates operands, so that common subexpressions are found however they are written. Budgets bound the exponential
+    number of forms."""
 
     commuted = (f(x, y) >> f(y, x)).when(is_not_constant(x), is_not_constant(y)).exploring().budget(200)
     commuted_extrema = (larger(x, y) >> larger(y, x)).when(is_not_constant(x), is_not_constant(y)).inexact(TIES).exploring().budget(200)

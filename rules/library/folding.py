@@ -1,9 +1,8 @@
-"""Constants, sizes, fields and shapes that are known before a run. These rules are eager: the engine applies them to each
-node that it adds. Operators: any, dyn.* and onnx.CastLike.
+"""Folds constants, known sizes, tuple fields and shapes. These rules are eager: the engine applies them to every node that it adds.
+Operators: any, dyn.* and onnx.CastLike.
 
-A folded value is what ONNX Runtime computes with its optimizations off (`passat.ir.folding`). Equal expressions become one without a rule:
-a node is its operator, attributes and operands, so two that agree in these are one (hash-consing), and stay one when their operands become
-equal (congruence).
+A folded value is what ONNX Runtime computes with its optimizations off (`passat.ir.folding`). CSE needs no rule: hash-consing shares nodes
+with the same operator, attributes and operands, and congruence keeps them equal when their operands become equal.
 """
 
 import math
@@ -27,7 +26,7 @@ from passat.rules.rule import Rule, RuleSet
 from passat.rules.substitution import CallTerm
 
 MOST_BYTES: Final = 1 << 30
-"""No constant is made that is larger, however many bytes `rules.max_growth` allows."""
+"""Maximum size of a folded constant, even if `rules.max_growth` allows more."""
 f, g = operator("f"), operator("g", follows_sizes=True)
 cs = constants_of("cs", least=1)
 xs, before, behind = tensors_of("xs"), tensors_of("before"), tensors_of("behind")
@@ -38,20 +37,20 @@ _NONE: Final = Attrs()
 
 @guard
 def has_kernel(whole: CallTerm) -> bool | str:
-    """It is known how the operator computes its result."""
+    """The operator has a kernel that computes its result."""
     return whole.op.kernel is not None or f"{whole.op.name} has no kernel"
 
 
 @guard
 def keeps_every_bit(whole: CallTerm) -> bool | str:
-    """The kernel computes the very bits that ONNX Runtime does, and nothing is rounded to 16 bits, which depends on what stands around."""
+    """The kernel computes the same bits as ONNX Runtime, and no result is rounded to 16 bits, which would depend on neighboring nodes."""
     return keeps_bits(whole.op, values_of(whole), whole.type_) or f"{whole.op.name} rounds"
 
 
 @guard
 def is_small(whole: CallTerm) -> bool | str:
-    """The constant adds at most `rules.max_growth` bytes to the constants that it is made of, since these may go. One that is one value
-    repeated takes no bytes."""
+    """The constant adds at most `rules.max_growth` bytes to the constants that it is computed from, since these may become dead. A splat
+    takes no bytes."""
     size, most = _bytes(whole.type_), whole.environment.max_growth
     if size is None:
         return f"the size of {whole.type_!r} is unknown"
@@ -66,13 +65,13 @@ def is_small(whole: CallTerm) -> bool | str:
 
 @guard
 def is_quick(whole: CallTerm) -> bool | str:
-    """The kernel does not read splats so large that it does not end in time."""
+    """The kernel does not read splats too large to expand."""
     return not is_endless(whole.op, values_of(whole)) or f"it would read more than {MOST_SPREAD:,} elements"
 
 
 @computed
 def computed_of(whole: CallTerm) -> Value:
-    """The value of the call. Refuses where the kernel fails: the call then fails in the run, or not at all."""
+    """The value of the call. Rejects calls whose kernel fails; such a call fails at run time, or never runs."""
     try:
         return whole.evaluate()
     except EvaluateError as error:
@@ -81,9 +80,9 @@ def computed_of(whole: CallTerm) -> Value:
 
 @computed
 def elements_of(whole: Term) -> Tensor:
-    """The constant of the elements, all of which are known."""
+    """The constant whose elements are all known."""
     dtype, elements = whole.type.dtype, whole.known
-    assert elements is not None, "a guard has asked"
+    assert elements is not None, "a guard checks this"
     return Tensor.dense(np.asarray(elements, bool if dtype == "bool" else np.int64).reshape(whole.type.concrete_shape), dtype)
 
 
@@ -95,8 +94,8 @@ def _folded(*guards: Guard) -> Rule:
 
 
 class ConstantFolding(RuleSet):
-    """What follows from constants and shapes alone is a constant. Stateful calls stay, and calls without operands. Where `rules.math` is
-    exact, only what keeps every bit is folded, and the rest is left to ONNX Runtime."""
+    """Replaces calls whose operands are constants or known from shapes by constants. Keeps stateful calls and calls without operands. Where
+    `rules.math` is exact, folds only bit-exact results and leaves the rest to ONNX Runtime."""
 
     call = _folded().inexact("computes what ONNX Runtime does with its optimizations off").eager()
     exact = _folded(keeps_every_bit(_CALL)).eager()
@@ -105,22 +104,23 @@ class ConstantFolding(RuleSet):
 
 
 class TupleProjection(RuleSet):
-    """The field of a tuple that was just made is that field."""
+    """Replaces the projection of a tuple by its field."""
 
     field = (term((*before, y, *behind))[before] >> y).eager()
 
 
 @computed
 def static_attrs(name: str, operands: tuple[Term, ...], attrs: Attrs) -> AnyValue:
-    """The attributes of the static operator that does the same. Refuses where too little is known of the operands."""
+    """The attributes of the equivalent static operator. Rejects calls with unknown operands."""
     form = static_form(name, [x.type_ for x in operands], [x.known_value for x in operands], attrs, [x.constant for x in operands])
     if form is None:
-        raise Reject(f"too little is known of the operands of {name}: {', '.join(f'{x.known}' for x in operands[1:])}")
+        raise Reject(f"the operands are not sufficiently known for {name}: {', '.join(f'{x.known}' for x in operands[1:])}")
     return form.attrs
 
 
 class DynamicToStatic(RuleSet):
-    """Operators that take a shape, bounds or repeats as a tensor take them as attributes, once shape arithmetic knows them."""
+    """Replaces operators that take a shape, bounds or repeats as a tensor by their static forms, where shape arithmetic knows the
+    values."""
 
     reshape = (op.dyn.reshape(x, y, attrs=a) >> op.reshape(x, attrs=static_attrs("dyn.reshape", (x, y), a))).eager()
     broadcast_to = (op.dyn.broadcast_to(x, y) >> op.broadcast_to(x, attrs=static_attrs("dyn.broadcast_to", (x, y), _NONE))).eager()
@@ -136,12 +136,12 @@ class DynamicToStatic(RuleSet):
 
 
 def values_of(whole: CallTerm) -> list[Value]:
-    """The values of operands, all of which are constants."""
+    """The operands' values; all are constants."""
     return [value for value in whole.values if value is not None]
 
 
 def _bytes(type_: Type) -> float | None:
-    """Bytes of a value of a type; None where it has an unknown size."""
+    """The size of a value of the type in bytes; None if a dimension is unknown."""
     if isinstance(type_, TensorType):
         return type_.nbytes if is_static(type_.shape) else None
     if not isinstance(type_, TupleType):
@@ -151,5 +151,5 @@ def _bytes(type_: Type) -> float | None:
 
 
 def _bytes_of(values: Sequence[Value]) -> int:
-    """Bytes that values take in a file: nothing for a splat."""
+    """The bytes that values take in a file: 0 for a splat."""
     return sum(0 if tensor.is_splat else tensor.nbytes for tensor in tensors_in(values))

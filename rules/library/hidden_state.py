@@ -1,16 +1,17 @@
-"""Weights and rows of transformers: a factor for each feature goes into the linear layer before it, products with gathered weights become
-one, and stacks of rows [batch, sequence, hidden] become matrices [batch * sequence, hidden]. Operators: nn.matmul nn.bias_add add multiply
-nn.layer_norm nn.rms_norm nn.softmax split take gather_nd reshape transpose broadcast_to tile, reductions, and every elementwise operator
-that works on rows one by one.
+"""Restructures weights and hidden states of transformers: folds per-feature scales into the preceding linear layer, merges products with
+gathered weights, and collapses [batch, sequence, hidden] to [batch * sequence, hidden].
 
-A product of a stack by a weight and its bias take two nodes, those of a matrix one (Gemm), and what follows does not mind. What the rules
-make is dearer by reshapes until those meet: extraction keeps them where they do. ConvNeXt and CaiT scale what a block adds to its input
-(Touvron et al. 2021, LayerScale).
+Operators: nn.matmul nn.bias_add add multiply nn.layer_norm nn.rms_norm nn.softmax split take gather_nd reshape transpose broadcast_to tile,
+reductions, and every elementwise operator that works row by row.
 
-Exporters gather the weight of the chosen expert for each row, [rows, columns, features], and multiply each row by its own copy (Shazeer et
-al. 2017 have the method). The other way round each row is multiplied by all experts, in one product with one weight, and the results of
-those that were chosen are gathered: more arithmetic, and no copy. Which is cheaper is for the cost to say: with many rows and few experts
-the second. `gather_nd` with a shared axis counts from the back where `take` does, so nothing need be known of the indices.
+A product of a batched tensor by a weight, with a bias, takes two nodes; the product of a matrix takes one (Gemm). The rules add reshapes,
+which pay off only where they cancel; extraction decides. ConvNeXt and CaiT scale what a block adds to its input (Touvron et al. 2021,
+LayerScale).
+
+Exporters of mixtures of experts gather the chosen expert's weight for each row, [rows, columns, features], and multiply each row by its own
+copy (Shazeer et al. 2017). The alternative multiplies each row by all experts in one product with one weight, and gathers the chosen
+results: more arithmetic, but no copies. The cost model decides; many rows and few experts favor the alternative. `gather_nd` with a batch
+axis accepts negative indices as `take` does, so the rules need no facts about the indices.
 """
 
 import math
@@ -40,30 +41,32 @@ _NOTE = "scales weight and bias instead of the result"
 
 @guard
 def is_feature_scale(s: Term, w: Term) -> bool | str:
-    """The factor is a vector with an element for each column of a weight, which is a matrix."""
+    """The scale is a vector with one element per column of the weight matrix."""
     if w.type.ndim != 2 or s.type.ndim != 1:
-        return f"{s.type!r} is no vector, or {w.type!r} no matrix"
-    return s.type.shape == w.type.shape[1:] or f"{s.type!r} has not an element for each column of {w.type!r}"
+        return f"{s.type!r} is not a vector, or {w.type!r} is not a matrix"
+    return s.type.shape == w.type.shape[1:] or f"{s.type!r} does not have one element per column of {w.type!r}"
 
 
-_REGROUPS = "a product of another shape may sum in another order"
+_REGROUPS = "a product of another shape may accumulate in another order"
 
 
 def _some_experts(sampler: Sampler, w: Sample, i: Sample, whole: Sample, rank: int) -> Samples:
-    rows = 2 * sampler.full()  # so that each of them may be there twice
+    rows = 2 * sampler.full()  # so that each may occur twice
     return [Sample((sampler.full(), sampler.full(), sampler.full())), Sample((rows, 1)[:rank]), None]
 
 
 @guard(strategy=_some_experts)
 def are_experts(w: Term, i: Term, whole: Term, rank: int) -> bool | str:
-    """Weights of several experts, none of them empty, and one index for each row of the result; indices have one axis, or two of which
-    the second counts one."""
+    """`w` stacks nonempty weights of several experts, and `i` has one index per row of the result, in one axis or with a second axis of
+    size 1."""
     experts, places = w.type, i.type.shape
     if experts.ndim != 3 or not all(at_least(size, 1) for size in experts.shape):
-        return f"{experts!r} is no stack of weights"
+        return f"{experts!r} is not a stack of weights"
     if len(places) != rank or places[1:] not in ((), (1,)):
-        return f"{i.type!r} is not one index for each row"
-    return (whole.type.ndim == 3 and same_dim(places[0], whole.type.shape[0])) or f"{whole.type!r} has not a row for each of {i.type!r}"
+        return f"{i.type!r} does not have one index per row"
+    return (
+        whole.type.ndim == 3 and same_dim(places[0], whole.type.shape[0])
+    ) or f"{whole.type!r} does not have one row per index of {i.type!r}"
 
 
 def _a_vector_for_each(sampler: Sampler, x: Sample, i: Sample, w: Sample, axis: int) -> Samples:
@@ -74,8 +77,8 @@ def _a_vector_for_each(sampler: Sampler, x: Sample, i: Sample, w: Sample, axis: 
 
 @guard(strategy=_a_vector_for_each)
 def is_batch_of_vectors(x: Term, i: Term, w: Term, axis: int) -> bool | str:
-    """A vector for each index, as matrices of one column where features are the last axis of the weights, and of one row elsewhere."""
-    return _is_batch(x, i, w, axis) or f"{x.type!r} has not a vector of {w.type!r} for each of {i.type!r}"
+    """A vector for each index, as matrices of one column if features are the last axis of the weights, otherwise of one row."""
+    return _is_batch(x, i, w, axis) or f"{x.type!r} does not have a vector for {w.type!r} for each index of {i.type!r}"
 
 
 def _is_batch(x: Term, i: Term, w: Term, axis: int) -> bool:
@@ -95,24 +98,25 @@ def _rows_twice(sampler: Sampler, x: Sample, repeated: Sample, i: Sample, w: Sam
 
 @guard(strategy=_rows_twice)
 def repeats_rows(x: Term, repeated: Term, i: Term, w: Term, vectors: Term, axis: int) -> bool | str:
-    """Each row of a matrix is repeated as often as it has experts: (rows, 1, features) to (rows, choices, features), to vectors."""
+    """Each row of a matrix is repeated for each of its experts, (rows, 1, features) to (rows, choices, features), and then split into
+    vectors."""
     source, target = x.type.shape, repeated.type.shape
     if (len(source), len(target)) != (3, 3) or source[1] != 1 or not isinstance(target[1], int) or target[1] < 1:
-        return f"{repeated.type!r} are no repeated rows of {x.type!r}"
+        return f"{repeated.type!r} does not repeat the rows of {x.type!r}"
     kept = same_dim(source[0], target[0]) and same_dim(source[2], target[2]) and same_dim(source[2], w.type.shape[axis])
     batch = kept and _is_batch(vectors, i, w, axis)
-    return batch or f"{vectors.type!r} are not rows of {x.type!r}, each of them repeated, one for each of {i.type!r}"
+    return batch or f"{vectors.type!r} does not repeat the rows of {x.type!r}, one for each index of {i.type!r}"
 
 
 @computed
 def flat_rows(w: Term, axis: int) -> tuple[int, int]:
-    """The newshape that makes rows of vectors of features, the axis of the weights that is summed over."""
+    """The newshape of a matrix of feature rows; the features are the contracted axis of the weights."""
     return -1, _size(w, axis)
 
 
 @computed
 def all_columns(w: Term, axis: int) -> tuple[int, int]:
-    """The newshape of the weights of all experts as one: (features, experts * columns)."""
+    """The newshape of all experts' weights as one matrix: (features, experts * columns)."""
     return _size(w, axis), _size(w, 0) * _size(w, 3 - axis)
 
 
@@ -124,14 +128,14 @@ def by_expert(w: Term, axis: int) -> tuple[int, int, int]:
 
 @computed
 def vectors_of(w: Term, axis: int) -> tuple[int, ...]:
-    """The newshape of the result: a vector for each row, of one column where features are the last axis of the weights."""
+    """The newshape of the result: one vector per row, with one column if features are the last axis of the weights."""
     columns = _size(w, 3 - axis)
     return (-1, columns, 1) if axis == 2 else (-1, 1, columns)
 
 
 @computed
 def choices(repeated: Term) -> tuple[int, int, int]:
-    """The newshape of indices: (rows, choices, 1)."""
+    """The newshape of the indices: (rows, choices, 1)."""
     count = repeated.type.shape[1]
     assert isinstance(count, int)  # by `repeats_rows`
     return -1, count, 1
@@ -159,8 +163,8 @@ _PRODUCTS = op.reshape(op.reshape(x, newshape=flat_rows(w, _AXIS)) @ _ALL, newsh
 
 
 class TransformerWeights(RuleSet):
-    """Factors for each feature go into weight and bias of the linear layer before them; products with gathered weights, a copy for each
-    row, become products with all weights, of which those that count are gathered."""
+    """Folds per-feature scales into the weight and bias of the preceding linear layer. Rewrites products with gathered per-row weights as
+    products with all weights, followed by a gather."""
 
     scaled_product = ((x @ w) * s >> x @ (w * s)).when(is_feature_scale(s, w), is_float(w), stays_finite(w, s)).inexact(_NOTE)
     scaled_sum = (
@@ -189,8 +193,8 @@ def _a_stack(sampler: Sampler, x: Sample) -> Samples:
 
 @guard(strategy=_a_stack)
 def is_stack_of_rows(x: Term) -> bool | str:
-    """The tensor has rows in three dimensions or more; how long a row is is known."""
-    return _is_stack_of_rows(x.type) or f"{x.type!r} is no stack of rows of a known size"
+    """The tensor has at least three dimensions and rows of known size."""
+    return _is_stack_of_rows(x.type) or f"{x.type!r} is not a batch of rows of known size"
 
 
 def _is_stack_of_rows(type_: TensorType) -> bool:
@@ -205,10 +209,10 @@ def _a_matrix_as_stack(sampler: Sampler, x: Sample, whole: Sample) -> Samples:
 
 @guard(strategy=_a_matrix_as_stack)
 def stacks_rows(x: Term, whole: Term) -> bool | str:
-    """The reshape takes the rows of a matrix apart into a stack, and leaves each row whole."""
+    """The reshape splits the leading axis of a matrix into several, and keeps each row."""
     rows, stack = x.type, whole.type
     if rows.ndim != 2 or not _is_stack_of_rows(stack):
-        return f"{stack!r} is no stack of the rows of {rows!r}"
+        return f"{stack!r} does not stack the rows of {rows!r}"
     return rows.shape[-1] == stack.shape[-1] or f"the rows of {rows!r} and {stack!r} differ"
 
 
@@ -219,19 +223,19 @@ def _a_stack_as_matrix(sampler: Sampler, x: Sample, whole: Sample) -> Samples:
 
 @guard(strategy=_a_stack_as_matrix)
 def flattens_rows(x: Term, whole: Term) -> bool | str:
-    """The reshape makes a matrix of a stack of rows."""
+    """The reshape collapses the leading axes into one."""
     stack, rows = x.type, whole.type
     if rows.ndim != 2 or not _is_stack_of_rows(stack):
-        return f"{rows!r} is no matrix of the rows of {stack!r}"
+        return f"{rows!r} is not the matrix of the rows of {stack!r}"
     return rows.shape[-1] == stack.shape[-1] or f"the rows of {stack!r} and {rows!r} differ"
 
 
 @computed
 def rows_of(x: Term) -> tuple[int, int]:
-    """The newshape that makes a matrix of a stack of rows: by numbers where all are known."""
+    """The newshape that collapses a batch of rows to a matrix, with static sizes if all are known."""
     sizes = x.type.shape
     if not sizes or not isinstance(sizes[-1], int):
-        raise Reject(f"the size of the rows of {x.type!r} is not known")
+        raise Reject(f"the row size of {x.type!r} is unknown")
     if 0 in sizes:
         raise Reject(f"{x.type!r} has no elements")
     count = product(sizes[:-1])
@@ -240,7 +244,7 @@ def rows_of(x: Term) -> tuple[int, int]:
 
 @computed
 def stack_of(whole: Term) -> tuple[int, ...]:
-    """The newshape that makes a stack of the matrix of its rows, of which one size may be open. Refuses where more are."""
+    """The newshape that restores the leading axes of a collapsed tensor. Rejects more than one unknown size."""
     shape = whole.type.shape
     attrs = static_newshape((ANY, shape[-1]), shape)
     if attrs is None or attrs["allowzero"]:
@@ -251,16 +255,16 @@ def stack_of(whole: Term) -> tuple[int, ...]:
 
 @guard
 def is_one_row(c: Term, x: Term) -> bool | str:
-    """The tensor is one number, or one row as long as those that it meets, and adds no axes to them."""
+    """The tensor is a scalar or one row as long as the others, and does not increase their rank."""
     type_, whole = c.type, x.type
     if type_.ndim > whole.ndim or any(size != 1 for size in type_.shape[:-1]):
-        return f"{type_!r} is no row of {whole!r}"
-    return type_.size == 1 or type_.shape[-1] == whole.shape[-1] or f"{type_!r} is no row of {whole!r}"
+        return f"{type_!r} is not a row of {whole!r}"
+    return type_.size == 1 or type_.shape[-1] == whole.shape[-1] or f"{type_!r} is not a row of {whole!r}"
 
 
 @computed
 def row_shape(c: Term) -> tuple[int, ...]:
-    """The newshape of one row, or of one number."""
+    """The newshape of one row, or of a scalar."""
     size = c.type.size
     if not isinstance(size, int):
         raise Reject(f"{c.type!r} is not static")
@@ -269,7 +273,7 @@ def row_shape(c: Term) -> tuple[int, ...]:
 
 @guard
 def is_last_axis(axis: AnyValue, x: Term) -> bool | str:
-    """A reduction over the last axis alone."""
+    """The reduction is over the last axis alone."""
     axes = (axis,) if isinstance(axis, int) else axis
     if not isinstance(axes, tuple) or len(axes) != 1:
         return f"axis={axis} is not the last axis alone"
@@ -288,7 +292,7 @@ def cuts_rows(attrs: Attrs, x: Term) -> bool | str:
 
 @computed
 def cut_places(attrs: Attrs) -> int | tuple[int, ...]:
-    """Where a split cuts."""
+    """The positions where a split cuts."""
     found: int | tuple[int, ...] = attrs.indices_or_sections
     return found
 
@@ -297,18 +301,18 @@ _STACK = op.reshape(x, ...)
 
 
 def _through(whole: Pattern, flat: Pattern) -> Rule:
-    """What is done to a stack of rows is done to the matrix of them."""
+    """Commutes an operator on a batch of rows with the reshape to a matrix."""
     return (whole >> op.reshape(flat, newshape=stack_of(whole))).when(stacks_rows(x, _STACK)).exploring()
 
 
 g = operator("g", "add", "multiply", "subtract", "divide", "power", "maximum", "minimum")
-h = operator("h", "subtract", "divide", "power")  # those that are not commutative
+h = operator("h", "subtract", "divide", "power")  # the non-commutative ones
 reduction = operator("reduction", "sum", "mean", "max", "min")
 side = cases("side", "left", "right")
 
 
 def _met(other: Pattern, rows: Pattern = _STACK) -> Pattern:
-    """Arithmetic on rows and on something else, whichever is the first operand."""
+    """Arithmetic on rows and another operand, in either order."""
     return side(left=g(rows, other), right=h(other, rows))
 
 
@@ -329,13 +333,13 @@ def _part(index: int | CaseValue) -> Rule:
 
 
 def _before(whole: Pattern, flat: Pattern) -> Rule:
-    """The matrix of the rows of a result is the result of the matrix."""
+    """Hoists the reshape to a matrix above an operator."""
     return (op.reshape(whole, ...) >> flat).when(flattens_rows(whole, op.reshape(whole, ...))).exploring()
 
 
 class HiddenStates(RuleSet):
-    """Products of stacks of rows become products of matrices, whose biases are part of them; normalizations, parts and whatever works on
-    rows one by one, or on their elements, go along."""
+    """Rewrites batched products as matrix products that take their biases, together with normalizations, splits and operators that work row
+    by row or elementwise."""
 
     elementwise = _through(f(_STACK, attrs=a), f(x, attrs=a))
     arithmetic_of_stacks = _through(_met(y), _met(op.reshape(y, newshape=rows_of(y)), x)).when(same_shape(_STACK, y))

@@ -1,10 +1,8 @@
-"""Convolutions and poolings in other layouts. Operators: nn.conv*d nn.conv*d_transpose nn.max_pool*d nn.avg_pool*d nn.global_*_pool*d
-transpose.
+"""Layouts of convolutions and poolings. Operators: nn.conv*d nn.conv*d_transpose nn.max_pool*d nn.avg_pool*d nn.global_*_pool*d transpose.
 
-A convolution of transposed data by a transposed weight, transposed back, is the convolution. Which layout is better is for a cost model to
-say (`passat.rules.passes.layouts`), so the rules explore. How the transposes then move until they cancel: `commuting`,
-for which guards and computed attributes are here: in each, `axes` is the permutation of a transpose of `x`.
-Relay's ConvertLayout and AlterOpLayout.
+A convolution of transposed data by a transposed weight, transposed back, equals the original. The cost model decides on the better layout
+(`passat.rules.passes.layouts`), so the rules explore. `commuting` moves the transposes until they cancel, with guards and computed
+attributes defined here; in each, `axes` is the permutation of a transpose of `x`. From Relay's ConvertLayout and AlterOpLayout.
 """
 
 from collections.abc import Sequence
@@ -30,37 +28,37 @@ if TYPE_CHECKING:
 x, w = tensors("x w")
 (a,) = attributes("a")
 DEFAULT: Final = "default"
-"""The kernel layout that goes with a data layout."""
+"""Selects the kernel layout that matches the data layout."""
 LAST: Final = "channels last"
 FIRST: Final = "channels first"
-"""The data layout of each operator in which the channels are the last axis, or axis 1."""
+"""Selects, for each operator, the data layout with channels as axis 1."""
 CONVOLUTIONS: Final = {of.name: of for of in list_ops() if "kernel_layout" in of.attr_params}
 POOLINGS: Final = {of.name: of for of in list_ops() if "layout" in of.attr_params}
 
 
 def data_attribute(name: str) -> str:
-    """The attribute that says how the data of an operator are laid out."""
+    """The name of the attribute that holds the data layout."""
     return "data_layout" if name in CONVOLUTIONS else "layout"
 
 
 def _letters(name: str) -> str:
-    """The data layout that an operator has where nothing is said."""
+    """The default data layout of an operator."""
     found: str = (CONVOLUTIONS | POOLINGS)[name].defaults[data_attribute(name)]
     return found
 
 
 def channels_last(of: Op) -> str:
-    """The data layout of an operator in which the channels are the last axis."""
+    """The data layout of an operator with channels as the last axis."""
     return f"N{_letters(of.name)[2:]}C"
 
 
 def channels_first(of: Op) -> str:
-    """The data layout of an operator in which the channels are axis 1."""
+    """The data layout of an operator with channels as axis 1."""
     return _letters(of.name)
 
 
 def check_layouts(name: str, data: str, kernel: str = DEFAULT) -> None:
-    """Raises RuleError where an operator has no layouts, or not these."""
+    """Raises RuleError for operators without layouts, and for layouts that an operator does not have."""
     if name not in CONVOLUTIONS and name not in POOLINGS:
         raise RuleError(f"{name} has no layouts; those that have are {', '.join([*CONVOLUTIONS, *POOLINGS])}")
     try:
@@ -76,8 +74,8 @@ def check_layouts(name: str, data: str, kernel: str = DEFAULT) -> None:
 
 
 def kernel_layout(name: str, data: str, kernel: str, *, depthwise: bool) -> str:
-    """The layout of a weight that goes with a data layout, where none is named: outputs first (inputs, of transposed convolutions) where
-    channels are axis 1, and last where they are last; HWOI for HWNC, and of depthwise convolutions over planes. Raises RuleError."""
+    """The default weight layout for a data layout: outputs first (inputs, for transposed convolutions) for channels first, and outputs last
+    for channels last; HWOI for HWNC and for depthwise convolutions over planes. Raises RuleError."""
     places = _letters(name)[2:]
     if kernel != DEFAULT:
         return kernel
@@ -91,14 +89,14 @@ def kernel_layout(name: str, data: str, kernel: str, *, depthwise: bool) -> str:
 
 
 def is_depthwise(attrs: Attrs, shape: tuple[AnyValue, ...]) -> bool:
-    """Whether each channel of a convolution whose weight has that shape is convolved by itself."""
+    """True if the convolution with a weight of this shape is depthwise."""
     layout = attrs["kernel_layout"]
     outputs, inputs = shape[layout.index("O")], shape[layout.index("I")]
     return bool(attrs["groups"] > 1 and outputs == attrs["groups"] and inputs == 1)
 
 
 def wanted(name: str, attrs: Attrs, shape: tuple[AnyValue, ...] | None, data: str, kernel: str) -> dict[str, str]:
-    """The attributes of a call in these layouts; `shape` is that of the weight of a convolution, where it is known."""
+    """The layout attributes of a call; `shape` is that of a convolution's weight, if known."""
     if name in POOLINGS:
         return {"layout": data}
     depthwise = shape is not None and is_depthwise(attrs, shape)
@@ -113,7 +111,7 @@ def _named(layout: str, of: Op) -> str:
 def is_laid_out_otherwise(attrs: Attrs, w: Term | None, of: Op, data: str, kernel: str) -> bool | str:
     """The convolution or pooling is not in these layouts yet."""
     goal = wanted(of.name, attrs, None if w is None else w.type.shape, _named(data, of), kernel)
-    return any(attrs[key] != layout for key, layout in goal.items()) or f"it is in {_named(data, of)} already"
+    return any(attrs[key] != layout for key, layout in goal.items()) or f"it is already in {_named(data, of)}"
 
 
 @computed
@@ -124,24 +122,24 @@ def in_layout(attrs: Attrs, w: Term | None, of: Op, data: str, kernel: str) -> A
 
 @computed
 def to_layout(attrs: Attrs, of: Op, layout: str) -> tuple[int, ...]:
-    """The permutation of a tensor that lays it out so."""
+    """The permutation that converts data to the layout."""
     return axes_of(attrs[data_attribute(of.name)], _named(layout, of))
 
 
 @computed
 def from_layout(attrs: Attrs, of: Op, layout: str) -> tuple[int, ...]:
-    """The permutation that undoes that."""
+    """The inverse of `to_layout`."""
     return axes_of(_named(layout, of), attrs[data_attribute(of.name)])
 
 
 @computed
 def to_kernel_layout(attrs: Attrs, w: Term, of: Op, data: str, kernel: str) -> tuple[int, ...]:
-    """The permutation of a weight that lays it out so."""
+    """The permutation that converts a weight to the kernel layout."""
     return axes_of(attrs["kernel_layout"], wanted(of.name, attrs, w.type.shape, _named(data, of), kernel)["kernel_layout"])
 
 
 def conversion(name: str, data: str, kernel: str = DEFAULT) -> Rule:
-    """The rule that an operator may as well be in these layouts. Raises RuleError where it has not these."""
+    """The rule that converts an operator to these layouts. Raises RuleError if it does not have them."""
     check_layouts(name, data, kernel)
     return _of_pooling(operator("pool", name), data) if name in POOLINGS else _of_convolution(operator("conv", name), data, kernel)
 
@@ -163,14 +161,14 @@ conv, pool = operator("conv", *CONVOLUTIONS), operator("pool", *POOLINGS)
 
 
 class ChannelsLast(RuleSet):
-    """Convolutions and poolings of data whose channels are the last axis (NHWC)."""
+    """Converts convolutions and poolings to channels-last data (NHWC)."""
 
     convolution = _of_convolution(conv, LAST)
     pooling = _of_pooling(pool, LAST)
 
 
 class ChannelsFirst(RuleSet):
-    """Convolutions and poolings of data whose channels are axis 1 (NCHW)."""
+    """Converts convolutions and poolings to channels-first data (NCHW)."""
 
     convolution = _of_convolution(conv, FIRST)
     pooling = _of_pooling(pool, FIRST)
@@ -190,26 +188,26 @@ def _an_image(sampler: "Sampler", axes: Sample, x: Sample) -> Samples:
 
 @guard(strategy=_an_image)
 def lays_out(axes: Sequence[int] | None, x: Term) -> bool | str:
-    """The transpose moves the channels of an image (axis 1 to the end, or back), or the batch of one of four axes or more."""
+    """The transpose moves the channels of an image (axis 1 to the end, or back), or the batch axis of a tensor of rank 4 or more."""
     rank, order = x.type.ndim, _order(axes, x)
     moved = tuple(range(2, rank))
     if rank >= 3 and order in ((0, *moved, 1), (0, rank - 1, *range(1, rank - 1))):
         return True
-    return (rank >= 4 and order[0] != 0) or f"axes={order} is no change of the layout of an image"
+    return (rank >= 4 and order[0] != 0) or f"axes={order} does not change an image layout"
 
 
 @guard
 def has_fewer_axes(y: Term, x: Term) -> bool | str:
-    """The one tensor has fewer axes than the other, and is more than one number."""
+    """`y` has lower rank than `x` and more than one element."""
     if y.type.ndim >= x.type.ndim:
-        return f"{y.type!r} has no fewer axes than {x.type!r}"
-    return y.type.size != 1 or f"{y.type!r} is one number"
+        return f"{y.type!r} does not have lower rank than {x.type!r}"
+    return y.type.size != 1 or f"{y.type!r} has one element"
 
 
 @guard
 def has_several(y: Term) -> bool | str:
-    """The tensor is more than one number."""
-    return y.type.size != 1 or f"{y.type!r} is one number"
+    """The tensor has more than one element."""
+    return y.type.size != 1 or f"{y.type!r} has one element"
 
 
 def _enough_parts(sampler: "Sampler", split: Sample, attrs: Sample, x: Sample, i: int) -> Samples:
@@ -220,37 +218,37 @@ def _enough_parts(sampler: "Sampler", split: Sample, attrs: Sample, x: Sample, i
 
 @guard(strategy=_enough_parts)
 def has_part(split: Term, attrs: Attrs, x: Term, i: int) -> bool | str:
-    """The split has a part of that number."""
-    return (isinstance(split.type_, TupleType) and len(split.type_.fields) > i) or f"there is no part {i}"
+    """The split has part `i`."""
+    return (isinstance(split.type_, TupleType) and len(split.type_.fields) > i) or f"the split has no part {i}"
 
 
 @guard
 def keeps_samples(of: Op, axes: Sequence[int] | None, x: Term) -> bool | str:
-    """The transpose leaves the first axis where it is, or the operator does not normalize each sample by itself."""
+    """The transpose keeps the first axis, or the operator does not normalize per sample."""
     return of.name == "nn.lp_normalize" or _order(axes, x)[0] == 0 or f"axes={_order(axes, x)} moves the first axis"
 
 
 @computed
 def missing_axes(y: Term, x: Term) -> int:
-    """How many axes the one tensor has more than the other."""
+    """The rank difference of two tensors."""
     return x.type.ndim - y.type.ndim
 
 
 @computed
 def axis_behind(axis: int, axes: Sequence[int] | None, x: Term) -> int:
-    """Which axis of its transpose an axis of a tensor is."""
+    """The axis of the transpose that corresponds to an axis of the tensor."""
     return _order(axes, x).index(x.type.axis(axis))
 
 
 @computed
 def permuted(given: AnyValue, axes: Sequence[int] | None, x: Term) -> AnyValue:
-    """What is given for each axis of a tensor, widths or the letters of a layout, in the order of its transpose."""
+    """A per-axis attribute, such as widths or a layout, in the axis order of the transpose."""
     return _in_order(given, _order(axes, x))
 
 
 @computed
 def permuted_back(given: AnyValue, axes: Sequence[int] | None, x: Term) -> AnyValue:
-    """What is given for each axis of the transpose of a tensor in the order of the tensor."""
+    """A per-axis attribute of the transpose in the axis order of the tensor."""
     order = _order(axes, x)
     return _in_order(given, [order.index(axis) for axis in range(len(order))])
 
@@ -262,7 +260,7 @@ def _in_order(given: AnyValue, places: Sequence[int]) -> AnyValue:
 
 @computed
 def sliced(attrs: Attrs, axes: Sequence[int] | None, x: Term, part: str, behind: bool) -> tuple[int, ...]:
-    """A parameter of a slice before, or behind, a transpose that stands on its other side now."""
+    """A slice parameter after the slice moves to the other side of a transpose."""
     order = _order(axes, x)
     cuts = slice_parts(x.type.ndim, attrs.begin, attrs.end, attrs.strides, attrs.axes)
     moved = {order.index(axis) if behind else order[axis]: cut for axis, cut in cuts.items()}
@@ -273,30 +271,30 @@ def sliced(attrs: Attrs, axes: Sequence[int] | None, x: Term, part: str, behind:
 
 @computed
 def reduced_before(axes: Sequence[int] | None, attrs: Attrs, x: Term) -> tuple[int, ...]:
-    """The axes of a tensor that are taken away where they are taken away of its transpose."""
+    """The reduced axes of a tensor that correspond to those of its transpose."""
     order = _order(axes, x)
     return tuple(sorted(order[axis] for axis in _gone(order, attrs, x)))
 
 
 @computed
 def kept_order(axes: Sequence[int] | None, attrs: Attrs, x: Term) -> tuple[int, ...]:
-    """The permutation of what is left of a tensor that makes of it what is left of the transpose."""
+    """The permutation that relates the reduced tensor to the reduced transpose."""
     left = _left_over(axes, attrs, x)
     return tuple(sorted(left).index(axis) for axis in left)
 
 
 def _gone(order: tuple[int, ...], attrs: Attrs, x: Term) -> tuple[int, ...]:
-    """The axes of a transpose that a call on it with these attributes takes away: a reduction, argmax or argmin, or squeeze."""
+    """The axes of a transpose that a reduction, argmax, argmin or squeeze removes."""
     if "exclude" in attrs:
         return reduced_axes(x.type.ndim, attrs.axis, attrs.exclude)
     named = attrs.axis
-    if named is None:  # squeeze, of a tensor whose sizes are known
+    if named is None:  # squeeze of a tensor with known sizes
         return tuple(place for place, axis in enumerate(order) if x.type.shape[axis] == 1)
     return tuple(axis % x.type.ndim for axis in ((named,) if isinstance(named, int) else named))
 
 
 def _left_over(axes: Sequence[int] | None, attrs: Attrs, x: Term) -> tuple[int, ...]:
-    """The axes of a tensor that a call on its transpose leaves, in the order of that."""
+    """The axes of a tensor that a reduction of its transpose keeps, in the order of the transpose."""
     order = _order(axes, x)
     if attrs.get("keepdims", False):
         return order
@@ -305,7 +303,7 @@ def _left_over(axes: Sequence[int] | None, attrs: Attrs, x: Term) -> tuple[int, 
 
 
 class _Blocks(NamedTuple):
-    """A reshape of a transpose as a transpose of a reshape: of what the tensor is transposed first, the shape, how that is transposed."""
+    """A reshape of a transpose, expressed as a transpose of a reshape of a transpose: inner permutation, newshape, outer permutation."""
 
     inner: tuple[int, ...]
     newshape: tuple[int, ...]
@@ -320,7 +318,7 @@ def _sizes(type_: TensorType) -> tuple[int, ...]:
 
 
 def _groups(before: tuple[int, ...], after: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
-    """The axes of two shapes of as many elements, in the smallest groups that have as many elements."""
+    """The smallest groups of axes of two shapes that have equal element counts."""
     groups: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(before) and j < len(after):
@@ -334,14 +332,14 @@ def _groups(before: tuple[int, ...], after: tuple[int, ...]) -> list[tuple[list[
                 theirs.append(j)
                 others, j = others * after[j], j + 1
         groups.append((ours, theirs))
-    if groups:  # what is left over has one element
+    if groups:  # the remaining axes have size 1
         groups[-1][0].extend(range(i, len(before)))
         groups[-1][1].extend(range(j, len(after)))
     return groups
 
 
 def _blocks(axes: Sequence[int] | None, x: Term, whole: Term) -> _Blocks:
-    """Groups of axes that a reshape takes apart or together move as one, to where their first axis is in the tensor."""
+    """Moves groups of axes that a reshape splits or joins as units, to the position of their first axis in the tensor."""
     order, sizes, made = _order(axes, x), _sizes(x.type), _sizes(whole.type)
     groups = [([order[i] for i in ours], theirs) for ours, theirs in _groups(tuple(sizes[axis] for axis in order), made)]
     moved = sorted(groups, key=lambda group: min(group[0]))
@@ -358,27 +356,27 @@ def _channels_apart(sampler: "Sampler", axes: Sample, x: Sample, whole: Sample) 
 
 @guard(strategy=_channels_apart)
 def moves_blocks(axes: Sequence[int] | None, x: Term, whole: Term) -> bool | str:
-    """The reshape takes the channels of an image apart that a transpose has moved, or together so that one can move them then."""
+    """The reshape splits image channels that a transpose has moved, or joins them so that one can move them."""
     outer = _blocks(axes, x, whole).outer
     moved = tuple(range(1, len(outer) - 1))
     first = x.type.ndim > 3 and _order(axes, x) in ((0, x.type.ndim - 1, *range(1, x.type.ndim - 1)), (0, *range(2, x.type.ndim), 1))
     then = len(outer) > 3 and outer in ((0, len(outer) - 1, *moved), (0, *range(2, len(outer)), 1))
-    return ((first or then) and outer != tuple(range(len(outer)))) or f"{whole.type!r} does not have the channels of an image apart"
+    return ((first or then) and outer != tuple(range(len(outer)))) or f"{whole.type!r} does not split the channels of an image"
 
 
 @computed
 def inner_order(axes: Sequence[int] | None, x: Term, whole: Term) -> tuple[int, ...]:
-    """The permutation of the tensor that brings groups together."""
+    """The inner permutation, which makes groups contiguous."""
     return _blocks(axes, x, whole).inner
 
 
 @computed
 def inner_shape(axes: Sequence[int] | None, x: Term, whole: Term) -> tuple[int, ...]:
-    """The shape of that, with groups taken apart or together."""
+    """The newshape of the permuted tensor, with groups split or joined."""
     return _blocks(axes, x, whole).newshape
 
 
 @computed
 def outer_order(axes: Sequence[int] | None, x: Term, whole: Term) -> tuple[int, ...]:
-    """The permutation that makes the result of that."""
+    """The outer permutation, which gives the original result."""
     return _blocks(axes, x, whole).outer

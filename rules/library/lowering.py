@@ -1,12 +1,11 @@
-"""What the target runs: normalizations as what they are made of, exponential functions approximated by polynomials, what training needs and
-inference does not; of two ways to write the same the one that ONNX Runtime's kernels run faster, and its own operators (domain
-com.microsoft) where the target has them. Operators: nn.batch_norm nn.layer_norm nn.group_norm nn.instance_norm nn.l2_normalize nn.bias_add
-exp tanh erf nn.softmax fast_exp fast_tanh fast_erf nn.fast_softmax nn.dropout mean nn.global_avg_pool2d reshape nn.gelu nn.swish nn.matmul
-multiply divide add transpose contrib.*.
+"""Forms for the target: decomposed normalizations, polynomial approximations of exponentials, operators that inference does not need, the
+faster of two equivalent forms on ONNX Runtime, and its com.microsoft operators.
 
-Relay's SimplifyInference, CanonicalizeOps and FastMath. Rules that lower take away what they match, although the five or more operators
-that take its place may be slower on ONNX Runtime than the one: whoever asks for them wants these. Choosing a form is the last thing that is
-done to a program, and costs what it costs: such rules lower.
+Operators: nn.batch_norm nn.layer_norm nn.group_norm nn.instance_norm nn.l2_normalize nn.bias_add exp tanh erf nn.softmax fast_exp fast_tanh
+fast_erf nn.fast_softmax nn.dropout mean nn.global_avg_pool2d reshape nn.gelu nn.swish nn.matmul multiply divide add transpose contrib.*.
+
+From Relay's SimplifyInference, CanonicalizeOps and FastMath. Lowering rules replace what they match regardless of cost: their result may be
+slower on ONNX Runtime, but the user requested it. Passes that choose target forms run last.
 """
 
 from collections.abc import Sequence
@@ -34,17 +33,17 @@ a, e, p, r = attributes("a e p r")
 
 
 class Inference(RuleSet):
-    """Operators that do nothing in inference."""
+    """Removes operators that do nothing at inference."""
 
     dropout = op.nn.dropout(x, ...)[0] >> x
 
 
-_ROUNDS = "each operator rounds by itself"
+_ROUNDS = "each operator rounds separately"
 
 
 @guard
 def keeps_its_epsilon(x: Term, attrs: Attrs, name: str) -> bool | str:
-    """The number that keeps a root from being 0 does not vanish in the element type."""
+    """The epsilon under the root does not round to 0 in the element type."""
     given = attrs[name]
     with np.errstate(under="ignore"):
         left = float(np.asarray(np.float32(given), to_numpy(x.type.dtype)))
@@ -53,31 +52,31 @@ def keeps_its_epsilon(x: Term, attrs: Attrs, name: str) -> bool | str:
 
 @guard
 def has_axes(x: Term) -> bool | str:
-    """The tensor is no scalar, which has no axis to sum over."""
+    """The tensor has at least one axis to reduce."""
     return x.type.ndim > 0 or "a scalar has no axes"
 
 
 @guard
 def is_wide(x: Term) -> bool | str:
-    """The elements have 32 bits or more: of narrower ones, the whole is computed in float32, and its parts would not be."""
+    """The elements have 32 bits or more. Narrower ones are computed in float32 by the whole operator, but not by its parts."""
     return x.type.dtype in ("float32", "float64") or f"{x.type.dtype} is computed in float32"
 
 
 @computed
 def behind(axis: int, x: Term) -> int:
-    """How many axes come after the one of the channels: a vector gets so many new ones, to lie along that."""
+    """The number of axes after the channel axis, which a per-channel vector needs for broadcasting."""
     return x.type.ndim - 1 - x.type.axis(axis)
 
 
 @computed
 def from_axis(attrs: Attrs, x: Term) -> tuple[int, ...]:
-    """The axes from the one of the attribute on."""
+    """The axes from the attribute's axis to the last."""
     return tuple(range(x.type.axis(attrs.axis), x.type.ndim))
 
 
 @computed
 def but_batch_and_channels(attrs: Attrs, x: Term) -> tuple[int, ...]:
-    """All axes but the first, and the one of the channels."""
+    """All axes except the first and the channel axis."""
     return tuple(axis for axis in range(1, x.type.ndim) if axis != x.type.axis(attrs.axis))
 
 
@@ -103,7 +102,7 @@ def _grouped(attrs: Attrs, x: Term) -> list[AnyValue]:
 
 @computed
 def in_groups(attrs: Attrs, x: Term) -> tuple[int, ...]:
-    """The shape in which each group of channels has an axis of its own."""
+    """The shape that splits channels into groups."""
     shape = tuple(_grouped(attrs, x))
     if 0 in shape:
         raise Reject(f"{x.type!r} is empty")
@@ -112,7 +111,7 @@ def in_groups(attrs: Attrs, x: Term) -> tuple[int, ...]:
 
 @computed
 def of_group(attrs: Attrs, x: Term) -> tuple[int, ...]:
-    """The axes, in that shape, that one group has."""
+    """The axes of one group in that shape."""
     axis = x.type.axis(attrs.axis)
     return tuple(place for place in range(1, x.type.ndim + 1) if place != axis)
 
@@ -125,7 +124,7 @@ def _standardized(data: Pattern, axes: AnyValue, under: Pattern) -> PCall:
 
 @guard
 def channels_are_last(axis: int, x: Term, last: bool) -> bool | str:
-    """The channels are the last axis, or not."""
+    """The channels are the last axis if `last`, otherwise they are not."""
     return (x.type.axis(axis) == x.type.ndim - 1) is last or f"the channels are axis {axis} of {x.type!r}"
 
 
@@ -156,7 +155,7 @@ _SQUARE = op.sum(x * x, axis=all_or(a, x), keepdims=True)
 
 
 class Unpacking(RuleSet):
-    """Normalizations fall into means, roots, products and sums."""
+    """Decomposes normalizations into means, roots, products and sums."""
 
     layer_norm = (
         (op.nn.layer_norm(x, gamma, shift(beta=beta, none=()), attrs=a) >> shift(beta=_LAYER + beta, none=_LAYER))
@@ -170,7 +169,7 @@ class Unpacking(RuleSet):
             >> _standardized(x, but_batch_and_channels(a, x), _EPSILON) * _along(gamma) + _along(beta)
         )
         .when(is_not_empty(x), is_wide(x), keeps_its_epsilon(x, a, "epsilon"), _LAST)
-        .inexact(_ROUNDS, nonfinite=MIXED)  # an infinite gamma multiplies the data and the mean apart
+        .inexact(_ROUNDS, nonfinite=MIXED)  # an infinite gamma multiplies data and mean separately
         .lowering()
     )
     group_norm = (
@@ -182,7 +181,7 @@ class Unpacking(RuleSet):
     batch_norm = (
         (_BATCH_NORM >> x * _along(_FACTOR) + _along(has(both=_SHIFT + beta, gamma=_SHIFT, beta=_SHIFT + beta, neither=_SHIFT)))
         .when(keeps_its_epsilon(x, a, "epsilon"), _LAST)
-        .inexact(_ROUNDS, nonfinite=MIXED)  # an infinite gamma or mean multiplies the data and the mean apart
+        .inexact(_ROUNDS, nonfinite=MIXED)  # an infinite gamma or mean multiplies data and mean separately
         .lowering()
     )
     l2_normalize = (
@@ -194,19 +193,22 @@ class Unpacking(RuleSet):
 
 
 class CanonicalOps(RuleSet):
-    """Operators that are spelled as others, which more passes know: Relay's CanonicalizeOps."""
+    """Replaces operators by equivalent ones that more passes handle: Relay's CanonicalizeOps."""
 
     bias_add = (op.nn.bias_add(x, beta, axis=p) >> x + _along(beta)).when(_LAST).lowering()
 
 
-_APPROXIMATE = "a polynomial is near the function"
+_APPROXIMATE = "a polynomial approximates the function"
 
 
 class FastMath(RuleSet):
-    """Approximations of exponential functions of 32-bit floats, for which they are made."""
+    """Approximates exponential functions of float32 by polynomials."""
 
     exp = (
-        (op.exp(x) >> op.fast_exp(x)).when(has_dtype(x, "float32")).finite("a power that overflows ends near the largest number").lowering()
+        (op.exp(x) >> op.fast_exp(x))
+        .when(has_dtype(x, "float32"))
+        .finite("an overflowing exponential saturates near the largest number")
+        .lowering()
     )
     tanh = (op.tanh(x) >> op.fast_tanh(x)).when(has_dtype(x, "float32")).inexact(_APPROXIMATE).lowering()
     erf = (op.erf(x) >> op.fast_erf(x)).when(has_dtype(x, "float32")).inexact(_APPROXIMATE).lowering()
@@ -220,7 +222,7 @@ def _a_plane(sampler: Sampler, axis: Sample, x: Sample) -> Samples:
 
 @guard(strategy=_a_plane)
 def is_over_plane(axis: AnyValue, x: Term) -> bool | str:
-    """The axes are the last two of four. (In three dimensions a mean over the last one is as likely a mean of rows.)"""
+    """The axes are the last two of four. (A mean over the last axis of three may as well be a mean of rows.)"""
     reason = f"axis={axis} of {x.type!r} is not all but samples and channels"
     if x.type.ndim != 4 or not isinstance(axis, tuple):
         return reason
@@ -229,23 +231,22 @@ def is_over_plane(axis: AnyValue, x: Term) -> bool | str:
 
 @guard
 def has_plane(x: Term) -> bool | str:
-    """There are channels, and something to take the mean of: ONNX Runtime pools nothing else. (Of no samples there are no means, in either
-    spelling.)"""
+    """Channels and planes are nonempty, as ONNX Runtime's pooling requires. (An empty batch has no means in either form.)"""
     return all(at_least(size, 1) for size in x.type.shape[1:]) or f"the planes of {x.type!r} may be empty"
 
 
 @guard
 def is_pooled(x: Term) -> bool | str:
-    """ONNX Runtime pools elements of the type: float32, as which it takes float16 too."""
+    """ONNX Runtime pools the element type: float32, and float16 by way of float32."""
     return x.type.dtype in ("float32", "float16") or f"ONNX Runtime has no global pooling of {x.type.dtype}"
 
 
 @computed
 def with_open_size(newshape: tuple[int, ...], x: Term) -> tuple[int, ...]:
-    """The newshape that counts the one size which it copied, and whose name is known. Refuses where another size is open or 0: counting
-    would not find it. Of a size without a name ONNX Runtime may believe that it is another, and then refuse to count it."""
+    """The newshape that infers (-1) the named size that it copied. Rejects other unknown or zero sizes, which could not be inferred. ONNX
+    Runtime may confuse an unnamed size with another and then fail to infer it."""
     if newshape.count(0) != 1 or any(entry < 0 for entry in newshape) or len(newshape) < 2:
-        raise Reject(f"newshape={newshape} does not copy one size among others that are known")
+        raise Reject(f"newshape={newshape} does not copy exactly one size beside known ones")
     size = x.type.shape[newshape.index(0)]
     if isinstance(size, int) or size is ANY:
         raise Reject(f"the size that newshape={newshape} copies from {x.type!r} is {'unknown' if size is ANY else 'known'}")
@@ -253,9 +254,9 @@ def with_open_size(newshape: tuple[int, ...], x: Term) -> tuple[int, ...]:
 
 
 class TargetForms(RuleSet):
-    """The mean over all but samples and channels is a global pooling, whose kernel works on the blocked layout of convolutions. A reshape
-    that copies one size counts it instead: where ONNX Runtime does not see the name of a size behind reshapes, vision transformers with any
-    number of samples run 2 to 7 % faster."""
+    """Rewrites means over spatial axes as global pooling, whose kernel works on the blocked layout of convolutions. Infers the one copied
+    size of a reshape (-1): ONNX Runtime loses track of named sizes behind reshapes, and vision transformers with dynamic batch run 2 to 7 %
+    faster this way."""
 
     global_pool = (
         (op.mean(x, axis=p, keepdims=True, exclude=False) >> op.nn.global_avg_pool2d(x))
@@ -266,12 +267,12 @@ class TargetForms(RuleSet):
     open_size = (op.reshape(x, newshape=p, allowzero=False) >> op.reshape(x, newshape=with_open_size(p, x), allowzero=False)).lowering()
 
 
-_FUSED = "one operator rounds at other places than the nodes that it stands for"
+_FUSED = "the fused operator rounds differently"
 
 
 @guard
 def swaps_last_two(axes: Sequence[int] | None, x: Term) -> bool | str:
-    """The permutation exchanges the last two dimensions of three or more: flags of other products do that for matrices."""
+    """The permutation exchanges the last two of three or more dimensions; transpose flags of other products do that for matrices."""
     rank = x.type.ndim
     order = tuple(axis % rank for axis in axes) if axes is not None else tuple(reversed(range(rank)))
     return (rank > 2 and order == (*range(rank - 2), rank - 1, rank - 2)) or f"axes={axes} does not exchange the last two dimensions"
@@ -279,7 +280,8 @@ def swaps_last_two(axes: Sequence[int] | None, x: Term) -> bool | str:
 
 @guard
 def sums_something(x: Term, axis: int) -> bool | str:
-    """The products are certainly sums of something: of nothing, ONNX Runtime's FusedMatMul leaves undefined what MatMul makes 0."""
+    """The contracted axis is certainly nonempty: for an empty one, MatMul gives 0 but ONNX Runtime's FusedMatMul leaves the result
+    undefined."""
     return (x.type.ndim >= 2 and at_least(x.type.shape[axis], 1)) or f"axis {axis} of {x.type!r}, which is summed over, may be empty"
 
 
@@ -289,21 +291,23 @@ def _batches_agree(x: Term, y: Term) -> bool:
 
 @guard
 def is_turned_left(x: Term, y: Term) -> bool | str:
-    """There are matrices on the left, or both batches are the same: ONNX Runtime's FusedMatMul does not turn none for one on the right."""
+    """The left operand has matrices, or both batch shapes agree: ONNX Runtime's FusedMatMul does not broadcast an empty transposed
+    batch."""
     some = all(at_least(size, 1) for size in x.type.shape[:-2])
-    return some or _batches_agree(x, y) or f"{x.type!r}, which is turned, may be of no matrices, and {y.type!r} is another batch"
+    return some or _batches_agree(x, y) or f"{x.type!r} is transposed and may be empty, and {y.type!r} has another batch shape"
 
 
 @guard
 def is_turned_right(x: Term, y: Term) -> bool | str:
-    """There are columns, or both batches are the same: turning what has no columns then, ONNX Runtime's FusedMatMul does not broadcast."""
+    """The right operand has columns, or both batch shapes agree: ONNX Runtime's FusedMatMul does not broadcast a transposed operand without
+    columns."""
     some = at_least(y.type.shape[-2], 1)
-    return some or _batches_agree(x, y) or f"{y.type!r}, which is turned, may have no columns then, and {x.type!r} is another batch"
+    return some or _batches_agree(x, y) or f"{y.type!r} is transposed and may have no columns, and {x.type!r} has another batch shape"
 
 
 @computed
 def inverse_of(c: Term) -> float:
-    """One by the one number that a constant holds. Refuses numbers without an inverse in range."""
+    """The reciprocal of a scalar constant. Rejects numbers whose reciprocal is out of range."""
     value = c.value().uniform()
     if value is None or not 1e-30 < abs(float(value)) < 1e30:
         raise Reject(f"{value} has no inverse in range")
@@ -312,7 +316,7 @@ def inverse_of(c: Term) -> float:
 
 @computed
 def scaled_by(alpha: float, c: Term) -> float:
-    """The product of a factor and the one number that a constant holds. Refuses what is out of range."""
+    """The product of a factor and a scalar constant. Rejects results out of range."""
     value = c.value().uniform()
     if value is None or not abs(alpha * float(value)) < 1e30:
         raise Reject(f"{alpha} * {value} is out of range")
@@ -335,7 +339,8 @@ _TURNED_X, _TURNED_Y = op.transpose(x, axes=p), op.transpose(y, axes=p)
 
 
 class ContribForms(RuleSet):
-    """Gelu with the bias before it, Swish with a factor, and products with factors and with transposed operands as single operators."""
+    """Fuses Gelu with the preceding bias, Swish with a factor, and products with factors and transposed operands into com.microsoft
+    operators."""
 
     bias_gelu = (
         (

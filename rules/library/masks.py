@@ -1,10 +1,11 @@
-"""Masks and what they select: arithmetic on masks, choices that make no difference, and what exporters put around attention and need not
-(keys transposed in batches, padding masks looked up element by element, guards of softmax). Operators: where cast logical_not logical_and,
-comparisons, add subtract multiply divide minimum clip nn.softplus reshape transpose nn.matmul gather_nd take isnan nn.softmax broadcast_to.
+"""Simplifies masks and selections: arithmetic on masks, redundant selections, and what exporters write around attention without need (keys
+transposed within batches, padding masks gathered element by element, NaN guards of softmax).
 
-Sources: ones less a mask times a large negative number; torch's softplus, which is the identity above a threshold; the buckets of T5's
-relative positions, where logarithms of 0 are cast to integers and not chosen; what torch's exporters write for
-scaled_dot_product_attention and for the masks of transformers.
+Operators: where cast logical_not logical_and, comparisons, add subtract multiply divide minimum clip nn.softplus reshape transpose
+nn.matmul gather_nd take isnan nn.softmax broadcast_to.
+
+Sources: (1 - mask) * large negative number; torch's softplus, which is the identity above a threshold; T5's relative position buckets,
+which cast discarded logarithms of 0 to integers; torch's exporters for scaled_dot_product_attention and for transformer masks.
 """
 
 import math
@@ -53,7 +54,7 @@ order = cases("order", "less", "less_equal", "greater", "greater_equal")
 
 
 class MaskArithmetic(RuleSet):
-    """Arithmetic on a mask, or on a choice between constants, is another choice; the negation of a comparison is another comparison."""
+    """Rewrites arithmetic on masks and on selections between constants as selections, and negated comparisons as comparisons."""
 
     inverted_scaled = (
         ((c - op.cast(x, dtype=t)) * d >> op.where(x, 0.0, d))
@@ -88,13 +89,13 @@ def _past_the_bend(sampler: Sampler, c: Sample) -> Samples:
 
 @guard(strategy=_past_the_bend)
 def is_past_the_bend(c: Term) -> bool | str:
-    """Above the number, softplus differs from its operand by less than rounding."""
+    """Above the threshold, softplus differs from its operand by less than rounding."""
     value = c.value().uniform()
     if value is None:
         return "the elements of the constant differ"
     step = float(ml_dtypes.finfo(to_numpy(c.type.dtype)).eps)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
     bound = float(value)
-    return (bound > 0 and math.exp(-bound) < bound * step / 4) or f"above {value} softplus is not yet its operand"
+    return (bound > 0 and math.exp(-bound) < bound * step / 4) or f"above {value}, softplus still differs from its operand"
 
 
 def _some_out_of_range(sampler: Sampler, c: Sample, e: Sample, dtype: Sample) -> Samples:
@@ -111,15 +112,15 @@ def _some_out_of_range(sampler: Sampler, c: Sample, e: Sample, dtype: Sample) ->
 
 @guard(strategy=_some_out_of_range)
 def casts_in_range_where_read(c: Term, e: Term, dtype: str) -> bool | str:
-    """Numbers are cast to integers of which some are out of range, but none of those that are chosen: where the mask is false."""
+    """Some values are out of range of the integer type that they are cast to, but only where the mask discards them."""
     if e.type.dtype not in FLOATS or dtype not in ("int32", "int64") or c.type.shape != e.type.shape:
-        return f"{e.type!r} is not cast to integers where a mask of its shape chooses"
+        return f"{e.type!r} is not cast to integers that a mask of its shape selects"
     bound = 2.0**30
     values = e.value().numpy().astype(np.float64)
     fits = np.abs(values) < bound
     if not np.all(fits | c.value().numpy()) or np.any(np.isnan(values)):
-        return "a number is chosen that is out of range"
-    return not np.all(fits) or "all numbers are in range"
+        return "a selected value is out of range"
+    return not np.all(fits) or "all values are in range"
 
 
 def _unread(chain: Callable[[PCall], PCall]) -> Rule:
@@ -129,8 +130,8 @@ def _unread(chain: Callable[[PCall], PCall]) -> Rule:
 
 
 class Selections(RuleSet):
-    """Selections that make no difference: casts out of range whose results `where` discards are clamped; above its threshold, `softplus(x)`
-    equals `x`."""
+    """Drops redundant selections. Clamps out-of-range casts whose results `where` discards. Above its threshold, `softplus(x)` equals
+    `x`."""
 
     unread_cast = _unread(lambda of: of)
     unread_sum = _unread(lambda of: of + b)
@@ -138,7 +139,7 @@ class Selections(RuleSet):
     softplus_threshold = (
         (op.where(op.greater(x, c), x, op.nn.softplus(x)) >> op.nn.softplus(x))
         .when(is_float(x), is_past_the_bend(c), keeps_type(x, op.where(op.greater(x, c), x, op.nn.softplus(x))))
-        .inexact("softplus is rounded where its operand was chosen")
+        .inexact("softplus rounds where the operand was selected")
     )
 
 
@@ -161,26 +162,26 @@ def _turned_batches(sampler: Sampler, axes: Sample, x: Sample, batches: Sample, 
 
 @guard(strategy=_turned_batches)
 def keeps_batches(axes: AnyValue, x: Term, batches: Term, whole: Term) -> bool | str:
-    """Leading axes are merged to one, which a transpose leaves first, and are taken apart again, so that the last axes stay whole."""
+    """Reshapes merge leading axes into one, which the transpose keeps first, and restore them, so that the last axes stay whole."""
     inner, outer = batches.type, whole.type
     if axes is None or inner.ndim < 2 or axes[0] % inner.ndim:
-        return f"axes={axes} move the first axis"
+        return f"axes={axes} moves the first axis"
     tail = inner.shape[1:]
     turned = [inner.shape[axis] for axis in axes[1:]]
     if x.type.ndim < inner.ndim or outer.ndim < inner.ndim:
         return f"{x.type!r} has no batches that {inner!r} merges"
     fits = all(map(same_dim, x.type.shape[-len(tail) :], tail)) and all(map(same_dim, outer.shape[-len(tail) :], turned))
-    return fits or f"the reshapes of {x.type!r} and to {outer!r} take more apart than batches"
+    return fits or f"the reshapes of {x.type!r} and to {outer!r} split more than the batch axes"
 
 
 @computed
 def in_batches(x: Term, batches: Term, whole: Term) -> tuple[int, ...]:
-    """The newshape that gives a tensor the leading axes of the result, and leaves its last ones. Refuses where sizes do not tell."""
+    """The newshape that gives a tensor the leading axes of the result and keeps its last ones. Rejects ambiguous sizes."""
     tail = batches.type.shape[1:]
     wanted = (*whole.type.shape[: whole.type.ndim - len(tail)], *tail)
     found = static_newshape(x.type.shape, wanted)
     if found is None or found["allowzero"] or (-1 in found["newshape"] and not all(at_least(size, 1) for size in wanted)):
-        raise Reject(f"no reshape of {x.type!r} is certain to give it the batches of {whole.type!r}")
+        raise Reject(f"no reshape of {x.type!r} certainly gives it the batch axes of {whole.type!r}")
     newshape: tuple[int, ...] = tuple(found["newshape"])
     return newshape
 
@@ -193,7 +194,7 @@ def batch_axes(axes: tuple[int, ...], whole: Term) -> tuple[int, ...]:
 
 
 class BatchTransposes(RuleSet):
-    """A transpose between the reshapes that merge batches and take them apart again is a transpose of the last axes."""
+    """Rewrites a transpose between reshapes that merge and restore batch axes as a transpose of the last axes."""
 
     keys = (_KEYS >> op.transpose(op.reshape(x, newshape=in_batches(x, _BATCHES, _KEYS)), axes=batch_axes(p, _KEYS))).when(
         keeps_batches(p, x, _BATCHES, _KEYS)
@@ -212,16 +213,16 @@ def _all_places(sampler: Sampler, c: Sample, x: Sample, batch_dims: Sample) -> S
 
 @guard(strategy=_all_places)
 def takes_all_in_order(c: Term, x: Term, batch_dims: int) -> bool | str:
-    """The places are those of all elements, in row order."""
+    """The indices are those of all elements in row-major order."""
     places, data = c.value(), x.type
     if batch_dims or not data.is_static or places.shape[-1] != data.ndim:
-        return f"{data!r} is not looked up element by element"
+        return f"{data!r} is not gathered element by element"
     if places.size != data.ndim * (data.size or 0):
         return f"{c.type!r} does not name each element of {data!r} once"
     sizes = data.concrete_shape
     wanted = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij"), -1).reshape(-1, data.ndim)
     given = places.numpy().reshape(-1, data.ndim).astype(np.int64)
-    return bool(np.all(np.where(given < 0, given + np.asarray(sizes), given) == wanted)) or "the places are in another order"
+    return bool(np.all(np.where(given < 0, given + np.asarray(sizes), given) == wanted)) or "the indices are in another order"
 
 
 def _all_indices(sampler: Sampler, c: Sample, x: Sample, axis: Sample) -> Samples:
@@ -239,7 +240,7 @@ def _all_indices(sampler: Sampler, c: Sample, x: Sample, axis: Sample) -> Sample
 def counts_up(c: Term, x: Term, axis: int | None) -> bool | str:
     """The indices are all those of the axis, in order."""
     if axis is None or not -x.type.ndim <= axis < x.type.ndim:
-        return f"axis={axis} is none of {x.type!r}"
+        return f"axis={axis} is not an axis of {x.type!r}"
     size = x.type.shape[axis]
     if c.type.ndim != 1 or not isinstance(size, int) or c.type.shape[0] != size:
         return f"{c.type!r} does not name each index of axis {axis} of {x.type!r} once"
@@ -248,10 +249,10 @@ def counts_up(c: Term, x: Term, axis: int | None) -> bool | str:
 
 @guard
 def is_smaller(y: Term, x: Term) -> bool | str:
-    """The tensor is broadcast against a larger one, and is more than a vector, which would be a bias."""
+    """The tensor is smaller than the other, and more than a vector, which would be a bias."""
     small, large = y.type, x.type
     if small.ndim < 2 or large.ndim < 3:
-        return f"{small!r} and {large!r} are no mask and no stack of scores"
+        return f"{small!r} is not a mask of scores {large!r}"
     fits = small.ndim <= large.ndim and all(a == 1 or same_dim(a, b) for a, b in zip(small.shape[::-1], large.shape[::-1], strict=False))
     return (fits and small.nbytes < large.nbytes) or f"{small!r} is not smaller than {large!r}"
 
@@ -265,16 +266,16 @@ _GUARDED = op.where(op.isnan(_WEIGHTS), 0.0, _WEIGHTS)
 
 
 class AttentionMasks(RuleSet):
-    """Masks that are looked up in order are there already; a mask is as large as it has to be, and what adds it broadcasts; guards of
-    softmax against rows that are masked completely go where no mask is infinite."""
+    """Drops gathers of a mask in order, keeps masks as small as broadcasting allows, and drops NaN guards of softmax where no mask is
+    infinite."""
 
     looked_up = (_FOUND >> op.reshape(x, newshape=shape_of(_FOUND))).when(takes_all_in_order(c, x, p))
     taken = (op.take(x, c, axis=p) >> x).when(counts_up(c, x, p))
     and_true = (_BOTH >> op.broadcast_to(x, shape=shape_of(_BOTH))).when(is_all(c, 1))
-    added_first = (x + y + z >> x + (y + z)).when(is_smaller(y, x), is_smaller(z, x)).inexact("adds up in another order")
+    added_first = (x + y + z >> x + (y + z)).when(is_smaller(y, x), is_smaller(z, x)).inexact("adds in another order")
     where_broadcast = (_MASK >> op.broadcast_to(op.where(x, c, d), shape=shape_of(_MASK))).exploring().inexact(CHOSEN_ZERO)
     softmax_guard = (
         (_GUARDED >> _WEIGHTS)
         .when(same_type(_WEIGHTS, _GUARDED), *scores.only("masked", is_finite(c), is_finite(d)), *scores.only("biased", is_finite(c)))
-        .finite("infinite or undefined operands give no numbers instead of 0")
+        .finite("infinite or NaN operands give NaN instead of 0")
     )

@@ -1,17 +1,16 @@
-"""Products of products: weights that meet become one, products are grouped by what they cost, transposes become flags, and grouped-query
-attention needs no copies. Operators: nn.matmul nn.dense nn.batch_matmul nn.bias_add add subtract multiply divide transpose broadcast_to
+"""Algebra of matrix products: merges chained weights, reassociates products by cost, turns transposes into flags, and drops repeated heads
+of grouped-query attention. Operators: nn.matmul nn.dense nn.batch_matmul nn.bias_add add subtract multiply divide transpose broadcast_to
 reshape.
 
-Linear maps compose: (x W1 + b1) W2 + b2 = x (W1 W2) + (b1 W2 + b2), and x W + (x A) B = x (W + A B), which is what is left of a LoRA
-adapter. Where a sum that is grouped anew holds infinities of both signs it is NaN, and may be infinite in the other grouping. What takes
-factors out, as these two do, leaves infinities as they are. In chains of products none of which is a weight they may get lost.
+Linear maps compose: (x W1 + b1) W2 + b2 = x (W1 W2) + (b1 W2 + b2), and x W + (x A) B = x (W + A B), as in a LoRA adapter. Reassociating a
+sum with infinities of both signs may turn NaN into an infinity. Factoring, as in these two, preserves infinities. Chains of products
+without weights may lose them.
 
-(A B)^T = B^T A^T: a transpose before or behind a product is a flag of it, part of a weight, or meets another transpose. `commuting` has how
-transposes get past sums and activations.
+(A B)^T = B^T A^T: a transpose before or behind a product becomes a flag of it, folds into a weight, or cancels another transpose.
+`commuting` moves transposes past sums and activations.
 
 Exporters repeat each head of keys and values for all queries of its group: they insert an axis, broadcast it, and merge it with the heads
-(Ainslie et al. 2023 have the method, `repeat_kv` is the usual code). The product broadcasts by itself where the queries are grouped
-instead.
+(Ainslie et al. 2023; usually `repeat_kv`). If the queries are grouped instead, the product broadcasts by itself.
 """
 
 import math
@@ -44,15 +43,15 @@ from passat.rules.samples import Sample, Samples
 x, y, z = tensors("x y z")
 w, v, b, c = constants("w v b c")
 a, p, q, r = attributes("a p q r")
-_GROUPED: Final = "sums and products in other groups"
+_GROUPED: Final = "reassociates sums and products"
 _NOTE: Final = "scales the weights instead of the operand"
 _SUMS: Final = "sums in another order"
 _MOST: Final = 4e9
-"""Multiplications that the product of two weights may take: it is computed when the program is optimized."""
+"""Maximum number of multiplications for the product of two weights, which is computed during optimization."""
 
 
 def _weighted(kind: CaseHole, left: Pattern, weight: Pattern) -> Pattern:
-    """The product with a weight, however it is written."""
+    """The product with a weight, in either form."""
     return kind(matmul=product(left, weight), dense=op.nn.dense(left, weight))
 
 
@@ -66,20 +65,20 @@ first, second = cases("first", "matmul", "dense"), cases("second", "matmul", "de
 
 @guard
 def is_modest(w: Term, v: Term) -> bool | str:
-    """The product of two weights does not take long to compute: the last axis of the first one is summed over."""
+    """The product of two weights is cheap to compute; it contracts the last axis of the first."""
     sizes = [dim for dim in (*w.type.shape, v.type.shape[-1]) if isinstance(dim, int)]
     return math.prod(sizes) <= _MOST or f"the product of {w.type!r} and {v.type!r} takes {math.prod(sizes):.2g} multiplications"
 
 
 @guard
 def has_entries(y: Term) -> bool | str:
-    """The matrices certainly have entries: a sum of nothing is 0, whatever is infinite beside it."""
+    """The matrices are certainly nonempty: an empty sum is 0 even beside infinities."""
     return all(at_least(dim, 1) for dim in y.type.shape[-2:]) or f"matrices of {y.type!r} may be empty"
 
 
 @guard
 def are_stacks(x: Term, y: Term, z: Term) -> bool | str:
-    """All are matrices, or stacks of matrices of one shape: nothing is broadcast."""
+    """All are matrices or stacks of matrices of one shape, so that nothing broadcasts."""
     ranks = {term.type.ndim for term in (x, y, z)}
     if len(ranks) != 1 or min(ranks) < 2:
         return f"the ranks are {sorted(ranks)}"
@@ -90,7 +89,7 @@ def are_stacks(x: Term, y: Term, z: Term) -> bool | str:
 
 @guard
 def is_row_scale(c: Term, w: Term, axis: int) -> bool | str:
-    """The constant is a vector with one number for each index of an axis of the weight."""
+    """The constant is a vector with one element per index of an axis of the weight."""
     return (c.type.ndim == 1 and c.type.shape[0] == w.type.shape[axis]) or f"{c.type!r} does not scale axis {axis} of {w.type!r}"
 
 
@@ -117,7 +116,7 @@ _NUMBER: Final = op.reshape(c, newshape=())
 _WIDE = op.broadcast_to(y, ...)
 _HEADS = op.reshape(_WIDE, ...)
 _TURNED = op.transpose(_HEADS, axes=(0, 1, 3, 2))
-_RESHAPED = "a product of another shape may sum in another order"
+_RESHAPED = "a product of another shape may accumulate in another order"
 
 
 def _repeated_heads_in_groups(sampler: Sampler, x: Sample, y: Sample, wide: Sample, heads: Sample) -> Samples:
@@ -133,11 +132,11 @@ def _repeated_heads_in_groups(sampler: Sampler, x: Sample, y: Sample, wide: Samp
 
 @guard(strategy=_repeated_heads_in_groups)
 def repeats_heads_in_groups(x: Term, y: Term, wide: Term, heads: Term) -> bool | str:
-    """Heads (batch, heads, 1, length, size) are repeated within each group and merged: (batch, all heads, length, size); the other factor
-    has as many heads."""
+    """Heads (batch, heads, 1, length, size) are repeated within each group and merged to (batch, all heads, length, size); the other factor
+    has the same number of heads."""
     narrow, broad, merged = y.type.shape, wide.type.shape, heads.type.shape
     if (len(narrow), len(broad), len(merged), x.type.ndim) != (5, 5, 4, 4):
-        return f"these are no repeated heads: {y.type!r}, {heads.type!r}"
+        return f"{heads.type!r} does not repeat heads of {y.type!r}"
     kept = all(same_dim(narrow[i], broad[i]) for i in (0, 1, 3, 4)) and narrow[2] == 1
     sizes = broad[1], broad[2], merged[1]
     counted = isinstance(sizes[0], int) and isinstance(sizes[1], int) and sizes[0] * sizes[1] == merged[1]
@@ -151,7 +150,7 @@ def repeats_heads_in_groups(x: Term, y: Term, wide: Term, heads: Term) -> bool |
 def _newshape(source: Shape, target: Shape) -> tuple[int, ...]:
     attrs = static_newshape(source, target)
     if attrs is None or attrs["allowzero"]:
-        raise Reject(f"no reshape of {source} is certain to give {target}")
+        raise Reject(f"no reshape of {source} certainly gives {target}")
     newshape: tuple[int, ...] = tuple(attrs["newshape"])
     if -1 in newshape and not all(at_least(dim, 1) for dim, entry in zip(target, newshape, strict=True) if entry != -1):
         raise Reject(f"{target} may be empty")
@@ -167,7 +166,7 @@ def grouped_shape(x: Term, wide: Term) -> tuple[int, ...]:
 
 @computed
 def merged_shape(x: Term, wide: Term, whole: Term) -> tuple[int, ...]:
-    """The newshape that merges groups and heads of a product again."""
+    """The newshape that merges groups and heads of a product."""
     shape = whole.type.shape
     return _newshape((shape[0], *wide.type.shape[1:3], *shape[2:]), shape)
 
@@ -178,21 +177,21 @@ def _in_groups(right: Pattern, whole: Pattern) -> Pattern:
 
 @guard
 def transposes_matrices(axes: Sequence[int] | None, x: Term) -> bool | str:
-    """The transpose exchanges the last two axes and leaves the others where they are."""
+    """The transpose exchanges the last two axes and keeps the others."""
     rank = x.type.ndim
     order = list(reversed(range(rank))) if axes is None else [axis % rank for axis in axes]
-    return (rank >= 2 and order == [*range(rank - 2), rank - 1, rank - 2]) or f"axes={axes} does more than to transpose matrices"
+    return (rank >= 2 and order == [*range(rank - 2), rank - 1, rank - 2]) or f"axes={axes} does more than transpose matrices"
 
 
 @guard
 def is_set(*flags: bool) -> bool | str:
-    """One of the flags at least is set."""
+    """At least one of the flags is set."""
     return any(flags) or "neither operand is transposed"
 
 
 @computed
 def other(flag: bool) -> bool:
-    """The flag that is not set where this one is."""
+    """The negated flag."""
     return not flag
 
 
@@ -208,9 +207,9 @@ _EXCHANGED = {"transpose_a": other(q), "transpose_b": other(p)}
 
 
 class MatmulAlgebra(RuleSet):
-    """Linear maps that follow each other or are summed are one where that is cheaper; scales and shifts go into weights; products of what
-    is no constant are grouped as costs least, with budgets, since there are exponentially many; queries are grouped instead of repeating
-    heads; a transpose goes into the product that reads it, and that of a product to its operands, the other way round."""
+    """Merges linear maps that are chained or summed where this is cheaper, and folds scales and shifts into weights. Reassociates products
+    of non-constants by cost, with budgets that bound the exponential number of forms. Groups queries instead of repeating heads. Moves
+    transposes into flags of products and past products."""
 
     meet = (
         (_weighted(second, _MEETING, v) >> bias(none=_BOTH, added=_SHIFTED, biased=_SHIFTED))

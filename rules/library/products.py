@@ -1,12 +1,12 @@
-"""Products and their surroundings: biases, reshapes, scales, weights on the left, and products and convolutions of one operand that run as
-one, with what each branch does elementwise afterward. Operators: nn.matmul nn.dense nn.batch_matmul nn.conv2d nn.bias_add nn.relu add
-multiply divide reshape transpose expand_dims.
+"""Matrix products and their surroundings: biases, reshapes, scales, weights on the left, and parallel products and convolutions of one
+operand, merged together with the elementwise tail of each branch. Operators: nn.matmul nn.dense nn.batch_matmul nn.conv2d nn.bias_add
+nn.relu add multiply divide reshape transpose expand_dims.
 
-Exporters of column vectors multiply weights from the left, W x + b; the same with rows, x^T W^T + b^T, is what chains of products, biases
-and the Gemm of ONNX are made for.
+Exporters of column vectors multiply weights from the left, W x + b. The row form, x^T W^T + b^T, is the one that chains of products, biases
+and ONNX's Gemm expect.
 
-Relay's CombineParallelConv2D, CombineParallelDense and CombineParallelBatchMatmul: a branch ends in the same operators as the others, with
-biases and scales of its own, or it is taken together up to where they differ.
+From Relay's CombineParallelConv2D, CombineParallelDense and CombineParallelBatchMatmul. Branches merge up to the point where their
+operators differ; biases and scales may differ.
 """
 
 import math
@@ -34,13 +34,13 @@ x, y, z = tensors("x y z")
 w, b, c = constants("w b c")
 weight, added, scale, shift = tensors("weight added scale shift")
 a, p, q, s, t, u, k, e = attributes("a p q s t u k e")
-_REGROUPS = "a product of another shape may sum in another order"
+_REGROUPS = "a product of another shape may accumulate in another order"
 _NOTE = "sums in another order"
-_BLOCKS: Final = "sums in blocks of another size"
+_BLOCKS: Final = "accumulates in blocks of another size"
 
 
 def product(left: Pattern, right: Pattern) -> PCall:
-    """The product of `numpy.matmul`, operands as they are."""
+    """`numpy.matmul` without transpose flags."""
     return op.nn.matmul(left, right, transpose_a=False, transpose_b=False)
 
 
@@ -51,15 +51,15 @@ def _a_row_and_a_matrix(sampler: Sampler, b: Sample, product: Sample) -> Samples
 
 @guard(strategy=_a_row_and_a_matrix)
 def is_row_bias(b: Term, product: Term) -> bool | str:
-    """A vector as long as the rows of a matrix of floating-point numbers: what runs a Gemm need not do so for integers."""
+    """A vector as long as the rows of a floating-point matrix; runtimes need not support an integer Gemm."""
     if product.type.ndim != 2 or product.type.dtype not in FLOATS:
-        return f"{product.type!r} is no matrix of floating-point numbers"
-    return b.type.shape == product.type.shape[1:] or f"{b.type!r} is no bias of {product.type!r}"
+        return f"{product.type!r} is not a floating-point matrix"
+    return b.type.shape == product.type.shape[1:] or f"{b.type!r} is not a bias of {product.type!r}"
 
 
 @guard
 def keeps_rows(x: Term, flat: Term) -> bool | str:
-    """The reshape only merges leading axes: rows stay rows."""
+    """The reshape only merges leading axes and keeps rows."""
     return (x.type.ndim >= 2 and flat.type.ndim == 2 and same_dim(x.type.shape[-1], flat.type.shape[-1])) or (
         f"{flat.type!r} does not have the rows of {x.type!r}"
     )
@@ -67,19 +67,19 @@ def keeps_rows(x: Term, flat: Term) -> bool | str:
 
 @guard
 def is_matrix(w: Term) -> bool | str:
-    """The weight is a matrix, and not one without rows: a product over nothing has elements that its factors have not."""
-    return (w.type.ndim == 2 and w.type.shape[0] != 0) or f"{w.type!r} is no matrix with rows"
+    """The weight is a matrix with at least one row: the product over an empty axis has elements that its factors do not."""
+    return (w.type.ndim == 2 and w.type.shape[0] != 0) or f"{w.type!r} is not a matrix with rows"
 
 
 @guard
 def is_vector_of(b: Term, w: Term) -> bool | str:
-    """The constant is a vector as long as the rows of the weight, of floating-point numbers (see `is_row_bias`)."""
-    return (b.type.shape == w.type.shape[1:] and b.type.dtype in FLOATS) or f"{b.type!r} is no bias of a product by {w.type!r}"
+    """The constant is a floating-point vector as long as the rows of the weight (see `is_row_bias`)."""
+    return (b.type.shape == w.type.shape[1:] and b.type.dtype in FLOATS) or f"{b.type!r} is not a bias of a product by {w.type!r}"
 
 
 @computed
 def matrix_rows(w: Term) -> tuple[int, ...]:
-    """The newshape that makes a matrix for a weight."""
+    """The newshape that collapses the data to a matrix for the weight."""
     size = w.type.shape[0]
     if not isinstance(size, int):
         raise Reject(f"{w.type!r} is not static")
@@ -93,7 +93,7 @@ _UNFLAT_BIASED = op.reshape(op.nn.bias_add(_FLAT, b, axis=p), ...)
 
 
 class Products(RuleSet):
-    """Matrix products with biases, and the reshapes around them that exist only to make matrices."""
+    """Fuses matrix products with biases, and drops reshapes that exist only to form matrices."""
 
     bias = (
         (op.nn.matmul(x, y, attrs=a) + b >> op.nn.bias_add(op.nn.matmul(x, y, attrs=a), b, axis=-1))
@@ -126,16 +126,16 @@ def _one_number(sampler: Sampler, c: Sample, x: Sample) -> Samples:
 
 @guard(strategy=_one_number)
 def is_scalar(c: Term, x: Term) -> bool | str:
-    """The constant has one element and does not add axes to what it meets."""
-    return (c.type.size == 1 and c.type.ndim <= x.type.ndim) or f"{c.type!r} is not one number"
+    """The constant has one element and does not increase the rank of the other operand."""
+    return (c.type.size == 1 and c.type.ndim <= x.type.ndim) or f"{c.type!r} is not a scalar"
 
 
 @guard
 def is_power_of_two(c: Term) -> bool | str:
-    """Dividing by the number and multiplying by its reciprocal are the same, bit for bit: both have all their bits."""
+    """The constant is a power of two, so division by it equals multiplication by its reciprocal, bit for bit."""
     value = c.value().uniform()
     if value is None or abs(math.frexp(float(value))[0]) != 0.5:
-        return f"{value} is no power of two"
+        return f"{value} is not a power of two"
     limits = ml_dtypes.finfo(to_numpy(c.type.dtype))  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
     size = abs(float(value))
     return float(limits.smallest_normal) <= min(size, 1 / size) or f"{value} is too large or too small"
@@ -144,15 +144,15 @@ def is_power_of_two(c: Term) -> bool | str:
 @guard
 def is_product_bias(b: Term, x: Term) -> bool | str:
     """The constant is a vector along the last axis."""
-    return (b.type.ndim == 1 and b.type.shape == x.type.shape[-1:]) or f"{b.type!r} is no bias of {x.type!r}"
+    return (b.type.ndim == 1 and b.type.shape == x.type.shape[-1:]) or f"{b.type!r} is not a bias of {x.type!r}"
 
 
 @guard
 def does_not_grow(c: Term) -> bool | str:
-    """Where the element type has a short range, the parts of a sum may overflow that the sum does not, unless the factor is at most 1."""
+    """The factor is at most 1 in element types of short range, where a term may overflow although the sum does not."""
     if c.type.dtype != "float16":
         return True
-    return abs(float(c.value().uniform())) <= 1 or "a part of the sum may overflow"
+    return abs(float(c.value().uniform())) <= 1 or "a term of the sum may overflow"
 
 
 @computed
@@ -164,7 +164,7 @@ def no_axes(c: Term) -> tuple[int, ...]:
 @guard
 def is_stack(x: Term) -> bool | str:
     """The tensor is a matrix, or a stack of matrices."""
-    return x.type.ndim >= 2 or f"{x.type!r} is no matrix"
+    return x.type.ndim >= 2 or f"{x.type!r} is not a matrix"
 
 
 @computed
@@ -175,7 +175,7 @@ def exchanged(x: Term) -> tuple[int, ...]:
 
 
 def turned(of: Pattern) -> PCall:
-    """Each matrix of a stack, transposed."""
+    """A stack of matrices, each transposed."""
     return op.transpose(of, axes=exchanged(of))
 
 
@@ -183,8 +183,8 @@ written = cases("kind", "matmul", "matmul_turned", "dense")
 
 
 class Weights(RuleSet):
-    """A product with one number moves through views toward the weights of the product before it, where it costs nothing; a weight that
-    multiplies from the left multiplies from the right what is transposed before and behind."""
+    """Moves scalar factors through views toward the weights of the preceding product, where this costs nothing. Rewrites products with a
+    weight on the left as products with a weight on the right, between transposes."""
 
     through_reshape = (op.reshape(x, attrs=a) * c >> op.reshape(x * op.reshape(c, newshape=no_axes(c)), attrs=a)).when(
         is_scalar(c, op.reshape(x, attrs=a))
@@ -214,13 +214,13 @@ class Weights(RuleSet):
 
 @guard
 def is_laid_out(layout: str, weight: str, data: str) -> bool | str:
-    """Data is laid out so, and outputs are the first axis of the weight."""
+    """The data has this layout, and outputs are the first axis of the weight."""
     return (layout == data and weight.startswith("O")) or f"the layouts are {layout} and {weight}"
 
 
 @guard
 def is_column_of(c: Term, whole: Term) -> bool | str:
-    """The tensor has one number for each channel of data laid out as N, channels, space."""
+    """The tensor has one element per channel of channels-first data."""
     rank = whole.type.ndim
     shape = c.type.shape
     fits = rank - 1 <= len(shape) <= rank and all(dim == 1 for i, dim in enumerate(shape) if i != len(shape) - rank + 1)
@@ -253,7 +253,7 @@ def _spread(of: Pattern, scale: Pattern, shift: Pattern) -> Pattern:
 
 
 class ParallelConvolutions(RuleSet):
-    """Convolutions of one tensor, with equal attributes and kernels of one size, are parts of one convolution."""
+    """Merges convolutions of one tensor with equal attributes and kernel sizes into one convolution."""
 
     biased = _together(
         _ended(_biased(_CONV, added)),
@@ -283,7 +283,7 @@ _TURNED: Final = operand(plain=False, turned=True)
 
 
 class ParallelBatches(RuleSet):
-    """Products of one stack of matrices with several stacks are parts of one product."""
+    """Merges products of one stack of matrices with several stacks into one product."""
 
     together = _together(
         op.nn.batch_matmul(x, weight, transpose_a=p, transpose_b=_TURNED),
@@ -297,9 +297,9 @@ def makes_heads(view: Term, whole: Term) -> bool | str:
     """The reshape only splits the last axis into heads: (..., length, heads * size) becomes (..., length, heads, size)."""
     source, target = whole.type.shape, view.type.shape
     if len(target) != len(source) + 1 or len(source) < 2 or 0 in source or any(map(_differ, source[:-1], target)):
-        return f"{whole.type!r} does not become heads in {view.type!r}"
+        return f"{whole.type!r} is not split into heads by {view.type!r}"
     known = all(isinstance(dim, int) and dim > 0 for dim in target[-2:])
-    return known or f"the heads of {view.type!r} are not known"
+    return known or f"the number of heads of {view.type!r} is unknown"
 
 
 def _differ(a: Dim, added: Dim) -> bool:
@@ -317,9 +317,9 @@ def all_heads(view: Term) -> tuple[int, ...]:
 
 @guard
 def moves_heads(axes: Sequence[int] | None, view: Term) -> bool | str:
-    """The transpose takes the heads before length and size, in whichever order these are."""
+    """The transpose moves the heads before length and size."""
     rank = view.type.ndim
-    return (axes is not None and axes[-3] % rank == rank - 2) or f"axes={axes} does not take the heads to axis {rank - 3}"
+    return (axes is not None and axes[-3] % rank == rank - 2) or f"axes={axes} does not move the heads to axis {rank - 3}"
 
 
 heads = cases("heads", "plain", "moved")
@@ -328,8 +328,8 @@ _WIDE: Final = op.reshape(_biased(product(x, joined(weight, axis=-1)), joined(ad
 
 
 class ParallelProducts(RuleSet):
-    """Products of one operand with several weights, with biases and relus; projections to heads of attention, as queries, keys and values
-    are, with the reshapes and transposes that follow."""
+    """Merges products of one operand with several weights, with biases and ReLUs, and projections to attention heads (queries, keys,
+    values) with the reshapes and transposes that follow."""
 
     products = _together(
         _tailed(_ONE, added),
@@ -352,13 +352,13 @@ class ParallelProducts(RuleSet):
 
 @computed
 def stacked(w: Term) -> tuple[int, ...]:
-    """The newshape that makes a stack of weights of weights below each other."""
+    """The newshape that makes a stack of vertically concatenated weights."""
     return (-1, *_static(w))
 
 
 @computed
 def unstacked(w: Term) -> tuple[int, ...]:
-    """The newshape that puts the products of a stack below each other."""
+    """The newshape that concatenates the products of a stack vertically."""
     return (-1, _static(w)[0])
 
 
@@ -377,6 +377,6 @@ def _stack(weight: PVar) -> Pattern:
 
 
 class ParallelStacks(RuleSet):
-    """Products of one matrix with weights of one shape are parts of the product of two stacks (Relay's `to_batch`)."""
+    """Merges products of one matrix with weights of one shape into a batched product (Relay's `to_batch`)."""
 
     dense = _together(op.nn.dense(x, weight), _stack(weight), 0, has_rank(x, 2), has_rank(weight, 2))

@@ -1,13 +1,12 @@
-"""Normalizations, softmax and activations that exporters have taken apart, recovered. Operators: power sqrt rsqrt reciprocal multiply add
-divide mean exp sum max reshape nn.instance_norm nn.group_norm nn.layer_norm nn.rms_norm nn.softmax erf tanh sigmoid clip log nn.gelu
-nn.swish nn.hard_swish nn.mish nn.softplus nn.hard_sigmoid.
+"""Raises normalizations, softmax and activations that exporters have decomposed. Operators: power sqrt rsqrt reciprocal multiply add divide
+mean exp sum max reshape nn.instance_norm nn.group_norm nn.layer_norm nn.rms_norm nn.softmax erf tanh sigmoid clip log nn.gelu nn.swish
+nn.hard_swish nn.mish nn.softplus nn.hard_sigmoid.
 
-The rules look for the shortest forms, in any order of the operands of sums and products; longer ways to write them (a product with a
-reciprocal, a root as a power) have rules of their own that lead there. What the target does not have is written in other nodes, in the
-order that ONNX Runtime looks for.
+The rules match the shortest forms, with commuted operands. Separate rules rewrite longer forms (a product with a reciprocal, a root as a
+power) to these. The writer emits operators that the target lacks in the node order that ONNX Runtime fuses.
 
-Sources: Hendrycks and Gimpel 2016 (Gelu), Ramachandran et al. 2017 (Swish), Howard et al. 2019 (HardSwish), Misra 2019 (Mish). Factors
-stand in any order: x * (0.5 * (1 + f)), (x * 0.5) * (1 + f), (x * (1 + f)) * 0.5, or divided by 2.
+Sources: Hendrycks and Gimpel 2016 (Gelu), Ramachandran et al. 2017 (Swish), Howard et al. 2019 (HardSwish), Misra 2019 (Mish). Factors may
+be in any order: x * (0.5 * (1 + f)), (x * 0.5) * (1 + f), (x * (1 + f)) * 0.5, or divided by 2.
 """
 
 import math
@@ -29,12 +28,12 @@ from passat.rules.samples import Sample, Samples
 x, y = tensors("x y")
 b, c, d, g, s, t = constants("b c d g s t")
 m, n, p, q, r = attributes("m n p q r")
-_ROUNDS = "one operator rounds at other places than the nodes that it stands for"
+_ROUNDS = "the fused operator rounds differently"
 
 
 @guard
 def is_trailing(axis: AnyValue, x: Term) -> bool | str:
-    """The axes are the last ones, without a gap."""
+    """The axes are the last ones, without gaps."""
     axes = (axis,) if isinstance(axis, int) else axis
     rank = x.type.ndim
     if not isinstance(axes, tuple) or not axes or rank == 0:
@@ -45,7 +44,7 @@ def is_trailing(axis: AnyValue, x: Term) -> bool | str:
 
 @guard
 def are_same_axes(a: AnyValue, b: AnyValue, x: Term) -> bool | str:
-    """Two reductions are over the same axes."""
+    """Two reductions have the same axes."""
     rank = x.type.ndim
     first, second = ({each % rank for each in ((axis,) if isinstance(axis, int) else axis or ())} for axis in (a, b))
     return (bool(first) and first == second) or f"axis={a} and axis={b} differ"
@@ -53,7 +52,7 @@ def are_same_axes(a: AnyValue, b: AnyValue, x: Term) -> bool | str:
 
 @guard
 def is_of_axes(g: Term, x: Term, axis: AnyValue) -> bool | str:
-    """The tensor has just the shape that the other has from the first of the axes on."""
+    """The tensor has the shape of the other from the first reduced axis on."""
     count = 1 if isinstance(axis, int) else len(axis)
     if not g.type.is_static or g.type.dtype != x.type.dtype:
         return f"{g.type!r} does not scale {x.type!r}"
@@ -62,31 +61,31 @@ def is_of_axes(g: Term, x: Term, axis: AnyValue) -> bool | str:
 
 @guard
 def is_from(g: Term, x: Term, axis: int) -> bool | str:
-    """The tensor has just the shape that the other has from the axis on."""
+    """The tensor has the shape of the other from the axis on."""
     tail = x.type.shape[axis % x.type.ndim :]
-    return (g.type.dtype == x.type.dtype and g.type.is_static and g.type.shape == tail) or f"{g.type!r} has not the shape {tail}"
+    return (g.type.dtype == x.type.dtype and g.type.is_static and g.type.shape == tail) or f"{g.type!r} does not have the shape {tail}"
 
 
 @guard
 def is_epsilon(c: Term) -> bool | str:
-    """One number, not negative, that adds no axes, of tensors of 32 bits: of others the operators round elsewhere."""
+    """A nonnegative float32 scalar that does not increase the rank; for other types the operators round differently."""
     if c.type.dtype != "float32":
-        return f"the elements are {c.type.dtype}, the operators compute in float32"
+        return f"the elements are {c.type.dtype}, but the operators compute in float32"
     value = c.value().uniform()
     if value is None or c.type.size != 1:
-        return "the constant is not one number"
-    return (0 <= float(value) < 1 and c.type.ndim <= 1) or f"{value} is no epsilon"
+        return "the constant is not a scalar"
+    return (0 <= float(value) < 1 and c.type.ndim <= 1) or f"{value} is not an epsilon"
 
 
 @computed
 def first_axis(axis: AnyValue, x: Term) -> int:
-    """The first of the last axes, counted from the end."""
+    """The first of the trailing axes, counted from the end."""
     return -(1 if isinstance(axis, int) else len({each % x.type.ndim for each in axis}))
 
 
 @computed
 def attribute_of(c: Term) -> float:
-    """The one number of a constant, as an attribute is read that has its 32 bits."""
+    """A scalar constant as the shortest decimal that gives the same float32."""
     value = c.value().uniform()
     if value is None:
         raise Reject("the elements of the constant differ")
@@ -97,20 +96,20 @@ _SQUARES = op.mean(x * x, attrs=m)
 
 
 class RootForms(RuleSet):
-    """Squares, roots and quotients by roots in other words, which lead to the ones that the other rules look for."""
+    """Rewrites powers, roots and quotients by roots to the forms that other rules match."""
 
-    square = (op.power(x, c) >> x * x).when(is_all(c, 2), is_float(x), is_scalar(c, x)).exploring().inexact("a power may round otherwise")
+    square = (op.power(x, c) >> x * x).when(is_all(c, 2), is_float(x), is_scalar(c, x)).exploring().inexact("a power may round differently")
     root = (
         (op.power(_SQUARES + d, c) >> op.sqrt(_SQUARES + d))
         .when(is_all(c, 0.5), is_epsilon(d), is_scalar(c, _SQUARES))
         .exploring()
-        .inexact("a power may round otherwise")
+        .inexact("a power may round differently")
     )
     inverse_root = (
         (op.power(_SQUARES + d, c) >> op.rsqrt(_SQUARES + d))
         .when(is_all(c, -0.5), is_epsilon(d), is_scalar(c, _SQUARES))
         .exploring()
-        .inexact("a power may round otherwise")
+        .inexact("a power may round differently")
     )
     reciprocal = (op.reciprocal(op.sqrt(x)) >> op.rsqrt(x)).exploring().inexact("one rounding instead of two")
     one_over = (
@@ -121,18 +120,18 @@ class RootForms(RuleSet):
 
 @guard
 def has_rows(x: Term, axis: AnyValue) -> bool | str:
-    """There is something to take a mean of. (There may be no rows at all: then there are none before and none after.)"""
+    """The reduced axes are nonempty. (An empty batch has no rows in either form.)"""
     sizes = [x.type.shape[each] for each in ((axis,) if isinstance(axis, int) else axis)]
     return all(at_least(size, 1) for size in sizes) or f"the rows of {x.type!r} may be empty"
 
 
 @computed
 def trailing_shape(axis: AnyValue, x: Term) -> tuple[int, ...]:
-    """The sizes of the last axes. Refuses where one is not known."""
+    """The sizes of the trailing axes. Rejects unknown sizes."""
     count = 1 if isinstance(axis, int) else len({each % x.type.ndim for each in axis})
     tail = x.type.shape[x.type.ndim - count :]
     if not all(isinstance(size, int) for size in tail):
-        raise Reject(f"the last sizes of {x.type!r} are not known")
+        raise Reject(f"the last sizes of {x.type!r} are unknown")
     return tuple(int(size) for size in tail)  # type: ignore[arg-type]  # all are integers
 
 
@@ -143,7 +142,7 @@ _STANDARD = _CENTERED / op.sqrt(_VARIANCE + c)
 _SQUARE = op.mean(x * x, axis=p, keepdims=True, exclude=False)
 _BY_ROOT = x / op.sqrt(_SQUARE + c)
 _ONES = op.broadcast_to(1.0, shape=trailing_shape(p, x))
-"""The scale of what is not scaled, or whose scale became part of the weights that follow."""
+"""The scale of an unscaled normalization, or of one whose scale was folded into later weights."""
 _NORMED = op.nn.layer_norm(x, g, (), axis=p, epsilon=r)
 _MOST = op.max(x, axis=p, keepdims=True, exclude=False)
 _POWERS = op.exp(x - _MOST)
@@ -154,13 +153,13 @@ _PLAIN_SHARES = _PLAIN_POWERS / op.sum(_PLAIN_POWERS, axis=q, keepdims=True, exc
 
 @guard
 def is_one_axis(axis: AnyValue) -> bool | str:
-    """A reduction over one axis."""
+    """The reduction is over one axis."""
     return isinstance(axis, int) or (isinstance(axis, tuple) and len(axis) == 1) or f"axis={axis} is not one axis"
 
 
 @computed
 def only_axis(axis: AnyValue) -> int:
-    """The axis of a reduction over one."""
+    """The axis of a reduction over one axis."""
     return axis if isinstance(axis, int) else int(axis[0])
 
 
@@ -176,14 +175,14 @@ def _some_groups(sampler: Sampler, groups: Sample, x: Sample, whole: Sample) -> 
 
 @guard(strategy=_some_groups)
 def are_groups(groups: Term, x: Term, whole: Term) -> bool | str:
-    """The reshape takes channels apart in groups, one axis for each sample and each group, and back."""
+    """Reshapes split channels into groups, one axis per sample and group, and restore them."""
     inner, outer = groups.type, x.type
     if not (inner.is_static and outer.is_static) or outer.ndim < 3 or inner.ndim != 3 or whole.type != outer:
-        return f"{inner!r} does not hold groups of channels of {outer!r}"
+        return f"{inner!r} does not split the channels of {outer!r}"
     count, channels = inner.shape[1], outer.shape[1]
     if not isinstance(count, int) or not isinstance(channels, int) or inner.shape[0] != outer.shape[0]:
-        return f"{inner!r} does not hold groups of channels of {outer!r}"
-    return (count > 0 and channels % count == 0) or f"{channels} channels are not {count} groups"
+        return f"{inner!r} does not split the channels of {outer!r}"
+    return (count > 0 and channels % count == 0) or f"{channels} channels do not divide into {count} groups"
 
 
 def _one_for_each_channel(sampler: Sampler, c: Sample, x: Sample) -> Samples:
@@ -195,18 +194,18 @@ def _one_for_each_channel(sampler: Sampler, c: Sample, x: Sample) -> Samples:
 
 @guard(strategy=_one_for_each_channel)
 def is_per_channel(c: Term, x: Term) -> bool | str:
-    """The constant has one element for each channel, axis 1, and is laid along it."""
+    """The constant has one element per channel, and broadcasts along axis 1."""
     rank, shape = x.type.ndim, c.type.shape
     wanted = (x.type.shape[1], *(1,) * (rank - 2))
-    return shape in (wanted, (1, *wanted)) or f"{c.type!r} is not one number for each channel of {x.type!r}"
+    return shape in (wanted, (1, *wanted)) or f"{c.type!r} does not have one element per channel of {x.type!r}"
 
 
 @computed
 def group_count(groups: Term) -> int:
-    """How many groups there are."""
+    """The number of groups."""
     count = groups.type.shape[1]
     if not isinstance(count, int):
-        raise Reject("the number of groups is not known")
+        raise Reject("the number of groups is unknown")
     return count
 
 
@@ -221,10 +220,10 @@ def one_axis(c: Term) -> tuple[int, ...]:
 
 @guard
 def is_about(c: Term, value: float, x: Term) -> bool | str:
-    """The constant is one number, the nearest that the element type has to a value, give or take the last bits that exporters round."""
+    """The constant is a scalar, equal to the value up to the last bits, which exporters may round."""
     found = c.value().uniform()
     if found is None or c.type.size != 1 or c.type.ndim > x.type.ndim:
-        return f"{c.type!r} is not one number"
+        return f"{c.type!r} is not a scalar"
     step = float(ml_dtypes.finfo(to_numpy(c.type.dtype)).eps)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
     return abs(float(found) - value) <= max(2 * step, 1e-7) * abs(value) or f"{found} is not {value:.8g}"
 
@@ -244,21 +243,21 @@ cube = cases("cube", "power", "product", "factored", "factored_square")
 
 @guard
 def has_exact_bend(x: Term) -> bool | str:
-    """The elements have no more digits than float32, in which ONNX's definition of the approximated Gelu has its constants."""
-    return x.type.dtype != "float64" or "ONNX's Gelu has its constants in 32 bits, which is too coarse for float64"
+    """The elements are no wider than float32, the precision of the constants in ONNX's approximate Gelu."""
+    return x.type.dtype != "float64" or "ONNX's Gelu has float32 constants, too coarse for float64"
 
 
 _STEP = op.clip(x + 3.0, a_min=0.0, a_max=6.0)
 _SIXTH = 0.16666667
-"""What a file keeps of 1 / 6, in 32 bits."""
+"""1 / 6 as files store it, in float32."""
 sixth = cases("sixth", "inside", "last", "scaled", "scaled_inside")
 _HARD = sixth(inside=x * (_STEP / 6.0), last=(x * _STEP) / 6.0, scaled=(x * _STEP) * c, scaled_inside=x * (_STEP * c))
 
 
 class RaiseOps(RuleSet):
-    """Layer normalization, normalization by the root of the mean square, group normalization as exporters write it (instance normalization
-    of groups laid out as one axis, then scale and shift), and softmax, with the greatest element taken off before or not; Gelu, by the
-    error function or its approximation with tanh, whatever order its factors are in; Swish, HardSwish and Mish."""
+    """Raises layer normalization, RMS normalization, group normalization (as exporters write it: instance normalization of reshaped groups,
+    then scale and shift), softmax with or without subtracted maximum, Gelu (by erf or tanh, with factors in any order), Swish, HardSwish
+    and Mish."""
 
     layer_norm = (
         (_STANDARD * g >> op.nn.layer_norm(x, g, (), axis=first_axis(p, x), epsilon=attribute_of(c)))
@@ -304,7 +303,7 @@ class RaiseOps(RuleSet):
     softmax_unshifted = (
         (_PLAIN_SHARES >> op.nn.softmax(x, axis=only_axis(q)))
         .when(is_one_axis(q), is_not_empty(x))
-        .finite("exponentials that overflow, or all vanish, are shares instead of no numbers")
+        .finite("exponentials that overflow or all underflow give shares instead of NaN")
     )
     halved = (x / 2.0 >> x * 0.5).when(is_float(x), keeps_type(x, x / 2.0)).exploring()
     half_last = (
@@ -336,6 +335,6 @@ class RaiseOps(RuleSet):
         .inexact(_ROUNDS)
     )
     softplus = (
-        (op.log(op.exp(x) + 1.0) >> op.nn.softplus(x)).when(has_dtype(x, "float32")).inexact("an exponential that overflows does no harm")
+        (op.log(op.exp(x) + 1.0) >> op.nn.softplus(x)).when(has_dtype(x, "float32")).inexact("an overflowing exponential is harmless")
     )
     mish = (x * op.tanh(op.nn.softplus(x)) >> op.nn.mish(x)).when(is_float(x)).inexact(_ROUNDS)

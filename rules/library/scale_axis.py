@@ -1,13 +1,14 @@
-"""Scales and shifts folded into the weights of the product behind them, and into those before them in layouts and groups that `batch_norm`
-does not take, and their way there: past rectifiers, poolings, paddings, transposes, flattenings, biases and sums. Operators: nn.conv*d
-nn.conv*d_transpose nn.dense nn.matmul nn.bias_add multiply nn.relu nn.leaky_relu nn.prelu abs nn.max_pool*d nn.avg_pool*d
-nn.global_*_pool*d nn.pad transpose nn.batch_flatten add subtract.
+"""Moves scales and shifts past rectifiers, poolings, paddings, transposes, flattenings, biases and sums, and folds them into the weights of
+the product behind them, or into those before them in layouts and groups that `batch_norm` does not handle.
 
-Weights of convolutions and of nn.dense may be parameters, which are scaled in each run, where they are smaller than what is scaled now.
-Shifts, which would have them summed in each run too, fold into constant ones.
+Operators: nn.conv*d nn.conv*d_transpose nn.dense nn.matmul nn.bias_add multiply nn.relu nn.leaky_relu nn.prelu abs nn.max_pool*d
+nn.avg_pool*d nn.global_*_pool*d nn.pad transpose nn.batch_flatten add subtract.
 
-Relay's ForwardFoldScaleAxis and BackwardFoldScaleAxis, the messages that these pass along being equations. They explore: a scale that
-meets no product stays where it was.
+Weights of convolutions and nn.dense may be parameters; these are scaled at run time if they are smaller than the data. Shifts fold into
+constant weights only, since they would have to be summed at run time.
+
+From Relay's ForwardFoldScaleAxis and BackwardFoldScaleAxis, with equations instead of messages. The rules explore: a scale that reaches no
+product stays in place.
 """
 
 from typing import Any as AnyValue
@@ -64,32 +65,32 @@ _NOTE = "scales the weights instead of the data"
 
 @guard
 def per_channel_of(c: Term, whole: Term, attrs: Attrs) -> bool | str:
-    """The constant is one number, or one for each channel, wherever the layout has these."""
+    """The constant is a scalar, or has one element per channel in the given layout."""
     return lies_along(c, whole.type, attrs["layout" if "layout" in attrs else "data_layout"].index("C"))
 
 
 @guard
 def is_unpadded_group(attrs: Attrs) -> bool | str:
-    """The convolution has one group and pads with no zeros, to which a shift would not be added."""
+    """The convolution has one group and no zero padding, which a shift would not affect."""
     padding = attrs.padding if isinstance(attrs.padding, tuple) else (attrs.padding,)
     return (attrs.groups == 1 and not any(padding)) or f"it has {attrs.groups} groups, and pads by {attrs.padding}"
 
 
 @guard
 def are_one_axis(axis: int, other: int, x: Term) -> bool | str:
-    """Two numbers, from the front or from the end, mean the same axis."""
+    """Two axis numbers, possibly negative, denote the same axis."""
     return x.type.axis(axis) == x.type.axis(other) or f"axes {axis} and {other} of {x.type!r} differ"
 
 
 @guard
 def is_row_stack(x: Term, most: int) -> bool | str:
-    """The data has so many axes at most, and rows."""
+    """The rank of the data is at least 2 and at most `most`."""
     return 2 <= x.type.ndim <= most or f"{x.type!r} does not have 2 to {most} axes"
 
 
 @guard
 def has_channels_last(attrs: Attrs) -> bool | str:
-    """The channels of the data are its last axis."""
+    """The channels of the data are the last axis."""
     layout = attrs.data_layout
     return layout == f"N{SPATIAL[len(layout) - 2]}C" or f"the data is laid out as {layout}"
 
@@ -102,7 +103,7 @@ def has_channels_first(attrs: Attrs) -> bool | str:
 
 
 def _grouped(constant: Pattern, lead: str) -> PCall:
-    """One number for each channel, where the weight has those of one group only: other ones for each block of `lead`."""
+    """A per-channel constant for a weight that has only the channels of one group: one block per `lead`."""
     rows = op.reshape(constant, newshape=group_rows(a, weight, lead))
     return op.reshape(op.broadcast_to(rows, shape=group_blocks(a, weight, lead)), newshape=group_weight(a, weight, lead))
 
@@ -142,7 +143,7 @@ _CHANNELS = behind(convolution=p, transposed=p, grouped=1, matmul_transposed=p)
 
 
 class BiasSums(RuleSet):
-    """Two biases are one."""
+    """Merges two biases."""
 
     merge = (
         (op.nn.bias_add(op.nn.bias_add(x, b, axis=p), d, axis=q) >> op.nn.bias_add(x, b + d, axis=p))
@@ -155,12 +156,12 @@ max_pool = operator("max_pool", *(f"nn.{kind}max_pool{dims}d" for kind in ("", "
 avg_pool = operator("avg_pool", *(f"nn.{kind}avg_pool{dims}d" for kind in ("", "global_") for dims in (1, 2, 3)))
 rectifier = operator("rectifier", "nn.relu", "nn.leaky_relu", "abs")
 sum_or_difference = operator("sum_or_difference", "add", "subtract")
-_MOVED = "scales earlier or later, and rounds there"
+_MOVED = "scales and rounds earlier or later"
 
 
 @guard
 def varies_outside_padding(c: Term, whole: Term, attrs: Attrs) -> bool | str:
-    """What is padded with is 0 or taken from the tensor, and the constant does not vary along the axes that are padded."""
+    """Padding is with 0 or with elements of the tensor, and the constant does not vary along padded axes."""
     if attrs.pad_mode == "constant" and attrs.pad_value != 0:
         return f"pads with {attrs.pad_value}"
     rank = whole.type.ndim
@@ -168,28 +169,28 @@ def varies_outside_padding(c: Term, whole: Term, attrs: Attrs) -> bool | str:
         return f"{c.type!r} has more axes than {whole.type!r}"
     shape = (1,) * (rank - c.type.ndim) + c.type.shape
     still = all(dim == 1 or not any(pair) for dim, pair in zip(shape, attrs.pad_width, strict=True))
-    return still or f"{c.type!r} varies along an axis that is padded by {attrs.pad_width}"
+    return still or f"{c.type!r} varies along an axis padded by {attrs.pad_width}"
 
 
 @guard
 def is_same_in_batch(c: Term, whole: Term) -> bool | str:
-    """The constant is the same for each of the first axis, and the tensor behind that static."""
+    """The constant is the same for all samples, and the tensor is static except for its first axis."""
     if whole.type.ndim < 2 or not all(isinstance(dim, int) and dim > 0 for dim in whole.type.shape[1:]):
-        return f"{whole.type!r} is not static behind its first axis"
+        return f"{whole.type!r} has unknown sizes after its first axis"
     return c.type.ndim < whole.type.ndim or (c.type.ndim == whole.type.ndim and c.type.shape[0] == 1) or f"{c.type!r} varies along axis 0"
 
 
 @guard
 def is_spread(y: Term, x: Term) -> bool | str:
-    """The tensor is copied along an axis of the other that is longer."""
+    """The tensor is broadcast along an axis of the other."""
     shape = (1,) * (x.type.ndim - y.type.ndim) + y.type.shape
     copied = any(ours == 1 and theirs != 1 for ours, theirs in zip(shape, x.type.shape, strict=False))
-    return copied or f"{y.type!r} is not copied to meet {x.type!r}"
+    return copied or f"{y.type!r} is not broadcast against {x.type!r}"
 
 
 @guard
 def divides_in_range(b: Term, c: Term) -> bool | str:
-    """The quotients of a bias and a scale are finite, and 0 only where the bias is."""
+    """The quotients of a bias and a scale are finite, and 0 only where the bias is 0."""
     bias, scale = (term.value().numpy().astype(np.float64) for term in (b, c))
     with np.errstate(all="ignore"):
         quotient = (bias / scale.reshape(-1)).astype(to_numpy(b.type.dtype)).astype(np.float64)
@@ -200,7 +201,7 @@ def divides_in_range(b: Term, c: Term) -> bool | str:
 
 @computed
 def one_sample(whole: Term) -> tuple[int, ...]:
-    """The shape of one index of the first axis."""
+    """The shape of one sample."""
     return (1, *(int(dim) for dim in whole.type.shape[1:]))  # type: ignore[arg-type]  # the guard has seen that they are integers
 
 
@@ -236,8 +237,8 @@ _DIFFERENCE, _BOTH = sum_or_difference(x * c, d), sum_or_difference(x, y) * c
 
 
 class BackwardScaleAxis(RuleSet):
-    """Scales go up, toward the product before them, and fold into its weights where its channels are last, or where it is a transposed
-    convolution in groups."""
+    """Hoists scales toward the preceding product, and folds them into its weights if its channels are last or it is a grouped transposed
+    convolution."""
 
     hoist_past_windows = (_BELOW >> _ABOVE).when(*_PASSING).exploring().inexact(_MOVED)
     hoist_past_transpose = (
@@ -281,7 +282,7 @@ class BackwardScaleAxis(RuleSet):
 
 
 class ForwardScaleAxis(RuleSet):
-    """Scales go down, toward the product behind them; scales and shifts of its data become part of its weights and bias."""
+    """Sinks scales toward the following product, and folds scales and shifts of its data into its weights and bias."""
 
     sink_past_windows = (_ABOVE >> _BELOW).when(*_PASSING).exploring().inexact(_MOVED)
     sink_past_transpose = (

@@ -1,5 +1,5 @@
-"""Operators that look at the same elements in another shape, casts, copies, and what concatenations undo, or what undoes them. Operators:
-reshape expand_dims squeeze nn.batch_flatten transpose cast broadcast_to tile concatenate strided_slice nn.pad split take.
+"""Views, casts, copies and concatenations. Operators: reshape expand_dims squeeze nn.batch_flatten transpose cast broadcast_to tile
+concatenate strided_slice nn.pad split take.
 
 Sizes along the axis of a concatenation must be known.
 """
@@ -43,17 +43,17 @@ a, b, p, q, s, t, u = attributes("a b p q s t u")
 
 @guard
 def keeps_shape(x: Term, whole: Term) -> bool | str:
-    """The view has the shape of what it looks at."""
+    """The view certainly keeps the shape."""
     return is_identity_reshape(x.type, whole.type) or f"{whole.type!r} is not certainly {x.type!r}"
 
 
 @computed
 def new_shape(x: Term, whole: Term, *given: tuple[int, ...]) -> tuple[int, ...]:
-    """The `newshape` of the reshape from one type to another. Refuses where sizes are unknown in more than one place, and where it
-    would count elements (-1) that may be none, unless a `newshape` that was `given` counts them already."""
+    """The `newshape` of the reshape from one type to another. Rejects more than one unknown size, and -1 where there may be no elements,
+    unless a `given` newshape already has -1."""
     attrs = static_newshape(x.type.shape, whole.type.shape)
     if attrs is None or attrs["allowzero"]:
-        raise Reject(f"no reshape of {x.type!r} is certain to give {whole.type!r}")
+        raise Reject(f"no reshape of {x.type!r} certainly gives {whole.type!r}")
     newshape: tuple[int, ...] = tuple(attrs["newshape"])
     if -1 in newshape:
         others = [dim for dim, entry in zip(whole.type.shape, newshape, strict=True) if entry != -1]
@@ -77,7 +77,7 @@ _GIVEN = [kind(reshape=hole, expand_dims=(), squeeze=(), flatten=()) for kind, h
 
 
 class Views(RuleSet):
-    """Views of views: reshapes, new axes, dropped axes and flattenings that meet become one reshape, or nothing."""
+    """Merges chained views (reshape, expand_dims, squeeze, flatten) into one reshape or none."""
 
     to_same = (_ONE >> x).when(keeps_shape(x, _ONE))
     fuse = _PAIR >> op.reshape(x, newshape=new_shape(x, _PAIR, *_GIVEN))
@@ -85,14 +85,14 @@ class Views(RuleSet):
 
 @guard
 def is_view(axes: AnyValue, x: Term) -> bool | str:
-    """The transpose moves no axis of more than one element past another."""
+    """The transpose moves no axis of size greater than 1 past another."""
     return (
         is_reshaping_permutation(x.type.shape, axes or tuple(reversed(range(x.type.ndim)))) or f"axes={axes} moves elements of {x.type!r}"
     )
 
 
 class Transposes(RuleSet):
-    """Transposes that meet, merge or vanish."""
+    """Merges and cancels transposes."""
 
     merge = op.transpose(op.transpose(x, axes=p), axes=q) >> op.transpose(x, axes=compose(p, q, x))
     drop = (op.transpose(x, axes=p) >> x).when(is_identity(p, x))
@@ -100,7 +100,7 @@ class Transposes(RuleSet):
 
 @computed
 def composed_axes(inner: Attrs, outer: Attrs, x: Term) -> tuple[int, ...]:
-    """The positions, in the result, of all axes that two expand_dims put in."""
+    """The positions in the result of all axes that two expand_dims insert."""
     from passat.ir.ops.reshaping import new_axes
 
     rank = x.type.ndim
@@ -112,15 +112,15 @@ def composed_axes(inner: Attrs, outer: Attrs, x: Term) -> tuple[int, ...]:
 
 @guard
 def same_cast(x: Term, dtype: str) -> bool | str:
-    """The cast is to the element type that the tensor has."""
+    """The cast is to the element type of the tensor."""
     return x.type.dtype == dtype or f"casts {x.type.dtype} to {dtype}"
 
 
 @guard
 def loses_nothing(x: Term, through: str) -> bool | str:
-    """Every value of the tensor's element type is a value of the type it is cast through."""
+    """The intermediate type represents every value of the tensor's element type."""
     source = x.type.dtype
-    reason = f"{through} does not hold every {source}"
+    reason = f"{through} does not represent every {source}"
     if source in (through, "bool"):
         return True
     if source in INTEGERS and through in INTEGERS:
@@ -137,13 +137,13 @@ def loses_nothing(x: Term, through: str) -> bool | str:
 
 @guard
 def is_whole(attrs: Attrs, x: Term) -> bool | str:
-    """The slice takes everything."""
+    """The slice takes the whole tensor."""
     return is_identity_slice(x.type, attrs) or f"takes a part of {x.type!r}"
 
 
 @computed
 def sliced_twice(inner: Attrs, outer: Attrs, x: Term, part: str) -> AnyValue:
-    """A parameter of the one slice that does what two do. Refuses where the sizes do not tell."""
+    """A parameter of the slice equivalent to two nested slices. Rejects unknown sizes."""
     found = compose_slices(x.type.shape, inner, outer)
     if found is None:
         raise Reject(f"the slices do not compose on {x.type!r}")
@@ -151,7 +151,7 @@ def sliced_twice(inner: Attrs, outer: Attrs, x: Term, part: str) -> AnyValue:
 
 
 class ChainedViews(RuleSet):
-    """New axes, casts and slices that follow each other become one, whatever the sizes are; casts and slices that change nothing go."""
+    """Merges chained expand_dims, casts and slices of any size, and drops casts and slices without effect."""
 
     new_axes = op.expand_dims(op.expand_dims(x, attrs=a), attrs=b) >> op.expand_dims(x, axis=composed_axes(a, b, x))
     same_cast = (op.cast(x, dtype=t) >> x).when(same_cast(x, t))
@@ -180,7 +180,7 @@ def one_part(x: Term, whole: Term) -> bool | str:
 
 
 class Copies(RuleSet):
-    """Data movement that moves nothing."""
+    """Drops data movement without effect."""
 
     concat_of_one = op.concatenate((x,), ...) >> x
     broadcast_to_same = (op.broadcast_to(x, ...) >> x).when(same_type(x, op.broadcast_to(x, ...)))
@@ -194,26 +194,26 @@ _WIDE: Final = op.broadcast_to(x, ...)
 
 
 class Broadcasts(RuleSet):
-    """An operand that arithmetic would broadcast by itself need not be broadcast before."""
+    """Drops explicit broadcasts of operands that arithmetic broadcasts implicitly."""
 
     left = (g(_WIDE, y) >> g(x, y)).when(same_type(g(x, y), g(_WIDE, y)))
     right = (g(y, _WIDE) >> g(y, x)).when(same_type(g(y, x), g(y, _WIDE)))
 
 
 MOST: Final = 4
-"""Parts of a concatenation that rules look at."""
+"""Maximum number of parts of a concatenation that rules match."""
 HOLES: Final = tensors("x1 x2 x3 x4")
 PLACES: Final = attributes("b1 b2 b3")
 xs, ys = tensors_of("xs", most=MOST - 1), tensors_of("ys", most=MOST - 1)
 
 
 def side_by_side(parts: Sequence[Pattern]) -> PCall:
-    """Tensors side by side, along the axis `p`."""
+    """A concatenation along axis `p`."""
     return op.concatenate(tuple(parts), axis=p)
 
 
 def _sizes(parts: Sequence[Term], axis: int) -> list[int]:
-    """The sizes of tensors along an axis. Refuses where one is not known."""
+    """The sizes of tensors along an axis. Rejects unknown sizes."""
     sizes = [part.type.shape[part.type.axis(axis)] for part in parts]
     if not all(isinstance(size, int) for size in sizes):
         raise Reject(f"the sizes along axis {axis} are {sizes}")
@@ -222,12 +222,12 @@ def _sizes(parts: Sequence[Term], axis: int) -> list[int]:
 
 def _field_sizes(split: Term, axis: int) -> list[Dim]:
     if not isinstance(split.type_, TupleType):
-        raise Reject(f"{split.type_!r} is no tuple")
+        raise Reject(f"{split.type_!r} is not a tuple")
     return [Term(field).type.shape[Term(field).type.axis(axis)] for field in split.type_.fields]
 
 
 def _joined_parts(sampler: Sampler, count: int) -> tuple[int, list[tuple[int, ...]], dict[str, AnyValue]]:
-    """An axis, shapes that go side by side along it, and the attributes of a split that cuts where they meet."""
+    """An axis, shapes that can be concatenated along it, and the attributes of a split at the boundaries."""
     shape = sampler.shape(1, 3)
     axis = sampler.integer(-len(shape), len(shape) - 1)
     sizes = [sampler.dim() for _ in range(count)]
@@ -246,7 +246,7 @@ def _a_whole_split(sampler: Sampler, x: Sample, split: Sample, cut: Sample, axis
 
 @guard(strategy=_a_whole_split)
 def is_whole_split(x: Term, split: Term, cut: Attrs, axis: int, count: int) -> bool | str:
-    """The fields are all that a split along this axis has, in order."""
+    """The fields are all parts of a split along this axis, in order."""
     rank = x.type.ndim
     if cut.axis % rank != axis % rank:
         return f"the split is along axis {cut.axis}, the concatenation along {axis}"
@@ -261,7 +261,7 @@ def _a_split_where_joined(sampler: Sampler, split: Sample, cut: Sample, axis: Sa
 
 @guard(strategy=_a_split_where_joined)
 def is_split_where_joined(split: Term, cut: Attrs, axis: int, *parts: Term) -> bool | str:
-    """The split cuts the concatenation where its parts meet."""
+    """The split cuts a concatenation at the boundaries of its parts."""
     rank = parts[0].type.ndim
     if cut.axis % rank != axis % rank:
         return f"the split is along axis {cut.axis}, the concatenation along {axis}"
@@ -279,7 +279,7 @@ _TWO, _THREE, _FOUR = (op.split(side_by_side(HOLES[:parts]), attrs=a) for parts 
 
 @computed
 def part_slice(cut: Attrs, axis: int, before: tuple[Term, ...], part: Term, behind: tuple[Term, ...], which: str) -> tuple[int, ...]:
-    """A parameter of the slice of one part that is the slice of the whole. Refuses where that reaches into another part."""
+    """A parameter of the slice of one part that equals the slice of the whole. Rejects slices that reach into another part."""
     rank = part.type.ndim
     sizes = _sizes([*before, part, *behind], axis)
     start, own = sum(sizes[: len(before)]), sizes[len(before)]
@@ -317,7 +317,7 @@ def _some_places(sampler: Sampler, axes: Sample, strides: Sample, axis: Sample, 
 
 @guard(strategy=_some_places)
 def are_adjacent(axes: Sequence[int] | None, strides: Sequence[int] | None, axis: int, x: Term, *places: tuple[int, ...]) -> bool | str:
-    """Slices from each place to the next, along that axis alone and in steps of one, leave nothing out and take nothing twice."""
+    """Slices between consecutive positions, along that axis alone with stride 1, leave no gaps and do not overlap."""
     rank = x.type.ndim
     if tuple(axes if axes is not None else range(len(places[0]))) not in ((axis,), (axis % rank,), (axis % rank - rank,)):
         return f"the slices are along axes {axes}, the concatenation along {axis}"
@@ -339,37 +339,37 @@ after, behind = tensors_of("zs", least=1, most=2), tensors_of("vs", most=1)
 
 @guard
 def is_run(c: Term, x: Term, axis: int | None) -> bool | str:
-    """The constant counts up by one within the size of the axis."""
+    """The constant is a run of consecutive indices within the axis."""
     if axis is None or c.type.ndim != 1:
-        return "the indices are no vector along an axis"
+        return "the indices are not a vector along an axis"
     size = _sizes([x], axis)[0]
     indices = c.value().numpy().astype(np.int64)
     run = len(indices) > 0 and bool(np.all(np.diff(indices) == 1)) and indices[0] >= 0 and indices[-1] < size
-    return bool(run) or "the indices do not count up by one within the axis"
+    return bool(run) or "the indices are not consecutive within the axis"
 
 
 @computed
 def run_bound(c: Term, end: bool) -> tuple[int, ...]:
-    """Where indices that count up begin, or end."""
+    """The begin or end of consecutive indices."""
     indices = c.value().numpy()
     return (int(indices[-1]) + 1 if end else int(indices[0]),)
 
 
 @computed
 def axis_of_slice(axis: int, x: Term) -> tuple[int, ...]:
-    """The one axis of a slice."""
+    """The axis of a slice."""
     return (x.type.axis(axis),)
 
 
 @guard
 def takes_along(axis: int | None) -> bool | str:
-    """The elements are taken along an axis that is counted from the front, not from the flattened tensor."""
+    """Elements are taken along a nonnegative axis, not from the flattened tensor."""
     return (axis is not None and axis >= 0) or f"takes along axis {axis}"
 
 
 class Concatenations(RuleSet):
-    """Adjacent slices side by side are one slice, nested concatenations one concatenation; slices and splits of concatenations are slices
-    of their parts; elements taken by constant indices."""
+    """Merges concatenated adjacent slices into one slice, and nested concatenations into one. Rewrites slices and splits of concatenations
+    as slices of the parts, and takes with consecutive indices as slices."""
 
     of_adjacent_slices = (side_by_side([*xs, *_CUTS, *ys]) >> side_by_side([*xs, _RUN, *ys])).when(are_adjacent(t, s, p, x, *PLACES))
     of_concat = where(

@@ -1,4 +1,4 @@
-"""The passes of the rule library under Relay's names, and the pipelines that are made of them."""
+"""The passes of the rule library under Relay's names, and their pipelines."""
 
 from passat.rules.passes.algebra import (
     combine_parallel_batch_matmul,

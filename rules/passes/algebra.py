@@ -1,5 +1,5 @@
-"""Passes that regroup products: linear algebra, attention and the exchange rules of the TASO family, which explore within the budgets
-of their rules; Relay's FoldScaleAxis and its passes that combine parallel branches."""
+"""Passes for linear algebra: products, attention and the exchange rules of the TASO family, which explore within the budgets of their
+rules; Relay's FoldScaleAxis, and its passes that combine parallel branches."""
 
 from collections.abc import Sequence
 from typing import Final, Unpack
@@ -26,30 +26,30 @@ TIDY: Final = (
     *(Units, Arithmetic, Constants, Transposes, Views, ChainedViews, Copies),
     *(Cancellations, MaskArithmetic, Reductions, Concatenations),
 )
-"""What makes programs no worse."""
+"""Rules that never make a program worse."""
 ALGEBRA: Final = (
     *(Products, Weights, ScaleAxis, Sums, Factoring, MatmulAlgebra, ConvolutionChains),
     *(CommuteUnary, CommuteBinary, Reassociate.of_kind(JOINING)),
 )
-"""What offers alternatives, in one direction each."""
+"""Rules that add alternatives, one direction each."""
 EXCHANGES: Final = (FloatConstants, Reassociate, TasoExchanges)
-"""What goes in circles, and finds exponentially many programs if it is let."""
+"""Rules that form cycles and may find exponentially many programs."""
 
 
 @register_pass("relay._transform.LinearAlgebra")
 def linear_algebra() -> RulePass:
-    """Linear maps, sums, reductions, concatenations, masks and attention: what composes does, what is common is computed once, and views
-    and scales move to where they cost nothing."""
+    """Merges chained linear maps, factors common subexpressions out of sums, reductions and concatenations, simplifies masks and attention,
+    and moves views and scales to where they cost nothing."""
     phases = (
         phase(ConstantFolding, *TIDY, *ALGEBRA, rounds=8, rule_matches=200),
-    )  # one, which ends without egglog where little is to be done
+    )  # a single phase, which ends without egglog if there is little to do
     doc = linear_algebra.__doc__ or ""
     return RulePass(phases, name="LinearAlgebra", opt_level=3, merge=True, doc=doc, after=["FoldScaleAxis"])
 
 
 @register_pass("relay._transform.Explore")
 def explore() -> RulePass:
-    """What LinearAlgebra does, with sums and products in all orders and groups, and the exchange rules of the TASO family."""
+    """Like LinearAlgebra, but reassociates all sums and products, and adds the exchange rules of the TASO family."""
     phases = (
         phase(ConstantFolding, *TIDY, rounds=4),
         phase(*TIDY, *ALGEBRA, rounds=5, rule_matches=200),
@@ -61,7 +61,7 @@ def explore() -> RulePass:
 
 
 class CombineParallel(RulePass):
-    """Calls that share an operand run as one, where there are at least `min_num_branches` of them and that is cheaper."""
+    """Merges calls that share an operand, if there are at least `min_num_branches` and the result is cheaper."""
 
     def __init__(self, sets: Sequence[RuleSetMeta], *, name: str, min_num_branches: int = 3, doc: str = "", **place: Unpack[Place]) -> None:
         super().__init__((ConstantFolding, *sets), name=name, opt_level=4, joint=False, doc=doc, **place)
@@ -79,8 +79,8 @@ class CombineParallel(RulePass):
 
 @register_pass("relay._transform.CombineParallelConv2D")
 def combine_parallel_conv2d(min_num_branches: int = 3) -> CombineParallel:
-    """Convolutions of one tensor become one, with the biases, scales and relus of the branches where all have the same. Weights have one
-    group and kernels of one size."""
+    """Merges convolutions of one tensor, with the biases, scales and ReLUs that all branches have. Weights must have one group and equal
+    kernel sizes."""
     doc = combine_parallel_conv2d.__doc__ or ""
     return CombineParallel(
         (ParallelConvolutions,), name="CombineParallelConv2D", min_num_branches=min_num_branches, doc=doc, after=["Explore"]
@@ -89,8 +89,8 @@ def combine_parallel_conv2d(min_num_branches: int = 3) -> CombineParallel:
 
 @register_pass("relay._transform.CombineParallelDense")
 def combine_parallel_dense(min_num_branches: int = 3, to_batch: bool = False) -> CombineParallel:
-    """Products of one operand with several weights become one, with biases and relus, and the reshapes and transposes to heads of
-    attention. With `to_batch`, products with weights of one shape become the product of two stacks."""
+    """Merges products of one operand with several weights, with biases and ReLUs, and the reshapes and transposes to attention heads. With
+    `to_batch`, merges products with weights of one shape into a batched product."""
     sets = (ParallelStacks,) if to_batch else (ParallelProducts,)
     doc = combine_parallel_dense.__doc__ or ""
     return CombineParallel(sets, name="CombineParallelDense", min_num_branches=min_num_branches, doc=doc, after=["CombineParallelConv2D"])
@@ -98,7 +98,7 @@ def combine_parallel_dense(min_num_branches: int = 3, to_batch: bool = False) ->
 
 @register_pass("relay._transform.CombineParallelBatchMatmul")
 def combine_parallel_batch_matmul(min_num_branches: int = 3) -> CombineParallel:
-    """Products of one stack of matrices with several stacks become one."""
+    """Merges products of one stack of matrices with several stacks."""
     doc = combine_parallel_batch_matmul.__doc__ or ""
     return CombineParallel(
         (ParallelBatches,), name="CombineParallelBatchMatmul", min_num_branches=min_num_branches, doc=doc, after=["CombineParallelDense"]
@@ -112,20 +112,20 @@ _FORWARD: Final = (ConstantFolding, ForwardScaleAxis, BiasSums)
 
 @register_pass(_PREFIX + "BackwardFoldScaleAxis")
 def backward_fold_scale_axis() -> RulePass:
-    """Scales go up, past rectifiers, poolings, transposes and sums, into the weights of the products before them."""
+    """Hoists scales past rectifiers, poolings, transposes and sums, and folds them into the weights of the preceding products."""
     return RulePass(_BACKWARD, name="BackwardFoldScaleAxis", opt_level=3, doc=backward_fold_scale_axis.__doc__ or "")
 
 
 @register_pass(_PREFIX + "ForwardFoldScaleAxis")
 def forward_fold_scale_axis() -> RulePass:
-    """Scales go down, past rectifiers, poolings, transposes and sums, into the weights of the products behind them; shifts go into their
-    biases where nothing is padded."""
+    """Sinks scales past rectifiers, poolings, transposes and sums, and folds them into the weights of the following products. Folds shifts
+    into their biases if nothing is padded."""
     return RulePass(_FORWARD, name="ForwardFoldScaleAxis", opt_level=3, doc=forward_fold_scale_axis.__doc__ or "")
 
 
 @register_pass(_PREFIX + "FoldScaleAxis")
 def fold_scale_axis() -> RulePass:
-    """What BackwardFoldScaleAxis does, and then what ForwardFoldScaleAxis does with that."""
+    """Runs BackwardFoldScaleAxis, then ForwardFoldScaleAxis."""
     phases = (phase(*_BACKWARD), phase(*_FORWARD))
     doc = fold_scale_axis.__doc__ or ""
     return RulePass(phases, name="FoldScaleAxis", opt_level=3, doc=doc, after=["EliminateCommonSubexpr"])

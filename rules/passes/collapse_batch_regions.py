@@ -1,4 +1,10 @@
-"""The pass CollapseBatchRegions: whole regions of stacks of rows become regions of matrices.
+"""The pass CollapseBatchRegions: collapses the batch dimensions of whole regions.
+
+A batched product with a bias or residual takes two nodes; a matrix product takes one, ONNX Runtime's Gemm (see
+`rules/library/hidden_state.py`, whose rules count calls and handle biases). The gain of a region depends on all of it. An input is reshaped
+once for all products that read it. If batch and sequence are both unknown, restoring the shape needs a vector of sizes, expensive for one
+product but negligible for a network. The pass is therefore a walk, not rules: a region consists of row-wise operators between other
+operators.
 
 A product of a stack by a weight, and the bias or the residual that is added to it, take two nodes; those of a matrix take one, which is
 ONNX Runtime's Gemm (see `rules/library/hidden_state.py`, whose rules count calls and know of biases). What the sum of a region is worth is
@@ -28,7 +34,7 @@ from passat.rules.passes.simplify_shapes import simplify_shapes
 from passat.rules.rule import EXACT
 
 _SINCE: Final = 15
-"""The opset from which on Shape reads a part of a shape, and Reshape takes 0 for a size (14)."""
+"""The first opset in which Shape reads a part of a shape, and Reshape takes 0 for a size (14)."""
 _NORMS: Final = ("nn.layer_norm", "nn.rms_norm")
 _REDUCTIONS: Final = ("sum", "mean", "max", "min")
 
@@ -36,22 +42,22 @@ _REDUCTIONS: Final = ("sum", "mean", "max", "min")
 @register_pass("relay._transform.CollapseBatchRegions")
 @dataclass(frozen=True)
 class CollapseBatchRegions(FunctionPass):
-    """Stacks of rows become matrices, where products take in more biases and residuals than reshapes are put in."""
+    """Collapses batched operands to matrices where products absorb more biases and residuals than reshapes are added."""
 
     info = PassInfo(
         3, "CollapseBatchRegions", ["InferType"], provides=("types",), preserves=("types",), after=["CombineParallelBatchMatmul"]
     )
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """Flattens the stacks of one function. Programs that were read from an opset before 15 stay as they are, and where rounding must
-        not change (`rules.math`) all do: products of another shape may sum in another order."""
+        """Collapses the regions of one function. Skips programs read from an opset before 15, and all programs if `rules.math` is `exact`:
+        products of another shape may accumulate in another order."""
         frame = mod.attrs.get("onnx")
         too_old = frame is not None and frame.version < _SINCE
         return func if too_old or ctx.get_config("rules.math") == EXACT else collapse_batch_regions(func)
 
 
 def collapse_batch_regions(function: Function) -> Function:
-    """The function with matrices for stacks in the regions where that takes fewer calls; itself where there are none."""
+    """The function with collapsed regions where this saves calls; itself if there are none."""
     order = list(post_order(function.body, into=lambda part: not isinstance(part, Function)))
     regions = [region for region in _regions(order) if region.gain(function.body) > 0]
     if not regions:
@@ -63,7 +69,7 @@ def collapse_batch_regions(function: Function) -> Function:
 
 
 def _leading(expr: Expr) -> Shape | None:
-    """The sizes before the rows of a stack; None for anything else, and where one is unknown."""
+    """The leading sizes of a batched tensor; None for anything else, and if one is unknown."""
     type_ = expr._checked_type
     if not isinstance(type_, TensorType) or type_.ndim < 3 or any(isinstance(size, Any) or size == 0 for size in type_.shape):
         return None
@@ -87,7 +93,7 @@ def _shape(expr: Expr) -> Shape:
 
 
 def _stacks(call: Expr) -> tuple[int, ...]:
-    """Which operands of a call are stacks that it works on row by row, so that it may as well work on matrices; none for other calls."""
+    """The batched operands that a call processes row by row, so that it works on matrices as well; empty for other calls."""
     leading = _leading(call)
     if leading is None or not isinstance(call, Call) or not isinstance(call.op, Op):
         return ()
@@ -113,7 +119,7 @@ def _stacks(call: Expr) -> tuple[int, ...]:
 
 @dataclass
 class _Region:
-    """Calls on stacks of the same leading sizes, which feed each other; what stacks come in, and who reads what."""
+    """Connected calls on tensors with the same leading sizes; the inputs of the region, and the readers of each value."""
 
     leading: Shape
     users: dict[int, list[Expr]]
@@ -121,7 +127,7 @@ class _Region:
     entries: dict[int, Expr] = field(default_factory=dict)
 
     def gain(self, root: Expr) -> int:
-        """How many calls fewer it takes to work on matrices."""
+        """The number of calls saved by working on matrices."""
         gain = sum(self.is_biased(call) or self.is_residual(call) for call in self.calls.values())
         for entry in self.entries.values():
             free = all(id(user) in self.calls for user in self.users[id(entry)])
@@ -137,16 +143,16 @@ class _Region:
                 shapes.add(_shape(call))
             vectors.update(shape for shape in shapes if _newshape(shape) is None)
         if any(not isinstance(size, int) and size not in self.leading for shape in vectors for size in shape):
-            return 0  # a size that is none of a stack
+            return 0  # a size that no input of the region has
         return gain - len(vectors) - bool(vectors)
 
     def is_flat(self, expr: Expr) -> bool:
-        """Whether an expression is the matrix of rows of such a stack."""
+        """True if the expression is already the collapsed matrix."""
         shape = _shape(expr)
         return len(shape) == 2 and same_dim(shape[0], product(self.leading))
 
     def is_biased(self, call: Call) -> bool:
-        """Whether a call adds a bias to a product that nothing else reads."""
+        """True if the call adds a bias to a product without other readers."""
         if not _is(call, "add") or tensor_type(call.checked_type).dtype not in FLOATS:
             return False
         pairs = (call.args, call.args[::-1])
@@ -154,7 +160,7 @@ class _Region:
         return any(_shape(b) == _shape(a)[-1:] for a, b in products)
 
     def is_residual(self, call: Call) -> bool:
-        """Whether a call adds a stack to a product that nothing else reads: a product of matrices adds it by itself."""
+        """True if the call adds a batched tensor to a product without other readers, which Gemm absorbs."""
         if not _is(call, "add") or tensor_type(call.checked_type).dtype not in FLOATS:
             return False
         return any(
@@ -164,18 +170,18 @@ class _Region:
 
 
 def _newshape(shape: Shape) -> tuple[int, ...] | None:
-    """The numbers that make a tensor of a shape from matrices of any; None where more than one size is open."""
+    """The static newshape that restores a shape; None if more than one size is unknown."""
     attrs = static_newshape((ANY,), shape)
     return None if attrs is None or attrs["allowzero"] else tuple(attrs["newshape"])
 
 
 def _regions(order: Sequence[Expr]) -> list[_Region]:
-    """What hangs together: calls on stacks that feed each other, or that read the same stack."""
+    """The connected regions: calls on batched tensors that feed each other, or read the same one."""
     users: dict[int, list[Expr]] = {id(node): [] for node in order}
     for node in order:
         for part in children(node):
             users.setdefault(id(part), []).append(node)
-    of: dict[int, _Region] = {}  # of calls and of what comes in
+    of: dict[int, _Region] = {}  # by call and by input
     for node in order:
         places = _stacks(node)
         if not places:
@@ -200,7 +206,7 @@ def _regions(order: Sequence[Expr]) -> list[_Region]:
 
 
 class _Rewriter:
-    """Makes the matrices. What is still read as a stack becomes one again, once."""
+    """Rewrites regions on matrices. Values that are still read in batched form are restored once."""
 
     def __init__(self, regions: Sequence[_Region]) -> None:
         self._region = {key: region for region in regions for key in region.calls}
@@ -209,7 +215,7 @@ class _Rewriter:
         self._vectors: dict[tuple[int, Shape], Expr] = {}
 
     def run(self, order: Sequence[Expr], root: Expr) -> Expr:
-        """The new expression for the last of these nodes, which are in order."""
+        """The new expression for the last of these nodes, which are in topological order."""
         for node in order:
             if id(node) in self._region:
                 assert isinstance(node, Call)
@@ -228,7 +234,7 @@ class _Rewriter:
         return found
 
     def _matrix(self, call: Call, region: _Region) -> Expr:
-        """A call on matrices in the place of one on stacks."""
+        """The call on matrices for a call on batched tensors."""
         places = _stacks(call)
         args = [self._rows(arg, region) if i in places else self._whole(arg) for i, arg in enumerate(call.args)]
         attrs = dict(call.attrs)
@@ -243,7 +249,7 @@ class _Rewriter:
         return _call(call.op.name, args, call, **attrs)
 
     def _rows(self, arg: Expr, region: _Region) -> Expr:
-        """The matrix of the rows of an operand."""
+        """The collapsed matrix of an operand."""
         found = self._flat.get(id(arg))
         if found is None:
             source = arg.args[0] if isinstance(arg, Call) and _is_view(arg) else arg
@@ -254,7 +260,7 @@ class _Rewriter:
         return found
 
     def _view(self, view: Call, region: _Region) -> Expr:
-        """What is made of a stack, made of the matrix of its rows."""
+        """A view of a batched tensor, as a view of its matrix."""
         flat = self._flat[id(view.args[0])]
         same = region.is_flat(view) and _shape(view)[-1] == _shape(view.args[0])[-1]
         return flat if same else self._shaped(flat, _shape(view), region, view)
@@ -266,10 +272,10 @@ class _Rewriter:
         return _call("dyn.reshape", [flat, self._vector(shape, region)], node, allowzero=True)
 
     def _vector(self, shape: Shape, region: _Region) -> Expr:
-        """The sizes of a tensor as a vector: numbers, and sizes of a stack that comes in."""
+        """The shape of a tensor as a vector of constants and sizes of a region input."""
         key = (id(region), shape)
         if key not in self._vectors:
-            entry = next(iter(region.entries.values()))  # which comes before all calls of the region
+            entry = next(iter(region.entries.values()))  # precedes all calls of the region
             parts = list(_parts(shape, region.leading, self._whole(entry)))
             self._vectors[key] = parts[0] if len(parts) == 1 else _call("concatenate", [Tuple(parts)], entry, axis=0)
         return self._vectors[key]

@@ -1,5 +1,4 @@
-"""The dataflow graph of a function as fusion sees it: how Relay's fusion sees operators (TOpPattern), who reads the value of each node,
-and the tree of post-dominators, for each node the nearest one that everything computed from it goes through."""
+"""The dataflow graph for operator fusion: operator kinds (Relay's TOpPattern), the readers of each node, and the post-dominator tree."""
 
 from collections.abc import Sequence
 from enum import IntEnum
@@ -13,37 +12,36 @@ from passat.ir.types import TensorType, TupleType, Type
 
 
 class OpPattern(IntEnum):
-    """Kinds of operators, from those that fuse with most to those that fuse with nothing (Relay's OpPattern).
+    """Operator kinds, from those that fuse with most others to those that fuse with none (Relay's OpPattern).
 
     >>> combine(OpPattern.BROADCAST, OpPattern.COMM_REDUCE)
     <OpPattern.COMM_REDUCE: 3>
     """
 
     ELEMWISE = 0
-    """Each element of the result comes of the elements at its place."""
+    """Each element of the result depends on the elements at its position."""
     BROADCAST = 1
-    """Elementwise, but for operands that are repeated along axes."""
+    """Elementwise, with operands repeated along axes."""
     INJECTIVE = 2
-    """Each element of the result comes of known elements of the operands."""
+    """Each element of the result depends on known elements of the operands."""
     COMM_REDUCE = 3
-    """Elements are put together along axes, in any order."""
+    """Combines elements along axes, in any order."""
     OUT_ELEMWISE_FUSABLE = 4
-    """Anything to whose result elementwise operators may be applied as it is written: products and convolutions."""
+    """Accepts elementwise operators on its output: products and convolutions."""
     TUPLE = 7
-    """No operator, but a tuple of results."""
+    """A tuple of results."""
     OPAQUE = 8
-    """What is computed by itself."""
+    """Fuses with nothing."""
 
 
 def combine(first: OpPattern, second: OpPattern) -> OpPattern:
-    """The kind of two together: the one that fuses with less."""
+    """The kind of two operators fused: the more restrictive one."""
     return first if first > second else second
 
 
 def pattern_of(call: Call) -> OpPattern:
-    """The kind of a call. Opaque are calls of anything but operators, stateful operators, operators that take or give what is neither a
-    tensor nor a tuple of tensors, and those that read sizes from operands that are no constants: in a function of fused calls nobody
-    would know these."""
+    """The kind of a call. Opaque are calls of non-operators, stateful operators, operators on values other than tensors and tuples of
+    tensors, and those that read sizes from non-constant operands, which would be unknown in a function of fused calls."""
     op = call.op
     if not isinstance(op, Op) or op.stateful or not takes_data(call):
         return OpPattern.OPAQUE
@@ -53,12 +51,12 @@ def pattern_of(call: Call) -> OpPattern:
 
 
 def takes_data(call: Call) -> bool:
-    """Whether all operands of a call, and its result, are tensors and tuples of tensors."""
+    """True if all operands of a call and its result are tensors or tuples of tensors."""
     return all(is_data(arg.checked_type) for arg in call.args) and is_data(call.checked_type)
 
 
 def is_data(type_: Type) -> bool:
-    """Whether a type is that of tensors, or of tuples of tensors, one deep: what functions of fused calls take and give."""
+    """True for types of tensors and of flat tuples of tensors: the parameter and result types of functions of fused calls."""
     return isinstance(type_, TensorType) or (isinstance(type_, TupleType) and all(isinstance(field, TensorType) for field in type_.fields))
 
 
@@ -66,7 +64,12 @@ _NO_NODES: Final = (Op,)
 
 
 class Dataflow:
-    """The nodes of a function, parts before wholes, with their kinds and the edges to what reads them.
+    """The nodes of a function in topological order, with their kinds and the edges to their readers.
+
+    `readers[i]` are pairs of a node number that reads the value of node `i`, and the kind of the reader as seen from this operand: a
+    broadcasting operator is elementwise for an operand with the shape of its result. `outside[i]` marks values with readers outside of
+    dataflow: let bindings, branches, results, references, function arguments. Sealed functions (`passat.ir.sealed`) are not entered. Types
+    must have been inferred.
 
     `readers[i]` are pairs of the number of a node that reads the value of node `i`, and the kind of the operator as what it reads sees it:
     an operator that broadcasts is elementwise to an operand of the shape of its result. `outside[i]` says that something other than
@@ -89,7 +92,7 @@ class Dataflow:
                 self._connect(number, node)
 
     def _connect(self, number: int, node: Expr) -> None:
-        """Says to the parts of a node how it reads them, and what kind it is."""
+        """Registers a node with its operands, and sets its kind."""
         if isinstance(node, Call) and isinstance(node.op, Op) and takes_data(node):
             kind = self.kinds[number] = pattern_of(node)
             for arg in node.args:
@@ -120,18 +123,20 @@ def _same_shape(arg: Expr, call: Call) -> bool:
 
 
 def _is_flat(expr: Expr) -> bool:
-    """Whether the fields of a tuple are tensors."""
+    """True if the fields of a tuple are tensors."""
     type_ = expr.checked_type
     return isinstance(type_, TupleType) and all(isinstance(field, TensorType) for field in type_.fields)
 
 
 NOTHING = -1
-"""What dominates a node whose value leaves the dataflow, or goes separate ways."""
+"""The post-dominator of a node whose value leaves the dataflow or has no common post-dominator."""
 
 
 class PostDominators:
-    """`parents[i]` is the number of the nearest post-dominator of node `i`, or NOTHING; `kinds[i]` combines the kinds of all edges on the
-    ways there.
+    """`parents[i]` is the immediate post-dominator of node `i`, or NOTHING; `kinds[i]` combines the kinds of all edges on the paths to it.
+
+    The common ancestor of a node's readers is found by jump pointers (Myers 1983: each node also stores a farther ancestor and the combined
+    kinds of the path to it). The tree of n nodes and m edges takes O((n + m) log n) steps regardless of depth.
 
     The common ancestor of the readers of a node is found by jump pointers (Myers 1983: each node also knows an ancestor further up, and the
     combined kinds on the way there), so that the tree of n nodes and m edges takes O((n + m) log n) steps whatever its depth.
@@ -151,7 +156,7 @@ class PostDominators:
 
     def __init__(self, flow: Dataflow) -> None:
         count = len(flow.nodes)
-        # A node that all trees hang from stands behind the last one: whatever has no common ancestor meets there.
+        # A virtual root behind the last node: nodes without a common ancestor meet there.
         self._near = [count] * (count + 1)
         self._far = [count] * (count + 1)
         self._far_kinds = [OpPattern.ELEMWISE] * (count + 1)
@@ -168,7 +173,7 @@ class PostDominators:
         self.parents = [NOTHING if above == count else above for above in self._near[:count]]
 
     def _hang(self, number: int, above: int, kind: OpPattern) -> None:
-        """Puts a node under its parent."""
+        """Attaches a node to its parent."""
         self._near[number], self.kinds[number] = above, kind
         self._depths[number] = self._depths[above] + 1
         far = self._far[above]
@@ -179,7 +184,7 @@ class PostDominators:
             self._far[number], self._far_kinds[number] = above, kind
 
     def _common(self, a: int, b: int, kind: OpPattern) -> tuple[int, OpPattern]:
-        """The nearest common ancestor of two nodes, and `kind` combined with those of the edges from both to it."""
+        """The lowest common ancestor of two nodes, and `kind` combined with the edge kinds on both paths to it."""
         depths, far = self._depths, self._far
         if depths[a] < depths[b]:
             a, b = b, a

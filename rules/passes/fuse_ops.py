@@ -1,5 +1,5 @@
-"""The pass FuseOps: calls that are computed together, groups that grow toward post-dominators in Relay's three phases, become
-functions of their own, which the program calls. DefuseOps takes them apart again."""
+"""The pass FuseOps: groups calls along post-dominators in Relay's three phases, and outlines each group as a function. DefuseOps inlines
+them again."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,21 +19,23 @@ from passat.rules.passes.dataflow import NOTHING, Dataflow, OpPattern, PostDomin
 _ELEMWISE, _BROADCAST, _INJECTIVE = OpPattern.ELEMWISE, OpPattern.BROADCAST, OpPattern.INJECTIVE
 _REDUCE, _TAIL, _TUPLE, _OPAQUE = OpPattern.COMM_REDUCE, OpPattern.OUT_ELEMWISE_FUSABLE, OpPattern.TUPLE, OpPattern.OPAQUE
 _SINKS: Final = frozenset({_ELEMWISE, _BROADCAST, _INJECTIVE, _REDUCE, _TAIL})
-"""Kinds of groups that elementwise operators may become part of."""
+"""Kinds of groups that elementwise operators can join."""
 PHASES: Final = 3
 
 
 class Groups:
-    """The groups of a dataflow graph: sets of nodes, each of which has one node whose value others read, its root.
+    """The groups of a dataflow graph: sets of nodes with one root, whose value others read.
+
+    A group absorbs another, with all nodes on the paths between them, if the other's root post-dominates its own and the kinds allow it:
 
     A group takes in another, with everything on the ways to it, where the other's root post-dominates its own, and the kinds allow it:
 
-    * phase 0: what follows a product or convolution, as far as that is elementwise; and elementwise operators and broadcasts into what
-      follows them, a reduction included, also past injective operators on other ways;
-    * phase 1: the same once more, and injective operators into injective ones, with the tuples between them;
-    * phase 2: operators that are injective at most into tuples that have become part of such groups.
+    * phase 0: elementwise consumers of a product or convolution; elementwise operators and broadcasts into their consumers, including
+      reductions, also past injective operators on other paths;
+    * phase 1: the same again, and injective operators into injective ones, with the tuples between them;
+    * phase 2: operators that are at most injective into tuples that joined such groups.
 
-    A group has at most `max_depth` nodes (`relay.FuseOps.max_depth`), as TVM counts them: constants and tuples too.
+    A group has at most `max_depth` nodes (`relay.FuseOps.max_depth`), counted as in TVM, including constants and tuples.
     """
 
     __slots__ = ("_anchored", "_flow", "_kinds", "_levels", "_limit", "_sizes", "_up")
@@ -47,10 +49,10 @@ class Groups:
         self._sizes = [1] * count
         self._anchored = [kind == _TAIL for kind in flow.kinds]
         self._levels = [0] * count
-        """Steps of the longest way from each node to where nobody reads on."""
+        """The length of the longest path from each node to a node without readers."""
 
     def fuse(self) -> "Groups":
-        """Runs the phases; without this each node is a group. Returns itself."""
+        """Runs the phases; without this, each node is its own group. Returns itself."""
         tree = PostDominators(self._flow)
         levels = self._levels
         for number in range(len(levels) - 1, -1, -1):
@@ -72,14 +74,14 @@ class Groups:
         return top
 
     def members(self) -> dict[int, list[int]]:
-        """The groups: the numbers of their nodes, in order, by the number of the root."""
+        """The groups: node numbers in order, by the number of the root."""
         found: dict[int, list[int]] = {}
         for number in range(len(self._up)):
             found.setdefault(self.root(number), []).append(number)
         return found
 
     def _try(self, phase: int, number: int, above: int, edge: OpPattern) -> None:
-        """Fuses a node into its post-dominator, where the phase says so and the kinds agree."""
+        """Fuses a node into its post-dominator if the phase and the kinds allow it."""
         kind = self._kinds[number]
         top = self.root(above)
         sink = self._kinds[top]
@@ -99,10 +101,10 @@ class Groups:
             self._commit(number, above, lambda between: between <= _INJECTIVE)
 
     def _commit(self, number: int, above: int, allows: Callable[[OpPattern], bool]) -> None:
-        """Makes a node and all on the ways to its post-dominator part of the group of that, where the groups on the ways are of a kind
-        that is allowed, and that does not make too many."""
+        """Merges a node and all nodes on the paths to its post-dominator into the group of the latter, if their kinds are allowed and the
+        group does not grow too large."""
         room = self._limit - self._sizes[self.root(above)] - self._sizes[number]
-        # All ways lead through the post-dominator, so the longest of them has as many nodes as the levels differ: too many are not walked.
+        # All paths lead through the post-dominator, so the longest has as many nodes as the levels differ: too many are not walked.
         fits = self._levels[number] - self._levels[above] - 1 <= room
         between = self._between(number, above, allows, room) if room >= 0 and fits else None
         if between is None:
@@ -112,7 +114,7 @@ class Groups:
             self._merge(self.root(part), top)
 
     def _between(self, number: int, above: int, allows: Callable[[OpPattern], bool], room: int) -> Sequence[int] | None:
-        """The nodes on the ways from a node to its post-dominator. None where one may not be fused, or they are too many."""
+        """The nodes on the paths from a node to its post-dominator. None if one cannot be fused, or there are too many."""
         found: dict[int, None] = {}
         stack = [number]
         while stack:
@@ -127,13 +129,13 @@ class Groups:
         return list(found)
 
     def _merge(self, child: int, parent: int) -> None:
-        """Makes one group part of another; both are given by their roots."""
+        """Merges one group into another; both are given by their roots."""
         if child == parent:
             return
         self._sizes[parent] += self._sizes[child]
         self._up[child] = parent
         if self._anchored[child]:
-            # A group has one product or convolution at most: the kinds that are allowed on the ways see to that.
+            # A group has at most one product or convolution, ensured by the kinds allowed on the paths.
             assert not self._anchored[parent]
             self._anchored[parent] = True
             self._kinds[parent] = combine(self._kinds[child], self._kinds[parent])
@@ -144,13 +146,17 @@ _STOP: Final = "annotation.stop_fusion"
 _RESHAPES: Final = frozenset({_STOP, "dyn.reshape", "expand_dims", "nn.batch_flatten", "reshape", "reshape_like", "squeeze"})
 """Operators whose result has the elements of the first operand, in order, in another shape."""
 
-register_option(MAX_DEPTH, int, 256, "Most nodes that FuseOps computes together, constants and tuples counted too.", minimum=1)
+register_option(MAX_DEPTH, int, 256, "Maximum number of nodes in a group of FuseOps, including constants and tuples.", minimum=1)
 
 
 @register_pass("relay._transform.FuseOps")
 @dataclass(frozen=True)
 class FuseOps(FunctionPass):
-    """Makes functions of the calls that are computed together, by the kinds of the operators (`passat.rules.passes.fuse_ops`).
+    """Outlines calls that are computed together as functions, by operator kinds (`passat.rules.passes.fuse_ops`).
+
+    `fuse_opt_level` is the context's level if it is -1; at 0 each operator call becomes a function. Functions have the attribute
+    `Primitive=1`, parameters p0, p1 ... and, if they contain only reshapes, `relay.reshape_only=1`, as in TVM. Scalar constants move into
+    the functions that use them, other constants become arguments.
 
     `fuse_opt_level` is the context's level where it is -1; at 0 each call of an operator becomes a function of its own. Functions have the
     attribute `Primitive=1`, parameters p0, p1 ... and, where nothing but reshapes is in them, `relay.reshape_only=1`, as in TVM. Scalar
@@ -162,7 +168,7 @@ class FuseOps(FunctionPass):
     info = PassInfo(0, "FuseOps", ["InferType"], provides=("types",), preserves=("types",), counters={"groups": "functions of fused calls"})
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """Fuses in one function."""
+        """Fuses the calls of one function."""
         if is_sealed(func):
             return func
         level = ctx.opt_level if self.fuse_opt_level == -1 else self.fuse_opt_level
@@ -174,7 +180,7 @@ class FuseOps(FunctionPass):
 
 
 def fuse_ops(function: Function, *, fuse: bool = True, max_depth: int = 256) -> Function:
-    """The function in which calls of functions marked `Primitive` stand for calls of operators; without `fuse`, one for each call.
+    """The function with calls of functions marked `Primitive` in place of operator calls; without `fuse`, one for each call.
 
     >>> from passat.ir.text import parse_expr
     >>> fuse_ops(parse_expr("fn (%x: Tensor[(2), float32]) { exp(add(%x, 1f)) }"))
@@ -191,7 +197,7 @@ def fuse_ops(function: Function, *, fuse: bool = True, max_depth: int = 256) -> 
 
 
 class _Made:
-    """What a group becomes: the parameters of its function and what is given for them."""
+    """The parameters of a group's function, and their arguments."""
 
     __slots__ = ("args", "has_calls", "only_reshapes", "params")
 
@@ -202,7 +208,7 @@ class _Made:
         self.only_reshapes = True
 
     def param(self, arg: Expr) -> Var:
-        """The parameter that stands for an expression outside of the group."""
+        """The parameter for an expression outside of the group."""
         found = self.params.get(id(arg))
         if found is None:
             found = self.params[id(arg)] = Var(f"p{len(self.args)}", arg.checked_type)
@@ -211,7 +217,7 @@ class _Made:
 
 
 class _Fuser:
-    """Rebuilds one function; `count` is how many functions of fused calls that made."""
+    """Rebuilds one function; `count` is the number of outlined functions."""
 
     def __init__(self, function: Function, max_depth: int | None) -> None:
         self._function = function
@@ -224,7 +230,7 @@ class _Fuser:
         self.count = 0
 
     def run(self) -> Function:
-        """The function with what was fused in it; itself where that is nothing."""
+        """The function after fusion; itself if nothing was fused."""
         done = self._done
         for number, node in enumerate(self._flow.nodes):
             done.append(self._rebuilt(number, node))
@@ -257,14 +263,14 @@ class _Fuser:
     def _field(self, number: int, node: TupleGetItem) -> Expr:
         root = self._groups.root(number)
         if root == number and self._groups.root(self._flow.numbers[id(node.tuple_value)]) != root:
-            # What made the tuple is computed by itself, and nothing but the field is taken of it: that is no function.
+            # The tuple is computed by another call, and only one field is taken: this is not a function.
             return self._typed(with_children(node, (self._made(node.tuple_value),)), node)
         made = self._typed(TupleGetItem(self._operands((node.tuple_value,), number)[0], node.index, node.span), node)
         return self._function_of(self._parts[root], made) if root == number else made
 
     def _operands(self, parts: tuple[Expr, ...], number: int, op: Op | None = None) -> list[Expr]:
-        """What stands for operands inside of the group of a node. What others compute becomes a parameter, and so do constants that are
-        not scalars, but for those that the type of the result depends on; absent operands (empty tuples) stay what they are."""
+        """The operands of a node inside its group. Values of other groups become parameters, and so do non-scalar constants, except those
+        that determine the result type; absent operands (empty tuples) stay."""
         root = self._groups.root(number)
         group = self._group(root)
         known = op.known_operands if op is not None else ()
@@ -277,7 +283,7 @@ class _Fuser:
         return found
 
     def _function_of(self, group: _Made, body: Expr) -> Expr:
-        """The call of the function that a group becomes. Fields of tuples that were just made compute nothing, and stay."""
+        """The call of a group's function. Projections of the group's own tuples compute nothing, and stay."""
         if not group.has_calls:
             made = instantiated(body, dict(zip(group.params.values(), group.args, strict=True)))
             return infer_type(made)
@@ -303,7 +309,7 @@ class _Fuser:
 
     @staticmethod
     def _typed(made: Expr, node: Expr) -> Expr:
-        """The expression with the type of the one in whose place it stands."""
+        """The expression with the type of the one that it replaces."""
         if made._checked_type is None and not isinstance(made, Function):
             made.assume_type(node._checked_type)
         return made
@@ -312,13 +318,13 @@ class _Fuser:
 @register_pass("relay._transform.DefuseOps")
 @dataclass(frozen=True)
 class DefuseOps(FunctionPass):
-    """Puts the bodies of functions with the attribute `Primitive` in the place of their calls."""
+    """Inlines functions with the attribute `Primitive`."""
 
     info = PassInfo(3, "DefuseOps", ["InferType"], provides=("types",), preserves=("types",))
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """Takes one function apart."""
+        """Inlines the primitive functions of one function."""
         made = inline_calls(func, lambda function: bool(function.attrs.get("Primitive")))
-        assert isinstance(made, Function)  # of a function
+        assert isinstance(made, Function)  # the pass is applied to functions
         infer_type(made)
         return made

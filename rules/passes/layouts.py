@@ -1,4 +1,7 @@
-"""Layouts as a choice by cost: ConvertLayout, to the layouts that one asks for, and AlterOpLayout, to those that the target prefers.
+"""Layout selection by cost: ConvertLayout converts to requested layouts, AlterOpLayout to those that the target prefers.
+
+Operators in other layouts are expensive, and transposes have their usual cost. Saturation and extraction then find a program with all
+operators in the wanted layouts and few transposes. TVM instead walks from inputs to outputs, and decides greedily at each operator.
 
 Operators in layouts that are not wanted are dear, and transposes cost what they cost: what saturation finds, and extraction takes out, has
 all operators in the wanted layouts and few transposes between them. A walk from inputs to outputs, as in TVM, decides at each operator
@@ -45,45 +48,46 @@ from passat.rules.rule import EXPLORING, Rule, RuleSet, RuleSetMeta
 from passat.rules.rule_pass import RulePass
 
 Layouts: TypeAlias = Mapping[str, Sequence[str]]
-"""For the name of an operator the layout of its data, and for a convolution that of its weight; "default" is the one that goes with it."""
+"""For each operator name, the data layout, and for convolutions the weight layout; "default" selects the matching weight layout."""
 _PREFIX: Final = "relay._transform."
 _DEAR: Final = 1000.0
-"""How many times dearer an operator is in a layout that is not wanted. It is dearer by as much again, in the units of the model."""
+"""Cost factor of an operator in an unwanted layout; also added once, in units of the model."""
 ROUNDS: Final = 64
-"""Rounds of a saturation, where `rules.rounds` does not say: a transpose that passes one operator takes one."""
-_NONE: Final = "no layouts are wanted, of the pass or by the target"
+"""Maximum number of iterations unless `rules.rounds` is set: a transpose passes one operator per iteration."""
+_NONE: Final = "neither the pass nor the target requests layouts"
 _CONVERSIONS: Final = {ChannelsLast: channels_last, ChannelsFirst: channels_first}
 
 
 _PASSAGES: Final = (Transposes.of_kind(EXPLORING), MoveTransposes, Views, CommuteUnary, ScaleAxis)
-"""What moves transposes until they cancel. A tensor may be the transpose of several, so that those that meet are matched again."""
+"""Rules that move transposes until they cancel. Exploring, since a tensor may be the transpose of several, so those that meet must stay
+matchable."""
 _WITHOUT: Final = (
     CommuteUnary.reshape.name,
     *(rule.name for rule in ScaleAxis if rule is not ScaleAxis.shifted),
     *(rule.name for rule in ScaleAxis.shifted.directions() if rule.name.startswith("ScaleAxis.shifted[biased")),
 )
-"""Reshapes stay where they are. Of `ScaleAxis` those rules run that make biases of constants again, which CanonicalizeOps has taken out."""
+"""Rules that keep reshapes in place. Of `ScaleAxis`, only the rules that restore biases from constants, which CanonicalizeOps removed."""
 
 
 class LayoutCost:
-    """A cost model to which convolutions and poolings are dear that are not laid out as is wanted; all else costs what `model` says."""
+    """A cost model that makes convolutions and poolings in unwanted layouts expensive; other costs come from `model`."""
 
     def __init__(self, model: CostModel, layouts: Mapping[str, tuple[str, str]]) -> None:
         self.model = model
         self.layouts = layouts
 
     def call(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs) -> float:
-        """The cost of a call of whose operands nothing is known but types."""
+        """The cost of a call, given only types."""
         return self.call_on(op, types, result, attrs, [False] * len(types))
 
     def call_on(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs, constants: Sequence[bool]) -> float:
-        """The cost of a call of whose operands some are constants."""
+        """The cost of a call with some constant operands."""
         cost = price(self.model, op, types, result, attrs, constants)
         return cost if is_laid_out(op, types, attrs, self.layouts) else (cost + 1) * _DEAR
 
 
 def is_laid_out(op: Op, types: Sequence[Type], attrs: Attrs, layouts: Mapping[str, tuple[str, str]]) -> bool:
-    """Whether a call on operands of these types is in the layouts that are wanted for its operator, if any are."""
+    """True if a call on operands of these types is in the layouts wanted for its operator, if any."""
     if op.name not in layouts:
         return True
     weight = types[1] if op.name not in POOLINGS else None
@@ -96,7 +100,7 @@ def _is_laid_out(call: Call, op: Op, layouts: Mapping[str, tuple[str, str]]) -> 
 
 
 class LayoutPass(RulePass):
-    """A rule pass that lays operators out as is wanted, with few transposes. It says how many calls could not be converted."""
+    """A rule pass that converts operators to wanted layouts with few transposes. It reports calls that could not be converted."""
 
     def __init__(
         self, layouts: Layouts, sets: Sequence[RuleSetMeta] = (), *, name: str, required: Sequence[str] = (), doc: str = ""
@@ -107,18 +111,18 @@ class LayoutPass(RulePass):
         known = {rule.name for rules in _CONVERSIONS if rules not in sets for rule in _conversions(rules)}
         self._without = (*_WITHOUT, *sorted(known - {rule.name for rule in chosen}))
         own = {rule.name: rule for rule in chosen if "." not in rule.name}
-        others = [RuleSetMeta("Layouts", (RuleSet,), {"__doc__": "Operators in the layouts that are wanted.", **own})] if own else []
+        others = [RuleSetMeta("Layouts", (RuleSet,), {"__doc__": "Converts operators to the wanted layouts.", **own})] if own else []
         together = dict.fromkeys((*_CONVERSIONS, *others, *sets, *_PASSAGES))
-        # equal constants must be one: else one that is transposed there and back is always a new one
+        # share equal constants, or transposing one back and forth would create new ones forever
         super().__init__((ConstantFolding, *together), name=name, opt_level=3, required=required, merge=True, joint=False, doc=doc)
 
     def __reduce__(self) -> tuple[AnyValue, ...]:
-        """What travels to other processes: the conversions are made there again."""
+        """The pickled form; the conversion rules are recreated on loading."""
         made_by = {key: value for key, value in vars(self).items() if key == "made_by"}
         return _remade, (self.layouts, self.given_sets, self.info.name, self.info.required, self.__doc__, made_by)
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """Converts one function; where it has no operator that layouts are wanted for, it comes back as it was, and a remark says so."""
+        """Converts one function. If it has no operator with wanted layouts, it is unchanged, and a remark says so."""
         if not self.given_sets and not any(_is_call_of(node, self.layouts) for node in post_order(func)):
             said = f"there is no call of {', '.join(self.layouts)}" if self.layouts else _NONE
             ctx.remark(self.info.name, f"{said}: nothing was changed")
@@ -143,11 +147,11 @@ class LayoutPass(RulePass):
 
 
 def _pair(op: str, given: Sequence[str]) -> tuple[str, str]:
-    """The layouts of an operator. Raises RuleError where it has not these."""
+    """The layouts of an operator. Raises RuleError if it does not have these."""
     if isinstance(given, str) or not 1 <= len(given) <= 2:
-        raise RuleError(f"{op}: a layout of the data, and of the weight where there is one, is wanted as a list, not {given!r}")
+        raise RuleError(f"{op}: give a list of the data layout and, if there is a weight, the weight layout, not {given!r}")
     pair = (given[0], given[1] if len(given) > 1 else DEFAULT)
-    if op in POOLINGS and pair[1] == pair[0]:  # the layout of the result, as TVM lets one say it
+    if op in POOLINGS and pair[1] == pair[0]:  # the layout of the result, which TVM allows to state
         pair = (pair[0], DEFAULT)
     check_layouts(op, *pair)
     return pair
@@ -159,7 +163,7 @@ def _conversions(rules: RuleSetMeta) -> list[Rule]:
 
 
 def _conversion(op: str, data: str, kernel: str) -> Rule:
-    """The rule of the library that lays an operator out so; else one of its own."""
+    """The library's rule that converts an operator to this layout, or a new one."""
     for rules, layout in _CONVERSIONS.items():
         for rule in _conversions(rules) if kernel == DEFAULT else []:
             if isinstance(rule.lhs, PCall) and rule.lhs.op.name == op and layout(rule.lhs.op) == data:
@@ -181,24 +185,24 @@ def _is_call_of(node: object, names: Mapping[str, object]) -> bool:
 
 @register_pass(_PREFIX + "ConvertLayout")
 def convert_layout(desired_layouts: dict[str, list[str]]) -> LayoutPass:
-    """Convolutions and poolings in the layouts that are asked for, and few transposes between them:
-    `ConvertLayout{desired_layouts={nn.conv2d=[NHWC, default], nn.max_pool2d=[NHWC]}}`; "default" is the kernel layout that goes with
-    that of the data. Raises RuleError for layouts that an operator does not have."""
+    """Converts convolutions and poolings to the requested layouts, with few transposes: `ConvertLayout{desired_layouts={nn.conv2d=[NHWC,
+    default], nn.max_pool2d=[NHWC]}}`; "default" is the kernel layout that matches the data layout. Raises RuleError for layouts that an
+    operator does not have."""
     doc = convert_layout.__doc__ or ""
     return LayoutPass(desired_layouts, name="ConvertLayout", required=("CanonicalizeOps",), doc=doc)
 
 
 _PREFERRED: dict[str, tuple[str, ...] | RuleSetMeta] = {}
-"""What the target prefers, by operator."""
+"""The target's preferences, by operator."""
 
 
 def register_alter_op_layout(op: str, preferred: Sequence[str] | RuleSetMeta) -> None:
-    """Says what AlterOpLayout does with an operator: the layouts that the target prefers, as in ConvertLayout, or a rule set, of whose
-    alternatives the cheapest is taken (`rules.cost`). Raises RuleError for layouts that the operator has not, KeyError for an operator that
-    there is not, and ValueError where something is registered already."""
+    """Registers what AlterOpLayout does with an operator: the layouts that the target prefers, as in ConvertLayout, or a rule set whose
+    cheapest alternative is used (`rules.cost`). Raises RuleError for layouts that the operator does not have, KeyError for an unknown
+    operator, and ValueError if the operator is already registered."""
     get_op(op)
     if op in _PREFERRED:
-        raise ValueError(f"something is registered for {op} already; forget_alter_op_layout({op!r}) takes it away")
+        raise ValueError(f"{op} is already registered; forget_alter_op_layout({op!r}) removes the registration")
     if isinstance(preferred, RuleSetMeta):
         _PREFERRED[op] = preferred
     else:
@@ -207,14 +211,14 @@ def register_alter_op_layout(op: str, preferred: Sequence[str] | RuleSetMeta) ->
 
 
 def forget_alter_op_layout(op: str) -> None:
-    """Takes away what was registered for an operator. Raises KeyError where nothing was."""
+    """Removes the registration of an operator. Raises KeyError if there is none."""
     del _PREFERRED[op]
 
 
 @register_pass(_PREFIX + "AlterOpLayout")
 def alter_op_layout() -> LayoutPass:
-    """Operators in the layouts that the target prefers (`passat.rules.passes.layouts.register_alter_op_layout`), with few transposes
-    between them; where it prefers none, nothing changes, and a remark says so."""
+    """Converts operators to the layouts that the target prefers (`passat.rules.passes.layouts.register_alter_op_layout`), with few
+    transposes. Without preferences nothing changes, and a remark says so."""
     layouts = {op: given for op, given in _PREFERRED.items() if not isinstance(given, RuleSetMeta)}
     sets = tuple(dict.fromkeys(given for given in _PREFERRED.values() if isinstance(given, RuleSetMeta)))
     return LayoutPass(layouts, sets, name="AlterOpLayout", doc=alter_op_layout.__doc__ or "")
@@ -222,7 +226,7 @@ def alter_op_layout() -> LayoutPass:
 
 @register_pass(_PREFIX + "SimplifyExprPostAlterOp")
 def simplify_expr_post_alter_op() -> RulePass:
-    """What altered layouts leave behind: identities, chains of transposes, reshapes, casts and clips."""
+    """Cleans up after layout conversion: identities, chains of transposes, reshapes, casts and clips."""
     doc = simplify_expr_post_alter_op.__doc__ or ""
     sets = (ConstantFolding, Units, Transposes, Views, ChainedViews, Clips)
     return RulePass(sets, name="SimplifyExprPostAlterOp", opt_level=0, doc=doc)

@@ -1,4 +1,6 @@
-"""The pass MergeComposite: subgraphs that a table of patterns names become functions of their own, which the program calls.
+"""The pass MergeComposite: outlines subgraphs that match a table of patterns as functions.
+
+Matches patterns of the rule language on expressions directly, without an e-graph. A table lists the fused operators of a library or device.
 
 Patterns of the rule language are found in expressions node by node, without an e-graph; a table has what operators a library or a device
 has for several calls together.
@@ -40,13 +42,14 @@ from passat.rules.pattern import (
 
 Key: TypeAlias = tuple[AnyValue, ...]
 _Work: TypeAlias = "tuple[Pattern, Expr, _Work] | None"
-"""What is still to be compared: a linked list, so that two ways to go on share it."""
+"""The remaining comparisons: a linked list, so that alternatives share their tails."""
 
 
 class Match:
-    """Where a pattern stands: what its terms are (`bound`, by their keys), and the attributes that it binds.
+    """A match of a pattern: its terms (`bound`, by key), and the attributes that it binds.
 
-    `inner` are the nodes that the pattern names, the root among them; `leaves` the patterns of its holes and numbers, from left to right.
+    `inner` are the nodes matched by calls of the pattern, including the root; `leaves` the patterns of its holes and numbers, from left to
+    right.
     """
 
     __slots__ = ("attrs", "bound", "inner", "leaves", "root")
@@ -60,7 +63,7 @@ class Match:
         self.inner = {id(bound[term.key]) for term in terms if not isinstance(term, (PVar, PConst, PLiteral))}
 
     def refusal(self, guards: Sequence[Guard]) -> str:
-        """Why the first guard that does not hold refuses; the empty text where all hold."""
+        """The rejection of the first guard that does not hold; '' if all hold."""
         for guard in guards:
             try:
                 answer = guard.function(*[self._value(arg) for arg in guard.args])
@@ -95,7 +98,9 @@ class Match:
 
 
 def matches(pattern: Pattern, root: Expr) -> Iterator[Match]:
-    """Every way in which a pattern stands at an expression: operands of commutative operators in both orders, the written one first.
+    """All matches of a pattern at an expression: operands of commutative operators in both orders, the written one first.
+
+    A hole that occurs twice matches one node, or equal constants. Matching does not look through lets.
 
     A hole that occurs twice is one node, or equal constants. Lets are not looked through.
     """
@@ -122,17 +127,17 @@ def matches(pattern: Pattern, root: Expr) -> Iterator[Match]:
 
 
 def check_pattern(pattern: object, guards: Sequence[Guard]) -> Pattern:
-    """The pattern, if it is one that can be looked for, with guards on what it binds. Raises RuleError, TypeError where it is none."""
+    """The pattern, checked together with guards on its bindings. Raises RuleError for an invalid pattern, TypeError for anything else."""
     if not isinstance(pattern, Pattern):
         raise TypeError(f"a pattern is a term of the rule language (passat.rules.pattern), not {pattern!r}")
     if not isinstance(pattern, (PCall, PTuple, PGet)):
         raise RuleError(f"the pattern {pattern!r} must apply an operator; a bare hole would match everything")
     for term in _left_to_right(pattern):
         if isinstance(term, PCall) and any(isinstance(value, Computed) for value in term.attrs.values()):
-            raise RuleError(f"{term!r}: a value is computed in the pattern; bind it to a hole and state a guard")
+            raise RuleError(f"{term!r}: the pattern computes a value; bind it to a hole and add a guard")
     for guard in guards:
         if not isinstance(guard, Guard):
-            raise TypeError(f"{guard!r} is no guard (passat.rules.guards)")
+            raise TypeError(f"{guard!r} is not a guard (passat.rules.guards)")
         unbound = (tensor_holes(guard.args) - tensor_holes(pattern)) | (holes_of(guard.args) - holes_of(pattern))
         if unbound:
             raise RuleError(f"the guard {guard!r} uses {sorted(unbound)[0]!r}, which the pattern does not bind")
@@ -140,7 +145,7 @@ def check_pattern(pattern: object, guards: Sequence[Guard]) -> Pattern:
 
 
 def _parts(term: Pattern, expr: Expr, attrs: dict[str, AnyValue]) -> Sequence[Expr] | None:
-    """The parts of an expression that stand for those of a term; None where it is something else. Binds attributes."""
+    """The operands of an expression that match those of a term; None if it does not match. Binds attributes."""
     if isinstance(term, PVar):
         return ()
     if isinstance(term, (PConst, PLiteral)):
@@ -178,7 +183,7 @@ def _same(a: Expr, b: Expr) -> bool:
 
 
 def _left_to_right(pattern: Pattern) -> Iterator[Pattern]:
-    """The terms of a pattern, each key once, parts before wholes."""
+    """The distinct terms of a pattern, operands first."""
     seen: set[Key] = set()
     stack: list[tuple[Pattern, bool]] = [(pattern, False)]
     while stack:
@@ -192,13 +197,13 @@ def _left_to_right(pattern: Pattern) -> Iterator[Pattern]:
 
 
 Check: TypeAlias = Callable[[Expr], bool]
-"""Says of the expression that a pattern stands at whether it is to be taken."""
+"""Decides whether a match is used, given the matched expression."""
 PatternTable: TypeAlias = Sequence[tuple[AnyValue, ...]]
-"""Tuples of a name, a pattern and, if need be, a check: a guard, several, or a function of the expression that was found."""
+"""Tuples of a name, a pattern and optionally a check: a guard, several, or a function of the matched expression."""
 
 
 class TableEntry(NamedTuple):
-    """A row of a table, read."""
+    """A parsed row of a table."""
 
     name: str
     pattern: Pattern | DFPattern
@@ -210,8 +215,8 @@ _TABLES: dict[str, PatternTable | Callable[[], PatternTable]] = {}
 
 
 def register_pattern_table(name: str, table: PatternTable | Callable[[], PatternTable] | None = None) -> AnyValue:
-    """Registers a table, or a function that makes it, under a name; without a table, the decorator of such a function. A name that is taken
-    gets the new table, as in TVM.
+    """Registers a table, or a function that makes it, under a name; without a table, returns a decorator for such a function. Replaces an
+    existing table, as in TVM.
 
     >>> from passat.rules.pattern import op, tensors
     >>> @register_pattern_table("example")
@@ -233,16 +238,16 @@ def register_pattern_table(name: str, table: PatternTable | Callable[[], Pattern
 
 
 def get_pattern_table(name: str) -> PatternTable:
-    """The table of that name. Raises ValueError that names those there are."""
+    """The table of that name. Raises ValueError with the existing names."""
     found = _TABLES.get(name)
     if found is None:
-        raise ValueError(f"there is no pattern table {name!r}; there are: {', '.join(sorted(_TABLES)) or 'none'}")
+        raise ValueError(f"unknown pattern table {name!r}; registered: {', '.join(sorted(_TABLES)) or 'none'}")
     return found() if callable(found) else found
 
 
 def read_table(table: PatternTable | str) -> tuple[TableEntry, ...]:
-    """The rows of a table, which may be given by its name. Raises ValueError for an unknown name, TypeError for what is no table, RuleError
-    for patterns that cannot be looked for."""
+    """The rows of a table, or of the table of that name. Raises ValueError for an unknown name, TypeError for anything but a table,
+    RuleError for invalid patterns."""
     if isinstance(table, str):
         table = get_pattern_table(table)
     return tuple(map(_read, table))
@@ -265,7 +270,13 @@ def _read(row: object) -> TableEntry:
 @register_pass("relay._transform.MergeComposite")
 @dataclass(frozen=True)
 class MergeComposite(FunctionPass):
-    """Puts calls of functions with the attribute `Composite` in the place of what the patterns of a table match.
+    """Replaces subgraphs that match the patterns of a table by calls of functions with the attribute `Composite`.
+
+    The table is a list of `(name, pattern)` or `(name, pattern, check)`, or the name of a registered one
+    (`passat.rules.passes.merge_composite`). Patterns are terms of the rule language. List larger ones first: earlier patterns claim their
+    matches first, starting at the results of the program. Only the root of a match may be used outside of it. Matches of `constant` holes
+    and numbers become part of the function, matches of `tensors` holes become arguments. `PartitionedFromPattern` names the operators.
+    Other passes skip such functions (`passat.ir.sealed`).
 
     The table is a list of `(name, pattern)` or `(name, pattern, check)`, or the name of one that is registered
     (`passat.rules.passes.merge_composite`). Patterns are terms of the rule language, or TVM's (`relay.dataflow_pattern`); put larger
@@ -285,7 +296,7 @@ class MergeComposite(FunctionPass):
         read_table(self.pattern_table)
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """Merges in one function."""
+        """Merges the matches of one function."""
         for entry in read_table(self.pattern_table):
             infer_type(func)
             if isinstance(entry.pattern, DFPattern):
@@ -313,7 +324,7 @@ def _partitioned(function: Function, name: str, pattern: DFPattern, check: Check
 
 
 class _Merger:
-    """Finds one pattern in one function. `count` is how many functions that made."""
+    """Merges the matches of one pattern in one function. `count` is the number of outlined functions."""
 
     def __init__(self, function: Function, entry: TableEntry, pattern: Pattern, remark: Callable[[str], None]) -> None:
         self._function = function
@@ -326,7 +337,7 @@ class _Merger:
         self.count = 0
 
     def run(self) -> Function:
-        """The function with calls in the place of matches; itself where there are none."""
+        """The function with calls in place of matches; itself if there are none."""
         found = self._matches()
         if not found:
             return self._function
@@ -348,7 +359,7 @@ class _Merger:
         return result
 
     def _matches(self) -> dict[int, Match]:
-        """What is to be merged, by the identity of the roots; from the results on."""
+        """The matches to merge, by the identity of the roots; starts at the results."""
         for node in self._order:
             if not is_sealed(node) or node is self._function:
                 for part in children(node):
@@ -365,7 +376,7 @@ class _Merger:
         return found
 
     def _is_free(self, match: Match) -> bool:
-        """Whether nobody has taken a node of a match, and nothing but the root is used outside of it."""
+        """True if no node of a match is claimed, and only the root is used outside."""
         inner = match.inner
         if not self._taken.isdisjoint(inner):
             return False
@@ -379,7 +390,7 @@ class _Merger:
         return self._entry.check is None or bool(self._entry.check(match.root))
 
     def _call(self, match: Match, done: dict[int, Expr]) -> Expr:
-        """The call of the function that a match becomes."""
+        """The call of the function for a match."""
         constants = {id(match.bound[leaf.key]) for leaf in match.leaves if not isinstance(leaf, PVar)}
         inputs = {id(node): node for leaf in match.leaves if isinstance(leaf, PVar) for node in [match.bound[leaf.key]]}
         inputs = {key: node for key, node in inputs.items() if key not in match.inner and key not in constants}
@@ -402,7 +413,7 @@ class _Merger:
 
 
 def _name(node: Expr) -> str:
-    """What a node is called in `PartitionedFromPattern`."""
+    """The name of a node in `PartitionedFromPattern`."""
     if isinstance(node, Call) and isinstance(node.op, Op):
         return f"{node.op.name}_"
     return f"TupleGetItem{node.index}_" if isinstance(node, TupleGetItem) else "Tuple_" if isinstance(node, Tuple) else ""

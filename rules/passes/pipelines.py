@@ -1,4 +1,4 @@
-"""Pipelines: what `optimize` runs, and what `relay.build` begins with."""
+"""The pipelines of `optimize` and of `relay.build`."""
 
 from typing import Final
 
@@ -80,14 +80,14 @@ def default_passes() -> list[Pass]:
 
 
 def is_cast_to_int32(expr: Expr) -> bool:
-    """Whether an expression is a cast to int32: those stay apart, so that fusion takes each along."""
+    """True for casts to int32, which CSE keeps separate, so that fusion absorbs each."""
     return isinstance(expr, Call) and expr.op is _CAST and expr.attrs.dtype == "int32"
 
 
 @register_pass("relay._transform.GetPassPrefix")
 def get_pass_prefix() -> Sequential:
-    """What `relay.build` runs before it fuses and generates code (TVM v0.8), but for ToBasicBlockNormalForm and qnn.Legalize. What
-    `optimize` runs by itself does more, and spells for ONNX Runtime."""
+    """The passes that `relay.build` runs before fusion and code generation (TVM v0.8), without ToBasicBlockNormalForm and qnn.Legalize. The
+    pipeline of `optimize` does more, and targets ONNX Runtime."""
     return Sequential(
         [
             RemoveUnusedFunctions(),

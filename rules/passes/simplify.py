@@ -1,4 +1,4 @@
-"""Passes that simplify, under Relay's names: constants, identities, normalizations, common and dead parts."""
+"""Simplification passes under Relay's names: constant folding, identities, normalizations, CSE and dead code elimination."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -26,13 +26,13 @@ from passat.rules.passes.target import LoweringPass
 from passat.rules.rule_pass import RulePass
 
 Skip = Callable[[Expr], bool]
-"""Says of an expression (its parts have been shared already) whether it stays by itself."""
+"""Decides whether an expression, with its operands already shared, is excluded from sharing."""
 
 
 def share(function: Function, skip: Skip) -> Function:
-    """The function in which equal expressions are one: calls of one operator with equal attributes on the same operands (or equal scalar
-    constants), and equal fields of one tuple. Calls that are stateful, have no operands, or are of no operator stay by themselves, and so
-    does what `skip` is true of. The same object where nothing is equal."""
+    """The function after CSE: shares calls of one operator with equal attributes and operands (or equal scalar constants), and equal
+    projections. Keeps stateful calls, calls without operands, calls of non-operators, and expressions for which `skip` is true. Returns the
+    same object if nothing is shared."""
     first: dict[object, Expr] = {}
     made: dict[int, Expr] = {}
     for node in post_order(function, into=lambda part: not is_sealed(part)):
@@ -48,7 +48,7 @@ def share(function: Function, skip: Skip) -> Function:
 
 
 def _key(node: Expr) -> object | None:
-    """What equal expressions have in common; None for what stays by itself. Parts that are shared are told apart as objects."""
+    """The key of equal expressions; None for expressions that are not shared. Shared operands are compared by identity."""
     if isinstance(node, TupleGetItem):
         return ("field", id(node.tuple_value), node.index)
     if not isinstance(node, Call) or not isinstance(node.op, Op) or node.op.stateful or not node.args:
@@ -63,14 +63,14 @@ def _operand(arg: Expr) -> object:
 
 
 class EliminateCommonSubexpr(FunctionPass):
-    """Equal expressions become one, but those that `fskip` is true of, or that call one of the operators it names."""
+    """Common subexpression elimination, except for expressions for which `fskip` is true, or calls of the operators that it names."""
 
     def __init__(self, fskip: Skip | Collection[str]) -> None:
         self.fskip = fskip
         self.info = PassInfo(3, "EliminateCommonSubexpr", ["InferType"], provides=("types",), preserves=("types",))
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """Shares within one function."""
+        """Shares expressions within one function."""
         infer_type(func)
         made = share(func, self.fskip if callable(self.fskip) else self._is_named)
         infer_type(made)
@@ -99,21 +99,21 @@ SIMPLIFY_EXPR: Final = (*SIMPLIFY, CreationOps, Clips, Powers, Sums, RootForms, 
 
 @register_pass(_PREFIX + "FoldConstant")
 def fold_constant() -> RulePass:
-    """Computes what follows from constants and shapes alone. Stateful calls, calls without operands, and results that would
-    enlarge the file too much (`rules.max_growth`) stay; a constant that is one value repeated stays one."""
+    """Folds calls on constants, and values that follow from shapes. Keeps stateful calls, calls without operands, and results that would
+    enlarge the file too much (`rules.max_growth`); splats stay splats."""
     return RulePass((ConstantFolding,), name="FoldConstant", opt_level=2, doc=fold_constant.__doc__ or "", after=["SimplifyInference"])
 
 
 @register_pass(_PREFIX + "SimplifyTupleGet")
 def simplify_tuple_get() -> RulePass:
-    """The field of a tuple that was just made is that field."""
+    """Replaces projections of tuples by their fields."""
     return RulePass((TupleProjection,), name="SimplifyTupleGet", opt_level=1, doc=simplify_tuple_get.__doc__ or "")
 
 
 @register_pass(_PREFIX + "SimplifyInference")
 def simplify_inference(unpack: bool = False) -> RulePass:
-    """Removes what only training needs: dropout. With `unpack`, as in TVM, normalizations fall into what they are made of, whatever that
-    costs; without it they stay whole, which is what ONNX Runtime runs fast."""
+    """Removes operators that only training needs: dropout. With `unpack`, decomposes normalizations regardless of cost, as in TVM; without
+    it they stay whole, which is fast on ONNX Runtime."""
     doc = simplify_inference.__doc__ or ""
     if unpack:
         return LoweringPass((Inference, Unpacking), name="SimplifyInference", opt_level=0, doc=doc)
@@ -122,14 +122,14 @@ def simplify_inference(unpack: bool = False) -> RulePass:
 
 @register_pass(_PREFIX + "DynamicToStatic")
 def dynamic_to_static() -> RulePass:
-    """Folds constants and shape arithmetic, and gives operators their shapes as attributes where these are known."""
+    """Folds constants and shape arithmetic, and turns known shape operands into attributes."""
     return RulePass((ConstantFolding, DynamicToStaticRules), name="DynamicToStatic", opt_level=2, after=["FoldConstant"])
 
 
 @register_pass(_PREFIX + "SimplifyExpr")
 def simplify_expr(doubles: bool = False) -> RulePass:
-    """Identities of arithmetic, chains of reshapes, transposes, casts, clips and slices, copies that copy nothing, tensors of one value,
-    powers that are products or roots. With `doubles` x + x becomes x * 2, as in TVM from v0.18 on."""
+    """Simplifies arithmetic, chains of reshapes, transposes, casts, clips and slices, redundant copies, uniform tensors, and powers that
+    are products or roots. With `doubles`, x + x becomes x * 2, as in TVM from v0.18."""
     return RulePass(
         (*FOLDING, *SIMPLIFY_EXPR, SelfSums) if doubles else (*FOLDING, *SIMPLIFY_EXPR),
         name="SimplifyExpr",
@@ -141,7 +141,7 @@ def simplify_expr(doubles: bool = False) -> RulePass:
 
 @register_pass(_PREFIX + "FoldBatchNorm")
 def fold_batch_norm() -> RulePass:
-    """Batch normalizations, scales and shifts become part of the convolution or product before them."""
+    """Folds batch normalizations, scales and shifts into the preceding convolution or product."""
     sets = (
         ConstantFolding,
         ScaleAxis,
@@ -149,7 +149,7 @@ def fold_batch_norm() -> RulePass:
         Weights,
         *SIMPLIFY,
         DynamicViews,
-    )  # a copy, or a sum with 0, may stand between the two
+    )  # a copy, or a sum with 0, may be between them
     return RulePass(sets, name="FoldBatchNorm", opt_level=2, doc=fold_batch_norm.__doc__ or "", after=["DynamicToStatic"])
 
 
@@ -159,9 +159,9 @@ def eliminate_common_subexpr(fskip: None = None) -> RulePass: ...
 def eliminate_common_subexpr(fskip: Skip | tuple[str, ...] | None) -> RulePass | EliminateCommonSubexpr: ...
 @register_pass(_PREFIX + "EliminateCommonSubexpr")
 def eliminate_common_subexpr(fskip: Skip | tuple[str, ...] | None = None) -> RulePass | EliminateCommonSubexpr:
-    """Equal expressions become one: hash-consing does this while the program is loaded into the e-graph, and congruence where operands turn
-    out to be equal, so no rules are needed. (Stateful calls never become one.) With `fskip`, a function of an expression or names of
-    operators, those that it is true of, or that call these, stay apart."""
+    """Common subexpression elimination. Hash-consing merges equal expressions when the program is loaded into the e-graph, and congruence
+    when operands become equal, so the pass needs no rules. (Stateful calls are never merged.) `fskip`, a function of an expression or names
+    of operators, excludes expressions."""
     if fskip:
         return EliminateCommonSubexpr(fskip)
     doc = eliminate_common_subexpr.__doc__ or ""
@@ -171,10 +171,10 @@ def eliminate_common_subexpr(fskip: Skip | tuple[str, ...] | None = None) -> Rul
 @register_pass(_PREFIX + "DeadCodeElimination")
 @dataclass(frozen=True)
 class DeadCodeElimination(FunctionPass):
-    """Drops bindings that nobody uses, unless their value does more than compute."""
+    """Drops unused let bindings whose values have no effects."""
 
     info = PassInfo(1, "DeadCodeElimination", provides=("types",), preserves=("types",), after=["AvoidSkipLayerNorm"])
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """Drops dead lets of one function."""
+        """Drops the dead lets of one function."""
         return drop_dead_lets(func)

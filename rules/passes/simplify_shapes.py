@@ -1,4 +1,10 @@
-"""The pass SimplifyShapes: shape arithmetic in one form, read off the inputs of the program.
+"""The pass SimplifyShapes: canonicalizes shape arithmetic, and reads sizes from program inputs.
+
+Exporters read the same size from many tensors, whole shapes or parts, and join them by concatenation or selection. Shape arithmetic knows
+the elements of a small integer tensor as expressions over named sizes. If these are sizes of inputs, the tensor is computed from the
+inputs, and the original tensors need not be computed for their shapes.
+
+A walk, not rules: which sizes inputs have, and the cheapest way to read one, depend on the whole program.
 
 Exporters read the same size off many tensors: off an input, off what was computed from it, whole shapes or parts of them, put together
 again by concatenation or selection. What a small integer tensor holds is known as an expression over named sizes; where these are sizes of
@@ -24,27 +30,29 @@ from passat.ir.types import TensorType, tensor_type
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 
 Source: TypeAlias = tuple[Var, int]
-"""An input, and one of its axes."""
+"""An input and one of its axes."""
 _SINCE: Final = 15
-"""The opset from which on Shape reads a part of a shape by itself."""
+"""The first opset in which Shape reads a part of a shape."""
 
 
 @register_pass("relay._transform.SimplifyShapes")
 @dataclass(frozen=True)
 class SimplifyShapes(FunctionPass):
-    """Vectors and scalars of sizes are read off the inputs of the program, each in one way, where that takes no more calls."""
+    """Reads vectors and scalars of sizes from the program inputs, in one canonical form, where that takes no more calls."""
 
     info = PassInfo(2, "SimplifyShapes", ["InferType"], provides=("types",), preserves=("types",), after=["SimplifyExpr"])
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """Rewrites the shape arithmetic of one function. Programs that were read from an opset before 15 stay as they are."""
+        """Rewrites the shape arithmetic of one function. Skips programs read from an opset before 15."""
         infer_type(func)
         frame = mod.attrs.get("onnx")
         return func if frame is not None and frame.version < _SINCE else simplify_shapes(func)
 
 
 def simplify_shapes(function: Function) -> Function:
-    """The function with sizes read off its inputs; itself where nothing changes, or where that would take more calls.
+    """The function with sizes read from its inputs; itself if nothing changes or more calls would be needed.
+
+    Nested functions are unchanged: they see no inputs but their own.
 
     Nested functions stay as they are: they see no inputs but their own.
     """
@@ -73,7 +81,7 @@ def _calls(body: Expr) -> int:
 
 
 def _sources(params: Sequence[Var]) -> dict[SymDim, Source]:
-    """The first input that has a size, for each named size that is one by itself."""
+    """The first input and axis for each named size that occurs by itself."""
     found: dict[SymDim, Source] = {}
     for param in params:
         if isinstance(param.checked_type, TensorType):
@@ -84,14 +92,14 @@ def _sources(params: Sequence[Var]) -> dict[SymDim, Source]:
 
 
 class _Forms:
-    """The one expression for each list of sizes."""
+    """The canonical expression for each list of sizes."""
 
     def __init__(self, sources: dict[SymDim, Source]) -> None:
         self._sources = sources
         self._made: dict[tuple[tuple[Dim, ...], bool], Expr] = {}
 
     def of(self, node: Expr) -> Expr | None:
-        """What takes the place of a call that computes sizes; None for any other node, and where one of the sizes is no input's."""
+        """The replacement of a call that computes sizes; None for any other node, and if an input lacks one of the sizes."""
         type_ = node._checked_type
         if not isinstance(node, Call) or not isinstance(type_, TensorType) or type_.dtype != "int64" or type_.ndim > 1:
             return None
@@ -109,7 +117,7 @@ class _Forms:
         return self._made[key]
 
     def _vector(self, dims: tuple[Dim, ...]) -> Expr:
-        """A vector of sizes: parts of the shapes of inputs, as long as they may be, and numbers, one behind the other."""
+        """A vector of sizes: a concatenation of constants and of the longest possible parts of input shapes."""
         parts: list[Expr] = []
         at = 0
         while at < len(dims):
@@ -129,7 +137,7 @@ class _Forms:
         return parts[0] if len(parts) == 1 else _call("concatenate", Tuple(parts), axis=0)
 
     def _is_of(self, param: Var, dim: Dim) -> bool:
-        """Whether a size is a number, or read off that input."""
+        """True if a size is a constant, or read from this input."""
         return not isinstance(dim, SymDim) or self._sources[dim][0] is param
 
     def _part(self, param: Var, start: int, end: int) -> Expr:

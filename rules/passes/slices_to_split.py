@@ -1,4 +1,7 @@
-"""The pass SlicesToSplit: slices of one tensor that cut it in parts, one behind the other, are those of one split.
+"""The pass SlicesToSplit: replaces slices that partition a tensor by one split.
+
+Exporters write chunks of a tensor as slices, as a split, or as a sequence whose elements are read one by one; one split is a single node.
+Needs all slices of a tensor at once, so it is a walk, not a rule.
 
 Exporters write chunks of a tensor as slices, as a split, or as a sequence of which each element is read by itself; of one split the target
 has one node for all parts. That slices go together is seen in all of them at once, so this is a walk.
@@ -19,8 +22,8 @@ from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 @register_pass("relay._transform.SlicesToSplit")
 @dataclass(frozen=True)
 class SlicesToSplit(FunctionPass):
-    """Slices that cut a tensor along one axis in parts become a split: two of them at least, without gaps. Elements of sequences of parts
-    are such slices."""
+    """Replaces slices that partition a tensor along one axis by a split: at least two, without gaps. Elements of sequences from
+    SplitToSequence count as slices."""
 
     info = PassInfo(2, "SlicesToSplit", ["InferType"], provides=("types",), preserves=("types",), after=["SimplifyShapes"])
 
@@ -31,7 +34,9 @@ class SlicesToSplit(FunctionPass):
 
 
 def slice_sequences(function: Function) -> Function:
-    """The function with slices for the elements of sequences that ONNX's SplitToSequence makes; itself where there are none.
+    """The function with slices for the elements of sequences that ONNX's SplitToSequence makes; itself if there are none.
+
+    A sequence stays if sizes or positions are unknown, or the element does not exist.
 
     Where sizes or places are not known, and where there is no such element, the sequence stays.
     """
@@ -61,14 +66,14 @@ def slice_sequences(function: Function) -> Function:
 
 
 def _element(whole: Call, place: Expr) -> tuple[int, range] | None:
-    """The axis that a sequence of parts is cut along, and the places that one of its elements takes."""
+    """The axis along which a sequence is split, and the range of one of its elements."""
     type_, axis = whole.args[0].checked_type, whole.attrs.get("axis", 0)
     if not isinstance(type_, TensorType) or not isinstance(place, Constant):
         return None
     if not -type_.ndim <= axis < type_.ndim or place.data.size != 1:
         return None
     if not whole.attrs.get("keepdims", 1):
-        return None  # what splits in pieces of one place drops the axis, in ONNX Runtime whether or not the sizes are given
+        return None  # splitting into pieces of size 1 drops the axis, in ONNX Runtime with or without the sizes
     size = type_.shape[axis]
     lengths = _lengths(whole, size) if isinstance(size, int) else None
     if lengths is None:
@@ -81,7 +86,7 @@ def _element(whole: Call, place: Expr) -> tuple[int, range] | None:
 
 
 def _lengths(whole: Call, size: int) -> list[int] | None:
-    """How long the parts are that an axis of a size is cut in; None where that is not known, or parts have an axis less."""
+    """The sizes of the parts of an axis; None if unknown, or if the parts lose the axis."""
     if len(whole.args) == 1:
         return [1] * size if whole.attrs.get("keepdims", 1) else None
     sizes = whole.args[1]
@@ -90,13 +95,13 @@ def _lengths(whole: Call, size: int) -> list[int] | None:
     lengths = [int(length) for length in sizes.data.numpy().reshape(-1)]
     if not lengths or min(lengths) < 0:
         return None
-    if not sizes.data.shape:  # one number: parts of that size, but the last, which is what is left
+    if not sizes.data.shape:  # one number: parts of that size, and the remainder
         return [min(lengths[0], size - begin) for begin in range(0, size, lengths[0])] if lengths[0] else []
     return lengths
 
 
 def slices_to_split(function: Function) -> Function:
-    """The function with a split for slices that are the parts of a tensor; itself where there are none."""
+    """The function with splits for slices that partition a tensor; itself if there are none."""
     found: dict[tuple[int, int], dict[range, list[Call]]] = {}
     for node in post_order(function):
         if isinstance(node, Call) and node.op is get_op("strided_slice"):
@@ -134,7 +139,7 @@ def slices_to_split(function: Function) -> Function:
 
 
 def _cut(call: Call) -> tuple[int, range] | None:
-    """The one axis that a slice cuts, and which of its places it takes; None where it takes all or none, or cuts otherwise."""
+    """The single axis that a slice cuts, and the range that it takes; None if it takes all or nothing, or cuts otherwise."""
     type_, attrs = call.args[0].checked_type, call.attrs
     if not isinstance(type_, TensorType) or attrs.axes is None or len(attrs.axes) != 1 or (attrs.strides or (1,))[0] != 1:
         return None
@@ -145,7 +150,7 @@ def _cut(call: Call) -> tuple[int, range] | None:
 
 
 def _are_parts(spans: Sequence[range], whole: Expr, axis: int) -> bool:
-    """Whether places that are in order are all of an axis, each once."""
+    """True if sorted ranges partition an axis."""
     type_ = whole.checked_type
     assert isinstance(type_, TensorType)
     ends = [0, *(span.stop for span in spans)]

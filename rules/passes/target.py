@@ -41,12 +41,12 @@ register_option(
     "rules.domains",
     list[str],
     [],
-    "Domains beside ONNX's own whose operators the target has, such as com.microsoft (ONNX Runtime); those that the model imports it has.",
+    "Additional operator domains of the target, such as com.microsoft (ONNX Runtime); domains that the model imports are included.",
 )
 
 
 def target_domains(mod: IRModule, ctx: PassContext) -> frozenset[str]:
-    """The domains of operators that a target has: `rules.domains`, and those that the ONNX model itself imports."""
+    """The operator domains of a target: `rules.domains`, and those that the ONNX model imports."""
     asked: list[str] = ctx.get_config("rules.domains")
     return frozenset(asked) | _imported(mod)
 
@@ -56,8 +56,8 @@ def _imported(mod: IRModule) -> frozenset[str]:
 
 
 class TargetPass(RulePass):
-    """A rule pass that does nothing where the target's opset is before `since`, or where it has not the operators of a domain. It says so
-    in a remark."""
+    """A rule pass that does nothing, and remarks on it, if the target's opset is before `since`, or if the target lacks the operators of a
+    domain."""
 
     def __init__(
         self,
@@ -75,20 +75,20 @@ class TargetPass(RulePass):
         self.domain = domain
 
     def applies(self, mod: IRModule, ctx: PassContext) -> bool:
-        """Whether the target has what the pass makes."""
+        """True if the target has the operators that the pass creates."""
         opset = written_opset(mod, ctx) or 1
         if opset < self.since:
             ctx.remark(self.info.name, f"the target has opset {opset}, before {self.since}: nothing was raised")
         elif self.domain and self.domain not in target_domains(mod, ctx):
-            ctx.remark(self.info.name, f"the target has no operators of {self.domain} (rules.domains): none was made")
+            ctx.remark(self.info.name, f"the target has no operators of {self.domain} (rules.domains): none was created")
         else:
             return True
         return False
 
 
 def check_domains(mod: IRModule, ctx: PassContext, passes: Iterable[Pass]) -> None:
-    """Raises ConfigError with the nearest name where `rules.domains` names a domain that the model does not import, and of which neither
-    one of these passes nor a registered one makes operators."""
+    """Raises ConfigError with the nearest name if `rules.domains` names a domain that the model does not import, and for which no pass,
+    listed or registered, creates operators."""
     asked = frozenset(ctx.get_config("rules.domains")) - _imported(mod)
     if not asked:
         return
@@ -96,20 +96,20 @@ def check_domains(mod: IRModule, ctx: PassContext, passes: Iterable[Pass]) -> No
     known = sorted({pass_.domain for pass_ in (*passes, *made) if isinstance(pass_, TargetPass)} - {""})
     for domain in sorted(asked.difference(known)):
         near = difflib.get_close_matches(domain, known, 1)
-        hint = f"did you mean {near[0]}?" if near else f"passes do of {', '.join(known)}"
-        raise ConfigError(f"config rules.domains names {domain!r}, of which no pass makes operators; {hint}")
+        hint = f"did you mean {near[0]}?" if near else f"known domains: {', '.join(known)}"
+        raise ConfigError(f"config rules.domains names {domain!r}, for which no pass creates operators; {hint}")
 
 
 _PREFIX: Final = "relay._transform."
 RAISING: Final = (RootForms, RaiseOps, Views)
-"""Rules that recover an operator from the nodes that it is written as where a target, or its opset, does not have it."""
+"""Rules that raise decomposed operators."""
 _MERGED: Final = (Transposes, Views, Copies, Broadcasts, Units)
 
 
 @register_pass(_PREFIX + "CollapseBatchDims")
 def collapse_batch_dims() -> RulePass:
-    """Stacks of rows become matrices where reshapes cancel: products take their biases, and what is between them works on matrices. Before
-    that masks, guards of softmax, experts and layer scale."""
+    """Collapses batch dimensions where the reshapes cancel, so that products absorb their biases. First simplifies masks, softmax guards,
+    experts and layer scale."""
     before = phase(ConstantFolding, TransformerWeights, BatchTransposes, AttentionMasks, *_MERGED)
     after = phase(HiddenStates, BatchTransposes, *_MERGED)
     doc = collapse_batch_dims.__doc__ or ""
@@ -118,20 +118,20 @@ def collapse_batch_dims() -> RulePass:
 
 @register_pass(_PREFIX + "TargetForms")
 def target_forms() -> RulePass:
-    """Of two ways to write the same, the one that the target's kernels run faster: global pooling, and reshapes that count."""
+    """Chooses the form that the target's kernels run faster: global pooling, and reshapes that infer a size."""
     return RulePass((TargetForms,), name="TargetForms", opt_level=3, doc=target_forms.__doc__ or "", after=["ContribOperators"])
 
 
 @register_pass(_PREFIX + "RaiseOps")
 def raise_operators() -> RulePass:
-    """Recovers normalizations, activations and softmax from the nodes that exporters make of them."""
-    # In the stage of the passes that take programs apart, which so decides between their forms and its own.
+    """Raises normalizations, activations and softmax that exporters have decomposed."""
+    # Belongs to the stage of the passes that decompose operators, so that cost decides between the forms.
     return RulePass((ConstantFolding, *RAISING), name="RaiseOps", opt_level=3, doc=raise_operators.__doc__ or "", after=["LinearAlgebra"])
 
 
 @register_pass(_PREFIX + "RaiseAttention")
 def raise_attention() -> RulePass:
-    """Recovers attention and rotary positions, for targets that have both (ONNX from opset 23 on)."""
+    """Raises attention and rotary embeddings, for targets that have both (ONNX from opset 23)."""
     first = phase(ConstantFolding, BatchTransposes, AttentionMasks, AttentionInputs, Constants, *_MERGED)
     then = phase(Attentions, BatchTransposes, *_MERGED)
     doc = raise_attention.__doc__ or ""
@@ -140,7 +140,8 @@ def raise_attention() -> RulePass:
 
 @register_pass(_PREFIX + "ContribOperators")
 def contrib_operators() -> TargetPass:
-    """Biased Gelu, Swish and products with factors or transposed operands as ONNX Runtime's own operators, for targets that have them."""
+    """Fuses biased Gelu, Swish, and products with factors or transposed operands into ONNX Runtime's own operators, for targets that have
+    them."""
     sets = (ConstantFolding, ContribForms)
     doc = contrib_operators.__doc__ or ""
     return TargetPass(sets, domain="com.microsoft", name="ContribOperators", opt_level=3, doc=doc, after=["CollapseBatchRegions"])
@@ -149,20 +150,20 @@ def contrib_operators() -> TargetPass:
 @register_pass("relay._transform.ReadOpaque")
 @dataclass(frozen=True)
 class ReadOpaque(FunctionPass):
-    """Opaque calls of ONNX operators become calls of Passat's own operators, where operands are known by now that have to be."""
+    """Replaces opaque calls of ONNX operators by calls of Passat's own operators, once the operands that this requires are known."""
 
     info = PassInfo(0, "ReadOpaque", ["InferType"], provides=("types",), preserves=("types",))
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """Reads the opaque calls of one function again. Modules that were not read from ONNX stay as they are."""
+        """Imports the opaque calls of one function again. Skips modules that were not read from ONNX."""
         return read_opaque(func) if "onnx" in mod.attrs else func
 
 
 def read_opaque(function: Function) -> Function:
-    """The function with calls of Passat's own operators where these do what opaque ones did; itself where there are none."""
+    """The function with calls of Passat's own operators for equivalent opaque ones; itself if there are none."""
     if not any(isinstance(node, Call) and isinstance(node.op, OpaqueOp) for node in post_order(function)):
         return function
-    from passat.ir.onnx.read_again import read_again  # which needs onnx
+    from passat.ir.onnx.read_again import read_again  # needs onnx
 
     def read(old: Expr, new: Expr) -> Expr:
         if not isinstance(new, Call) or not isinstance(new.op, OpaqueOp):
@@ -173,16 +174,15 @@ def read_opaque(function: Function) -> Function:
     try:
         made = rewrite(function, read)
         result = function if made is function else infer_type(made)
-    except InferError:  # what is known by now contradicts another node: such a model runs, if at all, as it is
+    except InferError:  # the new facts contradict another node: such a model runs, if at all, unchanged
         return function
     assert isinstance(result, Function)
     return result
 
 
 class LoweringPass(RulePass):
-    """A rule pass whose rules lower, after everything else has been chosen, so that no other pass shares its e-graph. They also run
-    where they assume finite values, unless `rules.math` is `exact`: a pass that is asked for by name, and then does nothing by default,
-    would be of no use."""
+    """A rule pass of lowering rules, which runs after all choices and shares its e-graph with no other pass. It includes rules that assume
+    finite values unless `rules.math` is `exact`: users request such a pass by name and expect it to work by default."""
 
     def __init__(self, sets: Sequence[RuleSetMeta], *, name: str, opt_level: int, doc: str) -> None:
         super().__init__(sets, name=name, opt_level=opt_level, joint=False, doc=doc)
@@ -193,13 +193,13 @@ class LoweringPass(RulePass):
 
 @register_pass(_PREFIX + "FastMath")
 def fast_math() -> RulePass:
-    """Exponential functions of 32-bit floats become approximations by polynomials (fast_exp, fast_tanh, fast_erf, nn.fast_softmax)."""
+    """Approximates exponential functions of float32 by polynomials (fast_exp, fast_tanh, fast_erf, nn.fast_softmax)."""
     return LoweringPass((FastMathRules,), name="FastMath", opt_level=4, doc=fast_math.__doc__ or "")
 
 
 @register_pass(_PREFIX + "CanonicalizeOps")
 def canonicalize_ops() -> RulePass:
-    """Biases are added as what they are: nn.bias_add becomes expand_dims and add."""
+    """Decomposes nn.bias_add into expand_dims and add."""
     return LoweringPass((CanonicalOps,), name="CanonicalizeOps", opt_level=3, doc=canonicalize_ops.__doc__ or "")
 
 
@@ -218,23 +218,23 @@ def _set(given: str | RuleSetMeta) -> RuleSetMeta:
         return given
     known = library.rule_sets()
     if given not in known:
-        raise RuleError(f"Legalize: there is no rule set {given!r} in the library; there are {', '.join(known)}")
+        raise RuleError(f"Legalize: the library has no rule set {given!r}; it has {', '.join(known)}")
     return known[given]
 
 
 _BROADCAST: Final = 1
-"""Operators of this pattern or below are fused with a cast before them."""
+"""Operators of this pattern or below fuse with a preceding cast."""
 
 
 @register_pass("relay._transform.CanonicalizeCast")
 class CanonicalizeCast(FunctionPass):
-    """Each elementwise use of a value that was cast to a wider element type gets a cast of its own, so that fusion takes the cast along
-    and the narrow value is what is kept. Passes that are made of rules share the casts again."""
+    """Gives each elementwise use of a widened value its own cast, so that fusion absorbs the casts and only the narrow value is stored.
+    Rule passes share the casts again."""
 
     info = PassInfo(3, "CanonicalizeCast", ["InferType"], provides=("types",), preserves=("types",))
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """Copies the casts of one function."""
+        """Duplicates the casts of one function."""
         infer_type(func)
         used: set[int] = set()
         made: dict[int, Expr] = {}
@@ -273,17 +273,18 @@ _NORMS: Final = ("nn.layer_norm", "nn.rms_norm")
 @register_pass("relay._transform.AvoidSkipLayerNorm")
 @dataclass(frozen=True)
 class AvoidSkipLayerNorm(FunctionPass):
-    """Writes sums that nothing but a layer normalization reads as `elemwise_sum`: the same values, bit for bit."""
+    """Rewrites sums that only a layer normalization reads as `elemwise_sum`, bit for bit equal, so that ONNX Runtime does not fuse
+    SkipLayerNormalization."""
 
     info = PassInfo(3, "AvoidSkipLayerNorm", ["InferType"], provides=("types",), preserves=("types",), after=["TargetForms"])
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """Respells the sums of one function."""
+        """Rewrites the sums of one function."""
         return avoid_skip_layer_norm(func)
 
 
 def avoid_skip_layer_norm(function: Function) -> Function:
-    """The function with `elemwise_sum` for each sum that SkipLayerNormalization would take; itself where there is none."""
+    """The function with `elemwise_sum` for each sum that SkipLayerNormalization would absorb; itself if there are none."""
     order = post_order(function, into=lambda node: not is_sealed(node))
     read = Counter(id(part) for node in order for part in children(node))
     found = {
@@ -310,7 +311,7 @@ def _is_norm(call: Call) -> bool:
 
 
 def _is_skip(expr: Expr) -> bool:
-    """Whether an expression is the sum of two float tensors of one shape, of rank three."""
+    """True for the sum of two float tensors of one shape of rank three."""
     if not isinstance(expr, Call) or expr.op is not get_op("add"):
         return False
     a, b = (arg.checked_type for arg in expr.args)

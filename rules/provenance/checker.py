@@ -1,13 +1,13 @@
-"""The checker of certificates: proves each step by itself, and with them that the last program equals the first.
+"""The certificate checker: proves each step independently, and from them that the last program equals the first.
 
-A step says that some terms are instances of the left side of a rule, and which terms the right side becomes there. That is looked at anew:
-the left side is laid on the term, guards are asked, the right side is built, values that are folded are computed. All equations go
-into one congruence closure, in which at last both programs have to be one.
+A step claims that some terms are instances of a rule's left side, and which terms the right side becomes. The checker verifies this: it
+matches the left side against the term, evaluates guards, builds the right side, and computes folded values. All equations go into one
+congruence closure, in which both programs must finally be equal.
 
-Trusted beside this file, instances of rules (`instance.py`), the form of certificates (`terms.py`) and the reading of constants, attributes
-and types (`plain.py`): the rules, and what their guards and computed values mean (`passat.rules.substitution`, `expansion`, `analysis`);
-types, kernels and traits of operators, and shape arithmetic (`passat.ir`), with ONNX Runtime for values that kernels do not compute to the
-bit. Nothing of the engine, nor egglog.
+The trusted base, besides this file: instances of rules (`instance.py`), the format of certificates (`terms.py`) and the decoding of
+constants, attributes and types (`plain.py`); the rules and the meaning of their guards and computed values (`passat.rules.substitution`,
+`expansion`, `analysis`); types, kernels and traits of operators, and shape arithmetic (`passat.ir`), with ONNX Runtime for values that
+kernels do not compute bit for bit. Neither the engine nor egglog is trusted.
 """
 
 import json
@@ -36,11 +36,11 @@ from passat.rules.rule import Rule
 from passat.rules.substitution import build_together, same_type
 
 Node = tuple[Hashable, tuple[int, ...]]
-"""What stands at the top of a term, and the classes of its parts."""
+"""The label of a term, and the classes of its operands."""
 
 
 class Closure:
-    """Classes by number. `commutes` tells for which labels the order of two operands does not matter."""
+    """A congruence closure over numbered classes. `commutes` marks labels whose two operands commute."""
 
     def __init__(self, commutes: Callable[[Hashable], bool]) -> None:
         self._commutes = commutes
@@ -52,18 +52,18 @@ class Closure:
         self._sizes: dict[Hashable, int] = {}
 
     def find(self, cls: int) -> int:
-        """The class that a class is part of now."""
+        """The canonical class of a class."""
         while self._up[cls] != cls:
             self._up[cls] = self._up[self._up[cls]]
             cls = self._up[cls]
         return cls
 
     def best(self, cls: int) -> Expr:
-        """The expression that stands for a class."""
+        """The expression that represents a class."""
         return self._best[self.find(cls)]
 
     def members(self, cls: int) -> Sequence[Node]:
-        """The nodes of a class, the oldest first."""
+        """The nodes of a class, oldest first."""
         return self._members[self.find(cls)]
 
     def _key(self, label: Hashable, operands: Sequence[int]) -> Node:
@@ -71,8 +71,7 @@ class Closure:
         return label, tuple(sorted(classes)) if len(classes) == 2 and self._commutes(label) else classes
 
     def add(self, label: Hashable, operands: Sequence[int], make: Callable[[Sequence[Expr]], Expr]) -> tuple[int, Expr]:
-        """The class of a node, and the node itself as an expression, which `make` makes of its operands' where it was not there. Raises
-        InferError where it has no type."""
+        """The class of a node, and the node as an expression, created by `make` if it is new. Raises InferError for an ill-typed node."""
         node = self._key(label, operands)
         if node not in self._nodes:
             expr, cls = infer_type(make(list(map(self.best, operands)))), len(self._up)
@@ -90,7 +89,7 @@ class Closure:
         return self.find(cls), expr
 
     def unite(self, a: int, b: int) -> None:
-        """Makes two classes one, and those that are made of them."""
+        """Unites two classes, and the classes that become congruent."""
         pending = [(a, b)]
         while pending:
             first, second = sorted(map(self.find, pending.pop()))
@@ -108,7 +107,7 @@ class Closure:
 
 
 def _says_more(new: Expr, old: Expr) -> bool:
-    """Whether an expression tells more of its value than another one that is equal to it."""
+    """True if an expression has more known elements than an equal one."""
     if isinstance(old, Constant) or isinstance(new, Constant):
         return not isinstance(old, Constant)
     if new.checked_type != old.checked_type:
@@ -137,6 +136,10 @@ def gaps_of(data: Mapping[str, AnyValue]) -> list[Gap]:
 class Verdict:
     """What a certificate proves.
 
+    `functions` are the functions whose last program equals the first, provided that each gap preserves equality. `trusted` are the gaps
+    that the user accepts, `uncovered` the others; with any of these, the certificate is not `complete` and proves nothing. `unions` and
+    `folds` count the replayed equations and folded constants.
+
     `functions` are the functions whose last program equals the first, provided that each gap is harmless. `trusted` are the gaps that the
     user accepts, `uncovered` the others: where there are any, the certificate is not `complete` and proves nothing. `unions` and `folds`
     count the equations and computed constants that were replayed.
@@ -150,7 +153,7 @@ class Verdict:
 
     @property
     def complete(self) -> bool:
-        """Whether every step is proved or trusted, and something is claimed at all."""
+        """True if every step is proved or trusted, and the certificate makes a claim."""
         return bool(self.functions) and not self.uncovered
 
     def __str__(self) -> str:
@@ -165,8 +168,8 @@ class Verdict:
 
 
 class Checker:
-    """Checks one certificate. `rules` are the rules at hand, by name, each direction by itself; `constants` are contents by digest; `trust`
-    names passes whose uncovered steps are accepted."""
+    """Checks one certificate. `rules` are the available rules by name, one per direction; `constants` are contents by digest; `trust` names
+    passes whose uncovered steps are accepted."""
 
     def __init__(self, data: AnyValue, rules: Mapping[str, Rule], constants: Mapping[str, Tensor], trust: Collection[str] = ()) -> None:
         check_form(data)
@@ -180,12 +183,12 @@ class Checker:
         self._classes: dict[int, tuple[int, Expr]] = {}
         for name, text in data["rules"].items():
             if name not in rules:
-                raise CertificateError(f"the rule {name} is not known here; rules of your own have to be given again")
+                raise CertificateError(f"unknown rule {name}; pass your own rules to the checker again")
             if rules[name].in_full() != text:
-                raise CertificateError(f"the rule {name} is another one here: {rules[name].in_full()}; the certificate has {text}")
+                raise CertificateError(f"the rule {name} differs: here it is {rules[name].in_full()}; the certificate has {text}")
 
     def run(self) -> Verdict:
-        """Checks all steps. Raises CertificateError that names the first step that does not hold; gaps are in the verdict."""
+        """Checks all steps. Raises CertificateError that names the first invalid step; gaps are in the verdict."""
         parts, verdict = self.data["steps"], self.verdict
         for number, part in enumerate(parts, 1):
             where = f"{part['pass']}, part {number}"
@@ -197,7 +200,7 @@ class Checker:
             for place, step in enumerate(part["steps"], 1):
                 self._prove(f"{where}, step {place} ({step['rule']})", self._apply, step, part["opset"])
             if not self._prove(f"{where}, the end", self._equal, part["before"], part["after"]):
-                raise CertificateError(f"{where}, the end: what was taken out does not follow from what went in")
+                raise CertificateError(f"{where}, the end: the extracted program does not follow from the input")
         for name, (before, after) in self.data["functions"].items():
             if self._prove("the end", self._equal, before, after):
                 verdict.functions.append(name)
@@ -218,7 +221,7 @@ class Checker:
         return before is not None and after is not None and (before == after or self.cls(before) == self.cls(after))
 
     def _assume(self, before: int | None, after: int | None) -> None:
-        """Takes two functions of the same parameters to be equal."""
+        """Assumes that two functions of the same parameters are equal."""
         if before is None or after is None:
             return
         old, new = self.rows[before], self.rows[after]
@@ -228,9 +231,10 @@ class Checker:
     # ---- steps
 
     def _apply(self, step: Mapping[str, AnyValue], opset: int) -> None:
-        """Proves the equations of a step, and makes them: by all that is proved of the terms, else by what they show by themselves."""
+        """Proves the equations of a step, and adds them. Uses all facts proved about the terms, otherwise what the terms show by
+        themselves."""
         if step["rule"] not in self.data["rules"]:
-            raise CertificateError("the certificate does not say what rule that is")
+            raise CertificateError("the certificate does not name the rule")
         try:
             made = self._made(step, opset, plain=False)
         except (Reject, InferError, OpTypeError, CertificateError):
@@ -250,7 +254,7 @@ class Checker:
         if isinstance(rule, MultiRule):
             for each in group[1:]:
                 if each.attrs != group[0].attrs or any(each.place(hole) != group[0].place(hole) for hole in rule.left.shared):
-                    raise CertificateError("the terms do not share what the rule says")
+                    raise CertificateError("the terms do not share the holes that the rule shares")
             made = build_together(rule, group, [self.best(each.root).checked_type for each in group], self)
         elif len(group) == 1:
             made = [group[0].right()]
@@ -261,7 +265,7 @@ class Checker:
             if not same_type(left_type, right_type):
                 raise CertificateError(f"the right side has type {right_type!r}, the left side {left_type!r}")
             if self.closure.find(right) != self.cls(said):
-                raise CertificateError("the right side is not what the step says")
+                raise CertificateError("the right side differs from the step")
         return made
 
     # ---- terms
@@ -275,7 +279,7 @@ class Checker:
         return self._load(term)[1]
 
     def best(self, term: int) -> Expr:
-        """The expression of which most is known among those that are equal to a term."""
+        """The expression with the most known elements among those equal to a term."""
         return self.closure.best(self._load(term)[0])
 
     def _load(self, term: int) -> tuple[int, Expr]:
@@ -291,7 +295,7 @@ class Checker:
         return loaded[term]
 
     def _needs(self, term: int) -> Sequence[int]:
-        """The terms that one is made of; of the name of a function its first program, which has its type, where that comes before."""
+        """The operands of a term; for a function name, its first program if that comes earlier, since it has the type."""
         row = self.rows[term]
         if row[0] != GLOBAL:
             return operands_of(row)
@@ -299,7 +303,7 @@ class Checker:
         return [first] if first is not None and first < term else []
 
     def _add(self, row: Sequence[AnyValue], parts: Sequence[int]) -> tuple[int, Expr]:
-        """The class of a term, and itself as an expression."""
+        """The class of a term, and the term as an expression."""
         first = [self._classes[part][1] for part in parts]
         label, make = label_and_maker(row, first, self._constants)
         return self.closure.add(label, [] if row[0] == GLOBAL else [self._classes[part][0] for part in parts], make)
@@ -309,23 +313,23 @@ class Checker:
         return self.closure.best(cls).checked_type
 
     def fact(self, analysis: Analysis[Fact], term: int) -> Fact | None:
-        """What an analysis knows of a term."""
+        """The fact that an analysis has for a term."""
         found: Fact | None = fact_of(analysis, self, self.cls(term), {})
         return found
 
     def find(self, cls: int) -> int:
-        """The class that a class is part of now."""
+        """The canonical class of a class."""
         return self.closure.find(cls)
 
     type = type_of
 
     def constant(self, cls: int) -> Value | None:
-        """The value of a class that is constant."""
+        """The value of a constant class."""
         best = self.closure.best(cls)
         return best.data if isinstance(best, Constant) else None
 
     def e_nodes(self, cls: int) -> Iterator[ENode]:
-        """The nodes of a class, as analyses see them."""
+        """The nodes of a class, in the form for analyses."""
         for label, operands in self.closure.members(cls):
             if label == TUPLE:
                 yield ENode(None, EMPTY_ATTRS, -1, operands)
@@ -338,7 +342,7 @@ class Checker:
     def add_call(self, op: Op, operands: Sequence[int], attrs: Attrs) -> int:
         """The class of a call on a right side."""
         if op.stateful:
-            raise CertificateError("a rule that makes a stateful call cannot be replayed")
+            raise CertificateError("a rule that creates a stateful call cannot be replayed")
         return self.closure.add((CALL, op, attrs), operands, lambda parts: Call(op, parts, attrs))[0]
 
     def add_tuple(self, operands: Sequence[int]) -> int:
@@ -346,14 +350,14 @@ class Checker:
         return self.closure.add(TUPLE, operands, Tuple)[0]
 
     def add_field(self, operand: int, index: int) -> int:
-        """The class of a field on a right side."""
+        """The class of a projection on a right side."""
         return self.closure.add((FIELD, index), [operand], lambda parts: TupleGetItem(parts[0], index))[0]
 
     def add_value(self, value: Value) -> int:
-        """The class of a constant, or of a tuple of constants, that was computed."""
+        """The class of a computed constant, or of a tuple of constants."""
         if isinstance(value, tuple):
             return self.add_tuple([self.add_value(part) for part in value])
         data = plain_tensor(value)
-        if "sha256" in data:  # what has been computed can be named
+        if "sha256" in data:  # computed values can be referenced
             self._constants.setdefault(digest_key(data), value)
         return self.closure.add((CONST, json.dumps([data], sort_keys=True)), (), lambda _: Constant(value))[0]

@@ -1,4 +1,7 @@
-"""A term as an instance of a rule: does the left side match it, do the guards hold, and what is the right side?
+"""Instances of rules: matches the left side against a term, checks the guards, and builds the right side.
+
+The left side is matched syntactically; the closure decides about equality. Guards and computed values have the meaning of the rule language
+(`passat.rules.substitution`).
 
 The left side is matched syntactically; the closure decides about equality. Guards and computed values mean what they mean in the rule
 language (`passat.rules.substitution`).
@@ -28,11 +31,11 @@ if TYPE_CHECKING:
     from passat.rules.provenance.checker import Checker
 
 ANY_GROWTH = 1 << 62
-"""How much folding may enlarge a program is no question of whether that is right."""
+"""Correctness does not depend on how much folding enlarges a program."""
 
 
 class _Placed(Term):
-    """What stands for a part of a left side: a term, as an expression that is equal to it."""
+    """The term bound to a part of a left side, as an equal expression."""
 
     __slots__ = ("_checker", "_term")
 
@@ -42,13 +45,13 @@ class _Placed(Term):
         self._term = term
 
     def fact(self, analysis: Analysis[Fact]) -> Fact | None:
-        """What an analysis knows of the tensor."""
+        """The fact that an analysis has for the tensor."""
         return self._checker.fact(analysis, self._term)
 
 
 class Instance(Substitution):
-    """A rule at a term. Guards see of each part what is proved of all that is equal to it, or, where they are `plain`, what the term
-    itself shows: rules may ask that something is not known, and both are true. Raises CertificateError where the left side is not there."""
+    """A rule at a term. Guards see what is proved about everything equal to a part or, if `plain`, only the term itself: rules may require
+    that something is unknown, and both views are sound. Raises CertificateError if the left side does not match."""
 
     def __init__(self, checker: "Checker", rule: Rule, term: int, opset: int, *, plain: bool) -> None:
         super().__init__()
@@ -63,7 +66,7 @@ class Instance(Substitution):
 
     @staticmethod
     def _chosen(rows: Sequence[AnyValue], rule: Rule, term: int) -> Rule:
-        """An eager rule with what its holes for operators and operands have to be at a term."""
+        """An eager rule with its holes for operators and operands filled to fit a term."""
         row, found = rows[term], None
         if row[0] == CALL:
             found = fitted(rule, get_op(row[1]), len(row[3]))
@@ -71,7 +74,7 @@ class Instance(Substitution):
             whole = rows[row[2][0]]
             found = fitted(rule, None, 1, row[1], len(whole[1]) if whole[0] == TUPLE else None)
         if found is None:
-            raise CertificateError(f"the left side is not there: it is no {rule.lhs!r}")
+            raise CertificateError(f"the left side does not match: this is not {rule.lhs!r}")
         return found
 
     # ---- the left side
@@ -79,17 +82,17 @@ class Instance(Substitution):
     def _match(self, node: Pattern, term: int) -> None:
         checker, row = self.checker, self.checker.rows[term]
         if checker.cls(self.places.setdefault(node.key, term)) != checker.cls(term):
-            raise CertificateError(f"the left side is not there: {node!r} is two things")
+            raise CertificateError(f"the left side does not match: {node!r} is bound to two different terms")
         parts, given = pattern_parts(node), operands_of(row)
         if isinstance(node, PVar):
             return
         if isinstance(node, (PConst, PLiteral)):
             value = self._constant(term)
             if value is None:
-                raise CertificateError(f"the left side is not there: {node!r} is no constant")
+                raise CertificateError(f"the left side does not match: {node!r} is not a constant")
             element = value.uniform() if isinstance(value, Tensor) else None
             if isinstance(node, PLiteral) and (element is None or element != node.value):
-                raise CertificateError(f"the left side is not there: the constant is {element}, not {node!r}")
+                raise CertificateError(f"the left side does not match: the constant is {element}, not {node!r}")
             return
         if isinstance(node, PCall):
             own = checker.own(term)
@@ -97,12 +100,12 @@ class Instance(Substitution):
         else:
             fits = row[0] == TUPLE if isinstance(node, PTuple) else isinstance(node, PGet) and row[:2] == [FIELD, node.index]
         if not fits or len(parts) != len(given):
-            raise CertificateError(f"the left side is not there: it is no {node!r}")
+            raise CertificateError(f"the left side does not match: this is not {node!r}")
         for part, operand in zip(parts, given, strict=True):
             self._match(part, operand)
 
     def _binds(self, node: PCall, call: Call) -> bool:
-        """Whether the attributes of a call are those of the pattern; binds holes to them."""
+        """True if the attributes of a call match those of the pattern; binds attribute holes."""
         for name, wanted in node.attrs.items():
             if name != "attrs" and name not in call.attrs:
                 return False
@@ -127,7 +130,7 @@ class Instance(Substitution):
         return self.checker.own(term) if self.plain else self.checker.best(term)
 
     def bound(self, pattern: Pattern) -> Term | None:
-        """What stands for a part of the left side; None for any other pattern."""
+        """The term bound to a part of the left side; None for any other pattern."""
         term = self.places.get(pattern.key)
         if term is None:
             return None
@@ -144,11 +147,11 @@ class Instance(Substitution):
         return _Placed(self.checker, term, expr)
 
     def place(self, pattern: Pattern) -> int:
-        """The class of what stands for a hole."""
+        """The class bound to a hole."""
         return self.checker.cls(self.places[pattern.key])
 
     def check_conditions(self) -> None:
-        """Raises CertificateError where a guard does not hold."""
+        """Raises CertificateError if a guard does not hold."""
         for guard in self.rule.guards:
             if reason := guard.refusal(self.ask(guard), self.rule.name):
                 raise CertificateError(f"the guard {guard!r} refuses: {reason}")

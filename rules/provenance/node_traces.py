@@ -1,4 +1,7 @@
-"""Where the parts of a result come from: from each expression back through the passes to those of the input.
+"""Provenance of nodes: traces each expression of a result back through the passes to nodes of the input.
+
+The runs of a trace record the node of each new expression, and the rule application that created it. The nodes that the rule matched have
+traces in turn, in the same saturation or in the input program.
 
 The runs of a trace know the node that each new expression was made of, and which application of a rule made that node. What the rule
 matched has a node_trace in turn: in the same saturation, or in the program that went in.
@@ -22,7 +25,7 @@ REWRITTEN = "rewritten"
 
 
 class Event(NamedTuple):
-    """What was done: in which pass, which rule (or `FOLDED`, `STATIC`, `REWRITTEN`), and the names of the nodes of the input at which."""
+    """An event: the pass, the rule (or `FOLDED`, `STATIC`, `REWRITTEN`), and the names of the input nodes at which it happened."""
 
     pass_name: str
     rule: str
@@ -33,20 +36,19 @@ class Event(NamedTuple):
 
 
 class NodeTrace(NamedTuple):
-    """The steps that led to an expression, each with its place in the order in which they happened, and the nodes of the input that the
-    expression was made of."""
+    """The events that led to an expression, each with its position in time, and the input nodes that the expression was made from."""
 
     sources: tuple[str, ...] = ()
     dated: tuple[tuple[tuple[int, int], Event], ...] = ()
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """The steps in order."""
+        """The events in order."""
         return tuple(dict.fromkeys(step for _, step in sorted(self.dated)))
 
 
 def merged(node_traces: Iterable[NodeTrace], steps: Iterable[tuple[tuple[int, int], Event]] = (), sources: Iterable[str] = ()) -> NodeTrace:
-    """Several node_traces as one, with further steps and sources."""
+    """Several traces as one, with additional events and sources."""
     names: dict[str, None] = {}
     taken: dict[tuple[tuple[int, int], Event], None] = {}
     for node_trace in node_traces:
@@ -58,7 +60,7 @@ def merged(node_traces: Iterable[NodeTrace], steps: Iterable[tuple[tuple[int, in
 
 
 def name_of(expr: Expr) -> str:
-    """What an expression is called in the input: the name of its node there, or of its result; empty where it has none."""
+    """The name of an expression in the input: of its node, otherwise of its result; empty if it has none."""
     if isinstance(expr, TupleGetItem) and expr.span is None:
         expr = expr.tuple_value
     span = expr.span
@@ -66,15 +68,15 @@ def name_of(expr: Expr) -> str:
 
 
 _Key = tuple[int, int]
-"""A node of a run, by their numbers; an expression is (-1, its identity)."""
+"""A node of a run, as two numbers; an expression is (-1, its identity)."""
 _EXPR = -1
 _Dated = tuple[tuple[int, int], Event]
 _Needs = tuple[list[_Key], list[_Dated], list[str]]
-"""Other node_traces, further steps, and names of the input."""
+"""The parts of a trace: other traces, events, and names of input nodes."""
 
 
 class NodeTraces:
-    """The node_traces of all expressions that passes have made."""
+    """The traces of all expressions that passes created."""
 
     def __init__(self, runs: Sequence[Run], pass_events: Sequence[PassEvent]) -> None:
         self.runs = runs
@@ -82,7 +84,7 @@ class NodeTraces:
         self._elsewhere: dict[int, tuple[Expr, int, str]] = {}
         self._rebuilt: dict[int, Expr] = {}
         self._bodies: dict[int, tuple[Expr, int | None]] = {}
-        """For the body of a function what it was before, and the run that changed it; None where a walk did."""
+        """For the body of a function, its previous body, and the run that changed it; None for a walk."""
         self._indexes: dict[int, Index] = {}
         self._known: dict[_Key, NodeTrace] = {}
         self._exprs: dict[int, Expr] = {}
@@ -93,17 +95,17 @@ class NodeTraces:
                 self._compare(each)
 
     def of(self, expr: Expr) -> NodeTrace:
-        """The node_trace of an expression of the result."""
+        """The trace of an expression of the result."""
         return self._solve((_EXPR, self._keep(expr)))
 
     def changed(self, expr: Expr) -> bool:
-        """Whether an expression of the result is not one of the input."""
+        """True if an expression of the result is not from the input."""
         while id(expr) not in self._elsewhere and id(expr) in self._rebuilt:
             expr = self._rebuilt[id(expr)]
         return id(expr) in self._made or id(expr) in self._elsewhere
 
     def of_result(self, body: Expr, place: int) -> NodeTrace:
-        """The node_trace of what stands in a place of the results of a body: of what was put there for what stood there."""
+        """The trace of a result of a body: of its replacement for the original expression."""
         needs: list[_Key] = []
         dated: list[_Dated] = []
         seen: set[int] = set()
@@ -119,14 +121,14 @@ class NodeTraces:
         return merged([self._solve(need) for need in needs], dated, [name_of(first)])
 
     def rules(self) -> set[str]:
-        """The names of all rules by which the results of saturations are equal to what went in."""
+        """The names of all rules on which the results of saturations depend."""
         changed = [number for number, run in enumerate(self.runs) if run.choice is not None and run.result is not run.body]
         return {self.runs[number].applications[place].rule for number in changed for place in self._index(number).used}
 
     # ---- what was made where
 
     def _collect(self, number: int) -> None:
-        """Finds the node of each expression that a run has made."""
+        """Records the node of each expression that a run created."""
         run = self.runs[number]
         if run.choice is None or run.result is run.body:
             return
@@ -147,7 +149,7 @@ class NodeTraces:
             stack += [(part, graph.find(operand)) for part, operand in zip(parts, graph.operands[node], strict=True)]
 
     def _compare(self, each: PassEvent) -> None:
-        """Finds what a pass has made otherwise than by rules, and what it has only built anew because of that."""
+        """Records the expressions that a pass created without rules, and those that it only rebuilt as a consequence."""
         old: set[int] = set()
         for function in each.before.functions.values():
             old.update(map(id, post_order(function)))
@@ -190,7 +192,7 @@ class NodeTraces:
         return known[wanted]
 
     def _needs(self, key: _Key) -> _Needs:
-        """What a node_trace consists of: other node_traces, further steps, and names of the input."""
+        """The parts of a trace: other traces, events, and names of input nodes."""
         run, which = key
         if run != _EXPR:
             return self._index(run).needs(which, self._keep)
@@ -214,7 +216,7 @@ class NodeTraces:
 
 
 class Index:
-    """What made the nodes of one run."""
+    """The origins of the nodes of one run."""
 
     def __init__(self, number: int, run: Run) -> None:
         self.number = number
@@ -231,7 +233,7 @@ class Index:
             self._loaded_from.setdefault(self.graph.ids[id(expr)], expr)
 
     def needs(self, node: int, keep: Callable[[Expr], int]) -> _Needs:
-        """Of what the node_trace of a node consists, or that of the application in the place ~node."""
+        """The parts of the trace of a node, or of the application at position ~node."""
         graph = self.graph
         if node < 0:
             return self._applied(~node)
@@ -247,8 +249,7 @@ class Index:
         return ([] if origin is None else [(_EXPR, keep(origin))]), [], []
 
     def expression(self, node: int, keep: Callable[[Expr], int]) -> _Needs:
-        """Of what the node_trace of a new expression consists: of its node's, and of what replaced its operands by others that were there
-        before."""
+        """The parts of the trace of a new expression: those of its node, and those of operand replacements."""
         known, dated, sources = self.needs(node, keep)
         needs, steps, names = [*known], [*dated], [*sources]
         graph = self.graph
@@ -267,12 +268,12 @@ class Index:
 
     @cached_property
     def proof(self) -> Proof:
-        """Which applications made nodes equal."""
+        """The proof of which applications made nodes equal."""
         return Proof(self.graph, self.run.applications)
 
     @cached_property
     def used(self) -> set[int]:
-        """The applications by which the result is equal to what went in."""
+        """The applications on which the equality of result and input depends."""
         parts = [self.run.root, *(operand for node in (self.run.choice or {}).values() for operand in self.graph.operands[node])]
         pending = self.proof.applications([(part, self.chosen(part)) for part in parts])
         found: set[int] = set()
@@ -283,7 +284,7 @@ class Index:
         return found
 
     def _rests_on(self, placed: Placed) -> Iterator[tuple[int, int]]:
-        """The nodes that were equal where a match lies: what stood there, and what the left side matched."""
+        """The nodes that are equal at a match: the one in the program, and the one that the left side matched."""
         graph, variant = self.graph, placed.variant
         holes, at = dict(zip(variant.classes, placed.row, strict=False)), {0: placed.nodes[0]}
         yield placed.row[0], placed.nodes[0]
@@ -291,13 +292,13 @@ class Index:
             operand = next(iter(graph.operands[at[whole]][i : i + 1]), -1)
             found = [node for node in placed.nodes if graph.symbols[node] is expected and graph.find(node) == graph.find(operand)]
             if operand < 0 or not (found or part in holes or expected is None):
-                return  # the nodes were not found, only the root
+                return  # only the root of the match was found
             at[part] = found[0] if found else holes.get(part, operand)
             yield operand, at[part]
 
     @cached_property
     def _stands(self) -> dict[int, int]:
-        """The node that stands in the result for each class: equal nodes become one there, also where no rule is about them."""
+        """The extracted node of each e-class: equal nodes are shared, even without rules."""
         graph, equal, found = self.graph, dict[object, int](), dict[int, int]()
         for cls, node in (self.run.choice or {}).items():
             key = graph.symbols[node], graph.payloads[node], tuple([found[graph.find(part)] for part in graph.operands[node]])
@@ -305,23 +306,23 @@ class Index:
         return found
 
     def chosen(self, node: int) -> int:
-        """What stands in the result where a node stood."""
+        """The extracted node in place of a node."""
         return self._stands.get(self.graph.find(node), node)
 
     def repeats(self, place: int) -> bool:
-        """Whether an application says what used ones of the same rule have said."""
+        """True if an application repeats used applications of the same rule."""
         application = self.run.applications[place]
         others = self.proof.applications(application.unions)
         return others <= self.used and any(self.run.applications[other].rule == application.rule for other in others)
 
     def replaced(self, one: int, other: int, but: Set[int] = frozenset()) -> tuple[list[_Key], list[_Dated]]:
-        """The parts of the trace of one node replaced by another one of its e-class; `but` are applications that are already listed
+        """The parts of the trace of one node replaced by another of its e-class; `but` are applications that are already listed
         elsewhere."""
         applied = [self._applied(place) for place in sorted(self.proof.applications([(one, other)]) - but)]
         return [key for needs, _, _ in applied for key in needs], [dated for _, steps, _ in applied for dated in steps]
 
     def _behind(self, node: int) -> set[int]:
-        """The applications that made a node, and what they matched."""
+        """The applications that created a node, and their matches."""
         found: set[int] = set()
         stack = [node]
         while stack:
@@ -332,7 +333,7 @@ class Index:
         return found
 
     def result(self, place: int, keep: Callable[[Expr], int]) -> tuple[list[_Key], list[_Dated]]:
-        """Of what the node_trace of a replacement consists: of a result of the body by what was taken out in its place."""
+        """The parts of the trace of a replacement: of a result of the body by the extracted one."""
         body, graph = self.run.body, self.graph
         field = body.fields[place] if isinstance(body, Tuple) else body
         node = graph.ids[id(field)]
@@ -343,7 +344,7 @@ class Index:
         return needs, dated
 
     def _applied(self, place: int) -> _Needs:
-        """Of what the node_trace of an application consists: of those of the nodes that it matched, and of what made these stand there."""
+        """The parts of the trace of an application: those of the matched nodes, and the reasons why these were in place."""
         if place in self._applications:
             return self._applications[place]
         application, graph = self.run.applications[place], self.graph
@@ -351,7 +352,7 @@ class Index:
         nodes: dict[int, None] = {}
         for placed in application.matched:
             nodes.update(dict.fromkeys(placed.nodes))
-            # The root where it stood in the program that went in; else what was matched that stood there.
+            # The root where it was in the input program, otherwise the matched nodes that were there.
             for node in (placed.row[0], graph.find(placed.row[0]), *placed.nodes):
                 name = name_of(self._loaded_from[node]) if node in self._loaded_from else ""
                 if name:
@@ -364,14 +365,14 @@ class Index:
         return self._applications[place]
 
     def _loaded(self, what: str, expr: Expr) -> _Dated:
-        """What happened to an expression as the program was loaded: the eager rule that was applied, else `what`."""
+        """The event of loading an expression: the eager rule that was applied, otherwise `what`."""
         name = name_of(expr)
         rule = self._eager.get(id(expr), what)
         return (self.number, 0), Event(self.run.pass_of(rule), rule, (name,) if name else ())
 
 
 def _parts(expr: Expr) -> Sequence[Expr]:
-    """The parts of an expression in the dataflow around it."""
+    """The operands of an expression in the surrounding dataflow."""
     if isinstance(expr, (If, Match)) or (isinstance(expr, Call) and not isinstance(expr.op, Op)):
         return outer_parts(expr)
     return operands(expr)

@@ -1,5 +1,5 @@
-"""Which passes ran, with the module before and after each, and what they did: which expressions a walk has only built anew, because of what
-stands below, and which applications of rules made nodes of a saturated graph equal."""
+"""Traces passes, with the module before and after each: which expressions a walk only rebuilt because their operands changed, and which
+rule applications made nodes of a saturated graph equal."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
@@ -14,7 +14,7 @@ from passat.rules.engine.trace import Application, Trace
 
 
 class PassEvent(NamedTuple):
-    """A pass that ran by itself, not as a pipeline of others; how many runs the trace had before and after it."""
+    """A pass that ran by itself, not as a pipeline of others; the number of runs in the trace before and after it."""
 
     name: str
     before: IRModule
@@ -24,7 +24,7 @@ class PassEvent(NamedTuple):
 
 
 class PassTrace(PassInstrument):
-    """Writes down the passes that run, in order; `trace` is told what their saturations do."""
+    """Records the passes that run, in order; `trace` records their saturations."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -32,23 +32,22 @@ class PassTrace(PassInstrument):
         self._open: list[tuple[IRModule, int, int]] = []
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Notes where a pass begins."""
+        """Records the start of a pass."""
         self._open.append((mod, len(self.events), len(self.trace.runs)))
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Notes what a pass has made, unless passes inside it have been noted."""
+        """Records the result of a pass, unless it consists of recorded passes."""
         before, count, first = self._open.pop()
         if len(self.events) == count:
             self.events.append(PassEvent(info.name, before, mod, first, len(self.trace.runs)))
 
     def since(self, run: int) -> list[PassEvent]:
-        """The passes that have been noted, with runs counted from that one."""
+        """The recorded passes from a run on, with runs counted from there."""
         return [each._replace(first=each.first - run, end=each.end - run) for each in self.events]
 
 
 def counterparts(before: IRModule, after: IRModule) -> dict[int, Expr]:
-    """For the new expressions of a module, by their identity, those of the module before that they stand for; where the walk has made
-    something else there is none."""
+    """Maps new expressions of a module, by identity, to their counterparts in the previous module; rewritten ones have none."""
     old, named = _contents(before)
     pending: list[tuple[Expr, Expr]] = []
     for function in after.functions.values():
@@ -57,7 +56,7 @@ def counterparts(before: IRModule, after: IRModule) -> dict[int, Expr]:
     for var, function in after.functions.items():
         earlier = bodies.get(var.name_hint)
         if isinstance(function, Function) and isinstance(earlier, Function):
-            pending.insert(0, (function.body, earlier.body))  # taken last: names say more
+            pending.insert(0, (function.body, earlier.body))  # processed last, since names are more reliable
     found: dict[int, Expr] = {}
     while pending:
         new, other = pending.pop()
@@ -69,7 +68,7 @@ def counterparts(before: IRModule, after: IRModule) -> dict[int, Expr]:
 
 
 def operands(expr: Expr) -> Sequence[Expr]:
-    """What a step reads; nothing for what is no step of its own."""
+    """The operands of a step; empty for expressions that are not steps."""
     if isinstance(expr, Call) and isinstance(expr.op, Op):
         return expr.args
     if isinstance(expr, Tuple):
@@ -78,12 +77,12 @@ def operands(expr: Expr) -> Sequence[Expr]:
 
 
 def is_only_rebuilt(new: Expr, found: dict[int, Expr]) -> bool:
-    """Whether an expression reads what its counterpart read, each operand built anew perhaps; `found` has all counterparts."""
+    """True if an expression has the operands of its counterpart, possibly rebuilt; `found` has all counterparts."""
     return all(found.get(id(part), part) is other for part, other in zip(operands(new), operands(found[id(new)]), strict=True))
 
 
 def _contents(module: IRModule) -> tuple[set[int], dict[object, Expr]]:
-    """The expressions of a module by their identity, and by what makes them known again."""
+    """The expressions of a module by identity, and by what identifies them across passes."""
     old: set[int] = set()
     named: dict[object, Expr] = {}
     for function in module.functions.values():
@@ -96,7 +95,7 @@ def _contents(module: IRModule) -> tuple[set[int], dict[object, Expr]]:
 
 
 def identity_of(expr: Expr) -> object:
-    """What makes an expression known again that a pass has built anew with other operands; None where nothing does."""
+    """What identifies an expression that a pass rebuilt with other operands; None if nothing does."""
     if isinstance(expr, Call) and expr.span is not None and expr.span.outputs:
         return (expr.op, expr.attrs, expr.span)
     return None
@@ -113,21 +112,21 @@ def _is_same_step(new: Expr, old: Expr) -> bool:
 
 
 _CONGRUENT: Final = -1
-"""The nodes are alike, but for operands that are equal."""
+"""The nodes differ only in equal operands (congruence)."""
 _OTHER: Final = -2
-"""The nodes are equal for a reason that no application gives: what was computed of constants."""
+"""The nodes are equal for a reason other than an application: constant folding."""
 
 
 class Proof:
-    """The unions of a saturation made again in order, with what follows for the nodes above. Each joins two trees of nodes by an edge, so
-    that there is one path between two nodes of a class, and what an edge rests on is older than the edge."""
+    """Replays the unions of a saturation in order, with their congruences. Each union joins two trees of nodes by an edge, so there is one
+    path between two nodes of an e-class, and an edge depends only on older edges."""
 
     def __init__(self, graph: Graph, applications: Sequence[Application]) -> None:
         self._graph = graph
         self._classes = list(range(len(graph)))
         self._sizes = [1] * len(graph)
         self._up: dict[int, tuple[int, int]] = {}
-        """For each node below another one of its tree that node, and the place of the application, or why else the two are equal."""
+        """For each non-root node, its parent, and the position of the application or another reason why the two are equal."""
         self._users: dict[int, list[int]] = {}
         self._alike: dict[tuple[object, ...], int] = {}
         for node, operands in enumerate(graph.operands):
@@ -142,7 +141,7 @@ class Proof:
                 self._unite(cls, node, _OTHER)
 
     def applications(self, pairs: Iterable[tuple[int, int]]) -> set[int]:
-        """The places of the applications that make the nodes of each pair equal."""
+        """The positions of the applications that make the nodes of each pair equal."""
         found: set[int] = set()
         seen: set[int] = set()
         stack = list(pairs)
@@ -159,7 +158,7 @@ class Proof:
         return found
 
     def _path(self, one: int, other: int) -> list[int]:
-        """The nodes below the edges of the path between two nodes; nothing where they are not equal."""
+        """The nodes below the edges of the path between two nodes; empty if they are not equal."""
         first, second = self._ancestors(one), self._ancestors(other)
         if first[-1] != second[-1]:
             return []
@@ -169,7 +168,7 @@ class Proof:
         return first + second
 
     def _ancestors(self, node: int) -> list[int]:
-        """The node and those above it."""
+        """The node and its ancestors."""
         found = [node]
         while node in self._up:
             node = self._up[node][0]
@@ -197,7 +196,7 @@ class Proof:
             if self._sizes[gone] > self._sizes[kept]:
                 below, above, gone, kept = above, below, kept, gone
             edge = above, why
-            while below in self._up:  # the smaller tree hangs from this node now
+            while below in self._up:  # the smaller tree now hangs from this node
                 following, self._up[below] = self._up[below], edge
                 edge, below = (below, following[1]), following[0]
             self._up[below] = edge

@@ -1,4 +1,4 @@
-"""Attributes, types and constants as plain data for JSON, and back. What is read is checked; nothing is executed."""
+"""Encodes attributes, types and constants as plain data for JSON. Decoding validates its input, and executes nothing."""
 
 import base64
 import hashlib
@@ -16,23 +16,23 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type
 
 Plain = AnyValue
-"""What JSON can hold."""
+"""A JSON value."""
 SMALL: Final = 64
-"""Constants of at most so many bytes stand in a certificate by value, and so do those of one repeated value; others by their digest."""
+"""Maximum size in bytes of constants stored by value in a certificate; splats are always stored by value, others by digest."""
 
 
 class CertificateError(PassatError, ValueError):
-    """A certificate that does not hold, or that cannot be made; the message says which step, and why."""
+    """An invalid certificate, or one that cannot be created; the message names the step and the reason."""
 
     exit_code = 1
 
 
 class Uncovered(Exception):
-    """A part of a program that certificates do not speak of; its text says what."""
+    """A part of a program that certificates do not cover; the text names it."""
 
 
 def plain_value(value: AnyValue) -> Plain:
-    """An attribute's value as plain data. Raises Uncovered for objects of other kinds."""
+    """An attribute's value as plain data. Raises Uncovered for other kinds of objects."""
     if value is None or type(value) in (bool, int, str):
         return value
     if type(value) is float:
@@ -51,7 +51,7 @@ def plain_value(value: AnyValue) -> Plain:
 
 
 def value_of(data: Plain) -> AnyValue:
-    """The value that `plain_value` made this of. Raises CertificateError."""
+    """The inverse of `plain_value`. Raises CertificateError."""
     if data is None or type(data) in (bool, int, str):
         return data
     if isinstance(data, list):
@@ -69,7 +69,7 @@ def value_of(data: Plain) -> AnyValue:
                 return tensor_of(content, {})
         except (TypeError, ValueError) as error:
             raise CertificateError(f"{content!r} is no {kind}: {error}") from None
-    raise CertificateError(f"{data!r} is no value of an attribute")
+    raise CertificateError(f"{data!r} is not an attribute value")
 
 
 def plain_attrs(attrs: Mapping[str, AnyValue]) -> Plain:
@@ -80,7 +80,7 @@ def plain_attrs(attrs: Mapping[str, AnyValue]) -> Plain:
 def attrs_of(data: Plain) -> Attrs:
     """Attributes from plain data. Raises CertificateError."""
     if not isinstance(data, dict):
-        raise CertificateError(f"{data!r} are no attributes")
+        raise CertificateError(f"{data!r} is not a set of attributes")
     return Attrs({name: value_of(value) for name, value in data.items()})
 
 
@@ -90,7 +90,7 @@ def dim_of(text: str) -> Dim:
 
 
 def plain_type(type_: Type | None) -> Plain:
-    """A type of tensors, and tuples of them, as plain data; None where it is not known. Raises Uncovered for others."""
+    """A type of tensors or tuples as plain data; None if unknown. Raises Uncovered for others."""
     if isinstance(type_, TensorType):
         return {"tensor": type_.dtype, "shape": [dim if isinstance(dim, int) else repr(dim) for dim in type_.shape]}
     if isinstance(type_, TupleType):
@@ -101,7 +101,7 @@ def plain_type(type_: Type | None) -> Plain:
 
 
 def type_of_plain(data: Plain) -> Type:
-    """The type that `plain_type` made this of. Raises CertificateError."""
+    """The inverse of `plain_type`. Raises CertificateError."""
     if data is None:
         return IncompleteType()
     if isinstance(data, dict) and isinstance(data.get("tuple"), list):
@@ -111,11 +111,11 @@ def type_of_plain(data: Plain) -> Type:
         shape = data["shape"]
         if all(isinstance(dim, str) or (type(dim) is int and dim >= 0) for dim in shape):
             return TensorType([dim if isinstance(dim, int) else dim_of(dim) for dim in shape], data["tensor"])
-    raise CertificateError(f"{data!r} is no type")
+    raise CertificateError(f"{data!r} is not a type")
 
 
 def plain_tensor(tensor: Tensor) -> Plain:
-    """A constant as plain data: by value where it is small or one value repeated, else by a digest of its elements."""
+    """A constant as plain data: by value if it is small or a splat, otherwise by a digest of its elements."""
     made: dict[str, AnyValue] = {"dtype": tensor.dtype, "shape": list(tensor.shape)}
     element = tensor.uniform()
     if tensor.dtype == "string":
@@ -131,20 +131,20 @@ def plain_tensor(tensor: Tensor) -> Plain:
 
 
 def tensor_of(data: Plain, known: Mapping[str, Tensor]) -> Tensor:
-    """The constant that `plain_tensor` made this of; `known` are constants by digest. Raises CertificateError."""
+    """The inverse of `plain_tensor`; `known` maps digests to constants. Raises CertificateError."""
     if not isinstance(data, dict) or not isinstance(data.get("dtype"), str) or not isinstance(data.get("shape"), list):
-        raise CertificateError(f"{data!r} is no constant")
+        raise CertificateError(f"{data!r} is not a constant")
     dtype, shape = data["dtype"], tuple(data["shape"])
     if not all(type(dim) is int and dim >= 0 for dim in shape):
-        raise CertificateError(f"{list(shape)} is no shape of a constant")
+        raise CertificateError(f"{list(shape)} is not a shape of a constant")
     kind = _numpy(dtype)
     try:
         if "sha256" in data:
             found = known.get(digest_key(data))
             if found is None:
                 raise CertificateError(
-                    f"the contents of the constant {dtype}{list(shape)} {str(data['sha256'])[:12]} are in no model at hand; "
-                    "give the model that was optimized with --before"
+                    f"the contents of the constant {dtype}{list(shape)} {str(data['sha256'])[:12]} are not in any given model; "
+                    "pass the input model with --before"
                 )
             return found
         if dtype == "string":
@@ -159,11 +159,11 @@ def tensor_of(data: Plain, known: Mapping[str, Tensor]) -> Tensor:
     except CertificateError:
         raise
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise CertificateError(f"{data!r} is no constant: {error}") from None
+        raise CertificateError(f"{data!r} is not a constant: {error}") from None
 
 
 def digest_key(data: Mapping[str, AnyValue]) -> str:
-    """Under what a constant that stands there by its digest is known."""
+    """The key of a constant that is stored by digest."""
     return f"{data['dtype']}{data['shape']}{data['sha256']}"
 
 
@@ -171,7 +171,7 @@ def _numpy(dtype: str) -> AnyValue:
     try:
         return to_numpy(dtype)
     except (KeyError, TypeError, ValueError):
-        raise CertificateError(f"{dtype!r} is no element type") from None
+        raise CertificateError(f"{dtype!r} is not an element type") from None
 
 
 def _text(value: AnyValue) -> Plain:

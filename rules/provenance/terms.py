@@ -1,5 +1,5 @@
-"""Programs as terms: a table in which every part of every program stands once, as plain data, parts before wholes; and the form of
-certificates, which hold such a table: which version, and what stands where."""
+"""Programs as terms: a table of all parts of all programs, each once, as plain data with operands first; and the versioned format of
+certificates, which contain such a table."""
 
 import json
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -36,8 +36,8 @@ GLOBAL: Final = "global"
 
 
 class Terms:
-    """The table. `rows` are the terms as lists: the kind, what it has of its own, the numbers of its parts. `constants` are those that
-    stand there by their digest."""
+    """The table. `rows` are the terms as lists: the kind, its own data, the numbers of its operands. `constants` are those stored by
+    digest."""
 
     def __init__(self) -> None:
         self.rows: list[list[AnyValue]] = []
@@ -52,7 +52,7 @@ class Terms:
         self._drawing: set[int] = set()
 
     def begin(self) -> None:
-        """Another module follows, whose variables are those of the same names."""
+        """Starts another module, whose variables are those of the same names."""
         self._variables.clear()
 
     def add(self, row: list[AnyValue]) -> int:
@@ -66,8 +66,8 @@ class Terms:
         return found
 
     def _look(self, row: list[AnyValue]) -> None:
-        """Notes what draws random numbers. A function that does must not be called: two calls of it are not one, though they look the
-        same. Raises Uncovered."""
+        """Records sources of random numbers. A function that draws random numbers must not be called: two equal calls of it are not equal.
+        Raises Uncovered."""
         parts = operands_of(row)
         drawing = [part for part in parts if part in self._drawing]
         if (row[0] == CALL and len(row) > 4) or drawing:
@@ -77,7 +77,7 @@ class Terms:
             raise Uncovered("a function or branch with stateful calls in it")
 
     def call(self, op: Op, attrs: Attrs, operands: Sequence[int], expr: Expr | None = None) -> int:
-        """The number of a call of an operator; a stateful one is told from others by `expr`. Raises Uncovered."""
+        """The number of an operator call; `expr` distinguishes stateful calls. Raises Uncovered."""
         return self.add([CALL, op.name, self.attrs(attrs), list(operands), *([self.tag(expr)] if op.stateful else [])])
 
     def attrs(self, attrs: Attrs) -> Plain:
@@ -98,14 +98,13 @@ class Terms:
         return self.add([CONST, found[1]])
 
     def tag(self, expr: Expr | None) -> str:
-        """What tells a stateful call from others that look the same: the name of its result in the file. Raises Uncovered without one."""
+        """What distinguishes a stateful call from similar ones: the name of its result in the file. Raises Uncovered without a name."""
         if expr is None or expr.span is None or not any(expr.span.outputs):
             raise Uncovered("a stateful call without a name")
         return next(name for name in expr.span.outputs if name)
 
     def encode(self, root: Expr) -> int:
-        """The number of a program: of a function of a module, or of an expression in one that has been encoded. Raises Uncovered for what
-        is not covered."""
+        """The number of a program: a function of a module, or an expression in an encoded one. Raises Uncovered."""
         if isinstance(root, Function) and id(root) not in self._known:
             self._place(root)
         known, bound = self._known, dict[int, Expr]()
@@ -120,7 +119,7 @@ class Terms:
                     if isinstance(expr.value, Function):
                         raise Uncovered("a function that a let binds")
                     bound[id(expr.var)] = expr.value
-                    # The value first, as the body may name the variable.
+                    # The value first, since the body may reference the variable.
                     stack += [(expr, True), (expr.body, False), (expr.var, False)]
                     continue
                 stack.append((expr, True))
@@ -130,7 +129,7 @@ class Terms:
         return known[id(root)][1]
 
     def _place(self, root: Function) -> None:
-        """Gives the parameters of functions inside a function their places."""
+        """Numbers the parameters of nested functions."""
         stack: list[tuple[Expr, int]] = [(root, 0)]
         seen: set[int] = set()
         while stack:
@@ -165,7 +164,8 @@ class Terms:
             return self.add([GLOBAL, expr.name_hint])
         if isinstance(expr, Function):
             params = [of(param) for param in expr.params]
-            attrs = {name: value for name, value in expr.attrs.items() if name != "onnx"}  # names, and what else does not compute
+            # names, and other data that does not affect the result
+            attrs = {name: value for name, value in expr.attrs.items() if name != "onnx"}
             return self.add([FUNCTION, plain_attrs(attrs), len(params), [*params, of(expr.body)]])
         if isinstance(expr, If):
             return self.add([IF, [of(part) for part in children(expr)]])
@@ -174,7 +174,7 @@ class Terms:
         raise Uncovered(f"an expression of kind {type(expr).__name__}")
 
     def variable(self, var: Var) -> int:
-        """The number of a variable: by its place, or by its name, its type, and which of those of this name it is."""
+        """The number of a variable: by position, or by name, type, and index among variables of this name."""
         type_ = plain_type(var.type_annotation or var._checked_type)
         if id(var) in self._places:
             return self.add([VAR, *self._places[id(var)][1:], type_])
@@ -198,7 +198,7 @@ def _parts(expr: Expr, bound: dict[int, Expr]) -> Iterator[Expr]:
 
 
 def operands_of(row: Sequence[AnyValue]) -> Sequence[int]:
-    """The numbers of the parts of a term."""
+    """The operand numbers of a term."""
     kind = row[0]
     parts: Sequence[int] = row[3] if kind in (CALL, FUNCTION) else row[2] if kind == FIELD else row[1] if kind in (TUPLE, IF, APPLY) else ()
     return parts
@@ -207,8 +207,8 @@ def operands_of(row: Sequence[AnyValue]) -> Sequence[int]:
 def label_and_maker(
     row: Sequence[AnyValue], parts: Sequence[Expr], constants: Mapping[str, Tensor]
 ) -> tuple[Hashable, Callable[[Sequence[Expr]], Expr]]:
-    """What tells a term from others of the same operands, and what makes an expression of it from theirs; `parts` are the terms that it is
-    made of, of the name of a function that function. Raises CertificateError."""
+    """The label of a term among terms with the same operands, and a function that builds the expression from its operands; `parts` are the
+    operand terms; for a function name, that function. Raises CertificateError."""
     kind = row[0]
     if kind == CALL:
         op, attrs = _op(row[1]), attrs_of(row[2])
@@ -260,15 +260,15 @@ _ROWS: Final[dict[str, tuple[AnyValue, ...]]] = {
     APPLY: (str, [_TERM]),
     GLOBAL: (str, str),
 }
-"""What the terms of each kind hold; the call of a stateful operator its tag as well."""
+"""The fields of each kind of term; calls of stateful operators also have a tag."""
 
 
 def check_form(data: AnyValue) -> None:
-    """Raises CertificateError, naming the place, for what has not the form of a certificate."""
+    """Raises CertificateError, naming the position, for malformed certificates."""
     if not isinstance(data, dict) or FORMAT not in data:
-        raise CertificateError("this is no certificate of Passat's")
+        raise CertificateError("this is not a Passat certificate")
     if data[FORMAT] != VERSION:
-        raise CertificateError(f"the certificate is of version {data[FORMAT]!r}; this Passat reads version {VERSION}")
+        raise CertificateError(f"the certificate has version {data[FORMAT]!r}; this version of Passat reads {VERSION}")
     count = len(data["terms"]) if isinstance(data.get("terms"), list) else 0
     _check(data, _WHOLE, "the certificate", count)
     for name, pair in data["functions"].items():
@@ -290,12 +290,12 @@ def _check(value: AnyValue, form: AnyValue, where: str, count: int) -> None:
         if not (type(value) is int and 0 <= value < count) and not (value is None and form is _TERM_OR_NULL):
             raise CertificateError(f"{where}: {value!r} is not {form}")
     elif form is None or (isinstance(form, tuple) and len(value) != len(form)):
-        raise CertificateError(f"{where}: {value!r} is no term")
+        raise CertificateError(f"{where}: {value!r} is not a term")
     elif isinstance(form, tuple):
         for place, inner in enumerate(form):
             _check(value[place], inner, f"{where}[{place}]", count)
     elif form is not object and type(value) is not (kind := form if isinstance(form, type) else type(form)):
-        raise CertificateError(f"{where} has to be {_WORDS[kind]}, it is {value!r}")
+        raise CertificateError(f"{where} must be {_WORDS[kind]}, but it is {value!r}")
     elif isinstance(form, list):
         for place, each in enumerate(value, 1):
             _check(each, form[0], f"{where}, {place}", count)

@@ -1,4 +1,7 @@
-"""Certificates: what saturations did, as a list of equations that `passat.rules.provenance.checker` proves one by one.
+"""Writes certificates: saturations as lists of equations that `passat.rules.provenance.checker` proves one by one.
+
+Nodes and e-classes of the trace become terms (`passat.rules.provenance.terms`), and each rule application the instance of its left side and
+its result. Eager rules are placed where they were applied, as far as node numbers tell.
 
 Nodes and classes are those of the trace; here they become terms (`passat.rules.provenance.terms`), and each application of a rule the
 instance of its left side and what that became. Eager rules stand where they were applied, as far as the numbers of nodes tell.
@@ -35,21 +38,21 @@ from passat.rules.provenance.terms import FORMAT, VERSION, Terms
 from passat.rules.rule import EAGER, Rule, RuleSet, RuleSetMeta
 
 _WITH_AXIS: Final = ("cumsum", "nn.log_softmax", "nn.softmax", "topk")
-"""Operators of one operand whose axis may be counted from either end."""
+"""Unary operators whose axis may be counted from either end."""
 
 
 @computed
 def column(axis: int, data: Term) -> tuple[int, ...]:
-    """The shape in which a bias is added to the data along an axis."""
+    """The shape of a bias that is added to the data along an axis."""
     rank = data.type.ndim
     return (-1, *(1,) * (rank - axis % rank - 1))
 
 
 @computed
 def from_the_front(attrs: Attrs, data: Term) -> Attrs:
-    """The attributes with the axis counted from the front. Refuses where it is."""
+    """The attributes with a nonnegative axis. Rejects an axis that already is."""
     if attrs["axis"] >= 0:
-        raise Reject("the axis is counted from the front")
+        raise Reject("the axis is already counted from the front")
     return Attrs({**attrs, "axis": attrs["axis"] + data.type.ndim})
 
 
@@ -64,7 +67,7 @@ def _rules() -> RuleSetMeta:
     for name in _WITH_AXIS:
         head = OpNames(name)
         rules[name.replace(".", "_")] = (head(x, attrs=a) >> head(x, attrs=from_the_front(a, x))).exploring()
-    doc = "Other words for the same: what becomes of programs written to ONNX and read again, and what passes without rules change."
+    doc = "Equivalent forms: how programs change when written to ONNX and read again, and in passes without rules."
     return RuleSetMeta("WrittenAndRead", (RuleSet,), {"__doc__": doc, **rules})
 
 
@@ -72,7 +75,7 @@ Written = _rules()
 
 
 def rules_by_name(sets: Iterable[RuleSetMeta] = ()) -> dict[str, Rule]:
-    """The rules of the library and of some sets, each direction by itself."""
+    """The rules of the library and of some sets, one per direction."""
     return {**_library(), **_by_name(sets)}
 
 
@@ -87,11 +90,11 @@ def _by_name(sets: Iterable[RuleSetMeta]) -> dict[str, Rule]:
 
 
 WRITTEN: Final = "(written and read again)"
-"""Under what stands what became of the program in its file."""
+"""The pseudo pass for the round trip through a file."""
 WHOLE: Final = "(all)"
-"""Under what stands a program that certificates do not speak of, whatever passes do."""
+"""The pseudo function for programs that certificates do not cover at all."""
 MOST_STEPS: Final = 200_000
-"""A certificate of more steps is not written."""
+"""Maximum number of steps of a certificate."""
 
 
 class Writer:
@@ -108,8 +111,8 @@ class Writer:
     def write(
         self, before: IRModule, pass_events: Sequence[PassEvent], runs: Sequence[Run], after: IRModule, reread: IRModule | None = None
     ) -> dict[str, AnyValue]:
-        """The certificate. Where `after` was written to a file, `reread` is what is read from it again, which may be in other words.
-        Raises CertificateError where it would have too many steps."""
+        """The certificate. If `after` was written to a file, `reread` is the program read from it, which may have another form. Raises
+        CertificateError if it would have too many steps."""
         functions = self._programs(before)
         for each in pass_events:
             old, new = self._programs(each.before), self._programs(each.after)
@@ -144,7 +147,7 @@ class Writer:
         }
 
     def _programs(self, module: IRModule) -> dict[str, int | None]:
-        """The functions of a module as terms; None for those that are not covered."""
+        """The functions of a module as terms; None for uncovered ones."""
         found: dict[str, int | None] = {}
         for var, function in module.functions.items():
             try:
@@ -155,7 +158,7 @@ class Writer:
         return found
 
     def _closed(self, each: PassEvent, old: Mapping[str, int | None], new: Mapping[str, int | None]) -> bool:
-        """Adds what shows that a pass without rules kept all functions equal. Returns whether that could be found."""
+        """Adds the proof that a pass without rules preserved all functions. Returns whether one was found."""
         if old.keys() != new.keys() or None in (*old.values(), *new.values()):
             return False
         return all(old[name] == new[name] or self._close(each.name, name, each.before[name], each.after[name]) for name in old)
@@ -168,14 +171,14 @@ class Writer:
                 )
 
     def _reread(self, after: IRModule, reread: IRModule, old: Mapping[str, int | None], new: Mapping[str, int | None]) -> None:
-        """Adds what shows that a program is what was read from its file again."""
+        """Adds the proof that a program equals the one read from its file."""
         for name, before in old.items():
             last = new.get(name)
             if before != last and None not in (before, last) and not self._close(WRITTEN, name, after[name], reread[name]):
-                self._uncovered(WRITTEN, {name: before}, {name: last}, "what is read from the file is in other words")
+                self._uncovered(WRITTEN, {name: before}, {name: last}, "the program read from the file has another form")
 
     def _close(self, pass_name: str, name: str, old: BaseFunc, new: BaseFunc) -> bool:
-        """Adds a part that shows that two functions are equal, found after the fact. Returns whether there is one."""
+        """Adds a proof, found afterwards, that two functions are equal. Returns whether there is one."""
         if not isinstance(old, Function) or not isinstance(new, Function):
             return False
         known = dict(self.rules)
@@ -190,8 +193,8 @@ class Writer:
         return True
 
     def _equated(self, one: Expr, other: Expr) -> dict[str, AnyValue]:
-        """What may show that two programs are equal: both in one graph, with the subgraphs
-        in them, saturated with what writing and reading changes."""
+        """A possible proof that two programs are equal: both in one graph, with their subgraphs, saturated with the rules for the round
+        trip."""
         graph = Graph(Eager((*ConstantFolding, *TupleProjection)))
         for program in (one, other):
             for body in (program, *bodies(program)):
@@ -202,7 +205,7 @@ class Writer:
         return {"opset": graph.environment.opset, **ends, "steps": self._steps(graph, steps.applications)}
 
     def _run(self, run: Run) -> str:
-        """Adds what a saturation did; returns what of it is not covered."""
+        """Adds the steps of a saturation; returns what is not covered."""
         if run.result is run.body:
             return ""
         try:
@@ -212,13 +215,13 @@ class Writer:
             return str(reason)
         self.count += len(steps)
         if self.count > MOST_STEPS:
-            raise CertificateError(f"the certificate would have more than {MOST_STEPS} steps; a lower rules.matches makes fewer")
+            raise CertificateError(f"the certificate would have more than {MOST_STEPS} steps; lower rules.matches to reduce them")
         head = {"pass": run.pass_name, "function": run.function, "opset": run.graph.environment.opset}
         self.steps.append({**head, "before": before, "after": after, "steps": steps})
         return ""
 
     def _steps(self, graph: Graph, applications: Sequence[Application]) -> list[Plain]:
-        """What rules did to a graph, in order: eager rules as nodes were added, and the others."""
+        """The rule applications on a graph in order, including eager ones when nodes were added."""
         nodes, steps, done = _Nodes(graph, self.terms), list[Plain](), 0
         eager = [decision for decision in graph.decisions if decision.new is not None]
         rules = {rule.name: rule for rule in (*TupleProjection, *(graph.eager.rules if graph.eager is not None else ()))}
@@ -245,7 +248,7 @@ class Writer:
 
 @functools.cache
 def _respellings() -> tuple[Matcher, ...]:
-    """What may become of a program in its file, and what passes without rules change."""
+    """How a program may change in its file, and in passes without rules."""
     return tuple([Matcher(way) for rules in (Written, *RAISING) for rule in rules for way in rule.directions()])
 
 
@@ -259,7 +262,7 @@ class _Nodes:
         self._tags = {graph.payloads[graph.ids[id(call)]]: call for call in graph.stateful}
 
     def term(self, node: int) -> int:
-        """The term of a node as it was made."""
+        """The term of a node as it was created."""
         numbers, operands = self._numbers, self.graph.operands
         stack = [node]
         while stack:
@@ -297,7 +300,7 @@ class _Nodes:
         return self.terms.add([kinds.IF if isinstance(region, If) else kinds.APPLY, [*operands, *inner]])
 
     def eager(self, decision: Decision) -> int:
-        """The term that an eager rule was applied to; operands that are constants stand there by value."""
+        """The term that an eager rule was applied to; constant operands are stored by value."""
         new = decision.new
         assert new is not None
         values = [(operand, self._constant(operand)) for operand in new.operands]
@@ -307,7 +310,7 @@ class _Nodes:
         return self.terms.add([kinds.FIELD, new.payload, parts])
 
     def instance(self, matcher: Matcher, row: Sequence[int]) -> int:
-        """The left side of a rule with what a match binds put in."""
+        """The instance of a rule's left side for a match."""
         columns = dict(zip(matcher.class_keys, row, strict=False))
         payloads = dict(zip(map(id, matcher._calls), row[len(columns) :], strict=True))
 
@@ -326,7 +329,7 @@ class _Nodes:
         return build(matcher.rule.lhs)
 
     def _constant(self, cls: int) -> Value | None:
-        """The value of a class as it was then: what it has been united with may be another zero."""
+        """The value of an e-class at that time: after a union it may have a zero of the other sign."""
         found = self.graph.constants.get(cls)
         return self.graph.constant_of(cls) if found is None else found
 

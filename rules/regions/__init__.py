@@ -1,1 +1,1 @@
-"""Large functions in regions: equal ones are solved once, and remembered."""
+"""Splits large functions into regions; equal regions are solved once and cached."""

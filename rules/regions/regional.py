@@ -1,4 +1,6 @@
-"""The engine on large functions: region by region, equal regions once.
+"""Runs the engine on large functions region by region, and on equal regions once.
+
+The result of a region is a recipe for its equals: which nodes stay, which are new, which constants are computed from which.
 
 What became of one region is a recipe for its equals: which nodes stay, which are new, which constants are computed from which.
 """
@@ -27,12 +29,12 @@ if TYPE_CHECKING:
 
 
 _NUMBERS: Final = count()
-"""Recipes have numbers, so that what one made is known to the next pass without being looked at."""
+"""Recipes are numbered, so that the next pass recognizes their results without comparing them."""
 
 
 class Instance(NamedTuple):
-    """A region with what comes in: `values` are distinct and no constants, `tensors` are the region's and those that come in;
-    `bindings` says for each input of the region which value (i) or tensor (~i) it is."""
+    """A region with its inputs: `values` are distinct and not constant, `tensors` are the region's and the constant inputs; `bindings` maps
+    each input of the region to a value (i) or tensor (~i)."""
 
     region: Region
     values: list[Expr]
@@ -41,7 +43,7 @@ class Instance(NamedTuple):
 
     @staticmethod
     def of(region: Region, incoming: Sequence[Expr]) -> "Instance":
-        """The instance where these come in, one for each input."""
+        """The instance for these inputs."""
         values: dict[int, int] = {}
         distinct: list[Expr] = []
         tensors = list(region.tensors)
@@ -61,14 +63,14 @@ class Instance(NamedTuple):
         return Instance(region, distinct, tensors, bindings)
 
     def key(self, numbers: Numbers) -> object:
-        """Equal for instances that differ only in the contents of constants."""
+        """A key that is equal for instances that differ only in the contents of constants."""
         types = tuple([numbers(value.checked_type) for value in self.values])
         added = tuple([(tensor.dtype, tensor.shape) for tensor in self.tensors[len(self.region.tensors) :]])
         return (self.region.key, tuple(self.bindings), types, added)
 
 
 class Sample(NamedTuple):
-    """A copy of an instance to solve, in which values are variables and constants are traced: its body, a tuple of the outputs."""
+    """A copy of an instance to solve, with variables for values and traced constants: its body, a tuple of the outputs."""
 
     trace: TensorTrace
     variables: list[Var]
@@ -77,7 +79,7 @@ class Sample(NamedTuple):
 
 
 def sample_of(instance: Instance) -> Sample:
-    """The copy of an instance. Types are inferred anew where what comes in has a better type than it had."""
+    """The copy of an instance. Types are inferred anew if an input has a better type than before."""
     region, trace = instance.region, TensorTrace(instance.tensors)
     variables = [Var(f"in{i}", value.checked_type) for i, value in enumerate(instance.values)]
     constants: dict[int, Constant] = {}
@@ -112,9 +114,9 @@ def sample_of(instance: Instance) -> Sample:
 
 
 class Item(NamedTuple):
-    """A node of the result: operands are items before it; what it applies is an operator with attributes, a field, or a tuple.
-    `origin` is the node of the region that it is, where it is one, and `typed` whether that has this type already; `span` the node
-    whose place in the old program it takes, `named` whether with the names of its outputs."""
+    """A node of the result: its operands are earlier items; it applies an operator with attributes, a projection, or a tuple. `origin` is
+    the node of the region that it equals, if any, and `typed` whether that already has this type; `span` the node whose position it takes,
+    `named` whether with its output names."""
 
     operands: tuple[int, ...]
     op: Op | None
@@ -128,14 +130,14 @@ class Item(NamedTuple):
 
 
 class Leaf(NamedTuple):
-    """A value that comes in, or a constant, by its number."""
+    """An input value or a constant, by number."""
 
     kind: str
     number: int
 
 
 class Recipe:
-    """What became of a sample. `holds_for` tells whether it is right for another instance, `apply` makes that instance's nodes."""
+    """The result of a sample. `holds_for` decides whether it applies to another instance, `apply` creates that instance's nodes."""
 
     def __init__(self, trace: TensorTrace, items: list[Item | Leaf], outputs: list[int]) -> None:
         self.trace = trace
@@ -147,7 +149,7 @@ class Recipe:
         self.tensors = list({item.number: None for item in items if type(item) is Leaf and item.kind == "tensor"})
 
     def apply(self, instance: Instance, tensors: Sequence[Tensor]) -> tuple[list[Expr], list[Expr]]:
-        """The nodes of the result for an instance, parts before wholes, and its outputs. What did not change is the same object."""
+        """The result's nodes for an instance, operands first, and its outputs. Unchanged nodes keep their objects."""
         nodes = instance.region.nodes
         made: list[Expr] = []
         inside: list[Expr] = []
@@ -177,8 +179,8 @@ class Recipe:
 
 
 def recipe_of(sample: Sample, nodes: Sequence[Expr], result: Expr) -> Recipe | None:
-    """The recipe by which the body of a sample becomes the result; None where that is no tuple, or has a traced tensor where none may be.
-    `nodes` are those of the region that the sample was made from."""
+    """The recipe that turns the body of a sample into the result; None if that is not a tuple, or has a traced tensor where none is
+    allowed. `nodes` are those of the region that the sample was made from."""
     if type(result) is not Tuple or len(result.fields) != len(sample.body.fields):
         return None
     trace = sample.trace
@@ -240,7 +242,7 @@ def _like(node: Expr, parts: Sequence[Expr]) -> Expr:
 
 
 def _has_parts(expr: Expr, parts: Sequence[Expr]) -> bool:
-    """Whether these are a node's operands; a constant may stand as another object for the same tensor."""
+    """True if these are a node's operands; a constant may be another object with the same tensor."""
     return all(
         own is part or (type(own) is Constant and type(part) is Constant and own.data is part.data)
         for own, part in zip(parts_of(expr), parts, strict=True)
@@ -248,21 +250,21 @@ def _has_parts(expr: Expr, parts: Sequence[Expr]) -> bool:
 
 
 REGION_NODES: Final = 5000
-"""Functions of more nodes are cut into regions, where nobody says otherwise."""
+"""The default of `rules.region_nodes`."""
 _LOOK: Final = 2000
-"""So many nodes of a larger function are looked at before it is cut."""
+"""Number of nodes of a larger function that are examined before it is cut."""
 _TRIED: Final = 8
-"""So many recipes for regions of one structure are tried before one is solved anew; so many are kept."""
+"""Maximum number of recipes per region structure that are tried and kept."""
 
 _REGIONS: Final[WeakKeyDictionary[Function, list[Region]]] = WeakKeyDictionary()
-"""The regions of functions that were made from regions, so that the next pass need not look for them, nor at them."""
+"""The regions of functions that were built from regions, so that the next pass need not compute them."""
 
 _LOOKED_AT: Final[WeakKeyDictionary[Function, tuple[int, bool]]] = WeakKeyDictionary()
-"""For functions that were asked about: with which limit, and the answer (`is_for_regions`)."""
+"""The results of `is_for_regions`, with the limit."""
 
 
 class _Memory:
-    """Recipes by the structure of regions, for one run."""
+    """Recipes by region structure, for one run."""
 
     def __init__(self) -> None:
         self.recipes: dict[object, list[tuple[Recipe, EngineReport]]] = {}
@@ -270,8 +272,8 @@ class _Memory:
 
 
 def run_regions(engine: "Engine", function: Function, report: EngineReport) -> Function | None:
-    """The function, optimized region by region; None where it is to be taken whole: where it is more than pure dataflow, where there is no
-    good place to cut, or where fewer than half of the regions are equal to others."""
+    """The function, optimized region by region. None if it must be processed whole: it is not pure dataflow, has no good place to cut, or
+    fewer than half of the regions repeat."""
     memory = _Memory()
     regions = _REGIONS.get(function)
     if regions is None and is_for_regions(function, engine.region_nodes):
@@ -298,7 +300,7 @@ def run_regions(engine: "Engine", function: Function, report: EngineReport) -> F
 
 
 class _Run:
-    """Recipes, found or made, within the limits of one saturation."""
+    """Finds or creates recipes, within the limits of one saturation."""
 
     def __init__(self, engine: "Engine", memory: _Memory) -> None:
         self._engine = engine
@@ -306,7 +308,7 @@ class _Run:
         self._start = time.perf_counter()
 
     def recipe(self, instance: Instance, report: EngineReport) -> tuple[Recipe, list[Tensor]]:
-        """The recipe for an instance, and the tensors that its items number. Adds to the report what the recipe does."""
+        """The recipe for an instance, and the tensors that its items number. Adds the recipe's statistics to the report."""
         key = instance.key(self._memory.numbers)
         known = self._memory.recipes.setdefault(key, [])
         for recipe, own in known:
@@ -318,7 +320,7 @@ class _Run:
         own = type(report)()
         recipe = self._solve(instance, own)
         report.add(own)
-        own.failures.clear()  # they are said once
+        own.failures.clear()  # reported once
         if len(known) < _TRIED:
             known.append((recipe, own))
         return recipe, recipe.trace.tensors
@@ -337,7 +339,7 @@ class _Run:
 
 
 def _replace_results(body: Expr, replaced: Mapping[int, Expr]) -> Expr:
-    """The body of a function whose results have been replaced."""
+    """The body of a function with replaced results."""
     if type(body) is not Tuple:
         return replaced.get(id(body), body)
     fields = [replaced.get(id(field), field) for field in body.fields]
@@ -347,7 +349,7 @@ def _replace_results(body: Expr, replaced: Mapping[int, Expr]) -> Expr:
 
 
 def _regions_of(body: Expr, results: Sequence[tuple[Recipe, Instance, Sequence[Tensor], Sequence[Expr]]]) -> list[Region] | None:
-    """The regions that recipes have made, known to be equal where they come from one recipe; None where that cannot be said."""
+    """The regions that recipes created; those from one recipe are known to be equal. None if they cannot be determined."""
     used = set(map(id, body.fields if type(body) is Tuple else (body,)))
     regions: list[Region] = []
     for recipe, instance, tensors, nodes in reversed(results):
@@ -364,7 +366,7 @@ def _regions_of(body: Expr, results: Sequence[tuple[Recipe, Instance, Sequence[T
 
 
 def is_for_regions(function: Function, nodes: int | None) -> bool:
-    """Whether a function has more nodes than that, and a first look finds the same things again and again."""
+    """True if a function has more nodes than the limit, and a sample of them repeats."""
     if nodes is None:
         return False
     limit, answer = _LOOKED_AT.get(function, (None, False))

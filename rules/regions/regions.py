@@ -1,4 +1,4 @@
-"""Large functions in regions: stretches of dataflow between places that few values cross, such as the layers of a network."""
+"""Splits large functions into regions: stretches of dataflow between cuts that few values cross, such as the layers of a network."""
 
 from collections.abc import Iterable, Sequence
 from itertools import count
@@ -12,23 +12,23 @@ from passat.rules.engine.matching import Matcher
 from passat.rules.engine.rebuild import parts_of
 
 LEAST: Final = 40
-"""Nodes that a region has at least; the last one may have fewer."""
+"""Minimum number of nodes of a region; the last one may have fewer."""
 WINDOW: Final = 400
-"""Among so many nodes the place to cut at is the one that fewest values cross."""
+"""Number of nodes among which the best cut is chosen."""
 _DEPTH: Final = 4
-"""How deep `repeats` looks."""
+"""The depth that `repeats` compares."""
 _CROSSING: Final = 12
-"""More values than this do not cross a cut."""
+"""Maximum number of values that cross a cut."""
 _NEVER: Final = 1000
-"""What counts as so many values: tuples, whose fields rules look for, and shape arithmetic, which inference follows."""
+"""Weight of values that must not cross a cut: tuples, whose fields rules match, and shape arithmetic, which inference follows."""
 
 Edges = frozenset[tuple[Op, int, Op]]
-"""Which operators rules look for below which: (whole, operand, part)."""
+"""The operators that rules match below each other: (whole, operand, part)."""
 
 
 class Region:
-    """Nodes of a function in order, parts before wholes; the values from elsewhere and the constants that they use, each once; and those of
-    them that are used elsewhere. `key` is equal for regions of equal structure (see `key_of`)."""
+    """Consecutive nodes of a function in topological order; the external values and constants that they use, each once; and the nodes used
+    elsewhere. `key` is equal for regions of equal structure (see `key_of`)."""
 
     __slots__ = ("inputs", "key", "nodes", "outputs", "tensors")
 
@@ -43,7 +43,7 @@ class Region:
 
 
 class Numbers:
-    """Small integers for values that are equal."""
+    """Small integers for equal values."""
 
     def __init__(self) -> None:
         self._by_id: dict[int, int] = {}
@@ -52,19 +52,19 @@ class Numbers:
         self._next = count()
 
     def __call__(self, value: object) -> int:
-        """The number of a value, which compares by content and hashes."""
+        """The number of a value, which must be hashable and compare by content."""
         found = self._by_id.get(id(value))
         if found is None:
             found = self._by_value.get(value)
             if found is None:
                 found = self._by_value[value] = next(self._next)
             self._by_id[id(value)] = found
-            self._kept.append(value)  # so that nothing else gets its identity
+            self._kept.append(value)  # keeps it alive, so that its identity stays unique
         return found
 
 
 def edges_of(matchers: Iterable[Matcher]) -> Edges:
-    """The edges that the left sides of rules have."""
+    """The edges of the left sides of rules."""
     return frozenset(
         (whole.op, i, part.op)
         for matcher in matchers
@@ -75,8 +75,8 @@ def edges_of(matchers: Iterable[Matcher]) -> Edges:
 
 
 def cut(function: Function, edges: Edges) -> list[Region] | None:
-    """The regions of a function, in order: each uses only parameters, constants and what those before it make. A tuple at the end is in
-    none of them. None where the function is more than calls of pure operators, tuples and their fields, or stays in one piece."""
+    """The regions of a function, in order: each uses only parameters, constants and results of earlier ones. A final tuple is in none of
+    them. None if the function has more than calls of pure operators, tuples and projections, or stays in one piece."""
     body = function.body
     results = set(map(id, body.fields if type(body) is Tuple else (body,)))
     nodes = _dataflow(body)
@@ -118,7 +118,7 @@ def cut(function: Function, edges: Edges) -> list[Region] | None:
 
 
 def _dataflow(body: Expr) -> list[Expr] | None:
-    """The calls, tuples and fields of an expression, parts before wholes; None where there is anything else but variables and constants."""
+    """The calls, tuples and projections of an expression, operands first; None if it has anything else but variables and constants."""
     seen: set[int] = set()
     order: list[Expr] = []
     stack: list[Expr | None] = [body]
@@ -147,9 +147,9 @@ def _dataflow(body: Expr) -> list[Expr] | None:
 
 
 def _bounds(nodes: Sequence[Expr], place: dict[int, int], edges: Edges) -> list[int]:
-    """The ends of regions, the last one included."""
+    """The ends of the regions, including the last."""
     last = list(range(len(nodes)))
-    crossing = [0] * (len(nodes) + 1)  # changes of what crosses the place before a node
+    crossing = [0] * (len(nodes) + 1)  # changes of the number of values that cross before each node
     for i, node in enumerate(nodes):
         op = node.op if type(node) is Call else None
         for slot, part in enumerate(parts_of(node)):
@@ -173,7 +173,7 @@ def _bounds(nodes: Sequence[Expr], place: dict[int, int], edges: Edges) -> list[
     while start + 2 * LEAST <= len(nodes):
         window = range(start + LEAST, min(start + LEAST + WINDOW, len(nodes) - LEAST + 1))
         at = min(window, key=crossing.__getitem__)
-        short = len(window) < WINDOW and bounds  # near the end there need be no good place
+        short = len(window) < WINDOW and bounds  # near the end there may be no good cut
         if crossing[at] > (max(crossing[bound] for bound in bounds) if short else _CROSSING):
             start = window[-1] + 1 - LEAST
             continue
@@ -183,7 +183,7 @@ def _bounds(nodes: Sequence[Expr], place: dict[int, int], edges: Edges) -> list[
 
 
 def repeats(nodes: Sequence[Expr]) -> bool:
-    """Whether nodes are of few kinds, as far as that shows: what a node applies, and what its operands are, and so on."""
+    """True if nodes repeat: few distinct combinations of operator and operand operators, to a limited depth."""
     kinds = {id(node): hash(node.op) if type(node) is Call else hash(type(node)) for node in nodes}
     for _ in range(_DEPTH):
         known = kinds.get
@@ -192,7 +192,7 @@ def repeats(nodes: Sequence[Expr]) -> bool:
 
 
 def key_of(region: Region, numbers: Numbers) -> object:
-    """What is equal for regions that differ only in the contents of their constants, and in what comes in: operators, attributes, types,
+    """A key that is equal for regions that differ only in the contents of constants and in their inputs: operators, attributes, types,
     sharing."""
     known = {id(expr): i for i, expr in enumerate((*region.inputs, *region.nodes))}
     place = {id(tensor): ~i for i, tensor in enumerate(region.tensors)}

@@ -1,4 +1,8 @@
-"""Constants that remember what was asked about them, so that what was decided for one set of constants can be taken over for another.
+"""Constants that record queries about them, so that decisions for one set of constants can be replayed for another.
+
+Guards and kernels see a constant's type freely, and query the rest: whether it is uniform, what its elements are. All decisions follow from
+the answers. If other constants of the same types give the same answers, the same decisions are correct for them; folded constants are
+recomputed.
 
 Whoever decides sees a constant's type, which is no secret, and asks for the rest: is it one value, what are its elements? Everything that
 was decided follows from the answers. Where other constants of the same types give the same answers, the same decisions are right for them;
@@ -28,7 +32,7 @@ UNIFORM, SPLAT, CONTENT = "uniform", "splat", "content"
 
 
 class Question(NamedTuple):
-    """What was asked about the tensor of a number, and the answer in a form that compares: for all elements the tensor itself."""
+    """A query about a tensor by number, and the answer in comparable form; for all elements, the tensor itself."""
 
     kind: str
     tensor: int
@@ -36,8 +40,8 @@ class Question(NamedTuple):
 
 
 class Opinion(NamedTuple):
-    """What a function said of constants. Its arguments are plain values, and for each term a `Slot`. Of what a guard says, which
-    `decides`, it matters only whether it holds."""
+    """The result of a function on constants. Its arguments are plain values, and a `Slot` for each term. For a guard, which `decides`, only
+    whether it holds matters."""
 
     function: Callable[..., AnyValue]
     args: tuple[AnyValue, ...]
@@ -46,15 +50,15 @@ class Opinion(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """A constant term by its type and the number of its tensor."""
+    """A constant term: its type and the number of its tensor."""
 
     type_: Type
     tensor: int
 
 
 class Folding(NamedTuple):
-    """A call that was folded, in a model of an opset: operands and results are numbers of tensors, in tuples where the values are; the
-    results count on from the tensors there were. None, where it was refused; `shape` has the types and shapes of the results."""
+    """A folded call, in a model of an opset: operands and results are tensor numbers, in tuples like the values; results are numbered after
+    the existing tensors. None if folding failed; `shape` has the types and shapes of the results."""
 
     op: Op
     operands: tuple[AnyValue, ...]
@@ -72,7 +76,7 @@ class Literal(NamedTuple):
 
 
 class TensorTrace:
-    """What was asked about some tensors and what was computed from them, in order. `tensors` are the constants, then what was computed."""
+    """The queries on tensors and the computations from them, in order. `tensors` are the constants, then the computed tensors."""
 
     def __init__(self, constants: Sequence[Tensor]) -> None:
         self.tensors = list(constants)
@@ -84,20 +88,20 @@ class TensorTrace:
         self._wrapped: dict[int, Traced] = {}
 
     def wrap(self, number: int) -> "Traced":
-        """The tensor of a number as one that is traced: one object each."""
+        """The traced tensor of a number: one object each."""
         found = self._wrapped.get(number)
         if found is None:
             found = self._wrapped[number] = Traced(self, number, self.tensors[number])
         return found
 
     def literal(self, tensor: Tensor) -> "Traced":
-        """A tensor that comes from a decision, traced from here on."""
+        """A traced tensor for a value that comes from a decision."""
         self.steps.append(Literal(tensor))
         self.tensors.append(tensor)
         return self.wrap(len(self.tensors) - 1)
 
     def fold(self, op: Op, values: Sequence[Value], attrs: Attrs, type_: Type, opset: int) -> Value:
-        """The value of a call on traced tensors, traced. Raises EvaluateError like `folded_value`."""
+        """The traced value of a call on traced tensors. Raises EvaluateError like `folded_value`."""
         operands = tuple(map(_numbers, values))
         try:
             value = folded_value(op, [taken(part, self.tensors) for part in operands], attrs, type_, opset)
@@ -114,13 +118,13 @@ class TensorTrace:
         return tuple(map(self._wrap_all, numbers)) if isinstance(numbers, tuple) else self.wrap(numbers)
 
     def ask(self, kind: str, number: int) -> None:
-        """Remembers that something was asked."""
+        """Records a query."""
         if (kind, number) not in self._asked:
             self._asked.add((kind, number))
             self.steps.append(Question(kind, number, answer(kind, self.tensors[number])))
 
     def ask_function(self, function: Callable[..., AnyValue], args: tuple[AnyValue, ...], *, decides: bool) -> AnyValue:
-        """What a function says of plain values and constants. Raises what it raises."""
+        """The result of a function on plain values and constants. Raises what it raises."""
         said, answer = _opinion(function, args, self.tensors, decides=decides)
         self.steps.append(Opinion(function, args, decides, answer))
         if isinstance(said, Exception):
@@ -128,13 +132,13 @@ class TensorTrace:
         return said
 
     def same(self) -> list[int]:
-        """Which of the tensors that were told apart by their contents are one, as `labels` has it."""
+        """The equality classes of the tensors that were compared by contents, as `labels` computes them."""
         if len(self._same) != len(self.keyed):
             self._same = labels([self.tensors[number] for number in self.keyed])
         return self._same
 
     def holds_for(self, constants: Sequence[Tensor]) -> list[Tensor] | None:
-        """The tensors that other constants of the same types lead to; None where an answer differs, so that nothing is known of them."""
+        """The tensors that result from other constants of the same types; None if an answer differs."""
         tensors = list(constants)
         for step in self.steps:
             if isinstance(step, Question):
@@ -159,7 +163,7 @@ class TensorTrace:
 
 
 def answer(kind: str, tensor: Tensor) -> object:
-    """The answer to a question about a tensor."""
+    """The answer to a query about a tensor."""
     if kind == SPLAT:
         return tensor.is_splat
     if kind == CONTENT:
@@ -171,7 +175,7 @@ def answer(kind: str, tensor: Tensor) -> object:
 def _opinion(
     function: Callable[..., AnyValue], args: Sequence[AnyValue], tensors: Sequence[Tensor], *, decides: bool
 ) -> tuple[AnyValue, object]:
-    """What a function says, or raises, of constants; and the same in a form that compares: a refusal is one whatever its reason."""
+    """The result or exception of a function on constants, and a comparable form of it: all rejections are equal."""
     try:
         said = function(*[_term(arg, tensors) if isinstance(arg, Slot) else arg for arg in args])
     except (Reject, OpTypeError, InferError) as refusal:
@@ -180,7 +184,7 @@ def _opinion(
 
 
 def comparable(value: AnyValue) -> object:
-    """A value in a form that is equal for equal values only: not for 0.0 and -0.0, nor for 1 and True."""
+    """A value in a form that distinguishes 0.0 from -0.0, and 1 from True."""
     if isinstance(value, (tuple, list)):
         return tuple(map(comparable, value))
     if isinstance(value, Tensor):
@@ -196,7 +200,7 @@ def _term(slot: Slot, tensors: Sequence[Tensor]) -> Term:
 
 
 def answers(question: Question, tensor: Tensor) -> bool:
-    """Whether a tensor gives the answer that is known."""
+    """True if a tensor gives the recorded answer."""
     if question.kind != CONTENT:
         return answer(question.kind, tensor) == question.answer
     known = question.answer
@@ -205,13 +209,13 @@ def answers(question: Question, tensor: Tensor) -> bool:
 
 
 def labels(tensors: Sequence[Tensor]) -> list[int]:
-    """For each tensor the place of the first with its key."""
+    """For each tensor, the position of the first with its key."""
     first: dict[object, int] = {}
     return [first.setdefault(tensor.key(), i) for i, tensor in enumerate(tensors)]
 
 
 class Traced(Tensor):
-    """A tensor that tells a trace what it is asked. Its type and shape may be read freely."""
+    """A tensor that records queries in a trace. Its type and shape may be read freely."""
 
     __slots__ = ("inner", "number", "trace")
 
@@ -223,36 +227,36 @@ class Traced(Tensor):
 
     @property
     def is_splat(self) -> bool:
-        """Asks whether the tensor is stored as one repeated value."""
+        """Queries whether the tensor is a splat."""
         self.trace.ask(SPLAT, self.number)
         return self.inner.is_splat
 
     def uniform(self) -> AnyValue:
-        """Asks for the value that all elements have."""
+        """Queries the uniform value."""
         self.trace.ask(UNIFORM, self.number)
         return self.inner.uniform()
 
     def numpy(self) -> Array:
-        """Asks for all elements."""
+        """Queries all elements."""
         self.trace.ask(CONTENT, self.number)
         return self.inner.numpy()
 
     def largest(self) -> float:
-        """Asks for all elements."""
+        """Queries all elements."""
         self.trace.ask(CONTENT, self.number)
         return self.inner.largest()
 
     def key(self) -> tuple[object, ...]:
-        """Asks for all elements."""
+        """Queries all elements."""
         return self.content_key()
 
     def content_key(self) -> tuple[object, ...]:
-        """Asks for all elements."""
+        """Queries all elements."""
         self.trace.ask(CONTENT, self.number)
         return self.inner.content_key()
 
     def sample(self) -> object:
-        """Asks for all elements."""
+        """Queries all elements."""
         self.trace.ask(CONTENT, self.number)
         return self.inner.sample()
 
@@ -280,13 +284,13 @@ class TracedGraph(Graph):
         return TracedGraph(self._trace, self.eager, self.environment)
 
     def constant(self, cls: int) -> Value | None:
-        """The constant value of a class, where all its elements are one. Analyses, which ask about whatever a guard's terms are made of,
-        would otherwise ask for all elements of weights, which are other ones in every region."""
+        """The constant value of an e-class if it is uniform. Otherwise analyses would query all elements of weights, which differ in every
+        region."""
         value = super().constant(cls)
         return None if value is None or any(tensor.uniform() is None for tensor in tensors_in([value])) else value
 
     def evaluate(self, op: Op, values: Sequence[Value], attrs: Attrs, type_: Type) -> Value:
-        """The value of a call on traced constants, traced. Raises EvaluateError."""
+        """The traced value of a call on traced constants. Raises EvaluateError."""
         return self._trace.fold(op, values, attrs, type_, self.environment.opset)
 
     def add_constant(self, tensor: Tensor, origin: Constant | None = None) -> int:
@@ -294,8 +298,8 @@ class TracedGraph(Graph):
         return super().add_constant(tensor if isinstance(tensor, Traced) else self._trace.literal(tensor), origin)
 
     def ask(self, function: Callable[..., AnyValue], args: Sequence[AnyValue], *, decides: bool = False) -> AnyValue:
-        """What a guard or a computed attribute says. Of constants and plain values alone it can be asked again; else what it asks in
-        its turn is remembered."""
+        """The result of a guard or computed attribute. If it depends on constants and plain values only, it can be re-evaluated; otherwise
+        its own queries are recorded."""
         slots: list[AnyValue] = []
         for arg in args:
             if isinstance(arg, Term):
@@ -311,7 +315,7 @@ class TracedGraph(Graph):
         return self._trace.ask_function(function, tuple(slots), decides=decides)
 
     def tensor_key(self, tensor: Tensor) -> object:
-        """What tells constants apart here. That is no question about their contents, but about which of them are equal."""
+        """The identity of a constant. Comparing constants does not query their contents, only which are equal."""
         assert isinstance(tensor, Traced)
         if not (tensor.is_splat or self.is_small(tensor)):
             return id(tensor.inner)

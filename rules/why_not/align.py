@@ -1,4 +1,4 @@
-"""How far a pattern agrees with a program: for each node that its root may stand for, which parts match and which do not."""
+"""Partial matches: for each node that a pattern's root may match, which parts match and which do not."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any as AnyValue
@@ -12,13 +12,13 @@ from passat.rules.pattern import AttrHole, Pattern, PCall, PConst, PGet, PLitera
 from passat.rules.why_not.view import View
 
 _STATES: Final = 2_000
-"""So many steps are taken at most to fit the pattern to one node."""
+"""Maximum number of steps to align the pattern at one node."""
 _ROOTS: Final = 50_000
-"""So many nodes are looked at."""
+"""Maximum number of nodes that are tried."""
 
 
 class _Absent:
-    """The value of an attribute that a node does not have."""
+    """The value of an attribute that a node lacks."""
 
     def __repr__(self) -> str:
         return "absent"
@@ -28,9 +28,9 @@ _ABSENT: Final = _Absent()
 
 
 class Failure(NamedTuple):
-    """A part of the pattern that does not agree: `what` of `wanted` (a part, an attribute, a second place of a hole) is `given`. The part
-    is operand `position` of the node `whole`, which stands for `of`; for the root there is no such node. `other` is the other operand of
-    a commutative operator, where the part does not agree with that either."""
+    """A part of the pattern that does not match: `what` of `wanted` (a part, an attribute, a repeated hole) is `given`. The part is operand
+    `position` of the node `whole`, which is matched by `of`; the root has no such node. `other` is the other operand of a commutative
+    operator, if the part does not match it either."""
 
     what: str
     wanted: AnyValue
@@ -42,8 +42,8 @@ class Failure(NamedTuple):
 
 
 class Alignment(NamedTuple):
-    """A pattern laid on a program at a node: how many of its parts agree, what does not, the nodes that agree, the classes that its terms
-    stand for, and the payloads of its calls."""
+    """A partial match at a node: how many parts match, which do not, the matched nodes, the e-classes bound to terms, and the payloads of
+    calls."""
 
     root: int
     agreed: int
@@ -55,17 +55,17 @@ class Alignment(NamedTuple):
 
     @property
     def off_root(self) -> bool:
-        """Whether the root itself does not agree."""
+        """True if the root itself does not match."""
         return bool(self.failures) and self.failures[0].whole < 0
 
     def row(self, matcher: Matcher) -> tuple[int, ...]:
-        """The match that it is, where everything agrees, as the engine would have found it."""
+        """The row of a complete match, as the engine would have found it."""
         calls = [part for part in subterms(matcher.rule.lhs) if isinstance(part, (PCall, PGet)) and symbol_of(part).has_payload]
         return (*[self.bound[key] for key in matcher.class_keys], *[self.payloads[call.key] for call in calls])
 
 
 class _Todo(NamedTuple):
-    """A part of the pattern to lay on a class, and the node above."""
+    """A part of the pattern to align with an e-class, and the parent node."""
 
     pattern: Pattern
     cls: int
@@ -77,7 +77,7 @@ class _Todo(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What has been laid so far; what counts half is counted in halves."""
+    """The alignment so far; scores are in halves."""
 
     todo: _Todo | None
     score: int
@@ -89,7 +89,7 @@ class _State(NamedTuple):
 
 
 class Aligner:
-    """Lays the left side of a rule on the nodes of a graph."""
+    """Aligns the left side of a rule with the nodes of a graph."""
 
     def __init__(self, matcher: Matcher, view: View) -> None:
         self.matcher = matcher
@@ -98,19 +98,19 @@ class Aligner:
         self.parts = _weight(self.pattern, set())
 
     def nearest(self) -> list[Alignment]:
-        """The best alignment at each node where enough agrees, the nearest first: where most agrees, a root that does not
+        """The best alignment at each node where enough matches, nearest first: by the number of matching parts, with a mismatched root
         weighing double."""
         found = [one for root in self._roots() if (one := self.at(root)) is not None and self._is_near(one)]
         return sorted(found, key=lambda one: (*nearness(self.view, one), one.root))
 
     def _is_near(self, one: Alignment) -> bool:
-        """Whether something agrees; where the root does not, half of it, and of that some operator."""
+        """True if something matches; if the root does not, half of the parts including an operator must."""
         if not one.off_root:
             return one.agreed > 0
         return 2 * one.agreed >= self.parts and any(self.view.graph.symbols[node].op is not None for node in one.nodes)
 
     def _roots(self) -> Iterator[int]:
-        """The nodes of the root's symbol, then those above nodes of other symbols of the pattern."""
+        """The nodes with the root's symbol, then users of nodes with other symbols of the pattern."""
         view, graph = self.view, self.view.graph
         head = self.matcher.root
         roots = list(view.by_symbol.get(head, ()))
@@ -131,7 +131,7 @@ class Aligner:
                         return
 
     def at(self, root: int) -> Alignment | None:
-        """The best alignment whose root is a node."""
+        """The best alignment rooted at a node."""
         graph = self.view.graph
         best: _State | None = None
         start = _State(None, 0, (), (), {self.pattern.key: graph.find(root)}, {}, {})
@@ -154,7 +154,7 @@ class Aligner:
         return Alignment(root, best.score // 2, self.parts, best.failures, best.nodes, best.bound, best.payloads)
 
     def _step(self, state: _State, todo: _Todo) -> Iterator[_State]:
-        """The ways to lay the next part."""
+        """The ways to align the next part."""
         graph = self.view.graph
         cls, pattern = graph.find(todo.cls), todo.pattern
         before = state.bound.get(pattern.key)
@@ -196,7 +196,7 @@ class Aligner:
         return state._replace(score=state.score + 2, bound={**state.bound, pattern.key: cls})
 
     def _on_node(self, state: _State, todo: _Todo, node: int) -> Iterator[_State]:
-        """The ways to lay a call, a tuple or a field on a node: its operands in both orders where it is commutative."""
+        """The ways to align a call, tuple or projection with a node; both operand orders if it is commutative."""
         graph, pattern = self.view.graph, todo.pattern
         head, symbol = symbol_of(pattern), graph.symbols[node]
         if symbol is head:
@@ -257,18 +257,18 @@ class Aligner:
 
 
 def nearness(view: View, one: Alignment) -> tuple[int, bool, int, bool]:
-    """What puts the nearest alignments first: how much agrees, whether the root does, and what does not; what was there from the start."""
+    """The sort key of alignments: by matching parts, root mismatch, failures; original nodes first."""
     return one.off_root - one.agreed, one.off_root, len(one.failures), view.is_made(one.root)
 
 
 def _alike(symbol: Symbol, head: Symbol) -> bool:
-    """Whether two symbols differ in the number of operands alone."""
+    """True if two symbols differ only in the number of operands."""
     return symbol is not head and symbol.kind == head.kind and symbol.op is head.op and head.kind in (CALL, TUPLE)
 
 
 def _weight(pattern: Pattern, seen: set[object]) -> int:
-    """How many parts of a pattern may agree: terms that are no holes, the fields that are taken, attributes with values, and each further
-    place of a term or of a hole for attributes."""
+    """The number of parts of a pattern that can match: non-hole terms, projected fields, attributes with values, and each repetition of a
+    term or attribute hole."""
     total = 0
     stack = [pattern]
     while stack:
@@ -289,7 +289,7 @@ def _weight(pattern: Pattern, seen: set[object]) -> int:
 
 
 def _left(todo: _Todo | None) -> int:
-    """How many parts may agree yet, at most."""
+    """An upper bound on the parts that can still match."""
     total = 0
     while todo is not None:
         total += max(1, _weight(todo.pattern, set()))

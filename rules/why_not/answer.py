@@ -1,5 +1,5 @@
-"""The answer to why a rule did not fire: findings, the weightiest first, as sentences and as data; what does not agree with a pattern,
-in the words of a person, and why calls were not taken together by a rule with several roots."""
+"""Answers to why-not queries: findings in order of importance, as sentences and as data; descriptions of mismatches; and the reasons why a
+multi-pattern rule did not merge calls."""
 
 import enum
 from collections.abc import Iterable, Sequence
@@ -16,41 +16,41 @@ from passat.rules.why_not.align import Alignment, Failure
 from passat.rules.why_not.view import View, constant_text
 
 _NAMES: Final = 4
-"""So many places of a finding are named."""
+"""Maximum number of nodes named per finding."""
 
 
 class Kind(enum.StrEnum):
-    """What became of a rule."""
+    """The kind of a finding."""
 
     TAKEN = "taken"
-    """It fired, and what it made is part of the result."""
+    """It fired, and its result was extracted."""
     DEARER = "dearer"
-    """It fired, but what it made was not taken out."""
+    """It fired, but its result was not extracted."""
     LEFT = "left"
-    """It fired, but the engine left the function as it was."""
+    """It fired, but the engine skipped the function."""
     REFUSED = "refused"
-    """It matched, and was refused."""
+    """It matched and was rejected."""
     NOTHING_NEW = "nothing new"
-    """It matched where its right side stood already."""
+    """It matched where its right side already existed."""
     CUT = "cut"
-    """It matches, but a limit came before it."""
+    """It matches, but a limit was reached first."""
     RETIRED = "retired"
-    """It matches what another rule had rewritten before."""
+    """It matches what another rule had already rewritten."""
     NOT_RUN = "not run"
-    """Nobody looked for it."""
+    """No pass ran it."""
     ABSENT = "absent"
     """An operator of its left side does not occur."""
     UNTYPED = "untyped"
-    """What it may match is opaque, because it is not as declared, or a type is unknown."""
+    """Possible matches are opaque, because the node is not as declared, or a type is unknown."""
     NEAR = "near"
-    """Its left side matches but for a part."""
+    """Its left side matches except for a part."""
     NOTHING = "nothing"
-    """Nothing is like its left side."""
+    """Nothing resembles its left side."""
 
 
 class Finding(NamedTuple):
-    """Something that became of a rule, in a sentence; at which nodes (so many `times`) and in which passes. `extra_cost` is by how much
-    the program would have been dearer than its `cost`; `agreed` of `parts` parts of the left side match."""
+    """A finding about a rule, as a sentence; at which nodes (how many `times`) and in which passes. `extra_cost` is by how much the rewrite
+    would increase the program's `cost`; `agreed` of `parts` parts of the left side match."""
 
     kind: Kind
     text: str
@@ -63,7 +63,7 @@ class Finding(NamedTuple):
     parts: int | None = None
 
     def to_dict(self) -> dict[str, AnyValue]:
-        """The finding as plain data; what does not apply to it is left out."""
+        """The finding as plain data, without inapplicable fields."""
         found: dict[str, AnyValue] = {"kind": str(self.kind), "text": self.text, "nodes": list(self.nodes), "passes": list(self.passes)}
         found["times"] = self.times
         for name in ("extra_cost", "cost", "agreed", "parts"):
@@ -73,8 +73,8 @@ class Finding(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What became of a rule: its name, itself as text, the passes that looked for it, and findings, the weightiest first; of the whole
-    program, or at one node."""
+    """The answer for a rule: its name and text, the passes that ran it, and findings in order of importance; for the whole program, or at
+    one node."""
 
     rule: str
     text: str
@@ -89,7 +89,7 @@ class Answer(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The rule and the first finding, in one line; where an operator does not occur, why it may be opaque, or the nearest match."""
+        """The rule and the first finding in one line; for an absent operator, why it may be opaque, or the nearest match."""
         first = self.findings[0]
         near = next((finding for finding in self.findings if finding.kind is Kind.NEAR), None)
         if first.kind is Kind.NEAR:
@@ -119,7 +119,7 @@ class Answer(NamedTuple):
         if near:
             nowhere = "nothing matches its left side; the nearest:" if self.node is None else f"it does not match at '{self.node}':"
             if near[0].parts is None:
-                lines.append("there are no calls to take together:")
+                lines.append("there are no calls to merge:")
             else:
                 lines.append(nowhere if near[0] is self.findings[0] else "the nearest to its left side:")
             lines += [f"  {_near(finding)}" for finding in near]
@@ -132,7 +132,7 @@ def _near(finding: Finding) -> str:
 
 
 def set_text(name: str, answers: Sequence[Answer]) -> str:
-    """What became of the rules of a set: how many of them fired, and one line for each."""
+    """The results for a rule set: how many rules fired, and one line per rule."""
     fired = sum(answer.verdict is Kind.TAKEN for answer in answers)
     was = "was" if fired == 1 else "were"
     said = f"{fired} of the {len(answers)} rules of {name} fired and {was} taken" if fired else f"no rule of {name} fired and was taken"
@@ -140,7 +140,7 @@ def set_text(name: str, answers: Sequence[Answer]) -> str:
 
 
 def listed(things: Sequence[str], most: int = _NAMES) -> str:
-    """Some things in a sentence.
+    """A list as text.
 
     >>> listed(["a", "b", "c"])
     'a, b and c'
@@ -154,12 +154,12 @@ def listed(things: Sequence[str], most: int = _NAMES) -> str:
 
 
 def bare(places: Iterable[str]) -> tuple[str, ...]:
-    """Places without the quotes that names have in sentences."""
+    """Node names without the quotes that they have in sentences."""
     return tuple(place.strip("'") for place in places)
 
 
 def times(count: int) -> str:
-    """A number of times.
+    """A count as text.
 
     >>> times(1), times(2), times(3)
     ('once', 'twice', '3 times')
@@ -169,13 +169,13 @@ def times(count: int) -> str:
 
 _ORDINALS: Final = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 _LONG: Final = 60
-"""Characters of a pattern that a sentence shows."""
+"""Maximum number of characters of a pattern in a sentence."""
 _TOLD: Final = 3
-"""So many parts that do not agree are told."""
+"""Maximum number of mismatches that are described."""
 
 
 def near_miss(view: View, alignment: Alignment) -> str:
-    """Where a pattern nearly matches, and what does not agree there."""
+    """The position of a near miss, and its mismatches."""
     failures = list(alignment.failures)
     first = _root(view, failures.pop(0)) if alignment.off_root else f"at {view.describe(alignment.root)}"
     if failures and failures[0].what == "field" and failures[0].whole == alignment.root:
@@ -188,14 +188,14 @@ def near_miss(view: View, alignment: Alignment) -> str:
         else:
             what.append(_failure(view, failure, alignment.root))
     if len(what) > _TOLD:
-        what[_TOLD:] = [f"{len(what) - _TOLD} more parts do not agree"]
+        what[_TOLD:] = [f"{len(what) - _TOLD} more parts do not match"]
     if alignment.off_root or not first.startswith("at "):
         return listed([first, *what])
     return f"{first} {listed(what)}"
 
 
 def pattern_text(pattern: Pattern) -> str:
-    """A part of a pattern, as it is wanted."""
+    """The text of an expected part of a pattern."""
     if isinstance(pattern, PConst):
         return f"a constant ({pattern.name})"
     if isinstance(pattern, PLiteral):
@@ -212,7 +212,7 @@ def pattern_text(pattern: Pattern) -> str:
 
 
 def _root(view: View, failure: Failure) -> str:
-    """The root of a pattern, and what stands there."""
+    """The mismatch at the root of a pattern."""
     found = view.describe(failure.given)
     if failure.what == "arity":
         return f"{found} has {_operands(view.graph.symbols[failure.given].arity)}, not {len(failure.wanted.args)}"
@@ -221,7 +221,7 @@ def _root(view: View, failure: Failure) -> str:
 
 
 def _are_both(failure: Failure, other: Failure) -> bool:
-    """Whether two failures are the two operands of a commutative call, neither of which is there in any order."""
+    """True if two failures are the operands of a commutative call, both of which mismatch in any order."""
     return (
         failure.whole == other.whole
         and isinstance(failure.of, PCall)
@@ -232,19 +232,19 @@ def _are_both(failure: Failure, other: Failure) -> bool:
 
 
 def _both(view: View, failure: Failure, other: Failure, root: int) -> str:
-    """That neither operand is what is wanted."""
+    """The mismatch of both operands."""
     found = listed([view.describe(operand) for operand in view.graph.operands[failure.whole]])
     wanted = listed([pattern_text(each.wanted) for each in (failure, other)])
     return f"the operands{_of(view, failure.whole, root)} are {found}, not {wanted}"
 
 
 def _of(view: View, whole: int, root: int) -> str:
-    """Of which node; nothing to say where that is the root, at which all of it is."""
+    """The phrase that names the node; empty for the root, which the sentence already names."""
     return "" if whole == root else f" of {view.describe(whole)}"
 
 
 def _failure(view: View, failure: Failure, root: int) -> str:
-    """A part that does not agree, below the root."""
+    """The mismatch of a part below the root."""
     graph, of = view.graph, _of(view, failure.whole, root)
     if failure.what == "attribute":
         name, wanted = failure.wanted
@@ -279,17 +279,17 @@ def _field(view: View, failure: Failure) -> str:
 
 
 def _place(view: View, failure: Failure, root: int) -> str:
-    """The operand that a part would be."""
+    """The position of the mismatched operand."""
     symbol, of = view.graph.symbols[failure.whole], _of(view, failure.whole, root)
     if symbol.kind == TUPLE:
         return f"the {ordinal(failure.position)} field{of}"
     if symbol.op is None:
-        return "what an output is taken of"
+        return "the projected value"
     return f"the operand{of}" if symbol.arity == 1 else f"the {ordinal(failure.position)} operand{of}"
 
 
 def ordinal(position: int) -> str:
-    """A place in a row, counted from 0, in a word.
+    """An ordinal for a position counted from 0.
 
     >>> ordinal(0), ordinal(11)
     ('first', '12th')
@@ -302,7 +302,7 @@ def _operands(count: int) -> str:
 
 
 def why_apart(grouper: Grouper, view: View, pass_name: str, node: str | None = None) -> list[Finding]:
-    """What keeps the calls that match one by one from being taken together, in a program as it came in."""
+    """Why individually matching calls were not merged, in an input program."""
     graph = view.graph
     refused: dict[str, list[int]] = {}
     matches: dict[int, Bindings] = {}
@@ -317,7 +317,7 @@ def why_apart(grouper: Grouper, view: View, pass_name: str, node: str | None = N
         kept = [one for one in nodes if node is None or view.is_any([one], node)]
         if kept:
             places = [view.place(one) for one in kept]
-            text = f"it matches at {listed(places)} (in {pass_name}) and is refused: {reason}"
+            text = f"it matches at {listed(places)} (in {pass_name}) and is rejected: {reason}"
             found.append(Finding(Kind.REFUSED, text, bare(places), (pass_name,), len(kept)))
     groups: dict[tuple[int, ...], list[int]] = {}
     for root, match in matches.items():
@@ -328,7 +328,7 @@ def why_apart(grouper: Grouper, view: View, pass_name: str, node: str | None = N
         holes = listed([f"{hole!r} ({view.describe(cls)})" for hole, cls in zip(grouper.rule.left.shared, shared, strict=True)])
         places = [view.place(member) for member in members]
         if len(members) == 1:
-            text = f"only {places[0]} matches with this {holes}: there is no other call to take it together with"
+            text = f"only {places[0]} matches with this {holes}: no other call can be merged with it"
         else:
             text = f"{listed(places)} share {holes}, but {_difference(matches, members)}"
         found.append(Finding(Kind.NEAR, text, bare(places), (pass_name,), len(members)))
@@ -336,7 +336,7 @@ def why_apart(grouper: Grouper, view: View, pass_name: str, node: str | None = N
 
 
 def _difference(matches: dict[int, Bindings], members: list[int]) -> str:
-    """The first attribute in which calls differ, or what else there may be."""
+    """The first attribute in which calls differ, or other possible reasons."""
     first = matches[members[0]].attrs
     for member in members[1:]:
         other = matches[member].attrs
@@ -347,4 +347,4 @@ def _difference(matches: dict[int, Bindings], members: list[int]) -> str:
                     key = next(each for each in value if value[each] != theirs[each])
                     return f"their attributes differ: {key} is {value[key]!r} and {theirs[key]!r}"
                 return f"the attribute {name} is {mine!r} and {theirs!r}"
-    return "one of them is computed from another, or their parts do not have the types that they have"
+    return "one of them depends on another, or the merged parts would have other types"

@@ -1,4 +1,4 @@
-"""Asking why a rule, or each rule of a set, did not fire in a pipeline on a module."""
+"""Why-not queries: why a rule, or each rule of a set, did not fire when a pipeline ran on a module."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from passat.rules.engine.matching import Matcher
 from passat.rules.multi_pattern import MultiRule
 from passat.rules.passes import default_pipeline
 from passat.rules.rule import EAGER, Rule, RuleSetMeta, without_operators
-from passat.rules.rule_pass import RulePass, unheard
+from passat.rules.rule_pass import RulePass, why_not_run
 from passat.rules.why_not.answer import Answer, Finding, Kind, listed
 from passat.rules.why_not.collect import Asked, Collector, rule_in, stopped_text
 from passat.rules.why_not.earlier import absent, decided, matched_before, rewriters
@@ -28,13 +28,13 @@ from passat.rules.why_not.view import names_of
 from passat.rules.why_not.watch import Ran, Watched, watch
 
 NEAREST: Final = 3
-"""So many of the nearest matches are told."""
+"""Number of nearest matches that are reported."""
 DEFAULT_LEVEL: Final = 3
-"""The level of passes where there is no context around the call."""
+"""The optimization level without a surrounding context."""
 
 
 class WhyNotError(PassatError, ValueError):
-    """A question about a rule or a node that there is not; the message names the nearest."""
+    """A query about an unknown rule or node; the message suggests the nearest name."""
 
 
 def why_not(
@@ -46,10 +46,9 @@ def why_not(
     nearest: int = NEAREST,
     config: Mapping[str, AnyValue] | None = None,
 ) -> Answer:
-    """Why a rule (`Set.rule`, or `Set.rule.back` for the way back) did not fire when a pipeline, by default Passat's own, ran on a module;
-    with `node`, why not at the node of that name in the ONNX file, or at the one whose first output has the name. Settings are those of the
-    context around the call; without one passes of all levels run. Raises WhyNotError for a rule or node that there is not.
-    """
+    """Why a rule (`Set.rule`, or `Set.rule.back` for the reverse direction) did not fire when a pipeline, by default Passat's own, ran on a
+    module. `node` restricts the query to the node of that name in the ONNX file, or to the one whose first output has the name. Settings
+    are those of the surrounding context; without one, passes of all levels run. Raises WhyNotError for an unknown rule or node."""
     inquiry = Inquiry(module, pipeline, config)
     return inquiry.answer(rule if isinstance(rule, str) else rule.name, node, nearest)
 
@@ -57,13 +56,13 @@ def why_not(
 def why_not_set(
     rules: str | RuleSetMeta, module: IRModule, *, pipeline: Pass | None = None, config: Mapping[str, AnyValue] | None = None
 ) -> list[Answer]:
-    """Why each rule of a set did not fire. Raises WhyNotError for a set that there is not."""
+    """Why each rule of a set did not fire. Raises WhyNotError for an unknown set."""
     inquiry = Inquiry(module, pipeline, config)
     return [inquiry.answer(name) for name in inquiry.rules_of(rules if isinstance(rules, str) else rules.__name__)]
 
 
 class Inquiry:
-    """A pipeline that has run on a module, and answers for its rules."""
+    """A pipeline that has run on a module, ready for queries about its rules."""
 
     def __init__(self, module: IRModule, pipeline: Pass | None = None, config: Mapping[str, AnyValue] | None = None) -> None:
         settings = (PassContext.entered() or PassContext(DEFAULT_LEVEL)).inside(None, config)
@@ -76,7 +75,7 @@ class Inquiry:
         self._known()
 
     def _known(self) -> None:
-        """The rules of the pipeline, and of the passes that are registered, with the names of the latter."""
+        """The rules of the pipeline, and of the registered passes with their names."""
         entries = list_passes()
         names = {entry.name for entry in entries}
         for entry in entries:
@@ -84,7 +83,7 @@ class Inquiry:
             parts = [] if made is None else [made]
             while parts:
                 part = parts.pop()
-                parts += (each for each in part.members or () if each.info.name not in names)  # the others answer for themselves
+                parts += (each for each in part.members or () if each.info.name not in names)  # the others are listed themselves
                 if isinstance(part, RulePass):
                     for rule in part.rules:
                         holders = self._holders.setdefault(rule.name, [])
@@ -97,26 +96,26 @@ class Inquiry:
             stack += pass_.members or ()
             if isinstance(pass_, RulePass):
                 own.update((rule.name, rule) for rule in pass_.rules)
-        # A set of the pipeline may have the name of one that is registered, of an earlier run with rules of one's own.
+        # A set of the pipeline may have the name of a registered one, from an earlier run with user rules.
         sets = {name.partition(".")[0] for name in own}
         self._rules = {name: rule for name, rule in self._rules.items() if name.partition(".")[0] not in sets} | own
 
     def is_set(self, name: str) -> bool:
-        """Whether a name is that of a rule set, or of a rule with holes for operators."""
+        """True if the name denotes a rule set, or a rule with holes for operators."""
         return name not in self._rules and any(rule.startswith((f"{name}.", f"{name}[")) for rule in self._rules)
 
     def rules_of(self, name: str) -> list[str]:
-        """The names of the rules of a set, or of those that a rule with holes for operators stands for. Raises WhyNotError."""
+        """The names of the rules of a set, or of the expansions of a rule with holes for operators. Raises WhyNotError."""
         found = [rule for rule in self._rules if name in (rule.partition(".")[0], without_operators(rule))]
         if not found:
-            raise WhyNotError(f"there is no rule set {name!r}{_hint(name, {rule.partition('.')[0] for rule in self._rules})}")
+            raise WhyNotError(f"unknown rule set {name!r}{_hint(name, {rule.partition('.')[0] for rule in self._rules})}")
         return found
 
     def answer(self, name: str, node: str | None = None, nearest: int = NEAREST) -> Answer:
         """The answer for one rule. Raises WhyNotError."""
         rule = self._rules.get(name)
         if rule is None:
-            raise WhyNotError(f"there is no rule {name!r}{_hint(name, {*self._rules, *(one.partition('.')[0] for one in self._rules)})}")
+            raise WhyNotError(f"unknown rule {name!r}{_hint(name, {*self._rules, *(one.partition('.')[0] for one in self._rules)})}")
         if node is not None:
             names = _names(self.module)
             if node not in names:
@@ -128,8 +127,8 @@ class Inquiry:
         if not holding:
             return Answer(name, repr(rule), (), (Finding(Kind.NOT_RUN, off),), node)
         if rule.kind == EAGER:
-            findings = decided(rule, holding, node) or [Finding(Kind.NOTHING, "nothing in the program is like its left side")]
-            return Answer(name, repr(rule), tuple(dict.fromkeys(name for ran in holding for name in ran.heard)), tuple(findings), node)
+            findings = decided(rule, holding, node) or [Finding(Kind.NOTHING, "nothing in the program resembles its left side")]
+            return Answer(name, repr(rule), tuple(dict.fromkeys(name for ran in holding for name in ran.holders)), tuple(findings), node)
         matcher = Grouper(rule) if isinstance(rule, MultiRule) else Matcher(rule)
         budget = watched.settings.get_config("rules.rule_matches")
         money = partial(_money, watched.settings)
@@ -149,21 +148,21 @@ class Inquiry:
         if node is not None and near and not findings:
             by = rewriters(self._before(holding[0]), {node})
             who = f": {by} had rewritten it" if by else ""
-            findings = [Finding(Kind.NOTHING, f"'{node}' is not there any more when {holding[0].name} runs{who}")]
+            findings = [Finding(Kind.NOTHING, f"'{node}' no longer exists when {holding[0].name} runs{who}")]
         if not findings:
-            findings = [Finding(Kind.NOTHING, "nothing in the program is like its left side")]
-        return Answer(name, repr(rule), tuple(dict.fromkeys(name for ran in holding for name in ran.heard)), tuple(findings), node)
+            findings = [Finding(Kind.NOTHING, "nothing in the program resembles its left side")]
+        return Answer(name, repr(rule), tuple(dict.fromkeys(name for ran in holding for name in ran.holders)), tuple(findings), node)
 
     def _before(self, first: Ran) -> Sequence[Ran]:
-        """What ran before a pass."""
+        """The passes that ran before a pass."""
         assert self.watched is not None
         return self.watched.ran[: first.number]
 
     # ---- whether somebody looked for it
 
     def _passes(self, rule: Rule, watched: Watched) -> tuple[str, list[Ran]]:
-        """The passes that ran and heard the rule; and where there is none, why."""
-        found = unheard(rule, watched.plan, watched.settings, {name for ran in watched.ran for name in ran.parts})
+        """The passes that ran and have the rule; if there are none, why."""
+        found = why_not_run(rule, watched.plan, watched.settings, {name for ran in watched.ran for name in ran.parts})
         if found.why:
             held = self._holders.get(rule.name, [])
             return found.why if found.is_held else f"{found.why}; {listed(held)} {'does' if len(held) == 1 else 'do'}", []
@@ -172,27 +171,27 @@ class Inquiry:
             for step in watched.plan.walk()
             if step.runs
             and isinstance(step.pass_, RulePass)
-            and any(one.name == rule.name for one in step.pass_.heard)
+            and any(one.name == rule.name for one in step.pass_.all_rules)
             and not step.pass_.left_out(rule, watched.settings)
         }
         ran = [(each, tuple(name for name in dict.fromkeys(each.parts) if name in holders)) for each in watched.ran]
-        return "", [each._replace(name=heard[0], heard=heard) for each, heard in ran if heard]
+        return "", [each._replace(name=holders[0], holders=holders) for each, holders in ran if holders]
 
     # ---- what stood in its way
 
     def _cut(self, holding: Sequence[Ran]) -> list[Finding]:
-        """Limits that saturations came to, after which nothing was looked for, and functions that the engine left alone."""
+        """Limits reached by saturations, which may have missed matches, and functions that the engine skipped."""
         assert self.watched is not None
-        alone = [(ran.name, said) for ran in holding for said in self.watched.remarks.get(ran.name, ()) if said.startswith("left alone")]
+        alone = [(ran.name, said) for ran in holding for said in self.watched.remarks.get(ran.name, ()) if said.startswith("skipped")]
         ended = [(ran.name, run_trace.run.saturation) for ran in holding for run_trace in ran.runs]
         stopped = dict.fromkeys((name, stopped_text(saturation)) for name, saturation in ended if saturation.stopped != SATURATED)
-        return [
-            Finding(Kind.CUT, f"{how} (in {name}); it may match what would have come later", passes=(name,)) for name, how in stopped
-        ] + [Finding(Kind.LEFT, f"{name} has functions that it {said}", passes=(name,)) for name, said in dict.fromkeys(alone)]
+        return [Finding(Kind.CUT, f"{how} (in {name}); it might have matched later", passes=(name,)) for name, how in stopped] + [
+            Finding(Kind.LEFT, f"{name} has functions that it {said}", passes=(name,)) for name, said in dict.fromkeys(alone)
+        ]
 
 
 def _untyped(module: IRModule, node: str | None) -> list[Finding]:
-    """The nodes that are opaque because they are not as declared, or because a type is unknown: all of them, or that of a name."""
+    """Nodes that are opaque because they are not as declared, or because a type is unknown: all, or the one of a name."""
     found: list[Finding] = []
     for warning in getattr(module.attrs.get("onnx"), "warnings", ()):
         span = warning.span

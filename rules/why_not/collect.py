@@ -1,4 +1,4 @@
-"""What became of one rule in the saturations of a pipeline, collected into findings."""
+"""Collects findings about one rule from the saturations of a pipeline."""
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -21,14 +21,14 @@ ORDER: Final = (
     *(Kind.NOT_RUN, Kind.ABSENT, Kind.UNTYPED, Kind.NEAR, Kind.NOTHING),
 )
 """The order of findings."""
-_GONE: Final = "that place is no part of the program any more"
+_GONE: Final = "that node is no longer part of the program"
 _KEPT: Final = 50
-"""So many near misses more than are asked for are kept of each saturation: several may stand in one place."""
+"""Number of near misses kept per saturation beyond those requested, since several may be at one node."""
 
 
 class Asked(NamedTuple):
-    """The question: which rule, at which node (None: anywhere), how many of the nearest matches are wanted, how costs are shown, the budget
-    of matches of a rule in a round, and what passes remarked."""
+    """The query: which rule, at which node (None: anywhere), how many near misses, how to show costs, the match budget of a rule per
+    iteration, and the remarks of passes."""
 
     rule: Matcher | Grouper
     node: str | None
@@ -39,7 +39,7 @@ class Asked(NamedTuple):
 
 
 class Collector:
-    """Collects what became of a rule, one saturation after the other."""
+    """Collects findings about a rule, one saturation after the other."""
 
     def __init__(self, asked: Asked) -> None:
         self.asked = asked
@@ -51,16 +51,16 @@ class Collector:
         self._left: str | None = None
 
     def add_pass(self, ran: Ran, run: int = 1, runs: int = 1) -> None:
-        """Adds what became of the rule in a pass, or in one of its runs. Where the engine saw at once that no rule of the pass can match,
-        there was no saturation, and the function that the pass got is looked at."""
+        """Adds findings about the rule in a pass, or in one of its runs. If the engine ruled out matches in advance, there was no
+        saturation, and the pass's input is examined."""
         label = ran.name if runs == 1 else f"the {ordinal(run - 1)} run of {ran.name}"
         self._runs.setdefault(ran.name, []).append(label)
         remarks = self.asked.remarks.get(ran.name, ())
-        self._left = next((remark for remark in remarks if remark.startswith("left alone")), None)
-        heard = [run_trace for run_trace in ran.runs if rule_in(run_trace.run, self.asked.rule.name) is not None]
-        for run_trace in heard:
+        self._left = next((remark for remark in remarks if remark.startswith("skipped")), None)
+        present = [run_trace for run_trace in ran.runs if rule_in(run_trace.run, self.asked.rule.name) is not None]
+        for run_trace in present:
             self._add(run_trace, label)
-        seen = {run_trace.run.function for run_trace in heard}
+        seen = {run_trace.run.function for run_trace in present}
         for name, views in views_of_module(ran.before).items():
             if name not in seen:
                 for view in views:
@@ -81,7 +81,7 @@ class Collector:
             if nodes[0] not in agree:
                 laid = None if aligner is None else aligner.at(nodes[0])
                 agree[nodes[0]] = laid is None or not laid.failures
-            # An attribute or a number that is not the one of the left side makes a near miss, though the engine comes to it late.
+            # A mismatched attribute or number makes a near miss, although the engine checks it late.
             if agree[nodes[0]] and self._is_asked(view, nodes):
                 self._note(Kind.REFUSED, one.reason, view.place(nodes[0]), pass_name)
         self._look_near(view, pass_name, run_trace, fired)
@@ -99,11 +99,11 @@ class Collector:
             several = isinstance(application.matcher, Grouper)
             places = [view.place(root) for root in (nodes if several else nodes[:1])]
             if run_trace.taken[i]:
-                said = self._left or "left as it was"
+                said = self._left or "unchanged"
                 for place in places:
                     self._note(*(Kind.LEFT, said) if left else (Kind.TAKEN, ""), place, pass_name)
             elif not several and run.graph.key(application.unions[0][1]) == run.graph.key(nodes[0]):
-                self._note(Kind.NOTHING_NEW, "its operands have become equal to those of the left side", places[0], pass_name)
+                self._note(Kind.NOTHING_NEW, "its operands became equal to those of the left side", places[0], pass_name)
             else:
                 not_taken.append((application, places))
         if not_taken and run.choice is not None:
@@ -124,10 +124,10 @@ class Collector:
             extra, cost = priced
             money = self.asked.money
             if extra <= 1e-9 * cost:
-                return f"the program costs as much with it ({money(cost)}), and what stood there stays"
+                return f"the program costs the same with it ({money(cost)}), so the original is kept"
             return f"the program costs {money(cost)}, and would cost {money(extra)} more with it"
         if run.choice is not None and any(run.graph.find(root) in run.choice for root, _ in application.unions):
-            return "with it the program would need itself"
+            return "it would make the program cyclic"
         by = run_trace.rewritten_above(application)
         return _GONE + (f": {by[0]} rewrote {run_trace.view.place(by[1])}" if by else "")
 
@@ -136,7 +136,7 @@ class Collector:
     def _look_near(self, view: View, pass_name: str, run_trace: RunTrace | None, fired: Container[int] = ()) -> None:
         rule, node = self.asked.rule, self.asked.node
         if isinstance(rule, Grouper):
-            if run_trace is not None:  # such rules see the program as it came in
+            if run_trace is not None:  # multi-pattern rules see the input program
                 graph = run_trace.run.graph.anew()
                 graph.load(run_trace.run.body)
                 view = View(graph)
@@ -158,7 +158,7 @@ class Collector:
         self._near += [(view, one, pass_name) for one in found if one.failures][: _KEPT + self.asked.nearest]
 
     def _add_complete(self, run_trace: RunTrace, pass_name: str, rule: Matcher, found: Sequence[Alignment]) -> None:
-        """Notes matches that the engine decided nothing about, or that said nothing new."""
+        """Records matches that the engine did not process, or that changed nothing."""
         run, view, graph = run_trace.run, run_trace.view, run_trace.run.graph
 
         def same(row: Sequence[int]) -> tuple[int, ...]:
@@ -182,7 +182,7 @@ class Collector:
                 continue
             if graph.find(built) == root:
                 by = listed(made.get(root, []))
-                self._note(Kind.NOTHING_NEW, f"{by} had put that there" if by else "nobody had to put that there", place, pass_name)
+                self._note(Kind.NOTHING_NEW, f"{by} created it" if by else "it was in the program from the start", place, pass_name)
             elif run.saturation.stopped != SATURATED:
                 self._note(Kind.CUT, self._limit(run, rule), place, pass_name)
             else:
@@ -193,15 +193,15 @@ class Collector:
         budget = rule.rule.matches or stage.rule_matches or max(self.asked.budget, run.initial)
         stopped = stopped_text(run.saturation)
         if rule.name in run.banned:
-            return f"it found more matches in a round than its budget of {budget}, was put off, and {stopped} before its turn came"
-        return f"{stopped} before it was looked at"
+            return f"it exceeded its budget of {budget} matches in an iteration, was banned (back-off), and {stopped} before it ran again"
+        return f"{stopped} before it was processed"
 
     def _overlooked(self, run_trace: RunTrace, rule: Matcher, one: Alignment) -> tuple[Kind, str]:
-        """Why the engine did not see a match, though it came to its end."""
+        """Why the engine missed a match although it ran to the end."""
         by = next((run_trace.retired[node] for node in one.nodes if node in run_trace.retired), None)
         rounds = _stage_of(run_trace.run, rule).rounds
         if by is None and rounds is not None:
-            return Kind.CUT, f"its phase ended after {'one round' if rounds == 1 else f'{rounds} rounds'}, before it was looked at"
+            return Kind.CUT, f"its phase ended after {'one iteration' if rounds == 1 else f'{rounds} iterations'}, before it was processed"
         return Kind.RETIRED, by or "another rule"
 
     # ---- what came of it all
@@ -214,12 +214,12 @@ class Collector:
         places.setdefault(place, set()).add(pass_name)
 
     def findings(self) -> list[Finding]:
-        """All findings but those that tell why nobody looked; the nearest matches where there is no match at all."""
+        """All findings except those about passes that did not run; the near misses if there is no match."""
         found = []
         fired = any(kind is Kind.TAKEN for kind, _ in self._found)
         for (kind, reason), places in self._found.items():
             if fired and self.asked.node is None and kind is Kind.DEARER and reason.startswith(_GONE):
-                continue  # what rules make of each other's results in passing
+                continue  # intermediate results of rules
             passes = self._passes({name for names in places.values() for name in names})
             where = f"at {listed(list(places))} (in {listed(passes)})"
             extra, cost = self._costs.get((kind, reason), (None, None))
@@ -232,7 +232,7 @@ class Collector:
         return sorted(found, key=lambda finding: ORDER.index(finding.kind))
 
     def _passes(self, labels: Container[str]) -> list[str]:
-        """The passes in which something was found; of one that ran several times the runs, where it was not all of them."""
+        """The passes with findings; for a pass that ran several times the runs, unless all have findings."""
         found: list[str] = []
         for name, runs in self._runs.items():
             these = [label for label in runs if label in labels]
@@ -253,30 +253,30 @@ class Collector:
 
 
 SENTENCES: Final = {
-    Kind.TAKEN: "it did fire, {times}, and what it made was taken: {where}",
-    Kind.DEARER: "it fired {where}, but what it made was not taken: {reason}",
+    Kind.TAKEN: "it did fire, {times}, and its result was extracted: {where}",
+    Kind.DEARER: "it fired {where}, but its result was not extracted: {reason}",
     Kind.LEFT: "it matches {where}, but the function was {reason}",
-    Kind.REFUSED: "it matches {where} and is refused: {reason}",
+    Kind.REFUSED: "it matches {where} and is rejected: {reason}",
     Kind.CUT: "it matches {where}, but {reason}",
-    Kind.RETIRED: "it matches {where}, but {reason} had rewritten that first, and what a reducing rule matched is not matched again",
-    Kind.NOTHING_NEW: "it matches {where}, but its right side stands there already: {reason}",
+    Kind.RETIRED: "it matches {where}, but {reason} rewrote that first, and matches of reducing rules are not matched again",
+    Kind.NOTHING_NEW: "it matches {where}, but its right side already exists: {reason}",
 }
 
 
 def rule_in(run: Run, name: str) -> Matcher | Grouper | None:
-    """The rule of that name as a saturation heard it; None where it did not."""
+    """The rule of that name in a saturation; None if it was not active."""
     matchers = [each for stage in run.stages for each in stage.matchers]
     groupers = [each for stage in run.stages for each in stage.groupers]
     return next((each for each in matchers if each.name == name), None) or next((each for each in groupers if each.name == name), None)
 
 
 def _stage_of(run: Run, rule: Matcher) -> Stage:
-    """The stage in which a saturation hears a rule."""
+    """The stage in which a saturation runs a rule."""
     return next(stage for stage in run.stages if any(each.name == rule.name for each in stage.matchers))
 
 
 def stopped_text(saturation: Saturation) -> str:
-    """How a saturation stopped that did not come to its end."""
+    """How an incomplete saturation stopped."""
     stop = saturation.stopped
     if stop.reason is StopReason.FAILED:
         return f"the engine failed ({stop})"

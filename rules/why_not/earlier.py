@@ -1,5 +1,5 @@
-"""What happens before the saturation that a rule waits for: what the passes before it have done to what it would have matched. And
-eager rules, which are tried on each node when that is added, and say there why they refused."""
+"""Events before the saturation that would run a rule: how earlier passes changed potential matches. Also eager rules, which are tried on
+each node when it is added, and reject it there."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ from passat.rules.why_not.watch import Ran, RunTrace, views_of_module
 
 
 def matched_before(matcher: Matcher, module: IRModule, before: Sequence[Ran], first: str, node: str | None) -> list[Finding]:
-    """Where a rule would have matched the model as it came in, and which rule of the passes before the `first` that has it was there."""
+    """Positions in the input model where a rule would have matched, and the rules of passes before the `first` that rewrote them."""
     found: dict[str, list[str]] = {}
     for views in views_of_module(module).values() if before else ():
         for view in views:
@@ -32,7 +32,7 @@ def matched_before(matcher: Matcher, module: IRModule, before: Sequence[Ran], fi
     return [
         Finding(
             Kind.RETIRED,
-            f"it would match the model as it is at {listed(places)}, but {by} had rewritten that before {first} ran",
+            f"it would match the input model at {listed(places)}, but {by} rewrote that before {first} ran",
             bare(places),
             (first,),
             len(places),
@@ -42,15 +42,14 @@ def matched_before(matcher: Matcher, module: IRModule, before: Sequence[Ran], fi
 
 
 def rewriters(before: Sequence[Ran], names: set[str]) -> str:
-    """The rules of some passes that were applied at nodes of these names, and taken."""
+    """The rules of some passes that were applied at nodes of these names, and whose results were extracted."""
     return listed(
         list(dict.fromkeys(f"{rule} (in {ran.name})" for ran in before for run_trace in ran.runs for rule in _at(run_trace, names)))
     )
 
 
 def absent(rule: Rule, before: Sequence[Ran], holding: Sequence[Ran]) -> list[Finding]:
-    """The operators of the left side that do not occur in any program that a pass got which has the rule, and what the passes before have
-    done to them."""
+    """The operators of the left side that occur in no program that a pass with the rule received, and what earlier passes did to them."""
     wanted = dict.fromkeys(part.op for part in subterms(rule.lhs) if isinstance(part, PCall))
     seen: set[Op] = set()
     for each in holding:
@@ -71,7 +70,7 @@ def _gone(op: Op, before: Sequence[Ran], first: Ran) -> Finding:
 
 
 def _agrees(matcher: Matcher, view: View, one: Alignment) -> bool:
-    """Whether the guards of the rule hold."""
+    """True if the guards of the rule hold."""
     try:
         matcher.decide(view.graph, one.row(matcher))
     except Reject:
@@ -86,13 +85,13 @@ def _folder(before: Sequence[Ran]) -> str:
 
 
 def _at(run_trace: RunTrace, names: set[str]) -> list[str]:
-    """The rules that were applied at nodes of those names, and taken."""
+    """The rules applied at nodes of these names, and whose results were extracted."""
     applied = zip(run_trace.run.applications, run_trace.taken, run_trace.matched, strict=True)
     return [one.rule for one, used, nodes in applied if used and any(run_trace.view.is_any(nodes, name) for name in names)]
 
 
 def _removers(run_trace: RunTrace, op: Op) -> list[str]:
-    """The rules whose applications matched calls of an operator and were taken."""
+    """The rules whose applications matched calls of an operator, and whose results were extracted."""
     symbols = run_trace.run.graph.symbols
     applied = zip(run_trace.run.applications, run_trace.taken, run_trace.matched, strict=True)
     return [one.rule for one, used, nodes in applied if used and any(symbols[node].op is op for node in nodes)]
@@ -110,7 +109,7 @@ def _ops(module: IRModule) -> set[Op]:
 
 
 def decided(rule: Rule, ran: Sequence[Ran], node: str | None) -> list[Finding]:
-    """What the rule decided on nodes, in all passes that have it; with `node`, on that one alone, or why it was not asked there."""
+    """The eager rule's decisions on nodes, in all passes that have it; with `node`, on that one only, or why it was not applied there."""
     found: dict[tuple[Kind, str], dict[str, list[str]]] = {}
     for each in ran:
         for run_trace in each.runs:
@@ -132,7 +131,7 @@ def decided(rule: Rule, ran: Sequence[Ran], node: str | None) -> list[Finding]:
 
 
 def _mismatch_at(rule: Rule, ran: Sequence[Ran], node: str) -> str:
-    """Why the left side is not what stands at a node of that name when the first of the passes begins; '' where there is none."""
+    """Why the left side does not match the node of that name at the start of the first pass; '' if there is no reason."""
     for function in ran[0].before.functions.values():
         for expr in post_order(function) if isinstance(function, Function) else ():
             if node in names_of(expr):
@@ -143,9 +142,9 @@ def _mismatch_at(rule: Rule, ran: Sequence[Ran], node: str) -> str:
 def _mismatch(rule: Rule, expr: Expr) -> str:
     left = rule.lhs
     if not isinstance(left, PCall):
-        return "" if isinstance(expr, TupleGetItem) else "it is no field of a tuple"
+        return "" if isinstance(expr, TupleGetItem) else "it is not a field of a tuple"
     if not isinstance(expr, Call) or not isinstance(expr.op, Op):
-        return "it is no call of an operator"
+        return "it is not a call of an operator"
     hole: object = left.op
     if not isinstance(hole, OperatorHole):
         return "" if expr.op is left.op else f"it is a call of {expr.op.name}, not of {left.op.name}"
@@ -159,7 +158,7 @@ def _mismatch(rule: Rule, expr: Expr) -> str:
     if parts is not None and parts.constant:
         for name, arg in zip(expr.op.operand_names, expr.args, strict=False):
             if not _is_constant(arg):
-                return f"its operand {' '.join((name, *map(repr, names_of(arg)[-1:])))} is no constant"
+                return f"its operand {' '.join((name, *map(repr, names_of(arg)[-1:])))} is not a constant"
     return ""
 
 

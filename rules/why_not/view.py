@@ -1,4 +1,4 @@
-"""A graph with the names that its nodes have in the ONNX file: what sentences say of nodes."""
+"""A graph with the ONNX names of its nodes, for use in messages."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -10,12 +10,12 @@ from passat.ir.tensor import Tensor
 from passat.rules.engine.graph import CONST_SYMBOL, GET, LEAF, TUPLE, Graph, Symbol
 
 _DEPTH: Final = 2
-"""How deep the text of a node without a name goes."""
+"""Depth of the text of a node without a name."""
 
 
 class View:
-    """A graph, the nodes of each class that has several, the rule that made each new node, how many nodes came in, and how nodes are
-    spoken of."""
+    """A graph with the nodes of each e-class with several, the rule that created each new node, the number of input nodes, and texts for
+    nodes."""
 
     def __init__(
         self,
@@ -31,20 +31,20 @@ class View:
         self._by_symbol: dict[Symbol, list[int]] | None = None
 
     def is_made(self, node: int) -> bool:
-        """Whether a rule made a node."""
+        """True if a rule created the node."""
         return node in self._provenance
 
     def is_live(self, node: int) -> bool:
-        """Whether a node came in, or a rule that was applied made it: what a refused match was tried with stays in the graph as well."""
+        """True if the node came with the program or was created by an applied rule. Rejected matches also leave nodes in the graph."""
         return node < self._initial or node in self._provenance
 
     def nodes_of(self, cls: int) -> Sequence[int]:
-        """The nodes of a class."""
+        """The nodes of an e-class."""
         return self._members.get(self.graph.find(cls), (self.graph.find(cls),))
 
     @property
     def by_symbol(self) -> Mapping[Symbol, Sequence[int]]:
-        """The live nodes of each symbol, in the order in which they were made."""
+        """The live nodes of each symbol, in creation order."""
         if self._by_symbol is None:
             self._by_symbol = {}
             for node, symbol in enumerate(self.graph.symbols):
@@ -53,22 +53,22 @@ class View:
         return self._by_symbol
 
     def name(self, node: int) -> str | None:
-        """The name of a node in the ONNX file, else of its first output. None where it came in without one."""
+        """The name of a node in the ONNX file, otherwise of its first output. None for an input node without a name."""
         return next(iter(names_of(self.graph.origins[node] or self.graph.places.get(node))), None)
 
     def is_any(self, nodes: Iterable[int], name: str) -> bool:
-        """Whether one of some nodes, or what stood in its class from the start, has a name, or an output of that name."""
+        """True if one of the nodes, or the original node of its e-class, has this name, or an output with it."""
         graph = self.graph
         return any(name in names_of(graph.origins[each] or graph.places.get(each)) for node in nodes for each in (node, graph.find(node)))
 
     def place(self, node: int) -> str:
-        """How a place in the program is named: by the name of its node, or by itself where it has none."""
+        """The name of a position in the program: that of its node, otherwise its text."""
         root = self._first(node)
         name = self.name(root) or self.name(self.graph.find(root))
         return f"'{name}'" if name else self.text(root)
 
     def describe(self, node: int) -> str:
-        """What a node is, in a few words: its operator and name, an input, a constant."""
+        """A short description of a node: its operator and name, an input, a constant."""
         graph = self.graph
         symbol, name = graph.symbols[node], self.name(node)
         if symbol.kind == LEAF:
@@ -86,14 +86,14 @@ class View:
         return f"{_kind(symbol)} '{name}'" if name else self.text(node)
 
     def _output(self, node: int) -> str:
-        """Which output of its node a field is; nothing where that has only this one in the ONNX file."""
+        """The output of a node that a projection denotes; empty if it is the only one in the ONNX file."""
         origin = self.graph.origins[node]
         span = origin.tuple_value.span if isinstance(origin, TupleGetItem) else None
         index = self.graph.payloads[node]
         return "" if index == 0 and span is not None and len(span.outputs) == 1 else f"output {index} of "
 
     def text(self, node: int, depth: int = _DEPTH) -> str:
-        """A node as an expression, its operands down to a depth."""
+        """A node as an expression, to a limited depth."""
         graph = self.graph
         symbol = graph.symbols[node]
         if symbol.kind == LEAF:
@@ -107,14 +107,14 @@ class View:
         return f"({inner})" if symbol.kind == TUPLE else f"{_kind(symbol)}({inner})"
 
     def _first(self, node: int) -> int:
-        """What stood in the program where a node is now."""
+        """The original node of an e-class."""
         while node in self._provenance and self._provenance[node][1] < node:
             node = self._provenance[node][1]
         return node
 
 
 def names_of(expr: Expr | None) -> tuple[str, ...]:
-    """The names of an expression in the ONNX file: that of its node, and those of its outputs."""
+    """The names of an expression in the ONNX file: of its node and its outputs."""
     span: Span | None = None if expr is None else expr.span
     if span is None and isinstance(expr, TupleGetItem):
         span = expr.tuple_value.span
@@ -122,12 +122,12 @@ def names_of(expr: Expr | None) -> tuple[str, ...]:
 
 
 def constant_text(tensor: Tensor) -> str:
-    """A constant in a few words."""
+    """A short description of a constant."""
     return f"a constant {tensor.dtype}{list(tensor.shape)}" if tensor.uniform() is None else f"the constant {number_text(tensor)}"
 
 
 def number_text(tensor: Tensor) -> str:
-    """The number that a constant repeats, with as many digits as tell it from its neighbors; else the type."""
+    """The value of a uniform constant with enough digits to distinguish it from its neighbors; otherwise the type."""
     value = tensor.uniform()
     if value is None:
         return f"{tensor.dtype}{list(tensor.shape)}"

@@ -1,5 +1,5 @@
-"""Running a pipeline with everything that its saturations do kept: what became of the matches of each, the nodes that they stand for,
-whether what rules made there was taken, and what the program would have cost with it."""
+"""Runs a pipeline with full traces: what happened to the matches of each saturation, the nodes that they correspond to, whether rule
+results were extracted, and what the program would have cost with them."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -22,19 +22,19 @@ from passat.rules.provenance.node_traces import Index
 from passat.rules.why_not.view import View
 
 _SEARCHED = 16
-"""Of so many places the cheapest program is searched for; where there are more, what one change adds and frees is taken as it is."""
+"""Maximum number of positions for which the cheapest program is searched; beyond that, the cost of the single change is used."""
 
 
 class Priced(NamedTuple):
-    """By how much a program would be dearer than its `cost`."""
+    """The extra cost of a program over its `cost`."""
 
     extra: float
     cost: float
 
 
 def extra_costs(run: Run, applications: Sequence[Application]) -> list[Priced | None]:
-    """By how much the program would be dearer with what each application made by itself, everything else as cheap as can be found. None
-    where the place is no part of the program, or the program would need itself. Of a saturation that something was taken out of."""
+    """The extra cost of the program with the result of each application, with everything else as cheap as can be found. None if the
+    position is not part of the program, or the program would be cyclic. For saturations with an extraction."""
     assert run.space is not None
     assert run.choice is not None
     graph, space, choice = run.graph, run.space, run.choice
@@ -58,7 +58,7 @@ def extra_costs(run: Run, applications: Sequence[Application]) -> list[Priced | 
 
 
 def _searched(space: Space, choice: Mapping[int, int], trees: Mapping[int, int], forced: Mapping[int, int], root: int) -> list[float]:
-    """The costs of the programs that are found which have certain nodes."""
+    """The costs of the cheapest programs found that contain given nodes."""
     alternatives = {**space.alternatives, **{cls: [node] for cls, node in forced.items()}}
     narrow = Space(space.classes, space.children, space.costs, alternatives, space.default, space.biases)
     totals = []
@@ -71,11 +71,11 @@ def _searched(space: Space, choice: Mapping[int, int], trees: Mapping[int, int],
 
 
 _ABOVE: Final = 1_000
-"""So many nodes above a place are looked at."""
+"""Maximum number of nodes above a position that are examined."""
 
 
 class RunTrace:
-    """A saturation, with what is asked of it again and again. `view` is its graph as it is at the end."""
+    """A saturation with cached queries. `view` is its final graph."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -83,7 +83,7 @@ class RunTrace:
 
     @cached_property
     def matched(self) -> list[tuple[int, ...]]:
-        """The nodes that each application matched, its root first; of a rule with several roots all of these."""
+        """The nodes that each application matched, root first; all roots for a multi-pattern rule."""
         return [self._matched(application) for application in self.run.applications]
 
     def _matched(self, application: Application) -> tuple[int, ...]:
@@ -93,7 +93,7 @@ class RunTrace:
 
     @cached_property
     def retired(self) -> Mapping[int, str]:
-        """The reducing rule that rewrote a node, of all those that some did."""
+        """The reducing rule that rewrote each node, if any."""
         return {
             nodes[0]: application.rule
             for nodes, application in zip(self.matched, self.run.applications, strict=True)
@@ -102,13 +102,13 @@ class RunTrace:
 
     @cached_property
     def taken(self) -> list[bool]:
-        """Of each application, whether the result is equal to what went in by it, or by others that say the same."""
+        """For each application, whether the result depends on it or on an equivalent one."""
         index = Index(0, self.run)
         return [place in index.used or index.repeats(place) for place in range(len(self.run.applications))]
 
     @cached_property
     def _users(self) -> Mapping[int, Sequence[int]]:
-        """The classes that use each class, in the program that came in."""
+        """The users of each e-class, in the input program."""
         graph = self.run.graph
         users: dict[int, list[int]] = {}
         for node in range(self.run.initial):
@@ -117,7 +117,7 @@ class RunTrace:
         return users
 
     def rewritten_above(self, application: Application) -> tuple[str, int] | None:
-        """What took the place of an application out of the program: the rule that rewrote something above it, and that class."""
+        """What removed the position of an application from the program: the rule that rewrote a node above it, and that e-class."""
         run, graph = self.run, self.run.graph
         assert run.choice is not None
         seen: set[int] = set()
@@ -136,20 +136,20 @@ class RunTrace:
 
 
 class Ran(NamedTuple):
-    """A pass that ran, or the passes of a stage: the name, the module that it got, its saturations, the names of the passes, and which one
-    it is of all that ran."""
+    """A pass that ran, or the passes of a stage: the name, its input module, its saturations, the names of the passes, and its position in
+    the sequence."""
 
     name: str
     before: IRModule
     runs: tuple[RunTrace, ...]
     parts: tuple[str, ...] = ()
     number: int = 0
-    heard: tuple[str, ...] = ()
-    """The passes in it that have the rule that is asked for."""
+    holders: tuple[str, ...] = ()
+    """The passes in it that have the requested rule."""
 
 
 class Watched(NamedTuple):
-    """A pipeline that was run: its plan, the settings, the passes that ran in order, the module that came out, and what passes remarked."""
+    """A pipeline run: its plan, the settings, the passes in order, the resulting module, and the remarks of passes."""
 
     plan: Plan
     settings: PassContext
@@ -159,19 +159,19 @@ class Watched(NamedTuple):
 
 
 class _Watch(PassInstrument):
-    """Remembers the modules that passes got."""
+    """Records the modules that passes received."""
 
     def __init__(self, trace: Trace) -> None:
-        self._journal = trace
+        self._trace = trace
         self.seen: list[tuple[str, IRModule, int]] = []
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Remembers a module, and how many saturations there had been."""
-        self.seen.append((info.name, mod, len(self._journal.runs)))
+        """Records a module, and the number of saturations so far."""
+        self.seen.append((info.name, mod, len(self._trace.runs)))
 
 
 def watch(pipeline: Pass, module: IRModule, settings: PassContext) -> Watched:
-    """Runs a pipeline in the settings of a context, one function after the other, and remembers everything. Raises what passes do."""
+    """Runs a pipeline in the settings of a context, function by function, and records everything. Propagates exceptions of passes."""
     trace = Trace()
     watching = _Watch(trace)
     whole = pipeline if isinstance(pipeline, Sequential) else Sequential([pipeline])
@@ -188,14 +188,14 @@ def watch(pipeline: Pass, module: IRModule, settings: PassContext) -> Watched:
     )
     remarks = {name: list(said) for name, said in context.statistics.remarks.items()}
     for each in (together := _as_one(ran, plan)):
-        alone = [remark for part in each.parts[:1] for remark in remarks.get(part, ()) if remark.startswith("left alone")]
+        alone = [remark for part in each.parts[:1] for remark in remarks.get(part, ()) if remark.startswith("skipped")]
         for part in each.parts[1:]:
             remarks.setdefault(part, []).extend(alone)
     return Watched(plan, settings, together, after, remarks)
 
 
 def _as_one(ran: Sequence[Ran], plan: Plan) -> tuple[Ran, ...]:
-    """What ran, where passes that share an e-graph are one. The stage comes first, and after it each of its passes."""
+    """The sequence with passes that share an e-graph combined: the stage first, then each of its passes."""
     stages: dict[str, list[str]] = {}
     for step in plan.walk():
         if step.stage:
@@ -204,7 +204,7 @@ def _as_one(ran: Sequence[Ran], plan: Plan) -> tuple[Ran, ...]:
     left: list[str] = []
     for each in ran:
         if each.name in left:
-            del left[: left.index(each.name) + 1]  # passes before it were vetoed by an instrument
+            del left[: left.index(each.name) + 1]  # an instrument vetoed the passes before it
             last = found[-1]
             found[-1] = last._replace(runs=(*last.runs, *each.runs), parts=(*last.parts, each.name))
         else:
@@ -214,7 +214,7 @@ def _as_one(ran: Sequence[Ran], plan: Plan) -> tuple[Ran, ...]:
 
 
 def views_of_module(module: IRModule) -> dict[str, list[View]]:
-    """The bodies in each function of a module as graphs, in which every class is one node."""
+    """The bodies of each function of a module as graphs with one node per e-class."""
     views: dict[str, list[View]] = {}
     for var, function in module.functions.items():
         if not isinstance(function, Function):

@@ -32,7 +32,7 @@ from passat.rules.pass_options import check_disabled, check_pick
 from passat.rules.passes import dynamic_to_static
 from passat.rules.passes.target import ReadOpaque, check_domains
 from passat.rules.rule import KEPT
-from passat.rules.rule_pass import RulePass, unheard
+from passat.rules.rule_pass import RulePass, why_not_run
 from passat.runner import VerifyError, loads
 from passat.source import ModelLike, open_source
 from passat.verify import Reference, VerifyReport
@@ -92,7 +92,7 @@ def run(job: Job, given: Given) -> Made:
             job.around.statistics.add(context.statistics)
         inner = [run._replace(depth=run.depth - 1) for run in timing.timings if run.depth]
         ran = None if interrupted() else {run.name for run in inner}
-        own_rules = {rule.name: unheard(rule, plan, job.context, ran).why for sets in job.rules for rule in sets.rules}
+        own_rules = {rule.name: why_not_run(rule, plan, job.context, ran).why for sets in job.rules for rule in sets.rules}
         report.take_statistics(context.statistics, inner, own_rules, {step.name for step in steps if is_own(step.pass_)})
     return Made(module, pipeline, context, crash)
 

@@ -151,7 +151,7 @@ def _idle(report: Report) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for rule in report.rules:
         if rule.own and not rule.fired:
-            why = rule.unheard or "nothing matched its left side"
+            why = rule.why_not_run or "nothing matched its left side"
             if rule.matched:
                 why = f"{rule.matched} {'match' if rule.matched == 1 else 'matches'}, {rule.refused} refused{_reasons(report, rule.name)}"
             lines.append(Text(f"! {rule.name} did not fire: {why}", style="yellow"))

@@ -44,7 +44,7 @@ class RuleReport:
     made: int = 0
     share: float = 0.0
     taken: bool | None = None
-    unheard: str = ""
+    why_not_run: str = ""
 
 
 @dataclass
@@ -160,7 +160,7 @@ class Report:
     ) -> None:
         """Takes over what the passes counted and remarked, and their times. `own` are the user's own rules, with why no pass looked for
         them where none did; `own_passes` are their passes."""
-        rules = {name: RuleReport(name, own=True, unheard=why) for name, why in (own or {}).items()}
+        rules = {name: RuleReport(name, own=True, why_not_run=why) for name, why in (own or {}).items()}
         counted: set[str] = set()
         for run in timings:
             counters: dict[str, float] = {}
@@ -183,7 +183,7 @@ class Report:
         for name, remarks in statistics.remarks.items():
             for text, times in remarks.items():
                 said = f"{name}: {text}" + (f" ({times} times)" if times > 1 else "")
-                limit = text.startswith("stopped at the limit") or text.endswith("the best so far was taken")
+                limit = text.startswith("stopped at the limit") or text.endswith("the best program so far was extracted")
                 if not (text.startswith(str(INTERRUPTED)) and any(f": {INTERRUPTED}" in earlier for earlier in self.limits)):
                     (self.limits if limit else self.remarks).append(said)
 

@@ -143,11 +143,11 @@ def test_a_file_of_passes_none_of_which_runs_is_warned_of(folder: Path) -> None:
     [
         (
             {"rules.domains": ["no.such"]},
-            "config rules.domains names 'no.such', of which no pass makes operators; passes do of com.microsoft",
+            "config rules.domains names 'no.such', for which no pass creates operators; known domains: com.microsoft",
         ),
         (
             {"rules.domains": ["com.microsoft", "com.mikrosoft"]},
-            "config rules.domains names 'com.mikrosoft', of which no pass makes operators; did you mean com.microsoft?",
+            "config rules.domains names 'com.mikrosoft', for which no pass creates operators; did you mean com.microsoft?",
         ),
     ],
 )

@@ -207,7 +207,7 @@ def test_an_output_that_is_no_file(empty: Path) -> None:
         (HEAD + "class Mine(RuleSet):\n    bad = op.negative(x) >> op.equal(x, x)\n", "the sides have different types"),
         (HEAD + "class Mine(RuleSet):\n    bad = op.negatve(x) >> x\n", "did you mean negative"),
         (HEAD + "class Mine(RuleSet):\n    bad = op.negative(x) >> x.exploring()\n", "write (left >> right).exploring(...)"),
-        (HEAD + "class Mine(RuleSet):\n    bad = op.transpose(x, axes=y) >> x\n", "attribute('axes') makes a hole for one, not y"),
+        (HEAD + "class Mine(RuleSet):\n    bad = op.transpose(x, axes=y) >> x\n", "attribute('axes') for a hole, not y"),
         (HEAD + "class Mine(RuleSet):\n    r = op.exp(op.log(x)) >> x\n    r = op.log(op.exp(x)) >> x\n", "Mine.r is defined twice"),
         (HEAD + "class Mine(RuleSet):\n    r = op.exp(x) >> op.exp(x)\n", "both sides are the same"),
         (HEAD + 2 * "class Mine(RuleSet):\n    r = op.exp(op.log(x)) >> x\n", "line 5: the class Mine is defined twice, first in line 3"),
@@ -288,7 +288,7 @@ def test_an_interruption_during_saturation_writes_the_best_so_far() -> None:
         process.kill()  # what does not end takes gigabytes
     assert process.returncode == 130, err
     assert err == "error: interrupted; nothing better was found so far, and the input was written to out.onnx\n"
-    assert "interrupted; the best so far was taken" in out
+    assert "interrupted; the best program so far was extracted" in out
     assert len(onnx.load("out.onnx").graph.node) <= 39
     assert sorted(os.listdir()) == ["in.onnx", "loaded", "out.onnx", "rules.py"]
 

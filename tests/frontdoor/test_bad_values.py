@@ -157,11 +157,11 @@ def test_an_option_of_the_passes_that_makes_no_sense_is_a_sentence(key: str) -> 
         (("--require", "Nothing"), "--require names 'Nothing', which is neither a pass of this pipeline nor registered"),
         (
             ("--config", 'rules.disabled=["Unit"]'),
-            "config rules.disabled names 'Unit', which is no rule and no rule set; did you mean Units?",
+            "config rules.disabled names 'Unit', which is neither a rule nor a rule set; did you mean Units?",
         ),
         (
             ("--config", 'rules.disabled=["Swept.twic"]', "--rules", "rules.py"),
-            "names 'Swept.twic', which is no rule and no rule set; did you mean",
+            "names 'Swept.twic', which is neither a rule nor a rule set; did you mean",
         ),
         (("--passes", "@/dev/zero"), "the pipeline @/dev/zero cannot be read: it is a device, not a file"),
         (("--rules", "/dev/zero"), "/dev/zero cannot be read: it is a device, not a file"),
@@ -179,7 +179,7 @@ def test_disable_takes_rules_and_sets_too() -> None:
         assert run("optimize", *COMMANDS["optimize"], "--rules", "rules.py", "--disable", name).exit_code == 0
     result = run("optimize", *COMMANDS["optimize"], "--rules", "rules.py", "--disable", "Swept.twic")
     assert result.exit_code == 2
-    assert "config rules.disabled names 'Swept.twic', which is no rule and no rule set; did you mean Swept.twice?" in result.stderr
+    assert "config rules.disabled names 'Swept.twic', which is neither a rule nor a rule set; did you mean Swept.twice?" in result.stderr
 
 
 def test_rules_that_exist_are_disabled() -> None:

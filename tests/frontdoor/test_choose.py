@@ -426,7 +426,7 @@ def test_options_of_the_command(option: tuple[str, str]) -> None:
         (("--choose", "luck"), 2, "luck"),
         (("--candidates", "0"), 2, "--candidates"),
         (("--config", "rules.cost=fast"), 2, "expect config rules.cost to have type"),
-        (("--config", 'rules.machine={"flops": 0}'), 1, "the flops of a machine is a finite number above zero, not 0"),
+        (("--config", 'rules.machine={"flops": 0}'), 1, "the flops of a machine must be a positive finite number, not 0"),
         (("--config", "rules.machine=that"), 2, "expect config rules.machine to have type"),
     ],
 )

@@ -175,10 +175,10 @@ def test_a_users_rules_py_in_an_empty_folder(empty: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (("--config", "rules.math=exact"), "it is left out where rules.math is exact: it needs reassociate (once)"),
-        (("--disable", "Mine.sines"), "it is switched off: rules.disabled names Mine.sines"),
+        (("--config", "rules.math=exact"), "it is excluded by rules.math = exact: it needs reassociate (once)"),
+        (("--disable", "Mine.sines"), "it is disabled: rules.disabled names Mine.sines"),
         (("--disable", "Mine"), "Mine does not run: disabled_pass names it"),
-        (("--config", 'rules.disabled=["Mine"]'), "it is switched off: rules.disabled names Mine"),
+        (("--config", 'rules.disabled=["Mine"]'), "it is disabled: rules.disabled names Mine"),
         ((), "nothing matched its left side"),
     ],
 )
@@ -188,9 +188,9 @@ def test_a_rule_that_nobody_looked_for_says_why(empty: Path, options: tuple[str,
     (said,) = re.findall(r"! Mine.sines did not fire: (.*?)(?= !| verification| written)", " ".join(run(*command).stdout.split()))
     assert said == why
     (row,) = [row for row in json.loads(run(*command, "--json").stdout)["rules"] if row["name"] == "Mine.sines"]
-    assert row["unheard"] == ("" if said.startswith("nothing") else said)
+    assert row["why_not_run"] == ("" if said.startswith("nothing") else said)
     answer = run("rules", "why-not", "Mine.sines", RESNET, "--rules", "rules.py", *options).stdout
-    assert said in " ".join(answer.split()) or not row["unheard"]
+    assert said in " ".join(answer.split()) or not row["why_not_run"]
 
 
 def test_the_report_says_that_the_passes_of_a_rule_file_did_not_run(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ def test_all_options_are_listed() -> None:
 
 def test_one_option_in_full() -> None:
     assert run("explain", "rules.nodes") == (
-        "rules.nodes: Most nodes that one saturation adds to those of the program.\n\n"
+        "rules.nodes: Maximum number of nodes that one saturation adds to the program's.\n\n"
         "type     int\n"
         "default  200000\n\n"
         "set by   --config 'rules.nodes=VALUE', with a text as it is, and JSON for all else\n"

@@ -197,7 +197,7 @@ def test_attributes_that_an_undeclared_operator_has_not_got(left: str) -> None:
         (
             (MAKES,),
             "line 9: rule (unnamed) [nn.leaky_relu(nn.leaky_relu(x, alpha=0.1), alpha=0.2) -> onnx.com.mycompany.FusedThing(x, alpha=2)]: "
-            "the right side makes com.mycompany.FusedThing, of which neither type nor cost is declared: declare it above the rule, with "
+            "the right side creates com.mycompany.FusedThing, which has no declared type and cost: declare it above the rule, with "
             '@define_op(onnx="com.mycompany.FusedThing") (docs/custom-operators.md)',
         ),
         (
@@ -227,7 +227,7 @@ def test_rules_that_are_older_than_the_declaration_are_refused() -> None:
 def test_checking_takes_a_kernel() -> None:
     undeclared = run("rules", "check", rules(RULES.format(alpha=0.1)), "--rule", "Mine.drop")
     assert undeclared.exit_code == 1
-    assert "com.mycompany.FusedThing is not declared: @define_op(..., kernel=...) says what it computes" in undeclared.stdout
+    assert "com.mycompany.FusedThing is not declared: @define_op(..., kernel=...) defines what it computes" in undeclared.stdout
     checked = run("rules", "check", rules(DECLARED.format(KERNEL), MAKES.replace("alpha=2)", "alpha=0.02)")))
     assert (checked.exit_code, checked.stdout.splitlines()[-1]) == (0, "1 rule checked on 200 instances, 1 sound")
     wrong = run("rules", "check", rules(DECLARED.format(KERNEL), MAKES))
@@ -235,7 +235,7 @@ def test_checking_takes_a_kernel() -> None:
     assert "the sides differ" in wrong.stdout
     without = run("rules", "check", rules(DECLARED.format(""), MAKES))
     assert without.exit_code == 1
-    assert "com.mycompany.FusedThing is declared without a kernel: kernel=... says what it computes" in without.stdout
+    assert "com.mycompany.FusedThing is declared without a kernel: kernel=... defines what it computes" in without.stdout
 
 
 def test_checking_draws_attributes_that_have_no_default() -> None:

@@ -73,7 +73,7 @@ def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
     cyclic = tmp_path / "cyclic.json"
     cyclic.write_text('{"nodes": {"a": {"op": "f", "cost": 1, "eclass": "a", "children": ["a"]}}, "root_eclasses": ["a"]}')
     text = run(cyclic, code=1)
-    assert "cyclic.json: the root class of node 0 has no finite program" in text
+    assert "cyclic.json: the root e-class of node 0 has no finite program" in text
     cyclic.write_text("{")
     assert "cyclic.json: not JSON" in run(cyclic, code=1)
     assert "Traceback" not in text

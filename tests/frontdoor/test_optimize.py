@@ -298,7 +298,7 @@ def test_zeros_of_unknown_sizes_do_not_explode() -> None:
     )
     result = optimize(model, opt_level=4, config={"rules.math": "finite"})
     assert len(result.model.graph.node) == 1
-    assert any("the next round would find more than 1000000" in limit for limit in result.report.limits)
+    assert any("the next iteration would find more than 1000000" in limit for limit in result.report.limits)
 
 
 def test_an_empty_product_does_not_explode() -> None:
@@ -309,7 +309,7 @@ def test_an_empty_product_does_not_explode() -> None:
         " <float[1,1,1,1] c = {1.18}, float[5,1,0,1] m = {}> { s = Mul (x, x) w = MatMul (s, m) q = Add (w, w) y = Mul (q, c) }"
     )
     result = optimize(model, opt_level=3, config={"rules.math": "reassociate"})
-    assert any("the next round would find more than 1000000" in limit for limit in result.report.limits)
+    assert any("the next iteration would find more than 1000000" in limit for limit in result.report.limits)
 
 
 def test_a_match_that_computes_a_constant_counts_as_many() -> None:

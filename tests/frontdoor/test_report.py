@@ -49,7 +49,7 @@ def filled() -> Report:
         "fired:Sums.other": 0,
     }.items():
         statistics.record("Simplify", key, amount)
-    statistics.remark("Simplify", "stopped at the limit of nodes: more than 10; the best so far was taken")
+    statistics.remark("Simplify", "stopped at the limit of nodes: more than 10; the best program so far was extracted")
     statistics.remark("Simplify", "something else")
     report.take_statistics(statistics, [PassTime("Simplify", 0.15, 0)], {"Mine.rule": ""})
     trials = (Trial(0, {"n": 2}), Trial(1, {"n": 5}))
@@ -70,15 +70,15 @@ def test_statistics_become_rules_passes_limits_and_remarks() -> None:
         ("Sums.other", 1, 0, 0),
     ]
     assert report.passes[0].counters == {"merged": 2}
-    assert report.limits == ["Simplify: stopped at the limit of nodes: more than 10; the best so far was taken"]
+    assert report.limits == ["Simplify: stopped at the limit of nodes: more than 10; the best program so far was extracted"]
     assert report.remarks == ["Simplify: something else"]
 
 
 def test_an_interruption_is_told_once() -> None:
     report, statistics = Report(), Statistics()
     for name in ("Simplify", "Algebra"):
-        statistics.remark(name, "interrupted; the best so far was taken")
-        statistics.remark(name, "stopped at the limit of nodes: more than 10; the best so far was taken")
+        statistics.remark(name, "interrupted; the best program so far was extracted")
+        statistics.remark(name, "stopped at the limit of nodes: more than 10; the best program so far was extracted")
     report.take_statistics(statistics, [])
     assert [limit.partition(";")[0] for limit in report.limits] == [
         "Simplify: interrupted",
@@ -92,7 +92,7 @@ def test_json_holds_everything() -> None:
     assert (data["node_count_before"], data["node_count_after"]) == (7, 5)
     assert data["nodes_after"] == {"Add": 1, "Neg": 4}
     counted = {"name": "Sums.zero", "matched": 3, "refused": 1, "fired": 2, "own": False}
-    assert data["rules"][0] == {**counted, "seconds": 0.0, "reasons": {}, "made": 0, "share": 0.0, "taken": None, "unheard": ""}
+    assert data["rules"][0] == {**counted, "seconds": 0.0, "reasons": {}, "made": 0, "share": 0.0, "taken": None, "why_not_run": ""}
     assert data["verification"]["equal"] is True
     assert data["verification"]["trials"][1]["sizes"] == {"n": 5}
     assert data["output"] == "out.onnx"
@@ -114,7 +114,7 @@ def test_a_report_reads() -> None:
         "rule       fired  matched  refused",
         "Sums.zero      2        3        1",
         "! Mine.rule did not fire: nothing matched its left side",
-        "! Simplify: stopped at the limit of nodes: more than 10; the best so far was taken",
+        "! Simplify: stopped at the limit of nodes: more than 10; the best program so far was extracted",
         "",
         "verified on ONNX Runtime: the same values up to rounding (largest relative difference 1.0e-07), "
         "on 2 random inputs (n=2; n=5), in 300 ms",

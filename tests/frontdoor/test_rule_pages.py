@@ -190,7 +190,7 @@ def test_kinds_and_exactness_are_told_once_where_all_are_alike() -> None:
         "| `Constants.add_add` | `((x + c) + d) -> (x + (c + d))` | `meet_in_range('add', c, d)` | inexact (reassociates a sum) |" in text
     )
     assert "All rules are lowering." in text
-    assert "finite (a power that overflows ends near the largest number)" in text
+    assert "finite (an overflowing exponential saturates near the largest number)" in text
 
 
 def test_the_command_documents_rules_of_a_user(tmp_path: Path) -> None:

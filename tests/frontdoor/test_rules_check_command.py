@@ -67,14 +67,14 @@ def test_json_says_all_that_the_text_says(tmp_path: Path) -> None:
         ("r = x + y >> x + z", ", line 8: rule (unnamed) [(x + y) -> (x + z)]: the right side uses 'z', which the left side does not bind"),
         ("r = op.nosuch(x) >> x", ", line 8: there is no operator 'nosuch'"),
         ('r = op.cast(x, dtype="int8") >> op.cast(x, dtype="float32")', "the sides have different types: on x: Tensor[(2, 2), float32]"),
-        ("r = x + y >> y + x\nr = x * y >> y * x", ", line 9: Mine.r is defined twice; every rule of a set has a name of its own"),
+        ("r = x + y >> y + x\nr = x * y >> y * x", ", line 9: Mine.r is defined twice; every rule of a set needs its own name"),
         ("r = 1 +", ", line 8: invalid syntax"),
         ("import nothing_here", ", line 8: ModuleNotFoundError: No module named 'nothing_here'"),
         (
             "r = x + y >> (y + x).when(is_float(x))",
             ".when(...) belongs to the rule, not to its right side: write (left >> right).when(...)",
         ),
-        ("r = (x + y >> y + x).when(True)", "True is no guard; write one with @guard"),
+        ("r = (x + y >> y + x).when(True)", "True is not a guard; write one with @guard"),
         ("pass", "defines no rules and registers no passes"),
     ],
     ids=("unbound", "operator", "types", "name", "syntax", "import", "when", "guard", "none"),
@@ -93,7 +93,7 @@ def test_a_condition_that_raises_and_a_rule_that_loops_are_told(tmp_path: Path) 
     path = file(tmp_path, "raises = (op.nn.relu(x) >> x).when(is_axis(0, 'a', x))\nloops = (x + y) >> (y + x)")
     text = run(path, "--instances", "20", code=1)
     assert "  ! the rule Mine.raises (mine.py:8): is_axis(0, 'a', x) raises TypeError: " in text
-    assert "  ! gives back after a while what it began with, so it makes no program better: say .exploring(), or .and_back()\n" in text
+    assert "  ! returns to its input, so it improves no program: use .exploring(), or .and_back()\n" in text
 
 
 def test_what_is_neither_file_nor_set_is_a_usage_error(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_a_condition_that_refused() -> None:
 
 def test_a_rule_that_fired() -> None:
     result = run("ScaleAxis.normalized[none, convolution, nn.conv2d]", RESNET)
-    assert "it did fire, 22 times, and what it made was taken: at '/1/BatchNormalization', " in result.stdout
+    assert "it did fire, 22 times, and its result was extracted: at '/1/BatchNormalization', " in result.stdout
 
 
 def test_a_rule_of_ones_own_that_was_not_worth_it() -> None:
@@ -69,7 +69,7 @@ def test_a_rule_of_ones_own_that_was_not_worth_it() -> None:
     assert result.exit_code == 0
     assert result.stderr == "reading\n"
     assert (
-        "it fired at '/5/Add' (in Mine), but what it made was not taken: the program costs 74 calls, and would cost one call more with it"
+        "it fired at '/5/Add' (in Mine), but its result was not extracted: the program costs 74 calls, and would cost one call more with it"
         in result.stdout
     )
 
@@ -83,7 +83,7 @@ def test_passes_that_do_not_run() -> None:
     held = "AlterOpLayout, BackwardFoldScaleAxis, Explore, FoldBatchNorm and 2 more"
     assert text.splitlines()[1] == f"no pass of the pipeline has it; {held} do"
     off = run("Units.add", RESNET, "--config", 'rules.disabled=["Units"]').stdout
-    assert off.splitlines()[1] == "it is switched off: rules.disabled names Units"
+    assert off.splitlines()[1] == "it is disabled: rules.disabled names Units"
 
 
 def test_json() -> None:
@@ -118,8 +118,8 @@ def test_a_set_of_that_name_in_an_earlier_run_is_not_asked() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("Units.ad", RESNET), "there is no rule 'Units.ad'; did you mean Units.add"),
-        (("Unit", RESNET), "there is no rule 'Unit'"),
+        (("Units.ad", RESNET), "unknown rule 'Units.ad'; did you mean Units.add"),
+        (("Unit", RESNET), "unknown rule 'Unit'"),
         (("Units.add", RESNET, "--node", "/4/Ad"), "there is no node '/4/Ad'; did you mean /4/Add"),
         (("Units", RESNET, "--node", "/4/Add"), "--node goes with one rule, and Units is a set"),
         (("Units.add", RESNET, "--passes", "FoldConstnt"), "FoldConstnt"),
@@ -164,4 +164,4 @@ def test_what_the_opset_of_the_model_does_not_have_is_named() -> None:
     onnx.save(onnx.parser.parse_model(text), "masked.onnx")
     finding = json.loads(run("MaskArithmetic.inverted_scaled", "masked.onnx", "--json").stdout)["findings"][0]
     assert finding["kind"] == "dearer"
-    assert finding["text"].endswith("not taken: the result is written in opset 8, and where needs ONNX opset 9 or later")
+    assert finding["text"].endswith("not taken: the model is written in opset 8, and where needs ONNX opset 9 or later")

@@ -27,7 +27,7 @@ p, q = attributes("p q")
 class Products(RuleSet):
     """Products of one matrix with several."""
 
-    matmul = (each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).inexact("sums in blocks of another size")
+    matmul = (each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).inexact("accumulates in blocks of another size")
 
 
 class Convolutions(RuleSet):
@@ -77,7 +77,7 @@ def test_only_what_shares_an_operand_and_attributes_is_taken_together() -> None:
     found, _ = run(Convolutions, function)
     assert statistics.counters["Together"]["fired:Convolutions.conv2d"] == 5
     assert operators(found).count("nn.conv2d") <= 4
-    assert any("there is no other call to take it together with" in text for text in statistics.remarks["Together"])
+    assert any("no other call can be merged with it" in text for text in statistics.remarks["Together"])
     check_values(function, made)
     check_values(function, found)
 
@@ -110,7 +110,7 @@ def test_sizes_that_are_not_known_are_refused() -> None:
     function = func(tup(*(ops.nn.matmul(a, var(name, (3, name))) for name in ("m", "n"))))
     made, statistics = run(Products, function)
     assert made is function or operators(made) == ["nn.matmul", "nn.matmul"]
-    assert any("the size of axis 1 is not known" in text for text in statistics.remarks["Together"])
+    assert any("the size of axis 1 is unknown" in text for text in statistics.remarks["Together"])
 
 
 def test_what_is_not_cheaper_stays() -> None:

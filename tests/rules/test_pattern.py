@@ -132,13 +132,16 @@ def test_a_deep_term_is_no_trouble() -> None:
         (lambda: op.transpose(x, axis=p), "transpose has no attribute 'axis'; it has: axes"),
         (
             lambda: op.transpose(x, attrs=(1, 0)),
-            "transpose(attrs=...) takes a hole or a computed mapping that stands for all attributes, not (1, 0)",
+            "transpose(attrs=...) takes a hole or a computed mapping for all attributes, not (1, 0)",
         ),
         (lambda: op.split(x, ...)[-1], "split(x, ...)[-1]: fields are counted from 0; parts of a tensor are op.strided_slice(...)"),
-        (lambda: op.split(..., x), "split: `...` stands once, behind the operands, for all attributes that are not named"),
-        (lambda: op.split(x, ..., attrs=p), "split: `...` stands once, behind the operands, for all attributes that are not named"),
+        (lambda: op.split(..., x), "split: `...` may occur once, after the operands; it stands for all attributes that are not named"),
+        (
+            lambda: op.split(x, ..., attrs=p),
+            "split: `...` may occur once, after the operands; it stands for all attributes that are not named",
+        ),
         (lambda: term(MISTAKE), "'y' cannot stand in a pattern; use tensors(), constant(), op.<operator>(...) or a number"),
-        (lambda: op.exp(HOLE), "p is an attribute, and no tensor; on a right side number(p) makes a constant of it"),
+        (lambda: op.exp(HOLE), "p is an attribute, not a tensor; on a right side, number(p) makes a constant of it"),
     ],
 )
 def test_what_is_refused(build: object, message: str) -> None:
@@ -165,5 +168,5 @@ def test_a_rule_error_is_a_value_error() -> None:
 
 
 def test_a_tensor_is_no_attribute() -> None:
-    with pytest.raises(RuleError, match=r"transpose\(axes=...\) is an attribute: attribute\('axes'\) makes a hole for one, not x"):
+    with pytest.raises(RuleError, match=r"transpose\(axes=...\) is an attribute: attribute\('axes'\) for a hole, not x"):
         op.transpose(x, axes=x)

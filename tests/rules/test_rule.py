@@ -183,11 +183,11 @@ def define(value: object) -> RuleSetMeta:
         ),
         (
             lambda: op.transpose(x, axes=half(p)) >> x,
-            "rule (unnamed) [transpose(x, axes=half(p)) -> x]: a value is computed on the left side; bind it to a hole and state a guard",
+            "rule (unnamed) [transpose(x, axes=half(p)) -> x]: the left side computes a value; bind it to a hole and add a guard",
         ),
         (
             lambda: x + number(half(p)) >> x,
-            "rule (unnamed) [(x + half(p)) -> x]: a value is computed on the left side; bind it to a hole and state a guard",
+            "rule (unnamed) [(x + half(p)) -> x]: the left side computes a value; bind it to a hole and add a guard",
         ),
         (lambda: x + constants("x")[0] >> x, "rule (unnamed) [(x + x) -> x]: 'x' is both a tensor and a constant"),
         (lambda: op.exp(c) >> tensors("c")[0], "rule (unnamed) [exp(c) -> c]: 'c' is both a tensor and a constant"),
@@ -222,7 +222,7 @@ def test_what_is_refused(build: Callable[[], object], message: str) -> None:
         build()
     if message.endswith(" "):
         assert str(caught.value).startswith(message)
-        assert str(caught.value).endswith("is no guard; write one with @guard or take one from passat.rules.guards")
+        assert str(caught.value).endswith("is not a guard; write one with @guard or take one from passat.rules.guards")
     else:
         assert str(caught.value) == message
 

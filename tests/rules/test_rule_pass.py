@@ -239,7 +239,7 @@ def test_exact_search_finds_what_only_pays_together() -> None:
     assert not [text for text in greedy.statistics.remarks.get("Sharing", {}) if "cheapest" in text]
     with PassContext(config={"rules.cost": "nodes", "rules.exact": 10}) as exact:
         assert sorted(operators(rule_pass(Sharing)(mod)["main"])) == ["add", "cos", "exp", "sin"]
-    assert "the program taken out is proven the cheapest" in exact.statistics.remarks["Sharing"]
+    assert "the extracted program is proven to be the cheapest" in exact.statistics.remarks["Sharing"]
 
 
 class Joining(RuleSet):
@@ -288,7 +288,7 @@ def test_a_set_that_cannot_be_of_a_kind_says_so() -> None:
         Associates.of_kind("reducing")
     with pytest.raises(RuleError, match="has several roots, and cannot be joining"):
         ParallelProducts.of_kind("joining")
-    with pytest.raises(RuleError, match="rules are made eager, exploring, joining, lowering, reducing, not 'quick'"):
+    with pytest.raises(RuleError, match="the kinds of rules are eager, exploring, joining, lowering, reducing, not 'quick'"):
         Reassociate.of_kind("quick")
 
 

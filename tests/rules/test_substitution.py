@@ -19,7 +19,7 @@ def bound(rule: Rule) -> set[object]:
 def test_holes_the_root_and_what_guards_name_stand_for_themselves() -> None:
     inner = op.exp(x)
     deep = op.negative(op.abs(inner)) >> op.abs(inner)
-    assert bound(deep.exploring()) == {deep.lhs.key, x.key}, "what the right side makes again has its own attributes"
+    assert bound(deep.exploring()) == {deep.lhs.key, x.key}, "what the right side creates again has its own attributes"
     assert bound(deep) == {deep.lhs.key, op.abs(inner).key, x.key}, "of a reducing rule the operands are there"
     assert bound(deep.exploring().when(has_rank(inner, 2))) == {deep.lhs.key, inner.key, x.key}
     a = attribute("a")

@@ -236,7 +236,7 @@ def silent_rules(record: Record) -> list[str]:
     """The rules that ran and matched nothing."""
     runs = record.runs[: record.first]
     stages = [stage for run in runs for stage in run.stages]
-    heard = [matcher.name for stage in stages for matcher in stage.matchers] + [each.name for stage in stages for each in stage.groupers]
-    ran = map(without_operators, heard)
+    names = [matcher.name for stage in stages for matcher in stage.matchers] + [each.name for stage in stages for each in stage.groupers]
+    ran = map(without_operators, names)
     matched = {without_operators(name) for run in runs for name, statistics in run.saturation.rules.items() if statistics.matches}
     return [name for name in dict.fromkeys(ran) if name not in matched]

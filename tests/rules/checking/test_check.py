@@ -128,7 +128,7 @@ def test_the_instance_at_which_a_condition_raises_is_shown() -> None:
 
 def test_rules_that_undo_each_other_are_told_and_others_are_not() -> None:
     reports = {report.name: report for report in check_rules(Circle, instances=40)}
-    circle = "goes round in a circle, so it makes no program better: Circle.there -> Circle.back -> Circle.there; say .exploring() on one of them"
+    circle = "forms a cycle, so it improves no program: Circle.there -> Circle.back -> Circle.there; use .exploring() on one of them"
     assert [finding.text for finding in reports["Circle.there"].findings] == [circle]
     assert [finding.text for finding in reports["Circle.back"].findings] == [circle]
     assert reports["Circle.aside"].ok
@@ -138,7 +138,7 @@ def test_rules_that_others_cover_are_told() -> None:
     reports = {report.name: report for report in check_rules(Covering, instances=40)}
     covered = {name for name, report in reports.items() if "subsumed" in kinds(report)}
     assert covered == {"Covering.of_relu", "Covering.swapped"}
-    assert reports["Covering.of_relu"].findings[0].text == "does nothing that Covering.any_sum does not do"
+    assert reports["Covering.of_relu"].findings[0].text == "is subsumed by Covering.any_sum "
     assert reports["Covering.of_relu"].ok
 
 
@@ -213,7 +213,7 @@ def test_reports_are_json_and_text() -> None:
     assert data[0]["counterexample"]["lines"][0] == "x: float32 = 1"
     text = reports_text(reports)
     assert "Wrong.halves: refused\n" in text
-    assert "again with --rule Wrong.halves --seed 0" in text
+    assert "repeat with --rule Wrong.halves --seed 0" in text
     assert "Sound.twice" not in text
     assert text.endswith("1 sound, 1 refused")
     assert "Sound.twice: sound" in reports_text(reports, verbose=True)

@@ -34,7 +34,7 @@ class Sound(RuleSet):
     transposes = op.transpose(op.transpose(x, axes=(1, 0)), axes=(1, 0)) >> x
     takes_out = (x * y + x * z >> x * (y + z)).inexact("one product instead of two", nonfinite="resolved").exploring()
     distributes = ((x + y) * z >> x * z + y * z).inexact("rounds in another order", nonfinite="mixed").exploring()
-    products = (each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).inexact("sums in blocks of another size")
+    products = (each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).inexact("accumulates in blocks of another size")
 
 
 class Wrong(RuleSet):
@@ -47,7 +47,7 @@ class Wrong(RuleSet):
     transposed_sum = (op.transpose(x + y, axes=p) >> op.transpose(x, axes=p) + op.transpose(y, axes=p)).exploring()
     pads = op.nn.pad(op.nn.pad(x, pad_width=p, pad_mode=q), pad_width=p, pad_mode=q) >> op.nn.pad(x, pad_width=p, pad_mode=q)
     products = (each(op.nn.matmul(x, w, ...), sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).inexact(
-        "sums in blocks of another size"
+        "accumulates in blocks of another size"
     )
     keeps_no_infinity = ((x + y) * z >> x * z + y * z).inexact("rounds in another order", nonfinite="resolved").exploring()
     makes_finite = ((x + y) - x >> y).when(same_type(y, x + y), has_dtype(x, "float32")).inexact("a sum less", nonfinite="mixed")

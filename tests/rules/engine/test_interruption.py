@@ -62,7 +62,7 @@ def test_the_best_so_far_comes_out(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = interrupt_at(monkeypatch, 1000)
     function = long_sum()
     outcome = apply(rule_pass(Sums), function)
-    assert outcome.remarks == ["interrupted; the best so far was taken"]
+    assert outcome.remarks == ["interrupted; the best program so far was extracted"]
     assert 1000 <= seen[0] < 1300
     assert_equal_in_value(function, outcome.function, exact=True)
     assert "negative" not in str(outcome.function)
@@ -82,7 +82,7 @@ def test_what_would_begin_later_does_not(monkeypatch: pytest.MonkeyPatch) -> Non
         second = long_sum()
         outcome = apply(rule_pass(Sums), second)
         assert outcome.function is second
-        assert outcome.remarks == ["interrupted; the best so far was taken"]
+        assert outcome.remarks == ["interrupted; the best program so far was extracted"]
     outcome = apply(rule_pass(Sums), second, rules__nodes=100)
     assert outcome.function is not second, "it is over with the region"
 

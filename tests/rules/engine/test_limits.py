@@ -88,7 +88,7 @@ def stopped_at(outcome: Outcome) -> list[str]:
 def test_an_explosion_stops_and_the_best_so_far_comes_out(limits: dict[str, float], said: str) -> None:
     function = long_sum()
     outcome = run(function, **limits)
-    assert stopped_at(outcome) == [f"stopped at the limit of {said}; the best so far was taken"]
+    assert stopped_at(outcome) == [f"stopped at the limit of {said}; the best program so far was extracted"]
     assert_equal_in_value(function, outcome.function, exact=True)
     # The double negation is gone whatever the limit was, for its match was among the first.
     assert program_cost(outcome.function.body, NodeCount()) == 13
@@ -113,7 +113,7 @@ def test_no_time_at_all_leaves_the_program_as_it_is() -> None:
     function = long_sum()
     outcome = run(function, seconds=0.0)
     assert outcome.function is function
-    assert stopped_at(outcome) == ["stopped at the limit of time: more than 0 s; the best so far was taken"]
+    assert stopped_at(outcome) == ["stopped at the limit of time: more than 0 s; the best program so far was extracted"]
 
 
 def test_the_limits_hold_inside_a_round() -> None:
@@ -136,7 +136,7 @@ def test_a_round_that_would_be_too_large_is_not_begun_in_a_small_graph() -> None
     function = func(zeros + zeros)
     outcome = apply(rule_pass(Zeros), function, rules__cost="nodes", rules__rule_matches=10**6)
     assert stopped_at(outcome) == [
-        "stopped at the limit of matches: the next round would find more than 1000000; the best so far was taken"
+        "stopped at the limit of matches: the next iteration would find more than 1000000; the best program so far was extracted"
     ]
     assert outcome.count("nodes") < 10_000
     assert outcome.function.body is outcome.function.params[0]
@@ -188,7 +188,7 @@ def test_memory_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits_module, "resident_megabytes", lambda: float(next(asked)))
     function = long_sum()
     outcome = run(function, memory=2500.0)
-    assert stopped_at(outcome) == ["stopped at the limit of memory: more than 2500 MB; the best so far was taken"]
+    assert stopped_at(outcome) == ["stopped at the limit of memory: more than 2500 MB; the best program so far was extracted"]
     assert_equal_in_value(function, outcome.function, exact=True)
     assert program_cost(outcome.function.body, NodeCount()) == 13
 
@@ -257,7 +257,7 @@ def test_a_round_of_half_a_million() -> None:
     """Sums in every order of fourteen leaves: 25,000 nodes after three rounds, and 480,000 after the fourth, which egglog would not stop."""
     function = long_sum()
     outcome = run(function, nodes=30_000, matches=10_000_000, rule_matches=10_000_000, seconds=1000)
-    assert stopped_at(outcome) == ["stopped at the limit of nodes: more than 30000; the best so far was taken"]
+    assert stopped_at(outcome) == ["stopped at the limit of nodes: more than 30000; the best program so far was extracted"]
     assert 30_000 < outcome.count("nodes") < 31_000
     assert_equal_in_value(function, outcome.function, exact=True)
     assert program_cost(outcome.function.body, NodeCount()) == 13
@@ -272,7 +272,7 @@ def test_so_many_applications_and_no_more() -> None:
         outcome = apply(rule_pass(Sums), function, rules__unions=most)
         assert sum(outcome.fired(rule.name) for rule in Sums) == most
         assert stopped_at(outcome) == (
-            [] if most == total else [f"stopped at the limit of unions: more than {most}; the best so far was taken"]
+            [] if most == total else [f"stopped at the limit of unions: more than {most}; the best program so far was extracted"]
         )
         assert_equal_in_value(function, outcome.function, exact=True)
         seen.append(str(outcome.function))

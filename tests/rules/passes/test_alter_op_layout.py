@@ -47,7 +47,7 @@ def altered(function: Function, **config: object) -> tuple[Function, list[str]]:
 def test_the_identity_where_the_target_prefers_nothing() -> None:
     after, said = altered(NETWORK)
     assert after is NETWORK
-    assert said == ["no layouts are wanted, of the pass or by the target: nothing was changed"]
+    assert said == ["neither the pass nor the target requests layouts: nothing was changed"]
 
 
 @pytest.mark.usefixtures("preferred")
@@ -90,7 +90,7 @@ def test_alternatives_of_a_rule_set_are_chosen_by_cost() -> None:
 
 @pytest.mark.usefixtures("preferred")
 def test_what_cannot_be_registered() -> None:
-    with pytest.raises(ValueError, match=r"something is registered for nn\.conv2d already"):
+    with pytest.raises(ValueError, match=r" nn\.conv2d already"):
         register_alter_op_layout("nn.conv2d", ["NCHW"])
     with pytest.raises(RuleError, match=r"nn\.dense has no layouts"):
         register_alter_op_layout("nn.dense", ["NC"])

@@ -46,7 +46,7 @@ def test_it_takes_so_many_branches(least: int, together: bool) -> None:
     left = ["nn.conv2d", "split", *["exp"] * 3] if together else ["nn.conv2d", "exp"] * 3
     outcome = check(combine_parallel_conv2d(min_num_branches=least), branches, left)
     if not together:
-        assert any("there are 3 calls to take together, not 4" in remark for remark in outcome.remarks)
+        assert any("there are 3 calls, fewer than 4" in remark for remark in outcome.remarks)
 
 
 def biased(count: int) -> Expr:

@@ -48,7 +48,7 @@ FOLDED = {
         norm(f"copy(nn.conv2d(%x, {KERNEL}))"),
         "nn.bias_add(nn.conv2d(%x, copy(full(2f, shape=[3, 2, 1, 1]))), copy(full(-3f, shape=[3])))",
     ),
-    "a weight that is no constant and smaller than what it makes": (
+    "a weight that is not a constant and smaller than what it makes": (
         f"{IMAGE}, %w: (3, 2, 1, 1)",
         norm("nn.conv2d(%x, %w)"),
         "nn.bias_add(nn.conv2d(%x, multiply(%w, copy(full(2f, shape=[3, 1, 1, 1])))), copy(full(-3f, shape=[3])))",
@@ -65,7 +65,7 @@ KEPT = {
         IMAGE,
         f"let %y = nn.bias_add(nn.conv2d(%x, {KERNEL}), full(5f, shape=[3]));\nmultiply(%y, nn.relu(add(%y, 3f)))",
     ),
-    "a weight that is no constant and larger than what it makes": ("%x: (1, 2, 1, 1), %w: (3, 2, 1, 1)", norm("nn.conv2d(%x, %w)")),
+    "a weight that is not a constant and larger than what it makes": ("%x: (1, 2, 1, 1), %w: (3, 2, 1, 1)", norm("nn.conv2d(%x, %w)")),
     "something between": (IMAGE, norm(f"nn.relu(nn.conv2d(%x, {KERNEL}))")),
     "channels last": ("%x: (1, 4, 4, 2)", norm(f'nn.conv2d(%x, {KERNEL}, data_layout="NHWC")', axis=3)),
     "no product": ("%x: (1, 3, 4, 4)", norm("nn.relu(%x)")),

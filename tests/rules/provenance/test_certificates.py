@@ -64,7 +64,7 @@ class Words(RuleSet):
 class Together(RuleSet):
     """Products of one matrix with several."""
 
-    matmul = (each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).inexact("sums in blocks of another size")
+    matmul = (each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).inexact("accumulates in blocks of another size")
 
 
 class Target(RuleSet):
@@ -265,7 +265,7 @@ def test_the_certificate_holds_large_constants_by_digest_alone() -> None:
 def test_a_constant_that_is_asked_for_has_to_be_at_hand() -> None:
     product = ops.exp(numbers((5, 5)))
     found = written(func(ops.add(product, ops.add(var("m", (5, 5)), const(0.0)))), [fold_constant()])
-    with pytest.raises(CertificateError, match=r"part 1, step 1 .*are in no model at hand; give the model"):
+    with pytest.raises(CertificateError, match=r"part 1, step 1 .*are not in any given model; give the model"):
         found._replace(constants={}).check()
 
 
@@ -274,7 +274,7 @@ def test_a_rule_that_is_not_at_hand_or_another_one_is_refused() -> None:
     with pytest.raises(CertificateError, match=r"the rule Words\.squared is not known here"):
         found.check()
     other = RuleSetMeta("Words", (RuleSet,), {"squared": op.exp(x) * op.exp(y) >> op.exp(y + x)})
-    with pytest.raises(CertificateError, match=r"the rule Words\.squared is another one here: .*\(y \+ x\)"):
+    with pytest.raises(CertificateError, match=r"the rule Words\.squared differs: here it is .*\(y \+ x\)"):
         found.check(other)
 
 

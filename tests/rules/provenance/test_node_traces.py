@@ -39,7 +39,7 @@ class Twice(RuleSet):
 class Together(RuleSet):
     """Products of one matrix with several."""
 
-    matmul = (each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).inexact("sums in blocks of another size")
+    matmul = (each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).inexact("accumulates in blocks of another size")
 
 
 def chain(left: Expr, right: Expr) -> Expr:

@@ -74,13 +74,13 @@ def test_the_name_of_a_rule() -> None:
     def change(data: AnyValue) -> None:
         words(data)[0]["rule"] = "Words.other"
 
-    assert tampered(change) == "Words, part 2, step 1 (Words.other): the certificate does not say what rule that is"
+    assert tampered(change) == "Words, part 2, step 1 (Words.other): the certificate does not name the rule"
 
     def both(data: AnyValue) -> None:
         change(data)
         data["rules"]["Words.other"] = "(sqrt(x) / sqrt(y)) -> sqrt((x - y)) [exact]"
 
-    assert tampered(both) == "Words, part 2, step 1 (Words.other): the left side is not there: it is no sqrt(x)"
+    assert tampered(both) == "Words, part 2, step 1 (Words.other): the left side does not match: this is not sqrt(x)"
 
 
 def test_what_a_rule_says() -> None:
@@ -94,7 +94,7 @@ def test_the_instance() -> None:
     def swapped(data: AnyValue) -> None:
         words(data)[0]["left"] = [find("call", "sum")]
 
-    assert tampered(swapped) == "Words, part 2, step 1 (Words.quotient): the left side is not there: it is no (exp(x) / exp(y))"
+    assert tampered(swapped) == "Words, part 2, step 1 (Words.quotient): the left side does not match: this is not (exp(x) / exp(y))"
 
     def none(data: AnyValue) -> None:
         words(data)[0]["left"] = []
@@ -104,14 +104,14 @@ def test_the_instance() -> None:
     def elsewhere(data: AnyValue) -> None:
         words(data)[0]["left"] = [find("var", "a")]
 
-    assert tampered(elsewhere) == "Words, part 2, step 1 (Words.quotient): the left side is not there: it is no (exp(x) / exp(y))"
+    assert tampered(elsewhere) == "Words, part 2, step 1 (Words.quotient): the left side does not match: this is not (exp(x) / exp(y))"
 
 
 def test_operands_in_the_other_order_are_another_instance() -> None:
     def change(data: AnyValue) -> None:
         data["terms"][words(data)[0]["left"][0]][3].reverse()
 
-    assert tampered(change) == "Words, part 2, step 1 (Words.quotient): the right side is not what the step says"
+    assert tampered(change) == "Words, part 2, step 1 (Words.quotient): the right side differs from the step"
 
 
 def test_an_attribute_in_an_instance() -> None:
@@ -125,24 +125,24 @@ def test_a_step_that_is_left_out() -> None:
     def first(data: AnyValue) -> None:
         del words(data)[0]
 
-    assert tampered(first) == "Words, part 2, the end: what was taken out does not follow from what went in"
+    assert tampered(first) == "Words, part 2, the end: the extracted program does not follow from the input"
 
     def last(data: AnyValue) -> None:
         del words(data)[-1]
 
-    assert tampered(last) == "Words, part 2, the end: what was taken out does not follow from what went in"
+    assert tampered(last) == "Words, part 2, the end: the extracted program does not follow from the input"
 
     def fold(data: AnyValue) -> None:
         folds(data).clear()
 
-    assert tampered(fold) == "FoldConstant, part 1, the end: what was taken out does not follow from what went in"
+    assert tampered(fold) == "FoldConstant, part 1, the end: the extracted program does not follow from the input"
 
 
 def test_the_right_side() -> None:
     def right(data: AnyValue) -> None:
         words(data)[0]["right"] = [find("var", "a")]
 
-    assert tampered(right) == "Words, part 2, step 1 (Words.quotient): the right side is not what the step says"
+    assert tampered(right) == "Words, part 2, step 1 (Words.quotient): the right side differs from the step"
 
     def none(data: AnyValue) -> None:
         words(data)[0]["right"] = []
@@ -169,17 +169,17 @@ def test_the_value_of_a_folded_constant() -> None:
         (step,) = folds(data)
         data["terms"][step["right"][0]][1]["bytes"] = "AAAAAAAAAAAAAAAAAAAAAA=="
 
-    assert tampered(change) == f"{where}the right side is not what the step says"
+    assert tampered(change) == f"{where}the right side differs from the step"
 
     def other(data: AnyValue) -> None:
         folds(data)[0]["right"] = [find("var", "a")]
 
-    assert tampered(other) == f"{where}the right side is not what the step says"
+    assert tampered(other) == f"{where}the right side differs from the step"
 
     def variable(data: AnyValue) -> None:
         folds(data)[0]["left"] = [find("call", "sum")]
 
-    assert tampered(variable) == f"{where}the left side is not there: cs1 is no constant"
+    assert tampered(variable) == f"{where}the left side does not match: cs1 is not a constant"
 
 
 def test_a_constant_of_the_program() -> None:
@@ -189,14 +189,14 @@ def test_a_constant_of_the_program() -> None:
         row = data["terms"][data["terms"][folds(data)[0]["left"][0]][3][0]]
         row[1]["bytes"] = "AAAAAAAAAAAAAAAAAAAAAA=="
 
-    assert tampered(change) == "FoldConstant, part 1, step 1 (ConstantFolding.call): the right side is not what the step says"
+    assert tampered(change) == "FoldConstant, part 1, step 1 (ConstantFolding.call): the right side differs from the step"
 
 
 def test_the_choice() -> None:
     def part(data: AnyValue) -> None:
         data["steps"][-1]["after"] = find("var", "a")
 
-    assert tampered(part) == "Words, part 2, the end: what was taken out does not follow from what went in"
+    assert tampered(part) == "Words, part 2, the end: the extracted program does not follow from the input"
 
     def end(data: AnyValue) -> None:
         data["functions"]["main"][1] = find("var", "a")
@@ -214,18 +214,18 @@ def test_a_part_that_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda data: data.update({"passat certificate": 1}), "the certificate is of version 1; this Passat reads version 2"),
-        (lambda data: data.pop("passat certificate"), "this is no certificate of Passat's"),
+        (lambda data: data.update({"passat certificate": 1}), "the certificate has version 1; this version of Passat reads 2"),
+        (lambda data: data.pop("passat certificate"), "this is not a Passat certificate"),
         (lambda data: data.pop("terms"), "the certificate: 'terms' is missing"),
-        (lambda data: words(data)[0].update(rule=5), "Words, part 2, steps, 1, rule has to be a text, it is 5"),
-        (lambda data: words(data)[0].update(left={}), "Words, part 2, steps, 1, left has to be a list, it is {}"),
+        (lambda data: words(data)[0].update(rule=5), "Words, part 2, steps, 1, rule must be a text, but it is 5"),
+        (lambda data: words(data)[0].update(left={}), "Words, part 2, steps, 1, left must be a list, but it is {}"),
         (lambda data: words(data)[0].pop("rule"), "Words, part 2, steps, 1: 'rule' is missing"),
-        (lambda data: data["steps"][0].update({"pass": 7}), "7, part 1, pass has to be a text, it is 7"),
-        (lambda data: data["steps"][0].update({"opset": "x"}), "FoldConstant, part 1, opset has to be an integer, it is 'x'"),
-        (lambda data: data["terms"][find("var", "a")].__setitem__(1, 3), "[1] has to be a text, it is 3"),
+        (lambda data: data["steps"][0].update({"pass": 7}), "7, part 1, pass must be a text, but it is 7"),
+        (lambda data: data["steps"][0].update({"opset": "x"}), "FoldConstant, part 1, opset must be an integer, but it is 'x'"),
+        (lambda data: data["terms"][find("var", "a")].__setitem__(1, 3), "[1] must be a text, but it is 3"),
         (lambda data: data["terms"].__setitem__(0, ["call", "exp", {}, [0]]), "terms[0][3], 1: 0 is not the number of a term before"),
-        (lambda data: data["terms"].__setitem__(0, ["exec", "rm"]), "terms[0]: ['exec', 'rm'] is no term"),
-        (lambda data: data["terms"].__setitem__(0, ["tuple", [], 5]), "terms[0]: ['tuple', [], 5] is no term"),
+        (lambda data: data["terms"].__setitem__(0, ["exec", "rm"]), "terms[0]: ['exec', 'rm'] is not a term"),
+        (lambda data: data["terms"].__setitem__(0, ["tuple", [], 5]), "terms[0]: ['tuple', [], 5] is not a term"),
         (lambda data: data["terms"].__setitem__(0, ["if", []]), "terms[0]: ['if', []] has the wrong number of parts"),
         (lambda data: data["terms"][find("call", "exp")].__setitem__(1, "exq"), "there is no operator 'exq'"),
         (lambda data: data["functions"].update(main=[0]), "functions, main: needs the numbers of two terms, not [0]"),
