@@ -6,8 +6,8 @@
     print(result.report)
     result.save("smaller.onnx")
 
-The language is in `passat.ir`, the pass manager in `passat.passmgr`, the rules and their engine in `passat.rules`. Scripts written for TVM
-find what they know under `passat.relay`, `passat.transform` and `passat.instrument`: `import passat as tvm`.
+The IR is in `passat.ir`, the pass manager in `passat.passmgr`, the rules and their engine in `passat.rules`. Scripts written for TVM find
+its modules as `passat.relay`, `passat.transform` and `passat.instrument`: `import passat as tvm`.
 """
 
 import importlib
@@ -86,7 +86,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> AnyValue:
-    # Nothing is imported before it is asked for: `import passat` takes no time, and needs no ONNX.
+    # Attributes are imported on demand: `import passat` is fast and needs no ONNX.
     if name in __all__ and name not in _HOMES:
         return importlib.import_module(f"passat.{name}")
     home = _HOMES.get(name)

@@ -1,4 +1,4 @@
-"""`python -m passat`, and what the command `passat` starts: the command line, interruptible while it is being imported."""
+"""`python -m passat`, and the entry point of the command `passat`; interruptible while it is being imported."""
 
 import sys
 from typing import Final
@@ -7,7 +7,7 @@ INTERRUPTED: Final = 130
 
 
 def main() -> None:
-    """Runs the command that the process was started with."""
+    """Runs the command line of this process."""
     try:
         import passat.cli
 

@@ -1,4 +1,4 @@
-"""Sessions in another process, which goes on from one session to the next, and is made anew where ONNX Runtime has ended it."""
+"""ONNX Runtime sessions in a child process, which serves one session after the other and is restarted after a crash."""
 
 import atexit
 import contextlib
@@ -22,19 +22,22 @@ _NUMBERS: Final = count()
 
 
 class RefusedError(RuntimeError):
-    """What ONNX Runtime says of a model in the other process."""
+    """An error that ONNX Runtime reports in the child process."""
 
 
 class EndedError(RuntimeError):
-    """ONNX Runtime has ended the other process. The message says how."""
+    """ONNX Runtime ended the child process. The message says how."""
 
 
 class NoProcessError(RuntimeError):
-    """There is no other process here: Python cannot be started, or Passat not be imported there."""
+    """No child process is available: Python cannot be started, or Passat cannot be imported there."""
 
 
 class ApartSession:
-    """A session in the other process, and in a new one where that has ended since. `model` gives the bytes of the model, or its path.
+    """A session in the child process, recreated in a new process after a crash. `model` returns the model's bytes or path.
+
+    Raises RefusedError if the model does not load, EndedError, NoProcessError, and ImportError if ONNX Runtime is not installed. `seconds`
+    is the timeout for loading.
 
     Raises RefusedError where the model does not load, EndedError, NoProcessError, and ImportError where ONNX Runtime is not installed.
     `seconds` is how long loading may take.
@@ -50,7 +53,7 @@ class ApartSession:
         self._keeper = _state.running()
         model = self._model()
         cwd = None
-        with contextlib.suppress(OSError):  # a folder that is gone
+        with contextlib.suppress(OSError):  # a deleted folder
             cwd = os.getcwd()
         place = {"path": model if isinstance(model, str) else None, "cwd": cwd}
         arrays: list[Array] = [] if isinstance(model, str) else [np.frombuffer(model, np.uint8)]
@@ -71,10 +74,10 @@ class ApartSession:
 
 
 class _Keeper:
-    """The other process, as it is seen from here. Raises NoProcessError where it cannot be started."""
+    """The parent's handle of the child process. Raises NoProcessError if it cannot be started."""
 
     def __init__(self) -> None:
-        if not sys.executable or getattr(sys, "frozen", False):  # then that is another program
+        if not sys.executable or getattr(sys, "frozen", False):  # a frozen executable is another program
             raise NoProcessError("there is no Python to start")
         try:
             self._process = subprocess.Popen(
@@ -84,7 +87,7 @@ class _Keeper:
                 stdout=subprocess.PIPE,
                 stderr=error_stream(),
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # NumPy computes nothing there
-                process_group=0,  # Ctrl-C is for the process that asks
+                process_group=0,  # Ctrl-C is for the parent process
             )
         except OSError as error:
             raise NoProcessError(str(error)) from error
@@ -95,11 +98,11 @@ class _Keeper:
         self._greeted = False
 
     def is_there(self) -> bool:
-        """Whether it is running."""
+        """True if the process is running."""
         return self is _state.keeper and self._process.poll() is None
 
     def ask(self, request: Mapping[str, AnyValue], arrays: list[Array], seconds: float | None = None) -> tuple[Head, list[Array]]:
-        """The answer to a request. Raises EndedError, also where it takes longer than so many seconds, and RefusedError."""
+        """The response to a request. Raises EndedError, also after a timeout, and RefusedError."""
         with self._lock:
             timer = None if seconds is None else threading.Timer(seconds, self._process.kill)
             try:
@@ -112,7 +115,7 @@ class _Keeper:
                 reply, found = read(self._replies)
             except (EOFError, BrokenPipeError, ConnectionError):
                 raise EndedError(f"ONNX Runtime ended its process with {show_code(self._end())}") from None
-            except BaseException:  # half a message may be under way
+            except BaseException:  # a message may be incomplete
                 self._end(kill=True)
                 raise
             finally:
@@ -123,26 +126,26 @@ class _Keeper:
         return reply, found
 
     def _greet(self) -> None:
-        """Waits until it is ready."""
+        """Waits until the process is ready."""
         if self._greeted:
             return
         try:
             greeting, _ = read(self._replies)
         except (EOFError, WireError) as error:
-            _state.is_possible = self._end(kill=True) < 0 and isinstance(error, EOFError)  # somebody has ended it
+            _state.is_possible = self._end(kill=True) < 0 and isinstance(error, EOFError)  # it was killed from outside
             raise NoProcessError("the process that keeps sessions does not start") from error
         if "missing" in greeting:
             raise ImportError(greeting["missing"])
         self._greeted = True
 
     def drop(self, number: int) -> None:
-        """Lets go of a session, now or, where another thread or what is interrupted here asks something, before the next request."""
+        """Releases a session: immediately or, if another request is in progress, before the next one."""
         self._dropped.append(number)
         if self.is_there() and self._lock.acquire(blocking=False):
             try:
                 for each in self._take_dropped():
                     write(self._requests, {"do": "drop", "session": each})
-            except OSError:  # it has ended, and the session with it
+            except OSError:  # the process has ended, with its sessions
                 pass
             finally:
                 self._lock.release()
@@ -152,7 +155,7 @@ class _Keeper:
         return taken
 
     def _end(self, *, kill: bool = False) -> int:
-        """Ends the process, where it has not ended; its exit code."""
+        """Ends the process if it is running; returns its exit code."""
         if kill:
             self._process.kill()
         code = self._process.wait()
@@ -161,18 +164,18 @@ class _Keeper:
         return code
 
     def stop(self) -> None:
-        """Ends it."""
+        """Kills the process."""
         self._end(kill=True)
 
     def forget(self) -> None:
-        """Takes it for somebody else's: in a process that was forked from the one that started it."""
+        """Drops the handle in a forked process, which does not own the child."""
         self._process.returncode = 0
         self._requests.close()
         self._replies.close()
 
 
 class _State:
-    """The process that there is, and whether there can be one."""
+    """The child process, and whether one can be started."""
 
     def __init__(self) -> None:
         self.keeper: _Keeper | None = None
@@ -180,7 +183,7 @@ class _State:
         self.lock = threading.RLock()
 
     def running(self) -> _Keeper:
-        """The process, started where there is none. Raises NoProcessError."""
+        """The process, started on demand. Raises NoProcessError."""
         with self.lock:
             if not self.is_possible:
                 raise NoProcessError("the process that keeps sessions does not start")
@@ -196,7 +199,7 @@ class _State:
             keeper.stop()
 
     def forget(self) -> None:
-        """Knows of none, in a process that was forked from the one that started it."""
+        """Drops the handle in a forked process, which does not own the child."""
         keeper = self.keeper
         self.__init__()  # type: ignore[misc]  # the lock may be held by a thread that is not here
         if keeper is not None:
@@ -207,15 +210,15 @@ _state: Final = _State()
 
 
 def is_installed() -> bool:
-    """Whether ONNX Runtime is, without importing it."""
+    """True if ONNX Runtime is installed; does not import it."""
     try:
         return find_spec("onnxruntime") is not None
-    except ValueError:  # somebody has put another module in its place
+    except ValueError:  # another module took its place
         return True
 
 
 def start() -> None:
-    """Starts the process, unless it is there, so that it imports ONNX Runtime while something else is done here. Raises nothing."""
+    """Starts the process unless it is running, so that it imports ONNX Runtime in parallel. Raises nothing."""
     if is_installed():
         with contextlib.suppress(NoProcessError):
             _state.running()
@@ -227,7 +230,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def error_stream() -> int:
-    """The error stream of this process, for what another one prints."""
+    """The error stream of this process, for the output of the child."""
     try:
         return sys.__stderr__.fileno() if sys.__stderr__ is not None else subprocess.DEVNULL
     except (OSError, ValueError):
@@ -235,7 +238,7 @@ def error_stream() -> int:
 
 
 def show_code(code: int) -> str:
-    """How a process ended.
+    """The exit status of a process as text.
 
     >>> show_code(-11), show_code(3)
     ('signal 11', 'exit code 3')

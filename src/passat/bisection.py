@@ -1,4 +1,4 @@
-"""Bisecting the optimization of a model: which pass makes it wrong, slower, larger, crash, or fail a command of the user's."""
+"""Bisects the optimization of a model: finds the pass that makes it wrong, slower, larger, crash, or fail a user's command."""
 
 import os
 import shlex
@@ -32,30 +32,30 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 READ_AND_WRITTEN: Final = "(reading and writing)"
-"""Names the stage before all passes."""
+"""The name of the stage before all passes."""
 CANNOT_TELL: Final = 125
-"""The exit code of a command that cannot tell, as in `git bisect run`."""
+"""The exit code of a check command that cannot decide, as in `git bisect run`."""
 
 
 class CheckError(PassatError, ValueError):
-    """A check that cannot be made at all: its command does not exist, or the original does not run. The message is a sentence."""
+    """A check that cannot run: its command does not exist, or the original does not run. The message is one sentence."""
 
     exit_code = 2
 
 
 class Check:
-    """What the checks share. `folder` is where the external data of the model lies."""
+    """The base class of checks. `folder` holds the external data of the model."""
 
     why = ""
-    """What was wrong with the last module of which the check was true."""
+    """What was wrong with the last bad module."""
     unclear = ""
-    """Why the check could not tell for the last module for which it could not."""
+    """Why the check could not decide on the last unclear module."""
 
     def __init__(self, folder: str | None = None) -> None:
         self._folder = folder
 
     def __call__(self, mod: IRModule) -> bool | None:
-        """Whether the module is bad; None where it cannot tell."""
+        """True if the module is bad; None if the check cannot decide."""
         try:
             model = to_onnx(mod)
         except OnnxError as error:
@@ -71,12 +71,12 @@ class Check:
         return None if found is None else bool(found)
 
     def judge(self, model: "ModelProto") -> str | None:
-        """What is wrong with a model, "" for nothing, None where that cannot be told: then `unclear` says why."""
+        """What is wrong with a model, "" for nothing, None if the check cannot decide; `unclear` then says why."""
         raise NotImplementedError
 
 
 class WrongValue(Check):
-    """Whether a model computes something else than the original."""
+    """True if a model computes other values than the original."""
 
     def __init__(self, reference: Reference) -> None:
         super().__init__()
@@ -92,7 +92,11 @@ class WrongValue(Check):
 
 
 class Slower(Check):
-    """Whether a model takes longer on ONNX Runtime, with its optimizations on and one thread, than the original.
+    """True if a model takes longer on ONNX Runtime than the original, with optimizations on and one thread.
+
+    Runs both interleaved on the same inputs and compares the medians. The model is slower if its median exceeds the original's by more than
+    `margin`. Within `doubt` of that limit, also relative to the original's time, the check cannot decide, since noise would. Symbolic
+    dimensions get the largest of a few sizes on which the original runs.
 
     Both run in turns on the same inputs; the medians are compared, and the model is slower where its is above the original's by more than
     `margin` of it. Within `doubt` of that limit, as a part of the original's time too, it cannot be told: noise would decide. Symbolic
@@ -100,11 +104,11 @@ class Slower(Check):
     """
 
     ROUNDS: Final = (15, 200)
-    """The least and the largest number of turns."""
+    """Minimum and maximum number of rounds."""
     SECONDS: Final = 1.0
-    """How long turns are taken, within these numbers."""
+    """Measuring time, within these numbers of rounds."""
     SLICE: Final = 0.002
-    """Seconds that one turn takes at least: a fast model runs several times in it."""
+    """Minimum seconds of one turn: a fast model runs several times in it."""
 
     def __init__(
         self, original: ModelSource, folder: str | None = None, *, margin: float = 0.1, how: Comparing = AS_USUAL, doubt: float = 0.0
@@ -116,7 +120,7 @@ class Slower(Check):
         self._original = self._runner(original)
 
     def _runner(self, model: ModelSource, *, apart: bool = False) -> Runner:
-        """A model to be timed, which is not done `apart`: there it is run once before, since ONNX Runtime may end the process over it."""
+        """A model to be timed. It first runs once `apart`, in a child process, since ONNX Runtime may end the process."""
         return Runner(model, folder=self._folder, threads=1, optimize=True, apart=apart)
 
     def _choose(self, original: ModelSource, how: Comparing) -> dict[str, AnyValue]:
@@ -128,7 +132,7 @@ class Slower(Check):
             raise CheckError(f"there is nothing to measure: ONNX Runtime does not load the original: {sentence_of(error)}") from error
 
     def judge(self, model: "ModelProto") -> str | None:
-        """The times, where the model is slower."""
+        """The times, if the model is slower."""
         try:
             self._runner(model, apart=True).run(self._feed)
             candidate = self._runner(model)
@@ -157,7 +161,9 @@ class Slower(Check):
 
 
 class Larger(Check):
-    """Whether a model has more nodes than the original, or takes more bytes, by more than `margin` of them.
+    """True if a model has more nodes than the original, or more bytes by a factor of more than 1 + `margin`.
+
+    Compares with the original as Passat writes it, so that only the effect of passes counts. Raises OnnxError.
 
     The original is taken as Passat writes it, so that only what passes do to it counts. Raises OnnxError.
     """
@@ -168,7 +174,7 @@ class Larger(Check):
         self._nodes, self._bytes = _size(to_onnx(load(original, lenient=True)))
 
     def judge(self, model: "ModelProto") -> str | None:
-        """The sizes, where the model is larger."""
+        """The sizes, if the model is larger."""
         nodes, size = _size(model)
         if nodes > self._nodes:
             return f"it has {nodes} nodes where the original has {self._nodes}"
@@ -182,10 +188,10 @@ def _size(model: "ModelProto") -> tuple[int, int]:
 
 
 class Crash(Check):
-    """Whether ONNX Runtime fails on a model, in loading it or in running it on random inputs, or ends the process that does so."""
+    """True if ONNX Runtime fails on a model, when loading it or running it on random inputs, or if it ends its process."""
 
     def judge(self, model: "ModelProto") -> str | None:
-        """How it fails."""
+        """The failure."""
         return _on_file(model, self._folder, self._fail)
 
     def _fail(self, path: str) -> str:
@@ -195,7 +201,10 @@ class Crash(Check):
 
 
 class Command(Check):
-    """Whether a command fails on a model. It gets the path of a file in place of `{}`, or else as its last argument.
+    """True if a command fails on a model. The path of the model replaces `{}`, or is the last argument.
+
+    Exit codes have the meaning of `git bisect run`: 0 is good, 125 cannot decide, any other code or a signal is bad. Output goes to the
+    error stream. No shell is involved. Raises CheckError if the command does not exist.
 
     Its exit code says what it found, as in `git bisect run`: 0 is good, 125 cannot tell, any other, and a signal, is bad. What it prints
     goes to the error stream. No shell is involved. Raises CheckError where the command does not exist.
@@ -208,13 +217,13 @@ class Command(Check):
         if shutil.which(command[0]) is None:
             known = os.path.exists(command[0])
             raise CheckError(
-                f"the command {command[0]!r} to check with {'is no program that can be run' if known else 'does not exist'}; "
+                f"the command {command[0]!r} to check with {'is not executable' if known else 'does not exist'}; "
                 "--check takes wrong, slower, larger, crash, or a command"
             )
         self._command = list(command)
 
     def judge(self, model: "ModelProto") -> str | None:
-        """Its exit code."""
+        """The exit code."""
         return _on_file(model, self._folder, self._run)
 
     def _run(self, path: str) -> str | None:
@@ -233,7 +242,7 @@ class Command(Check):
 
 
 def _on_file(model: "ModelProto", folder: str | None, judge: Callable[[str], str | None]) -> str | None:
-    """What a judge of files says of a model. A model that `onnx.checker` refuses is bad."""
+    """The verdict of a check of files on a model. A model that `onnx.checker` rejects is bad."""
     try:
         check(model)
     except OnnxError as error:
@@ -245,7 +254,9 @@ def _on_file(model: "ModelProto", folder: str | None, judge: Callable[[str], str
 
 
 def find_guilty(reference: Reference, pipeline: Pass, module: IRModule, ctx: PassContext) -> str:
-    """The name of the pass after which a model first differs from the original, in a logarithmic number of comparisons.
+    """The name of the pass after which a model first differs from the original, by binary search.
+
+    `READ_AND_WRITTEN` if it differs before all passes, "" if this run of the pipeline shows no difference, or a pass raises.
 
     `READ_AND_WRITTEN` where it differs before all passes, "" where the run of the pipeline for this shows no difference, or a pass raises.
     """
@@ -260,7 +271,7 @@ def find_guilty(reference: Reference, pipeline: Pass, module: IRModule, ctx: Pas
 
 @dataclass(frozen=True, eq=False)
 class Bisection:
-    """What bisecting the optimization of a model found: the pass, and what is wrong after it, in a sentence."""
+    """The result of a bisection: the first bad pass, and what is wrong after it, in one sentence."""
 
     source: str
     check: str
@@ -268,7 +279,7 @@ class Bisection:
     why: str
 
     def to_dict(self) -> dict[str, AnyValue]:
-        """The finding as plain data for JSON. `candidates` are several where the check cannot tell between them."""
+        """The result as plain data for JSON. `candidates` has several passes if the check cannot distinguish them."""
         found = self.found
         candidates = [{"number": one.number, "pass": one.name, "pipelines": list(one.path)} for one in found.candidates]
         return {
@@ -294,7 +305,9 @@ class Bisection:
         return f"the first bad pass is {found}{why}\n(the check ran {times})"
 
     def save(self, folder: str | os.PathLike[str]) -> list[str]:
-        """Writes the models before and after the pass, `before.onnx` and `after.onnx`, into a folder, which is made. Returns their paths.
+        """Writes the models before and after the pass, `before.onnx` and `after.onnx`, to a folder, which is created. Returns their paths.
+
+        A pass that raised has no model after it. Raises OnnxError.
 
         There is no model after a pass that raised. Raises OnnxError.
         """
@@ -317,17 +330,16 @@ def bisect_model(
     margin: float = 0.1,
     progress: Callable[[str], None] | None = None,
 ) -> Bisection:
-    """The first pass of an optimization after which a model is bad, by running a logarithmic number of models in between.
+    """The first pass of an optimization after which a model is bad, by binary search over intermediate models.
 
-    `check` says what bad is: "wrong" (it computes something else than the original), "slower" (by more than `margin` of the time),
-    "larger" (more nodes, or by more than `margin` of the bytes), "crash" (the pass raises, or ONNX Runtime fails on the model), or a
-    command, which gets the path of a model (`passat.bisection.Command`). `passat.verify.comparing` says how
-    models are compared. The rest, and the settings of a context around the call, are as in
-    `passat.optimize`, but passes that stand side by side do not share an e-graph unless `rules.joint` is set: there is no program between
-    those that do.
+    `check` defines what is bad: "wrong" (other values than the original), "slower" (by more than `margin` of the time), "larger" (more
+    nodes, or more than `margin` of the bytes), "crash" (the pass raises, or ONNX Runtime fails on the model), or a command, which gets the
+    path of a model (`passat.bisection.Command`). `passat.verify.comparing` sets how models are compared. Other arguments, and the settings
+    of a surrounding context, are as in `passat.optimize`, except that adjacent passes do not share an e-graph unless `rules.joint` is set:
+    a shared e-graph has no intermediate program.
 
-    Raises BisectError where there is no such pass, CheckError for a check that cannot be made, OnnxError, PipelineError, RuleError,
-    VerifyError, InputsError.
+    Raises BisectError if no pass is bad, CheckError for a check that cannot run, OnnxError, PipelineError, RuleError, VerifyError,
+    InputsError.
     """
     tell = telling(progress)
     source, module, settings, pipeline, asked = open_subject(model, check, passes, rules, how, margin, tell)
@@ -357,7 +369,7 @@ def bisect_model(
 
 
 class Subject(NamedTuple):
-    """What is bisected: the path of a model, its module, the settings of a pipeline, the pipeline, and what is asked about modules."""
+    """The subject of a bisection: the path of a model, its module, the settings, the pipeline, and the check."""
 
     source: str
     module: IRModule
@@ -375,11 +387,11 @@ def open_subject(
     margin: float,
     tell: Callable[[str], None],
 ) -> Subject:
-    """Reads what is bisected. Raises CheckError, OnnxError, PipelineError, RuleError, VerifyError."""
+    """Reads the subject of a bisection. Raises CheckError, OnnxError, PipelineError, RuleError, VerifyError."""
     source = os.fspath(model)
     if os.path.exists(source) and not os.path.isfile(source) and not os.path.isdir(source):
         raise CheckError(f"{source} is a pipe or a device; a bisection reads the model several times, so save it to a file first")
-    command = None if check in CHECKS else make_check(check, source, how, margin)  # what is wrong with it is said before any work
+    command = None if check in CHECKS else make_check(check, source, how, margin)  # reports its errors before any work
     tell("reading the model")
     module = load(source, lenient=True)
     settings = (PassContext.entered() or PassContext(DEFAULT_LEVEL)).with_instruments()
@@ -393,11 +405,11 @@ CHECKS: Mapping[str, Callable[[str, str, Comparing, float], Check]] = {
     "larger": lambda source, folder, _, margin: Larger(source, folder, margin=margin),
     "crash": lambda _source, folder, _how, _margin: Crash(folder),
 }
-"""The checks that have a name: what makes one of the path of a model, its folder, how it is compared, and the margin of times and sizes."""
+"""The named checks: each makes a check from the path of a model, its folder, how to compare, and the margin of times and sizes."""
 
 
 def make_check(check: str, source: str, how: Comparing, margin: float = 0.1) -> Check:
-    """The check of a name, or of a command, for models made of the one at a path. Raises CheckError, OnnxError, VerifyError."""
+    """The check of this name, or of a command, for variants of the model at a path. Raises CheckError, OnnxError, VerifyError."""
     folder = os.path.dirname(source) or "."
     if check in CHECKS:
         return CHECKS[check](source, folder, how, margin)

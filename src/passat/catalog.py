@@ -1,5 +1,4 @@
-"""What there is: passes and rules as plain rows, rule sets by the file that they stand in, which passes run them, and what the
-functions that they name mean."""
+"""Lists passes and rules as plain rows: rule sets by file, the passes that run them, and the meaning of the functions that they name."""
 
 import inspect
 import re
@@ -26,7 +25,7 @@ from passat.rules.rule_pass import RulePass
 
 
 class Subject(NamedTuple):
-    """A file of rule sets: its path as readers know it, what its docstring says, and its sets in the order of their definition."""
+    """A file of rule sets: its displayed path, its docstring, and its sets in definition order."""
 
     path: str
     doc: str
@@ -34,7 +33,7 @@ class Subject(NamedTuple):
 
 
 def library_subjects() -> list[Subject]:
-    """The files of the library, by name, and those of rule sets that passes have for themselves."""
+    """The files of the library by name, then those of rule sets that belong to passes."""
     found = [
         Subject(f"rules/library/{module.__name__.rpartition('.')[2]}.py", inspect.cleandoc(module.__doc__ or ""), sets)
         for module, sets in rule_files().items()
@@ -45,13 +44,13 @@ def library_subjects() -> list[Subject]:
 
 
 def plugin_sets() -> dict[str, RuleSetMeta]:
-    """The rule sets of registered passes that are not Passat's own, by name."""
+    """The rule sets of registered passes other than Passat's own, by name."""
     sets = (rules.base for _, pass_ in registered_rule_passes() for rules in pass_.sets)
     return {rules.__name__: rules for rules in sets if not rules.__module__.startswith("passat.")}
 
 
 def subjects_of(sets: Iterable[RuleSetMeta]) -> list[Subject]:
-    """The files that some rule sets stand in; of a file of the library the sets that are given."""
+    """The files of some rule sets; of a library file only the given sets."""
     files: dict[str, list[RuleSetMeta]] = {}
     for rules in dict.fromkeys(sets):
         files.setdefault(rules.__module__, []).append(rules)
@@ -65,7 +64,7 @@ def subjects_of(sets: Iterable[RuleSetMeta]) -> list[Subject]:
 
 
 def leaves(pass_: Pass) -> Iterator[Pass]:
-    """The passes of a pipeline, those of nested ones in their places."""
+    """The passes of a pipeline, with nested ones in place."""
     stack = [pass_]
     while stack:
         each = stack.pop()
@@ -76,8 +75,8 @@ def leaves(pass_: Pass) -> Iterator[Pass]:
 
 
 def registered_rule_passes() -> list[tuple[str, RulePass]]:
-    """The registered passes that are made of rules, as pipelines name them: by name, and once more with each switch that brings further
-    rule sets. Of pipelines those members that have no name of their own, under that of the pipeline."""
+    """The registered rule passes by their pipeline names, with a variant for each switch that adds rule sets. Members of pipelines without
+    a name of their own are listed under the pipeline's name."""
     entries = list_passes()
     names = {entry.name for entry in entries}
     found: list[tuple[str, RulePass]] = []
@@ -98,7 +97,7 @@ def registered_rule_passes() -> list[tuple[str, RulePass]]:
 
 
 def runners(passes: Sequence[tuple[str, RulePass]]) -> dict[RuleSetMeta, dict[str, list[str]]]:
-    """The names of the passes that run each rule set, with the kinds that its rules have there; "" is the kind that they say themselves."""
+    """The names of the passes that run each rule set, with the kinds that its rules have there; "" stands for the rules' own kinds."""
     found: dict[RuleSetMeta, dict[str, list[str]]] = {}
     for name, pass_ in passes:
         for rules in dict.fromkeys(pass_.sets):
@@ -123,7 +122,7 @@ def operators_of(rules: Iterable[Rule]) -> list[str]:
 
 
 def named_functions(rules: Iterable[Rule]) -> tuple[list[Callable[..., AnyValue]], list[Callable[..., AnyValue]]]:
-    """The functions of the guards of some rules, and those that compute attributes and numbers for them; each sorted by name."""
+    """The guard functions of some rules, and the functions that compute attributes and numbers; each sorted by name."""
     guards: set[Callable[..., AnyValue]] = set()
     computed: set[Callable[..., AnyValue]] = set()
     for rule in rules:
@@ -154,27 +153,27 @@ def _order(function: Callable[..., AnyValue]) -> tuple[str, str]:
 
 
 def call_of(function: Callable[..., AnyValue]) -> str:
-    """The function with the names of its parameters: `is_all(c, value)`."""
+    """The function with its parameter names: `is_all(c, value)`."""
     parameters = inspect.signature(function).parameters.values()
     return f"{function.__name__}({', '.join(f'*{each.name}' if each.kind is each.VAR_POSITIONAL else each.name for each in parameters)})"
 
 
 def meaning(function: Callable[..., AnyValue]) -> str:
-    """What the docstring of the function says, as one paragraph, without examples; and its name in words where it has none."""
+    """The docstring of the function as one paragraph without examples; without a docstring, its name as words."""
     doc = inspect.cleandoc(function.__doc__ or "")
     text = " ".join(re.split(r"^>>> ", doc, maxsplit=1, flags=re.MULTILINE)[0].split())
     return text or f"{function.__name__.replace('_', ' ')}."
 
 
 _WIDE: Final = 110
-"""Longer equations have a line for each side."""
+"""Longer equations get one line per side."""
 _REPEATED: Final = 24
-"""Parts of so many characters, at least, get a letter where they stand there twice."""
+"""Minimum length of repeated parts that are replaced by a letter."""
 _FREELY: Final = {KEPT: "", RESOLVED: " (NaN may become infinite)", MIXED: " (infinities and NaN may become one another)"}
 
 
 class PassRow(TypedDict):
-    """A pass: its name, level, what it requires, its options, what it counts, and the first paragraph of its documentation."""
+    """A pass: its name, level, requirements, options, counters, and the first paragraph of its documentation."""
 
     name: str
     level: int | None
@@ -185,7 +184,7 @@ class PassRow(TypedDict):
 
 
 class OptionRow(TypedDict):
-    """An option of a pass: its name, type and default as text, and whether a default there is."""
+    """An option of a pass: its name, type and default as text, and whether it has a default."""
 
     name: str
     type: str
@@ -194,7 +193,7 @@ class OptionRow(TypedDict):
 
 
 class PassDetails(TypedDict):
-    """All that is known of a pass. `level` is None, and the lists are empty, where it cannot be made without options."""
+    """All data about a pass. `level` is None, and the lists are empty, if it cannot be created without options."""
 
     name: str
     key: str
@@ -213,9 +212,8 @@ class PassDetails(TypedDict):
 
 
 class RuleRow(TypedDict):
-    """A rule: its name, itself as text, its kind, what its holes for operators and operands stand for, its guards, what it may do to
-    values, and the passes that run it; `kind_in` has its kinds in those that
-    use it as another one."""
+    """A rule: its name, text, kind, the meaning of its operator and operand holes, its guards, its effect on values, and the passes that
+    run it; `kind_in` has its kind in passes that use it as another kind."""
 
     name: str
     rule: str
@@ -231,7 +229,7 @@ class RuleRow(TypedDict):
 
 
 def pass_rows() -> list[PassRow]:
-    """All registered passes, sorted by name. `level` is None where it depends on an option."""
+    """All registered passes, sorted by name. `level` is None if it depends on an option."""
     rows = []
     for entry in list_passes():
         info = entry.info
@@ -252,7 +250,7 @@ def pass_rows() -> list[PassRow]:
 
 def pass_details(name: str) -> PassDetails:
     """A registered pass in full. Raises UnknownPassError."""
-    list_passes()  # so that the nearest name may be any
+    list_passes()  # makes all names available for suggestions
     entry = get_entry(name)
     info = entry.info
     made = None if info is None else entry.make({})
@@ -302,7 +300,7 @@ def details_text(details: PassDetails) -> str:
 
 
 def _kind(pass_: Pass) -> str:
-    """Over what a pass runs, in a word: "module", "function", "pipeline"."""
+    """What a pass runs on: "module", "function", "pipeline"."""
     if pass_.members is not None:
         return "pipeline"
     kinds = (kind.__name__.removesuffix("Pass").lower() for kind in type(pass_).__mro__ if kind.__module__ == Pass.__module__)
@@ -315,7 +313,7 @@ def _first_paragraph(doc: str) -> str:
 
 
 def _short_names(names: Iterable[str]) -> set[str]:
-    """Names as users write them; one that is not registered stays as it is."""
+    """Names as users write them; unregistered ones are unchanged."""
     known = {entry.key: entry.name for entry in list_passes()}
     return {known.get(name, name) for name in names}
 
@@ -324,7 +322,7 @@ def _option_row(option: inspect.Parameter) -> OptionRow:
     needed = option.default is option.empty
     try:
         default = "" if needed else show_value(option.default)
-    except ValueError:  # it has no form as text
+    except ValueError:  # it has no text form
         default = repr(option.default)
     annotation = "any" if option.annotation is option.empty else show_annotation(option.annotation)
     return OptionRow(name=option.name, type=annotation, default=default, needed=needed)
@@ -354,8 +352,8 @@ def rule_rows(sets: Iterable[type[RuleSet]] | None = None) -> list[RuleRow]:
 
 
 def rules_text(rows: Iterable[RuleRow]) -> str:
-    """The rules as text: under the name of each, itself, its kind unless it is reducing, its guards, and what it does to rounding where
-    it does anything. Capital letters stand for long parts that it has more than once."""
+    """The rules as text: the name of each, its equation, its kind unless it is reducing, its guards, and its effect on rounding. Capital
+    letters abbreviate long repeated parts."""
     lines: list[str] = []
     for row in rows:
         rule, *guards, shared = shortened([row["rule"], *row["guards"]])
@@ -371,7 +369,7 @@ def rules_text(rows: Iterable[RuleRow]) -> str:
 
 
 def shortened(texts: Sequence[str]) -> list[str]:
-    """The equation and the guards of a rule, and last which parts of it the capital letters in them stand for."""
+    """The equation and the guards of a rule, then the definitions of the abbreviations in them."""
     texts = [*texts, ""]
     for letter in string.ascii_uppercase:
         whole = "\n".join(texts)
@@ -384,7 +382,7 @@ def shortened(texts: Sequence[str]) -> list[str]:
 
 
 def _calls(text: str) -> list[str]:
-    """The calls and the terms in brackets that a text has in it, in the order in which they end."""
+    """The calls and parenthesized terms in a text, in the order of their ends."""
     found, starts = [], []
     for place, character in enumerate(text):
         if character == "(":

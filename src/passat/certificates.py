@@ -1,4 +1,4 @@
-"""Certificates of optimizations: made beside a result, written to a file, and checked against the models that they speak of."""
+"""Certificates of optimizations: written to files, and checked against their models."""
 
 import json
 import os
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     Model = ModelProto | str | os.PathLike[str]
 
 LIMIT: Final = 1 << 30
-"""Most bytes of a file with a certificate."""
+"""Maximum size of a certificate file in bytes."""
 Certificate = Mapping[str, AnyValue]
 
 
 class TrustError(PassatError, ValueError):
-    """A name in `trust` that is unknown, or of a pass with rules, whose steps a certificate has to show."""
+    """A name in `trust` that is unknown, or of a pass with rules, whose steps a certificate must show."""
 
     exit_code = 2
 
 
 class IncompleteCertificateError(CertificateError):
-    """A certificate that holds as far as it goes, but has steps that it does not cover. `verdict` lists them."""
+    """A certificate that is valid but has uncovered steps. `verdict` lists them."""
 
     def __init__(self, verdict: Verdict) -> None:
         self.verdict = verdict
@@ -56,7 +56,13 @@ def check_certificate(
     rules: Iterable[type[RuleSet]] = (),
     trust: Iterable[str] = (),
 ) -> Verdict:
-    """Checks a certificate, or one in a file, step by step, by a checker that shares nothing with the engine but the rules.
+    """Checks a certificate, or a certificate file, step by step, with a checker that shares only the rules with the engine.
+
+    `before` and `after` are the models that it should be about; without them, it proves a statement about the programs in it. `rules` are
+    the user's own rule sets that took part. `trust` names passes without rules whose steps are accepted without proof.
+
+    Raises CertificateError that names the first invalid step, IncompleteCertificateError for uncovered steps, TrustError, and OnnxError for
+    unreadable models.
 
     `before` and `after` are the models that it is to be about; without them it proves something about the programs that stand in it.
     `rules` are rule sets of one's own that took part. `trust` names passes without rules whose steps are accepted unproved.
@@ -67,7 +73,7 @@ def check_certificate(
     trusted = _check_trust(trust)
     sets = tuple(rules)
     check_rule_sets(sets)
-    with collector_paused():  # what is made lives until the end
+    with collector_paused():  # all created objects live until the end
         data = certificate if isinstance(certificate, Mapping) else read_certificate(certificate)
         check_form(data)
         constants: dict[str, AnyValue] = {}
@@ -81,7 +87,7 @@ def check_certificate(
 
 
 def _check_trust(names: Iterable[str]) -> set[str]:
-    """The names under which steps of the trusted passes stand in certificates. Raises TrustError."""
+    """The names of trusted passes as they appear in certificates. Raises TrustError."""
     found: set[str] = set()
     for name in names:
         if name == WRITTEN:
@@ -90,15 +96,15 @@ def _check_trust(names: Iterable[str]) -> set[str]:
         try:
             entry = get_entry(name)
         except UnknownPassError:
-            raise TrustError(f"there is no pass {name!r} to trust; `passat passes` lists them") from None
+            raise TrustError(f"unknown pass {name!r} in trust; `passat passes` lists the passes") from None
         if not _may_be_trusted(entry.name):
-            raise TrustError(f"the pass {entry.name} has rules, so its steps have to be in the certificate; it cannot be trusted instead")
+            raise TrustError(f"the pass {entry.name} has rules, so the certificate must contain its steps; it cannot be trusted instead")
         found.add(entry.make({}).info.name)
     return found
 
 
 def _may_be_trusted(name: str) -> bool:
-    """Whether a pass can be trusted: it is registered, and it has no rules. Reading and writing has none either."""
+    """True if a pass can be trusted: it is registered and has no rules. The round trip through a file also qualifies."""
     if name == WRITTEN:
         return True
     try:
@@ -109,9 +115,9 @@ def _may_be_trusted(name: str) -> bool:
 
 
 def _incomplete(verdict: Verdict) -> str:
-    """Which steps are not covered, and what accepts them."""
+    """The uncovered steps, and how to accept them."""
     if not verdict.uncovered:
-        return "the certificate is empty: it says nothing of any function"
+        return "the certificate is empty: it covers no function"
     names = dict.fromkeys(gap.pass_name for gap in verdict.uncovered)
     able = [name for name in names if _may_be_trusted(name)]
     lost = [name for name in names if name not in able]
@@ -133,23 +139,23 @@ def read_certificate(path: str | os.PathLike[str]) -> Certificate:
     except RecursionError:
         raise CertificateError(f"{name} is nested too deeply") from None
     except ValueError as error:
-        raise CertificateError(f"{name} is no certificate, or only a part of one: {error}") from None
+        raise CertificateError(f"{name} is not a complete certificate: {error}") from None
     if not isinstance(data, dict):
-        raise CertificateError(f"{name} is no certificate")
+        raise CertificateError(f"{name} is not a certificate")
     return data
 
 
 def write_certificate(certificate: Certificate, path: str | os.PathLike[str]) -> None:
-    """Writes a certificate to a file, which is there in full or not at all."""
+    """Writes a certificate to a file atomically."""
     write_whole(Path(path), json.dumps(certificate).encode())
 
 
 def _compare(data: Certificate, module: IRModule, place: int, what: str) -> Mapping[str, AnyValue]:
-    """The constants of a model by digest. Raises CertificateError where the certificate is about another one."""
+    """The constants of a model by digest. Raises CertificateError if the certificate is about another model."""
     terms = Terms()
     for number, row in enumerate(data["terms"]):
         if terms.add(row) != number:
-            raise CertificateError(f"terms, number {number}: the same term stands there before")
+            raise CertificateError(f"terms, number {number}: the term is a duplicate")
     stated = {name: pair[place] for name, pair in data["functions"].items() if pair[place] is not None}
     for var, function in module.functions.items():
         name = var.name_hint

@@ -1,4 +1,8 @@
-"""Choosing the program by time: several candidates run as whole models on ONNX Runtime, in turns with the input.
+"""Chooses the result by time: runs candidates as whole models on ONNX Runtime, interleaved with the input.
+
+A cost model adds up operators; the time of a model also depends on ONNX Runtime's fusions and on caches. So the pipeline runs several times
+to produce different programs: under the requested cost model; with one pass extracting its second or third best program (`rules.pick`);
+under the other cost models; and under the first one with operator prices scaled by up to a factor of two, the typical error of such models.
 
 A cost model adds up operators one by one; what a whole model takes depends on what ONNX Runtime fuses, and on caches. So the pipeline runs
 several times, so that other programs come of it: under the cost model that was asked for; with one of its passes taking the second best
@@ -40,14 +44,14 @@ if TYPE_CHECKING:
 
 
 class NothingToTimeError(PassatError, ValueError):
-    """A model that does not run, so that there is nothing to time. The message says how it fails, without a subject."""
+    """A model that does not run, so that it cannot be timed. The message says how it fails, without a subject."""
 
     exit_code = 1
 
 
 def choose_feed(runner: Runner, how: Comparing, given: Mapping[str, int] = MappingProxyType({})) -> dict[str, AnyValue]:
-    """Inputs on which a model runs: the user's own, or random ones, where named dimensions have the sizes `given`, and the others get the
-    largest of a few sizes that do. Raises NothingToTimeError, InputsError."""
+    """Inputs on which a model runs: the user's own, or random ones. Named dimensions have the sizes `given`; others get the largest of a
+    few sizes that work. Raises NothingToTimeError, InputsError."""
     if how.given is not None:
         how.given.sizes(runner.inputs)
         return how.given.feed(runner.inputs)
@@ -61,7 +65,7 @@ def choose_feed(runner: Runner, how: Comparing, given: Mapping[str, int] = Mappi
                 runner.run(feed)
             except EndedError as error:
                 raise NothingToTimeError(f"does not run on random inputs: {error}") from error
-            except Exception as error:  # ONNX Runtime has no common base of its errors
+            except Exception as error:  # ONNX Runtime's errors have no common base class
                 reason = reason or sentence_of(error)
             else:
                 return feed
@@ -69,7 +73,7 @@ def choose_feed(runner: Runner, how: Comparing, given: Mapping[str, int] = Mappi
 
 
 def time_of(runner: Runner, feed: dict[str, AnyValue], repeat: int, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Seconds of one run, of so many."""
+    """Seconds per run, averaged over `repeat` runs."""
     start = clock()
     for _ in range(repeat):
         runner.run(feed)
@@ -77,7 +81,10 @@ def time_of(runner: Runner, feed: dict[str, AnyValue], repeat: int, clock: Calla
 
 
 def take_turns(run: Callable[[int, int], float], count: int, *, rounds: tuple[int, int], seconds: float, turn: float) -> list[list[float]]:
-    """The times of so many contestants in each round; who begins changes from round to round.
+    """The times of each contestant in each round; the order alternates between rounds.
+
+    `run` runs a contestant, by number, a number of times, and returns the seconds per run. There are between `rounds[0]` and `rounds[1]`
+    rounds, within `seconds`; a fast contestant runs repeatedly until its turn takes `turn` seconds.
 
     `run` runs one of them, by number, so often, and says how long one run took. There are at least and at most so many `rounds`, within
     these `seconds`; a contestant that is fast runs several times, until its turn is `turn` seconds long.
@@ -94,9 +101,9 @@ def take_turns(run: Callable[[int, int], float], count: int, *, rounds: tuple[in
 
 
 MARGIN: Final = 0.03
-"""A candidate whose time is below the input's by less than this part of it is no faster."""
+"""Minimum relative speedup over the input for a candidate to count as faster."""
 SURE: Final = 0.75
-"""A candidate that is below the input in a smaller part of the rounds is no faster."""
+"""Minimum share of rounds in which a faster candidate beats the input."""
 ROUNDS: Final = (11, 101)
 SECONDS: Final = 2.0
 TURN: Final = 0.002
@@ -104,25 +111,25 @@ NAMED: Final = ("roofline", "measured", "nodes", "roofline of this machine")
 
 
 class Moved:
-    """Another model with the price of each operator times a factor from a half to two: the same one for the same seed."""
+    """A cost model with each operator's price scaled by a random factor between 0.5 and 2, determined by the seed."""
 
     def __init__(self, base: CostModel, seed: int) -> None:
         self._base = base
         self._seed = seed
 
     def call(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs) -> float:
-        """The price, moved."""
+        """The scaled price."""
         return self.call_on(op, types, result, attrs, (False,) * len(types))
 
     def call_on(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs, constants: Sequence[bool]) -> float:
-        """The price, moved, of a call of whose operands some may be constants."""
+        """The scaled price of a call with some constant operands."""
         digest = hashlib.sha256(f"{self._seed} {op.name}".encode()).digest()
         factor = math.exp2(int.from_bytes(digest[:4], "big") / 2**31 - 1)
         return price(self._base, op, types, result, attrs, constants if isinstance(self._base, ConstantAware) else ()) * factor
 
 
 class Candidate(NamedTuple):
-    """A program, what makes it (a cost model, and where it is not the best by it, of which pass it is the next best), and the settings."""
+    """A program, its origin (a cost model, and the pass whose next best program was extracted), and the settings."""
 
     name: str
     module: IRModule
@@ -140,10 +147,9 @@ def programs(
     tell: Callable[[str], None],
     notes: list[str],
 ) -> list[Candidate]:
-    """At most so many different programs that the pipeline makes of `before`, the first of them `after`, with the `statistics` that the
-    passes kept then. The next best of passes and other cost models take turns: so many of the first and twice as many of the others, at
-    most. `rules.time_limit` holds for all of them together. Programs that are `before` itself are left out. `notes` gets what the
-    measuring model has to say."""
+    """At most `count` different programs that the pipeline makes from `before`, starting with `after`, whose passes recorded `statistics`.
+    Alternates between next best programs of passes and other cost models, with at most `count` and twice as many attempts.
+    `rules.time_limit` applies to all together. Programs equal to `before` are omitted. `notes` receives the measuring model's notes."""
     named = settings.get_config("rules.cost")
     first = Candidate(named if isinstance(named, str) else type(named).__name__, after, settings)
     found = [] if after is before else [first]
@@ -177,17 +183,17 @@ def programs(
 
 
 _Options = Mapping[str, AnyValue]
-"""Settings that make another program."""
+"""Settings that produce another program."""
 
 
 class _Seen:
-    """Programs that are known, by what they compute in which way: what their values are called makes no difference."""
+    """The programs so far, compared by structure; names of values do not matter."""
 
     def __init__(self) -> None:
         self._known: dict[int, list[IRModule]] = {}
 
     def is_new(self, module: IRModule) -> bool:
-        """Whether a program is another one than all before it; from now on it is known."""
+        """True for a program unlike all before; records it."""
         same = self._known.setdefault(_main_hash(module), [])
         if any(module is other or structural_equal(module["main"], other["main"]) for other in same):
             return False
@@ -212,9 +218,9 @@ def _in_turns(*sources: Iterator[tuple[str, _Options]]) -> Iterator[tuple[str, _
 def _next_best(
     settings: PassContext, statistics: Statistics, first: str, count: int, made: Mapping[str, int]
 ) -> Iterator[tuple[str, _Options]]:
-    """So many times the next best program of one pass: the second best of each pass whose e-graphs had more than one, then the third. Those
-    that changed something come first, in the order in which they ran. `made` tells what came of what has been asked for: where it is what
-    came of the rank before, the pass has no more."""
+    """Settings for the next best programs of single passes: first the second best of each pass whose e-graphs had alternatives, then the
+    third. Passes that changed something come first, in run order. `made` has the results so far: a result equal to that of the previous
+    rank means that the pass has no more."""
     counters = statistics.counters
     able = [name for name in counters if counters[name].get("alternatives")]
     able.sort(key=lambda name: not counters[name].get("changed"))
@@ -230,7 +236,7 @@ def _next_best(
 
 
 def _ordinal(number: int) -> str:
-    """A number as a place.
+    """An ordinal number as text.
 
     >>> _ordinal(2), _ordinal(3), _ordinal(11), _ordinal(21)
     ('2nd', '3rd', '11th', '21st')
@@ -258,16 +264,16 @@ def race(
     """The times of the input and of the candidates, which come with their models, and the fastest of these, None where the
     input is as fast.
 
-    `nodes` are those of the input. All run with all optimizations of ONNX Runtime, on one thread. A candidate is faster where its median is
-    below the input's by more than `MARGIN` and its time is below the input's in `SURE` of the rounds; of those within the margin of the
-    fastest one, the first is taken. Raises NothingToTimeError where the input does not load or run.
+    `nodes` are those of the input. All run with all optimizations of ONNX Runtime, on one thread. A candidate is faster if its median is
+    below the input's by more than `MARGIN` and its time is below the input's in `SURE` of the rounds; among those within the margin of the
+    fastest, the first wins. Raises NothingToTimeError if the input does not load or run.
     """
     with contextlib.ExitStack() as stack:
         try:
             tried, runners = _runner(original, folder, apart=True), [_runner(original, folder)]
         except VerifyError:
             raise
-        except Exception as error:  # ONNX Runtime has no common base of its errors
+        except Exception as error:  # ONNX Runtime's errors have no common base class
             raise NothingToTimeError(f"is not loaded by ONNX Runtime: {sentence_of(error)}") from error
         feed = choose_feed(tried, how)
         numbers: dict[int, int] = {}
@@ -280,7 +286,7 @@ def race(
                 runner.run(feed)
             except (VerifyError, MemoryError):
                 raise
-            except Exception as error:  # a program that ONNX Runtime does not take is no candidate
+            except Exception as error:  # a program that ONNX Runtime rejects is not a candidate
                 failed[number] = sentence_of(error)
                 continue
             numbers[number] = len(runners)
@@ -303,7 +309,7 @@ def race(
 
 
 def fastest(timings: Sequence[Timing]) -> int | None:
-    """The number of the candidate that wins, of timings whose first is that of the input; None where that does.
+    """The number of the winning candidate, given timings that start with the input's; None if the input wins.
 
     >>> fastest([Timing("the input", 1.0, 11), Timing("a", 0.98, 11, 1.0), Timing("b", 0.9, 11, 0.5)])
     >>> fastest([Timing("the input", 1.0, 11), Timing("a", 0.91, 11, 1.0), Timing("b", 0.9, 11, 1.0)])
@@ -322,5 +328,5 @@ def fastest(timings: Sequence[Timing]) -> int | None:
 
 
 def _runner(model: ModelSource, folder: str | None, *, apart: bool = False) -> Runner:
-    """A model to be timed, which is not done `apart`: there it is run once before, since ONNX Runtime may end the process over it."""
+    """A model to be timed. It first runs once `apart`, in a child process, since ONNX Runtime may end the process."""
     return Runner(model, folder=folder, threads=1, optimize="all", arena=True, apart=apart)

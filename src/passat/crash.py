@@ -1,4 +1,4 @@
-"""Passes that raise while a model is optimized: the sentence that is told, and the folder that replays it."""
+"""Reports passes that raise during an optimization: the error message, and the reproducer folder."""
 
 import hashlib
 import os
@@ -39,13 +39,15 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 MODEL_LIMIT: Final = 1 << 26
-"""Bytes up to which the model itself goes into a reproducer. Of a larger one, or one with external data, the path is kept."""
+"""Maximum size in bytes of a model that is copied into a reproducer. For a larger one, or one with external data, the path is recorded."""
 MODEL_NAME: Final = "model.onnx"
 _LISTED: Final = 12
 
 
 class PassError(PassatError, RuntimeError):
-    """A pass raised. The message is a sentence that names it, the function it was at, the exception, and the passes before it.
+    """A pass raised. The message names the pass, the function, the exception, and the passes that ran before.
+
+    `__cause__` is the exception itself.
 
     `__cause__` is the exception itself.
     """
@@ -54,22 +56,22 @@ class PassError(PassatError, RuntimeError):
 
 
 class FailureWatch(ExecutionTracker):
-    """Knows, when a pipeline has raised, which pass it was."""
+    """Identifies the pass that made a pipeline raise."""
 
     def __init__(self) -> None:
         super().__init__()
         self._failed: Execution | None = None
 
     def execution_begins(self, mod: IRModule, execution: Execution) -> None:
-        """Forgets an exception that was caught."""
+        """Forgets a caught exception."""
         self._failed = None
 
     def execution_fails(self, mod: IRModule, execution: Execution, error: BaseException) -> None:
-        """Keeps it."""
+        """Records the failed execution."""
         self._failed = execution
 
     def accuse(self, error: Exception, reproducer: CrashReproducer | None) -> PassError | None:
-        """The sentence for an exception of a pipeline; None where it does not come from a pass."""
+        """The error for an exception of a pipeline; None if it does not come from a pass."""
         execution = self._failed
         if execution is None:
             return None
@@ -87,7 +89,7 @@ class FailureWatch(ExecutionTracker):
 
 
 def place_in_user_code(error: BaseException) -> str:
-    """The innermost line that is neither of Passat nor of an installed package, in parentheses; nothing where there is none."""
+    """The innermost line outside of Passat and installed packages, in parentheses; empty if there is none."""
     installed = (*(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib")), "<frozen ")
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         file = frame.f_code.co_filename
@@ -98,7 +100,9 @@ def place_in_user_code(error: BaseException) -> str:
 
 
 def check_passes(pipeline: Pass, module: IRModule, settings: PassContext, reproducer: CrashReproducer | None) -> None:
-    """Runs a pipeline again, in a context of the same settings and instruments, and checks the module after every pass.
+    """Runs a pipeline again, in a context with the same settings and instruments, and checks the module after every pass.
+
+    Raises PassError for a pass that breaks it; ignores other exceptions.
 
     Raises PassError for a pass that breaks it; what else is raised is passed over.
     """
@@ -124,8 +128,8 @@ def make_reproducer(
     passes: Passes,
     rules: Sequence[type[RuleSet]],
 ) -> CrashReproducer:
-    """The instrument that writes what replays a failure of `optimize`: the model, or where it is, the passes as they were given, and
-    the names of rule files. Raises ReproducerError."""
+    """The instrument that writes a reproducer for a failing `optimize`: the model or its path, the passes as given, and the names of rule
+    files. Raises ReproducerError."""
     own: list[dict[str, AnyValue]] = [{"name": one.__name__, "file": file_of(one)} for one in rules]
     files = list(dict.fromkeys([*(one["file"] or "FILE.py" for one in own), *files_registering(names_in_pass(pipeline))]))
 
@@ -152,7 +156,7 @@ def file_of(rules: type[RuleSet]) -> str | None:
 
 
 def keep_model(model: "ModelProto", path: str | None, folder: str) -> dict[str, AnyValue]:
-    """Writes a model into a folder, or says where it is, as `kept_path` reads it; neither for a large one in memory."""
+    """Writes a model to a folder, or records its path, in the form that `kept_path` reads; neither for a large one in memory."""
     from passat.ir.onnx.sizes import model_bytes
 
     external = any(tensor.data_location == tensor.EXTERNAL for tensor in model.graph.initializer)
@@ -173,8 +177,11 @@ def _digest(path: str) -> str:
 
 
 def replay_folder(folder: str | os.PathLike[str], rules: Sequence[type[RuleSet]] = ()) -> list[Replay]:
-    """Replays a reproducer: the failing pass on the saved module and, where that does not fail the same way and the model is there, the
-    whole pipeline on the model. What comes last decides. `rules` are the user's own that ran then; they are not in the folder.
+    """Replays a reproducer: the failing pass on the saved module and, if that does not fail the same way and the model is available, the
+    whole pipeline on the model. The last attempt decides. `rules` are the user's rule sets of the original run, which the folder does not
+    contain.
+
+    Raises ReproducerError for an unusable folder.
 
     Raises ReproducerError where the folder cannot be used.
     """
@@ -202,7 +209,7 @@ def replay_folder(folder: str | os.PathLike[str], rules: Sequence[type[RuleSet]]
 
 
 def _pipeline(recorded: Reproducer, stated: Mapping[str, AnyValue], rules: Sequence[type[RuleSet]]) -> Sequential | None:
-    """The pipeline as it was given to `optimize`, with the rules of the user; None where it was no text."""
+    """The pipeline as given to `optimize`, with the user's rules; None if it was not given as text."""
     wanted = stated.get("rules", [])
     require_rules(recorded.folder, wanted, rules)
     exact = stated.get("given_as") in ("text", "default")
@@ -213,15 +220,15 @@ def _pipeline(recorded: Reproducer, stated: Mapping[str, AnyValue], rules: Seque
         return None
     try:
         return build_pipeline(text, rules if exact else [one for one in rules if one.__name__ in recorded.not_registered])
-    except (ValueError, LookupError) as error:  # a pipeline that does not parse, or rules that do not go with it
+    except (ValueError, LookupError) as error:  # a pipeline that does not parse, or incompatible rules
         if not exact:
-            return None  # it may be another pass of the pipeline that is not known here
+            return None  # the unknown pass may be another one of the pipeline
         reason = str(error).split("\n", 1)[0]
         raise ReproducerError(f"{recorded.folder}: its pipeline cannot be made here: {reason}") from error
 
 
 def require_rules(folder: str, wanted: object, rules: Sequence[type[RuleSet]]) -> None:
-    """Raises ReproducerError where rules of the user's own are not given with which a reproducer was made."""
+    """Raises ReproducerError if the user's rules of the original run are missing."""
     names = {one.__name__ for one in rules}
     if not isinstance(wanted, list) or not all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in wanted):
         raise ReproducerError(f"{folder}: the list of its rules is not as it should be")
@@ -234,7 +241,7 @@ def require_rules(folder: str, wanted: object, rules: Sequence[type[RuleSet]]) -
 
 
 def _kept_model(folder: str, kept: object) -> IRModule | None:
-    """The module of the model in a folder, or of the file that it was read from, where that is still the same; None without either."""
+    """The module of the model in a folder, or of the file that it was read from if that is unchanged; otherwise None."""
     path = kept_path(folder, kept)
     try:
         return None if path is None else from_onnx(path, lenient=True)
@@ -243,7 +250,7 @@ def _kept_model(folder: str, kept: object) -> IRModule | None:
 
 
 def kept_path(folder: str, kept: object) -> str | None:
-    """Where the model is of which `keep_model` has kept this; None where it is gone, or another one."""
+    """The path of the model that `keep_model` recorded; None if it is gone or has changed."""
     if not isinstance(kept, dict):
         return None
     path = kept.get("path")

@@ -1,4 +1,4 @@
-"""`tvm.error`: what scripts catch."""
+"""`tvm.error`: the exceptions that scripts catch."""
 
 from passat.ir.diagnostics import DiagnosticError
 from passat.ir.op import OpTypeError
@@ -7,4 +7,4 @@ from passat.ir.text import ParseError
 __all__ = ["DiagnosticError", "OpTypeError", "ParseError", "TVMError"]
 
 TVMError = RuntimeError
-"""What is raised where a program is wrong or a pass is unknown: DiagnosticError and UnknownPassError are such."""
+"""The base of errors for invalid programs and unknown passes, such as DiagnosticError and UnknownPassError."""

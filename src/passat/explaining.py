@@ -1,4 +1,8 @@
-"""Provenance in ONNX models: written into the metadata of nodes, and read from there again.
+"""Provenance in ONNX models: writes it to node metadata, and reads it back.
+
+`passat.from` has the input nodes that a node comes from, `passat.rules` the steps that led to it, both as JSON lists of strings. Before
+format version 10, nodes have no metadata; then `passat.provenance` in the model's metadata has both for each node, by the name of its first
+output.
 
 `passat.from` has the nodes of the input that a node comes from, `passat.rules` the steps that led to it, both as JSON lists of texts.
 Before version 10 of its format a model has no metadata on nodes; then `passat.provenance`, in the model's own, has both for each node, by
@@ -34,15 +38,15 @@ if TYPE_CHECKING:
 
 
 class ExplainError(PassatError, ValueError):
-    """Something that cannot be explained: a node that there is not, a model without provenance."""
+    """Something that cannot be explained: an unknown node, or a model without provenance."""
 
     exit_code = 1
 
 
 @dataclass(frozen=True)
 class Explained:
-    """A node of the result: its name, its operator, the values that it makes; the nodes of the input that it comes from, and the steps that
-    led from there to it, each as "pass: rule at node". A node without steps is the input's own."""
+    """A node of the result: its name, operator and outputs; the input nodes that it comes from, and the steps from there, each as "pass:
+    rule at node". A node without steps is unchanged from the input."""
 
     name: str
     op: str
@@ -52,7 +56,7 @@ class Explained:
 
     @property
     def title(self) -> str:
-        """The name, or that of the first value where the node has none, with the operator."""
+        """The name (or first output) with the operator."""
         return f"{self.name or next(iter(self.outputs), '')} ({self.op})"
 
     def __str__(self) -> str:
@@ -64,18 +68,18 @@ class Explained:
 
 @dataclass(frozen=True)
 class Explanation:
-    """All nodes of a result, or those that were asked for."""
+    """All nodes of a result, or the requested ones."""
 
     nodes: tuple[Explained, ...]
 
     @property
     def changed(self) -> tuple[Explained, ...]:
-        """The nodes that are not the input's own."""
+        """The nodes that are not from the input."""
         return tuple(node for node in self.nodes if node.steps)
 
     def of(self, name: str) -> "Explanation":
-        """The nodes of a name: their own, that of a value which they make, or that of a node of the input which they come from. Raises
-        ExplainError where there are none."""
+        """The nodes with a name: their own, that of an output, or that of an input node that they come from. Raises ExplainError if there
+        are none."""
         for found in (
             [node for node in self.nodes if node.name == name],
             [node for node in self.nodes if name in node.outputs],
@@ -107,7 +111,7 @@ class Explanation:
 
 
 def as_texts(data: AnyValue) -> tuple[str, ...]:
-    """A list of texts that stands in metadata as JSON; nothing where it is none."""
+    """A list of strings from JSON metadata; empty for anything else."""
     try:
         found = json.loads(data)
     except (TypeError, ValueError, RecursionError):
@@ -116,7 +120,7 @@ def as_texts(data: AnyValue) -> tuple[str, ...]:
 
 
 def joined(sources: Sequence[str], steps: Sequence[str], earlier: "dict[str, Explained]") -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Sources and steps, where some of the sources have a node_trace of their own: theirs come first."""
+    """Sources and steps, extended by the earlier provenance of the sources."""
     names: dict[str, None] = {}
     taken: dict[str, None] = {}
     for source in sources:
@@ -131,16 +135,17 @@ FROM: Final = "passat.from"
 RULES: Final = "passat.rules"
 PROVENANCE: Final = "passat.provenance"
 WRITTEN: Final = "(written)"
-"""Stands for a pass where a node comes of writing the result."""
+"""The pseudo pass for nodes created by the writer."""
 NODE_METADATA: Final = 10
-"""The version of the format from which on nodes have metadata."""
+"""The first format version with node metadata."""
 
 
 def annotate(
     result: "ModelProto", before: "ModelProto", after: IRModule, written: Mapping[int, Sequence[str]], node_traces: NodeTraces
 ) -> str:
-    """Writes into a model where its nodes come from; what stands in the metadata of the input is carried on. Returns a remark where the
-    nodes can have no metadata, else nothing.
+    """Writes provenance into a model, extending that of the input. Returns a remark if nodes cannot have metadata, otherwise "".
+
+    `written` maps each call of `after` to its values and results; `node_traces` has the traces of calls.
 
     `written` has the values that each call of `after` was written as, and the names of results; `node_traces` knows the calls.
     """
@@ -160,7 +165,7 @@ def annotate(
     for proto in _protos(result):
         first = next((name for name in proto.output if name), "")
         made = [call for call in calls.get(first, ()) if node_traces.changed(call)]
-        # A node that no call was written as gives a result its name, unless the input has it too.
+        # A node without a call gives a result its name, unless the input has it too.
         naming = first in results and first not in calls and _what(proto) not in kept
         given = node_traces.of_result(*results[first]) if naming else NodeTrace()
         if naming and proto.input and not given.events:
@@ -185,7 +190,7 @@ def annotate(
 
 
 def explain_model(model: "ModelProto") -> Explanation:
-    """Where the nodes of a model come from, as it says itself. Raises ExplainError for one that does not."""
+    """The provenance that a model contains. Raises ExplainError for a model without."""
     found = tuple(nodes_of(model))
     kept = any(entry.key == PROVENANCE for entry in model.metadata_props)
     if not kept and not any(node.steps for node in found):
@@ -196,7 +201,7 @@ def explain_model(model: "ModelProto") -> Explanation:
 
 
 def nodes_of(model: "ModelProto") -> Iterator[Explained]:
-    """The nodes of a model and its subgraphs, with what its metadata says of them."""
+    """The nodes of a model and its subgraphs, with their provenance metadata."""
     stated = next((entry.value for entry in model.metadata_props if entry.key == PROVENANCE), "{}")
     try:
         table = json.loads(stated)
@@ -218,7 +223,7 @@ def _has_node_metadata(model: "ModelProto") -> bool:
 
 
 def _protos(model: "ModelProto") -> "Iterator[NodeProto]":
-    """The nodes of the graph and of the graphs in it, in order."""
+    """The nodes of the graph and its subgraphs, in order."""
     pending: list[GraphProto] = [model.graph]
     while pending:
         graph = pending.pop()
@@ -229,7 +234,7 @@ def _protos(model: "ModelProto") -> "Iterator[NodeProto]":
 
 
 def _what(proto: "NodeProto") -> tuple[str, str, tuple[str, ...], tuple[str, ...]]:
-    """What a node computes of what, and what that is called."""
+    """What identifies a node: operator, inputs, outputs."""
     return proto.domain, proto.op_type, tuple(proto.input), tuple(proto.output)
 
 
@@ -257,7 +262,7 @@ class Tracing:
         self.record: Record | None = None
 
     def annotate(self, result: "ModelProto", original: "ModelProto", after: IRModule, report: Report) -> None:
-        """Writes into the result where its nodes come from, unless it is the input itself; it keeps what it says of itself then."""
+        """Writes provenance into the result, unless it is the input itself, which keeps its metadata."""
         if not report.kept:
             node_traces = NodeTraces(self.trace.runs, self.pass_trace.events)
             remark = annotate(result, original, after, self.written, node_traces)
@@ -265,7 +270,7 @@ class Tracing:
         self.explanation = Explanation(tuple(nodes_of(result)))
 
     def certify(self, result: "ModelProto", folder: str | None, before: IRModule, after: IRModule, report: Report) -> None:
-        """Makes the certificate: that what is read from the result is what went in. The report says what it does not cover."""
+        """Creates the certificate that the written result equals the input. The report lists what it does not cover."""
         with collector_paused():
             self.certificate = certificate = self._certificate(result, folder, before, after, kept=bool(report.kept))
         gaps = [str(gap) for gap in gaps_of(certificate)]

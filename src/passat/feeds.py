@@ -1,4 +1,4 @@
-"""Inputs for a model: random ones, by element type and shape, with sizes for symbolic dimensions and ranges for integers; or given ones."""
+"""Inputs for models: random ones by element type and shape, with sizes for symbolic dimensions and ranges for integers; or given ones."""
 
 import math
 import os
@@ -28,19 +28,19 @@ ELEMENT_TYPES: Final[Mapping[str, np.dtype[np.generic]]] = {
     "string": np.dtype(np.object_),
     **{name: np.dtype(name) for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")},
 }
-"""NumPy's dtypes by the names that ONNX Runtime gives to element types."""
+"""NumPy dtypes by ONNX Runtime's names of element types."""
 
 SAFE_RANGE: Final = 2
 """Integers below this are valid indices, masks and token types in nearly every model."""
 WIDE_RANGE: Final = 50
-"""Integers below this tell the rows of an embedding apart; four sizes made of them are still a small tensor."""
+"""Integers below this distinguish the rows of an embedding; a tensor with four dimensions of such sizes is still small."""
 LARGEST_INPUT: Final = 1 << 24
-"""Elements of one input beyond which sizes are not tried."""
+"""Maximum number of elements of one input."""
 _WORDS: Final = np.array(["", "a", "passat", "two words", "1.5"], np.object_)
 
 
 class FeedError(PassatError, ValueError):
-    """Inputs of a kind that cannot be made at random. The message names the input and its type."""
+    """Inputs that cannot be generated. The message names the input and its type."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ class InputSpec:
     type: str
     shape: tuple[int | str | None, ...] = ()
     scalar: bool = False
-    """Whether the model declares a scalar. ONNX Runtime shows inputs of unknown rank as it shows scalars."""
+    """True if the model declares a scalar; ONNX Runtime reports inputs of unknown rank as scalars."""
 
     @property
     def element_type(self) -> str:
-        """The element type inside all wrappers: `float` of `optional(seq(tensor(float)))`."""
+        """The innermost element type: `float` of `optional(seq(tensor(float)))`."""
         found = re.search(r"tensor\((\w+)\)", self.type)
         if found is None or found[1] not in ELEMENT_TYPES:
             raise FeedError(f"the input {self.name!r} has type {self.type}, for which there are no random values")
@@ -63,21 +63,21 @@ class InputSpec:
 
     @property
     def is_sequence(self) -> bool:
-        """Whether the input is a sequence of tensors."""
+        """True if the input is a sequence of tensors."""
         return "seq(" in self.type
 
     @property
     def is_index(self) -> bool:
-        """Whether the elements are wide integers, which may be used as indices, masks or sizes."""
+        """True for wide integers, which may be indices, masks or sizes."""
         return self.element_type in ("int16", "int32", "int64", "uint16", "uint32", "uint64")
 
     @property
     def of_any_rank(self) -> bool:
-        """Whether nothing says of which rank the input is."""
+        """True if the rank of the input is unknown."""
         return not self.shape and not self.scalar
 
     def symbols(self) -> dict[str, None]:
-        """The names that the dimensions depend on, in order. An unknown dimension is named by its axis and shared by all inputs."""
+        """The names that the dimensions depend on, in order. An unknown dimension is named by its axis, shared by all inputs."""
         found: dict[str, None] = {}
         for axis, dim in enumerate(self.shape):
             found.update(dict.fromkeys(names_in(_dim(dim, axis))))
@@ -86,15 +86,15 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class Trial:
-    """What one run of a model is fed with: sizes by the names of dimensions, the seed, exclusive bounds of integer inputs."""
+    """The parameters of one run: sizes of named dimensions, the seed, exclusive bounds of integer inputs."""
 
     seed: int
     sizes: Mapping[str, int] = field(default_factory=dict)
     ranges: Mapping[str, int] = field(default_factory=dict)
     rank: int = 0
-    """The rank given to inputs whose rank is not known."""
+    """The rank of inputs of unknown rank."""
     source: str = ""
-    """What inputs of the user's own are called; without a name they are random."""
+    """The name of user-provided inputs; "" for random ones."""
 
     def __str__(self) -> str:
         if self.source:
@@ -112,7 +112,7 @@ def symbols(specs: Sequence[InputSpec]) -> list[str]:
 
 
 def size_assignments(names: Sequence[str]) -> Iterator[dict[str, int]]:
-    """Sizes to try for symbolic dimensions: sizes that all differ, other such sizes, all 1; then equal sizes of growing numbers.
+    """Sizes to try for symbolic dimensions: distinct sizes, other distinct sizes, all 1; then equal sizes of growing value.
 
     >>> list(size_assignments(["batch", "seq"]))[:3]
     [{'batch': 2, 'seq': 3}, {'batch': 5, 'seq': 4}, {'batch': 1, 'seq': 1}]
@@ -127,7 +127,7 @@ def size_assignments(names: Sequence[str]) -> Iterator[dict[str, int]]:
 
 
 def make_feed(specs: Sequence[InputSpec], trial: Trial) -> dict[str, AnyValue]:
-    """An array, or a list of arrays for a sequence, for every input. Raises FeedError where there is none of that type or size."""
+    """An array, or a list of arrays for a sequence, for every input. Raises FeedError for unsupported types or sizes."""
     random = np.random.default_rng(trial.seed)
     return {spec.name: _value(spec, trial, random) for spec in specs}
 
@@ -154,7 +154,7 @@ def _array(spec: InputSpec, shape: tuple[int, ...], trial: Trial, random: np.ran
             return np.asarray(random.integers(0, trial.ranges.get(spec.name, SAFE_RANGE), shape), dtype)
         low, high = (-128, 127) if spec.element_type == "int8" else (0, 255)
         return np.asarray(random.integers(low, high, shape, endpoint=True), dtype)
-    # Every second trial is positive, for models that take logarithms or roots; whole numbers here and there meet ties and bounds.
+    # Every second trial is positive, for logarithms and roots; some integers test ties and bounds.
     values = random.normal(size=shape) if trial.seed % 2 == 0 else random.uniform(size=shape)
     whole = random.integers(0, 8, shape) == 0
     return np.asarray(np.where(whole, np.round(values), values)).astype(dtype)
@@ -169,18 +169,18 @@ def _dim(dim: int | str | None, axis: int) -> int | SymDim:
 
 
 def declared_inputs(model: "ModelProto") -> tuple[InputSpec, ...]:
-    """The inputs that have to be given."""
+    """The required inputs."""
     return tuple(_declared(value.name, value.type) for value in open_inputs(model.graph))
 
 
 def open_inputs(graph: "GraphProto") -> "list[ValueInfoProto]":
-    """The inputs of a graph that have no value of the model's own."""
+    """The inputs of a graph without an initializer."""
     own = {tensor.name for tensor in graph.initializer} | {tensor.values.name for tensor in graph.sparse_initializer}
     return [value for value in graph.input if value.name not in own]
 
 
 def _declared(name: str, type_: "TypeProto") -> InputSpec:
-    from passat.ir.onnx.value_types import runtime_name  # which needs onnx
+    from passat.ir.onnx.value_types import runtime_name  # needs onnx
 
     shape = type_.tensor_type.shape if type_.WhichOneof("value") == "tensor_type" else None
     dims = () if shape is None else tuple(_declared_dim(dim) for dim in shape.dim)
@@ -194,24 +194,24 @@ def _declared_dim(dim: "TensorShapeProto.Dimension") -> int | str | None:
 
 
 MOST_BYTES: Final = 1 << 32
-"""Files whose arrays take more bytes are not read."""
+"""Maximum size in bytes of the arrays of a file."""
 
 
 class InputsError(PassatError, ValueError):
-    """Inputs that are not such as the model takes, or a file that holds none. The message names the file and the input."""
+    """Inputs that do not fit the model, or an unusable file. The message names the file and the input."""
 
     exit_code = 1
 
 
 @dataclass(frozen=True, eq=False)
 class GivenInputs:
-    """Arrays by the names of inputs; `name` is what messages call them."""
+    """Arrays by input name; `name` identifies them in messages."""
 
     name: str
     arrays: Mapping[str, Array]
 
     def sizes(self, specs: Sequence[InputSpec]) -> dict[str, int]:
-        """The sizes of symbolic dimensions. Raises InputsError where names, element types or shapes are not those of the inputs."""
+        """The sizes of symbolic dimensions. Raises InputsError if names, element types or shapes do not fit the inputs."""
         wanted = [spec.name for spec in specs]
         for strange, said in (
             ([name for name in self.arrays if name not in wanted], "which the model does not take"),
@@ -232,7 +232,7 @@ class GivenInputs:
         return {spec.name: self._array(spec) for spec in specs if spec.name in self.arrays}
 
     def _array(self, spec: InputSpec) -> Array:
-        """The array of an input: texts as objects, and bfloat16 from the bytes that a file has of it."""
+        """The array of an input: strings as objects, bfloat16 from its bytes in the file."""
         array, wanted = np.asarray(self.arrays[spec.name]), ELEMENT_TYPES[spec.element_type]
         if spec.element_type == "string" and array.dtype.kind == "U":
             return array.astype(object)
@@ -242,11 +242,13 @@ class GivenInputs:
 
     def _check_type(self, spec: InputSpec) -> None:
         if spec.is_sequence or "optional(" in spec.type:
-            raise InputsError(f"{self.name}: the input {spec.name!r} is no tensor ({spec.type}), which no file of arrays holds")
+            raise InputsError(
+                f"{self.name}: the input {spec.name!r} is not a tensor ({spec.type}) and cannot be stored in a file of arrays"
+            )
         try:
             array, wanted = self._array(spec), ELEMENT_TYPES[spec.element_type]
         except FeedError:
-            raise InputsError(f"{self.name}: the input {spec.name!r} has type {spec.type}, which arrays of NumPy do not have") from None
+            raise InputsError(f"{self.name}: the input {spec.name!r} has type {spec.type}, which NumPy does not support") from None
         if array.dtype != wanted:
             raise InputsError(f"{self.name}: the input {spec.name!r} has element type {array.dtype}, the model takes {wanted}")
 
@@ -271,27 +273,27 @@ class GivenInputs:
 
 
 def read_inputs(path: str | os.PathLike[str]) -> GivenInputs:
-    """The arrays of a file that `numpy.savez` has written. Nothing in it is executed. Raises InputsError."""
+    """The arrays of a file written by `numpy.savez`. Executes nothing. Raises InputsError."""
     name = os.fspath(path)
     if os.path.exists(name) and not os.path.isfile(name):
-        raise InputsError(f"{name} is no regular file")
+        raise InputsError(f"{name} is not a regular file")
     try:
         with zipfile.ZipFile(name) as archive:
             total = sum(entry.file_size for entry in archive.infolist())
         if total > MOST_BYTES:
-            raise InputsError(f"{name} holds {total} bytes, which is more than the {MOST_BYTES} that are read")
+            raise InputsError(f"{name} has {total} bytes, more than the limit of {MOST_BYTES}")
         with np.load(name, allow_pickle=False) as loaded:
             arrays = {each: loaded[each] for each in loaded.files}
         if strange := [each for each, array in arrays.items() if not isinstance(array, np.ndarray)]:
-            raise InputsError(f"{name}: {_listed(strange)} is no array as numpy.savez writes it")
+            raise InputsError(f"{name}: {_listed(strange)} is not an array written by numpy.savez")
         return GivenInputs(f"the inputs in {name}", arrays)
     except OSError as error:
         raise InputsError(f"{name} cannot be read: {error.strerror or error}") from error
     except InputsError:
         raise
-    except Exception as error:  # damaged archives and headers make zipfile, zlib, numpy and tokenize raise errors of every kind
+    except Exception as error:  # damaged archives and headers raise many kinds of errors in zipfile, zlib, numpy and tokenize
         said = " ".join(str(error).split())[:200]
-        raise InputsError(f"{name} is no file of arrays as numpy.savez writes it: {said or type(error).__name__}") from None
+        raise InputsError(f"{name} is not a file written by numpy.savez: {said or type(error).__name__}") from None
 
 
 def _listed(names: Sequence[str]) -> str:

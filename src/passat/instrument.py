@@ -1,4 +1,4 @@
-"""`tvm.instrument`: what runs around passes."""
+"""`tvm.instrument`: instruments that run around passes."""
 
 from passat.passmgr import (
     DumpIR,

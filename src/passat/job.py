@@ -1,4 +1,4 @@
-"""What the steps of an optimization share, and what they hand on."""
+"""The state that the steps of an optimization share, and pass on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 
 class VetoWatch(PassInstrument):
-    """Remembers which passes the instruments behind it let run, in order. `again()` lets the same ones run."""
+    """Records which passes the instruments behind it vetoed, in order; `again()` replays the vetoes."""
 
     def __init__(self) -> None:
         self.answers: list[tuple[str, bool]] = []
 
     def should_run(self, mod: IRModule, info: PassInfo) -> bool:
-        """Takes it that somebody will veto the pass."""
+        """Assumes a veto until the pass runs."""
         self.answers.append((info.name, False))
         return True
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Nobody has. A pass that the context requires was not asked about, and its name is not that of the last answer."""
+        """Records that the pass was not vetoed. A pass that the context requires is not asked, so its name differs from the last answer."""
         if self.answers and self.answers[-1] == (info.name, False):
             self.answers[-1] = info.name, True
 
     def again(self) -> "PassInstrument":
-        """An instrument that vetoes what was vetoed."""
+        """An instrument that repeats the vetoes."""
         return _SameVetoes(tuple(self.answers))
 
 
@@ -61,9 +61,8 @@ class _SameVetoes(PassInstrument):
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """What all steps use: what is wanted, and the report that they fill in; the user's rule sets, and the files that were read; the context
-    around the call, and that of the passes, without instruments; how models are compared and calls priced; which passes instruments have
-    vetoed; what is written down on the way."""
+    """The state of an optimization: the settings and the report; the user's rule sets and the files that were read; the surrounding
+    context, and that of the passes, without instruments; how models are compared and priced; vetoes of instruments; the traces."""
 
     wanted: Settings
     report: Report
@@ -83,7 +82,7 @@ class Job:
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """The input: where it comes from, the same in the opset of the result (another object only where it was converted), its module."""
+    """The input: its source, its proto in the opset of the result (a different object only after conversion), and its module."""
 
     source: Source
     proto: "ModelProto"
@@ -92,7 +91,7 @@ class Given:
 
 @dataclass(frozen=True, eq=False)
 class Made:
-    """What the passes made of the input, the pipeline, the context that it ran in, and what writes a reproducer where a pass raises."""
+    """The output of the passes, the pipeline, its context, and the reproducer."""
 
     module: IRModule
     pipeline: Sequential
@@ -102,7 +101,7 @@ class Made:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The model that comes back, its module, and the settings under which the passes made that."""
+    """The resulting model, its module, and the settings of its passes."""
 
     model: "ModelProto"
     module: IRModule
@@ -110,7 +109,7 @@ class Outcome:
 
 
 def begin(wanted: Settings) -> Job:
-    """Reads rules and inputs, and makes the settings of the passes. Raises RuleFileError, InputsError, CostError, AttributeError."""
+    """Reads rules and inputs, and creates the settings of the passes. Raises RuleFileError, InputsError, CostError, AttributeError."""
     rules, files = read_rules(wanted.rules)
     how = comparing(wanted.seed, wanted.inputs, wanted.rtol, wanted.atol)
     around = PassContext.entered() or PassContext(DEFAULT_LEVEL)
@@ -118,7 +117,7 @@ def begin(wanted: Settings) -> Job:
     if wanted.record or wanted.explain or wanted.certificate:
         trace = options.get("rules.trace") or around.get_config("rules.trace") or Trace()
         options["rules.trace"] = trace
-        from passat.explaining import Tracing  # and with it all of explanations and certificates
+        from passat.explaining import Tracing  # imports all of explanations and certificates
 
         tracing = Tracing(trace)
     report, context = Report(), around.inside(wanted.opt_level, options).with_instruments()
@@ -126,7 +125,7 @@ def begin(wanted: Settings) -> Job:
 
 
 def _prices(context: PassContext, report: Report) -> CostModel:
-    """The cost model of the passes; the report says which that is. Raises CostError."""
+    """The cost model of the passes, which the report names. Raises CostError."""
     named = context.get_config("rules.cost")
     model = cost_model(named, context.get_config("rules.machine"))
     report.cost_model = named if isinstance(named, str) else type(model).__name__

@@ -1,4 +1,8 @@
-"""Whether a value is the expected one up to rounding, element by element.
+"""Compares values element by element, up to rounding.
+
+A difference of a few units in the last place passes. A larger one passes only if rounding noise moves the same element as far in the
+original (`passat.ir.onnx.noise`). An element that noise moves by much of its size, or between integers, is inconclusive, unless noise
+cannot produce the value. Results computed without rounding must be equal.
 
 A difference of a few units in the last place passes. A larger one passes only where rounding moves that very element as far in the
 original, which `passat.ir.onnx.noise` tells; an element that rounding moves by a good part of its size, or from one integer to another,
@@ -19,18 +23,18 @@ from passat.ir.tensor import Array
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What passes for rounding: a part of each element, plus a part of the largest element of the tensor."""
+    """The tolerance for rounding: relative to each element, plus relative to the largest element of the tensor."""
 
     element: float
     tensor: float
 
 
 NOISE_FACTOR: Final = 6
-"""An element may differ by this many times what noise has done to it."""
+"""Allowed difference as a multiple of the noise."""
 UNSTABLE: Final = 0.1
-"""An element that may differ by more than this part of its size says nothing, unless that is what passes at once for a number of one."""
+"""Relative noise beyond which an element is inconclusive, unless the difference is within the tolerance for numbers around one."""
 ENOUGH: Final = 0.5
-"""The part of the elements that have to say something, for an output to count as compared."""
+"""Minimum share of conclusive elements for an output to count as compared."""
 _SMALLEST: Final = 1e-4
 _LARGE: Final = 1e4
 """Where the usual size is above this, elements below the part `_SMALLEST` of it are compared by their own size: beside the -3e38 of a mask
@@ -43,27 +47,30 @@ _QUICK: Final[Mapping[str, Tolerance]] = {
     "complex64": Tolerance(1e-5, 2e-6),
     "complex128": Tolerance(1e-13, 2e-14),
 }
-"""What passes for rounding at once, by element type. A type that is not listed has to be equal."""
+"""Rounding tolerances by element type. Other types must be equal."""
 _UNKNOWN: Final = 100
-"""These tolerances, relative to the usual size, are multiplied by this where it is not known what rounding does."""
+"""Factor on these tolerances, relative to the usual size, if the noise is unknown."""
 _LOOKED_AT: Final = 100_000
-"""Elements that are looked at to find the usual size."""
+"""Maximum number of elements that are sampled for the usual size."""
 
 
 class Closeness(NamedTuple):
-    """What the user lets floating-point values differ by: `atol + rtol * |expected|`, as in numpy.allclose."""
+    """The user's tolerance for floating-point values: `atol + rtol * |expected|`, as in numpy.allclose."""
 
     rtol: float = 0.0
     atol: float = 0.0
 
 
 Samples: TypeAlias = Callable[[], Sequence[AnyValue] | None]
-"""Gives what noise makes of the value, several times; None where that cannot be told."""
+"""Returns several noisy versions of the value; None if unavailable."""
 
 
 @dataclass(frozen=True)
 class Judgment:
-    """How a value compares with the expected one.
+    """The result of comparing a value with the expected one.
+
+    `absolute` and `relative` are the largest differences of conclusive elements, the latter relative to the largest element; `reason` says
+    what is wrong. `compared` is True if enough elements are conclusive; `moved` if some pass only because of noise.
 
     `absolute` and `relative` are the largest differences of the elements that say something, the latter relative to the largest element;
     `reason` says what is wrong. `compared` is whether enough elements say something; `moved` whether some pass because noise moves them as
@@ -77,7 +84,7 @@ class Judgment:
     moved: bool = False
 
     def with_(self, other: "Judgment") -> "Judgment":
-        """That of two parts together: the first reason, the larger numbers."""
+        """The combination of two parts: the first reason, the larger numbers."""
         return Judgment(
             max(self.absolute, other.absolute),
             max(self.relative, other.relative),
@@ -88,7 +95,7 @@ class Judgment:
 
 
 def judge(expected: AnyValue, actual: AnyValue, samples: Samples, closeness: Closeness | None = None) -> Judgment:
-    """Compares a value of any kind with the expected one. Where a `closeness` is given, that alone decides."""
+    """Compares a value of any kind with the expected one. A given `closeness` alone decides."""
     left, right = list(flatten(expected)), list(flatten(actual))
     if [path for path, _ in left] != [path for path, _ in right]:
         varies = any([path for path, _ in flatten(sample)] != [path for path, _ in left] for sample in samples() or ())
@@ -102,7 +109,7 @@ def judge(expected: AnyValue, actual: AnyValue, samples: Samples, closeness: Clo
 
 
 def _drawn(samples: Samples, place: int, count: int) -> Sequence[AnyValue] | None:
-    """What noise makes of one part of a value; None in the place of a sample that has other parts."""
+    """The noisy versions of one part of a value; None for samples with another number of parts."""
     drawn = samples()
     if drawn is None:
         return None
@@ -127,7 +134,7 @@ def _part(expected: AnyValue, actual: AnyValue, samples: Samples, closeness: Clo
 
 
 def _discrete(a: Array, b: Array, samples: Samples, closeness: Closeness | None) -> Judgment:
-    """Integers, booleans, texts, and floating-point numbers of eight bits or fewer."""
+    """Compares integers, booleans, strings, and floating-point numbers of eight bits or fewer."""
     differ = _differ(a, b)
     count = int(np.count_nonzero(differ))
     if not count:
@@ -141,7 +148,7 @@ def _discrete(a: Array, b: Array, samples: Samples, closeness: Closeness | None)
         unsteady, seen = unsteady | _differ(a, sample), seen | ~_differ(b, sample)
         if a.dtype.kind in "iu":
             low, high = np.minimum(low, sample), np.maximum(high, sample)
-    if a.dtype.kind in "iu":  # a count of things near a threshold takes every value between
+    if a.dtype.kind in "iu":  # a count near a threshold takes every value between
         seen |= (low <= b) & (b <= high) & (high - low <= len(drawn or ()))
     bad = differ & ~(unsteady & seen)
     numbers = a.dtype.kind in "iu"
@@ -205,7 +212,7 @@ def _floats(a: Array, b: Array, quick: Tolerance, samples: Samples, closeness: C
 
 
 def _said(x: Array, y: Array, bad: Array, other: Array, shape: tuple[int, ...]) -> str:
-    """What is wrong with elements of floating-point numbers."""
+    """Describes mismatched floating-point elements."""
     with np.errstate(invalid="ignore"):
         worst = int(np.argmax(bad & other)) if (bad & other).any() else int(np.argmax(np.where(bad, np.abs(x - y), -1.0)))
     place = [int(i) for i in np.unravel_index(worst, shape)]
@@ -215,15 +222,15 @@ def _said(x: Array, y: Array, bad: Array, other: Array, shape: tuple[int, ...]) 
 
 
 def _usual(size: Array) -> float:
-    """The usual size of elements: as large as the largest one, unless most are far smaller, as beside the -3e38 of a mask. Up to one all
-    are usual: what computes numbers around one, as Sigmoid and Softmax do, rounds the small ones among them as it rounds these."""
+    """The usual size of elements: the largest one, unless most are far smaller, as beside a mask's -3e38. Sizes up to one are all usual:
+    operators with results around one, such as Sigmoid and Softmax, round small and large results alike."""
     some = size[:: max(1, len(size) // _LOOKED_AT)]
     some = some[some > 0]
     return min(float(size.max()), max(30 * float(np.quantile(some, 0.1)), 1.0)) if some.size else 0.0
 
 
 def flatten(value: AnyValue, path: str = "") -> Iterator[tuple[str, AnyValue]]:
-    """The tensors inside a value of an output, each with its path: `[2]` of a sequence, `['key']` of a map; None for an absent optional.
+    """The tensors within an output value, with their paths: `[2]` of a sequence, `['key']` of a map; None for an absent optional.
 
     >>> [path for path, _ in flatten([1.0, {"a": 2.0}])]
     ['', '[0]', "[1]['a']"]
@@ -232,7 +239,7 @@ def flatten(value: AnyValue, path: str = "") -> Iterator[tuple[str, AnyValue]]:
     while stack:
         where, item = stack.pop()
         if isinstance(item, list):
-            yield where, f"sequence of {len(item)}"  # tells an empty sequence from an empty map
+            yield where, f"sequence of {len(item)}"  # distinguishes an empty sequence from an empty map
             stack.extend((f"{where}[{i}]", part) for i, part in reversed(list(enumerate(item))))
         elif isinstance(item, dict):
             stack.extend((f"{where}[{key!r}]", item[key]) for key in sorted(item, reverse=True))
@@ -241,7 +248,7 @@ def flatten(value: AnyValue, path: str = "") -> Iterator[tuple[str, AnyValue]]:
 
 
 def finite_share(values: Iterable[AnyValue]) -> float:
-    """The part of the floating-point elements of some values that are neither infinite nor nan; 1 where there are no elements.
+    """The share of finite floating-point elements of some values; 1 if there are no elements.
 
     >>> finite_share([np.array([1.0, np.inf]), np.array([1, 2])])
     0.5
@@ -256,6 +263,6 @@ def finite_share(values: Iterable[AnyValue]) -> float:
 
 
 def show(value: AnyValue) -> str:
-    """An element, as short as can be."""
+    """An element as short text."""
     number = value.item() if isinstance(value, np.generic) else value
     return f"{number:.6g}" if isinstance(number, float) else repr(number)

@@ -1,4 +1,8 @@
-"""Cost by measurement: each distinct operator, with its attributes and operand types, is run on ONNX Runtime by itself.
+"""A measured cost model: runs each distinct operator, with its attributes and operand types, on ONNX Runtime.
+
+A model of one call runs with the call once and with several copies of it. The difference is the operator's time within a larger program:
+launch and work, without session overhead and without copies of inputs and outputs. Operators without work, such as Reshape, thus cost
+almost nothing. Graph optimizations are off, and constant weights are packed once, as in real use.
 
 A model of one call is run with the call once and with copies of it beside it; what the copies add is what the operator takes inside a
 larger program: its start and its work, without what a session takes to begin, and without copies of inputs and outputs. So what ONNX
@@ -43,23 +47,23 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 FILE: Final = "measurements-2.jsonl"
-"""The number is that of how times are taken and written down: files of other numbers are not read."""
+"""The number is the version of the measuring method and file format; other versions are not read."""
 LIMIT: Final = 1 << 26
-"""Bytes from which on a file is begun anew."""
+"""Size in bytes at which a file is restarted."""
 
 
 def cache_folder() -> Path:
-    """The folder of caches, as the environment names it: `PASSAT_CACHE`, or `passat` in `XDG_CACHE_HOME`, or `~/.cache/passat`."""
+    """The cache folder from the environment: `PASSAT_CACHE`, or `passat` in `XDG_CACHE_HOME`, or `~/.cache/passat`."""
     own = os.environ.get("PASSAT_CACHE")
     if own:
         return Path(own)
     shared = os.environ.get("XDG_CACHE_HOME", "")
-    # Of a relative path the XDG specification says that it is to be ignored.
+    # The XDG specification requires ignoring a relative path.
     return (Path(shared) if os.path.isabs(shared) else Path(os.path.expanduser("~"), ".cache")) / "passat"
 
 
 class Measurements:
-    """Seconds by key, for one machine and version of what runs the models.
+    """Seconds by key, for one machine and runtime version.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -88,47 +92,47 @@ class Measurements:
         return len(self._known)
 
     def get(self, key: str) -> float | None:
-        """What was measured under a key, in this process or before it."""
+        """The measurement for a key, from this process or an earlier one."""
         return self._known.get(key)
 
     def put(self, key: str, seconds: float) -> None:
-        """Keeps a measurement; where the file cannot be written, in this process alone."""
+        """Stores a measurement; only in this process if the file is not writable."""
         self._known[key] = seconds
         with contextlib.suppress(OSError, ValueError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if self.path.is_file() or not self.path.exists():
                 full = self.path.exists() and self.path.stat().st_size >= LIMIT
                 with open(self.path, "wb" if full else "ab", buffering=0) as file:
-                    # The first line feed ends a line that a process could not finish.
+                    # The leading line feed ends a line that another process could not finish.
                     file.write(f"\n{json.dumps([*self._scope, key, float(seconds)])}\n".encode())
 
 
 SECONDS: Final = 60.0
-"""How long a model measures, all operators together, where nobody says."""
+"""The default time limit for all operators of a model together."""
 _SLICE: Final = 0.02
-"""Seconds of turns for one operator."""
+"""Seconds of measuring per operator."""
 _TURNS: Final = (5, 40)
-"""The least and the largest number of turns."""
+"""Minimum and maximum number of rounds."""
 _LONGEST: Final = 2.0
-"""An operator that is estimated to take longer is not run."""
+"""An operator with a longer estimate is not measured."""
 _MEMORY: Final = 1 << 30
-"""Bytes of operands and results beyond which an operator is not run."""
+"""Maximum bytes of operands and results of a measured operator."""
 _LEAST: Final = 5e-8
-"""Seconds below which nothing can be measured."""
+"""The shortest measurable time."""
 _PACKED: Final = ("nn.dense", "nn.matmul", "nn.batch_matmul", "nn.conv", "onnx.")
-"""How the names of operators begin for which it makes a difference whether an operand is a constant."""
+"""Name prefixes of operators that distinguish constant operands."""
 
 
 class _UnmeasurableError(Exception):
-    """An operator that cannot be run by itself; the text says why."""
+    """An operator that cannot be measured; the text says why."""
 
 
 class _NoTimeError(_UnmeasurableError):
-    """An operator that there was no time left to run."""
+    """An operator that was not measured for lack of time."""
 
 
 class _Price(NamedTuple):
-    """What a call costs, where that comes from, why it could not be measured, and whether that is for want of time."""
+    """The cost of a call, its source, why it could not be measured, and whether the reason is lack of time."""
 
     seconds: float
     origin: str
@@ -137,8 +141,10 @@ class _Price(NamedTuple):
 
 
 class Measured:
-    """A cost model that measures. Times are kept in the cache of measurements; what cannot be measured costs what the roofline model says
-    of this machine.
+    """A measuring cost model. Times are cached; operators that cannot be measured cost what the roofline model estimates for this machine.
+
+    `threads` is for ONNX Runtime; `seconds` limits measuring since `begin`; `folder` is the cache. Raises CostError if ONNX Runtime is not
+    installed.
 
     `threads` is how many ONNX Runtime gets; `seconds` how long to measure, from `begin` on; `folder` where the cache lies.
     Raises CostError where ONNX Runtime is not installed.
@@ -167,7 +173,7 @@ class Measured:
         return (partial(Measured, threads=self.threads, seconds=self.seconds, folder=self._folder), ())
 
     def begin(self) -> None:
-        """Starts to count, and to spend the time, anew: what there was no time for is measured when it is next asked for."""
+        """Resets the counters and the time budget; operators skipped for lack of time are measured at the next query."""
         with self._lock:
             self._spent = 0.0
             self._prices = {key: found for key, found in self._prices.items() if not found.late}
@@ -176,7 +182,7 @@ class Measured:
             self._reasons.clear()
 
     def notes(self) -> list[str]:
-        """What was counted since `begin`, in sentences: operators that were measured, remembered, and estimated, and why."""
+        """Counters since `begin`, as sentences: operators measured, cached, and estimated, and why."""
         with self._lock:
             new, old, estimated = (self._counts[what] for what in ("measured", "remembered", "estimated"))
             notes = [f"{new} operators measured in {self._spent:.1f} s, {old} remembered from before, {estimated} estimated"]
@@ -184,11 +190,11 @@ class Measured:
         return notes
 
     def call(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs) -> float:
-        """Seconds of a call, none of whose operands is a constant."""
+        """Seconds of a call without constant operands."""
         return self.call_on(op, types, result, attrs, (False,) * len(types))
 
     def call_on(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs, constants: Sequence[bool]) -> float:
-        """Seconds of a call, of whose operands some may be constants."""
+        """Seconds of a call with some constant operands."""
         known = tuple(constants) if op.name.startswith(_PACKED) else ()
         key = (op, attrs, result, *types, known)
         found = self._prices.get(key)
@@ -207,14 +213,14 @@ class Measured:
 
     @property
     def machine(self) -> Machine:
-        """This machine, as the roofline model sees it."""
+        """This machine, for the roofline model."""
         with self._lock:
             if self._machine is None:
                 self._machine = self._measure_machine()
             return self._machine
 
     def _price(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs, constants: Sequence[bool]) -> "_Price":
-        if op.name == "nn.bias_add":  # written as the bias of the product before it: by itself it is never run
+        if op.name == "nn.bias_add":  # fused into the preceding product: never runs by itself
             return _Price(self._estimate(op, types, result, attrs), "part of a product")
         try:
             return self._measure(op, types, result, attrs, constants)
@@ -265,13 +271,13 @@ class Measured:
 
 
 _SIDE: Final = 512
-"""Of the matrices whose product tells the arithmetic of a machine."""
+"""The size of the matrices whose product measures arithmetic."""
 _LONG: Final = 1 << 22
-"""Elements of the vector whose negation tells the bandwidth: more than caches hold."""
+"""The length of the vector whose negation measures bandwidth; larger than caches."""
 
 
 def measured() -> Measured:
-    """The model that the name `measured` means: one for each cache folder in a process, so that nothing is measured twice."""
+    """The model named `measured`: one per cache folder and process."""
     return _of_folder(cache_folder())
 
 
@@ -281,15 +287,15 @@ def _of_folder(folder: Path) -> Measured:
 
 
 def this_machine() -> Machine:
-    """This machine as the roofline model sees it: measured once, and remembered."""
+    """This machine, for the roofline model; measured once and cached."""
     return measured().machine
 
 
 @cache
 def machine_name(threads: int) -> str:
-    """What times depend on: the processor, its cores, the threads that ONNX Runtime gets."""
+    """What times depend on: the processor, its cores, ONNX Runtime's threads."""
     name = platform.processor() or platform.machine()
-    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:  # which Linux has
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:  # Linux only
         name = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), name)
     return f"{name}, {os.cpu_count()} cores, {threads} threads"
 
@@ -301,12 +307,12 @@ class _Single:
         self.model = model
         self.inputs = inputs
         self.operands = operands
-        """For each input, which operand of the call it belongs to."""
+        """For each input, the operand of the call that it belongs to."""
 
     @property
     def is_odd(self) -> bool:
-        """Whether ONNX Runtime may end the process over it: some operands have no elements, or attributes make no sense."""
-        from passat.ir.onnx.attributes import absurd_attribute  # which needs onnx
+        """True if ONNX Runtime may end the process: some operands are empty, or attributes are absurd."""
+        from passat.ir.onnx.attributes import absurd_attribute  # needs onnx
 
         return any(0 in type_.shape for type_ in self.inputs) or any(map(absurd_attribute, self.model.graph.node))
 
@@ -332,7 +338,7 @@ def _single(op: Op, types: Sequence[Type], attrs: Attrs) -> _Single:
         function = infer_type(Function(params, call))
         assert isinstance(function, Function)
         return _Single(to_onnx(IRModule({"main": function})), inputs, operands)
-    except Exception as error:  # sizes that do not go together, operators without a form in ONNX, inference of opaque ones
+    except Exception as error:  # incompatible sizes, operators without an ONNX form, inference of opaque ones
         raise _UnmeasurableError(f"it is no model by itself: {sentence_of(error)}") from error
 
 
@@ -343,7 +349,7 @@ def _sized(value: AnyValue) -> AnyValue:
 
 
 def _time(single: _Single, constants: Sequence[bool], threads: int) -> float:
-    """Seconds that one more call of the operator takes. Raises _UnmeasurableError."""
+    """Seconds per additional call of the operator. Raises _UnmeasurableError."""
     random = np.random.default_rng(0)
     names = [value.name for value in single.model.graph.input]
     values = {name: _value(type_, random) for name, type_ in zip(names, single.inputs, strict=True)}
@@ -357,7 +363,7 @@ def _time(single: _Single, constants: Sequence[bool], threads: int) -> float:
         extra = 8 if once < 1e-4 else 4 if once < 1e-3 else 1
         many = Runner(_copies(single.model, 1 + extra, values, weights), threads=threads, arena=True)
         _run(many, feed)
-    except Exception as error:  # whatever ONNX Runtime raises: it has no common base
+    except Exception as error:  # ONNX Runtime's errors have no common base class
         raise _UnmeasurableError("ONNX Runtime does not run it by itself") from error
     alone: list[float] = []
     together: list[float] = []
@@ -376,7 +382,7 @@ def _run(runner: Runner, feed: dict[str, Array]) -> float:
 
 
 def _value(type_: TensorType, random: np.random.Generator) -> Array:
-    """Values that any operator takes: numbers around one, of which there are logarithms and roots; integers that divide and index."""
+    """Values that any operator accepts: numbers around one, valid for logarithms and roots; integers valid as divisors and indices."""
     dtype, shape = to_numpy(type_.dtype), type_.concrete_shape
     if dtype.kind == "O":
         raise _UnmeasurableError("it takes texts")
@@ -388,7 +394,7 @@ def _value(type_: TensorType, random: np.random.Generator) -> Array:
 
 
 def _copies(model: "ModelProto", count: int, values: dict[str, Array], weights: set[str]) -> "ModelProto":
-    """The model with so many of its call, of which nobody reads the results but for a shape: ONNX Runtime runs them all the same."""
+    """The model with several copies of its call, whose results are read only by Shape: ONNX Runtime runs them all the same."""
     made = type(model)()
     made.CopyFrom(model)
     graph = made.graph

@@ -1,4 +1,8 @@
-"""What a model consists of: `passat.inspect`, and the command of that name.
+"""Summarizes a model: `passat.inspect`, and the command of that name.
+
+ONNX Runtime fuses activations, normalizations and attention by matching the nodes that exporters write. A rewrite that is cheaper by itself
+may break such a pattern and lose more than it gains. The summary therefore counts the operators after ONNX Runtime's own fusions, in the
+model that it writes.
 
 Results are made to run on ONNX Runtime, which recognizes activations, normalizations and attention by the nodes that exporters make of
 them. A rewrite that is cheaper by itself may destroy such a pattern, so that more is lost than gained. So the operators that its own
@@ -44,20 +48,19 @@ KINDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(_NORMALIZATION, "LayerNormalization"),
     **dict.fromkeys(_ATTENTION, "Attention"),
 }
-"""What one and the same fusion makes counts as one: which of them it is depends on what stands beside it, such as a bias or a sum."""
+"""Results of the same fusion count as one kind; the variant depends on neighbors such as a bias or a sum."""
 _OWN: Final = "com.microsoft."
 
 
 def fused_operators(model: ModelSource, folder: str | None = None) -> Counter[str]:
-    """How many operators of each kind are in a model after ONNX Runtime's fusions, subgraphs included: operators of its own, and those of
-    ONNX that its fusions make. `folder` is the folder of the external data. The model is loaded in another process, which ONNX Runtime may
-    end. Raises VerifyError where ONNX Runtime is not installed, and what it raises where it does not load the model.
-    """
+    """The number of operators of each kind after ONNX Runtime's fusions, including subgraphs: its own operators, and ONNX operators that
+    fusions create. `folder` holds the external data. Loads the model in a child process, which ONNX Runtime may end. Raises VerifyError if
+    ONNX Runtime is not installed, and its errors if it does not load the model."""
     from passat.ir.onnx.files import read_model
 
     with tempfile.TemporaryDirectory() as temporary:
         written = Path(temporary) / "optimized.onnx"
-        # Higher levels choose layouts for the processor, and fuse nothing that this one does not.
+        # Higher levels choose processor-specific layouts but fuse nothing more.
         Runner(model, folder=folder, threads=1, optimize=True, apart=True, written=str(written))
         found = histogram(read_model(str(written)))
     counts: Counter[str] = Counter()

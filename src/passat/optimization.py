@@ -1,5 +1,5 @@
-"""The steps of an optimization: read the model, run the passes, choose what comes back (what they have made, or the input, by cost or by
-time), write down where it comes from, verify it."""
+"""The steps of an optimization: read the model, run the passes, choose the result (the passes' or the input, by cost or by time), record
+provenance, verify."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def read(job: Job, model: ModelLike) -> Given:
-    """Reads the model, converted to a later opset where one is wanted. Raises OnnxError, InputsError."""
+    """Reads the model, converted to a later opset if requested. Raises OnnxError, InputsError."""
     report = job.report
     with report.clock("read"):
         job.tell("reading the model")
@@ -99,12 +99,12 @@ def run(job: Job, given: Given) -> Made:
 
 @contextmanager
 def _told(watch: FailureWatch, reproducer: CrashReproducer | None) -> Iterator[None]:
-    """Turns what a pass raises into the sentence that names it."""
+    """Turns an exception of a pass into the error that names it."""
     try:
         yield
     except Exception as error:
         accusation = watch.accuse(error, reproducer)
-        # None of these is the fault of a pass; an OnnxError is a tensor of the model whose contents are looked at for the first time.
+        # None of these is the fault of a pass; an OnnxError is a tensor of the model whose contents are read for the first time.
         if (
             accusation is None
             or isinstance(error, (CostError, MemoryError, OnnxError))
@@ -115,7 +115,7 @@ def _told(watch: FailureWatch, reproducer: CrashReproducer | None) -> Iterator[N
 
 
 def choose(job: Job, given: Given, made: Made) -> Outcome:
-    """Chooses between the input and what came of it: by time, of several candidates, where that is wanted and possible, else by cost."""
+    """Chooses between the input and the results: by time among several candidates, if requested and possible, otherwise by cost."""
     report = job.report
     with report.clock("write"):
         job.tell("pricing the result")
@@ -134,7 +134,7 @@ def choose(job: Job, given: Given, made: Made) -> Outcome:
         except CostError:
             raise
         except Exception:
-            # A pass that broke the module is who is to be named.
+            # Names the pass that broke the module.
             check_passes(made.pipeline, given.module, job.context.with_instruments([job.vetoes.again()]), made.crash)
             raise
     report.seconds["write"] -= report.seconds.get("choose", 0.0)
@@ -154,7 +154,9 @@ def _by_time(job: Job, given: Given, made: Made) -> Outcome | None:
 
 
 def is_accepted(job: Job, given: Given, outcome: Outcome) -> bool:
-    """Whether `onnx.checker` accepts the result. It is not asked about the input itself where nothing is verified.
+    """True if `onnx.checker` accepts the result; not called for the input itself unless it is verified.
+
+    If it rejects the input too, ONNX Runtime decides. Raises OnnxError.
 
     Where it does not accept the input either, ONNX Runtime decides. Raises OnnxError.
     """
@@ -175,7 +177,7 @@ def is_accepted(job: Job, given: Given, outcome: Outcome) -> bool:
 
 
 def write_down(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
-    """Writes down what is wanted beside the model: where nodes come from, the certificate, and what a page shows."""
+    """Records what was requested besides the model: provenance, the certificate, and the data of the report page."""
     wanted, report, tracing = job.wanted, job.report, job.tracing
     if tracing is None:
         return
@@ -208,7 +210,10 @@ def write_down(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
 
 
 def verify(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
-    """Compares the result with the input, unless it is the input.
+    """Compares the result with the input, unless they are the same.
+
+    Raises OnnxError, VerifyError, InputsError, MismatchError, UnverifiedError if a comparison is required but impossible, and
+    LooseRulesError if a rule may explain the difference.
 
     Raises OnnxError, VerifyError, InputsError, MismatchError, UnverifiedError where no comparison is possible and one is wanted, and
     LooseRulesError where a difference may be one that rules declare.
@@ -240,7 +245,7 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
 
 
 class LooseRulesError(Exception):
-    """The result differs from the original, and rules have fired that may change what is infinite or NaN; their names."""
+    """The result differs from the original, and rules fired that may change infinite or NaN results; has their names."""
 
     def __init__(self, rules: Sequence[str]) -> None:
         super().__init__(", ".join(rules))
@@ -248,7 +253,7 @@ class LooseRulesError(Exception):
 
 
 def _loose_rules(job: Job, made: Made) -> list[str]:
-    """The rules that fired and may change what is infinite or NaN."""
+    """The rules that fired and may change infinite or NaN results."""
     fired = {rule.name for rule in job.report.rules if rule.fired}
     passes = [step.pass_ for step in made.pipeline.plan(made.context).walk()]
     sets = [rules for pass_ in passes if isinstance(pass_, RulePass) for rules in pass_.sets]
@@ -268,12 +273,12 @@ def _accusation(report: VerifyReport, opset: int | None) -> str:
 
 
 SAME_COST: Final = 1e-9
-"""Costs that differ by less than this part of them are the same cost."""
+"""Relative difference below which costs are equal."""
 NAMES_ONLY: Final = "the passes changed nothing but names"
 
 
 def fastest(job: Job, given: Given, rivals: Sequence[Candidate]) -> Outcome | None:
-    """The fastest of some programs, or the input where that is as fast. None where there is nothing to time."""
+    """The fastest of some programs, or the input if no program is faster. None if nothing can be timed."""
     report, source = job.report, given.source
     models = _different(given, rivals)
     if not models:
@@ -292,7 +297,7 @@ def fastest(job: Job, given: Given, rivals: Sequence[Candidate]) -> Outcome | No
 
 
 def cheaper(job: Job, given: Given, after: IRModule) -> Outcome:
-    """The model of `after` where that is cheaper than the input, else the input."""
+    """The model of `after` if it is cheaper than the input, otherwise the input."""
     report, prices = job.report, job.prices
     report.cost_before = report.cost_after = _cost(given.module, prices)
     if after is given.module and not _has_dead_nodes(given.proto):
@@ -305,7 +310,7 @@ def cheaper(job: Job, given: Given, after: IRModule) -> Outcome:
         return _kept(job, given, NAMES_ONLY)
     cost = _cost_as_written(job, given, model, after)
     if cost > report.cost_before and _has_unknown_sizes(given.module):
-        # A value of unknown size costs next to nothing. The input is priced with the sizes that follow from others.
+        # A value of unknown size costs almost nothing. The input is priced with sizes inferred from others.
         with job.context:
             report.cost_before = max(report.cost_before, _cost(dynamic_to_static()(ReadOpaque()(given.module)), prices))
     nodes, count = node_count(histogram(model)), node_count(histogram(given.proto))
@@ -319,7 +324,7 @@ def cheaper(job: Job, given: Given, after: IRModule) -> Outcome:
 
 
 def _different(given: Given, rivals: Sequence[Candidate]) -> "list[tuple[Candidate, ModelProto]]":
-    """The programs whose models differ from the input and from one another in more than names, with these models."""
+    """The programs whose models differ from the input and each other in more than names, with these models."""
     found: list[tuple[Candidate, ModelProto]] = []
     for rival in rivals:
         with contextlib.suppress(OpsetError):
@@ -330,8 +335,8 @@ def _different(given: Given, rivals: Sequence[Candidate]) -> "list[tuple[Candida
 
 
 def _cost_as_written(job: Job, given: Given, model: "ModelProto", module: IRModule) -> float:
-    """What a program costs as the model that it is written as: one call may be several nodes there. Of sizes, the more that is known
-    of the program and of what is read from the model decides."""
+    """The cost of a program as written to a model, where one call may become several nodes. Uses the better known of the sizes of the
+    program and of the model."""
     read = from_onnx(model, folder=given.source.folder, lenient=True)
     cost = _cost(read, job.prices)
     return max(cost, _cost(module, job.prices)) if _has_unknown_sizes(read) else cost
@@ -350,20 +355,20 @@ def _kept(job: Job, given: Given, why: str) -> Outcome:
 
 
 def _is_renamed(model: "ModelProto", other: "ModelProto") -> bool:
-    from passat.ir.onnx.same_graph import differs_in_names_only  # which needs onnx
+    from passat.ir.onnx.same_graph import differs_in_names_only  # needs onnx
 
     return differs_in_names_only(model, other)
 
 
 def _with_shapes(original: "ModelProto", module: IRModule) -> "ModelProto":
-    """The original itself; written anew where it declares an output without a shape, which `onnx.checker` does not accept."""
+    """The original itself; rewritten if it declares an output without a shape, which `onnx.checker` rejects."""
     types = [value.type for value in original.graph.output]
     bare = any(type_.HasField("tensor_type") and not type_.tensor_type.HasField("shape") for type_ in types)
     return to_onnx(module) if bare else original
 
 
 def _has_dead_nodes(model: "ModelProto") -> bool:
-    """Whether there are nodes of whose results nobody reads any: they are gone as soon as the model is read."""
+    """True if some nodes have unused results; reading the model drops them."""
     from passat.ir.onnx.scope import read_names
 
     read = read_names(model.graph)
@@ -375,7 +380,7 @@ def _cost(module: IRModule, model: CostModel) -> float:
 
 
 def _has_unknown_sizes(module: IRModule) -> bool:
-    """Whether some value of a module has a type of which not every dimension is known, or named."""
+    """True if a value of a module has an unknown dimension without a name."""
     for function in module.functions.values():
         for node in post_order(infer_type(function)):
             pending = [node._checked_type]

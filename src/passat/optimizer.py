@@ -1,4 +1,4 @@
-"""`passat.optimize`: a model in, an optimized and verified model out, and the result that it returns."""
+"""`passat.optimize`: optimizes and verifies a model, and returns a `Result`."""
 
 import functools
 import inspect
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 
 class Result:
-    """An optimized model, and the report of how it came about.
+    """An optimized model and its report.
+
+    `model` is the ModelProto; if the input was a file with external data, it still refers to that data, and `save` copies it.
 
     `model` is the ModelProto; where the input was a file with external data, it refers to that data still, and `save` copies it.
     """
@@ -44,12 +46,14 @@ class Result:
 
     @property
     def record(self) -> "Record | None":
-        """What `write_report` needs beside the report, where that was asked for."""
+        """The data for `write_report`, if recorded."""
         return None if self._tracing is None else self._tracing.record
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the model through a temporary file that is moved into place; `onnx.checker` is asked, unless it accepted
-        neither the input nor this model, or this is the input and nothing was verified.
+        """Writes the model atomically, through a temporary file. `onnx.checker` checks it, unless it rejected both the input and this
+        model, or this is the unverified input.
+
+        Raises OnnxError, without writing.
 
         Raises OnnxError, and writes nothing then.
         """
@@ -59,31 +63,33 @@ class Result:
         self.report.output = os.fspath(path)
 
     def explain(self, node: str | None = None) -> "Explanation":
-        """Where the nodes come from: all of them, or those of a name. Raises ExplainError for an unknown name, and where `optimize` was
-        not asked with `explain=True`."""
+        """The provenance of all nodes, or of those with a name. Raises ExplainError for an unknown name, and if `optimize` ran without
+        `explain=True`."""
         if self._tracing is None or self._tracing.explanation is None:
             from passat.explaining import ExplainError
 
-            raise ExplainError("ask for it beforehand: optimize(..., explain=True)")
+            raise ExplainError("the provenance was not recorded; use optimize(..., explain=True)")
         return self._tracing.explanation if node is None else self._tracing.explanation.of(node)
 
     @property
     def certificate(self) -> "Certificate":
-        """The certificate (`passat.certificates`), plain data for JSON. Raises CertificateError where `optimize` was not asked with
+        """The certificate (`passat.certificates`), plain data for JSON. Raises CertificateError if `optimize` ran without
         `certificate=True`."""
         if self._tracing is None or self._tracing.certificate is None:
             from passat.rules.provenance.plain import CertificateError
 
-            raise CertificateError("ask for it beforehand: optimize(..., certificate=True)")
+            raise CertificateError("no certificate was created; use optimize(..., certificate=True)")
         return self._tracing.certificate
 
     def write_report(self, path: str | os.PathLike[str]) -> None:
-        """Writes what happened as one HTML page that needs nothing else: the program before and after, rules, e-graphs, times, order.
+        """Writes a self-contained HTML page: the program before and after, rules, e-graphs, times, pass order.
+
+        Raises ValueError if `optimize` ran without `record=True`, OSError if the file cannot be written.
 
         Raises ValueError where `optimize` was not called with `record=True`, OSError where the file cannot be written.
         """
         if self.record is None:
-            raise ValueError("nothing was recorded that a page could show: optimize(..., record=True)")
+            raise ValueError("nothing was recorded for a page; use optimize(..., record=True)")
         from passat.page.document import write_page
 
         write_page(path, self.report, self.record)
@@ -101,12 +107,12 @@ _P = ParamSpec("_P")
 
 
 def optimize_with(model: ModelLike, wanted: Settings) -> Result:
-    """Optimizes a model, as `optimize` says of the keywords that the settings are made of."""
+    """Optimizes a model with the given settings (see `optimize`)."""
     if wanted.verify:
-        apart.start()  # it is ready when it is needed
+        apart.start()  # ready when it is needed
     with custom_operators(tuple(wanted.custom_ops)):
         job = begin(wanted)
-        with collector_paused():  # most of what is made lives until the end
+        with collector_paused():  # most objects live until the end
             with interruptible() as asked:
                 given = read(job, model)
                 made = run(job, given)
@@ -133,11 +139,11 @@ def _log(report: Report) -> None:
 
 
 def _without(rules: Sequence[str], job: Job, given: Given) -> Result:
-    """The result without some rules, which changed what is infinite or NaN where the models were compared."""
+    """The result without some rules, which changed infinite or NaN results in the comparison."""
     disabled = [*job.context.get_config("rules.disabled"), *rules]
     config = {**(job.wanted.config or {}), "rules.disabled": disabled}
     source, report = given.source, job.report
-    # The model is specialized already.
+    # The model is already specialized.
     stricter = replace(job.wanted, config=config, folder=source.folder, dims=None, input_shapes=None, outputs=None)
     result = optimize_with(source.original, stricter)
     result.report.source, result.report.nodes_before, result.report.bytes_before = report.source, report.nodes_before, report.bytes_before
@@ -147,13 +153,13 @@ def _without(rules: Sequence[str], job: Job, given: Given) -> Result:
 
 
 class _Optimize(Protocol[_P]):
-    """A function of a model, and of the keywords that settings are made of."""
+    """A function of a model, and of the keywords of Settings."""
 
     def __call__(self, model: ModelLike, *args: _P.args, **keywords: _P.kwargs) -> Result: ...
 
 
 def _by_keywords(settings: Callable[_P, Settings]) -> Callable[[Callable[[ModelLike, Settings], Result]], _Optimize[_P]]:
-    """Gives a function of settings the keywords that these are made of."""
+    """Gives a function of settings the keywords of Settings."""
     known = inspect.signature(settings).parameters
 
     def decorate(function: Callable[[ModelLike, Settings], Result]) -> _Optimize[_P]:
@@ -173,7 +179,7 @@ def _by_keywords(settings: Callable[_P, Settings]) -> Callable[[Callable[[ModelL
 
 
 def _unchecked(annotation: object) -> object:
-    """An annotation without what checks the value."""
+    """An annotation without its validator."""
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
 
 

@@ -1,8 +1,8 @@
-"""`tvm.parser`: programs from texts."""
+"""`tvm.parser`: parses programs."""
 
 from passat.ir.text import ParseError, fromtext, parse, parse_expr
 
 SEMVER = '#[version = "0.0.5"]\n'
-"""The line with which a text of a module begins."""
+"""The first line of a module's text."""
 
 __all__ = ["SEMVER", "ParseError", "fromtext", "parse", "parse_expr"]

@@ -1,4 +1,4 @@
-"""The pipeline of an optimization: the default one, or the user's, with the user's own rule sets in it."""
+"""The pipeline of an optimization: the default one or the user's, with the user's rule sets."""
 
 import functools
 import re
@@ -29,7 +29,12 @@ Passes: TypeAlias = "str | Pass | Sequence[str | Pass] | None"
 
 
 def build_pipeline(passes: Passes = None, rules: Sequence[type[RuleSet]] = ()) -> Sequential:
-    """The pipeline that `optimize` runs: `passes`, or the default one, with passes of one's own rule sets.
+    """The pipeline that `optimize` runs: `passes`, or the default one, with passes for the user's rule sets.
+
+    A text can name a rule set like a pass. Sets that are not named run before and after the default pipeline, or after the given passes, in
+    one saturation with Passat's own simplifications, so that their order does not matter. Registered passes of plug-ins and rule files that
+    declare `after` and `before` are inserted into pipelines that contain all passes that they name (`passat.passmgr.with_landed`). Raises
+    PipelineError, RuleError, UnknownPassError, PassDependencyError and PluginError.
 
     In a text a rule set can be named, as a pass. Sets that are not run before and after the default pipeline, or after the given passes,
     in one saturation with Passat's own simplifications, so that it does not matter which of them has to come first.
@@ -47,13 +52,13 @@ def build_pipeline(passes: Passes = None, rules: Sequence[type[RuleSet]] = ()) -
             _make_known(rules_)
         rules = [rules_ for rules_ in rules if rules_ not in named]
         stated = [parse_pipeline(one) if isinstance(one, str) else one for one in listed]
-        if not isinstance(passes, (str, Pass)):  # a name in a list is one pass, not a pipeline of one
+        if not isinstance(passes, (str, Pass)):  # a name in a list is one pass, not a one-pass pipeline
             stated = [member for made, one in zip(stated, listed, strict=True) for member in _unwrapped(made, one)]
     whole = with_landed(stated[0] if len(stated) == 1 and isinstance(stated[0], Sequential) else Sequential(stated), _placed())
     if not rules:
         return whole
     name = "+".join(rules_.__name__ for rules_ in rules)
-    library = cast("tuple[type[RuleSet], ...]", SIMPLIFY)  # of which some are made by calling the metaclass
+    library = cast("tuple[type[RuleSet], ...]", SIMPLIFY)  # some are made by calling the metaclass
     own = rule_pass(*rules, *library, ConstantFolding, name=name, opt_level=0)
     if passes is None:
         return Sequential([own, *whole.members, own])
@@ -62,13 +67,13 @@ def build_pipeline(passes: Passes = None, rules: Sequence[type[RuleSet]] = ()) -
 
 @functools.cache
 def _default() -> Sequential:
-    """The default pipeline, made once: its passes remember their engines, and it its plans."""
+    """The default pipeline, cached: its passes keep their engines, and it keeps its plans."""
     return default_pipeline()
 
 
 def _placed() -> tuple[Pass, ...]:
-    """The registered passes that declare where they stand, but for Passat's own."""
-    list_passes()  # loads those of plug-ins
+    """The registered passes that declare their place, except Passat's own."""
+    list_passes()  # loads plug-ins
     return _placed_of(registry_version())
 
 
@@ -76,7 +81,7 @@ def _placed() -> tuple[Pass, ...]:
 def _placed_of(version: int) -> tuple[Pass, ...]:
     found: list[Pass] = []
     for entry in list_passes():
-        # Only the default pipeline's passes among Passat's own declare a place; making all of them to look takes 0.1 s.
+        # Of Passat's own passes, only those of the default pipeline declare a place; creating all would take 0.1 s.
         if hasattr(entry.factory, "made") or entry.factory.__module__.partition(".")[0] != "passat":
             try:
                 info = entry.info
@@ -87,8 +92,8 @@ def _placed_of(version: int) -> tuple[Pass, ...]:
 
 
 def check_rule_sets(rules: Sequence[type[RuleSet]]) -> None:
-    """Raises RuleError for what is no rule set, and for names that would leave open what is meant: those of two sets or of a pass,
-    and names of rules that Passat has too."""
+    """Raises RuleError for anything but a rule set, and for ambiguous names: of two sets, of a set and a pass, and of a rule that Passat
+    also has."""
     sets: dict[str, type[RuleSet]] = {}
     for rules_ in rules:
         if not isinstance(rules_, type) or not issubclass(rules_, RuleSet):
@@ -105,7 +110,7 @@ def check_rule_sets(rules: Sequence[type[RuleSet]]) -> None:
 
 
 def _check_declarations(rule: Rule) -> None:
-    """Raises RuleError where a rule was written before an operator in it was declared, or declared again: it would match nothing."""
+    """Raises RuleError if a rule was written before an operator in it was declared or redeclared; it would never match."""
     for node in (*subterms(rule.lhs), *subterms(rule.rhs)):
         if isinstance(node, PCall) and (is_undeclared(node) or not node.op.is_own):
             found = declared_op(node.op.name)
@@ -141,7 +146,7 @@ def _unwrapped(made: Pass, given: str | Pass) -> Sequence[Pass]:
 
 
 _OWN: Final[dict[str, type[RuleSet]]] = {}
-"""Rule sets of users that have been registered as passes, by name."""
+"""The user's rule sets that are registered as passes, by name."""
 
 
 def _stands_in(name: str, pipeline: str) -> bool:
@@ -149,7 +154,7 @@ def _stands_in(name: str, pipeline: str) -> bool:
 
 
 def _make_known(rules: type[RuleSet]) -> None:
-    """Registers a rule set as a pass of its name."""
+    """Registers a rule set as a pass of the same name."""
     name = rules.__name__
     if _OWN.get(name) is rules:
         return
@@ -158,7 +163,7 @@ def _make_known(rules: type[RuleSet]) -> None:
 
 
 def text_of(pipeline: Sequential) -> str:
-    """The text of a pipeline; where an option has no text form, the names of its passes."""
+    """The text of a pipeline; the names of its passes if an option has no text form."""
     try:
         return pipeline_text(pipeline)
     except ValueError:
@@ -166,5 +171,5 @@ def text_of(pipeline: Sequential) -> str:
 
 
 def is_own(pass_: Pass) -> bool:
-    """Whether a pass is a program of the user's own; pipelines and passes made of rules are not."""
+    """True if a pass is user code, not a pipeline or a rule pass."""
     return pass_.members is None and pass_.__module__.partition(".")[0] != "passat"

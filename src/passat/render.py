@@ -1,4 +1,4 @@
-"""What people read, made with rich: reports as tables, in color on a terminal and plain elsewhere, and the line that says what runs."""
+"""Output for people, with rich: reports as tables, colored on a terminal and plain elsewhere, and the progress line."""
 
 import contextlib
 import io
@@ -18,13 +18,13 @@ from passat.report import NOT_COUNTED, PROVENANCE, Report
 from passat.verify import VerifyReport
 
 RULES_SHOWN: Final = 20
-"""Rules that fired beyond this number are summed up in one line."""
+"""Maximum number of fired rules shown; the rest is summarized in one line."""
 
 REMARKS_SHOWN: Final = 20
-"""Remarks of passes of the user's own beyond this number are counted in one line."""
+"""Maximum number of remarks of user passes shown; the rest is counted."""
 
 REASONS_SHOWN: Final = 3
-"""Reasons beyond this number, for which one rule did not fire, are left out; `report.remarks` has more of them."""
+"""Maximum number of reasons shown per rule that did not fire; `report.remarks` has more."""
 
 
 def report_text(report: Report, width: int = 100) -> str:
@@ -33,14 +33,14 @@ def report_text(report: Report, width: int = 100) -> str:
 
 
 def rendered(what: RenderableType, width: int = 100) -> str:
-    """What rich would print, as plain text."""
+    """The plain text that rich would print."""
     out = io.StringIO()
     Console(file=out, width=width, color_system=None, highlight=False).print(what)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
 def render_report(report: Report) -> RenderableType:
-    """A report for a rich console: what changed, in which passes, by which rules, and what verification found."""
+    """A report for a rich console: changes, passes, rules and verification."""
     parts: list[RenderableType] = [_headline(report), Text(), _operators(report)]
     if report.passes:
         parts += [Text(), _passes(report)]
@@ -114,7 +114,7 @@ def _passes(report: Report) -> Table:
     stage: int | None = None
     for run in report.passes:
         stage = run.depth if run.name.startswith("stage ") else stage if stage is not None and run.depth > stage else None
-        of_stage = stage is not None and run.depth > stage  # what its passes take is not told apart
+        of_stage = stage is not None and run.depth > stage  # the times of its passes are not separable
         shown = ", ".join(f"{_amount(amount)} {name}" for name, amount in run.counters.items() if run.own or name == "merged")
         table.add_row("  " * run.depth + run.name, "" if of_stage else seconds(run.seconds), shown)
     for part, taken in report.seconds.items():
@@ -135,7 +135,7 @@ def _timings(report: Report) -> Table:
 
 
 def cost_text(report: Report, cost: float) -> str:
-    """A cost in the units of the model that the report names.
+    """A cost in the units of the report's model.
 
     >>> cost_text(Report(), 0.00123), cost_text(Report(cost_model="nodes", cost_in_seconds=False), 12.0)
     ('1.23 ms', '12 nodes')
@@ -147,7 +147,7 @@ def cost_text(report: Report, cost: float) -> str:
 
 
 def _idle(report: Report) -> list[RenderableType]:
-    """Why rules of the user's own did not fire."""
+    """Why the user's rules did not fire."""
     lines: list[RenderableType] = []
     for rule in report.rules:
         if rule.own and not rule.fired:
@@ -159,7 +159,7 @@ def _idle(report: Report) -> list[RenderableType]:
 
 
 def _own_remarks(report: Report) -> list[RenderableType]:
-    """What passes of the user's own remarked."""
+    """Remarks of the user's passes."""
     names = {run.name for run in report.passes if run.own}
     found = [remark for remark in report.remarks if remark.partition(": ")[0] in names]
     more = [f"... and {len(found) - REMARKS_SHOWN} more remarks, which --json shows"] if len(found) > REMARKS_SHOWN else []
@@ -171,7 +171,7 @@ def _amount(amount: float) -> str:
 
 
 def _reasons(report: Report, rule: str) -> str:
-    """The first reasons for which a rule was refused, each once."""
+    """The first distinct reasons for rejecting a rule's matches."""
     begins = re.compile(rf"[^:]+: {re.escape(rule)} refused \d+ times?: ")
     ends = re.compile(r" \(\d+ times\)$")
     found = list(dict.fromkeys(ends.sub("", begins.sub("", remark)) for remark in report.remarks if begins.match(remark)))
@@ -193,7 +193,7 @@ def _rules(report: Report) -> RenderableType:
 
 
 def _statistics(report: Report) -> RenderableType:
-    """All rules that matched something, with their time and their part of the result, and why they were refused."""
+    """All rules with matches, with their time, their share of the result, and rejection reasons."""
     matched = [rule for rule in report.rules if rule.matched or rule.fired]
     if not matched:
         return Text("no rule matched anything")
@@ -217,7 +217,7 @@ def _verification(report: Report) -> Text:
 
 
 def verification_text(report: VerifyReport) -> Text:
-    """What verification found, in one sentence, with a line for each output that was not compared as usual."""
+    """The result of verification in one sentence, with a line for each output that needed special treatment."""
     if report.equal is None:
         return Text(f"verification: nothing was compared: {report.skipped}", style="yellow")
     if not report.equal:
@@ -240,17 +240,17 @@ def verification_text(report: VerifyReport) -> Text:
 
 
 def plain_table(*headings: str) -> Table:
-    """A table without lines; columns of numbers stand to the right, and stay whole where there is little room."""
+    """A table without lines; numeric columns are right-aligned and never truncated."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     numbers = [heading in ("before", "after", "time", "fired", "matched", "refused", "made", "level", "nodes") for heading in headings]
     for i, (heading, numeric) in enumerate(zip(headings, numbers, strict=True)):
-        names = i == 0 and not all(numbers[1:])  # a text beside them gives way first
+        names = i == 0 and not all(numbers[1:])  # text columns shrink first
         table.add_column(heading, justify="right" if numeric else "left", no_wrap=numeric or names, overflow="fold")
     return table
 
 
 def seconds(value: float) -> str:
-    """A time with a unit that suits it.
+    """A time with a suitable unit.
 
     >>> seconds(0.00123), seconds(12.3)
     ('1.23 ms', '12.3 s')
@@ -271,12 +271,12 @@ def _percent(before: float, after: float) -> str:
 DELAY: Final = 1.0
 """Seconds before the line appears."""
 INTERVAL: Final = 60.0
-"""Seconds between the lines that are printed where there is no terminal."""
+"""Seconds between printed lines without a terminal."""
 
 
 class ProgressLine:
-    """Enter it with `with`, call it with what begins now. Where the console is no terminal it shows nothing; with `lines` it prints what
-    begins there, once in `interval` seconds."""
+    """A context manager that is called with each step. Shows nothing if the console is not a terminal; with `lines` it prints the current
+    step once per `interval` seconds."""
 
     def __init__(
         self, console: Console, *, enabled: bool = True, delay: float = DELAY, lines: bool = False, interval: float = INTERVAL
@@ -294,7 +294,7 @@ class ProgressLine:
         self._closed = self._shown = False
 
     def __call__(self, text: str) -> None:
-        """Says what begins now."""
+        """Reports the current step."""
         if self._enabled:
             self._status.update(self._stage, description=text)
         elif self._interval is not None and time.monotonic() - self._printed >= self._interval:

@@ -1,4 +1,4 @@
-"""What an optimization did, as plain data: `Report` is what `optimize` returns beside the model, and what `--json` prints."""
+"""Reports of optimizations as plain data: `Report` accompanies the model that `optimize` returns, and is what `--json` prints."""
 
 import contextlib
 import json
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from passat.ir.module import IRModule
 
 NOT_COUNTED: Final = frozenset(("Constant", "ConstantOfShape"))
-"""Operators that only hold data: they do not count as nodes."""
+"""Operators that only hold data and do not count as nodes."""
 PROVENANCE: Final = "provenance: "
-"""How remarks begin that say where it is written down what nodes come from."""
+"""The prefix of remarks about provenance."""
 
 
 @dataclass
@@ -38,7 +38,7 @@ class RuleReport:
     refused: int = 0
     fired: int = 0
     own: bool = False
-    """Whether the user gave the rule: then the report says why it did not fire, where it did not."""
+    """True for a user's rule; the report then says why it did not fire."""
     seconds: float = 0.0
     reasons: dict[str, int] = field(default_factory=dict)
     made: int = 0
@@ -49,20 +49,20 @@ class RuleReport:
 
 @dataclass
 class PassReport:
-    """A run of a pass: seconds with all inside it, how deep it is nested, and the counters that it kept (`merged`, `lowered` ...)."""
+    """A run of a pass: seconds including nested passes, its depth, and its counters (`merged`, `lowered` ...)."""
 
     name: str
     seconds: float
     depth: int = 0
     counters: dict[str, float] = field(default_factory=dict)
     own: bool = False
-    """Whether the user gave the pass: then the report shows all that it recorded and remarked."""
+    """True for a user's pass; the report then shows all its statistics and remarks."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """The time of a model, as the median of some rounds, and in which part of the rounds it was below the input's. Candidates are named
-    for the cost model by which they are the cheapest, or the next best of a pass; `failed` says why there is no time."""
+    """The time of a model: the median over rounds, and the share of rounds in which it beat the input. Candidates are named for the cost
+    model by which they are cheapest, or for the pass whose next best they are; `failed` says why there is no time."""
 
     name: str
     seconds: float = 0.0
@@ -75,7 +75,13 @@ class Timing:
 
 @dataclass
 class Report:
-    """What an optimization did.
+    """The report of an optimization.
+
+    Nodes are counted by operator, including subgraphs and local functions; `node_count` omits those that only hold data. Costs are in
+    seconds or units of the cost model; sizes are bytes of the model without external data. `timings` are those of the input and the
+    candidates, if timed. `kept` says why the input was returned, if it was. `warnings` are problems of the model that do not prevent
+    running it. `limits` lists limits that stopped a pass, with the best program so far as its result; `interrupted` says that Ctrl-C did.
+    `lowered` calls were decomposed regardless of cost. `recorded` says that rules have full statistics.
 
     Nodes are counted by operator, subgraphs and local functions included; `node_count` leaves out those that only hold data. Costs
     are those of the cost model: estimated seconds, or units of its own; sizes are bytes of the model without external data. `timings`
@@ -112,16 +118,16 @@ class Report:
 
     @property
     def node_count_before(self) -> int:
-        """The nodes of the input that compute something."""
+        """The number of nodes of the input that compute something."""
         return node_count(self.nodes_before)
 
     @property
     def node_count_after(self) -> int:
-        """The nodes of the result that compute something."""
+        """The number of nodes of the result that compute something."""
         return node_count(self.nodes_after)
 
     def to_dict(self) -> dict[str, AnyValue]:
-        """The report as plain data for JSON, with the two node counts."""
+        """The report as plain data for JSON, with both node counts."""
         return {
             "schema": "report-1",
             "source": self.source,
@@ -148,7 +154,7 @@ class Report:
 
     @contextlib.contextmanager
     def clock(self, step: str) -> Iterator[None]:
-        """Takes the seconds of a step."""
+        """Measures the seconds of a step."""
         start = time.perf_counter()
         try:
             yield
@@ -158,8 +164,8 @@ class Report:
     def take_statistics(
         self, statistics: Statistics, timings: Sequence[PassTime], own: Mapping[str, str] | None = None, own_passes: Collection[str] = ()
     ) -> None:
-        """Takes over what the passes counted and remarked, and their times. `own` are the user's own rules, with why no pass looked for
-        them where none did; `own_passes` are their passes."""
+        """Takes over counters, remarks and times of passes. `own` maps the user's rules to why no pass ran them; `own_passes` are the
+        user's passes."""
         rules = {name: RuleReport(name, own=True, why_not_run=why) for name, why in (own or {}).items()}
         counted: set[str] = set()
         for run in timings:
@@ -189,12 +195,12 @@ class Report:
 
 
 def warnings_of(module: "IRModule") -> list[str]:
-    """What is wrong with the model that a module was read from, and does not keep it from running."""
+    """Problems of a module's ONNX model that do not prevent running it."""
     return _first([str(warning.sentence) for warning in module.attrs["onnx"].warnings])
 
 
 def opaque_warnings(module: "IRModule") -> list[str]:
-    """Which nodes of a module rules cannot match because types are unknown."""
+    """The nodes of a module that rules cannot match because types are unknown."""
     return _first([value.sentence for value in untyped_values(module)])
 
 
@@ -225,7 +231,7 @@ class UnverifiedError(_ReportedError):
 
 
 def histogram(model: "ModelProto") -> dict[str, int]:
-    """The nodes of a model by operator, those in subgraphs and local functions included; names of other domains carry the domain."""
+    """The nodes of a model by operator, including subgraphs and local functions; names of other domains include the domain."""
     counts: Counter[str] = Counter()
     pending: list[GraphProto | AnyValue] = [model.graph, *model.functions]
     while pending:
@@ -234,12 +240,12 @@ def histogram(model: "ModelProto") -> dict[str, int]:
             for attribute in node.attribute:
                 if attribute.type in _GRAPHS:
                     pending += [attribute.g] if attribute.HasField("g") else attribute.graphs
-    # What is not UTF-8 is bytes; reading the model refuses it, and says so.
+    # Invalid UTF-8 appears as bytes; reading the model rejects it with a message.
     return dict(sorted(counts.items(), key=lambda item: str(item[0])))
 
 
 def node_count(counts: Mapping[str, int]) -> int:
-    """The nodes of a histogram that compute something.
+    """The number of nodes of a histogram that compute something.
 
     >>> node_count({"Add": 2, "Constant": 5})
     2
@@ -249,7 +255,7 @@ def node_count(counts: Mapping[str, int]) -> int:
 
 def bytes_of(model: "ModelProto") -> int:
     """The bytes of a model, without its external data."""
-    from passat.ir.onnx.sizes import model_bytes  # which needs onnx
+    from passat.ir.onnx.sizes import model_bytes  # needs onnx
 
     return model_bytes(model)
 

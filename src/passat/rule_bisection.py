@@ -1,4 +1,7 @@
-"""Bisecting the rules of an optimization: the smallest set of rules, and of these the first application, that makes a model bad.
+"""Bisects the rules of an optimization: finds the smallest set of rules that makes a model bad, and their first bad application.
+
+Rules are excluded with `rules.disabled`, applications with `rules.unions`, which allows the first n in all passes together. The first n
+applications are the same for every limit of at least n, so a logarithmic number of runs suffices.
 
 Rules are left out with `rules.disabled`, applications with `rules.unions`, which lets the first so many through, in all passes together:
 the first n are the same for every limit from n on. So a logarithmic number of runs is enough.
@@ -35,8 +38,11 @@ from passat.verify import AS_USUAL, Comparing
 
 @dataclass(frozen=True, eq=False)
 class GuiltyApplication:
-    """The application of a rule that makes a model bad: `number`, from 1, among the `total` of the guilty rules (None where the run with
-    all does not come to its end); the numbers of all that it may be (several where the check cannot tell between them).
+    """The rule application that makes a model bad: `number`, from 1, among `total` of the guilty rules (None if the full run does not
+    finish); all candidate numbers, if the check cannot distinguish them.
+
+    The other fields are unknown if the pass raises: the rule, the pass, the function, the position by node name, the names of all matched
+    nodes, and the matched part before and after.
 
     `rule` and what follows are not known where the pass raises: the rule, the pass, the function, the place by the name of its node, the
     names of all nodes that were matched, what stood there and what took its place.
@@ -87,9 +93,9 @@ class GuiltyApplication:
 
 @dataclass(frozen=True, eq=False)
 class RuleBisection:
-    """What bisecting the rules of an optimization found: the rules, and their application that makes the model bad, with the modules that
-    come of one application less (`before`), and of it (`after`; None where a pass raises then, which is `error`). `application` is None
-    where it is bad before any. `candidates` says of how many rules: those that `fired`, or all where that is not known."""
+    """The result of bisecting rules: the rules, their application that makes the model bad, and the modules one application before it
+    (`before`) and with it (`after`; None with an `error` if a pass raises). `application` is None if the model is bad before any.
+    `candidates` is the number of rules considered: those that `fired`, or all if unknown."""
 
     source: str
     check: str
@@ -115,13 +121,13 @@ class RuleBisection:
 
     @property
     def config(self) -> dict[str, AnyValue]:
-        """The options with which the optimization makes the bad model by the guilty rules alone."""
+        """The options that reproduce the bad model with the guilty rules alone."""
         unions = {} if self.application is None else {"rules.unions": self.application.number}
         return {"rules.disabled": self.runs.disabled(self.names), **unions}
 
     @property
     def command(self) -> str | None:
-        """A command that makes the bad model by the guilty rules alone; None where the passes, or options, cannot be written there."""
+        """A command that reproduces the bad model with the guilty rules alone; None if passes or options have no text form."""
         settings = context_data(self.runs.settings)
         if settings["config_left_out"] or not (self.passes is None or isinstance(self.passes, str)):
             return None
@@ -136,7 +142,7 @@ class RuleBisection:
         return shlex.join(words)
 
     def to_dict(self) -> dict[str, AnyValue]:
-        """The finding as plain data for JSON."""
+        """The result as plain data for JSON."""
         return {
             "source": self.source,
             "check": self.check,
@@ -175,7 +181,13 @@ def bisect_rules(
     margin: float = 0.1,
     progress: Callable[[str], None] | None = None,
 ) -> RuleBisection:
-    """The smallest set of rules, and its first application, that make a model bad: log2(rules) + log2(applications) runs for one rule.
+    """The smallest set of rules, and its first application, that make a model bad, in log2(rules) + log2(applications) runs for one rule.
+
+    Arguments and checks are those of `passat.bisection.bisect_model`. It finds one change from good to bad; if there are several, for
+    example because one wrong rule hides another, any of them.
+
+    Raises AlreadyTrueError if the model is bad without rules, NeverTrueError if it is good with all, FlappingError for an unstable check,
+    BisectError, CheckError for a check that cannot run, OnnxError, PipelineError, RuleError, VerifyError.
 
     Arguments and checks are those of `passat.bisection.bisect_model`. It finds a change from good to bad; where there are several, as where
     one wrong rule hides another, any of them.
@@ -209,8 +221,8 @@ def bisect_rules(
 
 
 def _candidates(asked: Questions, source: str) -> tuple[list[str], bool]:
-    """Rules that are bad together, and without which it is good: those that fired, or all where that is not known, and which of the two it
-    is. Raises BisectError where there are no such rules."""
+    """Rules that are bad together, and good when removed: those that fired, or all if unknown; and which of the two it is. Raises
+    BisectError if there are none."""
     check, runs = asked.check, asked.runs
     answer, outcome = asked.answer(None)
     if answer is None:
@@ -228,7 +240,7 @@ def _candidates(asked: Questions, source: str) -> tuple[list[str], bool]:
 
 
 def _not_bad(asked: Questions, source: str, outcome: Outcome) -> NoReturn:
-    """Raises BisectError: the model is good with all rules, at least where functions are taken whole."""
+    """Raises BisectError: the model is good with all rules, at least without regions."""
     bad, otherwise = asked.answer(None, None)
     if bad:
         if _same(outcome.module, otherwise.module):
@@ -245,8 +257,8 @@ def _not_bad(asked: Questions, source: str, outcome: Outcome) -> NoReturn:
 def _confirmed(
     asked: Questions, names: Sequence[str], unions: int, *, expected: bool, trace: Trace | None = None
 ) -> tuple[IRModule | None, str, Exception | None]:
-    """The module of a run that decides, made and asked about once more; why it is bad, and what a pass raised. Raises FlappingError where
-    the answer is another one."""
+    """The module of the deciding run, repeated and checked again; why it is bad, and the exception of a pass. Raises FlappingError if the
+    answer changes."""
     known = asked.answer(names, unions)[1].module
     answer, outcome = asked.again(names, unions, trace)
     if answer is expected:
@@ -264,7 +276,7 @@ def _same(one: IRModule | None, other: IRModule | None) -> bool:
 
 
 def _describe(found: GuiltyApplication, trace: Trace, *, raised: bool) -> GuiltyApplication:
-    """What is known of the last application of a trace."""
+    """Describes the last application of a trace."""
     runs = [run for run in trace.runs if run.applications]
     if raised or not runs:
         return found
@@ -281,7 +293,7 @@ def _describe(found: GuiltyApplication, trace: Trace, *, raised: bool) -> Guilty
 
 
 def _text(function: Function) -> str:
-    """A function for people; constants are referred to."""
+    """A function as text, with references for constants."""
     return pretty_print(function).partition("\n\n/*")[0]
 
 
@@ -290,6 +302,6 @@ def _times(count: int) -> str:
 
 
 def rule_files(sets: Sequence[type[RuleSet]]) -> list[str]:
-    """The files of rule sets, each as it is named from here where it lies below."""
+    """The files of rule sets, as relative paths if below the current folder."""
     files = dict.fromkeys(file_of(one) or "FILE.py" for one in sets)
     return [os.path.relpath(file) if file.startswith(os.getcwd() + os.sep) else file for file in files]

@@ -1,4 +1,4 @@
-"""Pages on rules, as Markdown: the default pipeline at each level, and each rule with its equation, guards and exactness."""
+"""Markdown pages on rules: the default pipeline at each level, and each rule with its equation, guards and exactness."""
 
 import re
 import textwrap
@@ -27,7 +27,7 @@ from passat.rules.rule_pass import RulePass
 LEVELS: Final = range(5)
 _FREELY: Final = {KEPT: "", RESOLVED: "; NaN may become infinite", MIXED: "; infinities and NaN may become one another"}
 _LONG: Final = 130
-"""Equations of more characters are no longer told in tables."""
+"""Maximum length of equations in tables."""
 _WIDTH: Final = 110
 _INTRODUCTION: Final = """\
 In an equation, `x`, `y`, `z` ... stand for any tensors and `c`, `d`, `w` ... for constants where the guards need their values; attributes

@@ -1,13 +1,15 @@
-"""Reproducers of what `passat rules bisect` finds: a folder that says which rules made which model bad, and that is replayed.
+"""Reproducers of `passat rules bisect`: folders that record which rules made a model bad, and that can be replayed.
+
+The folder contains
 
 The folder holds
 
-* `before.onnx` and `after.onnx`: what comes of the model with one application of a rule less, and with it;
-* `smallest.onnx`: the matched part alone, as a model, where the rules make that bad as well;
-* `bisection.json`: the rules, the number of the application, the passes, the settings, the check; `model.onnx`, or where the model was;
-* `README.txt`: what this is, and how to replay it.
+* `before.onnx` and `after.onnx`: the model without and with the bad application;
+* `smallest.onnx`: the matched part alone, as a model, if the rules make that bad too;
+* `bisection.json`: the rules, the number of the application, the passes, the settings, the check; `model.onnx`, or the model's path;
+* `README.txt`: a description, and how to replay it.
 
-It is data alone. Nothing in it is run when it is replayed: rules, and a command to check with, have to be given again.
+It contains only data, and replaying executes none of it: rules and check commands must be given again.
 """
 
 import contextlib
@@ -38,7 +40,7 @@ from passat.verify import Comparing
 
 FORMAT: Final = 1
 _LIMIT: Final = 1 << 26
-"""Most bytes of a file that says what was found."""
+"""Maximum size of `bisection.json` in bytes."""
 """The version of the folder's form, in `bisection.json`."""
 JSON_NAME: Final = "bisection.json"
 SMALLEST: Final = "smallest.onnx"
@@ -46,8 +48,8 @@ _OWN_FILES: Final = ("before.onnx", "after.onnx", SMALLEST, "model.onnx", "READM
 
 
 class RuleReplay(NamedTuple):
-    """What a replay showed: what was run, whether the result is bad without the last application, or without the rules, and with it, and
-    what is wrong then, or why that cannot be told."""
+    """The result of a replay: what was run, whether the result is bad without the last application (or without the rules) and with it, and
+    why."""
 
     where: str
     before: bool | None
@@ -56,12 +58,12 @@ class RuleReplay(NamedTuple):
 
     @property
     def same(self) -> bool:
-        """Whether the rules make it bad."""
+        """True if the rules make the model bad."""
         return self.before is False and self.after is True
 
     @property
     def failure(self) -> str | None:
-        """What is wrong with the rules, or why that cannot be told; None where it is good."""
+        """What is wrong with the rules, or why the check cannot decide; None if the model is good."""
         return None if self.after is False else self.why or "bad"
 
     def __str__(self) -> str:
@@ -73,7 +75,7 @@ class RuleReplay(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """What was written: the paths, the command that replays it, and whether the matched part alone is bad as well."""
+    """The written paths, the replay command, and whether the matched part alone is bad."""
 
     paths: list[str]
     command: str
@@ -81,7 +83,7 @@ class Saved(NamedTuple):
 
 
 def save_bisection(found: RuleBisection, folder: str | os.PathLike[str]) -> Saved:
-    """Writes a reproducer into a folder, which is made; an older one in it is replaced. Raises OnnxError, OSError."""
+    """Writes a reproducer to a folder, which is created; replaces an older one. Raises OnnxError, OSError."""
     folder = os.fspath(folder)
     os.makedirs(folder, exist_ok=True)
     for name in _OWN_FILES:
@@ -144,7 +146,7 @@ def _readme(found: RuleBisection, smallest: bool, command: str) -> str:
 
 
 def _save_smallest(found: RuleBisection, path: str) -> bool:
-    """Writes the matched part as a model where the rules make that bad too; with constants as inputs where it is so without them."""
+    """Writes the matched part as a model if the rules make it bad too; with constants as inputs if possible."""
     application = found.application
     if application is None or application.run is None:
         return False
@@ -173,7 +175,7 @@ def _part(application: GuiltyApplication, constants: bool) -> IRModule | None:
 def _on_smallest(
     path: str, pipeline: Sequential, settings: PassContext, names: Collection[str], check: str, how: Comparing, margin: float
 ) -> RuleReplay:
-    """Whether rules make a model bad that is good without any."""
+    """True if the rules make a model bad that is good without them."""
     asked = Questions(
         RuleRuns(pipeline, load(path, lenient=True), settings), make_check(check, path, how, margin), crashes=check == "crash"
     )
@@ -191,12 +193,15 @@ def _replay(asked: Questions, where: str, first: tuple[Collection[str], int], se
 
 
 def is_bisection(folder: str | os.PathLike[str]) -> bool:
-    """Whether a folder is a reproducer of this kind."""
+    """True if a folder is a reproducer of this kind."""
     return os.path.isfile(os.path.join(folder, JSON_NAME))
 
 
 def replay_bisection(folder: str | os.PathLike[str], rules: Sequence[type[RuleSet]] = (), check: str | None = None) -> list[RuleReplay]:
-    """Replays a reproducer: the rules on the smallest model and, where that is not there or does not become bad, on the whole one.
+    """Replays a reproducer: the rules on the smallest model and, if that is missing or good, on the whole one.
+
+    `rules` are the user's rule sets of the original run, and `check` the command, if it was one. Raises ReproducerError for an unusable
+    folder, and the errors of `bisect_rules`.
 
     `rules` are the user's own that ran then, and `check` the command, where it was one. Raises ReproducerError where the folder cannot be
     used, and what `bisect_rules` does.
@@ -253,7 +258,7 @@ _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
 
 
 def _read(folder: str) -> dict[str, AnyValue]:
-    """What `bisection.json` says, checked. Raises ReproducerError for everything that is missing or of another form."""
+    """The validated content of `bisection.json`. Raises ReproducerError."""
     path = os.path.join(folder, JSON_NAME)
     try:
         data: AnyValue = json.loads(read_bounded(path, _LIMIT).decode("utf-8", "replace"))

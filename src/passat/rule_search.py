@@ -1,4 +1,4 @@
-"""Searching for the rules, and the applications of rules, that make a result bad: optimizations that run with some of them only."""
+"""Searches for the rules and rule applications that make a result bad, by running optimizations with some of them only."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any as AnyValue
@@ -15,16 +15,18 @@ from passat.rules.rule import Rule, equation_of
 from passat.rules.rule_pass import RulePass
 
 MOST: Final = 1 << 30
-"""So many applications are never reached."""
+"""A number of applications that is never reached."""
 
 AskRules: TypeAlias = Callable[[Sequence[str]], bool | None]
-"""Whether it is bad with these rules alone; None where that cannot be told."""
+"""True if the result is bad with these rules alone; None if unknown."""
 AskCount: TypeAlias = Callable[[int], bool | None]
-"""Whether it is bad after so many applications; None where that cannot be told."""
+"""True if the result is bad after this many applications; None if unknown."""
 
 
 def smallest_set(rules: Sequence[str], ask: AskRules) -> list[str]:
-    """A set of rules that is bad, and good without any one of its rules, of rules that are bad together; without any rule it is good.
+    """A minimal subset of rules that is bad; all rules together are bad, and no rules are good.
+
+    One guilty rule among n takes log2(n) + 1 questions; of several that are only bad together, each takes as many, and one more.
 
     One guilty rule among n is found in log2(n) + 1 questions; of several that must come together, each takes as many, and one more.
 
@@ -46,7 +48,7 @@ def smallest_set(rules: Sequence[str], ask: AskRules) -> list[str]:
     kept: list[str] = []
     rest = list(rules)
     while rest and not known(kept):
-        # The kept ones and all of the rest are bad, the kept ones alone are not known to be: one of the rest, at least, has to come in.
+        # The kept rules with the rest are bad, alone they are not known to be: at least one of the rest is needed.
         kept, rest = _narrow(kept, rest, known)
     return _without_needless(kept, known)
 
@@ -57,7 +59,7 @@ def _narrow(kept: list[str], rest: list[str], ask: AskRules) -> tuple[list[str],
 
 
 def _without_needless(kept: list[str], ask: AskRules) -> list[str]:
-    """The set without rules that it is bad without too: there are some where a rule hides what another does."""
+    """The set without rules that are not needed to be bad; there are some if one rule hides the effect of another."""
     i = 0
     while len(kept) > 1 and i < len(kept):
         others = [*kept[:i], *kept[i + 1 :]]
@@ -69,8 +71,10 @@ def _without_needless(kept: list[str], ask: AskRules) -> list[str]:
 
 
 def first_application(count: int | None, ask: AskCount) -> tuple[int, int] | None:
-    """The number of applications that is good and the next one that is bad, where it is bad after all of them; numbers between the two are
-    those of which nothing can be told. None where it is bad before any.
+    """The last good and the first bad number of applications, if the result is bad after all; numbers between them are undecided. None if
+    it is bad before any.
+
+    If `count` is unknown because the run does not finish, searches by doubling.
 
     Where their `count` is not known, since the run does not come to its end, it is looked for by doubling.
 
@@ -90,21 +94,21 @@ def first_application(count: int | None, ask: AskCount) -> tuple[int, int] | Non
 
 
 def _above(low: int, high: int, ask: AskCount) -> tuple[int, int]:
-    """Where answers change between two numbers."""
+    """The change of the answer between two numbers."""
     first, second = first_true(high - low, lambda number: ask(low + number))
     return low + first, low + second
 
 
 Tell: TypeAlias = "Callable[[str], None] | None"
-"""Gets a few words on what begins now."""
+"""Receives progress messages."""
 
 ALL: Final = 1 << 40
-"""A number of applications that is never reached. With one, functions are taken whole, as they are for every other number."""
+"""A number of applications that is never reached. Like any limit, it disables regions."""
 
 
 class Outcome(NamedTuple):
-    """What a run came to: the module, or what a pass raised, as an exception and in a sentence that names the pass; how often each rule
-    fired, in the order in which they are first heard of."""
+    """The result of a run: the module, or the exception of a pass and the sentence that names the pass; the number of applications of each
+    rule, in order of first application."""
 
     module: IRModule | None
     error: Exception | None
@@ -113,31 +117,32 @@ class Outcome(NamedTuple):
 
     @property
     def applications(self) -> int | None:
-        """How many applications of rules there were; None where a pass raised, since it did not come to count its own."""
+        """The number of rule applications; None if a pass raised, since its count is incomplete."""
         return None if self.error is not None else sum(self.fired.values())
 
 
 class RuleRuns:
-    """A pipeline on a module, to be run in the settings of a context with some of its rules alone."""
+    """A pipeline on a module, to run in the settings of a context with some of its rules."""
 
     def __init__(self, pipeline: Sequential, module: IRModule, settings: PassContext) -> None:
         self.pipeline = pipeline
         self.module = module
         self.settings = settings
         self.count = 0
-        """How often the pipeline ran."""
+        """The number of runs of the pipeline."""
         steps = [step.pass_ for step in pipeline.plan(settings).walk() if step.runs]
         passes = [pass_ for pass_ in steps if isinstance(pass_, RulePass)]
         self.rules: dict[str, Rule] = {rule.name: rule for pass_ in passes for rule in pass_.rules}
-        """All rules of the pipeline by name, each direction by itself."""
+        """All rules of the pipeline by name, one per direction."""
         self._disabled: list[str] = list(settings.get_config("rules.disabled"))
 
     def names(self) -> list[str]:
-        """The names of all rules of the pipeline, both directions under one."""
+        """The names of all rules of the pipeline, one for both directions."""
         return list(dict.fromkeys(map(equation_of, self.rules)))
 
     def disabled(self, enabled: Collection[str] | None) -> list[str]:
-        """What `rules.disabled` is where no rules run but these; a set none of whose rules runs goes by its name. None enables all."""
+        """The value of `rules.disabled` that enables only these rules; sets without enabled rules are named as a whole. None enables
+        all."""
         if enabled is None:
             return self._disabled
         off = [name for name in self.names() if name not in enabled]
@@ -145,8 +150,8 @@ class RuleRuns:
         return list(dict.fromkeys([*self._disabled, *(name if (of := name.partition(".")[0]) in left else of for name in off)]))
 
     def run(self, enabled: Collection[str] | None, unions: int | None, trace: Trace | None = None) -> Outcome:
-        """Runs the pipeline with some rules, or all where that is None, up to so many applications. With None for these too it runs as it
-        would otherwise, with regions. What is raised outside of any pass passes through, and so does Ctrl-C."""
+        """Runs the pipeline with some rules (None: all), up to a number of applications (None: unlimited, with regions). Propagates
+        exceptions from outside of passes, and Ctrl-C."""
         self.count += 1
         config: dict[str, AnyValue] = {"rules.disabled": self.disabled(enabled)}
         if unions is not None:
@@ -165,7 +170,7 @@ class RuleRuns:
                     raise
                 error, accused = raised, str(accusation).partition("; before it ran: ")[0]
         if asked.requested:
-            raise KeyboardInterrupt  # the best so far of an optimization says nothing of its rules
+            raise KeyboardInterrupt  # an interrupted result says nothing about its rules
         fired: dict[str, int] = {}
         for counters in context.statistics.counters.values():
             for key, times in counters.items():
@@ -176,7 +181,7 @@ class RuleRuns:
 
 
 class Questions:
-    """Asks a check about runs, each once, and counts how often it is asked. Where `crashes`, a pass that raises is bad."""
+    """Asks a check about runs, each once, and counts the calls. With `crashes`, a pass that raises counts as bad."""
 
     def __init__(self, runs: RuleRuns, check: Check, *, crashes: bool = False, tell: Tell = None) -> None:
         self.runs = runs
@@ -187,18 +192,18 @@ class Questions:
         self._answers: dict[tuple[frozenset[str] | None, int | None], tuple[bool | None, Outcome]] = {}
 
     def __call__(self, enabled: Iterable[str] | None, unions: int | None = ALL) -> bool | None:
-        """Whether the result is bad. Raises PassRaisedError where a pass raises and that does not count."""
+        """True if the result is bad. Raises PassRaisedError if a pass raises and that does not count."""
         return self.answer(enabled, unions)[0]
 
     def answer(self, enabled: Iterable[str] | None, unions: int | None = ALL) -> tuple[bool | None, Outcome]:
-        """The answer, and the run that it is about."""
+        """The answer, and its run."""
         key = (None if enabled is None else frozenset(enabled), unions)
         if key not in self._answers:
             self._answers[key] = self.again(*key)
         return self._answers[key]
 
     def again(self, enabled: Collection[str] | None, unions: int | None, trace: Trace | None = None) -> tuple[bool | None, Outcome]:
-        """The answer of another run."""
+        """The answer of a repeated run."""
         self._tell(f"running the passes ({self.runs.count + 1})")
         outcome = self.runs.run(enabled, unions, trace)
         if outcome.error is not None and not self._crashes:
@@ -212,7 +217,7 @@ class Questions:
 
 
 def in_words(names: Sequence[str]) -> str:
-    """A list of names.
+    """A list of names as text.
 
     >>> in_words(["a", "b", "c"])
     'a, b and c'

@@ -1,4 +1,4 @@
-"""Reads a user's rule file: a Python file that defines `RuleSet` classes, registers passes, or both."""
+"""Reads rule files: Python files that define `RuleSet` classes, register passes, or both."""
 
 import ast
 import importlib.util
@@ -20,22 +20,22 @@ from passat.rules import RuleError, RuleSet
 
 PathLike: TypeAlias = str | os.PathLike[str]
 RulesLike: TypeAlias = PathLike | type[RuleSet] | Iterable[PathLike | type[RuleSet]]
-"""Rule sets, and rule files by their paths."""
+"""Rule sets, and paths of rule files."""
 _NUMBERS: Final = itertools.count()
 _LIMIT: Final = 1 << 24
-"""Most bytes of a rule file."""
+"""Maximum size of a rule file in bytes."""
 _REGISTERED: Final[dict[str, set[str]]] = {}
-"""The keys of the passes that each file has registered, by its real path."""
+"""The keys of the passes that each file registered, by real path."""
 
 
 class RuleFileError(PassatError, ValueError):
-    """A rule file that cannot be used. The message is one sentence that names the file, the line and the reason."""
+    """An unusable rule file. The message names the file, the line and the reason."""
 
     exit_code = 1
 
 
 def read_rules(rules: RulesLike) -> tuple[list[type[RuleSet]], list[PathLike]]:
-    """The rule sets, those of rule files included, and the paths of the files, each once. Raises RuleFileError, and TypeError for anything
+    """The rule sets, including those of rule files, and the distinct paths of the files. Raises RuleFileError, and TypeError for anything
     else."""
     if isinstance(rules, (str, os.PathLike, type)):
         rules = [rules]
@@ -45,7 +45,7 @@ def read_rules(rules: RulesLike) -> tuple[list[type[RuleSet]], list[PathLike]]:
     files: dict[str, PathLike] = {}
     for one in rules:
         if not isinstance(one, (str, os.PathLike)):
-            sets.append(one)  # what is none is refused with all others, when the pipeline is made
+            sets.append(one)  # invalid ones are rejected when the pipeline is made
         elif (place := os.path.realpath(one)) not in files:
             files[place] = one
             sets += load_rules(one)
@@ -53,7 +53,11 @@ def read_rules(rules: RulesLike) -> tuple[list[type[RuleSet]], list[PathLike]]:
 
 
 def load_rules(path: str | os.PathLike[str]) -> list[type[RuleSet]]:
-    """The rule sets that a file defines, in the order of their definition; bases without rules of their own left out.
+    """The rule sets that a file defines, in definition order, without base classes that have no rules.
+
+    The file is imported under a unique name, so it may be called `rules.py`, and may import modules next to it. A file that is loaded again
+    may register its passes again. Raises RuleFileError if the file cannot be imported, has an invalid rule, or defines no rule set, pass or
+    operator.
 
     The file is imported under a name that nothing else has, so it may be called `rules.py`; modules beside it may be imported by it.
     A file that is loaded again may register its passes again.
@@ -88,18 +92,18 @@ def load_rules(path: str | os.PathLike[str]) -> list[type[RuleSet]]:
 
 
 def registered_passes(path: str | os.PathLike[str]) -> list[str]:
-    """The names of the passes that a rule file has registered, sorted."""
+    """The names of the passes that a rule file registered, sorted."""
     return sorted(get_entry(key).name for key in _REGISTERED.get(os.path.realpath(path), ()))
 
 
 def files_registering(names: Collection[str]) -> list[str]:
-    """The rule files that have registered the passes of these names; of several that registered one, the last."""
+    """The rule files that registered the passes of these names; the last one if there are several."""
     last = {short_name(key): file for file, keys in _REGISTERED.items() for key in keys}
     return list(dict.fromkeys(last[name] for name in sorted(names) if name in last))
 
 
 def idle_passes(files: Iterable[str | os.PathLike[str]], planned: Collection[str]) -> list[str]:
-    """A sentence for each rule file that registers passes, none of which is planned to run."""
+    """A sentence for each rule file whose registered passes are not planned to run."""
     sentences = []
     for file in files:
         names = registered_passes(file)
@@ -113,10 +117,10 @@ def idle_passes(files: Iterable[str | os.PathLike[str]], planned: Collection[str
 
 
 def _run(file: Path) -> tuple[ModuleType, bytes]:
-    """The module that a file makes, and what the file holds: a pipe can be read once."""
+    """The module of a file, and the file's content: a pipe can be read only once."""
     if file.is_dir():
         raise RuleFileError(f"{file} is a folder; a rule file is wanted")
-    # A name that no other file gets: two rule files of one name are two modules.
+    # A unique name: two rule files of the same name are two modules.
     name = f"passat_rule_file_{next(_NUMBERS)}_{''.join(c if c.isalnum() else '_' for c in file.stem)}"
     spec = importlib.util.spec_from_loader(name, loader=None, origin=str(file))
     assert spec is not None
@@ -124,11 +128,11 @@ def _run(file: Path) -> tuple[ModuleType, bytes]:
     shown = str(file)
     if file.is_file():
         module.__file__ = shown
-    else:  # a traceback that looks up the source would block on a pipe
+    else:  # a traceback that reads the source would block on a pipe
         shown = f"<{file}>"
     beside = str(file.resolve().parent)
     sys.modules[name] = module
-    sys.path.append(beside)  # at the end: what is installed comes first
+    sys.path.append(beside)  # at the end: installed packages come first
     try:
         source = read_bounded(file, _LIMIT)
         exec(compile(source, shown, "exec"), vars(module))
@@ -148,12 +152,12 @@ def _run(file: Path) -> tuple[ModuleType, bytes]:
 
 
 def _reason(error: BaseException) -> str:
-    """What is wrong, in a sentence."""
+    """The reason as a sentence."""
     kind = "" if isinstance(error, RuleError) else f"{type(error).__name__}: "
     return kind + (" ".join(str(error).split()) or "no reason given")
 
 
 def _line(error: BaseException, file: str) -> str:
-    """Where in the file an error comes from: the innermost of its lines that was running."""
+    """The line of the file that an error comes from: the innermost one on the stack."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return f", line {lines[-1]}" if lines else ""

@@ -1,4 +1,7 @@
-"""Running models on ONNX Runtime, which is imported when a model is first run.
+"""Runs models on ONNX Runtime, which is imported on first use.
+
+Only this module, `passat.session` and `passat.ir.onnx.ort_evaluator` use ONNX Runtime. Its errors have no common base class but Exception,
+which is what callers catch.
 
 This module, `passat.session` and `passat.ir.onnx.ort_evaluator` know ONNX Runtime. It raises a class of its own for each kind of refusal,
 with no common base but Exception; that is what is caught where models run.
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 ModelSource: TypeAlias = "ModelProto | bytes | str | os.PathLike[str]"
-"""A model: in memory, serialized, or in a file. A model beyond 2 GB has to be a file."""
+"""A model: in memory, serialized, or in a file. A model larger than 2 GB must be a file."""
 
 _PREFIX: Final = re.compile(
     r"\[ONNXRuntimeError\] : \d+ : \w+ : "  # the number and the kind of the error
@@ -54,7 +57,7 @@ class CustomOpsError(PassatError, ValueError):
 
 @contextmanager
 def custom_operators(libraries: Sequence[str | os.PathLike[str]]) -> Iterator[None]:
-    """Gives the custom operators of shared libraries to every session that begins inside. Raises CustomOpsError, VerifyError."""
+    """Registers the custom operators of shared libraries with every session created in this context. Raises CustomOpsError, VerifyError."""
     paths = [os.path.abspath(library) for library in libraries]
     for path in paths:
         if not os.path.isfile(path):
@@ -74,7 +77,11 @@ def custom_operators(libraries: Sequence[str | os.PathLike[str]]) -> Iterator[No
 
 
 class Runner:
-    """A model in ONNX Runtime. Raises VerifyError where that is not installed, and what it raises where the model does not load.
+    """A model in ONNX Runtime. Raises VerifyError if that is not installed, and its error if the model does not load.
+
+    With `apart`, the session is in a child process, which ONNX Runtime may end: then EndedError is raised, and the next run reloads the
+    model. Times then include the communication. `written` is the file for the optimized model. `profile` is the file name prefix for ONNX
+    Runtime's operator times, for a session in this process.
 
     `apart`: the session is in another process, which ONNX Runtime may end without ending this one: then EndedError is raised, and the next
     run loads the model anew. Times are none of the model's alone there. `written` is the file that ONNX Runtime writes the model to that it
@@ -114,7 +121,7 @@ class Runner:
         return self._session.run(feed)
 
     def end_profile(self) -> str:
-        """The path of the file with the times of operators, which ends here."""
+        """Ends profiling; returns the path of the file with the operator times."""
         assert isinstance(self._session, Session)
         return self._session.end_profile()
 
@@ -125,7 +132,7 @@ def _session(model: ModelSource, settings: SessionSettings, *, apart: bool) -> S
             raise VerifyError(_MISSING)
         try:
             return ApartSession(partial(_serialized, model), settings)
-        except NoProcessError:  # where there is but one process, it is as good as one can do
+        except NoProcessError:  # without child processes, runs in this one
             pass
         except ImportError as error:
             raise VerifyError(_MISSING) from error
@@ -134,7 +141,7 @@ def _session(model: ModelSource, settings: SessionSettings, *, apart: bool) -> S
 
 
 def loads(model: ModelSource, folder: str | None = None) -> bool:
-    """Whether ONNX Runtime is there, and loads a model. Asks another process: ONNX Runtime ends its own over some invalid models."""
+    """True if ONNX Runtime is installed and loads a model. Uses a child process: some invalid models end it."""
     settings = SessionSettings(folder, threads=1, libraries=tuple(_LIBRARIES))
     try:
         ApartSession(partial(_serialized, model), settings, seconds=_LOADING_SECONDS)
@@ -145,11 +152,11 @@ def loads(model: ModelSource, folder: str | None = None) -> bool:
 
 @contextmanager
 def loadable(model: ModelSource, folder: str | None = None) -> Iterator[ModelSource]:
-    """A model such as ONNX Runtime loads: one in memory that is beyond the limit of protobuf becomes a file, which is gone afterward."""
+    """A model that ONNX Runtime can load: one in memory beyond protobuf's limit becomes a temporary file."""
     if isinstance(model, (bytes, str, os.PathLike)):
         yield model
         return
-    from passat.ir.onnx.sizes import model_bytes  # which needs onnx
+    from passat.ir.onnx.sizes import model_bytes  # needs onnx
 
     if model_bytes(model) < PROTOBUF_LIMIT:
         yield model
@@ -170,7 +177,7 @@ def _onnxruntime() -> AnyValue:
 
 
 def sentence_of(error: Exception) -> str:
-    """What ONNX Runtime says of an error, without the place in its sources, and not too long.
+    """ONNX Runtime's error message, without source positions, shortened.
 
     >>> sentence_of(RuntimeError("[ONNXRuntimeError] : 1 : FAIL : /core/model.cc:25 onnxruntime::Model::Model(int) No such model"))
     'No such model'
@@ -180,7 +187,7 @@ def sentence_of(error: Exception) -> str:
 
 
 def runtime_version() -> str:
-    """The version of ONNX Runtime. Raises VerifyError where it is not installed."""
+    """The version of ONNX Runtime. Raises VerifyError if it is not installed."""
     return str(_onnxruntime().__version__)
 
 

@@ -1,4 +1,7 @@
-"""Sessions of ONNX Runtime, and the process that keeps some for another one: `serve` answers its requests, one after the other.
+"""ONNX Runtime sessions, and the child process that runs them: `serve` answers requests one after the other.
+
+Messages have a JSON head, and raw arrays. Nothing that is read is executed. The child process imports everything imported here, and should
+start fast.
 
 Messages between the two have a head in JSON, and arrays as they are in memory. Nothing that is read is executed. What is imported here
 is imported by that process too, which should start fast.
@@ -20,13 +23,13 @@ import numpy as np
 import numpy.typing as npt
 
 _NARROW: Final[Mapping[str, int]] = {"tensor(bfloat16)": 16}
-"""Types that ONNX Runtime does not exchange with NumPy, by their numbers in ONNX: they go in and out as raw memory."""
+"""Types that ONNX Runtime does not exchange with NumPy, by their ONNX numbers; passed as raw memory."""
 
 
 class SessionSettings(NamedTuple):
-    """How a model is loaded: the folder of its external data, how many threads (0 for all), which optimizations, the seed of random
-    operators, whether memory is kept, the libraries of custom operators, where the optimized model is written, and how the name of the
-    file begins in which the time of each operator is kept."""
+    """How a model is loaded: the folder of its external data, the number of threads (0 for all), the optimization level, the seed of random
+    operators, whether memory is kept, the libraries of custom operators, the path for the optimized model, and the file name prefix for
+    operator times."""
 
     folder: str | None = None
     threads: int = 0
@@ -39,22 +42,22 @@ class SessionSettings(NamedTuple):
 
 
 class Session:
-    """A session in this process. Raises ImportError without ONNX Runtime, and what that raises where the model does not load."""
+    """A session in this process. Raises ImportError without ONNX Runtime, and its error if the model does not load."""
 
     def __init__(self, model: bytes | str, settings: SessionSettings) -> None:
         import onnxruntime
 
         if settings.seed is not None:
-            onnxruntime.set_seed(settings.seed)  # of operators that draw random numbers and have no seed of their own
+            onnxruntime.set_seed(settings.seed)  # for random operators without a seed of their own
         options = onnxruntime.SessionOptions()
         level = onnxruntime.GraphOptimizationLevel
         levels = {False: level.ORT_DISABLE_ALL, True: level.ORT_ENABLE_EXTENDED, "all": level.ORT_ENABLE_ALL}
         options.graph_optimization_level = levels[settings.optimize]
         options.intra_op_num_threads = settings.threads or os.cpu_count() or 1
         options.log_severity_level = 4
-        if not settings.arena:  # nothing is timed: threads that wait for work need not keep the cores busy
+        if not settings.arena:  # nothing is timed: threads need not spin while waiting
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        options.enable_cpu_mem_arena = settings.arena  # without it memory goes back at once; with it times are what they are elsewhere
+        options.enable_cpu_mem_arena = settings.arena  # without the arena memory is returned at once; with it times are realistic
         if settings.written is not None:
             options.optimized_model_filepath = settings.written
         if settings.profile is not None:
@@ -84,7 +87,7 @@ class Session:
         return [_from_runtime(value) for value in self._session.run_with_ort_values(names, made)]
 
     def end_profile(self) -> str:
-        """The path of the file with the times of operators, which ends here."""
+        """Ends profiling; returns the path of the file with the operator times."""
         return str(self._session.end_profiling())
 
     def _to_runtime(self, value: AnyValue, name: str, kind: str) -> AnyValue:
@@ -108,32 +111,34 @@ Array: TypeAlias = npt.NDArray[np.generic]
 Head: TypeAlias = dict[str, AnyValue]
 
 _LENGTH: Final = 8
-"""Bytes that say how long a head is."""
+"""Number of bytes that encode the length of a head."""
 _LONGEST_HEAD: Final = 1 << 30
 _PLAIN: Final = re.compile(r"[<>|=][biufcUS]\d{1,9}")
-"""How NumPy calls its own element types."""
+"""NumPy's names of its own element types."""
 
 
 class Writable(Protocol):
-    """Where messages go to: an unbuffered file."""
+    """A message sink: an unbuffered file."""
 
     def write(self, data: memoryview, /) -> int | None:
-        """Writes some of the data; how much."""
+        """Writes some of the data; returns how much."""
 
 
 class Readable(Protocol):
-    """Where messages come from: an unbuffered file."""
+    """A message source: an unbuffered file."""
 
     def readinto(self, data: memoryview, /) -> int | None:
-        """Reads some data; how much, 0 at the end."""
+        """Reads some data; returns how much, 0 at the end."""
 
 
 class WireError(ValueError):
-    """What is no message, or a value that goes into none."""
+    """A malformed message, or a value that cannot be sent."""
 
 
 def pack(value: AnyValue, arrays: list[Array]) -> AnyValue:
-    """The form of a value in a head: an array, None, a number, a text, a list of such, or a mapping. `arrays` gets what goes beside it.
+    """Encodes a value for a head: an array, None, a number, a string, a list of these, or a mapping. Appends arrays to `arrays`.
+
+    Raises WireError for anything else.
 
     Raises WireError for anything else.
     """
@@ -160,7 +165,7 @@ def _packed_array(value: Array, arrays: list[Array]) -> AnyValue:
 
 
 def unpack(form: AnyValue, arrays: Sequence[Array]) -> AnyValue:
-    """The value of a form."""
+    """Decodes a value."""
     match form:
         case {"is": value}:
             return value
@@ -178,7 +183,7 @@ def unpack(form: AnyValue, arrays: Sequence[Array]) -> AnyValue:
 
 
 def write(stream: Writable, head: Mapping[str, AnyValue], arrays: Sequence[Array] = ()) -> None:
-    """Writes a message. Raises OSError where nobody reads it."""
+    """Writes a message. Raises OSError if the reader is gone."""
     kinds = [[_name(array.dtype), array.shape] for array in arrays]
     data = json.dumps({"head": head, "arrays": kinds}).encode()
     _write_all(stream, memoryview(len(data).to_bytes(_LENGTH, "little") + data))
@@ -187,7 +192,7 @@ def write(stream: Writable, head: Mapping[str, AnyValue], arrays: Sequence[Array
 
 
 def read(stream: Readable) -> tuple[Head, list[Array]]:
-    """Reads a message. Raises EOFError at the end, WireError for what is no message."""
+    """Reads a message. Raises EOFError at the end, WireError for a malformed message."""
     size = int.from_bytes(_read_bytes(stream, _LENGTH), "little")
     if size > _LONGEST_HEAD:
         raise WireError(f"a head of {size} bytes")
@@ -240,7 +245,7 @@ _FAILED: Final = 1
 
 
 def serve() -> None:
-    """Answers requests that come in on the input stream, on the output stream. What libraries print goes to the error stream."""
+    """Answers requests from the input stream on the output stream. Output of libraries goes to the error stream."""
     requests: AnyValue = os.fdopen(os.dup(0), "rb", 0)
     replies: AnyValue = os.fdopen(os.dup(1), "wb", 0)
     os.dup2(2, 1)
@@ -253,13 +258,13 @@ def serve() -> None:
             reply = keeper.answer(*waiting.get())
             if reply is not None:
                 write(replies, *reply)
-            del reply  # which may be large
-    except OSError:  # nobody waits for the answer
+            del reply  # may be large
+    except OSError:  # nobody reads the answer
         os._exit(0)
 
 
 def _receive(requests: AnyValue, waiting: "SimpleQueue[tuple[Head, list[Array]]]") -> None:
-    """Ends the process, whatever it is at, once nobody can ask any more."""
+    """Ends the process, even during a request, once the parent is gone."""
     try:
         while True:
             waiting.put(read(requests))
@@ -270,13 +275,13 @@ def _receive(requests: AnyValue, waiting: "SimpleQueue[tuple[Head, list[Array]]]
 
 
 class _Keeper:
-    """The sessions, by their numbers."""
+    """The sessions, by number."""
 
     def __init__(self) -> None:
         self._sessions: dict[int, Session] = {}
 
     def begin(self) -> Head:
-        """Imports what is needed."""
+        """Imports ONNX Runtime."""
         try:
             import onnxruntime
         except ImportError as error:
@@ -284,12 +289,12 @@ class _Keeper:
         return {"version": onnxruntime.__version__}
 
     def answer(self, head: Head, arrays: list[Array]) -> tuple[Head, list[Array]] | None:
-        """The answer to a request; None where none is wanted. What ONNX Runtime raises is one."""
+        """The response to a request; None if none is expected. Errors of ONNX Runtime become responses."""
         match head["do"]:
             case "load" | "run" as what:
                 try:
                     return self._load(head, arrays) if what == "load" else self._run(head, arrays)
-                except Exception as error:  # ONNX Runtime has no common base of its errors
+                except Exception as error:  # ONNX Runtime's errors have no common base class
                     return {"error": str(error)}, []
             case "drop":
                 self._sessions.pop(head["session"], None)

@@ -1,4 +1,4 @@
-"""`tvm.target`: what programs are compiled for. Here that is the CPU."""
+"""`tvm.target`: compilation targets. Here that is the CPU."""
 
 from passat.runtime.devices import Target
 

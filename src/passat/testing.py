@@ -1,4 +1,4 @@
-"""`tvm.testing`: small helpers that scripts and tests share."""
+"""`tvm.testing`: helpers for scripts and tests."""
 
 import sys
 from collections.abc import Callable
@@ -17,14 +17,14 @@ F = TypeVar("F", bound=Callable[..., AnyValue])
 
 
 def assert_allclose(actual: npt.ArrayLike | NDArray, desired: npt.ArrayLike | NDArray, rtol: float = 1e-7, atol: float = 1e-7) -> None:
-    """Raises AssertionError where shapes differ or elements are further apart than `atol + rtol * |desired|`."""
+    """Raises AssertionError if shapes differ or elements differ by more than `atol + rtol * |desired|`."""
     found, wanted = np.asanyarray(actual), np.asanyarray(desired)
     np.testing.assert_equal(found.shape, wanted.shape)
     np.testing.assert_allclose(found, wanted, rtol=rtol, atol=atol, verbose=True)
 
 
 def enabled_targets() -> list[tuple[str, Device]]:
-    """The targets that programs can run on here, each with its device.
+    """The available targets, each with its device.
 
     >>> enabled_targets()
     [('llvm', Device(device_type='cpu', device_id=0))]
@@ -38,7 +38,7 @@ def device_enabled(target: str) -> bool:
 
 
 def uses_gpu(function: F) -> F:
-    """A test that may use a GPU, where there is one: the test itself."""
+    """Marks a test that may use a GPU: returns the test itself."""
     return function
 
 
@@ -47,7 +47,7 @@ def requires_llvm(function: F, /) -> F: ...
 @overload
 def requires_llvm() -> Callable[[F], F]: ...
 def requires_llvm(*tests: AnyValue) -> AnyValue:
-    """A test that compiles for the CPU: the test itself, or, without one, what marks it."""
+    """Marks a test that compiles for the CPU: returns the test itself or, without one, a decorator."""
     return tests[0] if tests else uses_gpu
 
 
@@ -56,7 +56,7 @@ def parametrize_targets(function: F, /) -> F: ...
 @overload
 def parametrize_targets(*targets: str | Target) -> Callable[[F], F]: ...
 def parametrize_targets(*targets: AnyValue) -> AnyValue:
-    """Runs a test for each target that is enabled, of those that are named: its parameters `target` and `dev` say which. Needs pytest."""
+    """Runs a test for each available target among those named, as parameters `target` and `dev`. Needs pytest."""
     import pytest
 
     if len(targets) == 1 and callable(targets[0]):
@@ -66,7 +66,7 @@ def parametrize_targets(*targets: AnyValue) -> AnyValue:
 
 
 def main() -> None:
-    """Runs the tests of the file that calls this as a program, and ends it. Needs pytest."""
+    """Runs the tests of the calling file as a program, and exits. Needs pytest."""
     import pytest
 
     path = Path(sys._getframe(1).f_globals["__file__"])

@@ -1,4 +1,4 @@
-"""`tvm.transform`: contexts, passes of every kind, pipelines."""
+"""`tvm.transform`: contexts, passes and pipelines."""
 
 from passat.passmgr import (
     FunctionPass,

@@ -1,4 +1,7 @@
-"""Comparing two models by running them: random inputs, symbolic dimensions at several sizes, ONNX Runtime with its optimizations off.
+"""Compares two models by running them: on random inputs, with several sizes of symbolic dimensions, and with ONNX Runtime's optimizations
+off.
+
+ONNX Runtime's errors have no common base class but Exception, which is what is caught here.
 
 ONNX Runtime raises a class of its own for each kind of refusal, with no common base but Exception; that is what is caught here.
 """
@@ -25,20 +28,23 @@ if TYPE_CHECKING:
     from passat.ir.onnx.random_seeds import Seeds
 
 ATTEMPTS: Final = 12
-"""Choices of sizes that are tried to find some on which the original runs."""
+"""Maximum number of size assignments tried until the original runs."""
 DRAWS: Final = (2, 6)
-"""How often noise is drawn to find out what rounding does: first, and where that does not explain a difference."""
+"""Number of noise samples: initially, and if these do not explain a difference."""
 _AGAIN: Final = 5_000_011
-"""The seed of another run of the original: large, so that no random operator is likely to have it already."""
+"""The seed of the repeated run of the original: large, so that no random operator is likely to have it."""
 _ENDINGS: Final = 3
-"""How often ONNX Runtime may end its process over a model until no other inputs are tried."""
+"""Number of crashes of ONNX Runtime's process on a model after which no other inputs are tried."""
 _OTHER_INPUTS: Final = "--inputs FILE.npz, or inputs=, compares on inputs of your own"
 _LIBRARY: Final = "--custom-ops LIB, or custom_ops=, registers a library that has the operators"
 
 
 @dataclass(frozen=True)
 class OutputReport:
-    """What comparing one output found, over all trials: the largest differences, and whether they pass.
+    """The comparison of one output over all trials: the largest differences, and whether it passes.
+
+    `relative` is relative to the largest element. `reason` says why the output fails, `note` why it passes despite a larger difference, or
+    why it is inconclusive. `compared` counts the conclusive trials.
 
     `relative` is relative to the largest element. `reason` says why the output does not pass, `note` why it passes although it differs by
     more than a few units in the last place, or why it says nothing. `compared` counts the trials in which a comparison meant something.
@@ -55,7 +61,10 @@ class OutputReport:
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """What verification found. `equal` is None where nothing could be compared; `skipped` then says why.
+    """The result of verification. `equal` is None if nothing could be compared; `skipped` then says why.
+
+    `mismatch` describes the first difference; `guilty` is the pass that caused it, if searched. `parts` says where the models were cut to
+    compare them in parts.
 
     `mismatch` is a sentence about the first difference; `guilty` the pass that it comes from, where that was looked for. `parts` says where
     the models were cut, to be compared in parts.
@@ -78,7 +87,7 @@ class VerifyReport:
 
 @dataclass(frozen=True, eq=False)
 class Comparing:
-    """How models are compared, as a user says: the `seed` of random inputs, inputs of one's own, and what values may differ by."""
+    """The user's comparison settings: the `seed` of random inputs, given inputs, and tolerances."""
 
     seed: int = 0
     given: GivenInputs | None = None
@@ -94,7 +103,9 @@ def comparing(
     rtol: float | None = None,
     atol: float | None = None,
 ) -> Comparing:
-    """How models are compared: on random inputs of a seed, on inputs by name or in a file of `numpy.savez`, within tolerances of one's own.
+    """Comparison settings: random inputs from a seed, inputs by name or from a file of `numpy.savez`, and tolerances.
+
+    Raises InputsError for the inputs, ArgumentError for a negative or non-finite tolerance.
 
     Raises InputsError for the inputs, ArgumentError for a tolerance that is negative or not finite.
     """
@@ -109,7 +120,7 @@ def comparing(
 
 
 class _Model:
-    """A model as it was given, and the same in memory. `folder` is where its external data lies."""
+    """A model as given, and in memory. `folder` holds its external data."""
 
     def __init__(self, source: ModelSource, folder: str | None) -> None:
         self.source = source
@@ -120,19 +131,19 @@ class _Model:
     def proto(self) -> "ModelProto":
         """The model in memory, without its external data."""
         if self._proto is None:
-            from passat.ir.onnx.files import in_memory  # which needs onnx
+            from passat.ir.onnx.files import in_memory  # needs onnx
 
             self._proto = in_memory(self.source)
         return self._proto
 
     @property
     def folder(self) -> str | None:
-        """Where the external data of the model in memory lies."""
+        """The folder of the external data of the model in memory."""
         return os.path.dirname(os.fspath(self.source)) or "." if isinstance(self.source, (str, os.PathLike)) else self._folder
 
 
 class _Session:
-    """A model on ONNX Runtime. One that draws random numbers gets a session of its own for each run: it goes on from run to run."""
+    """A model on ONNX Runtime. A model with random operators gets a new session for each run, since their state persists between runs."""
 
     def __init__(self, make: Callable[[], Runner], *, anew: bool) -> None:
         self._make = make
@@ -145,7 +156,17 @@ class _Session:
 
 
 class Reference:
-    """The original model and what it computes on a few trials, to compare any number of candidates with.
+    """The original model and its results on a few trials, for comparison with any number of candidates.
+
+    `trials` is the number of size assignments to run (two without symbolic dimensions, one without inputs); `threads` is for ONNX Runtime,
+    0 for all; `folder` holds the external data of a model in memory. Equal seeds give equal trials; the user's inputs come first. Without
+    the user's tolerances, values may differ by what rounding explains.
+
+    A model with operators unknown to ONNX Runtime is cut at them, and compared in parts (`passat.ir.onnx.cutting`). Models with random
+    operators are compared on equal random numbers (`passat.ir.onnx.random_seeds`).
+
+    `skipped` says why nothing can be compared, if the original does not load or run. Raises VerifyError without ONNX Runtime, InputsError
+    if the given inputs do not fit the model.
 
     `trials` is how many choices of sizes to run (without symbolic dimensions two, without inputs one); `threads` how many threads ONNX
     Runtime may use, 0 for all; `folder` where external data of a model in memory lies. The same seed makes the same trials; the user's own
@@ -175,15 +196,15 @@ class Reference:
         self._cut: Cut | None = None
         self._seeds: Seeds | None = None
         self._alike = False
-        """Whether random operators have been given seeds."""
+        """True if random operators were given seeds."""
         self._noisy: _Session | None = None
         self._noise: dict[int, list[list[AnyValue]] | None] = {}
-        """For each trial what noise makes of the outputs, in as many runs as were needed; None where that cannot be told."""
+        """For each trial, the outputs under noise, in as many runs as were needed; None if unavailable."""
         self.skipped = ""
         self.complaint = ""
         """Why ONNX Runtime does not load the original as a whole."""
         self.ended = ""
-        """How ONNX Runtime ended its process over the original, on inputs that are no trial."""
+        """How ONNX Runtime ended its process on the original, for inputs that are not a trial."""
         self.inputs: tuple[InputSpec, ...] = ()
         self.outputs: tuple[tuple[str, str], ...] = ()
         self.trials: list[Trial] = []
@@ -195,8 +216,8 @@ class Reference:
             raise
         except Exception as error:
             said = sentence_of(error)
-            if "Invalid tensor data type" in said:  # of which value ONNX Runtime does not say
-                from passat.ir.onnx.undeclared import without_element_type  # which needs onnx
+            if "Invalid tensor data type" in said:  # ONNX Runtime does not name the value
+                from passat.ir.onnx.undeclared import without_element_type  # needs onnx
 
                 said = without_element_type(self._original.proto) or said
             self.skipped = f"ONNX Runtime does not load the original: {said}{f'; {_LIBRARY}' if self._cut is not None else ''}"
@@ -205,7 +226,7 @@ class Reference:
         self.seconds = time.perf_counter() - started
 
     def _load(self) -> _Session:
-        """The original, cut at the operators that ONNX Runtime does not know. Raises what that raises where the rest does not load."""
+        """The original, cut at operators unknown to ONNX Runtime. Raises ONNX Runtime's error if the rest does not load."""
         unknown: set[tuple[str, str]] = set()
         while True:
             try:
@@ -223,7 +244,7 @@ class Reference:
                 self._cut = Cut(self._original.proto, unknown)
 
     def _session(self, model: _Model, change: "Callable[[ModelProto], ModelProto] | None" = None, *, seed: int | None = None) -> _Session:
-        """A model as all are compared: cut, and drawing the same random numbers; `change` makes another one of it."""
+        """A model prepared for comparison: cut, and with the same random numbers; `change` modifies it."""
         changes: list[Callable[[ModelProto], ModelProto]] = [] if self._cut is None else [self._cut.like]
         changes += [self._seeds.given_to] if self._alike and self._seeds is not None else []
         changes += [] if change is None else [change]
@@ -260,7 +281,7 @@ class Reference:
                 try:
                     if len(self.trials) == own:
                         ranges = _widest_ranges(runner, trial)
-                    # Every second trial keeps to the safe range, where masks and flags take all their values.
+                    # Every second trial uses the safe range, in which masks and flags take all their values.
                     trial, values = _run_or_narrow(runner, replace(trial, ranges={} if attempt % 2 else ranges))
                 except Exception as error:
                     reason = reason or sentence_of(error)
@@ -277,7 +298,7 @@ class Reference:
             self.skipped = f"the original does not run on random inputs: {self.ended or reason}; {_OTHER_INPUTS}"
 
     def _run_given(self, runner: Runner, given: GivenInputs, seed: int) -> None:
-        """Takes the user's own inputs for a trial; what unknown nodes make of them is random. Raises InputsError."""
+        """Adds the user's inputs as a trial; results of unknown nodes are random. Raises InputsError."""
         made = () if self._cut is None else self._cut.made
         sizes = given.sizes([spec for spec in self.inputs if spec.name not in made])
         trial = Trial(seed, sizes, source=given.name)
@@ -290,7 +311,7 @@ class Reference:
     # ---- candidates
 
     def check(self, candidate: ModelSource) -> VerifyReport:
-        """Compares a candidate with the original on the same trials. Its external data, where it has any, lies in the same folder."""
+        """Compares a candidate with the original on the same trials. External data is in the same folder."""
         with loadable(candidate, self._folder) as source:
             return self._check(_Model(source, self._folder))
 
@@ -310,7 +331,7 @@ class Reference:
 
     def _is_random(self) -> bool:
         if self._seeds is None:
-            from passat.ir.onnx.random_seeds import Seeds  # which needs onnx
+            from passat.ir.onnx.random_seeds import Seeds  # needs onnx
 
             original = self._original.proto
             self._seeds = Seeds(original if self._cut is None else self._cut.like(original))
@@ -351,7 +372,7 @@ class Reference:
         return VerifyReport(True, tuple(outputs))
 
     def _ends(self, trial: Trial) -> bool:
-        """Whether ONNX Runtime ends its process over the original, too, where it has run that before: it reads what is not there."""
+        """True if ONNX Runtime also ends its process on the original, which ran before: it reads invalid memory."""
         original = self._session(self._original)
         try:
             for _ in range(_ENDINGS):
@@ -375,17 +396,17 @@ class Reference:
         return replace(output, compared=output.compared + 1, note=note)
 
     def _samples(self, trial: int, index: int, draws: int) -> list[AnyValue] | None:
-        """What an output of the original becomes in another run, and with noise; None where that cannot be told."""
+        """The outputs of the original in a repeated run, and under noise; None if unavailable."""
         if not self._alike and self._is_random():
-            return []  # once more, with the same random numbers
+            return []  # repeated, with the same random numbers
         try:
             drawn = self._draw(trial, draws)
-        except Exception:  # a model with noise may be none that ONNX Runtime loads, or runs on
+        except Exception:  # ONNX Runtime may not load or run a model with noise
             drawn = self._noise[trial] = None
         return None if drawn is None else [values[index] for values in drawn]
 
     def _draw(self, trial: int, draws: int) -> list[list[AnyValue]] | None:
-        from passat.ir.onnx.noise import noisy  # which needs onnx
+        from passat.ir.onnx.noise import noisy  # needs onnx
 
         drawn = self._noise.setdefault(trial, [])
         if drawn is None:
@@ -394,7 +415,7 @@ class Reference:
         if not drawn:
             drawn.append(self._session(self._original, seed=_AGAIN).run(feed))
         while len(drawn) <= draws:
-            if self._alike:  # sessions begin anew, and with the same seed draw the same noise
+            if self._alike:  # sessions start anew, and draw the same noise from the same seed
                 session = self._session(self._original, partial(noisy, seed=len(drawn)))
             else:
                 self._noisy = session = self._noisy or self._session(self._original, noisy)
@@ -412,7 +433,7 @@ class Reference:
 
 
 def _widest_ranges(runner: Runner, trial: Trial) -> dict[str, int]:
-    """For each integer input the wide range, where the model runs on it and its outputs stay as finite as on the safe range."""
+    """The wide range for each integer input on which the model runs and stays as finite as on the safe range."""
     ranges: dict[str, int] = {}
     indices = [spec.name for spec in runner.inputs if spec.is_index][:8]
     if not indices:
@@ -430,7 +451,7 @@ def _widest_ranges(runner: Runner, trial: Trial) -> dict[str, int]:
 
 
 def _run_or_narrow(runner: Runner, trial: Trial) -> tuple[Trial, list[AnyValue]]:
-    """Runs a trial; where its wide ranges do not go with its sizes, on the safe ranges."""
+    """Runs a trial; falls back to the safe ranges if its wide ranges do not fit its sizes."""
     if trial.ranges:
         try:
             return trial, runner.run(make_feed(runner.inputs, trial))

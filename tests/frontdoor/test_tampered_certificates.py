@@ -165,11 +165,11 @@ def test_a_change_that_is_called_uncovered_is_refused_unless_its_pass_is_trusted
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("Nobody", "there is no pass 'Nobody' to trust"),
+        ("Nobody", "unknown pass 'Nobody' to trust"),
         ("FoldConstant", "the pass FoldConstant has rules"),
         ("TargetForms", "the pass TargetForms has rules"),
         ("ConvertLayout", "the pass ConvertLayout has rules"),
-        ("(all)", "there is no pass '(all)' to trust"),
+        ("(all)", "unknown pass '(all)' to trust"),
     ],
 )
 def test_only_known_passes_without_rules_can_be_trusted(tmp_path: Path, name: str, said: str) -> None:
@@ -185,7 +185,7 @@ def test_what_need_not_be_trusted_may_be_named() -> None:
 
 
 def test_a_certificate_that_speaks_of_no_function_proves_nothing() -> None:
-    with pytest.raises(IncompleteCertificateError, match="it says nothing of any function"):
+    with pytest.raises(IncompleteCertificateError, match="it covers no function"):
         check_certificate({**GOOD, "functions": {}, "steps": []})
 
 

@@ -1,1 +1,1 @@
-"""What an optimization did as one self-contained page: programs before and after, rules, e-graphs, times."""
+"""The report page: one self-contained HTML file with programs before and after, rules, e-graphs and times."""

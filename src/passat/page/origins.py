@@ -219,7 +219,7 @@ def add_statistics(report: Report, record: Record) -> None:
             rule.reasons["(other reasons)"] = rest
         rule.made = made.get(rule.name, 0)
         rule.share = rule.made / calls if calls else 0.0
-        rule.taken = rule.name in taken or (None if rule.name in eager else False)  # what eager rules make leaves no choice
+        rule.taken = rule.name in taken or (None if rule.name in eager else False)  # eager rules leave no choice
     report.recorded = True
 
 
