@@ -96,8 +96,6 @@ class Machine:
     """Parameters of the roofline model: floating-point operations per second, bytes per second, and seconds per operator launch.
 
     Raises CostError for a rate that is not positive, and for a negative launch time.
-
-    Raises CostError for a rate that is not above zero, and a start below zero.
     """
 
     flops: float = 5e10

@@ -124,8 +124,6 @@ def guard(
     """Makes a guard from a function that returns True or the reason for the rejection (False gives its name as the reason).
 
     `@guard(strategy=...)` also sets how to generate samples that satisfy it (`passat.rules.samples.Strategy`).
-
-    `@guard(strategy=...)` says also how to draw what it holds of (`passat.rules.samples.Strategy`).
     """
 
     def decorate(function: _Function) -> Callable[..., Guard]:

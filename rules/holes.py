@@ -24,8 +24,6 @@ class PartsHole(PVar):
     ys)`, and a guard over the hole must hold for each. With `constant`, each operand is a constant or a tuple of constants.
 
     A rule with such holes stands for one rule per number of operands, `Rule.directions()`.
-
-    A rule with such holes stands for one rule for each number of operands, `Rule.directions()`.
     """
 
     __slots__ = ("constant", "least", "most")
@@ -101,8 +99,6 @@ class OperatorHole(OperatorTerm):
     """A hole for an operator, applied like an operator: `f(x)`, or `f(x, attrs=a)` to keep its attributes.
 
     A rule with such holes stands for one rule per choice of operators, `Rule.directions()`.
-
-    A rule with holes for operators stands for one rule for each choice of operators, `Rule.directions()`.
     """
 
     __slots__ = ("but", "choices", "name", "operands", "traits")
@@ -212,9 +208,6 @@ class CaseHole(Symbolic):
 
     All uses in one rule (terms, attributes, guards) choose the same case. A rule with such holes stands for one rule per case,
     `Rule.directions()`.
-
-    Wherever a rule applies it, in terms, attributes and what guards are about, the case is the same. A rule with such holes stands for one
-    rule for each case, `Rule.directions()`.
     """
 
     __slots__ = ("name", "names")

@@ -2,9 +2,6 @@
 
 A pass by itself extracts the cheapest program that its own rules find. If one pass makes a program slightly more expensive, so that another
 can make it much cheaper, separate passes miss the combination; a shared e-graph finds it.
-
-By itself each pass takes out the cheapest program that its own rules know. What one pass makes a little dearer, so that another can make it
-much cheaper, is lost between them; in one e-graph it is not.
 """
 
 import functools

@@ -3,10 +3,6 @@
 `each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)`: the products of one `x` with several `w` are the parts of the product
 with all `w` concatenated. TASO (Jia et al. 2019) and TENSAT (Yang et al. 2021) match multi-patterns two roots at a time, and match their
 own results again, which explodes. Passat applies such a rule once, to all calls of the input program.
-
-`each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)`: the products of one `x` with several `w` are the parts of the product
-with all `w` side by side. TASO (Jia et al. 2019) and TENSAT (Yang et al. 2021) call these multi-patterns; they match two roots at a time,
-and again what that made, which explodes. Here a rule is applied once, to all calls of the program as it came in.
 """
 
 from collections.abc import Iterable

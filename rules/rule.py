@@ -61,9 +61,6 @@ class Rule:
 
     Made by `>>` and refined by `when`, `inexact`, `finite`, `and_back`, `exploring`, `lowering` and `budget`, each of which returns a new
     rule. The rule set provides the name: `Arithmetic.add_zero`. Raises RuleError for holes on the right that the left does not bind.
-
-    Made by `>>` and narrowed by `when`, `inexact`, `finite`, `and_back`, `exploring`, `lowering` and `budget`, each of which returns a new
-    rule. The name comes from the rule set: `Arithmetic.add_zero`. Raises RuleError for holes on the right that the left does not bind.
     """
 
     __slots__ = ("back", "guards", "kind", "lhs", "matches", "math", "name", "nonfinite", "note", "rhs", "source")
@@ -185,10 +182,6 @@ class Rule:
         `nonfinite` states what happens to infinite and NaN results, for example of reassociated sums of infinities: they are `"kept"`; NaN
         may be `"resolved"` to infinity, as by factoring; or they are `"mixed"`, where an infinity may also become NaN or the other
         infinity. Raises RuleError for another word.
-
-        `nonfinite` is what becomes of results that are infinite or NaN, as sums of infinities are that are grouped otherwise: they are
-        `"kept"`; NaN is `"resolved"` where it may become infinite, as what takes a factor out of a sum does; or they are `"mixed"`
-        where an infinity may also become NaN, or the other one. Raises RuleError for another word.
         """
         if nonfinite not in NONFINITE:
             known = " or ".join(map(repr, NONFINITE))
@@ -228,8 +221,6 @@ class Rule:
         """Makes the rule add an alternative that need not be better; what it matched remains available for matching.
 
         By default a rule is *reducing*: the matched node is retired from matching, which keeps saturation small.
-
-        Without this a rule is *reducing*: the node that it matched is not matched again, which keeps saturation small.
         """
         return self._but(kind=EXPLORING)
 

@@ -171,9 +171,6 @@ class RulePass(FunctionPass):
 
     It records `COUNTERS` in the context's statistics. Remarks report limits reached, failures, and the most frequent rejection reasons.
     With `joint`, it may share an e-graph with adjacent rule passes.
-
-    What it did goes to the context's statistics (`COUNTERS`); limits that were reached, failures and the commonest reasons of
-    refusals are remarks. With `joint` it may share an e-graph with the rule passes beside it.
     """
 
     def __init__(

@@ -2,8 +2,6 @@
 
 Random tensors are rarely the heads of an attention. A guard that seldom holds therefore has a strategy:
 
-Few random tensors are the heads of an attention. A guard that holds seldom therefore says how to draw what it holds of:
-
 >>> from passat.rules.guards import Term, guard
 >>> def _a_power_of_two(sampler: "Sampler", x: Sample) -> Samples:
 ...     return [Sample(shape=(sampler.pick((1, 2, 4, 8)),))]
@@ -37,9 +35,6 @@ class Sample(NamedTuple):
 
     For a term: `shape`, `dtype`, and for a hole `elements`, which makes it a constant. For an attribute: `value`; for a hole that binds all
     attributes of a call, a mapping that may be partial.
-
-    Of a term: `shape`, `dtype`, and for holes `elements`, which make it a constant. Of an attribute: `value`; of a hole for all attributes
-    of a call a mapping, which may name some of them only.
     """
 
     shape: tuple[int, ...] | None = None

@@ -3,9 +3,6 @@ not for each match.
 
 Messages say what to write instead. Otherwise Python would silently accept some of it (`.when(a and b)` is `.when(b)`), and raise errors
 that name no pattern for the rest.
-
-Messages say what to write instead. Without them Python takes some of it silently (`.when(a and b)` is `.when(b)`), and answers others with
-an error that names no pattern.
 """
 
 from collections.abc import Callable, Iterator

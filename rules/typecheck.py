@@ -41,8 +41,6 @@ def check_types(rule: Rule) -> None:
 
     Samples are few: one shape and one element type for all holes, all attributes at their defaults. Without a matching sample, nothing is
     reported.
-
-    Samples are few: one shape and one element type for all holes, all attributes at their defaults. Where none fits, nothing is said.
     """
     if rule.holes():
         for direction in rule.directions():

@@ -36,12 +36,6 @@ class Case(NamedTuple):
     others; `attrs` the attributes of each call, by its key; `unknown` the axes of inputs with unknown sizes, with their symbolic names (`?`
     for none); `computed` the lists of sizes that the program reads from its inputs, as the input and axis of each element, None for
     constant elements; `asked` the holes whose elements a guard or operator determines.
-
-    `types`: the type of each hole and literal, by `name_of`, static; `constants`: the values of those that are constants; `inputs`: the
-    values of the others; `attrs`: the attributes of each call, by its key; `unknown`: the axes of inputs whose sizes the program does not
-    know as numbers, with the name they have there (`?` for none); `computed`: lists of sizes that the program reads off its inputs, as the
-    input and axis that each element comes from, None for those that are constant; `asked`: holes whose elements a guard has said, or
-    the operator that has to know them.
     """
 
     types: Mapping[str, Type]

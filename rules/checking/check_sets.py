@@ -21,8 +21,6 @@ def check_rule(rule: Rule, *, instances: int = INSTANCES, seed: int = 0) -> Chec
     """Tries a rule on random instances until its guards accept at least this many for each of its directions.
 
     The instances depend only on the seed and the name of the rule, so checking a rule alone uses the same ones.
-
-    The instances depend on the seed and on the name of the rule alone, so a rule that is checked by itself meets the same ones.
     """
     unknown = _without_kernel(rule)
     if unknown:

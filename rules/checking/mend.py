@@ -47,9 +47,6 @@ def mended(checked: Checked, seed: int, instances: int) -> str:
 
     First tries a weaker claim about values, and attributes that the left side leaves open; then guards, for the rule and for these forms of
     it.
-
-    That it may do more to values than it says is looked at first, and attributes that its left side leaves open; then guards, for the rule
-    as it is and for those forms of it.
     """
     forms = list(_forms(checked.rule))
     for text, rule in forms[1:]:

@@ -2,9 +2,6 @@
 
 A planned shape propagates down to the operands of a term as far as the operators determine it: through transposes, reshapes and broadcasts.
 On the way up, open attributes are solved for it.
-
-A shape that is settled for a term goes down to what the term is made of, as far as its operators tell: through transposes, reshapes,
-broadcasting. On the way up again attributes that are open are solved for it.
 """
 
 import itertools

@@ -2,9 +2,6 @@
 
 They fold constants and turn shape operands into attributes. Types thus improve in one sweep from inputs to outputs, while rules matched by
 egglog would take one iteration per step.
-
-Constants are computed so, and operators get their shapes as attributes: types get better from inputs to outputs in one sweep, where rules
-that egglog matches take a round for each step.
 """
 
 from collections.abc import Iterable

@@ -2,8 +2,6 @@
 reading.
 
 All values that cross the bridge are integers. A node has an id; the key of an e-class is its smallest id (`key`).
-
-Everything that goes in or out is an integer. A node has an id; the class of a node is known by the smallest id in it (`key`).
 """
 
 import importlib.machinery
@@ -135,9 +133,6 @@ class EGraph:
 
         Matches are recorded as e-classes; one rule per query form looks up their keys. Key atoms in the queries themselves would multiply
         the joins that egglog repeats whenever a key changes.
-
-        Matches are recorded as classes, and their keys looked up by one rule for all queries of a form: atoms for keys in the queries
-        themselves would multiply what egglog has to join again whenever a key changes.
         """
         known = self._queries.get((query, stage))
         if known is not None:

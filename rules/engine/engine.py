@@ -37,11 +37,6 @@ class Engine:
     `merge` is for passes whose purpose is CSE; every run that changes anything else also performs it. `rank` selects the extracted program:
     0 is the cheapest found; others may be more expensive than the input. `rules` are those of one or more stages, and lowering rules;
     `eager` ones are applied to nodes as they are added. A `trace` records all events.
-
-    `merge` is for passes whose purpose is that equal expressions become one; all runs do it where they change anything else. `rank` says
-    which program is taken out of each e-graph: 0 is the cheapest that is found, and others may be dearer than what went in. `rules` are
-    those of one stage, or stages, and rules that lower; `eager` ones are applied to nodes as they are added; a `trace` is told
-    everything.
     """
 
     def __init__(

@@ -3,10 +3,6 @@
 A node is a symbol, an integer payload (attributes, constant, leaf or field index) and operand nodes. Nodes are never removed; e-classes are
 a union-find over them that mirrors egglog. Each e-class has one type, and may have a constant value and known elements, which loading needs
 at every node. Any other fact belongs to an analysis (`passat.rules.analysis`) and is computed on demand.
-
-A node is a symbol, an integer payload (attributes, constant, leaf or field index) and operand nodes. Nodes are only ever added;
-classes are a union-find over them that follows egglog. Each class has one type, and may have a constant value and known elements, which
-loading needs at every node; any other fact is that of an analysis (`passat.rules.analysis`), for which guards ask.
 """
 
 import contextlib
@@ -122,9 +118,6 @@ class Graph:
 
     `eager` are the rules that are applied to nodes as they are added, in the given `environment`; `statistics` and `decisions` record their
     effects.
-
-    `eager` are the rules that are applied to nodes as they are added, under the settings of `environment`; `statistics` and `decisions` say
-    what they did.
     """
 
     def __init__(self, eager: "Eager | None" = None, environment: Environment = Environment(), *, compare_large: bool = False) -> None:  # noqa: B008  # immutable
@@ -175,9 +168,6 @@ class Graph:
 
         Equal subexpressions share a node (hash-consing), and eager rules are applied to each. Everything outside of dataflow (variables,
         functions) is a leaf, or a region around operands.
-
-        Equal parts become one node, and eager rules are applied to each. Everything that is not dataflow (variables, functions) is a leaf,
-        or a region around operands.
         """
         ids, nodes = self.ids, self._nodes
         known, seen, find_symbol = ids.get, nodes.get, _SYMBOLS.get

@@ -50,9 +50,6 @@ class Limits(NamedTuple):
 
     `seconds` bounds wall time. It has no default, since load on the machine would change results. `memory` is a safety net far above the
     memory that the other limits allow.
-
-    `seconds` bounds wall time. No default does: a busy machine would change results. `memory` is a safety net far above the memory that
-    the counted limits let through.
     """
 
     nodes: int = 200_000
@@ -131,9 +128,6 @@ class Backoff:
 
     After the BackoffScheduler of egg (Willsey et al. 2021): a rule that exceeds its budget is banned for some iterations; both its budget
     and the length of the ban double each time. Unlike in egg, its matches are kept for later instead of being searched again.
-
-    After the BackoffScheduler of egg (Willsey et al. 2021): a rule that exceeds its budget is put off for some rounds, and both its budget
-    and the time it is put off for double each time. Unlike there, what it has found is not found again but kept for then.
     """
 
     def __init__(self, budget: int) -> None:

@@ -1,8 +1,6 @@
 """Lowering: decomposes operators that the target lacks, in the extracted program.
 
 The lowered calls are excluded from extraction regardless of cost, so lowering runs last, and the cost may increase.
-
-What they match is not taken out again, whatever that costs; so they run last, and the program gets dearer where it must.
 """
 
 from collections.abc import Sequence

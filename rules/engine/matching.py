@@ -44,9 +44,6 @@ class Matcher:
 
     A match is a row: the e-class of the root, the e-classes of the holes and of the inner terms that guards name, and the payloads of calls
     and projections. Everything but the symbols is computed lazily, since most rules do not apply to a given program.
-
-    A match is a row: the class of the root, the classes of the holes and of the inner terms that guards name, and the payloads
-    of the calls and projections. Most rules have nothing to say about a program: all but their symbols is worked out when it is needed.
     """
 
     def __init__(self, rule: Rule) -> None:

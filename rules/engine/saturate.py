@@ -33,8 +33,6 @@ class Saturator:
     may replace them jointly. `steps` records each application and rejection.
 
     Equal seeds give equal results. Seed 0 processes matches in program order; others use a random order.
-
-    Equal seeds give equal results. Seed 0 decides on matches in the order of the program, another one in some order.
     """
 
     def __init__(self, graph: Graph, stages: Sequence[Stage], limits: Limits, *, seed: int = 0, steps: Steps | None = None) -> None:
@@ -111,9 +109,6 @@ class Saturator:
 
         An input program has one node per e-class, so a walk finds its own matches. egglog runs only once an e-class has several nodes, that
         is, after a rule has fired.
-
-        A program comes in with one node in each class, so its own matches are found by walking it; egglog is asked only once there
-        are classes of several nodes, that is, where some rule applies to the program at all.
         """
         self._listen(numbers, 0)
         self._backoff = Backoff(max(self._limits.rule_matches, self._initial))

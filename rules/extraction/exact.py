@@ -92,8 +92,6 @@ def solve_exactly(space: Space, roots: Sequence[int], known: Mapping[int, int], 
     """Searches for the cheapest choice for the roots for `seconds`, starting from a known choice; operands first.
 
     Costs must not be negative. The result is never more expensive than the known choice. Raises ExactUnavailableError without OR-tools.
-
-    Costs are not negative. What comes back is never dearer than what is known. Raises ExactUnavailableError without OR-tools.
     """
     if not is_available():
         raise ExactUnavailableError("exact extraction needs OR-tools: pip install 'passat[exact]'")

@@ -2,9 +2,6 @@
 
 The input program, the smallest node of each e-class, is always a candidate. The result is therefore never more expensive, unless a rank
 above 0 is requested.
-
-The program that went in is always one of the candidates: the smallest node of each class. So the result is never dearer than it, unless
-one of the next best is asked for.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -30,8 +30,6 @@ def climb(space: Space, roots: Sequence[int], seconds: float = 0.0, *, seed: int
 
     Raises NoProgramError, and ExactUnavailableError if exact search is requested without OR-tools.
 
-    Raises NoProgramError, and ExactUnavailableError where exact search is asked for without OR-tools.
-
     >>> space = Space([0, 1], [(), (0, 0)], [2.0, 1.0], {}, [0, 1])
     >>> climb(space, [1]).cost
     3.0

@@ -3,11 +3,6 @@
 Two different choices differ in at least one node. So the search for the next best excludes each node of the best in turn, then branches on
 the results, cheapest first (Lawler 1972). The searches are greedy and bounded in number, so one may be missed; the results are valid
 programs and distinct. The bound depends on the size of the e-graph, not on the clock, so that results are reproducible.
-
-A choice that differs from another lacks one of its nodes. So the next best is looked for once for each node of the best, in the e-graph
-without that node, and what comes of that is branched upon in turn, the cheapest first (Lawler 1972). Each search is greedy, and there are
-only so many of them, so that one may be missed; those that come back are programs, and all different. How many searches there are goes by
-the size of the e-graph and not by the clock, so that the same comes of it each time.
 """
 
 import math

@@ -2,9 +2,6 @@
 
 A bias is nearly free if it is fused into its product or convolution, which requires that it is the only reader; otherwise it costs an
 addition. Files use the JSON format of extraction-gym, which compares extractors.
-
-Biases cost what they do where they are run: in the product or convolution that they are added to, where nothing else reads that; by
-themselves elsewhere. Files are in the JSON format of the extraction-gym, in which e-graphs are exchanged to compare extractors.
 """
 
 import json

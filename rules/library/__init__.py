@@ -2,9 +2,6 @@
 
 `rule_sets()` discovers the sets in the files, so no list of them is maintained. `passat.rules.library.Arithmetic` also works but imports
 every file; code that has to start quickly imports a set from its own file.
-
-`rule_sets()` finds the sets in the files; no list of them is kept. `passat.rules.library.Arithmetic` works as well, and reads all files:
-what has to start quickly imports a set from its own file.
 """
 
 import functools

@@ -97,8 +97,6 @@ def meet_in_range(given: Op | str, c: Term, d: Term) -> bool | str:
     name.
 
     Reassociation changes rounding. If one constant overflowed where the two originals together do not, it would change the result.
-
-    Reassociating changes rounding; where one constant overflowed that the two together do not, it would change the result.
     """
     if c.type.dtype not in FLOATS:
         return f"the elements are {c.type.dtype}, not floating-point numbers"

@@ -5,12 +5,6 @@ A batched product with a bias or residual takes two nodes; a matrix product take
 once for all products that read it. If batch and sequence are both unknown, restoring the shape needs a vector of sizes, expensive for one
 product but negligible for a network. The pass is therefore a walk, not rules: a region consists of row-wise operators between other
 operators.
-
-A product of a stack by a weight, and the bias or the residual that is added to it, take two nodes; those of a matrix take one, which is
-ONNX Runtime's Gemm (see `rules/library/hidden_state.py`, whose rules count calls and know of biases). What the sum of a region is worth is
-seen in all of it: a stack that comes in is reshaped once however many products read it, and where batch and sequence are both open no list
-of numbers makes the stack again: that takes a vector of sizes, dear for one product, next to nothing for all of a network. So this is a
-walk: a region is what works on rows one by one, between the operators that do not.
 """
 
 from collections.abc import Iterator, Sequence

@@ -70,11 +70,6 @@ class Dataflow:
     broadcasting operator is elementwise for an operand with the shape of its result. `outside[i]` marks values with readers outside of
     dataflow: let bindings, branches, results, references, function arguments. Sealed functions (`passat.ir.sealed`) are not entered. Types
     must have been inferred.
-
-    `readers[i]` are pairs of the number of a node that reads the value of node `i`, and the kind of the operator as what it reads sees it:
-    an operator that broadcasts is elementwise to an operand of the shape of its result. `outside[i]` says that something other than
-    dataflow reads the value: it is bound, branched on, returned, put into a reference, given to a function. Sealed functions
-    (`passat.ir.sealed`) are not entered. Types must have been inferred.
     """
 
     __slots__ = ("kinds", "nodes", "numbers", "outside", "readers")
@@ -137,9 +132,6 @@ class PostDominators:
 
     The common ancestor of a node's readers is found by jump pointers (Myers 1983: each node also stores a farther ancestor and the combined
     kinds of the path to it). The tree of n nodes and m edges takes O((n + m) log n) steps regardless of depth.
-
-    The common ancestor of the readers of a node is found by jump pointers (Myers 1983: each node also knows an ancestor further up, and the
-    combined kinds on the way there), so that the tree of n nodes and m edges takes O((n + m) log n) steps whatever its depth.
 
     >>> from passat.ir.expr import Function, var
     >>> from passat.ir.infer import infer_type

@@ -28,8 +28,6 @@ class Groups:
 
     A group absorbs another, with all nodes on the paths between them, if the other's root post-dominates its own and the kinds allow it:
 
-    A group takes in another, with everything on the ways to it, where the other's root post-dominates its own, and the kinds allow it:
-
     * phase 0: elementwise consumers of a product or convolution; elementwise operators and broadcasts into their consumers, including
       reductions, also past injective operators on other paths;
     * phase 1: the same again, and injective operators into injective ones, with the tuples between them;
@@ -157,10 +155,6 @@ class FuseOps(FunctionPass):
     `fuse_opt_level` is the context's level if it is -1; at 0 each operator call becomes a function. Functions have the attribute
     `Primitive=1`, parameters p0, p1 ... and, if they contain only reshapes, `relay.reshape_only=1`, as in TVM. Scalar constants move into
     the functions that use them, other constants become arguments.
-
-    `fuse_opt_level` is the context's level where it is -1; at 0 each call of an operator becomes a function of its own. Functions have the
-    attribute `Primitive=1`, parameters p0, p1 ... and, where nothing but reshapes is in them, `relay.reshape_only=1`, as in TVM. Scalar
-    constants go into the functions that use them, other constants become arguments.
     """
 
     fuse_opt_level: int = -1

@@ -2,10 +2,6 @@
 
 Operators in other layouts are expensive, and transposes have their usual cost. Saturation and extraction then find a program with all
 operators in the wanted layouts and few transposes. TVM instead walks from inputs to outputs, and decides greedily at each operator.
-
-Operators in layouts that are not wanted are dear, and transposes cost what they cost: what saturation finds, and extraction takes out, has
-all operators in the wanted layouts and few transposes between them. A walk from inputs to outputs, as in TVM, decides at each operator
-by what it has seen so far.
 """
 
 import functools

@@ -1,9 +1,6 @@
 """The pass MergeComposite: outlines subgraphs that match a table of patterns as functions.
 
 Matches patterns of the rule language on expressions directly, without an e-graph. A table lists the fused operators of a library or device.
-
-Patterns of the rule language are found in expressions node by node, without an e-graph; a table has what operators a library or a device
-has for several calls together.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -101,8 +98,6 @@ def matches(pattern: Pattern, root: Expr) -> Iterator[Match]:
     """All matches of a pattern at an expression: operands of commutative operators in both orders, the written one first.
 
     A hole that occurs twice matches one node, or equal constants. Matching does not look through lets.
-
-    A hole that occurs twice is one node, or equal constants. Lets are not looked through.
     """
     ways: list[tuple[_Work, dict[Key, Expr], dict[str, AnyValue]]] = [((pattern, root, None), {}, {})]
     while ways:
@@ -277,13 +272,6 @@ class MergeComposite(FunctionPass):
     matches first, starting at the results of the program. Only the root of a match may be used outside of it. Matches of `constant` holes
     and numbers become part of the function, matches of `tensors` holes become arguments. `PartitionedFromPattern` names the operators.
     Other passes skip such functions (`passat.ir.sealed`).
-
-    The table is a list of `(name, pattern)` or `(name, pattern, check)`, or the name of one that is registered
-    (`passat.rules.passes.merge_composite`). Patterns are terms of the rule language, or TVM's (`relay.dataflow_pattern`); put larger
-    ones first: those that come first take what they find, from the results of the program on, and what one has taken no other gets.
-    Nothing but the root of a match may be used outside of it. What a `constant` hole or a number matches goes into the function, what a
-    `tensors` hole matches becomes an argument. `PartitionedFromPattern` names the operators in it. Other passes leave such functions as
-    they are (`passat.ir.sealed`).
     """
 
     pattern_table: str | PatternTable = ()

@@ -5,12 +5,6 @@ the elements of a small integer tensor as expressions over named sizes. If these
 inputs, and the original tensors need not be computed for their shapes.
 
 A walk, not rules: which sizes inputs have, and the cheapest way to read one, depend on the whole program.
-
-Exporters read the same size off many tensors: off an input, off what was computed from it, whole shapes or parts of them, put together
-again by concatenation or selection. What a small integer tensor holds is known as an expression over named sizes; where these are sizes of
-inputs, the tensor is made of those. What the sizes were read off need not be computed for that any more.
-
-A walk: which sizes are those of inputs is known of the whole program, and the cheapest way to read one depends on all that is read.
 """
 
 from collections.abc import Sequence
@@ -53,8 +47,6 @@ def simplify_shapes(function: Function) -> Function:
     """The function with sizes read from its inputs; itself if nothing changes or more calls would be needed.
 
     Nested functions are unchanged: they see no inputs but their own.
-
-    Nested functions stay as they are: they see no inputs but their own.
     """
     sources = _sources(function.params)
     if not sources:

@@ -2,9 +2,6 @@
 
 Exporters write chunks of a tensor as slices, as a split, or as a sequence whose elements are read one by one; one split is a single node.
 Needs all slices of a tensor at once, so it is a walk, not a rule.
-
-Exporters write chunks of a tensor as slices, as a split, or as a sequence of which each element is read by itself; of one split the target
-has one node for all parts. That slices go together is seen in all of them at once, so this is a walk.
 """
 
 from collections.abc import Sequence
@@ -37,8 +34,6 @@ def slice_sequences(function: Function) -> Function:
     """The function with slices for the elements of sequences that ONNX's SplitToSequence makes; itself if there are none.
 
     A sequence stays if sizes or positions are unknown, or the element does not exist.
-
-    Where sizes or places are not known, and where there is no such element, the sequence stays.
     """
 
     def slice_part(old: Expr, new: Expr) -> Expr:

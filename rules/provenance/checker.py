@@ -139,10 +139,6 @@ class Verdict:
     `functions` are the functions whose last program equals the first, provided that each gap preserves equality. `trusted` are the gaps
     that the user accepts, `uncovered` the others; with any of these, the certificate is not `complete` and proves nothing. `unions` and
     `folds` count the replayed equations and folded constants.
-
-    `functions` are the functions whose last program equals the first, provided that each gap is harmless. `trusted` are the gaps that the
-    user accepts, `uncovered` the others: where there are any, the certificate is not `complete` and proves nothing. `unions` and `folds`
-    count the equations and computed constants that were replayed.
     """
 
     unions: int = 0

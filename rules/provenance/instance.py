@@ -2,9 +2,6 @@
 
 The left side is matched syntactically; the closure decides about equality. Guards and computed values have the meaning of the rule language
 (`passat.rules.substitution`).
-
-The left side is matched syntactically; the closure decides about equality. Guards and computed values mean what they mean in the rule
-language (`passat.rules.substitution`).
 """
 
 import functools

@@ -2,9 +2,6 @@
 
 The runs of a trace record the node of each new expression, and the rule application that created it. The nodes that the rule matched have
 traces in turn, in the same saturation or in the input program.
-
-The runs of a trace know the node that each new expression was made of, and which application of a rule made that node. What the rule
-matched has a node_trace in turn: in the same saturation, or in the program that went in.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set

@@ -2,9 +2,6 @@
 
 Nodes and e-classes of the trace become terms (`passat.rules.provenance.terms`), and each rule application the instance of its left side and
 its result. Eager rules are placed where they were applied, as far as node numbers tell.
-
-Nodes and classes are those of the trace; here they become terms (`passat.rules.provenance.terms`), and each application of a rule the
-instance of its left side and what that became. Eager rules stand where they were applied, as far as the numbers of nodes tell.
 """
 
 import functools

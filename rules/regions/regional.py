@@ -1,8 +1,6 @@
 """Runs the engine on large functions region by region, and on equal regions once.
 
 The result of a region is a recipe for its equals: which nodes stay, which are new, which constants are computed from which.
-
-What became of one region is a recipe for its equals: which nodes stay, which are new, which constants are computed from which.
 """
 
 import copy

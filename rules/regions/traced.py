@@ -3,10 +3,6 @@
 Guards and kernels see a constant's type freely, and query the rest: whether it is uniform, what its elements are. All decisions follow from
 the answers. If other constants of the same types give the same answers, the same decisions are correct for them; folded constants are
 recomputed.
-
-Whoever decides sees a constant's type, which is no secret, and asks for the rest: is it one value, what are its elements? Everything that
-was decided follows from the answers. Where other constants of the same types give the same answers, the same decisions are right for them;
-what was computed from constants is computed anew from theirs.
 """
 
 from collections.abc import Callable, Sequence

@@ -38,9 +38,6 @@ class ApartSession:
 
     Raises RefusedError if the model does not load, EndedError, NoProcessError, and ImportError if ONNX Runtime is not installed. `seconds`
     is the timeout for loading.
-
-    Raises RefusedError where the model does not load, EndedError, NoProcessError, and ImportError where ONNX Runtime is not installed.
-    `seconds` is how long loading may take.
     """
 
     def __init__(self, model: Callable[[], bytes | str], settings: SessionSettings, *, seconds: float | None = None) -> None:

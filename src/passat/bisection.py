@@ -97,10 +97,6 @@ class Slower(Check):
     Runs both interleaved on the same inputs and compares the medians. The model is slower if its median exceeds the original's by more than
     `margin`. Within `doubt` of that limit, also relative to the original's time, the check cannot decide, since noise would. Symbolic
     dimensions get the largest of a few sizes on which the original runs.
-
-    Both run in turns on the same inputs; the medians are compared, and the model is slower where its is above the original's by more than
-    `margin` of it. Within `doubt` of that limit, as a part of the original's time too, it cannot be told: noise would decide. Symbolic
-    dimensions get the largest of a few sizes on which the original runs.
     """
 
     ROUNDS: Final = (15, 200)
@@ -164,8 +160,6 @@ class Larger(Check):
     """True if a model has more nodes than the original, or more bytes by a factor of more than 1 + `margin`.
 
     Compares with the original as Passat writes it, so that only the effect of passes counts. Raises OnnxError.
-
-    The original is taken as Passat writes it, so that only what passes do to it counts. Raises OnnxError.
     """
 
     def __init__(self, original: str, folder: str | None = None, *, margin: float = 0.1) -> None:
@@ -205,9 +199,6 @@ class Command(Check):
 
     Exit codes have the meaning of `git bisect run`: 0 is good, 125 cannot decide, any other code or a signal is bad. Output goes to the
     error stream. No shell is involved. Raises CheckError if the command does not exist.
-
-    Its exit code says what it found, as in `git bisect run`: 0 is good, 125 cannot tell, any other, and a signal, is bad. What it prints
-    goes to the error stream. No shell is involved. Raises CheckError where the command does not exist.
     """
 
     def __init__(self, command: Sequence[str], folder: str | None = None) -> None:
@@ -257,8 +248,6 @@ def find_guilty(reference: Reference, pipeline: Pass, module: IRModule, ctx: Pas
     """The name of the pass after which a model first differs from the original, by binary search.
 
     `READ_AND_WRITTEN` if it differs before all passes, "" if this run of the pipeline shows no difference, or a pass raises.
-
-    `READ_AND_WRITTEN` where it differs before all passes, "" where the run of the pipeline for this shows no difference, or a pass raises.
     """
     try:
         found = bisect_passes(pipeline, module, WrongValue(reference), ctx, confirm=False)
@@ -308,8 +297,6 @@ class Bisection:
         """Writes the models before and after the pass, `before.onnx` and `after.onnx`, to a folder, which is created. Returns their paths.
 
         A pass that raised has no model after it. Raises OnnxError.
-
-        There is no model after a pass that raised. Raises OnnxError.
         """
         os.makedirs(folder, exist_ok=True)
         paths = []

@@ -63,12 +63,6 @@ def check_certificate(
 
     Raises CertificateError that names the first invalid step, IncompleteCertificateError for uncovered steps, TrustError, and OnnxError for
     unreadable models.
-
-    `before` and `after` are the models that it is to be about; without them it proves something about the programs that stand in it.
-    `rules` are rule sets of one's own that took part. `trust` names passes without rules whose steps are accepted unproved.
-
-    Raises CertificateError that names the first step that does not hold, IncompleteCertificateError where steps are not covered,
-    TrustError, and OnnxError for models that cannot be read.
     """
     trusted = _check_trust(trust)
     sets = tuple(rules)

@@ -3,11 +3,6 @@
 A cost model adds up operators; the time of a model also depends on ONNX Runtime's fusions and on caches. So the pipeline runs several times
 to produce different programs: under the requested cost model; with one pass extracting its second or third best program (`rules.pick`);
 under the other cost models; and under the first one with operator prices scaled by up to a factor of two, the typical error of such models.
-
-A cost model adds up operators one by one; what a whole model takes depends on what ONNX Runtime fuses, and on caches. So the pipeline runs
-several times, so that other programs come of it: under the cost model that was asked for; with one of its passes taking the second best
-program out of its e-graphs, or the third (`rules.pick`); under the other cost models that there are; and under the first one with the
-prices of each operator moved up or down by up to a factor of two, which is about how far such models are off.
 """
 
 import contextlib
@@ -85,9 +80,6 @@ def take_turns(run: Callable[[int, int], float], count: int, *, rounds: tuple[in
 
     `run` runs a contestant, by number, a number of times, and returns the seconds per run. There are between `rounds[0]` and `rounds[1]`
     rounds, within `seconds`; a fast contestant runs repeatedly until its turn takes `turn` seconds.
-
-    `run` runs one of them, by number, so often, and says how long one run took. There are at least and at most so many `rounds`, within
-    these `seconds`; a contestant that is fast runs several times, until its turn is `turn` seconds long.
     """
     repeats = [max(1, round(turn / max(1e-7, min(run(which, 1) for _ in range(3))))) for which in range(count)]
     times: list[list[float]] = [[] for _ in range(count)]

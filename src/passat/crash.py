@@ -103,8 +103,6 @@ def check_passes(pipeline: Pass, module: IRModule, settings: PassContext, reprod
     """Runs a pipeline again, in a context with the same settings and instruments, and checks the module after every pass.
 
     Raises PassError for a pass that breaks it; ignores other exceptions.
-
-    Raises PassError for a pass that breaks it; what else is raised is passed over.
     """
     watch = FailureWatch()
     instruments = [*settings.instruments, watch, *([reproducer] if reproducer else []), VerifyEach()]
@@ -182,8 +180,6 @@ def replay_folder(folder: str | os.PathLike[str], rules: Sequence[type[RuleSet]]
     contain.
 
     Raises ReproducerError for an unusable folder.
-
-    Raises ReproducerError where the folder cannot be used.
     """
     recorded = read_reproducer(folder)
     stated = recorded.data.get("optimize")

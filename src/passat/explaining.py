@@ -3,10 +3,6 @@
 `passat.from` has the input nodes that a node comes from, `passat.rules` the steps that led to it, both as JSON lists of strings. Before
 format version 10, nodes have no metadata; then `passat.provenance` in the model's metadata has both for each node, by the name of its first
 output.
-
-`passat.from` has the nodes of the input that a node comes from, `passat.rules` the steps that led to it, both as JSON lists of texts.
-Before version 10 of its format a model has no metadata on nodes; then `passat.provenance`, in the model's own, has both for each node, by
-the name of the first value that the node makes.
 """
 
 import difflib
@@ -146,8 +142,6 @@ def annotate(
     """Writes provenance into a model, extending that of the input. Returns a remark if nodes cannot have metadata, otherwise "".
 
     `written` maps each call of `after` to its values and results; `node_traces` has the traces of calls.
-
-    `written` has the values that each call of `after` was written as, and the names of results; `node_traces` knows the calls.
     """
     calls: dict[str, list[AnyValue]] = {}
     results: dict[str, tuple[Expr, int]] = {}

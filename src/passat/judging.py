@@ -3,10 +3,6 @@
 A difference of a few units in the last place passes. A larger one passes only if rounding noise moves the same element as far in the
 original (`passat.ir.onnx.noise`). An element that noise moves by much of its size, or between integers, is inconclusive, unless noise
 cannot produce the value. Results computed without rounding must be equal.
-
-A difference of a few units in the last place passes. A larger one passes only where rounding moves that very element as far in the
-original, which `passat.ir.onnx.noise` tells; an element that rounding moves by a good part of its size, or from one integer to another,
-says nothing, unless the value is none that rounding makes of it. What was computed without rounding has to be equal.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -71,10 +67,6 @@ class Judgment:
 
     `absolute` and `relative` are the largest differences of conclusive elements, the latter relative to the largest element; `reason` says
     what is wrong. `compared` is True if enough elements are conclusive; `moved` if some pass only because of noise.
-
-    `absolute` and `relative` are the largest differences of the elements that say something, the latter relative to the largest element;
-    `reason` says what is wrong. `compared` is whether enough elements say something; `moved` whether some pass because noise moves them as
-    far.
     """
 
     absolute: float = 0.0

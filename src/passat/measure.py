@@ -3,11 +3,6 @@
 A model of one call runs with the call once and with several copies of it. The difference is the operator's time within a larger program:
 launch and work, without session overhead and without copies of inputs and outputs. Operators without work, such as Reshape, thus cost
 almost nothing. Graph optimizations are off, and constant weights are packed once, as in real use.
-
-A model of one call is run with the call once and with copies of it beside it; what the copies add is what the operator takes inside a
-larger program: its start and its work, without what a session takes to begin, and without copies of inputs and outputs. So what ONNX
-Runtime does not run, such as a Reshape, which only looks at the same bytes in another way, is found to cost next to nothing. Its graph
-optimizations are off, the kernels are what they are, and weights that are constants are packed once, as they would be.
 """
 
 import contextlib
@@ -145,9 +140,6 @@ class Measured:
 
     `threads` is for ONNX Runtime; `seconds` limits measuring since `begin`; `folder` is the cache. Raises CostError if ONNX Runtime is not
     installed.
-
-    `threads` is how many ONNX Runtime gets; `seconds` how long to measure, from `begin` on; `folder` where the cache lies.
-    Raises CostError where ONNX Runtime is not installed.
     """
 
     def __init__(self, *, threads: int = 1, seconds: float = SECONDS, folder: Path | None = None) -> None:

@@ -1,8 +1,6 @@
 """Models held as objects of other packages: `onnx_ir.Model` and `torch.onnx.ONNXProgram`.
 
 Types are recognized by name. Neither package is imported here: the caller has already imported it.
-
-A type is recognized by its name. Neither package is imported here: whoever holds such an object has imported it.
 """
 
 import os

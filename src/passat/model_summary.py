@@ -3,10 +3,6 @@
 ONNX Runtime fuses activations, normalizations and attention by matching the nodes that exporters write. A rewrite that is cheaper by itself
 may break such a pattern and lose more than it gains. The summary therefore counts the operators after ONNX Runtime's own fusions, in the
 model that it writes.
-
-Results are made to run on ONNX Runtime, which recognizes activations, normalizations and attention by the nodes that exporters make of
-them. A rewrite that is cheaper by itself may destroy such a pattern, so that more is lost than gained. So the operators that its own
-fusions leave are counted, in what it writes when it optimizes the model.
 """
 
 import json

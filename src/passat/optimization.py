@@ -157,8 +157,6 @@ def is_accepted(job: Job, given: Given, outcome: Outcome) -> bool:
     """True if `onnx.checker` accepts the result; not called for the input itself unless it is verified.
 
     If it rejects the input too, ONNX Runtime decides. Raises OnnxError.
-
-    Where it does not accept the input either, ONNX Runtime decides. Raises OnnxError.
     """
     from passat.ir.onnx.files import check_model
 
@@ -214,9 +212,6 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
 
     Raises OnnxError, VerifyError, InputsError, MismatchError, UnverifiedError if a comparison is required but impossible, and
     LooseRulesError if a rule may explain the difference.
-
-    Raises OnnxError, VerifyError, InputsError, MismatchError, UnverifiedError where no comparison is possible and one is wanted, and
-    LooseRulesError where a difference may be one that rules declare.
     """
     report, source = job.report, given.source
     if outcome.model is source.proto:

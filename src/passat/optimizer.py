@@ -31,8 +31,6 @@ class Result:
     """An optimized model and its report.
 
     `model` is the ModelProto; if the input was a file with external data, it still refers to that data, and `save` copies it.
-
-    `model` is the ModelProto; where the input was a file with external data, it refers to that data still, and `save` copies it.
     """
 
     def __init__(
@@ -54,8 +52,6 @@ class Result:
         model, or this is the unverified input.
 
         Raises OnnxError, without writing.
-
-        Raises OnnxError, and writes nothing then.
         """
         LOG.info("writing %s", os.fspath(path))
         with self.report.clock("save"), about(self.report.source, os.fspath(path)):
@@ -85,8 +81,6 @@ class Result:
         """Writes a self-contained HTML page: the program before and after, rules, e-graphs, times, pass order.
 
         Raises ValueError if `optimize` ran without `record=True`, OSError if the file cannot be written.
-
-        Raises ValueError where `optimize` was not called with `record=True`, OSError where the file cannot be written.
         """
         if self.record is None:
             raise ValueError("nothing was recorded for a page; use optimize(..., record=True)")

@@ -35,12 +35,6 @@ def build_pipeline(passes: Passes = None, rules: Sequence[type[RuleSet]] = ()) -
     one saturation with Passat's own simplifications, so that their order does not matter. Registered passes of plug-ins and rule files that
     declare `after` and `before` are inserted into pipelines that contain all passes that they name (`passat.passmgr.with_landed`). Raises
     PipelineError, RuleError, UnknownPassError, PassDependencyError and PluginError.
-
-    In a text a rule set can be named, as a pass. Sets that are not run before and after the default pipeline, or after the given passes,
-    in one saturation with Passat's own simplifications, so that it does not matter which of them has to come first.
-    Registered passes of plug-ins and rule files that declare where they stand (`after`, `before`) stand there, in a pipeline that has all
-    passes that they name (`passat.passmgr.with_landed`).
-    Raises PipelineError, RuleError, UnknownPassError, PassDependencyError and PluginError.
     """
     check_rule_sets(rules)
     if passes is None:

@@ -82,13 +82,6 @@ class Report:
     candidates, if timed. `kept` says why the input was returned, if it was. `warnings` are problems of the model that do not prevent
     running it. `limits` lists limits that stopped a pass, with the best program so far as its result; `interrupted` says that Ctrl-C did.
     `lowered` calls were decomposed regardless of cost. `recorded` says that rules have full statistics.
-
-    Nodes are counted by operator, subgraphs and local functions included; `node_count` leaves out those that only hold data. Costs
-    are those of the cost model: estimated seconds, or units of its own; sizes are bytes of the model without external data. `timings`
-    are those of the input and of the candidates, where the time was to decide. `kept` says why the input came back, where it did.
-    `warnings` says what is wrong with the model, and does not keep it from running. `limits` lists limits that stopped a pass, with the
-    best so far as its result; `interrupted` says that Ctrl-C did. `lowered` calls were put into other words whatever that costs.
-    `recorded` says that rules have all of their statistics.
     """
 
     source: str = ""

@@ -2,9 +2,6 @@
 
 Rules are excluded with `rules.disabled`, applications with `rules.unions`, which allows the first n in all passes together. The first n
 applications are the same for every limit of at least n, so a logarithmic number of runs suffices.
-
-Rules are left out with `rules.disabled`, applications with `rules.unions`, which lets the first so many through, in all passes together:
-the first n are the same for every limit from n on. So a logarithmic number of runs is enough.
 """
 
 import json
@@ -43,9 +40,6 @@ class GuiltyApplication:
 
     The other fields are unknown if the pass raises: the rule, the pass, the function, the position by node name, the names of all matched
     nodes, and the matched part before and after.
-
-    `rule` and what follows are not known where the pass raises: the rule, the pass, the function, the place by the name of its node, the
-    names of all nodes that were matched, what stood there and what took its place.
     """
 
     number: int
@@ -188,12 +182,6 @@ def bisect_rules(
 
     Raises AlreadyTrueError if the model is bad without rules, NeverTrueError if it is good with all, FlappingError for an unstable check,
     BisectError, CheckError for a check that cannot run, OnnxError, PipelineError, RuleError, VerifyError.
-
-    Arguments and checks are those of `passat.bisection.bisect_model`. It finds a change from good to bad; where there are several, as where
-    one wrong rule hides another, any of them.
-
-    Raises AlreadyTrueError where the model is bad with no rule, NeverTrueError where it is good with all, FlappingError where the check
-    does not say the same twice, BisectError, CheckError for a check that cannot be made, OnnxError, PipelineError, RuleError, VerifyError.
     """
     tell = telling(progress)
     source, module, settings, pipeline, looked_at = open_subject(model, check, passes, rules, how, margin, tell)

@@ -2,8 +2,6 @@
 
 The folder contains
 
-The folder holds
-
 * `before.onnx` and `after.onnx`: the model without and with the bad application;
 * `smallest.onnx`: the matched part alone, as a model, if the rules make that bad too;
 * `bisection.json`: the rules, the number of the application, the passes, the settings, the check; `model.onnx`, or the model's path;
@@ -202,9 +200,6 @@ def replay_bisection(folder: str | os.PathLike[str], rules: Sequence[type[RuleSe
 
     `rules` are the user's rule sets of the original run, and `check` the command, if it was one. Raises ReproducerError for an unusable
     folder, and the errors of `bisect_rules`.
-
-    `rules` are the user's own that ran then, and `check` the command, where it was one. Raises ReproducerError where the folder cannot be
-    used, and what `bisect_rules` does.
     """
     folder = os.fspath(folder)
     data = _read(folder)

@@ -28,8 +28,6 @@ def smallest_set(rules: Sequence[str], ask: AskRules) -> list[str]:
 
     One guilty rule among n takes log2(n) + 1 questions; of several that are only bad together, each takes as many, and one more.
 
-    One guilty rule among n is found in log2(n) + 1 questions; of several that must come together, each takes as many, and one more.
-
     >>> asked = []
     >>> def ask(rules):
     ...     asked.append(len(rules))
@@ -75,8 +73,6 @@ def first_application(count: int | None, ask: AskCount) -> tuple[int, int] | Non
     it is bad before any.
 
     If `count` is unknown because the run does not finish, searches by doubling.
-
-    Where their `count` is not known, since the run does not come to its end, it is looked for by doubling.
 
     >>> first_application(1000, lambda number: number >= 3)
     (2, 3)

@@ -58,11 +58,6 @@ def load_rules(path: str | os.PathLike[str]) -> list[type[RuleSet]]:
     The file is imported under a unique name, so it may be called `rules.py`, and may import modules next to it. A file that is loaded again
     may register its passes again. Raises RuleFileError if the file cannot be imported, has an invalid rule, or defines no rule set, pass or
     operator.
-
-    The file is imported under a name that nothing else has, so it may be called `rules.py`; modules beside it may be imported by it.
-    A file that is loaded again may register its passes again.
-    Raises RuleFileError where the file does not import, holds a rule that cannot be, or defines no rule set, registers no pass and declares
-    no operator.
     """
     file = Path(path)
     registered = _REGISTERED.setdefault(os.path.realpath(file), set())

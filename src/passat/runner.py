@@ -2,9 +2,6 @@
 
 Only this module, `passat.session` and `passat.ir.onnx.ort_evaluator` use ONNX Runtime. Its errors have no common base class but Exception,
 which is what callers catch.
-
-This module, `passat.session` and `passat.ir.onnx.ort_evaluator` know ONNX Runtime. It raises a class of its own for each kind of refusal,
-with no common base but Exception; that is what is caught where models run.
 """
 
 import os
@@ -82,11 +79,6 @@ class Runner:
     With `apart`, the session is in a child process, which ONNX Runtime may end: then EndedError is raised, and the next run reloads the
     model. Times then include the communication. `written` is the file for the optimized model. `profile` is the file name prefix for ONNX
     Runtime's operator times, for a session in this process.
-
-    `apart`: the session is in another process, which ONNX Runtime may end without ending this one: then EndedError is raised, and the next
-    run loads the model anew. Times are none of the model's alone there. `written` is the file that ONNX Runtime writes the model to that it
-    runs, once it has optimized it. `profile` is how the name of a file begins in which ONNX Runtime keeps the time of each operator, for a
-    session in this process.
     """
 
     def __init__(

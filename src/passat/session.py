@@ -2,9 +2,6 @@
 
 Messages have a JSON head, and raw arrays. Nothing that is read is executed. The child process imports everything imported here, and should
 start fast.
-
-Messages between the two have a head in JSON, and arrays as they are in memory. Nothing that is read is executed. What is imported here
-is imported by that process too, which should start fast.
 """
 
 import contextlib

@@ -2,8 +2,6 @@
 off.
 
 ONNX Runtime's errors have no common base class but Exception, which is what is caught here.
-
-ONNX Runtime raises a class of its own for each kind of refusal, with no common base but Exception; that is what is caught here.
 """
 
 import os
@@ -45,9 +43,6 @@ class OutputReport:
 
     `relative` is relative to the largest element. `reason` says why the output fails, `note` why it passes despite a larger difference, or
     why it is inconclusive. `compared` counts the conclusive trials.
-
-    `relative` is relative to the largest element. `reason` says why the output does not pass, `note` why it passes although it differs by
-    more than a few units in the last place, or why it says nothing. `compared` counts the trials in which a comparison meant something.
     """
 
     name: str
@@ -65,9 +60,6 @@ class VerifyReport:
 
     `mismatch` describes the first difference; `guilty` is the pass that caused it, if searched. `parts` says where the models were cut to
     compare them in parts.
-
-    `mismatch` is a sentence about the first difference; `guilty` the pass that it comes from, where that was looked for. `parts` says where
-    the models were cut, to be compared in parts.
     """
 
     equal: bool | None
@@ -106,8 +98,6 @@ def comparing(
     """Comparison settings: random inputs from a seed, inputs by name or from a file of `numpy.savez`, and tolerances.
 
     Raises InputsError for the inputs, ArgumentError for a negative or non-finite tolerance.
-
-    Raises InputsError for the inputs, ArgumentError for a tolerance that is negative or not finite.
     """
     for name, value in (("rtol", rtol), ("atol", atol)):
         if value is not None and not 0 <= value < float("inf"):
@@ -167,16 +157,6 @@ class Reference:
 
     `skipped` says why nothing can be compared, if the original does not load or run. Raises VerifyError without ONNX Runtime, InputsError
     if the given inputs do not fit the model.
-
-    `trials` is how many choices of sizes to run (without symbolic dimensions two, without inputs one); `threads` how many threads ONNX
-    Runtime may use, 0 for all; `folder` where external data of a model in memory lies. The same seed makes the same trials; the user's own
-    inputs come first. Where the user does not say how close values have to be, they may differ by what rounding explains.
-
-    A model with operators that ONNX Runtime does not know is cut at them, and candidates are compared in parts (`passat.ir.onnx.cutting`).
-    Models that draw random numbers are compared where they draw the same ones (`passat.ir.onnx.random_seeds`).
-
-    `skipped` says why there is nothing to compare with, where the original does not load or run. Raises VerifyError without ONNX Runtime,
-    InputsError where the given inputs are not such as the model takes.
     """
 
     def __init__(

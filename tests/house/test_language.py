@@ -1,0 +1,41 @@
+"""The prose of the code and the documents avoids the constructions that CONTRIBUTING.md rules out; `make lint` runs this file."""
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+FOLDERS: Final = ("rules", "src", "passmgr", "runtime", "ir", "docs", "examples", "README.md", "CONTRIBUTING.md")
+INSTEAD: Final = {
+    r"so many\b(?! that)": "state the number or the limit",
+    r"nor (is|are|does|do|has|have|can) (it|they|there|what|the)\b": "use a sentence with the subject first",
+    r"as it stands": "'unchanged', 'as is'",
+    r"whoever": "name who",
+    r"(is|are|was|be) told\b(?! apart)": "say who reports what to whom",
+    r"(is|are|be|or|and|as|of|from) no numbers?\b(?! of)": "'NaN'",
+    r"of which there (is|are)\b": "use 'there is'",
+    r"that which": "name the thing",
+    r"put off": "'banned' (back-off), 'deferred'",
+    r"taken out of (an|its|the) e-graphs?": "'extracted from'",
+    r"equal expressions become one": "'common subexpressions are eliminated'",
+}
+
+
+def _files() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", *FOLDERS], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [ROOT / name for name in listed.splitlines() if name.endswith((".py", ".md")) and not (ROOT / name).is_symlink()]
+
+
+@pytest.mark.parametrize("words", INSTEAD)
+def test_no_file_has_the_construction(words: str) -> None:
+    wrong = re.compile(rf"\b(?:{words})", re.IGNORECASE)
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}"
+        for path in _files()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if wrong.search(line)
+    ]
+    assert not found, f"write {INSTEAD[words]} instead:\n" + "\n".join(found)
