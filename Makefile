@@ -48,9 +48,10 @@ format: $(VENV)/.dev  ## Format the code
 format-check: $(VENV)/.dev  ## Check the formatting
 	$(BIN)/ruff format --check
 
-lint: $(VENV)/.dev  ## Check with ruff, and the spelling with codespell
+lint: $(VENV)/.dev  ## Check with ruff, the spelling with codespell, and the language of prose
 	$(BIN)/ruff check
 	$(BIN)/codespell
+	$(BIN)/python -m pytest -q tests/house/test_language.py
 
 types: $(VENV)/.dev  ## Check with mypy, strictly
 	$(BIN)/mypy

@@ -27,7 +27,7 @@ class Pass:
     joint_option: str | None = None
     """The config option that makes adjacent passes run as one stage (`run_jointly`); None where they never do."""
 
-    @cached_property  # so that derived classes may set it, in the class or in __init__
+    @cached_property  # derived classes may set it, in the class or in __init__
     def info(self) -> "PassInfo":
         """The metadata of the pass, set by derived classes."""
         raise NotImplementedError(f"{type(self).__name__} has no info; set `info = PassInfo(...)` in the class")

@@ -207,7 +207,7 @@ add_option_source(list_passes)  # the modules of passes also register config opt
 
 
 def is_registered(name: str) -> bool:
-    """Whether a pass of a name is registered."""
+    """True if a pass of the name is registered."""
     try:
         get_entry(name)
     except UnknownPassError:

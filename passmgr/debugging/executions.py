@@ -160,7 +160,7 @@ class PassLimit(ExecutionTracker):
         self.limit = operator.index(limit)
         self.veto_all = veto_all
         self.vetoed: list[str] = []
-        """The names of the passes that were vetoed."""
+        """The names of the vetoed passes."""
         self._tell = tell
 
     def enter_pass_ctx(self) -> None:

@@ -152,7 +152,7 @@ class PassTimingInstrument(PassInstrument):
         return [PassTime(run.name, run.seconds, depth, run.failed) for run, depth in self._profile.walk() if run.end]
 
     render = _Render()
-    """`render() -> str`: one line per run, nested ones indented by tabs: `name: total [without nested] (% of all; % of the run around it)`.
+    """`render() -> str`: one line per run, nested ones indented by tabs: `name: total [without nested] (% of all; % of the enclosing run)`.
 
     On the class, it renders the instrument that was created or entered last in this thread. Warns and returns an empty string
     if nothing was measured; raises RuntimeError inside a pass.

@@ -242,8 +242,8 @@ class _SentError(PassatError, RuntimeError):
 
 
 def _run(executor: Executor, tasks: dict[int, _Task], most: int | None = None) -> Iterator[tuple[int, Optimized]]:
-    """What comes of tasks on an executor, as they are done; at most so many are submitted at a time. An interruption keeps others from
-    being started, and waits for those that run; then, or when it comes again, it is raised."""
+    """The results of tasks on an executor, in order of completion; at most `most` are submitted at a time. An interruption starts no
+    further tasks, waits for the running ones, and is then raised; a second one is raised at once."""
     done: queue.SimpleQueue[int] = queue.SimpleQueue()
     waiting: dict[int, Future] = {}
     pending = deque(tasks)

@@ -71,8 +71,8 @@ UNKNOWN_OPERATOR = "neither ONNX nor Passat knows the operator: declare it in a 
 FUNCTION = (
     "it is a function of the model, which rules do not look into: onnx.inliner.inline_local_functions puts its nodes in place of its calls"
 )
-NO_FORM = "Passat has no form of its own for the operator: ONNX Runtime computes it as it stands"
-NARROWER = "Passat's form of the operator is narrower than these operands or attributes: ONNX Runtime computes the node as it stands"
+NO_FORM = "Passat has no form of its own for the operator: ONNX Runtime computes it unchanged"
+NARROWER = "Passat's form of the operator is narrower than these operands or attributes: ONNX Runtime computes the node unchanged"
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,8 @@ class Opaque:
 class ModelSummary:
     """What a model consists of.
 
-    Nodes are counted by operator, subgraphs and local functions included. `weights` is the number of initializers, which have so many
-    `weight_elements` and `weight_bytes`, external data included (of sparse ones, the values that are stored); `model_bytes` is the size
+    Nodes are counted by operator, subgraphs and local functions included. `weights` is the number of initializers,
+    `weight_elements` and `weight_bytes` their sizes, including external data (stored values of sparse ones); `model_bytes` is the size
     of the model without external data. `unknown` is the number of nodes with a result of unknown type. `estimated_seconds` is what the
     default cost model says. `fused` counts the operators that ONNX Runtime's own fusions leave; where it does not load the model,
     `not_loaded` says why.

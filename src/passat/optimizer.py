@@ -179,50 +179,46 @@ def _unchecked(annotation: object) -> object:
 
 @_by_keywords(Settings)
 def optimize(model: ModelLike, wanted: Settings) -> Result:
-    """Optimizes an ONNX model, which stays as it is, and compares the result with it on random inputs.
+    """Optimizes an ONNX model, and verifies the result against it on random inputs. Does not modify the model.
 
-    Inside a `with PassContext(...)` the passes run with what that says: its level where none is given here, each key of its config that is
-    not given here, its `disabled_pass`, `required_pass`, diagnostic context and instruments. It is told the statistics
-    as well. Checks of the result, and reproducers, go by the same settings.
+    Inside a `with PassContext(...)` unspecified settings come from that context: the level, individual keys of its config, its
+    `disabled_pass`, `required_pass`, diagnostic context and instruments. It also receives the statistics. Checks of the result and
+    reproducers use the same settings.
 
     * `model`: a ModelProto, the path of a model, its bytes, a binary file object, an `onnx_ir.Model`, or a `torch.onnx.ONNXProgram`.
       `onnx_ir.from_proto(result.model)` is the result as an `onnx_ir.Model`.
-    * `passes`: the pipeline, as text (`"FoldConstant,SimplifyExpr"`), or as a list of passes and names; by default Passat's own.
-      Those whose level is above `opt_level` do not run; that is the level of the context around the call (a PassContext has level 2
-      unless told otherwise), and 3 where there is none.
-    * `rules`: rule sets of your own, and rule files by their paths. They run before and after the default pipeline; in `passes` they can
-      be named.
-    * `verify`: whether to check the result with `onnx.checker` and to run both models on ONNX Runtime. `allow_unverified`: whether a
-      result comes back although nothing could be compared.
-    * `inputs`: inputs of your own that both models are run on too: arrays by name, or a file that `numpy.savez` has written. `rtol`,
-      `atol`: floating-point values may differ by `atol + rtol * |expected|`, and not by what rounding explains.
-    * `custom_ops`: shared libraries of custom operators, which ONNX Runtime loads and executes. Without them, a model is compared in parts.
-    * `time_limit`: seconds for all saturation together; when they are over, the best so far is taken.
-    * `cost`: what makes a program cheaper, also for the final choice: "roofline" (estimated seconds), "nodes" (the number of calls),
+    * `passes`: the pipeline, as text (`"FoldConstant,SimplifyExpr"`), or as a list of passes and names; Passat's own by default.
+      Passes with a level above `opt_level` do not run. It defaults to the level of the surrounding context (2 unless set), and to 3
+      without a context.
+    * `rules`: your rule sets, and paths of rule files. They run before and after the default pipeline; `passes` can name them.
+    * `verify`: checks the result with `onnx.checker`, and runs both models on ONNX Runtime. `allow_unverified`: returns the result even
+      if nothing could be compared.
+    * `inputs`: additional inputs for the comparison: arrays by name, or a file written by `numpy.savez`. `rtol`, `atol`: floating-point
+      values may differ by `atol + rtol * |expected|` instead of by rounding.
+    * `custom_ops`: shared libraries of custom operators, which ONNX Runtime loads and executes. Without them, models are compared in parts.
+    * `time_limit`: seconds for all saturations together; after that, the best program so far is extracted.
+    * `cost`: the cost model, also for the final choice: "roofline" (estimated seconds), "nodes" (the number of calls),
       "measured" (seconds of each operator on ONNX Runtime), or an object with a method `call(op, types, result, attrs)`.
-    * `choose`: what decides in the end, the "cost", or the "time" on ONNX Runtime, of at most so many `candidates` and the input.
-    * `opset`: the ONNX opset of the result, where that is later than the model's: it is converted before anything else, and passes make
-      operators that come with it.
-    * `dims`: sizes of named dimensions of the inputs, as `{"batch": 1}`; `input_shapes`: shapes of inputs by name, where None leaves a
-      size as it is. The result is for these sizes only. `outputs`: the outputs to keep; what only the others need goes.
-    * `config`: options of the pass context (`PassContext.list_configs()`); `seed`: of the random inputs.
-    * `folder`: where the external data of a ModelProto lies; `progress` is called with what begins now.
-    * `instruments`: run around the passes, such as `passat.passmgr.PrintIRChanged()`, before those of the context around the call; when
-      the pipeline runs again for a check they do not, but the passes that they vetoed do not run either.
-    * `reproducer`: a folder that is written when a pass raises, and that `passat replay` runs again.
-    * `explain`: the metadata of the result's nodes says where they come from (`Result.explain`); `certificate`: the result comes with a
-      proof that it computes the same (`Result.certificate`). Both want `choose="cost"`, and as for `record`, functions are taken whole.
-    * `record`: keeps all that rules did, for `result.write_report` and for the full statistics of rules in the report. Functions are then
-      saturated whole.
+    * `choose`: the criterion of the final choice: "cost", or "time" on ONNX Runtime, among the input and at most `candidates` programs.
+    * `opset`: a later ONNX opset for the result: the model is converted first, and passes may create operators of that opset.
+    * `dims`: sizes of named dimensions of the inputs, as `{"batch": 1}`; `input_shapes`: shapes of inputs by name, where None keeps a
+      size. The result is valid for these sizes only. `outputs`: the outputs to keep; nodes that only the others need are removed.
+    * `config`: options of the pass context (`PassContext.list_configs()`); `seed`: the seed of random inputs.
+    * `folder`: the folder of a ModelProto's external data; `progress`: a function that is called with each step.
+    * `instruments`: run around the passes, such as `passat.passmgr.PrintIRChanged()`, before those of the surrounding context. They do not
+      run when the pipeline is repeated for a check, but their vetoes apply.
+    * `reproducer`: a folder that is written when a pass raises; `passat replay` runs it.
+    * `explain`: records provenance in the metadata of the result's nodes (`Result.explain`); `certificate`: creates a proof that the
+      result is equivalent (`Result.certificate`). Both require `choose="cost"`, and, like `record`, disable regions.
+    * `record`: records all rule events, for `result.write_report` and for full rule statistics in the report.
 
-    A result that is not cheaper than the input is replaced by it, and the report says so; what rules lower is dearer on purpose. Ctrl-C
-    ends the search with the best so far, which is the input where no pass has run yet (`report.interrupted`). A second one, or one while
-    the result is checked and verified, ends the call.
+    If the result is not cheaper than the input, the input is returned, and the report says so; lowering rules may increase the cost.
+    Ctrl-C stops the search with the best program so far, or the input if no pass has run (`report.interrupted`). A second one, or one
+    during checks and verification, aborts the call.
 
-    Raises OnnxError for a model that cannot be read, PipelineError for a pipeline, RuleError and RuleFileError for rules,
-    AttributeError for options, PassError where a pass raises, VerifyError without ONNX Runtime, MismatchError where the values differ,
-    UnverifiedError where nothing could be compared, SpecializeError for dimensions, inputs and outputs that the model does not have,
-    InputsError, CustomOpsError, ReproducerError for a folder that cannot be one, TypeError and ValueError for other arguments that make
-    no sense.
+    Raises OnnxError for an unreadable model, PipelineError for a pipeline, RuleError and RuleFileError for rules, AttributeError for
+    options, PassError if a pass raises, VerifyError without ONNX Runtime, MismatchError if values differ, UnverifiedError if nothing
+    could be compared, SpecializeError for unknown dimensions, inputs and outputs, InputsError, CustomOpsError, ReproducerError for an
+    unusable folder, TypeError and ValueError for other invalid arguments.
     """
     return optimize_with(model, wanted)

@@ -204,8 +204,8 @@ def _times(
 
 
 def _ratio(times: Sequence[float], reference: Sequence[float]) -> Ratio:
-    """The median ratio of times in the same rounds. Where the median lies follows from the order of the ratios alone, however they are
-    distributed: so many of n lie below it as a coin falls heads in n throws."""
+    """The median ratio of times in the same rounds, with a confidence interval from the order statistics, for any distribution: the number
+    of ratios below the median is binomial."""
     ratios = sorted(a / b for a, b in zip(times, reference, strict=True))
     count = len(ratios)
     below = max(0, math.floor((count - _CONFIDENCE * math.sqrt(count)) / 2))

@@ -65,7 +65,7 @@ class RuleReplay(NamedTuple):
         return None if self.after is False else self.why or "bad"
 
     def __str__(self) -> str:
-        words = {True: "bad", False: "good", None: "not to be told"}
+        words = {True: "bad", False: "good", None: "undecided"}
         said = f": {self.why}" if self.why else ""
         if self.same:
             return f"{self.where} becomes bad{said}"

@@ -69,7 +69,7 @@ def errors(as_json: bool = False, outcome: str = "") -> Iterator[None]:
     except SystemExit as error:  # of a pass or a rule file; with its exit code the command would seem to have done its work
         end(f"a program of the user's own ended the command: SystemExit: {error.code}{'; ' + outcome if outcome else ''}", FAILURE, as_json)
     except (BrokenPipeError, typer.Exit):
-        raise  # whoever read the output has left, or all has been said
+        raise  # the reader of the output is gone, or everything is written
     except Exception as error:
         if os.environ.get(TRACEBACK):
             raise
@@ -230,7 +230,7 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # names of files may hold what a terminal cannot show
     try:
         app(prog_name="passat")
-    except OSError as error:  # whoever reads the output has left, or there is no room for it
+    except OSError as error:  # the reader of the output is gone, or the disk is full
         with contextlib.suppress(OSError):
             print(f"error: the output cannot be written: {error.strerror}", file=sys.stderr)
         sys.exit(FAILURE)

@@ -45,7 +45,7 @@ def bisect(
 ) -> None:
     """Find the pass that makes a model wrong, slower, larger or crash, in a logarithmic number of runs.
 
-    Exit codes: 0 it was found, 1 there is none, or it cannot be told, 2 the command makes no sense.
+    Exit codes: 0 it was found, 1 there is none, or it is undecidable, 2 the command makes no sense.
     """
     with errors(as_json):
         from passat.bisection import bisect_model
@@ -72,7 +72,7 @@ def bisect_rules(
 ) -> None:
     """Find the rule, and the one application of it, that makes a model wrong, slower, larger or crash, in a logarithmic number of runs.
 
-    Exit codes: 0 it was found, 1 there is none, or it cannot be told, 2 the command makes no sense.
+    Exit codes: 0 it was found, 1 there is none, or it is undecidable, 2 the command makes no sense.
     """
     with errors(as_json):
         from passat.rule_bisection import bisect_rules as search

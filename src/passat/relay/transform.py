@@ -112,7 +112,7 @@ def DynamicToStatic() -> Pass:
 
 
 def EliminateCommonSubexpr(fskip: Callable[[AnyValue], bool] | None = None) -> Pass:
-    """Equal expressions become one, but those that `fskip` is true of."""
+    """Common subexpression elimination, except for expressions for which `fskip` is true."""
     return _make("EliminateCommonSubexpr", fskip=fskip)
 
 
