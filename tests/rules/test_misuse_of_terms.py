@@ -28,7 +28,7 @@ KNOWN: dict[str, AnyValue] = {
     **{"each": each, "joined": joined, "parts": parts},
 }
 TERMS = ("x", "c", "x + y", "op.nn.relu(x)", "a", "a * b", "is_float(x)", "op.nn.relu")
-GUARD = "a guard is a function of what matches"
+GUARD = "a guard is a function of the match"
 
 
 @pytest.mark.parametrize("term", TERMS)
@@ -102,11 +102,11 @@ def test_no_term_is_tested_compared_converted_or_gone_through(use: str, term: st
             "is_float is a function; a guard is the call of one that @guard decorates: .when(is_float(x))",
         ),
         ("(op.nn.relu(x) >> x).when(lambda x: True)", "is a function; a guard is the call of one that @guard decorates"),
-        ("(op.nn.relu(x) >> x).inexact(3)", "say what it changes"),
+        ("(op.nn.relu(x) >> x).inexact(3)", "state what it changes"),
         ("(op.nn.relu(x) >> x).budget('many')", "a budget is at least one match, not 'many'"),
         ("tensors('')", "holes are named in one string, such as 'x y', not ''"),
         ("tensors(['x', 'y'])", "holes are named in one string, such as 'x y', not ['x', 'y']"),
-        ("constants(3)", "holes are named in one text"),
+        ("constants(3)", "holes are named in one string"),
         ("tensor('x y')", "the name of a hole is a word, such as 'x', not 'x y'"),
         ("tensor('')", "the name of a hole is a word"),
         ("constant(3)", "the name of a hole is a word, such as 'x', not 3"),
@@ -231,7 +231,7 @@ def test_a_guard_that_neither_holds_nor_says_why_is_an_error_that_names_the_rule
     with pytest.raises(RuleError) as caught:
         run(rules, leaky(0.25))
     said = (
-        f"raises {type(answer).__name__}: " if isinstance(answer, Exception) else f"returned {answer!r}; it has to return True, or a text"
+        f"raises {type(answer).__name__}: " if isinstance(answer, Exception) else f"returned {answer!r}; it must return True, or the reason"
     )
     assert str(caught.value).startswith("the rule Guarded.one (test_misuse_of_terms.py:")
     assert said in str(caught.value)

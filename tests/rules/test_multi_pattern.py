@@ -158,15 +158,15 @@ def test_rules_with_several_roots_are_rules() -> None:
     ("make", "sentence"),
     [
         (lambda: each(x, sharing=x), "takes the application of an operator"),
-        (lambda: each(x @ w, sharing=y), "y is no hole of the pattern"),
-        (lambda: each(x @ w, sharing=()), "say sharing=x"),
+        (lambda: each(x @ w, sharing=y), "y is not a hole of the pattern"),
+        (lambda: each(x @ w, sharing=()), "write sharing=x"),
         (lambda: each(x @ w, sharing=x) >> x, r"is parts\(whole, axis=...\)"),  # type: ignore[operator]  # what is refused
-        (lambda: each(x @ w, sharing=x) >> parts(x @ w, axis=-1), "say joined"),
-        (lambda: each(x @ w, sharing=x) >> parts(x @ joined(y, axis=-1), axis=-1), "joins what is no hole"),
-        (lambda: each(x @ w, sharing=x) >> parts(joined(x, axis=0) @ joined(w, axis=-1), axis=-1), "joins what is no hole"),
+        (lambda: each(x @ w, sharing=x) >> parts(x @ w, axis=-1), "write joined"),
+        (lambda: each(x @ w, sharing=x) >> parts(x @ joined(y, axis=-1), axis=-1), "joins a hole that does not differ"),
+        (lambda: each(x @ w, sharing=x) >> parts(joined(x, axis=0) @ joined(w, axis=-1), axis=-1), "joins a hole that does not differ"),
         (lambda: each(x @ w, sharing=x) >> parts(op.transpose(x @ joined(w, axis=-1), axes=p), axis=-1), "uses the attribute 'p'"),
         (lambda: (each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).when(is_constant(y)), "uses 'y'"),
-        (lambda: (each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).inexact(""), "say what it changes"),
+        (lambda: (each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).inexact(""), "state what it changes"),
         ((each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).and_back, "no way back"),
     ],
 )

@@ -168,5 +168,5 @@ def test_a_rule_error_is_a_value_error() -> None:
 
 
 def test_a_tensor_is_no_attribute() -> None:
-    with pytest.raises(RuleError, match=r"transpose\(axes=...\) is an attribute: attribute\('axes'\) for a hole, not x"):
+    with pytest.raises(RuleError, match=r"transpose\(axes=...\) is an attribute: write attribute\('axes'\) for a hole, not x"):
         op.transpose(x, axes=x)

@@ -286,12 +286,12 @@ def test_a_rule_with_equal_sides_is_refused() -> None:
 def test_a_rule_that_changes_values_says_what(narrow: Callable[[Rule, str], Rule]) -> None:
     rule = op.exp(op.log(x)) >> x
     assert narrow(rule, "rounds once instead of twice").note
-    with pytest.raises(RuleError, match="say what it changes"):
+    with pytest.raises(RuleError, match="state what it changes"):
         narrow(rule, " ")
 
 
 def test_an_attribute_without_a_default_is_named() -> None:
-    with pytest.raises(RuleError, match=r"does not say which newshape reshape has: name it, or write `\.\.\.` behind the operands"):
+    with pytest.raises(RuleError, match=r"does not specify newshape of reshape: name it, or write `\.\.\.` after the operands"):
         op.reshape(op.exp(x)) >> op.exp(x)
     with pytest.raises(RuleError, match=r"the right side uses `\.\.\.`, which the left side does not bind"):
         op.exp(op.reshape(x, ...)) >> op.reshape(op.exp(x), ...)

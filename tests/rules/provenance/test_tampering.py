@@ -87,7 +87,7 @@ def test_what_a_rule_says() -> None:
     def change(data: AnyValue) -> None:
         data["rules"]["Words.quotient"] = "(exp(x) / exp(y)) -> exp((x + y)) [exact]"
 
-    assert tampered(change).startswith("the rule Words.quotient is another one here")
+    assert tampered(change).startswith("the rule Words.quotient differs")
 
 
 def test_the_instance() -> None:

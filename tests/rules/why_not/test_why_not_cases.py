@@ -201,7 +201,7 @@ CASES: dict[str, Case] = {
         "Arithmetic.add_negative",
         at("Add", ops.add(X, at("Relu", ops.nn.relu(Y)))),
         None,
-        "there is no negative \nthe nearest to its left side:\n  at add 'Add' neither operand is negative(y): they are the input 'x' and nn.relu 'Relu' (1 of 2 parts agree)",
+        "there is no negative in the model\nthe nearest to its left side:\n  at add 'Add' neither operand is negative(y): they are the input 'x' and nn.relu 'Relu' (1 of 2 parts agree)",
         Kind.ABSENT,
     ),
     "an operator that stands elsewhere": Case(
@@ -215,14 +215,14 @@ CASES: dict[str, Case] = {
         "Own.deep",
         at("Exp", ops.exp(at("MatMul", ops.nn.matmul(at("Tanh", ops.tanh(X)), var("y", (3, 3)))))),
         own,
-        "there is no nn.relu \nthe nearest to its left side:\n  at exp 'Exp' the first operand of nn.matmul 'MatMul' is tanh 'Tanh', not nn.relu(x) (4 of 5 parts agree)",
+        "there is no nn.relu in the model\nthe nearest to its left side:\n  at exp 'Exp' the first operand of nn.matmul 'MatMul' is tanh 'Tanh', not nn.relu(x) (4 of 5 parts agree)",
         Kind.ABSENT,
     ),
     "a root of another operator": Case(
         "Own.deep",
         at("Sqrt", ops.sqrt(at("MatMul", ops.nn.matmul(at("Relu", ops.nn.relu(X)), var("y", (3, 3)))))),
         own,
-        "there is no exp \nthe nearest to its left side:\n  sqrt 'Sqrt' is not exp (4 of 5 parts agree)",
+        "there is no exp in the model\nthe nearest to its left side:\n  sqrt 'Sqrt' is not exp (4 of 5 parts agree)",
         Kind.ABSENT,
     ),
     "another number": Case(
@@ -409,7 +409,7 @@ CASES: dict[str, Case] = {
         "Chain.then",
         DIFFERENCE,
         lambda: rule_pass(phase(Chain, rounds=1), name="Short"),
-        "it matches at 'Sub' (in Short), but its phase ended after one round, before it was processed",
+        "it matches at 'Sub' (in Short), but its phase ended after one iteration, before it was processed",
         Kind.CUT,
     ),
     "a dearer program, in calls": Case(
@@ -475,7 +475,7 @@ CASES: dict[str, Case] = {
         "Fourth.again",
         at("Exp", ops.exp(at("Log", ops.log(X)))),
         lambda: rule_pass(phase(Third), phase(Fourth), name="Both"),
-        "it matches at 'Exp' (in Both), but its right side already exists: Third.once had put that there",
+        "it matches at 'Exp' (in Both), but its right side already exists: Third.once created it",
         Kind.NOTHING_NEW,
     ),
     "one call alone": Case(
@@ -513,8 +513,8 @@ CASES: dict[str, Case] = {
         "it fired at 'First' and 'Second' (in Groups), but its result was not extracted: the program costs 2.118 us, and would cost 1.026 us more with it",
         Kind.DEARER,
     ),
-    "none of such calls": Case("Groups.products", X, groups, "there is no nn.matmul ", Kind.ABSENT),
-    "nothing at all": Case("Own.half", X, own, "there is no multiply ", Kind.ABSENT),
+    "none of such calls": Case("Groups.products", X, groups, "there is no nn.matmul in the model", Kind.ABSENT),
+    "nothing at all": Case("Own.half", X, own, "there is no multiply in the model", Kind.ABSENT),
     "another operator at the node": Case(
         "Own.half",
         at("Relu", ops.nn.relu(at("Mul", ops.multiply(X, splat(0.25))))),
@@ -612,14 +612,14 @@ def test_a_rule_that_lowers() -> None:
     fired = why_not("Lower.tan", IRModule.from_expr(func(at("Tan", ops.tan(X)))), pipeline=passes)
     assert fired.line == "Lower.tan: it did fire, once, and its result was extracted: at 'Tan' (in Lower)"
     none = why_not(Lower.tan, IRModule.from_expr(func(at("Tanh", ops.tanh(X)))), pipeline=passes)
-    assert none.line == "Lower.tan: there is no tan "
+    assert none.line == "Lower.tan: there is no tan in the model"
 
 
 def test_rules_of_passes_that_share_one_e_graph() -> None:
     module = IRModule.from_expr(func(NEGATED))
     found = why_not("Arithmetic.product_of_negatives", module, pipeline=small(), config={"rules.joint": True})
     assert found.passes == ("FoldBatchNorm", "SimplifyExpr"), "those of the stage that have the rule"
-    assert found.findings[0].text == "there is no multiply "
+    assert found.findings[0].text == "there is no multiply in the model"
 
 
 def test_bindings_and_several_functions_are_looked_into() -> None:
@@ -644,7 +644,7 @@ def test_long_programs() -> None:
     for i in range(3_000):
         whole = at(f"Relu_{i}", ops.nn.relu(at(f"Add_{i}", ops.add(whole, Y))))
     found = why_not("Own.scaled", IRModule.from_expr(func(whole)), pipeline=rule_pass(Own), nearest=1)
-    assert [finding.text for finding in found.findings] == ["there is no multiply "]
+    assert [finding.text for finding in found.findings] == ["there is no multiply in the model"]
 
 
 def test_data_for_programs() -> None:
@@ -668,7 +668,7 @@ def test_a_set_of_which_no_rule_fires() -> None:
     assert first == "no rule of Arithmetic fired and was taken"
     assert len(lines) == len(ARITHMETIC)
     assert (
-        "  Arithmetic.add_negative: there is no negative ; at add 'Add' neither operand is negative(y): they are the input 'x' and "
+        "  Arithmetic.add_negative: there is no negative in the model; at add 'Add' neither operand is negative(y): they are the input 'x' and "
         "nn.relu 'Relu' (1 of 2 parts agree)"
     ) in lines
 
