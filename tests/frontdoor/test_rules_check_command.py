@@ -39,7 +39,7 @@ def test_a_wrong_rule_is_shown_with_its_smallest_instance(tmp_path: Path) -> Non
     text = run(path, code=1)
     assert "Mine.half: refused\n" in text
     assert "      left  divide(%x, 2f) = 0.5\n      right multiply(%x, 0.25f) = 0.25\n" in text
-    assert "again with --rule Mine.half --seed 0\n" in text
+    assert "repeat with --rule Mine.half --seed 0\n" in text
     assert text.endswith("1 sound, 1 refused\n")
     assert run(path, "--rule", "Mine.twice", "--instances", "10") == "1 rule checked on 10 instances, 1 sound\n"
 

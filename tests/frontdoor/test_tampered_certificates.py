@@ -165,11 +165,11 @@ def test_a_change_that_is_called_uncovered_is_refused_unless_its_pass_is_trusted
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("Nobody", "unknown pass 'Nobody' to trust"),
+        ("Nobody", "unknown pass 'Nobody' in trust"),
         ("FoldConstant", "the pass FoldConstant has rules"),
         ("TargetForms", "the pass TargetForms has rules"),
         ("ConvertLayout", "the pass ConvertLayout has rules"),
-        ("(all)", "unknown pass '(all)' to trust"),
+        ("(all)", "unknown pass '(all)' in trust"),
     ],
 )
 def test_only_known_passes_without_rules_can_be_trusted(tmp_path: Path, name: str, said: str) -> None:

@@ -54,7 +54,7 @@ def test_a_condition_that_refused() -> None:
     result = run("Units.unit[multiply]", BERT, "--node", "/module/encoder/layer.0/attention/self/Mul")
     assert result.stdout.splitlines() == [
         "Units.unit[multiply]: (x * c) -> x",
-        "it matches at '/module/encoder/layer.0/attention/self/Mul' (in FoldBatchNorm) and is refused: is_unit(c, multiply): the elements of the "
+        "it matches at '/module/encoder/layer.0/attention/self/Mul' (in FoldBatchNorm) and is rejected: is_unit(c, multiply): the elements of the "
         "constant are 0.5, not 1",
     ]
 
@@ -164,4 +164,4 @@ def test_what_the_opset_of_the_model_does_not_have_is_named() -> None:
     onnx.save(onnx.parser.parse_model(text), "masked.onnx")
     finding = json.loads(run("MaskArithmetic.inverted_scaled", "masked.onnx", "--json").stdout)["findings"][0]
     assert finding["kind"] == "dearer"
-    assert finding["text"].endswith("not taken: the model is written in opset 8, and where needs ONNX opset 9 or later")
+    assert finding["text"].endswith("not extracted: the model is written in opset 8, and where needs ONNX opset 9 or later")

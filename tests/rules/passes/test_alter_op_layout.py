@@ -90,7 +90,7 @@ def test_alternatives_of_a_rule_set_are_chosen_by_cost() -> None:
 
 @pytest.mark.usefixtures("preferred")
 def test_what_cannot_be_registered() -> None:
-    with pytest.raises(ValueError, match=r" nn\.conv2d already"):
+    with pytest.raises(ValueError, match=r"nn\.conv2d is already registered"):
         register_alter_op_layout("nn.conv2d", ["NCHW"])
     with pytest.raises(RuleError, match=r"nn\.dense has no layouts"):
         register_alter_op_layout("nn.dense", ["NC"])

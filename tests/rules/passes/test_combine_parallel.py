@@ -46,7 +46,7 @@ def test_it_takes_so_many_branches(least: int, together: bool) -> None:
     left = ["nn.conv2d", "split", *["exp"] * 3] if together else ["nn.conv2d", "exp"] * 3
     outcome = check(combine_parallel_conv2d(min_num_branches=least), branches, left)
     if not together:
-        assert any("there are 3 calls, fewer than 4" in remark for remark in outcome.remarks)
+        assert any("the group has 3 calls, fewer than 4" in remark for remark in outcome.remarks)
 
 
 def biased(count: int) -> Expr:
@@ -145,5 +145,5 @@ def test_a_rule_says_how_many_it_takes() -> None:
     assert isinstance(rule, MultiRule)
     assert rule.branches(3).left.at_least == 3
     assert repr(rule.branches(3)) == "each((x @ w), sharing=x, at_least=3) -> parts((x @ joined(w, axis=-1)), axis=-1)"
-    with pytest.raises(RuleError, match="at least 2, not 1"):
+    with pytest.raises(RuleError, match="at least 2 calls, not 1"):
         rule.branches(1)

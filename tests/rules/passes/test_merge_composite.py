@@ -287,7 +287,7 @@ class TestNamedTables:
         ([("n", x)], RuleError, "must apply an operator; a bare hole would match everything"),
         ([("n", "exp")], TypeError, "a pattern is a term of the rule language"),
         ([("n", op.exp(x), has_rank(y, 1))], RuleError, "uses 'y', which the pattern does not bind"),
-        ([("n", op.reshape(x, newshape=shape_of(x)))], RuleError, "a value is computed in the pattern"),
+        ([("n", op.reshape(x, newshape=shape_of(x)))], RuleError, "the pattern computes a value"),
         ([("n", op.exp(x), ["no"])], TypeError, "'no' is not a guard"),
     ],
 )
