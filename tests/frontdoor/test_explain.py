@@ -250,7 +250,7 @@ def test_a_certificate_that_was_cut_short(done: Path) -> None:
     assert "short.json is not a complete certificate" in run("explain", "--check", "short.json", "--rules", "mine.py", code=1)
     assert "cannot be read: No such file" in run("explain", "--check", "none.json", code=1)
     Path("binary.json").write_bytes(b"\xff\xfe\x00")
-    assert "is not a certificate" in run("explain", "--check", "binary.json", code=1)
+    assert "is not a complete certificate" in run("explain", "--check", "binary.json", code=1)
 
 
 def test_what_does_not_go_together(folder: Path) -> None:

@@ -99,9 +99,9 @@ def test_what_else_a_file_holds_is_ignored() -> None:
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        ([], 'not an e-graph: "nodes" (by id)'),
+        ([], 'not an e-graph: "nodes"'),
         ({"nodes": {}}, 'a list of "root_eclasses"'),
-        ({"nodes": [], "root_eclasses": []}, 'not an e-graph: "nodes" (by id)'),
+        ({"nodes": [], "root_eclasses": []}, 'not an e-graph: "nodes"'),
         ({"nodes": {"a": node("x")}, "root_eclasses": []}, "it has no roots"),
         ({"nodes": {"a": node("x")}, "root_eclasses": ["y"]}, "no node has the root e-class 'y'"),
         ({"nodes": {"a": node("x")}, "root_eclasses": [["x"]]}, r"no node has the root e-class \['x'\]"),

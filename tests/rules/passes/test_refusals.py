@@ -100,7 +100,7 @@ def test_integers_do_not_divide_back(name: str, dtype: str, body: str) -> None:
             collapse_batch_dims,
             "%x: (6, 4) int32",
             'add(nn.matmul(%x, full(2, shape=[4, 4], dtype="int32")), full(3, shape=[4], dtype="int32"))',
-            "is not a matrix of floating-point",
+            "is not a floating-point matrix",
         ),
     ],
 )
