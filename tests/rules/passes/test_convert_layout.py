@@ -649,7 +649,10 @@ def test_under_any_cost_model(cost: str) -> None:
 
 
 def test_it_says_that_there_is_nothing_to_do() -> None:
-    for layouts, said in ((LAST, "there is no call of nn.conv2d: nothing was changed"), ({}, "neither the pass nor the target requests layouts")):
+    for layouts, said in (
+        (LAST, "there is no call of nn.conv2d: nothing was changed"),
+        ({}, "neither the pass nor the target requests layouts"),
+    ):
         with PassContext(opt_level=3) as context:
             pipeline(layouts)(program(IMAGE, "nn.relu(%x)"))
         assert any(said in remark for remark in context.statistics.remarks["ConvertLayout"])

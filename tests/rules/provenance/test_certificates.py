@@ -303,7 +303,7 @@ def test_the_checker_runs_where_there_is_no_egglog(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program, str(file)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("it holds: 2 rule applications")
+    assert done.stdout.startswith("it holds: 2 applications of rules")
 
 
 def test_operators_that_commute_do() -> None:
