@@ -211,7 +211,7 @@ def limits_of_clip(attrs: Attrs, dtype: str) -> tuple[float, float]:
         with np.errstate(over="ignore"):
             bounds = [float(np.asarray(each, kind)) for each in (lowest if low is None else low, highest if high is None else high)]
     if bounds[0] > bounds[1]:
-        raise Reject(f"the bounds {low} and {high} of a clip of {dtype} contain no value")
+        raise Reject(f"the bounds {low} and {high} of a clip of {dtype} hold nothing")
     return bounds[0], bounds[1]
 
 

@@ -45,7 +45,7 @@ def are_heads(q: Term, k: Term, v: Term) -> bool | str:
         return f"{types} are not heads of known sizes"
     (batch, heads, _, size), keys, values = (type_.shape for type_ in types)
     fits = keys[:3] == (batch, heads, size) and values[:2] == (batch, heads) and keys[3] == values[2]
-    return fits or f"{types} are incompatible"
+    return fits or f"{types} do not go together"
 
 
 def _a_mask(sampler: Sampler, m: Sample, q: Sample, k: Sample) -> Samples:
@@ -59,9 +59,9 @@ def is_mask_of(m: Term, q: Term, k: Term) -> bool | str:
     """The mask has four dimensions, each equal to that of the scores or 1, and one element per key."""
     (batch, heads, rows, _), shape = q.type.shape, m.type.shape
     if m.type.ndim != 4 or not m.type.is_static:
-        return f"{m.type!r} is not a static four-dimensional mask"
+        return f"{m.type!r} is no mask of four dimensions"
     fits = shape[0] in (1, batch) and shape[1] in (1, heads) and shape[2] in (1, rows) and shape[3] == k.type.shape[3]
-    return fits or f"{m.type!r} is not a mask for the scores of {q.type!r}"
+    return fits or f"{m.type!r} is no mask of scores of {q.type!r}"
 
 
 @computed
@@ -86,7 +86,7 @@ def _moderate(sampler: Sampler, d: Sample) -> Samples:
 def is_in_range(d: Term) -> bool | str:
     """Every element of the constant is finite and not near the maximum."""
     values = d.value().numpy().astype(np.float64)
-    return bool(np.all(np.isfinite(values)) and np.all(values <= 1e30)) or "an element is infinite, NaN or too large"
+    return bool(np.all(np.isfinite(values)) and np.all(values <= 1e30)) or "an element of the mask is infinite, no number, or large"
 
 
 def _minus_infinity(sampler: Sampler, d: Sample) -> Samples:
@@ -189,7 +189,7 @@ _DROPPED: Final = op.nn.softmax(_SCORES + _CHOSEN, axis=p)
 @guard
 def is_stack_of_heads(x: Term) -> bool | str:
     """The tensor is a stack of heads, so that its product does not conflict with rules that move scales into weights."""
-    return x.type.ndim == 4 or f"{x.type!r} is not a stack of heads"
+    return x.type.ndim == 4 or f"{x.type!r} is no stack of heads"
 
 
 side = cases("side", "queries", "keys")
@@ -323,7 +323,7 @@ def are_angles(c: Term, x: Term) -> bool | str:
         return f"{x.type!r} are not heads of known sizes"
     rows, size = x.type.shape[2:]
     if c.type.shape not in ((1, 1, rows, size), (1, rows, size), (rows, size)) or not isinstance(size, int) or size % 2:
-        return f"{c.type!r} does not have a factor for each element of {x.type!r}"
+        return f"{c.type!r} has no factor for each place in {x.type!r}"
     values = c.value().numpy().reshape(-1, 2, size // 2)
     return bool(np.array_equal(values[:, 0], values[:, 1])) or "the halves of the factors differ"
 

@@ -42,7 +42,7 @@ def is_scaled_for_less(w: Term, data: Term) -> bool | str:
     if not isinstance(size, int):
         return f"{w.type!r} is not static"
     known = math.prod(dim for dim in data.type.shape if isinstance(dim, int))
-    return size < known or f"{w.type!r} is neither constant nor smaller than {data.type!r}"
+    return size < known or f"{w.type!r} is not smaller than {data.type!r}, and no constant"
 
 
 @guard
@@ -164,7 +164,7 @@ def has_groups(attrs: Attrs, w: Term, c: Term, lead: str) -> bool | str:
     """The convolution has several groups and a per-channel constant; its weight has all channels of one side before those of a group of the
     other side."""
     if attrs.groups == 1 or c.type.size == 1:
-        return "there is one group, or one scalar"
+        return "one group, or one number"
     first, then = _places(attrs, lead)
     return first < then or f"the layout of the weight is {attrs.kernel_layout}"
 

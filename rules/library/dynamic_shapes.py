@@ -56,12 +56,12 @@ def _all_in_order(sampler: Sampler, c: Sample, x: Sample, axis: Sample) -> Sampl
 def names_all_in_order(c: Term, x: Term, axis: int | None) -> bool | str:
     """The indices, of rank other than 1, list all indices of the axis in row-major order. (`masks.AttentionMasks` handles vectors.)"""
     if axis is None or not -x.type.ndim <= axis < x.type.ndim or c.type.ndim == 1:
-        return f"{c.type!r} is not an index of rank other than 1 for axis={axis} of {x.type!r}"
+        return f"{c.type!r} does not take the elements of {x.type!r} along axis={axis} in another shape"
     size = x.type.shape[axis]
     if not isinstance(size, int) or c.type.size != size:
         return f"{c.type!r} does not name each index of axis {axis} of {x.type!r} once"
     given = c.value().numpy().reshape(-1).astype(np.int64)
-    return bool(np.all(np.where(given < 0, given + size, given) == np.arange(size))) or "the indices are not in ascending order"
+    return bool(np.all(np.where(given < 0, given + size, given) == np.arange(size))) or "the indices are in another order"
 
 
 def _a_number(sampler: Sampler, k: Sample) -> Samples:
@@ -71,7 +71,7 @@ def _a_number(sampler: Sampler, k: Sample) -> Samples:
 @guard(strategy=_a_number)
 def is_number(k: Term) -> bool | str:
     """The tensor is one integer of rank 0 or 1, known as an expression over sizes; a product with a vector stays a vector."""
-    return (k.type.ndim <= 1 and k.type.size == 1 and k.known is not None) or f"{k.type!r} is not a known integer"
+    return (k.type.ndim <= 1 and k.type.size == 1 and k.known is not None) or f"{k.type!r} is no number that is known"
 
 
 def _strides(shape: Sequence[Dim]) -> list[Dim]:
@@ -109,7 +109,7 @@ def counts_rows(index: Term, flat: Term, far: Term, step: Term, near: Term) -> b
         return f"indices go up by {step.known}, not by {strides[outer[0]]}"
     if near.constant is None:
         return len(inner) == 1 or f"{near.type!r} does not count along one axis"
-    return bool(np.array_equal(near.constant.numpy().reshape(-1), np.arange(near.constant.size))) or "the constant is not 0, 1, 2, ..."
+    return bool(np.array_equal(near.constant.numpy().reshape(-1), np.arange(near.constant.size))) or "the constant does not count up"
 
 
 def _pairs_in_order(sampler: Sampler, x: Sample, whole: Sample, rows: Sample, columns: Sample) -> Samples:
@@ -122,7 +122,7 @@ def _pairs_in_order(sampler: Sampler, x: Sample, whole: Sample, rows: Sample, co
 def counts_pairs(x: Term, whole: Term, rows: Term, columns: Term) -> bool | str:
     """Two counters (arange) along the axes of the result, which are the indices of all rows and columns of a matrix."""
     if x.type.ndim != 2:
-        return f"{x.type!r} is not a matrix"
+        return f"{x.type!r} is no matrix"
     shape = whole.type.shape
     axes = [_long_axes(term, len(shape)) for term in (rows, columns)]
     along = [axis for axis, dim in enumerate(shape) if dim != 1]
@@ -132,7 +132,7 @@ def counts_pairs(x: Term, whole: Term, rows: Term, columns: Term) -> bool | str:
     fits = all(same_dim(shape[axis], dim) for (axis,), dim in zip(axes, x.type.shape, strict=True)) and all(
         map(same_dim, counted, x.type.shape)  # a broadcast scalar does not count
     )
-    return fits or f"{whole.type!r} does not have the sizes of {x.type!r}"
+    return fits or f"{whole.type!r} has not the sizes of {x.type!r}"
 
 
 def _a_column(sampler: Sampler, column: Sample, copy: Sample, whole: Sample) -> Samples:
@@ -143,8 +143,8 @@ def _a_column(sampler: Sampler, column: Sample, copy: Sample, whole: Sample) -> 
 def is_column(column: Term, copy: Term, whole: Term) -> bool | str:
     """One number per element of the result, with a trailing axis of size 1."""
     if copy.type.ndim != whole.type.ndim or not all(map(same_dim, copy.type.shape, whole.type.shape)):
-        return f"{copy.type!r} does not have the shape of {whole.type!r}"
-    return column.type.shape[-1] == 1 or f"{column.type!r} does not end in an axis of size 1"
+        return f"{copy.type!r} has not the shape of {whole.type!r}"
+    return column.type.shape[-1] == 1 or f"{column.type!r} is no column"
 
 
 @computed
@@ -160,7 +160,7 @@ def new_axes(x: Term, whole: Term) -> tuple[int, ...]:
         else:
             break
     if left or len(places) + x.type.ndim != whole.type.ndim:
-        raise Reject(f"{whole.type!r} is not {x.type!r} with inserted axes")
+        raise Reject(f"{whole.type!r} is not {x.type!r} with new axes")
     return tuple(places)
 
 
@@ -209,7 +209,7 @@ def is_one_number(c: Term, whole: Term, shape: Term) -> bool | str:
     if c.type.size != 1:
         return f"{c.type!r} is not one number"
     return (known is not None and len(known) == whole.type.ndim and all(map(same_dim, known, whole.type.shape))) or (
-        f"{whole.type!r} does not have the shape {known}"
+        f"{whole.type!r} has not the shape {known}"
     )
 
 
@@ -220,7 +220,7 @@ def _a_mask(sampler: Sampler, x: Sample, c: Sample, d: Sample) -> Samples:
 @guard(strategy=_a_mask)
 def chooses_numbers(x: Term, c: Term, d: Term) -> bool | str:
     """A mask selects between two scalars."""
-    return c.type.size == d.type.size == 1 or f"{c.type!r} and {d.type!r} are not scalars that {x.type!r} selects between"
+    return c.type.size == d.type.size == 1 or f"{c.type!r} and {d.type!r} are no numbers that {x.type!r} chooses between"
 
 
 g = operator("g", "add", "multiply", "minimum", "maximum", "subtract", "divide")
@@ -244,7 +244,7 @@ def summed_axes(x: Term, whole: Term) -> tuple[int, ...]:
     """The summed axes; at least one."""
     axes = collapsed_axes(x.type, whole.type)
     if not axes:
-        raise Reject(f"{x.type!r} is not summed to {whole.type!r}")
+        raise Reject(f"{x.type!r} is not summed to be {whole.type!r}")
     return axes
 
 
@@ -345,7 +345,7 @@ def keeps_leading(axes: tuple[int, ...], x: Term, whole: Term) -> bool | str:
     """The result keeps the leading axes of the tensor, which the intermediate tensor merges."""
     count = x.type.ndim - len(axes) + 1
     same = x.type.ndim == whole.type.ndim and all(map(same_dim, x.type.shape[:count], whole.type.shape[:count]))
-    return same or f"{whole.type!r} does not have the leading axes of {x.type!r}"
+    return same or f"{whole.type!r} has not the first axes of {x.type!r}"
 
 
 computed_shape = cases("computed", "both", "last", "first")

@@ -119,7 +119,7 @@ def fits_inside(small: Attrs, large: Attrs, v: Term, w: Term) -> bool | str:
         margin = (more - less) // 2 * step
         if any(big - little != margin for little, big in zip(_sides(small.padding, dims, i), _sides(large.padding, dims, i), strict=True)):
             return f"they pad by {small.padding} and {large.padding}"
-    return v.type.shape != w.type.shape or "the kernels have the same size"
+    return v.type.shape != w.type.shape or "the kernels have one size"
 
 
 def _each(value: int | Sequence[int], dims: int) -> tuple[int, ...]:

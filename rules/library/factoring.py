@@ -51,7 +51,7 @@ floating = operator("floating", "mean", "logsumexp", "reduce_l2")
 def are_alike(c: Term, d: Term) -> bool | str:
     """The constants have the same shape or one is a scalar, so that combining them enlarges neither."""
     sizes = (c.type.size, d.type.size)
-    return c.type.shape == d.type.shape or 1 in sizes or f"{c.type!r} and {d.type!r} have different shapes"
+    return c.type.shape == d.type.shape or 1 in sizes or f"{c.type!r} and {d.type!r} have two shapes"
 
 
 def _over(rule: Rule) -> Rule:
@@ -177,7 +177,7 @@ class Factoring(RuleSet):
 @guard
 def is_log_of_softmax(x: Term) -> bool | str:
     """ONNX Runtime's LogSoftmax is the logarithm of its Softmax, also for infinities."""
-    return x.type.dtype != "float64" or "ONNX Runtime's LogSoftmax of float64 turns infinities into numbers, unlike its Softmax"
+    return x.type.dtype != "float64" or "ONNX Runtime's LogSoftmax of float64 makes numbers of infinities, its Softmax does not"
 
 
 class Cancellations(RuleSet):
@@ -191,7 +191,7 @@ class Cancellations(RuleSet):
     negative_of_sum = (op.negative(x + c) >> op.negative(c) - x).when(is_float(x)).inexact("the sign of 0")
     log_of_exp = (op.log(op.exp(x)) >> x).inexact("two roundings less")
     log_of_softmax = (op.log(op.nn.softmax(x, axis=a)) >> op.nn.log_softmax(x, axis=a)).inexact(
-        "keeps the logarithms of small numbers",
+        "the logarithm of a small number is kept",
         nonfinite=RESOLVED,  # ONNX Runtime's LogSoftmax of float64 turns infinity into infinities
     )
     exp_of_log_softmax = (op.exp(op.nn.log_softmax(x, axis=a)) >> op.nn.softmax(x, axis=a)).when(is_log_of_softmax(x)).inexact(_ORDER)
@@ -231,7 +231,7 @@ def axes_before(attrs: Attrs, axes: Sequence[int] | None, x: Term) -> tuple[int,
     gone = {order[axis] for axis in reduced_axes(rank, attrs.axis, attrs.exclude)}
     left = [axis for axis in order if axis not in gone]
     if left != sorted(left) or (attrs.keepdims and left):
-        raise Reject(f"the transpose reorders the remaining axes: {left}")
+        raise Reject(f"the axes that are left change their order: {left}")
     return tuple(sorted(gone))
 
 
@@ -281,7 +281,7 @@ def reduces_copies(attrs: Attrs, x: Term, wide: Term) -> bool | str:
     for axis in reduced_axes(rank, attrs.axis, attrs.exclude):
         size = wide.type.shape[axis]
         if x.type.shape[axis] != 1 or not isinstance(size, int) or size < 1:
-            return f"axis {axis} does not hold copies only"
+            return f"along axis {axis} there is more than copies"
     return True
 
 
@@ -307,7 +307,7 @@ _LARGEST_SHIFT: Final = 1e3
 def is_moderate(c: Term) -> bool | str:
     """No element of the constant is large enough to absorb what it is added to."""
     found = c.value().numpy().astype("float64")
-    return bool((abs(found) <= _LARGEST_SHIFT).all()) or f"an element of the constant is NaN or greater than {_LARGEST_SHIFT:g}"
+    return bool((abs(found) <= _LARGEST_SHIFT).all()) or f"an element of the constant is no number of at most {_LARGEST_SHIFT:g}"
 
 
 @guard

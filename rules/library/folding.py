@@ -82,7 +82,7 @@ def computed_of(whole: CallTerm) -> Value:
 def elements_of(whole: Term) -> Tensor:
     """The constant whose elements are all known."""
     dtype, elements = whole.type.dtype, whole.known
-    assert elements is not None, "a guard checks this"
+    assert elements is not None, "a guard has asked"
     return Tensor.dense(np.asarray(elements, bool if dtype == "bool" else np.int64).reshape(whole.type.concrete_shape), dtype)
 
 
@@ -114,7 +114,7 @@ def static_attrs(name: str, operands: tuple[Term, ...], attrs: Attrs) -> AnyValu
     """The attributes of the equivalent static operator. Rejects calls with unknown operands."""
     form = static_form(name, [x.type_ for x in operands], [x.known_value for x in operands], attrs, [x.constant for x in operands])
     if form is None:
-        raise Reject(f"the operands are not sufficiently known for {name}: {', '.join(f'{x.known}' for x in operands[1:])}")
+        raise Reject(f"too little is known of the operands of {name}: {', '.join(f'{x.known}' for x in operands[1:])}")
     return form.attrs
 
 

@@ -246,7 +246,7 @@ def with_open_size(newshape: tuple[int, ...], x: Term) -> tuple[int, ...]:
     """The newshape that infers (-1) the named size that it copied. Rejects other unknown or zero sizes, which could not be inferred. ONNX
     Runtime may confuse an unnamed size with another and then fail to infer it."""
     if newshape.count(0) != 1 or any(entry < 0 for entry in newshape) or len(newshape) < 2:
-        raise Reject(f"newshape={newshape} does not copy exactly one size beside known ones")
+        raise Reject(f"newshape={newshape} does not copy one size among others that are known")
     size = x.type.shape[newshape.index(0)]
     if isinstance(size, int) or size is ANY:
         raise Reject(f"the size that newshape={newshape} copies from {x.type!r} is {'unknown' if size is ANY else 'known'}")
@@ -294,7 +294,7 @@ def is_turned_left(x: Term, y: Term) -> bool | str:
     """The left operand has matrices, or both batch shapes agree: ONNX Runtime's FusedMatMul does not broadcast an empty transposed
     batch."""
     some = all(at_least(size, 1) for size in x.type.shape[:-2])
-    return some or _batches_agree(x, y) or f"{x.type!r} is transposed and may be empty, and {y.type!r} has another batch shape"
+    return some or _batches_agree(x, y) or f"{x.type!r}, which is turned, may be of no matrices, and {y.type!r} is another batch"
 
 
 @guard
@@ -302,7 +302,7 @@ def is_turned_right(x: Term, y: Term) -> bool | str:
     """The right operand has columns, or both batch shapes agree: ONNX Runtime's FusedMatMul does not broadcast a transposed operand without
     columns."""
     some = at_least(y.type.shape[-2], 1)
-    return some or _batches_agree(x, y) or f"{y.type!r} is transposed and may have no columns, and {x.type!r} has another batch shape"
+    return some or _batches_agree(x, y) or f"{y.type!r}, which is turned, may have no columns then, and {x.type!r} is another batch"
 
 
 @computed

@@ -169,14 +169,14 @@ def varies_outside_padding(c: Term, whole: Term, attrs: Attrs) -> bool | str:
         return f"{c.type!r} has more axes than {whole.type!r}"
     shape = (1,) * (rank - c.type.ndim) + c.type.shape
     still = all(dim == 1 or not any(pair) for dim, pair in zip(shape, attrs.pad_width, strict=True))
-    return still or f"{c.type!r} varies along an axis padded by {attrs.pad_width}"
+    return still or f"{c.type!r} varies along an axis that is padded by {attrs.pad_width}"
 
 
 @guard
 def is_same_in_batch(c: Term, whole: Term) -> bool | str:
     """The constant is the same for all samples, and the tensor is static except for its first axis."""
     if whole.type.ndim < 2 or not all(isinstance(dim, int) and dim > 0 for dim in whole.type.shape[1:]):
-        return f"{whole.type!r} has unknown sizes after its first axis"
+        return f"{whole.type!r} is not static behind its first axis"
     return c.type.ndim < whole.type.ndim or (c.type.ndim == whole.type.ndim and c.type.shape[0] == 1) or f"{c.type!r} varies along axis 0"
 
 
@@ -185,7 +185,7 @@ def is_spread(y: Term, x: Term) -> bool | str:
     """The tensor is broadcast along an axis of the other."""
     shape = (1,) * (x.type.ndim - y.type.ndim) + y.type.shape
     copied = any(ours == 1 and theirs != 1 for ours, theirs in zip(shape, x.type.shape, strict=False))
-    return copied or f"{y.type!r} is not broadcast against {x.type!r}"
+    return copied or f"{y.type!r} is not copied to meet {x.type!r}"
 
 
 @guard

@@ -53,7 +53,7 @@ def new_shape(x: Term, whole: Term, *given: tuple[int, ...]) -> tuple[int, ...]:
     unless a `given` newshape already has -1."""
     attrs = static_newshape(x.type.shape, whole.type.shape)
     if attrs is None or attrs["allowzero"]:
-        raise Reject(f"no reshape of {x.type!r} certainly gives {whole.type!r}")
+        raise Reject(f"no reshape of {x.type!r} is certain to give {whole.type!r}")
     newshape: tuple[int, ...] = tuple(attrs["newshape"])
     if -1 in newshape:
         others = [dim for dim, entry in zip(whole.type.shape, newshape, strict=True) if entry != -1]
@@ -120,7 +120,7 @@ def same_cast(x: Term, dtype: str) -> bool | str:
 def loses_nothing(x: Term, through: str) -> bool | str:
     """The intermediate type represents every value of the tensor's element type."""
     source = x.type.dtype
-    reason = f"{through} does not represent every {source}"
+    reason = f"{through} does not hold every {source}"
     if source in (through, "bool"):
         return True
     if source in INTEGERS and through in INTEGERS:
@@ -222,7 +222,7 @@ def _sizes(parts: Sequence[Term], axis: int) -> list[int]:
 
 def _field_sizes(split: Term, axis: int) -> list[Dim]:
     if not isinstance(split.type_, TupleType):
-        raise Reject(f"{split.type_!r} is not a tuple")
+        raise Reject(f"{split.type_!r} is no tuple")
     return [Term(field).type.shape[Term(field).type.axis(axis)] for field in split.type_.fields]
 
 
@@ -341,11 +341,11 @@ after, behind = tensors_of("zs", least=1, most=2), tensors_of("vs", most=1)
 def is_run(c: Term, x: Term, axis: int | None) -> bool | str:
     """The constant is a run of consecutive indices within the axis."""
     if axis is None or c.type.ndim != 1:
-        return "the indices are not a vector along an axis"
+        return "the indices are no vector along an axis"
     size = _sizes([x], axis)[0]
     indices = c.value().numpy().astype(np.int64)
     run = len(indices) > 0 and bool(np.all(np.diff(indices) == 1)) and indices[0] >= 0 and indices[-1] < size
-    return bool(run) or "the indices are not consecutive within the axis"
+    return bool(run) or "the indices do not count up by one within the axis"
 
 
 @computed

@@ -107,7 +107,7 @@ CASES: dict[str, Case] = {
     "MatmulAlgebra.divided_product": case(
         matmul(x, var("v", (3, 5))) / splat(3.0), matmul(x, var("v", (3, 5))) / splat(1e-30), "the divisor is 1.0"
     ),
-    "MatmulAlgebra.scaled_product[left]": case(matmul(x, var("v", (3, 5))) * c, matmul(x, var("v", (3, 5))) * column, "is not a scalar"),
+    "MatmulAlgebra.scaled_product[left]": case(matmul(x, var("v", (3, 5))) * c, matmul(x, var("v", (3, 5))) * column, "is not one number"),
     "MatmulAlgebra.scaled_product[right]": case(
         matmul(x, var("v", (3, 5))) * c, matmul(x, var("v", (3, 5))) * splat(1.0), "the constant is 1"
     ),

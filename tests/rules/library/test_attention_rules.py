@@ -57,7 +57,7 @@ def _attentions() -> dict[str, Case]:
             "with_constant_mask[chosen_biased": case(
                 attend(of + (table + chosen(-9.0))), attend(of + (table + chosen(-9.0, 1.0))), "not 0"
             ),
-            "with_mask[added": case(attend(of + added), attend(of + var("line", (5,))), "is not a static four-dimensional mask"),
+            "with_mask[added": case(attend(of + added), attend(of + var("line", (5,))), "is no mask of four dimensions"),
             "with_mask[added_twice": case(
                 attend((of + added) + twice), attend((of + var("line", (5,))) + var("other", (3, 5))), "no mask of four"
             ),
@@ -106,8 +106,8 @@ half = splat(0.5)
 three = var("three", (4, 3, 6))
 CASES: dict[str, Case] = {
     **_attentions(),
-    "AttentionInputs.scaled_operand[queries]": case(ops.nn.matmul(q * half, k), ops.nn.matmul(three * half, k), "is not a stack of heads"),
-    "AttentionInputs.scaled_operand[keys]": case(ops.nn.matmul(q, k * half), ops.nn.matmul(three, k * half), "is not a stack of heads"),
+    "AttentionInputs.scaled_operand[queries]": case(ops.nn.matmul(q * half, k), ops.nn.matmul(three * half, k), "is no stack of heads"),
+    "AttentionInputs.scaled_operand[keys]": case(ops.nn.matmul(q, k * half), ops.nn.matmul(three, k * half), "is no stack of heads"),
     "AttentionInputs.divided_scores": case(ops.nn.matmul(q, k) / half, ops.nn.matmul(q, k) / splat(0.0), "is 0"),
     "Attentions.shared_heads": case(
         shared(repeated(keys), repeated(values), 4), shared(swapped(keys), swapped(values), 6), "does not repeat heads"

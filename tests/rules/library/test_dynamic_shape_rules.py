@@ -76,13 +76,13 @@ def unread(chosen: tuple[bool, ...], kind: str, low: float = OUT_OF_RANGE) -> Ex
 h_batch, h_size = size(heads, 0), size(heads, 2)
 merged = ops.dyn.reshape(heads, vector(-1, h_size, 8))
 whole = vector(h_batch, 4, 8, h_size)
-NOT_AXES = "with inserted axes"
+NOT_AXES = "with new axes"
 CASES: dict[str, Case] = {
     "CreationOps.taken_in_order": case(
         ops.take(x, const([[0, 1, -1]], "int64"), axis=1), ops.take(x, const([[0, 2, 1]], "int64"), axis=1), "in another order"
     ),
     "CreationOps.taken_rows": case(rows(ops.shape_of(mask, start=1)), rows(const([3], "int64")), "indices go up by [3]"),
-    "CreationOps.taken_rows_of_constant": case(channels([0, 1, 2], 3), channels([0, 2, 1], 3), "the constant is not 0, 1, 2, ..."),
+    "CreationOps.taken_rows_of_constant": case(channels([0, 1, 2], 3), channels([0, 2, 1], 3), "the constant does not count up"),
     "CreationOps.gathered_pairs": case(looked_up(samples, places), looked_up(places, samples), "do not count along the axes"),
     "CreationOps.arange_spread": case(
         ops.expand_dims(ops.arange(const(0, "int64"), batch, const(1, "int64")), axis=(1,)), ops.expand_dims(mask, axis=(0,)), ""

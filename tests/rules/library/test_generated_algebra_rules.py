@@ -60,7 +60,7 @@ for _kind, _name in (("quantifier", "any"), ("extremum", "min"), ("sum", "reduce
 for _kind, _name in (("extremum", "max"), ("mean", "mean"), ("sum", "sum")):
     _wide = ops.broadcast_to(var("v", (4, 1)), shape=(4, 3))
     CASES[f"Reductions.{_kind}_of_copies"] = case(
-        reduced(_name, _wide, 1, keepdims=True), reduced(_name, _wide, 0, keepdims=True), "does not hold copies only"
+        reduced(_name, _wide, 1, keepdims=True), reduced(_name, _wide, 0, keepdims=True), "there is more than copies"
     )
 for _name in ("sum", "max", "min"):
     CASES[f"Factoring.along_concat[{_name}]"] = case(
@@ -70,11 +70,11 @@ for _kind, _name in (("sum", "sum"), ("extremum", "min")):
     CASES[f"Factoring.{_kind}_across_concat"] = case(reduced(_name, join(x, y), 1), reduced(_name, join(x, y), 0), "it reduces axis 0")
 for _kind, _name in (("linear", "sum"), ("extremum", "min")):
     CASES[f"Factoring.of_scaled[{_kind}]"] = case(
-        reduced(_name, x * splat(2.5), 1), reduced(_name, x * numbers((3,)), 1), "is not a scalar"
+        reduced(_name, x * splat(2.5), 1), reduced(_name, x * numbers((3,)), 1), "is not one number"
     )
 for _name in ("mean", "max"):
     CASES[f"Factoring.of_shifted[{_name}]"] = case(
-        reduced(_name, x + splat(2.5), 1), reduced(_name, x + numbers((3,)), 1), "is not a scalar"
+        reduced(_name, x + splat(2.5), 1), reduced(_name, x + numbers((3,)), 1), "is not one number"
     )
 for _name in ("sum", "max", "min"):
     _whole = ops.negative(var("i", (4, 3), "int64"))
@@ -168,15 +168,15 @@ for _kind, _name in (("", "power"), ("_extremum", "minimum")):
         "the shapes differ",
     )
     CASES[f"CommuteBinary.transpose_and_number{_kind}"] = case(
-        both(_name, turn(_a, 1, 0), _number), both(_name, turn(_a, 1, 0), _column), "is not a scalar"
+        both(_name, turn(_a, 1, 0), _number), both(_name, turn(_a, 1, 0), _column), "is not one number"
     )
     CASES[f"CommuteBinary.reshape_and_number{_kind}"] = case(
         both(_name, ops.reshape(_a, newshape=(3, 4)), _number),
         both(_name, ops.reshape(_a, newshape=(3, 4)), _column),
-        "is not a scalar",
+        "is not one number",
     )
     CASES[f"CommuteBinary.transpose_and_constant{_kind}"] = case(
-        both(_name, turn(_a, 1, 0), _column), both(_name, turn(_a, 1, 0), _number), "has one element"
+        both(_name, turn(_a, 1, 0), _column), both(_name, turn(_a, 1, 0), _number), "is one number"
     )
 TABLE = pairs(
     CASES,

@@ -36,8 +36,8 @@ def _rows() -> dict[str, Case]:
         "HiddenStates.elementwise": case(ops.nn.gelu(stack(x)), ops.nn.gelu(other_rows()), "differ"),
         "HiddenStates.arithmetic_of_stacks[left]": case(stack(x) * other, stack(x) * var("partner", (3, 4)), "the shapes differ"),
         "HiddenStates.arithmetic_of_stacks[right]": case(other / stack(x), var("partner", (3, 4)) / stack(x), "the shapes differ"),
-        "HiddenStates.arithmetic_with_row[left]": case(stack(x) - row, stack(x) - column, "is not a row of"),
-        "HiddenStates.arithmetic_with_row[right]": case(row - stack(x), column - stack(x), "is not a row of"),
+        "HiddenStates.arithmetic_with_row[left]": case(stack(x) - row, stack(x) - column, "is no row of"),
+        "HiddenStates.arithmetic_with_row[right]": case(row - stack(x), column - stack(x), "is no row of"),
         "HiddenStates.reductions": case(
             ops.mean(stack(x), axis=(2,), keepdims=True), ops.mean(stack(x), axis=(1,), keepdims=True), "is not the last of"
         ),
@@ -46,8 +46,8 @@ def _rows() -> dict[str, Case]:
 
 CASES: dict[str, Case] = {
     **_rows(),
-    "HiddenStates.product": case(ops.nn.matmul(cube, weight), ops.nn.matmul(unknown, weight), "is not a batch of rows of known size"),
-    "HiddenStates.bias": case(ops.nn.matmul(x, weight) + bias, ops.nn.matmul(cube, weight) + bias, "is not a matrix"),
+    "HiddenStates.product": case(ops.nn.matmul(cube, weight), ops.nn.matmul(unknown, weight), "is no stack of rows of a known size"),
+    "HiddenStates.bias": case(ops.nn.matmul(x, weight) + bias, ops.nn.matmul(cube, weight) + bias, "is no matrix"),
     "HiddenStates.normalized[nn.layer_norm]": case(
         ops.nn.layer_norm(stack(x), gamma, beta),
         ops.nn.layer_norm(stack(x), numbers((3, 4)), numbers((3, 4)), axis=1),

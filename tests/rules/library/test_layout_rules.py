@@ -123,17 +123,17 @@ def two_operands() -> dict[str, Case]:
     }
     for name, made in calls.items():
         found[f"MoveTransposes.sink_{name}alike]"] = case(made(first(last), image), made(heads(last), var("h", (2, 3, 5, 4))), NO_CHANGE)
-        found[f"MoveTransposes.sink_{name}wider]"] = case(made(first(last), thin), made(first(last), number), "has one element")
-        found[f"MoveTransposes.sink_{name}number]"] = case(made(first(last), number), made(first(last), thin), "is not a scalar")
-        found[f"MoveTransposes.hoist_{name}wider]"] = case(turned(made(image, thin)), turned(made(image, number)), "has one element")
-        found[f"MoveTransposes.hoist_{name}number]"] = case(turned(made(image, number)), turned(made(image, thin)), "is not a scalar")
+        found[f"MoveTransposes.sink_{name}wider]"] = case(made(first(last), thin), made(first(last), number), "is one number")
+        found[f"MoveTransposes.sink_{name}number]"] = case(made(first(last), number), made(first(last), thin), "is not one number")
+        found[f"MoveTransposes.hoist_{name}wider]"] = case(turned(made(image, thin)), turned(made(image, number)), "is one number")
+        found[f"MoveTransposes.hoist_{name}number]"] = case(turned(made(image, number)), turned(made(image, thin)), "is not one number")
         if name != "right[":
             found[f"MoveTransposes.hoist_{name}alike]"] = case(turned(made(image, other)), turned(made(image, thin)), "dimensions")
     prelu = ops.nn.prelu
     flat = var("flat", (1, 4, 1, 1))
     found["MoveTransposes.sink_prelu[alike]"] = case(prelu(first(last), flat), prelu(first(last), thin), "dimensions")
-    found["MoveTransposes.sink_prelu[wider]"] = case(prelu(first(last), thin), prelu(first(last), number), "has one element")
-    found["MoveTransposes.sink_prelu[number]"] = case(prelu(first(last), number), prelu(first(last), thin), "is not a scalar")
+    found["MoveTransposes.sink_prelu[wider]"] = case(prelu(first(last), thin), prelu(first(last), number), "is one number")
+    found["MoveTransposes.sink_prelu[number]"] = case(prelu(first(last), number), prelu(first(last), thin), "is not one number")
     return found
 
 

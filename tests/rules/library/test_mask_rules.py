@@ -41,7 +41,7 @@ product = ops.nn.matmul(x, weight)
 INFINITY = float("inf")
 CASES: dict[str, Case] = {
     "BatchTransposes.keys": case(
-        turned(heads, (8, 5, 3), (2, 4, 3, 5)), turned(heads, (8, 3, 5), (2, 4, 5, 3)), "split more than the batch axes"
+        turned(heads, (8, 5, 3), (2, 4, 3, 5)), turned(heads, (8, 3, 5), (2, 4, 5, 3)), "take more apart than batches"
     ),
     "AttentionMasks.looked_up": case(ops.gather_nd(flags, places()), ops.gather_nd(flags, places((0, 2, 1))), "in another order"),
     "AttentionMasks.taken": case(
@@ -53,7 +53,7 @@ CASES: dict[str, Case] = {
     "AttentionMasks.added_first": case(
         heads + var("bias", (1, 4, 5, 3)) + var("mask", (2, 1, 1, 3)),
         heads + var("whole", (2, 4, 5, 3)) + var("mask", (2, 1, 1, 3)),
-        "is neither constant nor smaller than",
+        "is not smaller than",
     ),
     "AttentionMasks.where_broadcast": case(
         ops.where(ops.broadcast_to(flags, shape=(4, 2, 3)), splat(0.0), splat(-9.0)), ops.where(flags, splat(0.0), splat(-9.0)), ""

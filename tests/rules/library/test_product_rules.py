@@ -37,7 +37,7 @@ def biased(a: Expr, b: Expr, axis: int = -1) -> Expr:
 flat = reshape(cube, -1, 3)
 scalar = splat(4.0)
 CASES: dict[str, Case] = {
-    "Products.bias": case(matmul(x, weight) + bias, matmul(cube, weight) + bias, "Tensor[(2, 4, 5), float32] is not a matrix"),
+    "Products.bias": case(matmul(x, weight) + bias, matmul(cube, weight) + bias, "Tensor[(2, 4, 5), float32] is no matrix"),
     "Products.unflatten_biased": case(
         reshape(biased(matmul(flat, weight), bias), 2, 4, 5),
         reshape(biased(matmul(reshape(var("v", (3, 3, 1)), 3, 3), square), numbers((3,)), axis=0), 3, 1, 3),
@@ -49,13 +49,13 @@ CASES: dict[str, Case] = {
     "Products.flatten_biased": case(
         reshape(matmul(reshape(var("v", (8, 3)), 2, 4, 3), weight) + bias, 8, 5),
         reshape(matmul(reshape(var("v", (8, 3)), 2, 4, 3), weight) + numbers((4, 1)), 8, 5),
-        "is not a bias of a product by",
+        "is no bias of a product by",
     ),
-    "Weights.through_reshape": case(reshape(x, 12) * scalar, reshape(x, 12) * numbers((12,)), "is not a scalar"),
-    "Weights.through_transpose": case(ops.transpose(x) * scalar, ops.transpose(x) * splat(4.0, (1, 1, 1)), "is not a scalar"),
-    "Weights.division": case(x / scalar, x / splat(3.0), "3.0 is not a power of two"),
-    "Weights.through_sum": case((x + numbers((3,))) * scalar, (x + numbers((4, 1))) * scalar, "is not a bias of"),
-    "Weights.into_weight": case(matmul(x, weight) * scalar, matmul(x, weight) * numbers((5,)), "is not a scalar"),
+    "Weights.through_reshape": case(reshape(x, 12) * scalar, reshape(x, 12) * numbers((12,)), "is not one number"),
+    "Weights.through_transpose": case(ops.transpose(x) * scalar, ops.transpose(x) * splat(4.0, (1, 1, 1)), "is not one number"),
+    "Weights.division": case(x / scalar, x / splat(3.0), "3.0 is no power of two"),
+    "Weights.through_sum": case((x + numbers((3,))) * scalar, (x + numbers((4, 1))) * scalar, "is no bias of"),
+    "Weights.into_weight": case(matmul(x, weight) * scalar, matmul(x, weight) * numbers((5,)), "is not one number"),
 }
 TABLE = pairs(CASES, Products, Weights)
 
@@ -89,7 +89,7 @@ def test_rows_of_unknown_length_are_not_certainly_the_same() -> None:
 
 
 def test_a_stack_of_weights_is_no_weight() -> None:
-    refused(reshape(matmul(reshape(x, -1, 3), numbers((2, 3, 5))), 2, 4, 5), "Products.unflatten", "is not a matrix with rows")
+    refused(reshape(matmul(reshape(x, -1, 3), numbers((2, 3, 5))), 2, 4, 5), "Products.unflatten", "is no matrix with rows")
 
 
 def test_a_product_over_nothing_is_left_alone() -> None:
@@ -159,4 +159,4 @@ def test_short_ranges_are_minded() -> None:
     assert any("the weight times the constant may reach 90000" in remark for remark in into.remarks)
     through = saturate(func((half + numbers((3,), "float16")) * large), Weights)
     assert through.fired("Weights.through_sum") == 0
-    assert any("a term of the sum may overflow" in remark for remark in through.remarks)
+    assert any("a part of the sum may overflow" in remark for remark in through.remarks)

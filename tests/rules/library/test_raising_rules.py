@@ -55,7 +55,7 @@ CASES: dict[str, Case] = {
     "RootForms.quotient": case(x * ops.rsqrt(x), x * ops.exp(x), ""),
     "RaiseOps.layer_norm": case(standard(x) * gamma, standard(x, 1, 1) * gamma, "are not its last axes"),
     "RaiseOps.layer_norm_without_scale": case(standard(x), standard(x, 1, 1), "are not its last axes"),
-    "RaiseOps.layer_norm_shifted": case(normed + beta, normed + numbers((3, 4)), "does not have the shape"),
+    "RaiseOps.layer_norm_shifted": case(normed + beta, normed + numbers((3, 4)), "has not the shape"),
     "RaiseOps.rms_norm": case(by_root(x) * gamma, by_root(x, 1) * gamma, "are not its last axes"),
     "RaiseOps.rms_norm_without_scale": case(by_root(x), by_root(x, 1), "are not its last axes"),
     "RaiseOps.group_norm": case(in_groups(3, numbers((6, 1, 1))), in_groups(3, numbers((5, 3))), "not one number for each channel"),

@@ -46,7 +46,7 @@ def test_both_sides_have_one_value(rule: Rule) -> None:
     for trier, trial in checked.agreeing[:2]:
         for case in without_types(trial.case):
             untyped = trier.try_case(case)
-            assert untyped.verdict not in (Verdict.RAISES, *WRONG), f"of inputs whose types are unknown: {untyped.reason}"
+            assert untyped.verdict not in (Verdict.RAISES, *WRONG), f"of inputs whose types are not known: {untyped.reason}"
 
 
 @functools.cache

@@ -33,7 +33,7 @@ def forward_cases() -> dict[str, Case]:
         conv(image * along, whole), conv(image * along, grouped, groups=2), "it has 2 groups"
     )
     found["ForwardScaleAxis.scaled[grouped]"] = case(
-        conv(image * along, grouped, groups=2), conv(image * along, whole), "there is one group, or one scalar"
+        conv(image * along, grouped, groups=2), conv(image * along, whole), "one group, or one number"
     )
     found["ForwardScaleAxis.shifted[convolution]"] = case(conv(image + along, whole), conv(image + along, whole, padding=1), "pads by 1")
     line, other = places(1), numbers((4, 5, 2))
@@ -64,9 +64,9 @@ def backward_cases() -> dict[str, Case]:
         found[f"BackwardScaleAxis.scaled[biased, {name}]"] = case(biased * five, biased * ones, "the constant is 1")
     weight, six, three = numbers((4, 3, 2)), column(1, 6), column(1, 3)
     grouped, single = ops.nn.conv1d_transpose(places(1), weight, groups=2), ops.nn.conv1d_transpose(places(1), weight)
-    found["BackwardScaleAxis.scaled[none, grouped]"] = case(grouped * six, single * three, "there is one group, or one scalar")
+    found["BackwardScaleAxis.scaled[none, grouped]"] = case(grouped * six, single * three, "one group, or one number")
     found["BackwardScaleAxis.scaled[biased, grouped]"] = case(
-        ops.nn.bias_add(grouped, numbers((6,))) * six, ops.nn.bias_add(single, numbers((3,))) * three, "there is one group, or one scalar"
+        ops.nn.bias_add(grouped, numbers((6,))) * six, ops.nn.bias_add(single, numbers((3,))) * three, "one group, or one number"
     )
     product, three = ops.nn.matmul(x, numbers((3, 4)), transpose_b=True), numbers((3,), seed=4)
     found["BackwardScaleAxis.scaled[none, matmul_transposed]"] = case(
