@@ -71,7 +71,7 @@ def _a_number(sampler: Sampler, k: Sample) -> Samples:
 @guard(strategy=_a_number)
 def is_number(k: Term) -> bool | str:
     """The tensor is one integer of rank 0 or 1, known as an expression over sizes; a product with a vector stays a vector."""
-    return (k.type.ndim <= 1 and k.type.size == 1 and k.known is not None) or f"{k.type!r} is no number that is known"
+    return (k.type.ndim <= 1 and k.type.size == 1 and k.known is not None) or f"{k.type!r} is not a known number"
 
 
 def _strides(shape: Sequence[Dim]) -> list[Dim]:
@@ -220,7 +220,7 @@ def _a_mask(sampler: Sampler, x: Sample, c: Sample, d: Sample) -> Samples:
 @guard(strategy=_a_mask)
 def chooses_numbers(x: Term, c: Term, d: Term) -> bool | str:
     """A mask selects between two scalars."""
-    return c.type.size == d.type.size == 1 or f"{c.type!r} and {d.type!r} are no numbers that {x.type!r} chooses between"
+    return c.type.size == d.type.size == 1 or f"{c.type!r} and {d.type!r} are not numbers that {x.type!r} chooses between"
 
 
 g = operator("g", "add", "multiply", "minimum", "maximum", "subtract", "divide")

@@ -94,8 +94,8 @@ def movement_cases() -> dict[str, Case]:
     for name in ("relu", "abs", "leaky_relu", "prelu"):
         function = unary(name)
         kind = "prelu" if name == "prelu" else f"rectifier, {'abs' if name == 'abs' else f'nn.{name}'}"
-        found[f"BackwardScaleAxis.hoist_past_windows[{kind}]"] = case(function(x) * row, function(x) * negative, "is not above zero")
-        found[f"ForwardScaleAxis.sink_past_windows[{kind}]"] = case(function(x * row), function(x * negative), "is not above zero")
+        found[f"BackwardScaleAxis.hoist_past_windows[{kind}]"] = case(function(x) * row, function(x) * negative, "is zero, negative")
+        found[f"ForwardScaleAxis.sink_past_windows[{kind}]"] = case(function(x * row), function(x * negative), "is zero, negative")
     image, along, narrow, reason = places(2), column(2), numbers((5,)), "does not vary along axis 1"
     for name, pool in (("max_pool", ops.nn.global_max_pool2d), ("avg_pool", ops.nn.global_avg_pool2d)):
         found[f"BackwardScaleAxis.hoist_past_windows[{name}]"] = case(pool(image) * along, pool(image) * numbers((3, 1, 1, 1)), reason)
