@@ -90,12 +90,12 @@ CASES: dict[str, Case] = {
     "CreationOps.arange_steps": case(
         ops.reshape(ops.arange(const(0, "int64"), batch, const(1, "int64")) * const(3, "int64"), newshape=(-1, 1)),
         ops.reshape(ops.arange(const(0, "int64"), batch, const(1, "int64")) * var("by", (), "int64"), newshape=(-1, 1)),
-        "no number that is known",
+        "not a known number",
     ),
     "CreationOps.arange_spread_steps": case(
         ops.expand_dims(ops.arange(const(0, "int64"), batch, const(1, "int64")) * const(3, "int64"), axis=(1,)),
         ops.expand_dims(ops.arange(const(0, "int64"), batch, const(1, "int64")) * var("by", (), "int64"), axis=(1,)),
-        "no number that is known",
+        "not a known number",
     ),
     "CreationOps.batch_flatten": case(ops.nn.batch_flatten(mask, axis=2), ops.nn.batch_flatten(heads, axis=2), "no reshape"),
     "CreationOps.always_true": case(masked(0), masked(-1), "may be below"),
