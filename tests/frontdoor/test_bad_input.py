@@ -185,8 +185,9 @@ def test_an_output_folder_that_is_not_there() -> None:
 
 
 def test_an_output_that_is_a_folder(empty: Path) -> None:
-    (empty / "folder").mkdir()
-    assert "folder is a folder" in refused("optimize", RESNET, "-o", "folder", code=2)
+    """A folder takes the result under the model's name, which here is that of a folder, too."""
+    (empty / "folder" / RESNET.name).mkdir(parents=True)
+    assert f"{RESNET.name} is a folder" in refused("optimize", RESNET, "-o", "folder", code=2)
 
 
 def test_an_output_that_is_no_file(empty: Path) -> None:
