@@ -200,7 +200,11 @@ def test_another_file_cannot_take_the_name_of_a_pass(folder: Path) -> None:
         ({"time_limit": float("nan")}, ValueError, "time_limit is a number of seconds, at least 0, not nan"),
         ({"config": [("rules.seed", 1)]}, TypeError, "config is a mapping of options to values"),
         ({"config": {7: 1}}, AttributeError, "the key of a config option must be a string, not 7"),
-        ({"config": {"rules.disabled": ["Unis.add"]}}, AttributeError, "names 'Unis.add', which is no rule and no rule set; did you mean"),
+        (
+            {"config": {"rules.disabled": ["Unis.add"]}},
+            AttributeError,
+            "names 'Unis.add', which is neither a rule nor a rule set; did you mean",
+        ),
         ({"cost": "x"}, AttributeError, "expect config rules.cost to have type one of 'roofline', 'nodes', 'measured' | CostModel"),
         ({"choose": "luck"}, ValueError, "choose is 'cost' or 'time', not 'luck'"),
         ({"choose": ["cost"]}, ValueError, "choose is 'cost' or 'time', not ['cost']"),

@@ -157,7 +157,7 @@ def test_a_slower_model(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         ("", "the command to check with is empty"),
         ("sh 'x", "the command to check with cannot be read: No closing quotation: sh 'x"),
-        (".", "the command '.' to check with is no program that can be run"),
+        (".", "the command '.' to check with is not executable"),
     ],
 )
 def test_commands_that_make_no_sense(check: str, sentence: str) -> None:

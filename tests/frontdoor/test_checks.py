@@ -257,7 +257,7 @@ def test_commands_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(CheckError, match="the command 'no-such-command' to check with does not exist; --check takes wrong, slower"):
         Command(["no-such-command", "{}"])
     Path("script").write_text("no program\n")
-    with pytest.raises(CheckError, match=r"the command '\./script' to check with is no program that can be run"):
+    with pytest.raises(CheckError, match=r"the command '\./script' to check with is not executable"):
         Command(["./script"])
     Path("script").chmod(0o755)
     Path("script").write_bytes(b"\x7fELF nonsense")

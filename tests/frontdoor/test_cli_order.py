@@ -91,7 +91,7 @@ def test_one_pass_in_full() -> None:
     )
     for line in ("options        none", "requires       InferType", "provides       types", "preserves      types"):
         assert f"  {line}\n" in text
-    assert "The field of a tuple that was just made is that field." in text
+    assert "Replaces projections of tuples by their fields." in text
     data = json.loads(run("passes", "InferType", "--json").stdout)
     assert (data["level"], data["kind"], data["provides"], data["preserves"]) == (0, "module", ["types"], ["*"])
     assert {"FoldConstant", "SimplifyExpr"} <= set(data["required_by"])

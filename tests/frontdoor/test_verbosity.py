@@ -46,7 +46,7 @@ def test_egglog_does_not_log_its_commands() -> None:
 def test_limits_are_warnings(caplog: pytest.LogCaptureFixture) -> None:
     passat.optimize("in.onnx", verify=False, passes="SimplifyExpr", time_limit=0)
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
-        "in.onnx: SimplifyExpr: stopped at the limit of time: more than 0 s; the best so far was taken"
+        "in.onnx: SimplifyExpr: stopped at the limit of time: more than 0 s; the best program so far was extracted"
     ]
 
 

@@ -50,7 +50,7 @@ def run(missing: tuple[str, ...], commands: tuple[tuple[str, ...], ...]) -> list
 @pytest.mark.parametrize(
     ("missing", "commands", "what"),
     [
-        (("onnx", "onnxruntime"), NEEDS_ONNX, "needs the onnx package"),
+        (("onnx", "onnxruntime"), NEEDS_ONNX, "requires the onnx package"),
         (("onnxruntime",), NEEDS_RUNTIME, "ONNX Runtime, which is not installed"),
     ],
     ids=["onnx", "onnxruntime"],

@@ -200,10 +200,10 @@ def test_bad_picks(pick: object, said: str) -> None:
     [
         (
             "SimplifyExp",
-            "config rules.pick names 'SimplifyExp', which is neither a pass of this pipeline nor registered; did you mean SimplifyExpr?",
+            "config rules.pick names 'SimplifyExp', which is neither in this pipeline nor registered; did you mean SimplifyExpr?",
         ),
-        ("Nothing like it", "config rules.pick names 'Nothing like it', which is neither a pass of this pipeline nor registered"),
-        ("DeadCodeElimination", "config rules.pick names DeadCodeElimination, which takes nothing out of an e-graph"),
+        ("Nothing like it", "config rules.pick names 'Nothing like it', which is neither in this pipeline nor registered"),
+        ("DeadCodeElimination", "config rules.pick names DeadCodeElimination, which has no e-graph"),
     ],
 )
 def test_a_pass_that_there_is_not(name: str, said: str, tmp_path: Path) -> None:

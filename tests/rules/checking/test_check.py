@@ -104,10 +104,10 @@ USELESS = {
     "ill_typed": ("never matches", "no instance of the left side is well typed: logical_and("),
     "no_such_field": ("never matches", "has no field 1"),
     "held_back": ("never holds", "the guard never(x) held in none of 2"),
-    "raises": ("raises", "has_even_first(x) raises IndexError: tuple index out of range; a reason is to be returned"),
+    "raises": ("raises", "has_even_first(x) raises IndexError: tuple index out of range; return a reason, or raise Reject(reason)"),
     "of_types": ("types", "the sides have different types in all"),
-    "distributes": ("enlarges", "made every instance dearer"),
-    "round_and_round": ("loops", "gives back after a while what it began with"),
+    "distributes": ("enlarges", "made every instance more expensive"),
+    "round_and_round": ("loops", "returns to its input"),
 }
 
 
@@ -138,7 +138,7 @@ def test_rules_that_others_cover_are_told() -> None:
     reports = {report.name: report for report in check_rules(Covering, instances=40)}
     covered = {name for name, report in reports.items() if "subsumed" in kinds(report)}
     assert covered == {"Covering.of_relu", "Covering.swapped"}
-    assert reports["Covering.of_relu"].findings[0].text == "is subsumed by Covering.any_sum "
+    assert reports["Covering.of_relu"].findings[0].text == "is subsumed by Covering.any_sum"
     assert reports["Covering.of_relu"].ok
 
 

@@ -612,8 +612,8 @@ def test_the_pass_as_text() -> None:
     [
         ({"nn.dense": ("NC",)}, "nn.dense has no layouts"),
         ({"nn.conv2d": ("NCHW4c",)}, "'NCHW4c' is not a permutation of the letters NCHW"),
-        ({"nn.conv2d": ()}, "a layout of the data, and of the weight"),
-        ({"nn.conv2d": ("NHWC", "HWIO", "NHWC")}, "a layout of the data, and of the weight"),
+        ({"nn.conv2d": ()}, "give a list of the data layout and, if there is a weight, the weight layout"),
+        ({"nn.conv2d": ("NHWC", "HWIO", "NHWC")}, "give a list of the data layout and, if there is a weight, the weight layout"),
         ({"nn.max_pool2d": ("NHWC", "HWIO")}, "nn.max_pool2d has no kernel"),
     ],
 )

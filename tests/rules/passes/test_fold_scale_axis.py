@@ -101,7 +101,7 @@ BACKWARD: dict[str, tuple[Expr, list[str]]] = {
     ),
 }
 REFUSED: dict[str, tuple[Expr, str]] = {
-    "a rectifier changes what a negative scale turns round": (ops.nn.conv2d(ops.nn.relu(x * negative), weight), "is not above zero"),
+    "a rectifier changes what a negative scale turns round": (ops.nn.conv2d(ops.nn.relu(x * negative), weight), "is zero, negative"),
     "what is not 0 would be scaled too": (
         ops.nn.conv2d(ops.nn.pad(x * scale, pad_width=((0, 0), (0, 0), (1, 1), (1, 1)), pad_value=1.0), weight),
         "pads with 1.0",
