@@ -12,7 +12,9 @@ kernels do not compute bit for bit. Neither the engine nor egglog is trusted.
 
 import json
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any as AnyValue
 
 import numpy as np
@@ -24,6 +26,7 @@ from passat.ir.infer import InferError, infer_type, known_value
 from passat.ir.op import Op, OpTypeError
 from passat.ir.shape import ANY
 from passat.ir.tensor import Tensor
+from passat.ir.traverse import children, with_children
 from passat.ir.types import Type, compatible, refine
 from passat.rules.analysis import OPAQUE, Analysis, ENode, Fact, fact_of
 from passat.rules.guards import Reject
@@ -96,23 +99,57 @@ class Closure:
             if first == second:
                 continue
             self._up[second] = first
-            if _says_more(self._best[second], self._best[first]):
-                self._best[first] = self._best[second]
+            old, new = self._best[first], self._best[second]
+            best = self._best[first] = _better(new, old)
+            learned = [node for each, expr in ((first, old), (second, new)) if best is not expr for node in self._users[each]]
             self._members[first] += self._members[second]
             moved, self._users[second] = self._users[second], []
             for node in moved:
                 again, known = self._key(*node), self._nodes[node]
                 pending.append((self._nodes.setdefault(again, known)[0], known[0]))
                 self._users[first].append(again)
+            self._sharpen(learned)
+
+    def _sharpen(self, users: list[Node]) -> None:
+        """Infers the types of nodes again whose operands have become better known, and of the nodes that use these."""
+        while users:
+            cls, expr = self._nodes[users[-1]]
+            cls, made = self.find(cls), _remade(expr, list(map(self.best, users.pop()[1])))
+            old = self._best[cls]
+            if made is not None and (best := _better(made, old)) is not old:
+                self._best[cls] = best
+                users += self._users[cls]
 
 
-def _says_more(new: Expr, old: Expr) -> bool:
-    """True if an expression has more known elements than an equal one."""
+def _remade(expr: Expr, operands: Sequence[Expr]) -> Expr | None:
+    """An expression with equal operands in place of its own; None for functions, and where the types of those contradict each other."""
+    if not isinstance(expr, (Call, Tuple, TupleGetItem)):
+        return None
+    parts = [expr.op, *operands] if isinstance(expr, Call) else operands
+    try:
+        return infer_type(with_children(expr, parts)) if len(parts) == len(children(expr)) else None
+    except InferError:
+        return None
+
+
+def _better(new: Expr, old: Expr) -> Expr:
+    """The one of two equal expressions of which more is known, the old one if as much is. Where each type says something that the other
+    does not, a copy with what both say."""
     if isinstance(old, Constant) or isinstance(new, Constant):
-        return not isinstance(old, Constant)
-    if new.checked_type != old.checked_type:
-        return compatible(old.checked_type, new.checked_type) and refine(old.checked_type, new.checked_type) == new.checked_type
-    return known_value(old) is None and known_value(new) is not None
+        return old if isinstance(old, Constant) else new
+    a, b = old.checked_type, new.checked_type
+    if a == b:
+        return new if _unknown_elements(new) < _unknown_elements(old) else old
+    if not compatible(a, b):
+        return old
+    both = refine(a, b)
+    return old if both == a else new if both == b else copy(new).assume_type(both)
+
+
+def _unknown_elements(expr: Expr) -> float:
+    """How many elements of a small integer tensor are unknown; infinity for any other value."""
+    known = known_value(expr)
+    return known.reshape(-1).tolist().count(ANY) if isinstance(known, np.ndarray) else inf
 
 
 @dataclass(frozen=True)
