@@ -115,7 +115,8 @@ class Inquiry:
         """The answer for one rule. Raises WhyNotError."""
         rule = self._rules.get(name)
         if rule is None:
-            raise WhyNotError(f"unknown rule {name!r}{_hint(name, {*self._rules, *(one.partition('.')[0] for one in self._rules)})}")
+            hint = _hint(name, {*self._rules, *(one.partition(".")[0] for one in self._rules)})
+            raise WhyNotError(f"unknown rule {name!r}{hint or '; for a rule of a file, name the file with --rules'}")
         if node is not None:
             names = _names(self.module)
             if node not in names:

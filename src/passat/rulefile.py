@@ -136,8 +136,9 @@ def _run(file: Path) -> tuple[ModuleType, bytes]:
         raise RuleFileError(f"{file} cannot be read: {error.strerror or error}") from error
     except SyntaxError as error:
         del sys.modules[name]
-        where = f"{error.filename or file}" + (f", line {error.lineno}" if error.lineno else "")
-        raise RuleFileError(f"{where}: {error.msg}") from error
+        if not error.lineno:  # bytes that are no text
+            raise RuleFileError(f"{file} is not a Python file: {error.msg}") from error
+        raise RuleFileError(f"{error.filename or file}, line {error.lineno}: {error.msg}") from error
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise RuleFileError(f"{file}{_line(error, shown)}: {_reason(error)}") from error

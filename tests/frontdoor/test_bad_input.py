@@ -214,7 +214,7 @@ def test_an_output_that_is_no_file(empty: Path) -> None:
         (HEAD + 2 * "class Mine(RuleSet):\n    r = op.exp(op.log(x)) >> x\n", "line 5: the class Mine is defined twice, first in line 3"),
         (HEAD + "class Units(RuleSet):\n    add = op.exp(op.log(x)) >> x\n", "Units.add has the name of a rule of Passat's own"),
         (HEAD + "class SimplifyExpr(RuleSet):\n    r = op.exp(op.log(x)) >> x\n", "SimplifyExpr has the name of a pass"),
-        ("x = '\0'\n", "rules.py: source code string cannot contain null bytes"),
+        ("x = '\0'\n", "rules.py is not a Python file: source code string cannot contain null bytes"),
     ],
 )
 def test_a_rule_file_that_is_wrong(text: str, sentence: str) -> None:
