@@ -82,18 +82,12 @@ class NDArray:
         return f"NDArray({self.dtype}{list(self.shape)}, {np.array2string(self._tensor.numpy(), threshold=20)})"
 
 
-class TupleValue:
-    """A tuple of values, which can be indexed and iterated over, and is printed as `(a, b)`.
-
-    >>> print(TupleValue(NDArray(np.float32(1)), NDArray(np.float32(2)))[1].numpy())
-    2.0
-    """
+class _Fields:
+    """A value of several fields, which can be indexed and iterated over."""
 
     __slots__ = ("fields",)
-    __hash__ = None  # type: ignore[assignment]  # not hashable: compared by content, which may be large
 
-    def __init__(self, *fields: AnyValue) -> None:
-        self.fields = fields
+    fields: tuple[AnyValue, ...]
 
     def __getitem__(self, index: int) -> AnyValue:
         return self.fields[index]
@@ -103,6 +97,20 @@ class TupleValue:
 
     def __iter__(self) -> Iterator[AnyValue]:
         return iter(self.fields)
+
+
+class TupleValue(_Fields):
+    """A tuple of values, which can be indexed and iterated over, and is printed as `(a, b)`.
+
+    >>> print(TupleValue(NDArray(np.float32(1)), NDArray(np.float32(2)))[1].numpy())
+    2.0
+    """
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]  # not hashable: compared by content, which may be large
+
+    def __init__(self, *fields: AnyValue) -> None:
+        self.fields = fields
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TupleValue) and self.fields == other.fields
@@ -111,25 +119,16 @@ class TupleValue:
         return f"({', '.join(map(repr, self.fields))}{',' if len(self.fields) == 1 else ''})"
 
 
-class ConstructorValue:
+class ConstructorValue(_Fields):
     """A value of an algebraic data type: its constructor and fields. Equal to values with the same tag and fields."""
 
-    __slots__ = ("constructor", "fields", "tag")
+    __slots__ = ("constructor", "tag")
     __hash__ = None  # type: ignore[assignment]  # compared by content, which may be large
 
     def __init__(self, tag: int, fields: Iterable[AnyValue], constructor: Constructor | None = None) -> None:
         self.tag = tag
         self.fields = tuple(fields)
         self.constructor = constructor
-
-    def __getitem__(self, index: int) -> AnyValue:
-        return self.fields[index]
-
-    def __len__(self) -> int:
-        return len(self.fields)
-
-    def __iter__(self) -> Iterator[AnyValue]:
-        return iter(self.fields)
 
     def __eq__(self, other: object) -> bool:
         pairs: list[tuple[AnyValue, AnyValue]] = [(self, other)]

@@ -38,7 +38,7 @@ class Group:
     @property
     def name(self) -> str:
         """The names of the inner operators, concatenated in TVM's format."""
-        return "".join(map(_name, self.inner))
+        return "".join(map(partition_name, self.inner))
 
 
 def groups(pattern: DFPattern, program: Expr) -> dict[int, Group]:
@@ -103,7 +103,8 @@ def _is_closed(dataflow: Dataflow, group: Group, inner: Sequence[Expr]) -> bool:
     )
 
 
-def _name(node: Expr) -> str:
+def partition_name(node: Expr) -> str:
+    """The name of a node in `PartitionedFromPattern`."""
     if isinstance(node, Call):
         return f"{node.op.name}_" if isinstance(node.op, Op) else "Call_"
     if isinstance(node, TupleGetItem):

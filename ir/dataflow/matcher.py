@@ -34,9 +34,6 @@ from passat.ir.op import Op
 from passat.ir.traverse import children, post_order
 from passat.ir.types import TensorType, Type
 
-_KIND: Final = "TOpPattern"
-"""The attribute of operators with their fusion kind."""
-
 
 class Dataflow:
     """The expressions of a program with their users and the dominator tree."""
@@ -86,7 +83,7 @@ class Matcher:
 
     def _at(self, pattern: DFPattern, expr: Expr) -> bool:
         if self._fixed and pattern in self.found:
-            return _same(self.found[pattern][0], expr)
+            return is_same(self.found[pattern][0], expr)
         mark = len(self._trail)
         if _TESTS[type(pattern)](self, pattern, expr):
             self.found.setdefault(pattern, []).append(expr)
@@ -185,7 +182,7 @@ class Matcher:
         if not self._at(pattern.pattern, expr):
             return False
         if isinstance(expr, Op):
-            given: Mapping[str, AnyValue] = {_KIND: expr.pattern}
+            given: Mapping[str, AnyValue] = {name: expr.get_attr(name) for name in pattern.attrs if expr.has_attr(name)}
         elif isinstance(expr, (Call, Function)):
             given = dict(expr.attrs or {})
         else:
@@ -266,7 +263,8 @@ def _op_name(pattern: CallPattern) -> str:
     return op.name if isinstance(op, Op) else ""
 
 
-def _same(a: Expr, b: Expr) -> bool:
+def is_same(a: Expr, b: Expr) -> bool:
+    """Whether two expressions are one, or equal constants: what two occurrences of a pattern may match."""
     return a is b or (isinstance(a, Constant) and isinstance(b, Constant) and a.data == b.data)
 
 

@@ -10,7 +10,8 @@ from passat.ir.equality import structural_equal
 from passat.ir.expr import Call, Expr, Function, Var
 from passat.ir.infer import infer_module, infer_type
 from passat.ir.module import IRModule
-from passat.ir.traverse import children, post_order, with_children
+from passat.ir.traverse import children, with_children
+from passat.ir.traverse import rewrite as rebuild
 
 _ROUNDS: Final = 100
 
@@ -74,15 +75,17 @@ def _round(callback: DFPatternCallback, expr: Expr) -> Expr:
     if not found:
         return expr
 
-    def replaced(node: Expr, made: Expr, done: Mapping[int, Expr]) -> Expr:
-        group = found.get(id(node))
-        if group is None:
-            return made
-        now = {id(node): made}
-        parts = {pattern: [now.get(id(part)) or done[id(part)] for part in nodes] for pattern, nodes in group.found.items()}
-        return callback.callback(node, made, parts)
+    done: dict[int, Expr] = {}
 
-    return _rebuilt(expr, replaced)
+    def replaced(node: Expr, made: Expr) -> Expr:
+        done[id(node)] = made
+        group = found.get(id(node))
+        if group is not None:
+            parts = {pattern: [done[id(part)] for part in nodes] for pattern, nodes in group.found.items()}
+            done[id(node)] = callback.callback(node, made, parts)
+        return done[id(node)]
+
+    return rebuild(expr, replaced)
 
 
 def partition(
@@ -97,15 +100,17 @@ def partition(
         return expr
     numbers = {key: number for number, key in enumerate(found)}
 
-    def replaced(node: Expr, made: Expr, done: Mapping[int, Expr]) -> Expr:
-        group = found.get(id(node))
-        if group is None or not check(node):
-            return made
-        function = _extracted(group, numbers[id(node)])
-        named = function.with_attr({PARTITIONED: group.name, **(attrs or {})})
-        return Call(named, [done[id(part)] for part in group.inputs], span=node.span)
+    done: dict[int, Expr] = {}
 
-    return _rebuilt(expr, replaced)
+    def replaced(node: Expr, made: Expr) -> Expr:
+        group = found.get(id(node))
+        if group is not None and check(node):
+            named = _extracted(group, numbers[id(node)]).with_attr({PARTITIONED: group.name, **(attrs or {})})
+            made = Call(named, [done[id(part)] for part in group.inputs], span=node.span)
+        done[id(node)] = made
+        return made
+
+    return rebuild(expr, replaced)
 
 
 def _extracted(group: Group, number: int) -> Function:
@@ -116,12 +121,3 @@ def _extracted(group: Group, number: int) -> Function:
     for node in group.inner:
         made[id(node)] = with_children(node, [made[id(part)] for part in children(node)])
     return Function(params, made[id(group.root)])
-
-
-def _rebuilt(root: Expr, replaced: Callable[[Expr, Expr, Mapping[int, Expr]], Expr]) -> Expr:
-    """Rebuilds the expression. `replaced` gets each node, the node with replaced parts, and all results so far, and returns the
-    replacement."""
-    done: dict[int, Expr] = {}
-    for node in post_order(root):
-        done[id(node)] = replaced(node, with_children(node, [done[id(part)] for part in children(node)]), done)
-    return done[id(root)]

@@ -9,13 +9,14 @@ from typing import Any as AnyValue
 from typing import NamedTuple, TypeAlias
 
 from passat.ir.attrs import Attrs
+from passat.ir.dataflow.groups import PARTITIONED, partition_name
+from passat.ir.dataflow.matcher import is_same
 from passat.ir.dataflow.pattern import DFPattern
 from passat.ir.dataflow.rewriting import partition
 from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from passat.ir.infer import infer_type
 from passat.ir.known import known_value
 from passat.ir.module import IRModule
-from passat.ir.op import Op
 from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, post_order, with_children
 from passat.ir.types import TupleType
@@ -106,7 +107,7 @@ def matches(pattern: Pattern, root: Expr) -> Iterator[Match]:
             term, expr, work = work
             known = bound.get(term.key)
             if known is not None:
-                if not _same(known, expr):
+                if not is_same(known, expr):
                     break
                 continue
             parts = _parts(term, expr, attrs)
@@ -171,10 +172,6 @@ def _then(terms: Sequence[Pattern], parts: Sequence[Expr], work: _Work) -> _Work
     for term, part in zip(reversed(terms), reversed(parts), strict=True):
         work = (term, part, work)
     return work
-
-
-def _same(a: Expr, b: Expr) -> bool:
-    return a is b or (isinstance(a, Constant) and isinstance(b, Constant) and a.data == b.data)
 
 
 def _left_to_right(pattern: Pattern) -> Iterator[Pattern]:
@@ -391,17 +388,10 @@ class _Merger:
             if id(node) in match.inner:
                 copy = with_children(node, [made.get(id(part), part) for part in children(node)])
                 made[id(node)] = copy.assume_type(node._checked_type)
-                names.append(_name(node))
+                names.append(partition_name(node))
             elif isinstance(node, Constant):
                 made.setdefault(id(node), node)
         self.count += 1
-        attrs = {"PartitionedFromPattern": "".join(names), "Composite": self._entry.name}
+        attrs = {PARTITIONED: "".join(names), "Composite": self._entry.name}
         function = Function(params, made[id(match.root)], match.root.checked_type, (), attrs)
         return infer_type(Call(function, [done[key] for key in inputs], span=match.root.span))
-
-
-def _name(node: Expr) -> str:
-    """The name of a node in `PartitionedFromPattern`."""
-    if isinstance(node, Call) and isinstance(node.op, Op):
-        return f"{node.op.name}_"
-    return f"TupleGetItem{node.index}_" if isinstance(node, TupleGetItem) else "Tuple_" if isinstance(node, Tuple) else ""

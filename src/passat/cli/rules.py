@@ -20,17 +20,20 @@ if TYPE_CHECKING:
     from passat.rules.rule import Rule, RuleSet
 
 
+SetsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[FILE.py|SET]...",
+        autocompletion=completion.rule_sets,
+        help="Rule files, and sets of the library by name (default: the whole library)",
+        show_default=False,
+    ),
+]
+
+
 @command(rules_app, "list")
 def list_rules(
-    what: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[FILE.py|SET]...",
-            autocompletion=completion.rule_sets,
-            help="Rule files, and sets of the library by name (default: the whole library)",
-            show_default=False,
-        ),
-    ] = None,
+    what: SetsArgument = None,
     rules: RulesOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -48,15 +51,7 @@ def list_rules(
 
 @command(rules_app, "check")
 def check_rules(
-    what: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[FILE.py|SET]...",
-            autocompletion=completion.rule_sets,
-            help="Rule files, and sets of the library by name (default: the whole library)",
-            show_default=False,
-        ),
-    ] = None,
+    what: SetsArgument = None,
     instances: Annotated[
         int, typer.Option(min=1, max=1_000_000, metavar="N", help="Least number of instances that each rule is compared on")
     ] = 200,
