@@ -4,7 +4,7 @@
     python benchmarks/cost_models.py MODELS --only bert vit      # all variants of these
     python benchmarks/cost_models.py MODELS --fresh              # forgets what was measured before
 
-Times are medians on one thread; every model runs in turns with itself as Passat leaves it, without ONNX Runtime's own optimizations (which
+Times are medians on one thread; every model runs interleaved with its optimized form, without ONNX Runtime's own optimizations (which
 is what the models estimate) and with all of them. Operators are measured as `--cost measured` does it. The table goes to standard output
 as Markdown.
 """

@@ -67,7 +67,7 @@ class Cell(NamedTuple):
 
 
 def work(name: str, path: Path, pipe: Connection) -> None:
-    """The life of a process: optimizes once for each "run" that it is told, and answers "end" with what it has."""
+    """The life of a process: optimizes once per "run" command, and answers "end" with its results."""
     with peers.silence():
         optimize, source = OPTIMISERS[name], onnx.load(path)
         result: onnx.ModelProto | None = None

@@ -8,8 +8,8 @@ MODELS is a folder that `models.py` has filled. The exports of a network have th
 optimizer, and TorchScript with and without its constant folding, write it in different operators. Nodes are those after
 `passat.optimize`, without constants; where the numbers differ, the operators by which they do are listed.
 
-A latency is that of a result against the one of the first spelling, as `latency.py` measures it: one thread, in turns, all optimizations of
-ONNX Runtime on, medians of the ratios in rounds; `control` is the first spelling a second time. The values of a result are compared with
+A latency is that of a result against the one of the first spelling, as `latency.py` measures it: one thread, interleaved, all optimizations
+of ONNX Runtime on, medians of the ratios in rounds; `control` is the first spelling a second time. The values of a result are compared with
 those of its own export. Exports need not agree with each other where a padding mask leaves nothing of a row: torch.export masks by the
 lowest number, TorchScript by minus infinity.
 """

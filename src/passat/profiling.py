@@ -56,7 +56,7 @@ class OperatorTime:
 
 @dataclass
 class ModelProfile:
-    """How long two models take on ONNX Runtime with all its optimizations, in turns on the same inputs.
+    """How long two models take on ONNX Runtime with all its optimizations, interleaved on the same inputs.
 
     `ratio` is that of the second's time to the first's, `control` that of another session of the first: how far it is from 1 is noise.
     `seconds_before` is the median time of the first, `seconds_after` what the ratio makes of it: where the machine is slower in half of

@@ -10,7 +10,7 @@ from passat.cli.app import app
 
 
 def completed(words: str) -> list[str]:
-    """What bash is told to complete the last of some words by."""
+    """The completions that bash gets for the last of some words."""
     environment = {"_PASSAT_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1)}
     return CliRunner().invoke(app, [], prog_name="passat", env=environment).stdout.split()
 
