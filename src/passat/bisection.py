@@ -15,8 +15,9 @@ from typing import Any as AnyValue
 from passat.apart import EndedError, RefusedError, error_stream, show_code
 from passat.choose import NothingToTimeError, choose_feed, take_turns, time_of
 from passat.ir.module import IRModule
-from passat.ir.onnx import OnnxError, check, load, save, to_onnx
+from passat.ir.onnx import OnnxError, check, save, to_onnx
 from passat.ir.passat_error import PassatError
+from passat.job import Given
 from passat.log import telling
 from passat.passmgr import AlreadyTrueError, BisectError, NeverTrueError, Pass, PassBisect, PassContext, Sequential, bisect_passes
 from passat.passmgr.debugging.bisect import CannotTellError, PassRaisedError
@@ -25,7 +26,8 @@ from passat.pipelines import Passes, build_pipeline
 from passat.report import bytes_of, histogram, node_count
 from passat.rules import RuleSet
 from passat.runner import ModelSource, Runner, VerifyError, sentence_of
-from passat.settings import DEFAULT_LEVEL
+from passat.settings import DEFAULT_LEVEL, Variant
+from passat.source import open_source
 from passat.verify import AS_USUAL, Comparing, Reference
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ READ_AND_WRITTEN: Final = "(reading and writing)"
 """The name of the stage before all passes."""
 CANNOT_TELL: Final = 125
 """The exit code of a check command that cannot decide, as in `git bisect run`."""
+AS_GIVEN: Final = Variant()
+"""The model as it is in its file."""
 
 
 class CheckError(PassatError, ValueError):
@@ -162,10 +166,10 @@ class Larger(Check):
     Compares with the original as Passat writes it, so that only the effect of passes counts. Raises OnnxError.
     """
 
-    def __init__(self, original: str, folder: str | None = None, *, margin: float = 0.1) -> None:
+    def __init__(self, original: IRModule, folder: str | None = None, *, margin: float = 0.1) -> None:
         super().__init__(folder)
         self._margin = margin
-        self._nodes, self._bytes = _size(to_onnx(load(original, lenient=True)))
+        self._nodes, self._bytes = _size(to_onnx(original))
 
     def judge(self, model: "ModelProto") -> str | None:
         """The sizes, if the model is larger."""
@@ -315,21 +319,23 @@ def bisect_model(
     rules: Sequence[type[RuleSet]] = (),
     how: Comparing = AS_USUAL,
     margin: float = 0.1,
+    variant: Variant = AS_GIVEN,
     progress: Callable[[str], None] | None = None,
 ) -> Bisection:
     """The first pass of an optimization after which a model is bad, by binary search over intermediate models.
 
     `check` defines what is bad: "wrong" (other values than the original), "slower" (by more than `margin` of the time), "larger" (more
     nodes, or more than `margin` of the bytes), "crash" (the pass raises, or ONNX Runtime fails on the model), or a command, which gets the
-    path of a model (`passat.bisection.Command`). `passat.verify.comparing` sets how models are compared. Other arguments, and the settings
-    of a surrounding context, are as in `passat.optimize`, except that adjacent passes do not share an e-graph unless `rules.joint` is set:
-    a shared e-graph has no intermediate program.
+    path of a model (`passat.bisection.Command`). `passat.verify.comparing` sets how models are compared; `passat.settings.Variant` sets the
+    opset, sizes and outputs of the bisected model. Other arguments, and the settings of a surrounding context, are as in
+    `passat.optimize`, except that adjacent passes do not share an e-graph unless `rules.joint` is set: a shared e-graph has no intermediate
+    program.
 
-    Raises BisectError if no pass is bad, CheckError for a check that cannot run, OnnxError, PipelineError, RuleError, VerifyError,
-    InputsError.
+    Raises BisectError if no pass is bad, CheckError for a check that cannot run, OnnxError, PipelineError, RuleError, SpecializeError,
+    VerifyError, InputsError.
     """
     tell = telling(progress)
-    source, module, settings, pipeline, asked = open_subject(model, check, passes, rules, how, margin, tell)
+    source, module, settings, pipeline, asked = open_subject(model, check, passes, rules, how, margin, variant, tell)
     settings = settings.inside(config={"rules.joint": False, **settings.config})
     calls = 0
 
@@ -372,34 +378,43 @@ def open_subject(
     rules: Sequence[type[RuleSet]],
     how: Comparing,
     margin: float,
+    variant: Variant,
     tell: Callable[[str], None],
 ) -> Subject:
-    """Reads the subject of a bisection. Raises CheckError, OnnxError, PipelineError, RuleError, VerifyError."""
+    """Reads the subject of a bisection. Raises CheckError, OnnxError, PipelineError, RuleError, SpecializeError, VerifyError."""
     source = os.fspath(model)
     if os.path.exists(source) and not os.path.isfile(source) and not os.path.isdir(source):
         raise CheckError(f"{source} is a pipe or a device; a bisection reads the model several times, so save it to a file first")
-    command = None if check in CHECKS else make_check(check, source, how, margin)  # reports its errors before any work
+    command = None if check in CHECKS else make_command(check, os.path.dirname(source) or ".")  # reports its errors before any work
     tell("reading the model")
-    module = load(source, lenient=True)
+    given = read_leniently(source, variant)
     settings = (PassContext.entered() or PassContext(DEFAULT_LEVEL)).with_instruments()
     pipeline = settings.run(build_pipeline, passes, rules)
-    return Subject(source, module, settings, pipeline, command or make_check(check, source, how, margin))
+    return Subject(source, given.module, settings, pipeline, command or make_check(check, given, how, margin))
 
 
-CHECKS: Mapping[str, Callable[[str, str, Comparing, float], Check]] = {
-    "wrong": lambda source, folder, how, _: WrongValue(Reference(source, how, folder=folder)),
-    "slower": lambda source, folder, how, margin: Slower(source, folder, margin=margin, how=how, doubt=margin / 4),
-    "larger": lambda source, folder, _, margin: Larger(source, folder, margin=margin),
-    "crash": lambda _source, folder, _how, _margin: Crash(folder),
+def read_leniently(path: str, variant: Variant = AS_GIVEN) -> Given:
+    """Reads a variant of a model, which may contradict itself. Raises OnnxError, SpecializeError."""
+    source = open_source(path, None).specialized(variant)
+    return Given(source, *source.read(variant.opset, lenient=True))
+
+
+CHECKS: Mapping[str, Callable[[Given, Comparing, float], Check]] = {
+    "wrong": lambda given, how, _: WrongValue(Reference(given.source.original, how, folder=given.source.folder)),
+    "slower": lambda given, how, margin: Slower(given.source.original, given.source.folder, margin=margin, how=how, doubt=margin / 4),
+    "larger": lambda given, _, margin: Larger(given.module, given.source.folder, margin=margin),
+    "crash": lambda given, _how, _margin: Crash(given.source.folder),
 }
-"""The named checks: each makes a check from the path of a model, its folder, how to compare, and the margin of times and sizes."""
+"""The named checks: each makes a check from a model, how to compare, and the margin of times and sizes."""
 
 
-def make_check(check: str, source: str, how: Comparing, margin: float = 0.1) -> Check:
-    """The check of this name, or of a command, for variants of the model at a path. Raises CheckError, OnnxError, VerifyError."""
-    folder = os.path.dirname(source) or "."
-    if check in CHECKS:
-        return CHECKS[check](source, folder, how, margin)
+def make_check(check: str, given: Given, how: Comparing, margin: float = 0.1) -> Check:
+    """The check of this name, or of a command, for what passes make of a model. Raises CheckError, OnnxError, VerifyError."""
+    return CHECKS[check](given, how, margin) if check in CHECKS else make_command(check, given.source.folder)
+
+
+def make_command(check: str, folder: str | None) -> Check:
+    """The check that runs a command. Raises CheckError."""
     try:
         words = shlex.split(check)
     except ValueError as error:

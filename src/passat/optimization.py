@@ -49,8 +49,7 @@ def read(job: Job, model: ModelLike) -> Given:
         source = open_source(model, job.wanted.folder)
         report.source = source.name
         report.nodes_before, report.bytes_before = histogram(source.proto), bytes_of(source.proto)
-        if job.wanted.is_special:
-            source = source.specialized(job.wanted.dims or {}, job.wanted.input_shapes or {}, tuple(job.wanted.outputs or ()))
+        source = source.specialized(job.wanted)
         if job.how.given is not None:
             job.how.given.sizes(declared_inputs(source.proto))
         proto, module = source.read(job.wanted.opset)

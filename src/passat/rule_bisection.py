@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any as AnyValue
 from typing import NoReturn
 
-from passat.bisection import open_subject
+from passat.bisection import AS_GIVEN, open_subject
 from passat.crash import file_of
 from passat.ir.equality import structural_equal
 from passat.ir.expr import Function
@@ -29,7 +29,7 @@ from passat.rules.engine.trace import Application, Run, Trace
 from passat.rules.matched import Matched, matched_part
 from passat.rules.rule import Rule, equation_of
 from passat.rules.why_not.view import View
-from passat.settings import DEFAULT_LEVEL
+from passat.settings import DEFAULT_LEVEL, Variant
 from passat.verify import AS_USUAL, Comparing
 
 
@@ -107,6 +107,7 @@ class RuleBisection:
     sets: tuple[type[RuleSet], ...]
     how: Comparing
     margin: float
+    variant: Variant
 
     @property
     def names(self) -> list[str]:
@@ -125,7 +126,7 @@ class RuleBisection:
         settings = context_data(self.runs.settings)
         if settings["config_left_out"] or not (self.passes is None or isinstance(self.passes, str)):
             return None
-        words = ["passat", "optimize", self.source, "-o", "bad.onnx", "--no-verify"]
+        words = ["passat", "optimize", self.source, "-o", "bad.onnx", "--no-verify", *_options(self.variant)]
         words += [word for file in rule_files(self.sets) for word in ("--rules", file)]
         words += [] if self.passes is None else ["--passes", self.passes]
         words += [] if settings["opt_level"] == DEFAULT_LEVEL else ["-O", str(settings["opt_level"])]
@@ -173,6 +174,7 @@ def bisect_rules(
     rules: Sequence[type[RuleSet]] = (),
     how: Comparing = AS_USUAL,
     margin: float = 0.1,
+    variant: Variant = AS_GIVEN,
     progress: Callable[[str], None] | None = None,
 ) -> RuleBisection:
     """The smallest set of rules, and its first application, that make a model bad, in log2(rules) + log2(applications) runs for one rule.
@@ -181,10 +183,10 @@ def bisect_rules(
     example because one wrong rule hides another, any of them.
 
     Raises AlreadyTrueError if the model is bad without rules, NeverTrueError if it is good with all, FlappingError for an unstable check,
-    BisectError, CheckError for a check that cannot run, OnnxError, PipelineError, RuleError, VerifyError.
+    BisectError, CheckError for a check that cannot run, OnnxError, PipelineError, RuleError, SpecializeError, VerifyError.
     """
     tell = telling(progress)
-    source, module, settings, pipeline, looked_at = open_subject(model, check, passes, rules, how, margin, tell)
+    source, module, settings, pipeline, looked_at = open_subject(model, check, passes, rules, how, margin, variant, tell)
     runs = RuleRuns(pipeline, module, settings)
     asked = Questions(runs, looked_at, crashes=check == "crash", tell=tell)
     candidates, fired = _candidates(asked, source)
@@ -204,8 +206,17 @@ def bisect_rules(
         guilty = tuple(rule for rule in guilty if rule.name == application.rule)
     return RuleBisection(
         *(source, check, guilty, len(candidates), fired, application, why, error, before, after),
-        *(asked.calls, runs, passes, tuple(rules), how, margin),
+        *(asked.calls, runs, passes, tuple(rules), how, margin, variant),
     )
+
+
+def _options(variant: Variant) -> list[str]:
+    """The options of the command line for a variant of a model."""
+    words = [word for name, size in (variant.dims or {}).items() for word in ("--dim", f"{name}={size}")]
+    for name, shape in (variant.input_shapes or {}).items():
+        words += ["--input-shape", f"{name}={','.join('?' if size is None else str(size) for size in shape)}"]
+    words += ["--outputs", ",".join(variant.outputs)] if variant.outputs else []
+    return words if variant.opset is None else [*words, "--opset", str(variant.opset)]
 
 
 def _candidates(asked: Questions, source: str) -> tuple[list[str], bool]:

@@ -15,15 +15,15 @@ import json
 import os
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any as AnyValue
 from typing import Final, NamedTuple
 
-from passat.bisection import CHECKS, CheckError, make_check
+from passat.bisection import CHECKS, CheckError, make_check, read_leniently
 from passat.crash import file_of, keep_model, kept_path, require_rules
 from passat.ir.bounded_read import read_bounded
 from passat.ir.module import IRModule
-from passat.ir.onnx import OnnxError, load, read_model, save, to_onnx
+from passat.ir.onnx import OnnxError, read_model, save, to_onnx
 from passat.judging import Closeness
 from passat.passmgr import PassContext, ReproducerError, Sequential
 from passat.passmgr.debugging.bisect import PassRaisedError
@@ -34,12 +34,13 @@ from passat.rule_search import ALL, Questions, RuleRuns, in_words
 from passat.rules import RuleSet
 from passat.rules.matched import matched_part
 from passat.runner import VerifyError
+from passat.settings import Variant
 from passat.verify import Comparing
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""The version of the folder's form, in `bisection.json`."""
 _LIMIT: Final = 1 << 26
 """Maximum size of `bisection.json` in bytes."""
-"""The version of the folder's form, in `bisection.json`."""
 JSON_NAME: Final = "bisection.json"
 SMALLEST: Final = "smallest.onnx"
 _OWN_FILES: Final = ("before.onnx", "after.onnx", SMALLEST, "model.onnx", "README.txt", JSON_NAME)
@@ -123,6 +124,7 @@ def _data(found: RuleBisection, kept: Mapping[str, AnyValue], smallest: bool) ->
         "seed": found.how.seed,
         "closeness": found.how.closeness,
         "margin": found.margin,
+        "variant": asdict(found.variant),
         "passes": text,
         "sets": [{"name": one.__name__, "file": file_of(one)} for one in found.sets],
         "context": context_data(found.runs.settings),
@@ -174,9 +176,8 @@ def _on_smallest(
     path: str, pipeline: Sequential, settings: PassContext, names: Collection[str], check: str, how: Comparing, margin: float
 ) -> RuleReplay:
     """True if the rules make a model bad that is good without them."""
-    asked = Questions(
-        RuleRuns(pipeline, load(path, lenient=True), settings), make_check(check, path, how, margin), crashes=check == "crash"
-    )
+    given = read_leniently(path)
+    asked = Questions(RuleRuns(pipeline, given.module, settings), make_check(check, given, how, margin), crashes=check == "crash")
     return _replay(asked, SMALLEST, ((), 0), (names, ALL))
 
 
@@ -210,7 +211,8 @@ def replay_bisection(folder: str | os.PathLike[str], rules: Sequence[type[RuleSe
     context = data["context"]
     try:
         settings = PassContext(context["opt_level"], context["required_pass"], context["disabled_pass"], config=context["config"])
-    except AttributeError as error:
+        variant = Variant(**data["variant"])
+    except (AttributeError, TypeError, ValueError) as error:
         raise ReproducerError(f"{folder}: its settings do not fit: {error}") from error
     try:
         pipeline = settings.run(build_pipeline, data["passes"], rules)
@@ -228,8 +230,9 @@ def replay_bisection(folder: str | os.PathLike[str], rules: Sequence[type[RuleSe
     if model is None and not found:
         raise ReproducerError(f"{folder}: the model is not in it, and not where it was, or it is another one now")
     if model is not None:
-        check_made = make_check(asked_for, model, how, data["margin"])
-        asked = Questions(RuleRuns(pipeline, load(model, lenient=True), settings), check_made, crashes=asked_for == "crash")
+        given = read_leniently(model, variant)
+        check_made = make_check(asked_for, given, how, data["margin"])
+        asked = Questions(RuleRuns(pipeline, given.module, settings), check_made, crashes=asked_for == "crash")
         number = data["application"]["number"] if data["application"] is not None else None
         first, second = (((), 0), (names, 0)) if number is None else ((names, number - 1), (names, number))
         found.append(_replay(asked, "the model", first, second))
@@ -244,6 +247,7 @@ _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
     "seed": (int,),
     "closeness": (list, type(None)),
     "margin": (int, float),
+    "variant": (dict,),
     "passes": (str, type(None)),
     "sets": (list,),
     "context": (dict,),

@@ -111,7 +111,32 @@ _FOLDER: Final = _kind(_PATH, "is the path of a folder")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Settings:
+class Variant:
+    """The variant of a model to work on: a later opset, sizes of named dimensions, shapes of inputs, the outputs to keep.
+
+    Raises TypeError and ValueError for invalid values.
+    """
+
+    opset: Annotated[int | None, _integer(1)] = None
+    dims: Annotated[Mapping[str, int] | None, _dims] = None
+    input_shapes: Annotated[Mapping[str, Sequence[int | None]] | None, _shapes] = None
+    outputs: Annotated[Sequence[str] | None, _names] = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            for check in getattr(field.type, "__metadata__", ()):
+                if value is not None or field.default is not None:
+                    check(field.name, value)
+
+    @property
+    def is_special(self) -> bool:
+        """True for a model with fixed sizes, or with only some of the outputs."""
+        return bool(self.dims or self.input_shapes or self.outputs)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Settings(Variant):
     """What is wanted of an optimization, as `passat.optimize` says of its keywords. Raises TypeError and ValueError for values that make no
     sense; passes and rules are looked at when the pipeline is made."""
 
@@ -132,10 +157,6 @@ class Settings:
     cost: CostName | CostModel | None = None
     choose: Annotated[Literal["cost", "time"], _one_of("cost", "time")] = "cost"
     candidates: Annotated[int, _integer(1)] = 4
-    opset: Annotated[int | None, _integer(1)] = None
-    dims: Annotated[Mapping[str, int] | None, _dims] = None
-    input_shapes: Annotated[Mapping[str, Sequence[int | None]] | None, _shapes] = None
-    outputs: Annotated[Sequence[str] | None, _names] = None
     seed: Annotated[int, _integer(0)] = 0
     folder: Annotated[PathLike | None, _FOLDER] = None
     progress: Annotated[Progress | None, _kind(Callable, "is a function of a text")] = None
@@ -146,20 +167,11 @@ class Settings:
     certificate: Annotated[bool, _SWITCH] = False
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            for check in getattr(field.type, "__metadata__", ()):
-                if value is not None or field.default is not None:
-                    check(field.name, value)
+        super().__post_init__()
         if self.choose == "time" and (self.explain or self.certificate):
             raise ArgumentError(
                 "choose='time' tries several programs, and cannot explain or certify one of them; use choose='cost' (the default)"
             )
-
-    @property
-    def is_special(self) -> bool:
-        """Whether the result is for fixed sizes, or has only some of the outputs."""
-        return bool(self.dims or self.input_shapes or self.outputs)
 
     @property
     def options(self) -> dict[str, AnyValue]:

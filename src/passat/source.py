@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
@@ -11,6 +11,7 @@ from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, from_onnx
 from passat.ir.onnx.errors import CheckerError, ContradictionError, require_onnx
 from passat.model_objects import OnnxIRModel, TorchProgram, convert
+from passat.settings import Variant
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -61,24 +62,27 @@ class Source:
             return False
         return True
 
-    def specialized(self, dims: Mapping[str, int], shapes: Mapping[str, Sequence[int | None]], outputs: Sequence[str]) -> "Source":
-        """The model with fixed sizes of named dimensions and inputs, and only some of its outputs (all, where none are named). Raises
-        SpecializeError."""
+    def specialized(self, wanted: Variant) -> "Source":
+        """The model with the fixed sizes and the outputs of a variant. Raises SpecializeError."""
+        if not wanted.is_special:
+            return self
         from passat.ir.onnx.specialize import fix_sizes, keep_outputs  # which needs onnx
 
         proto = self.proto
         if not self.in_file:  # the caller's own
             proto = type(proto)()
             proto.CopyFrom(self.proto)
-        fix_sizes(proto, dims, shapes)
-        if outputs:
-            keep_outputs(proto, outputs)
+        fix_sizes(proto, wanted.dims or {}, wanted.input_shapes or {})
+        if wanted.outputs:
+            keep_outputs(proto, wanted.outputs)
         return replace(self, proto=proto, is_specialized=True)
 
-    def read(self, opset: int | None) -> "tuple[ModelProto, IRModule]":
+    def read(self, opset: int | None, *, lenient: bool = False) -> "tuple[ModelProto, IRModule]":
         """The model in an opset, its own where none is given, and its module. Where it contradicts itself, ONNX Runtime decides
-        whether it can be read. Raises OnnxError."""
+        whether it can be read, unless `lenient` says so. Raises OnnxError."""
         with self.named():
+            if lenient:
+                return self._read(opset, lenient=True)
             try:
                 return self._read(opset, lenient=False)
             except ContradictionError:

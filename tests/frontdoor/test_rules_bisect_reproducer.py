@@ -95,12 +95,13 @@ def test_folders_that_are_no_reproducers() -> None:
     for change, sentence in (
         ("{", "is no JSON"),
         ("[]", "holds no object"),
-        (text.replace('"format": 1', '"format": 7'), "kept has the form 7; this version of Passat reads form 1"),
+        (text.replace('"format": 2', '"format": 7'), "kept has the form 7; this version of Passat reads form 2"),
         (text.replace('"check": "wrong"', '"check": 3'), "'check' is not as it should be"),
         (text.replace('"number": 19,', '"number": -1,'), "the rules, the application or the settings are not as they should be"),
         (text.replace('"opt_level": 3', '"opt_level": "x"'), "the rules, the application or the settings are not as they should be"),
         (text.replace('"passes": null', '"passes": "FoldConstnt"'), "its pipeline cannot be made here"),
         (text.replace('"config": {}', '"config": {"no.such": 1}'), "its settings do not fit"),
+        (text.replace('"dims": null', '"dims": {"n": -1}'), "its settings do not fit"),
     ):
         assert change != text
         Path("kept/bisection.json").write_text(change)

@@ -4,6 +4,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 from typing import Any as AnyValue
@@ -13,6 +14,7 @@ import typer
 from passat.cli.app import USAGE, CommandError, app, end, errors, explain, rules_app
 from passat.cli.arguments import CheckOptions, CompareOptions, JsonOption, PassOptions, RulesOption, check_output_folder, load
 from passat.cli.command import command
+from passat.cli.variant import VariantOptions
 from passat.cli.verbosity import VerbosityOptions, working
 
 if TYPE_CHECKING:
@@ -33,48 +35,52 @@ _Found = TypeVar("_Found", bound=Finding)
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="Model whose optimization goes wrong", show_default=False)]
 
 
+@dataclass(frozen=True, kw_only=True)
+class BisectOptions:
+    """The options of both bisections."""
+
+    variant: VariantOptions
+    asked: PassOptions
+    compared: CompareOptions
+    checked: CheckOptions
+    said: VerbosityOptions
+    as_json: JsonOption = False
+
+
 @command(app)
 def bisect(
     model: ModelArgument,
-    asked: PassOptions,
-    compared: CompareOptions,
-    checked: CheckOptions,
-    said: VerbosityOptions,
+    options: BisectOptions,
     save: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder to write the models before and after the pass to")] = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Find the pass that makes a model wrong, slower, larger or crash, in a logarithmic number of runs.
 
     Exit codes: 0 it was found, 1 there is none, or it is undecidable, 2 the command makes no sense.
     """
-    with errors(as_json):
+    with errors(options.as_json):
         from passat.bisection import bisect_model
 
         def write(found: "Bisection", folder: str) -> tuple[dict[str, AnyValue], str]:
             paths = found.save(folder)
             return {"saved": paths}, _lines(paths)
 
-        _bisect(bisect_model, write, {"saved": []}, model, asked, compared, checked, said, save, as_json)
+        _bisect(bisect_model, write, {"saved": []}, model, options, save)
 
 
 @command(rules_app, "bisect")
 def bisect_rules(
     model: ModelArgument,
-    asked: PassOptions,
-    compared: CompareOptions,
-    checked: CheckOptions,
-    said: VerbosityOptions,
+    options: BisectOptions,
     save: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Folder to write the models before and after the application to, and a reproducer"),
     ] = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Find the rule, and the one application of it, that makes a model wrong, slower, larger or crash, in a logarithmic number of runs.
 
     Exit codes: 0 it was found, 1 there is none, or it is undecidable, 2 the command makes no sense.
     """
-    with errors(as_json):
+    with errors(options.as_json):
         from passat.rule_bisection import bisect_rules as search
         from passat.rule_reproducer import save_bisection
 
@@ -83,7 +89,7 @@ def bisect_rules(
             again = f"to see it again{' on the matched part alone' if saved.smallest else ''}: {saved.command}\n"
             return {"saved": saved.paths, "replay": saved.command}, _lines(saved.paths) + again
 
-        _bisect(search, write, {"saved": [], "replay": None}, model, asked, compared, checked, said, save, as_json)
+        _bisect(search, write, {"saved": [], "replay": None}, model, options, save)
 
 
 def _bisect(
@@ -91,27 +97,25 @@ def _bisect(
     write: Callable[[_Found, str], tuple[dict[str, AnyValue], str]],
     unsaved: dict[str, AnyValue],
     model: Path,
-    asked: PassOptions,
-    compared: CompareOptions,
-    checked: CheckOptions,
-    said: VerbosityOptions,
+    options: BisectOptions,
     save: Path | None,
-    as_json: bool,
 ) -> None:
     """Searches, and prints what was found. `write` writes it into a folder, and tells so as data and in words; `unsaved` stands in place of
     that data where nothing is written."""
     from passat.ir.onnx import OnnxError
     from passat.runner import custom_operators
+    from passat.settings import Variant
 
+    checked, as_json, variant = options.checked, options.as_json, Variant(**options.variant.settings)
     if save is not None:
         check_output_folder(save, "--save")
     with (
-        custom_operators(compared.custom_ops or ()),
-        asked.entered() as (text, sets),
-        said.progress(enabled=not as_json) as progress,
+        custom_operators(options.compared.custom_ops or ()),
+        options.asked.entered() as (text, sets),
+        options.said.progress(enabled=not as_json) as progress,
     ):
-        how = compared.comparing()
-        found = search(model, checked.check, passes=text, rules=sets, how=how, margin=checked.margin, progress=progress)
+        how = options.compared.comparing()
+        found = search(model, checked.check, passes=text, rules=sets, how=how, margin=checked.margin, variant=variant, progress=progress)
     if not as_json:
         print(found)
     try:

@@ -3,7 +3,7 @@
 import copy
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Final, get_args, get_origin
 from typing import Any as AnyValue
@@ -35,7 +35,8 @@ class Command(TyperCommand):
 
 def command(parent: typer.Typer, name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Registers a command whose parameters are arguments and options. A parameter that is a dataclass stands for the options that are its
-    fields; its `panel` is the group of those that name none. The docstring is the help, without its last full stop."""
+    fields, and those of dataclasses among them; its `panel` is the group of those that name none. The docstring is the help, without its
+    last full stop."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         parameters = inspect.signature(function).parameters.values()
@@ -43,14 +44,10 @@ def command(parent: typer.Typer, name: str | None = None) -> Callable[[Callable[
 
         @functools.wraps(function)
         def run(**given: AnyValue) -> None:
-            made = {name: group(**{field.name: given.pop(field.name) for field in fields(group)}) for name, group in made_of.items()}
+            made = {name: _made(group, given) for name, group in made_of.items()}
             function(**given, **made)
 
-        flat: list[inspect.Parameter] = []
-        for parameter in parameters:
-            group = made_of.get(parameter.name)
-            one = [parameter] if group is None else inspect.signature(group).parameters.values()
-            flat += [_placed(each, getattr(group, "panel", COMMON)) for each in one] if made_of else one
+        flat = list(_flattened(parameters, COMMON)) if made_of else parameters
         flat = [each.replace(kind=each.KEYWORD_ONLY) for each in sorted(flat, key=_place)]
         run.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]  # what typer reads
         run.__annotations__ = {each.name: each.annotation for each in flat}
@@ -58,6 +55,21 @@ def command(parent: typer.Typer, name: str | None = None) -> Callable[[Callable[
         return function
 
     return register
+
+
+def _made(group: AnyValue, given: dict[str, AnyValue]) -> AnyValue:
+    """A dataclass of options, from the values that are given for them and leave `given`."""
+    return group(**{each.name: _made(each.type, given) if is_dataclass(each.type) else given.pop(each.name) for each in fields(group)})
+
+
+def _flattened(parameters: Iterable[inspect.Parameter], panel: str) -> Iterator[inspect.Parameter]:
+    """Arguments and options, those of dataclasses in their place."""
+    for each in parameters:
+        group: type = each.annotation
+        if is_dataclass(group):
+            yield from _flattened(inspect.signature(group).parameters.values(), getattr(group, "panel", COMMON))
+        else:
+            yield _placed(each, panel)
 
 
 def _option(parameter: inspect.Parameter) -> OptionInfo | None:

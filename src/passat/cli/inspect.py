@@ -11,7 +11,7 @@ import typer
 from passat.cli.app import USAGE, app, errors, fail, show
 from passat.cli.arguments import CustomOpsOption, JsonOption, PassOptions, RulesOption, check_settings, load, not_nan
 from passat.cli.command import command
-from passat.cli.sizes import parse_sizes
+from passat.cli.variant import parse_sizes
 from passat.cli.verbosity import VerbosityOptions, working
 
 

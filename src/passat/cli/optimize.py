@@ -24,7 +24,7 @@ from passat.cli.arguments import (
 from passat.cli.command import DEBUGGING, PASSES, SEARCH, TRUST, command
 from passat.cli.inspection import Inspection, InspectionOptions
 from passat.cli.many import ManyOptions, check_single, optimize_several, result_paths
-from passat.cli.sizes import SizeOptions
+from passat.cli.variant import VariantOptions
 from passat.cli.verbosity import VerbosityOptions
 from passat.ir.collector import collector_paused
 
@@ -56,10 +56,6 @@ class Choose(enum.StrEnum):
 class SettingOptions:
     """The options that are keywords of `passat.optimize` as they are."""
 
-    opset: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Opset of the result, if it is later than that of the input", show_default=False),
-    ] = None
     time_limit: Annotated[
         float | None,
         typer.Option(
@@ -111,7 +107,7 @@ def optimize(
         ),
     ] = None,
     *,
-    sizes: SizeOptions,
+    variant: VariantOptions,
     several: ManyOptions,
     said: VerbosityOptions,
     asked: PassOptions,
@@ -167,17 +163,17 @@ def optimize(
         _check_comparison(wanted, compared)
         choices = {"rules.cost": cost, "rules.math": math}
         config = {key: choice.value for key, choice in choices.items() if choice is not None}
-        settings = {**vars(compared), "custom_ops": compared.custom_ops or (), **vars(wanted), **sizes.settings}
-        written = _Written(output, dry_run, page, certificate, stats, as_json)
+        settings = {**vars(compared), "custom_ops": compared.custom_ops or (), **vars(wanted), **variant.settings}
+        request = _Request(output, dry_run, page, certificate, stats, as_json, asked, config, settings, inspected, said)
     if len(models) > 1 or several.cluster is not None:
         with errors(as_json):
-            _several(models, several, written, asked, config, settings, inspected, said)
+            _several(models, several, request)
     else:
-        _one(models[0], written, asked, config, settings, inspected, said)
+        _one(models[0], request)
 
 
-class _Written(NamedTuple):
-    """What the command writes and prints."""
+class _Request(NamedTuple):
+    """The options of the command: what it writes and prints, which passes run, the keywords of `passat.optimize`, and what is shown."""
 
     output: Path | None
     dry_run: bool
@@ -185,6 +181,11 @@ class _Written(NamedTuple):
     certificate: Path | None
     stats: bool
     as_json: bool
+    asked: PassOptions
+    config: Mapping[str, AnyValue]
+    settings: Mapping[str, AnyValue]
+    inspected: InspectionOptions
+    said: VerbosityOptions
 
 
 def _beside(model: Path) -> Path:
@@ -192,16 +193,8 @@ def _beside(model: Path) -> Path:
     return model.with_name(f"{model.stem}.optimized{model.suffix or '.onnx'}")
 
 
-def _one(
-    model: Path,
-    written: _Written,
-    asked: PassOptions,
-    config: Mapping[str, AnyValue],
-    settings: Mapping[str, AnyValue],
-    inspected: InspectionOptions,
-    said: VerbosityOptions,
-) -> None:
-    output, dry_run, page, certificate, stats, as_json = written
+def _one(model: Path, request: _Request) -> None:
+    output, dry_run, page, certificate, stats, as_json, asked, config, settings, inspected, said = request
     out = output or _beside(model)
     with errors(as_json, "nothing was written"):
         if out.is_dir():
@@ -257,24 +250,17 @@ def _one(
             end(f"interrupted; {best} {'is what was found' if dry_run else f'was written to {out}'}", INTERRUPTED)
 
 
-def _several(
-    models: Sequence[Path],
-    several: ManyOptions,
-    written: _Written,
-    asked: PassOptions,
-    config: Mapping[str, AnyValue],
-    settings: Mapping[str, AnyValue],
-    inspected: InspectionOptions,
-    said: VerbosityOptions,
-) -> None:
-    refused = {"--report": written.page is not None, "--certificate": written.certificate is not None, "--stats": written.stats}
-    check_single({**refused, **inspected.given})
-    paths = None if written.dry_run else result_paths(models, written.output, _beside)
-    with asked.context(config):
+def _several(models: Sequence[Path], several: ManyOptions, request: _Request) -> None:
+    refused = {"--report": request.page is not None, "--certificate": request.certificate is not None, "--stats": request.stats}
+    check_single({**refused, **request.inspected.given})
+    paths = None if request.dry_run else result_paths(models, request.output, _beside)
+    asked = request.asked
+    with asked.context(request.config):
         text, sets = asked.text(), load(asked.rules)
         for note in check_settings(text, sets, asked.rules or ()):
             print(f"note: {note}", file=sys.stderr)
-        optimize_several(models, paths, several, said, {**settings, "passes": text, "rules": asked.rules or ()}, as_json=written.as_json)
+        settings = {**request.settings, "passes": text, "rules": asked.rules or ()}
+        optimize_several(models, paths, several, request.said, settings, as_json=request.as_json)
 
 
 def _check_comparison(wanted: SettingOptions, compared: CompareOptions) -> None:

@@ -1,4 +1,4 @@
-"""The options that make a model special: sizes of its inputs, and the outputs that are kept."""
+"""The options that choose the variant of a model: its opset, sizes of its inputs, and the outputs that are kept."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from passat.cli.app import USAGE, fail
 
 
 @dataclass(frozen=True, kw_only=True)
-class SizeOptions:
-    """For which sizes of its inputs a model is optimized, and for which of its outputs."""
+class VariantOptions:
+    """The opset of a model, the sizes of its inputs, and its outputs."""
 
     dim: Annotated[
         list[str] | None,
@@ -42,10 +42,22 @@ class SizeOptions:
         ),
     ] = None
 
+    opset: Annotated[
+        int | None,
+        typer.Option(
+            "--opset", min=1, metavar="N", help="Opset to convert the model to first, if it is later than its own", show_default=False
+        ),
+    ] = None
+
     @property
     def settings(self) -> dict[str, AnyValue]:
         """The keywords of `passat.optimize`. Ends the command where an option makes no sense."""
-        found = {"dims": parse_sizes(self.dim or ()), "input_shapes": _shapes(self.input_shape or ()), "outputs": _names(self.outputs)}
+        found = {
+            "dims": parse_sizes(self.dim or ()),
+            "input_shapes": _shapes(self.input_shape or ()),
+            "outputs": _names(self.outputs),
+            "opset": self.opset,
+        }
         return {name: value for name, value in found.items() if value}
 
 
