@@ -27,6 +27,11 @@ LEFT_OUT: Final = RANDOM | REGIONS | {"ImageDecoder"}
 _FLAGS: Final = (0, 1, 1, 2, -1)
 
 
+def _integers(name: str, others: Sequence[int] = ()) -> Sequence[int]:
+    """Values to try for an integer attribute. With a `saturate` other than 0 and 1, ONNX Runtime's Cast leaves its result uninitialized."""
+    return (0, 1) if name == "saturate" else (*_FLAGS, *others)
+
+
 @lru_cache(1)
 def node_cases() -> Sequence[tuple[NodeProto, Sequence[ValueInfoProto], Sequence[Array], int]]:
     """The node of each case, its declared inputs and their values, and its opset."""
@@ -99,8 +104,7 @@ class Mutation:
             if not self.chance(0.3):
                 continue
             if attribute.type == AttributeProto.INT:
-                others = () if attribute.name == "saturate" else (attribute.i + 1, attribute.i - 1)  # ONNX Runtime leaves memory as it was
-                attribute.i = self.pick((*_FLAGS, *others))
+                attribute.i = self.pick(_integers(attribute.name, (attribute.i + 1, attribute.i - 1)))
             elif attribute.type == AttributeProto.INTS and attribute.ints:
                 place = int(self.random.integers(len(attribute.ints)))
                 attribute.ints[place] = self.pick((0, 1, 2, 3, -1, attribute.ints[place] + 1, attribute.ints[place] - 1))
@@ -112,7 +116,7 @@ class Mutation:
         for name, declared in schema.attributes.items():
             if name not in there and self.chance(0.15):
                 if declared.type == onnx.defs.OpSchema.AttrType.INT:
-                    kept.append(helper.make_attribute(name, self.pick(_FLAGS)))
+                    kept.append(helper.make_attribute(name, self.pick(_integers(name))))
                 elif (node.op_type, name) in words:
                     kept.append(helper.make_attribute(name, self.pick(words[node.op_type, name])))
         node.ClearField("attribute")
