@@ -194,6 +194,34 @@ def swin(size: Size) -> Example:
     return _pixels(transformers.SwinModel(config), size)
 
 
+def segformer(size: Size) -> Example:
+    """A hierarchical vision transformer with attention over reduced keys and depthwise convolutions in its feed-forward layers."""
+    config = transformers.SegformerConfig(
+        num_encoder_blocks=2, depths=[size.layers] * 2, sr_ratios=[2, 1], hidden_sizes=[size.hidden // 2, size.hidden],
+        patch_sizes=[7, 3], strides=[4, 2], num_attention_heads=[2, 4], mlp_ratios=[4, 4],
+    )  # fmt: skip
+    return _pixels(transformers.SegformerModel(config), size)
+
+
+def deberta(size: Size) -> Example:
+    """An encoder whose attention separates content from relative positions."""
+    config = transformers.DebertaV2Config(
+        vocab_size=size.vocabulary, max_position_embeddings=size.positions, relative_attention=True, pos_att_type=["c2p", "p2c"],
+        **size.encoder,
+    )  # fmt: skip
+    return _text(transformers.DebertaV2Model(config), size)
+
+
+def wav2vec2(size: Size) -> Example:
+    """A speech encoder: convolutions over the waveform, then attention. The number of samples is fixed."""
+    config = transformers.Wav2Vec2Config(
+        vocab_size=32, conv_dim=(size.hidden,) * 3, conv_stride=(5, 4, 4), conv_kernel=(10, 8, 4), num_feat_extract_layers=3,
+        num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4, **size.encoder,
+    )  # fmt: skip
+    inputs = {"input_values": torch.randn(2, 80 * size.sequence)}
+    return Example(FirstOutput(transformers.Wav2Vec2Model(config), inputs), inputs, {0: "batch"})
+
+
 class Residual(nn.Module):
     """Adds what a branch computes to its input, or to a projection of it."""
 
@@ -293,7 +321,8 @@ def convnext(size: Size) -> Example:
 
 
 FAMILIES: Final[dict[str, Callable[[Size], Example]]] = {
-    recipe.__name__: recipe for recipe in (bert, gpt2, llama, vit, swin, t5, whisper, mamba, mixtral, resnet, convnext)
+    recipe.__name__: recipe
+    for recipe in (bert, gpt2, llama, vit, swin, t5, whisper, mamba, mixtral, resnet, convnext, segformer, deberta, wav2vec2)
 }
 
 SYNTHETIC: Final[dict[str, Callable[[], onnx.ModelProto]]] = {
