@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from passat.ir.equality import assert_structural_equal, structural_equal
     from passat.ir.expr import GlobalVar, Span
+    from passat.ir.graph_json import load_json, make_node, save_json
     from passat.ir.hashing import structural_hash
     from passat.ir.module import IRModule
     from passat.ir.op import Op, register_op_attr
-    from passat.ir.types import FuncType, GlobalTypeVar, TensorType, TupleType, Type, TypeCall, TypeVar
+    from passat.ir.types import EnvFunc, FuncType, GlobalTypeVar, TensorType, TupleType, Type, TypeCall, TypeKind, TypeRelation, TypeVar
 
 __all__ = [
+    "EnvFunc",
     "FuncType",
     "GlobalTypeVar",
     "GlobalVar",
@@ -25,9 +27,14 @@ __all__ = [
     "TupleType",
     "Type",
     "TypeCall",
+    "TypeKind",
+    "TypeRelation",
     "TypeVar",
     "assert_structural_equal",
+    "load_json",
+    "make_node",
     "register_op_attr",
+    "save_json",
     "structural_equal",
     "structural_hash",
 ]
@@ -38,7 +45,10 @@ _HOMES = {
     "Op": "op",
     "Span": "expr",
     "assert_structural_equal": "equality",
+    "load_json": "graph_json",
+    "make_node": "graph_json",
     "register_op_attr": "op",
+    "save_json": "graph_json",
     "structural_equal": "equality",
     "structural_hash": "hashing",
 }

@@ -10,7 +10,7 @@ from passat.ir.tensor import Tensor
 class Attrs(Mapping[str, AnyValue]):
     """Named attributes in insertion order, readable as a mapping or as fields.
 
-    Values are bool, int, float, str, bytes, None, Tensor, tuples of these, or objects that hash and compare by content. `key` is the
+    Values are bool, int, float, str, bytes, None, Tensor, tuples of these, maps, or objects that hash and compare by content. `key` is the
     content in a form that distinguishes 0.0 from -0.0, and 1 from 1.0 and True.
 
     >>> Attrs(axes=(1, 0)).axes
@@ -79,4 +79,6 @@ def _exact(value: AnyValue) -> object:
         return ("bool", value)
     if isinstance(value, Tensor):
         return value.content_key()
+    if kind is dict:
+        return ("map", frozenset((_exact(name), _exact(part)) for name, part in value.items()))
     return value

@@ -4,7 +4,12 @@ from collections.abc import Mapping
 
 from passat.ir.analysis import bound_vars, free_vars
 from passat.ir.expr import Constant, Expr, Function, Var
+from passat.ir.passat_error import PassatError
 from passat.ir.traverse import children, post_order, with_children
+
+
+class BindError(PassatError, ValueError, RuntimeError):
+    """A name stands for several parameters, so that nothing can be bound to it."""
 
 
 def bind(expr: Expr, binds: Mapping[Var, Expr]) -> Expr:
@@ -35,12 +40,12 @@ def bind(expr: Expr, binds: Mapping[Var, Expr]) -> Expr:
 def bind_params_by_name(function: Function, params: Mapping[str, Expr]) -> Function:
     """Substitutes values (usually constants) for the parameters with the given names. Other names are ignored, as in Relay.
 
-    Raises ValueError where several parameters have the same name.
+    Raises BindError where several parameters have the same name.
     """
     named: dict[str, Var] = {}
     for param in function.params:
         if param.name_hint in params and named.setdefault(param.name_hint, param) is not param:
-            raise ValueError(f"several parameters are called %{param.name_hint}; bind them by variable instead of by name")
+            raise BindError(f"several parameters are called %{param.name_hint}; bind them by variable instead of by name")
     bound = bind(function, {var: params[name] for name, var in named.items()})
     assert isinstance(bound, Function)  # the result for a function
     return bound

@@ -194,8 +194,9 @@ class _Comparison:
     def _contents_differ(self, a: Expr, b: Expr) -> str | None:
         """Compares the contents of two nodes of the same kind, and binds their variables to each other."""
         if isinstance(a, Call) and isinstance(b, Call):
-            if a.attrs is not b.attrs and a.attrs != b.attrs:
-                return _attrs_difference(a.attrs, b.attrs)
+            reason = self._attributes_differ(a.attrs, b.attrs)
+            if reason is not None:
+                return reason
             if not isinstance(a.op, Op) and not self.types.same(a.type_args, b.type_args):
                 return f"the type arguments {a.type_args} against {b.type_args}"
         elif isinstance(a, TupleGetItem) and isinstance(b, TupleGetItem):
@@ -217,9 +218,32 @@ class _Comparison:
             return None if same else f"{a!r} against {b!r}"
         return None
 
+    def _attributes_differ(self, a: Attrs, b: Attrs) -> str | None:
+        """Compares attributes. Maps may hold variables and expressions, which are compared as parts of the program."""
+        if a is b or a == b:
+            return None
+        ours, theirs = ({name: value for name, value in attrs.items() if isinstance(value, dict)} for attrs in (a, b))
+        plain = [Attrs({name: len(value) if isinstance(value, dict) else value for name, value in attrs.items()}) for attrs in (a, b)]
+        if not ours or ours.keys() != theirs.keys() or plain[0] != plain[1]:
+            return _attrs_difference(a, b)
+        for name, table in ours.items():
+            by_name = all(isinstance(key, str) for key in (*table, *theirs[name]))
+            pairs = zip(*(sorted(part.items()) if by_name else part.items() for part in (table, theirs[name])), strict=True)
+            for left, right in pairs:
+                if not all(map(self._values_agree, left, right)):
+                    return f"the attribute {name} is {table!r} against {theirs[name]!r}"
+        return None
+
+    def _values_agree(self, a: object, b: object) -> bool:
+        """Whether two parts of a map are equal; expressions are compared later."""
+        if isinstance(a, Var) and isinstance(b, Var):
+            return self._variables(a, b) is None
+        if isinstance(a, Expr) and isinstance(b, Expr):
+            self._stack.append((a, b, None))
+            return True
+        return Attrs(value=a) == Attrs(value=b)
+
     def _functions_differ(self, a: Function, b: Function) -> str | None:
-        if a.attrs != b.attrs:
-            return _attrs_difference(a.attrs, b.attrs)
         if len(a.type_params) != len(b.type_params):
             return f"{len(a.type_params)} type parameters against {len(b.type_params)}"
         if a.type_params:
@@ -231,7 +255,7 @@ class _Comparison:
                 return reason
         if not self.types.same((a.ret_type,), (b.ret_type,)):
             return f"the declared result {a.ret_type!r} against {b.ret_type!r}"
-        return None
+        return self._attributes_differ(a.attrs, b.attrs)
 
     def _matches_differ(self, a: Match, b: Match) -> str | None:
         if a.complete != b.complete:

@@ -171,6 +171,11 @@ class Var(Expr):
         self.span = span
         self._checked_type = type_annotation
 
+    @property
+    def vid(self) -> "Var":
+        """The identity of the variable, which is the variable itself."""
+        return self
+
 
 class GlobalVar(Expr):
     """The name of a function in a module."""

@@ -29,11 +29,14 @@ from passat.ir.traverse import children, evaluation_parts, pattern_vars, post_or
 from passat.ir.types import (
     FuncType,
     GlobalTypeVar,
+    IncompleteType,
     RefType,
     TensorType,
     TupleType,
     Type,
     TypeCall,
+    TypeRelation,
+    TypeVar,
 )
 
 Comparable: TypeAlias = Expr | IRModule | Type | Pattern | Clause | TypeData | Attrs
@@ -50,6 +53,8 @@ def structural_hash(node: Comparable, map_free_vars: bool = False) -> int:
     bound variable hashes by its binding: its position among the parameters, or the value of its let. This does not depend on the context in
     which a shared part occurs. Programs that differ only in which of two nested functions a parameter belongs to have the same hash.
     """
+    if isinstance(node, TypeVar) and not map_free_vars:
+        return hash((_type(node), _text(node.name)))
     if isinstance(node, Type):
         return _type(node)
     if isinstance(node, IRModule):
@@ -74,8 +79,8 @@ def whole(node: Comparable) -> Expr:
     return node
 
 
-def _definition(data: TypeData) -> tuple[str, int, list[str]]:
-    return data.header.name, len(data.type_vars), [made.name_hint for made in data.constructors]
+def _definition(data: TypeData) -> tuple[str, list[int], list[str]]:
+    return data.header.name, [int(var.kind) for var in data.type_vars], [made.name_hint for made in data.constructors]
 
 
 def _expression(root: Expr, map_free_vars: bool) -> int:
@@ -154,7 +159,8 @@ def _type(type_: Type) -> int:
             known[part] = _text(repr(part))
         else:
             name = part.name if isinstance(part, GlobalTypeVar) else ""
-            known[part] = hash((_text(type(part).__name__), _text(name), *[known[inner] for inner in parts]))
+            kind = int(part.kind) if isinstance(part, (GlobalTypeVar, TypeVar, IncompleteType)) else 0
+            known[part] = hash((_text(type(part).__name__), _text(name), kind, *[known[inner] for inner in parts]))
     return known[type_]
 
 
@@ -162,15 +168,20 @@ def _type_parts(type_: Type) -> tuple[Type, ...]:
     if isinstance(type_, TupleType):
         return type_.fields
     if isinstance(type_, FuncType):
-        return (*type_.arg_types, type_.ret_type)
+        return (*type_.arg_types, type_.ret_type, *type_.type_constraints)
     if isinstance(type_, TypeCall):
         return (type_.func, *type_.args)
+    if isinstance(type_, TypeRelation):
+        return type_.args
     return (type_.value,) if isinstance(type_, RefType) else ()
 
 
 @lru_cache(10_000)
 def _attrs(attrs: Attrs) -> int:
-    return _text(repr(attrs.key)) if attrs else 0
+    """Hashes attributes. Maps, which may hold variables and expressions, hash by their size."""
+    if not any(isinstance(value, dict) for value in attrs.values()):
+        return _text(repr(attrs.key)) if attrs else 0
+    return _attrs(Attrs({name: len(value) if isinstance(value, dict) else value for name, value in attrs.items()}))
 
 
 @lru_cache(10_000)

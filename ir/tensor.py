@@ -195,7 +195,9 @@ class Tensor:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if not isinstance(other, Tensor) or self.shape != other.shape or self.dtype != other.dtype:
+        if not isinstance(other, Tensor):
+            return NotImplemented
+        if self.shape != other.shape or self.dtype != other.dtype:
             return False
         # Equal keys of lazy tensors prove equal contents; different keys prove nothing.
         if self._key is not None and self._key == other._key:

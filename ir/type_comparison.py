@@ -68,7 +68,8 @@ class TypeComparison:
 
     def definitions_differ(self, a: TypeData, b: TypeData) -> str | None:
         """Describes the difference between two definitions of a type."""
-        if a.header != b.header or len(a.type_vars) != len(b.type_vars) or len(a.constructors) != len(b.constructors):
+        kinds = [[var.kind for var in data.type_vars] for data in (a, b)]
+        if a.header != b.header or kinds[0] != kinds[1] or len(a.constructors) != len(b.constructors):
             return f"in the definition of the type {a.header!r}"
         before = self.enter(a.type_vars, b.type_vars)
         same = all(map(self.same_constructor, a.constructors, b.constructors))

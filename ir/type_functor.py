@@ -1,10 +1,23 @@
 """Visitors and mutators of types with Relay's interface: one method per kind of type, and `visit` to recurse. Types are trees."""
 
 from collections.abc import Callable, Iterable
+from typing import Any as AnyValue
 from typing import Final, Generic, cast
 from typing import TypeVar as PythonTypeVar
 
-from passat.ir.types import FuncType, GlobalTypeVar, IncompleteType, RefType, TensorType, TupleType, Type, TypeCall, TypeVar
+from passat.ir.module import TypeData
+from passat.ir.types import (
+    FuncType,
+    GlobalTypeVar,
+    IncompleteType,
+    RefType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeRelation,
+    TypeVar,
+)
 
 T = PythonTypeVar("T")
 
@@ -12,12 +25,12 @@ T = PythonTypeVar("T")
 class TypeFunctor(Generic[T]):
     """Base class of type visitors. Each method raises NotImplementedError unless a subclass overrides it."""
 
-    def visit(self, typ: Type) -> T:
-        """Returns the result for a type. Raises TypeError for other values."""
+    def visit(self, typ: Type | TypeData) -> T:
+        """Returns the result for a type or the definition of one. Raises TypeError for other values."""
         for kind in type(typ).__mro__:
             method = _METHODS.get(kind)
             if method is not None:
-                return cast("Callable[[Type], T]", getattr(self, method))(typ)
+                return cast("Callable[[Type | TypeData], T]", getattr(self, method))(typ)
         raise TypeError(f"{type(typ).__name__} is not a kind of type that can be visited")
 
     def visit_type_var(self, var: TypeVar) -> T:
@@ -52,6 +65,14 @@ class TypeFunctor(Generic[T]):
         """A type constructor applied to types."""
         raise NotImplementedError
 
+    def visit_type_relation(self, rel: TypeRelation) -> T:
+        """A constraint on types."""
+        raise NotImplementedError
+
+    def visit_type_data(self, data: TypeData) -> T:
+        """The definition of an algebraic data type."""
+        raise NotImplementedError
+
 
 class TypeVisitor(TypeFunctor[None]):
     """Visits a type and its parts. Subclasses override the methods they need and call `super()`."""
@@ -70,8 +91,8 @@ class TypeVisitor(TypeFunctor[None]):
         """Has no parts."""
 
     def visit_func_type(self, typ: FuncType) -> None:
-        """Visits the argument types, the result type and the type parameters."""
-        self._visit_all((*typ.arg_types, typ.ret_type, *typ.type_params))
+        """Visits the argument types, the result type, the type parameters and the constraints."""
+        self._visit_all((*typ.arg_types, typ.ret_type, *typ.type_params, *typ.type_constraints))
 
     def visit_tuple_type(self, typ: TupleType) -> None:
         """Visits the fields."""
@@ -88,9 +109,17 @@ class TypeVisitor(TypeFunctor[None]):
         """Visits the constructor and its arguments."""
         self._visit_all((typ.func, *typ.args))
 
+    def visit_type_relation(self, rel: TypeRelation) -> None:
+        """Visits the arguments."""
+        self._visit_all(rel.args)
 
-class TypeMutator(TypeFunctor[Type]):
-    """Rebuilds a type from its visited parts."""
+    def visit_type_data(self, data: TypeData) -> None:
+        """Visits the name, the type parameters, and the types of the constructors' fields."""
+        self._visit_all((data.header, *data.type_vars, *(part for made in data.constructors for part in made.inputs)))
+
+
+class TypeMutator(TypeFunctor[AnyValue]):
+    """Rebuilds a type from its visited parts. Definitions of types are returned as they are."""
 
     def visit_type_var(self, var: TypeVar) -> Type:
         """Returns the type parameter."""
@@ -111,7 +140,7 @@ class TypeMutator(TypeFunctor[Type]):
             if not isinstance(param, TypeVar):
                 raise TypeError(f"a type parameter of {typ} became {param}, which is not a type parameter")
             params.append(param)
-        return FuncType(map(self.visit, typ.arg_types), self.visit(typ.ret_type), params)
+        return FuncType(map(self.visit, typ.arg_types), self.visit(typ.ret_type), params, map(self.visit, typ.type_constraints))
 
     def visit_tuple_type(self, typ: TupleType) -> Type:
         """Rebuilds a tuple type from its visited fields."""
@@ -129,6 +158,14 @@ class TypeMutator(TypeFunctor[Type]):
         """Rebuilds an applied type from the visited constructor and arguments."""
         return TypeCall(self.visit(typ.func), map(self.visit, typ.args))
 
+    def visit_type_relation(self, rel: TypeRelation) -> Type:
+        """Rebuilds a constraint from the visited arguments."""
+        return TypeRelation(rel.func, map(self.visit, rel.args), rel.num_inputs, rel.attrs)
+
+    def visit_type_data(self, data: TypeData) -> TypeData:
+        """Returns the definition."""
+        return data
+
 
 _METHODS: Final[dict[type, str]] = {
     TypeVar: "visit_type_var",
@@ -139,4 +176,6 @@ _METHODS: Final[dict[type, str]] = {
     RefType: "visit_ref_type",
     GlobalTypeVar: "visit_global_type_var",
     TypeCall: "visit_type_call",
+    TypeRelation: "visit_type_relation",
+    TypeData: "visit_type_data",
 }

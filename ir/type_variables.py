@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from passat.ir.expr import Call, Constructor, Expr, Function, Match, Var
 from passat.ir.traverse import pattern_vars, post_order
-from passat.ir.types import FuncType, RefType, TupleType, Type, TypeCall, TypeVar, occurring
+from passat.ir.types import FuncType, RefType, TupleType, Type, TypeCall, TypeRelation, TypeVar, occurring
 
 
 def all_type_vars(node: Expr | Type) -> list[TypeVar]:
@@ -73,7 +73,9 @@ def _inner(type_: Type) -> Sequence[Type]:
     if isinstance(type_, TupleType):
         return type_.fields
     if isinstance(type_, FuncType):
-        return (*type_.type_params, *type_.arg_types, type_.ret_type)
+        return (*type_.type_params, *type_.arg_types, type_.ret_type, *type_.type_constraints)
     if isinstance(type_, TypeCall):
         return (type_.func, *type_.args)
+    if isinstance(type_, TypeRelation):
+        return type_.args
     return (type_.value,) if isinstance(type_, RefType) else ()

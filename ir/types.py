@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from itertools import count
-from typing import Final
+from typing import Final, NamedTuple
 
 from passat.ir.dtypes import itemsize
 from passat.ir.shape import Any, Dim, Shape, is_static, product, show_shape, static_size
@@ -160,34 +160,36 @@ class TupleType(_Structural):
 
 
 class FuncType(_Structural):
-    """The type of a function: argument types, result type and type parameters.
+    """The type of a function: argument types, result type, type parameters, and type relations that constrain them.
 
+    Inference does not solve the constraints of function types; the relations that it solves belong to operators.
     Types that differ only in the names of their type parameters are equal.
 
     >>> FuncType([TypeVar("A")], TypeVar("A"), [TypeVar("A")]) == FuncType([TypeVar("B")], TypeVar("B"), [TypeVar("B")])
     True
     """
 
-    __slots__ = ("arg_types", "ret_type", "type_params")
+    __slots__ = ("arg_types", "ret_type", "type_constraints", "type_params")
 
     def __init__(
         self,
         arg_types: Iterable[Type],
         ret_type: Type,
         type_params: Iterable["TypeVar"] | None = (),
-        type_constraints: Iterable[object] | None = None,
+        type_constraints: Iterable["TypeRelation"] | None = (),
     ) -> None:
-        if type_constraints:
-            raise ValueError("type constraints are not supported; type relations are declared by operators")
         self.arg_types = tuple(arg_types)
         self.ret_type = ret_type
         self.type_params = tuple(type_params or ())
-        self._set(self.arg_types, ret_type, self.type_params)
+        self.type_constraints = tuple(type_constraints or ())
+        self._set(self.arg_types, ret_type, self.type_params, *((self.type_constraints,) if self.type_constraints else ()))
         if self.type_params:
             # Canonical names of parameters include the nesting depth of generic types, so names bound further inside differ.
             level = 1 + max(map(_nesting, (*self.arg_types, ret_type)))
-            nameless = {param: TypeVar(f"\0{level}.{i}") for i, param in enumerate(self.type_params)}
-            self._key = (tuple(substitute(arg, nameless) for arg in self.arg_types), substitute(ret_type, nameless), len(self.type_params))
+            nameless = {param: TypeVar(f"\0{level}.{i}", param.kind) for i, param in enumerate(self.type_params)}
+            parts = (*self.arg_types, ret_type, *self.type_constraints)
+            kinds = tuple(int(param.kind) for param in self.type_params)
+            self._key = (len(self.arg_types), tuple(substitute(part, nameless) for part in parts), kinds)
             self._hash = hash((FuncType, self._key))
 
 
@@ -202,31 +204,26 @@ class RefType(_Structural):
 
 
 class TypeKind(IntEnum):
-    """Kinds of type variables, with TVM's numbers. Passat supports `Type` for type parameters and `AdtHandle` for global names."""
+    """Kinds of types, with TVM's numbers (`passat.ir.kinds.check_kind`)."""
 
     Type = 0
     ShapeVar = 1
     BaseType = 2
+    Shape = 3
     Constraint = 4
     AdtHandle = 5
     TypeData = 6
 
 
-def _only(kind: int, supported: TypeKind) -> None:
-    """Raises ValueError for an unsupported kind."""
-    if kind != supported:
-        raise ValueError(f"the kind {TypeKind(kind).name} is not supported; use {supported.name}")
+class _Named(_Structural):
+    """A type that is a name, of some kind. Compared by name and kind."""
 
+    __slots__ = ("kind", "name")
 
-class TypeVar(_Structural):
-    """A type parameter, compared by name. Raises ValueError for kinds other than `Type`."""
-
-    __slots__ = ("name",)
-
-    def __init__(self, name_hint: str, kind: int = TypeKind.Type) -> None:
-        _only(kind, TypeKind.Type)
+    def _name(self, name_hint: str, kind: int, usual: TypeKind) -> None:
         self.name = name_hint
-        self._set(name_hint)
+        self.kind = TypeKind(kind)
+        self._set(name_hint, *(() if self.kind is usual else (self.kind,)))
 
     @property
     def name_hint(self) -> str:
@@ -237,27 +234,26 @@ class TypeVar(_Structural):
         return self.name
 
 
-class GlobalTypeVar(_Structural):
+class TypeVar(_Named):
+    """A type parameter. Raises ValueError for an unknown kind."""
+
+    __slots__ = ()
+
+    def __init__(self, name_hint: str, kind: int = TypeKind.Type) -> None:
+        self._name(name_hint, kind, TypeKind.Type)
+
+
+class GlobalTypeVar(_Named):
     """The name of an algebraic data type, or of a type that is specific to ONNX (`onnx.Sequence`, `onnx.Optional`, `onnx.Map`)."""
 
-    __slots__ = ("name",)
+    __slots__ = ()
 
     def __init__(self, name_hint: str, kind: int = TypeKind.AdtHandle) -> None:
-        _only(kind, TypeKind.AdtHandle)
-        self.name = name_hint
-        self._set(name_hint)
-
-    @property
-    def name_hint(self) -> str:
-        """The name, under TVM's attribute name."""
-        return self.name
+        self._name(name_hint, kind, TypeKind.AdtHandle)
 
     def __call__(self, *args: Type) -> "TypeCall | GlobalTypeVar":
         """Applies the type to arguments: `List(float32)`. Without arguments, returns the type itself."""
         return TypeCall(self, args) if args else self
-
-    def __repr__(self) -> str:
-        return self.name
 
 
 class TypeCall(_Structural):
@@ -274,21 +270,55 @@ class TypeCall(_Structural):
 class IncompleteType(_Structural):
     """An unknown type: the result of an operator without shape inference, or a tensor of unknown rank. Relay prints it as `_`."""
 
-    __slots__ = ()
+    __slots__ = ("kind",)
 
     def __init__(self, kind: int = TypeKind.Type) -> None:
-        _only(kind, TypeKind.Type)
-        self._set()
+        self.kind = TypeKind(kind)
+        self._set(*(() if self.kind is TypeKind.Type else (self.kind,)))
 
     def __repr__(self) -> str:
         return "_"
+
+
+class TypeRelation(_Structural):
+    """A constraint on types: a relation, by name, of argument types of which the first `num_inputs` determine the others.
+
+    Passat's operators have type relations of their own (`passat.ir.op.define_op`); this class is for function types and for tools that
+    analyze types. Raises ValueError for a number of inputs that the arguments do not have.
+    """
+
+    __slots__ = ("args", "attrs", "func", "num_inputs")
+
+    def __init__(self, func: "EnvFunc | None", args: Iterable[Type], num_inputs: int, attrs: object = None) -> None:
+        self.func = func
+        self.args = tuple(args)
+        self.num_inputs = num_inputs
+        self.attrs = attrs
+        if not 0 <= num_inputs <= len(self.args):
+            raise ValueError(f"a type relation of {len(self.args)} types cannot have {num_inputs} inputs")
+        self._set(func, self.args, num_inputs, attrs)
+
+    def __repr__(self) -> str:
+        name = "a relation" if self.func is None else self.func.name
+        return f"{name}({', '.join(map(repr, self.args))})"
+
+
+class EnvFunc(NamedTuple):
+    """The name of a function that is registered elsewhere, such as `tvm.relay.type_relation.Broadcast`."""
+
+    name: str
+
+    @staticmethod
+    def get(name: str) -> "EnvFunc":
+        """The function with a name."""
+        return EnvFunc(name)
 
 
 def _nesting(type_: Type) -> int:
     """The nesting depth of generic function types within a type."""
     if isinstance(type_, FuncType):
         return bool(type_.type_params) + max(map(_nesting, (*type_.arg_types, type_.ret_type)))
-    if isinstance(type_, (TupleType, TypeCall)):
+    if isinstance(type_, (TupleType, TypeCall, TypeRelation)):
         return max(map(_nesting, type_.fields if isinstance(type_, TupleType) else type_.args), default=0)
     return _nesting(type_.value) if isinstance(type_, RefType) else 0
 
@@ -303,7 +333,9 @@ def occurring(type_: Type) -> list[TypeVar]:
     if isinstance(type_, TypeVar):
         return [type_]
     if isinstance(type_, FuncType):
-        parts: tuple[Type, ...] = (*type_.arg_types, type_.ret_type)
+        parts: tuple[Type, ...] = (*type_.arg_types, type_.ret_type, *type_.type_constraints)
+    elif isinstance(type_, TypeRelation):
+        parts = type_.args
     elif isinstance(type_, TupleType):
         parts = type_.fields
     elif isinstance(type_, TypeCall):
@@ -388,7 +420,7 @@ def alike(a: FuncType, b: FuncType) -> tuple[FuncType, FuncType]:
     """Drops the type parameters of two function types with equally many, and substitutes the same fresh parameters in both."""
     if not a.type_params:
         return a, b
-    new = [TypeVar(f"\0new{next(_NEW)}") for _ in a.type_params]
+    new = [TypeVar(f"\0new{next(_NEW)}", param.kind) for param in a.type_params]
     ours, theirs = dict(zip(a.type_params, new, strict=True)), dict(zip(b.type_params, new, strict=True))
     bare = [FuncType(type_.arg_types, type_.ret_type) for type_ in (a, b)]
     first, second = substitute(bare[0], ours), substitute(bare[1], theirs)
@@ -440,6 +472,8 @@ def substitute(type_: Type, solution: Mapping[TypeVar, Type]) -> Type:
         return TypeCall(type_.func, [substitute(arg, solution) for arg in type_.args])
     if isinstance(type_, RefType):
         return RefType(substitute(type_.value, solution))
+    if isinstance(type_, TypeRelation):
+        return TypeRelation(type_.func, [substitute(arg, solution) for arg in type_.args], type_.num_inputs, type_.attrs)
     if isinstance(type_, FuncType):
         inner = {param: given for param, given in solution.items() if param not in type_.type_params}
         params = list(type_.type_params)
@@ -447,7 +481,10 @@ def substitute(type_: Type, solution: Mapping[TypeVar, Type]) -> Type:
             taken = {var for given in inner.values() for var in occurring(given)}
             for i, param in enumerate(params):
                 if param in taken:  # avoids capturing a substituted parameter
-                    names = (TypeVar(f"{param.name}{number}") for number in count(1))
+                    names = (TypeVar(f"{param.name}{number}", param.kind) for number in count(1))
                     params[i] = inner[param] = next(name for name in names if name not in {*taken, *params, *occurring(type_)})
-        return FuncType([substitute(arg, inner) for arg in type_.arg_types], substitute(type_.ret_type, inner), params)
+        constraints = [
+            TypeRelation(c.func, [substitute(arg, inner) for arg in c.args], c.num_inputs, c.attrs) for c in type_.type_constraints
+        ]
+        return FuncType([substitute(arg, inner) for arg in type_.arg_types], substitute(type_.ret_type, inner), params, constraints)
     return type_

@@ -20,7 +20,8 @@ Data: TypeAlias = "Tensor | tuple[Data, ...]"
 class NDArray:
     """An input or result array of a program, with TVM's accessors: `numpy()`, `asnumpy()`, `shape`, `dtype`, `device`.
 
-    Arrays are equal if their element types, shapes and elements are (TVM's TensorValue). NumPy functions accept them.
+    Arrays are equal if their element types, shapes and elements are (TVM's TensorValue), also to constants of the IR.
+    NumPy functions accept them.
 
     >>> NDArray(np.array([1, 2], np.int8))
     NDArray(int8[2], [1 2])
@@ -76,7 +77,7 @@ class NDArray:
         return self.shape[0]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, NDArray) and self._tensor == other._tensor
+        return self._tensor == (other._tensor if isinstance(other, NDArray) else other)
 
     def __repr__(self) -> str:
         return f"NDArray({self.dtype}{list(self.shape)}, {np.array2string(self._tensor.numpy(), threshold=20)})"
@@ -224,10 +225,10 @@ def type_of_data(data: Data) -> Type:
 
 
 def named(values: Mapping[str, object]) -> dict[str, Constant]:
-    """Converts Python values by name to constants. Raises TypeError for values that are not tensors."""
+    """Converts Python values by name to constants; lists are arrays. Raises TypeError for values that are not tensors."""
     found = {}
     for name, value in values.items():
-        data = to_data(value, None, f"the parameter {name}")
+        data = to_data(np.asarray(value) if isinstance(value, list) else value, None, f"the parameter {name}")
         if isinstance(data, tuple):
             raise TypeError(f"the parameter {name} is a tuple; only tensors can be bound by name")
         found[name] = Constant(data)

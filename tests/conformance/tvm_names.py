@@ -13,10 +13,12 @@ from types import FunctionType, ModuleType
 from typing import Any, Final, NoReturn
 
 TABLE: Final[dict[str, tuple[str, ...]]] = {
-    "tvm": ("passat", "passat.ir", "passat.runtime", "passat.relay"),
+    "tvm": ("passat", "passat.ir", "passat.runtime", "passat.relay", "passat.container"),
+    "tvm.container": ("passat.container",),
     "tvm.contrib": (),
     "tvm.error": ("passat.error",),
     "tvm.ir": ("passat.ir", "passat.relay"),
+    "tvm.ir.container": ("passat.container",),
     "tvm.ir.instrument": ("passat.instrument",),
     "tvm.ir.transform": ("passat.transform",),
     "tvm.nd": ("passat.nd",),
@@ -26,7 +28,8 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
     "tvm.relay.op": ("passat.relay.op",),
     "tvm.relay.op.nn": ("passat.relay.nn",),
     "tvm.relay.op.op": ("passat.relay.op",),
-    "tvm.runtime": ("passat.runtime", "passat.nd"),
+    "tvm.runtime": ("passat.runtime", "passat.nd", "passat.container"),
+    "tvm.runtime.container": ("passat.container",),
     "tvm.target": ("passat.target",),
     "tvm.testing": ("passat.testing",),
     "tvm.transform": ("passat.transform",),

@@ -35,7 +35,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.when == "call" or not report.passed:
         if report.when == "teardown":
             return
-        _note(name, report.outcome, _reason(report) if report.failed else "")
+        as_expected = report.skipped and hasattr(report, "wasxfail")  # the error that the test expects was raised
+        _note(name, "passed" if as_expected else report.outcome, _reason(report) if report.failed else "")
 
 
 def _reason(report: pytest.CollectReport | pytest.TestReport) -> str:

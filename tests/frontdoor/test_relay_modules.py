@@ -79,8 +79,6 @@ def test_texts_of_types_are_those_of_programs() -> None:
     assert vector.concrete_shape == (2,)
     with pytest.raises(TypeError, match=r"the shape of Tensor\[\(n\), float32\] is not static"):
         relay.TensorType((relay.var("v", shape=("n",)).type_annotation.shape[0],)).concrete_shape  # type: ignore[union-attr]
-    with pytest.raises(ValueError, match="type constraints are not supported"):
-        relay.FuncType([vector], vector, [], [vector])
 
 
 def test_tvm_error() -> None:

@@ -7,7 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from passat.ir.type_functor import TypeFunctor, TypeMutator, TypeVisitor
-from passat.ir.types import FuncType, GlobalTypeVar, IncompleteType, RefType, TensorType, TupleType, Type, TypeCall, TypeVar
+from passat.ir.types import (
+    EnvFunc,
+    FuncType,
+    GlobalTypeVar,
+    IncompleteType,
+    RefType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeRelation,
+    TypeVar,
+)
 from tests.share import share
 
 SCALAR = TensorType((), "int8")
@@ -20,6 +32,7 @@ KINDS: list[Type] = [
     RefType(SCALAR),
     GlobalTypeVar("List"),
     TypeCall(GlobalTypeVar("List"), [SCALAR]),
+    TypeRelation(EnvFunc("Identity"), [SCALAR, TypeVar("a")], 1),
 ]
 
 

@@ -6,6 +6,7 @@ from passat.ir.exhaustiveness import unmatched_cases
 from passat.ir.expr import Call, Expr
 from passat.ir.features import Feature, detect_feature
 from passat.ir.hashing import structural_hash
+from passat.ir.kinds import check_kind
 from passat.ir.module import IRModule
 from passat.ir.op import Op
 from passat.ir.traverse import post_order, post_order_visit
@@ -24,6 +25,7 @@ __all__ = [
     "bound_type_vars",
     "bound_vars",
     "check_constant",
+    "check_kind",
     "detect_feature",
     "free_type_vars",
     "free_vars",

@@ -1,10 +1,24 @@
 """`relay.ty`: types."""
 
 from passat.ir.shape import Any
-from passat.ir.types import FuncType, GlobalTypeVar, IncompleteType, RefType, TensorType, TupleType, Type, TypeCall, TypeKind, TypeVar
+from passat.ir.types import (
+    EnvFunc,
+    FuncType,
+    GlobalTypeVar,
+    IncompleteType,
+    RefType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeKind,
+    TypeRelation,
+    TypeVar,
+)
 
 __all__ = [
     "Any",
+    "EnvFunc",
     "FuncType",
     "GlobalTypeVar",
     "IncompleteType",
@@ -14,6 +28,7 @@ __all__ = [
     "Type",
     "TypeCall",
     "TypeKind",
+    "TypeRelation",
     "TypeVar",
     "scalar_type",
 ]

@@ -1,0 +1,75 @@
+"""Kinds of types: what a type is of, as types are of values."""
+
+from passat.ir.infer_error import InferError
+from passat.ir.module import IRModule, TypeData
+from passat.ir.types import (
+    FuncType,
+    GlobalTypeVar,
+    IncompleteType,
+    RefType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeKind,
+    TypeRelation,
+    TypeVar,
+)
+
+__all__ = ["TypeKind", "check_kind"]
+
+
+def check_kind(t: Type | TypeData, mod: IRModule | None = None) -> TypeKind:
+    """Returns the kind of a type. `mod` has the definitions of the data types that it names.
+
+    The parts of tuples, functions and references, and the arguments of relations and of data types, must be of the kind `Type`. A data type
+    must have as many arguments as its definition has parameters. Raises InferError otherwise.
+
+    >>> check_kind(TupleType([TypeVar("A")])).name, check_kind(GlobalTypeVar("List")).name
+    ('Type', 'AdtHandle')
+    """
+    known: dict[Type | TypeData, TypeKind] = {}
+    stack: list[tuple[Type | TypeData, bool]] = [(t, False)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            known[node] = _kind(node, known, mod)
+        elif node not in known:
+            stack.append((node, True))
+            stack.extend((part, False) for part in _parts(node))
+    return known[t]
+
+
+def _parts(node: Type | TypeData) -> tuple[Type, ...]:
+    if isinstance(node, FuncType):
+        return (*node.arg_types, node.ret_type, *node.type_constraints)
+    if isinstance(node, TupleType):
+        return node.fields
+    if isinstance(node, TypeCall):
+        return (node.func, *node.args)
+    if isinstance(node, TypeRelation):
+        return node.args
+    return (node.value,) if isinstance(node, RefType) else ()
+
+
+def _kind(node: Type | TypeData, known: dict[Type | TypeData, TypeKind], mod: IRModule | None) -> TypeKind:
+    """The kind of a type of the kinds of its parts. Raises InferError."""
+    if isinstance(node, (TypeVar, GlobalTypeVar, IncompleteType)):
+        return node.kind
+    if isinstance(node, TypeData):
+        return TypeKind.TypeData
+    callee = node.func if isinstance(node, TypeCall) else None
+    for part in _parts(node):
+        wanted = TypeKind.AdtHandle if part is callee else TypeKind.Constraint if isinstance(part, TypeRelation) else TypeKind.Type
+        if known[part] is not wanted:
+            raise InferError(f"{part!r} in the type {node!r} has the kind {known[part].name}, but needs the kind {wanted.name}")
+    if mod is not None and isinstance(node, TypeCall):
+        _check_arguments(node, mod)
+    return TypeKind.Constraint if isinstance(node, TypeRelation) else TypeKind.Type
+
+
+def _check_arguments(node: TypeCall, mod: IRModule) -> None:
+    definition = mod.type_definitions.get(node.func) if isinstance(node.func, GlobalTypeVar) else None
+    if definition is None:
+        raise InferError(f"the module does not define {node.func!r}, the data type of {node!r}")
+    if len(definition.type_vars) != len(node.args):
+        raise InferError(f"the type {node.func!r} takes {len(definition.type_vars)} arguments, but {node!r} has {len(node.args)}")
