@@ -247,3 +247,9 @@ def test_what_does_not_fit_is_no_finding(text: str, monkeypatch: pytest.MonkeyPa
     assert examine(case, EXACT) is None
     fitting = parse("g (float[2] x) => (float[2] y) { y = Neg(x) }", x=np.ones(2, np.float32))
     assert examine(fitting, EXACT) is not None
+
+
+def test_a_function_that_is_rounded_by_place_need_not_keep_its_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    swapping(monkeypatch, "none", "other")
+    monkeypatch.setattr(judge, "bits_differ", lambda want, got: "they differ")
+    assert examine(parse("g (float[2] x) => (float[2] y) { y = Log(x) }", x=np.ones(2, np.float32)), EXACT) is None
