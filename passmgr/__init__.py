@@ -21,7 +21,16 @@ from passat.passmgr.inspection.printing import (
 from passat.passmgr.inspection.resources import PassMemory, PassMemoryInstrument, PassTime, PassTimingInstrument, render_times
 from passat.passmgr.instruments import PassEvent, PassInstrument, PassProgress, pass_instrument
 from passat.passmgr.options import ConfigError, ConfigOption, list_configs, register_option
-from passat.passmgr.pass_info import EVERYTHING, PassInfo, PipelineInfo, Place, Statistics, UnknownCounterError, declared_counters
+from passat.passmgr.pass_info import (
+    EVERYTHING,
+    PassInfo,
+    PipelineInfo,
+    Place,
+    StageInfo,
+    Statistics,
+    UnknownCounterError,
+    declared_counters,
+)
 from passat.passmgr.passes import FunctionPass, ModulePass, Pass, PrimFuncPass
 from passat.passmgr.planning.dependencies import PassDependencyError
 from passat.passmgr.planning.places import in_order, with_landed
@@ -92,6 +101,7 @@ __all__ = [
     "Reproducer",
     "ReproducerError",
     "Sequential",
+    "StageInfo",
     "Statistics",
     "Step",
     "ToANormalForm",

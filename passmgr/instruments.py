@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar, overload
 from typing import Any as AnyValue
 
-from passat.passmgr.pass_info import PassInfo, PipelineInfo
+from passat.passmgr.pass_info import PassInfo, PipelineInfo, StageInfo
 
 if TYPE_CHECKING:
     from passat.ir.module import IRModule
@@ -128,8 +128,9 @@ class PassEvent(NamedTuple):
     """A pass starts, finishes or fails.
 
     `depth` is the number of enclosing passes and pipelines, `number` the position among the planned passes, from 1; both are 0 for an
-    unplanned pass, such as one that another pass runs. `planned` is the number of planned passes, 0 without a plan. `seconds` is the
-    duration, 0.0 at the start.
+    unplanned pass, such as one that another pass runs. A stage has the positions of its passes, `number` to `last`; `stage` is its name in
+    the events of its passes, whose work it does. `planned` is the number of planned passes, 0 without a plan. `seconds` is the duration,
+    0.0 at the start.
     """
 
     kind: Literal["begun", "finished", "failed"]
@@ -139,16 +140,20 @@ class PassEvent(NamedTuple):
     planned: int
     seconds: float = 0.0
     pipeline: bool = False
-    """Whether the pass is a pipeline. Pipelines are not counted."""
+    """Whether the pass is a pipeline or a stage. They are not counted."""
+    last: int = 0
+    stage: str = ""
 
     def __str__(self) -> str:
-        place = f" ({self.number} of {self.planned})" if self.number else ""
+        positions = f"{self.number} to {self.last}" if self.last > self.number else str(self.number)
+        place = f" ({positions} of {self.planned})" if self.number else ""
         return f"{'running' if self.kind == 'begun' else self.kind} {self.name}{place}"
 
 
 class _Running(threading.local):
     def __init__(self) -> None:
-        self.open: list[tuple[PassEvent, float]] = []
+        self.open: list[tuple[PassEvent, float, bool]] = []
+        """The running passes: when they started, and whether they are stages."""
         self.done = 0
 
 
@@ -176,6 +181,7 @@ class PassProgress(PassInstrument):
     def __init__(self, tell: Callable[[PassEvent], object], plan: "Plan | None" = None) -> None:
         self._tell = tell
         self._planned = [] if plan is None else plan.order
+        self._stages = {} if plan is None else plan.stages
         self._running = _Running()
 
     def enter_pass_ctx(self) -> None:
@@ -190,11 +196,17 @@ class PassProgress(PassInstrument):
         """Reports that a pass starts."""
         running = self._running
         pipeline = isinstance(info, PipelineInfo)
-        inside = any(not event.pipeline for event, _ in running.open)  # a pass that another pass runs
-        number = 0 if pipeline or inside else self._number(info.name)
-        event = PassEvent("begun", info.name, len(running.open), number, len(self._planned), 0.0, pipeline)
+        inside = any(not event.pipeline for event, _, _ in running.open)  # a pass that another pass runs
+        number, last, stage = 0, 0, ""
+        is_stage = isinstance(info, StageInfo)
+        if is_stage:
+            number, last = self._stages.get(info.name, (0, 0))
+        elif not pipeline and not inside:
+            number = self._number(info.name)
+            stage = next((event.name for event, _, around in running.open[-1:] if around), "")
+        event = PassEvent("begun", info.name, len(running.open), number, len(self._planned), 0.0, pipeline, last, stage)
         self._tell(event)
-        running.open.append((event, perf_counter()))
+        running.open.append((event, perf_counter(), is_stage))
 
     def run_after_pass(self, mod: "IRModule", info: PassInfo) -> None:
         """Reports that a pass finished."""
@@ -215,5 +227,5 @@ class PassProgress(PassInstrument):
 
     def _end(self, kind: Literal["finished", "failed"]) -> None:
         if self._running.open:  # empty if the instrument was added while the pass was running
-            event, start = self._running.open.pop()
+            event, start, _ = self._running.open.pop()
             self._tell(event._replace(kind=kind, seconds=perf_counter() - start))

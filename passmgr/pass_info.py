@@ -189,6 +189,13 @@ class PipelineInfo(PassInfo):
     __slots__ = ()
 
 
+class StageInfo(PipelineInfo):
+    """The metadata of a stage, whose passes run as one. Instruments see each of them start and end, but the last one does all the work, so
+    time and results belong to the stage."""
+
+    __slots__ = ()
+
+
 def names_in(names: Iterable[str], what: str) -> list[str]:
     """Returns a list of names. Raises TypeError for a single string, or for items that are not strings."""
     if isinstance(names, str):

@@ -36,8 +36,8 @@ class Pass:
         """Executes the pass without instruments."""
         raise NotImplementedError(f"{type(self).__name__} does not define run")
 
-    def run_jointly(self, passes: "Sequence[Pass]", mod: IRModule, ctx: PassContext) -> IRModule:
-        """Executes adjacent passes of one `joint_option` together, without instruments; this pass is the first of them."""
+    def run_jointly(self, passes: "Sequence[Pass]", mod: IRModule, ctx: PassContext, stage: str) -> IRModule:
+        """Executes the passes of a stage, adjacent passes of one `joint_option`, without instruments; this pass is the first."""
         raise NotImplementedError(f"{type(self).__name__} does not define run_jointly")
 
     def __call__(self, mod: IRModule) -> IRModule:

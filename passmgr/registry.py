@@ -91,14 +91,18 @@ class PassEntry:
 
 
 def _load_installed() -> None:
-    """Imports the modules that installed packages, including Passat, declare as plug-ins."""
-    for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
+    """Imports the modules that installed packages, including Passat, declare as plug-ins; Passat's own first, so that the name of one
+    of its passes is taken when a plug-in registers another."""
+    installed = importlib.metadata.entry_points(group=ENTRY_POINTS)
+    for entry in sorted(installed, key=lambda entry: not entry.value.startswith("passat.")):
         try:
             entry.load()
         except Exception as error:
             package = f" of {entry.dist.name}" if entry.dist else ""
             reason = f"{type(error).__name__}: {error}"
             raise PluginError(f"the plug-in {entry.value}{package} cannot be loaded; repair or uninstall it: {reason}") from error
+    for key in _UNPREFIXED & _ENTRIES.keys():  # registered before these modules were imported
+        _check_free(key)
 
 
 ENTRY_POINTS: Final = "passat.passes"
@@ -116,14 +120,18 @@ def register_pass(name: str, factory: None = None, *, override: bool = False) ->
 def register_pass(name: str, factory: _F | None = None, *, override: bool = False) -> _F | Callable[[_F], _F]:
     """Registers a pass under a name: a class or function that creates it, whose parameters are the options, or the pass itself.
 
-    Without `factory` it is a decorator. A name without `transform.` gets that prefix. Raises ValueError for an existing name, unless
-    `override`.
+    Without `factory` it is a decorator. A name without `transform.` gets that prefix, and must not be the name of a pass under another
+    prefix: pipelines and requirements would mean the new one. Raises ValueError for an existing name, unless `override`.
     """
 
     def register(factory: _F) -> _F:
         key = name if "transform." in name else PREFIXES[0] + name
-        if key in _ENTRIES and not override and key not in _REPLACEABLE:
-            raise ValueError(f"a pass is already registered under the name {key!r}; pass override=True to replace it")
+        if not override and key not in _REPLACEABLE:
+            if key in _ENTRIES:
+                raise ValueError(_TAKEN.format(key))
+            if key != name:
+                _check_free(key)
+                _UNPREFIXED.add(key)
         registered = factory
         if isinstance(factory, Pass):
             _ENTRIES[key] = PassEntry(key, _always(factory))
@@ -137,6 +145,17 @@ def register_pass(name: str, factory: _F | None = None, *, override: bool = Fals
     return register if factory is None else register(factory)
 
 
+def _check_free(key: str) -> None:
+    """Raises ValueError if a pass is registered under the same name with another prefix."""
+    name = PassEntry(key, Pass).name
+    for other in (prefix + name for prefix in PREFIXES):
+        if other != key and other in _ENTRIES:
+            raise ValueError(_TAKEN.format(other))
+
+
+_TAKEN: Final = "a pass is already registered under the name {!r}; choose another name, or pass override=True to replace it"
+_UNPREFIXED: Final[set[str]] = set()
+"""Keys of passes that were registered without a prefix and without `override`."""
 _REPLACEABLE: Final[set[str]] = set()
 """Keys that may be registered again."""
 

@@ -18,33 +18,39 @@ from passat.rules.rule_pass import RulePass
 
 
 class JointPass(RulePass):
-    """Several rule passes as one. Rule counts go to the first pass that has the rule, all others to the first pass."""
+    """The rule passes of a stage as one. The counts of a rule go to the pass that has it; all others, and those of rules that several
+    passes have, go to the stage."""
 
-    def __init__(self, passes: tuple[RulePass, ...]) -> None:
+    def __init__(self, passes: tuple[RulePass, ...], stage: str) -> None:
         super().__init__(
             tuple(dict.fromkeys(rules for pass_ in passes for rules in pass_.sets)),
-            name="+".join(pass_.info.name for pass_ in passes),
+            name=stage,
             opt_level=max(pass_.info.opt_level for pass_ in passes),
             merge=any(pass_.merge for pass_ in passes),
         )
         self.passes = passes
-        self.owners = {rule.name: pass_.info.name for pass_ in reversed(passes) for rule in pass_.all_rules}
+        holders: dict[str, set[str]] = {}
+        for pass_ in passes:
+            for rule in pass_.all_rules:
+                holders.setdefault(rule.name, set()).add(pass_.info.name)
+        self.owners = {rule: next(iter(names)) for rule, names in holders.items() if len(names) == 1}
 
     @property
     def picked_by(self) -> tuple[str, ...]:
-        """The names of the passes, and the name of the combination."""
+        """The names of the stage and of its passes."""
         return (self.info.name, *(pass_.info.name for pass_ in self.passes))
 
     def record(self, ctx: PassContext, report: EngineReport, seconds: float, exact_seconds: float = 0.0) -> None:
-        """Records for each pass what its rules did."""
-        first = self.passes[0].info.name
+        """Records for the stage, and for each pass, what its rules did."""
+        parts: dict[str, EngineReport] = {}
         rules, report.rules = report.rules, {}
-        self.passes[0].record(ctx, report, seconds, exact_seconds)
         for rule, statistics in rules.items():
-            part = EngineReport()
+            part = parts.setdefault(self.owners[rule], EngineReport()) if rule in self.owners else report
             part.rules[rule] = statistics
-            owner = self.owners.get(rule, first)
-            next(pass_ for pass_ in self.passes if pass_.info.name == owner).record(ctx, part, 0.0)
+        super().record(ctx, report, seconds, exact_seconds)
+        for pass_ in self.passes:
+            if pass_.info.name in parts:
+                pass_.record(ctx, parts.pop(pass_.info.name), 0.0)
 
     def _stages(self, math: str, disabled: Sequence[str]) -> list[Stage | Matcher | Grouper]:
         """The first stages of all passes merged, then the second ones, and so on. A rule shared by several passes appears once, with the
@@ -85,6 +91,6 @@ def _limit(wide: float) -> int | None:
 
 
 @functools.lru_cache(maxsize=64)
-def joint_pass(passes: tuple[RulePass, ...]) -> JointPass:
+def joint_pass(passes: tuple[RulePass, ...], stage: str) -> JointPass:
     """The combined pass: a cached object, which keeps its engine."""
-    return JointPass(passes)
+    return JointPass(passes, stage)

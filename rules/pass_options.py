@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable, Sequence
 
 from passat.ir.module import IRModule
-from passat.passmgr import ConfigError, Pass, PassContext, list_passes, register_option
+from passat.passmgr import ConfigError, Pass, PassContext, Step, list_passes, register_option
 from passat.passmgr.registry import is_registered
 from passat.rules.rule import EAGER, RuleSetMeta, equation_of
 
@@ -45,11 +45,11 @@ def rank_of(ctx: PassContext, names: Iterable[str]) -> int:
     return max((pick.get(name, 0) for name in names), default=0)
 
 
-def check_pick(ctx: PassContext, passes: Sequence[Pass]) -> None:
-    """Raises ConfigError for a pick on an unknown pass, with the nearest name, or on a pass of the pipeline without an e-graph."""
+def check_pick(ctx: PassContext, steps: Sequence[Step]) -> None:
+    """Raises ConfigError for a pick on an unknown pass or stage, with the nearest name, or on a pass of the pipeline without an e-graph."""
     from passat.rules.rule_pass import RulePass  # asks for options here
 
-    with_egraphs = {pass_.info.name: isinstance(pass_, RulePass) for pass_ in passes}
+    with_egraphs = {step.name: isinstance(step.pass_, RulePass) for step in steps} | {step.stage: True for step in steps if step.stage}
     for name in ctx.get_config("rules.pick"):
         if with_egraphs.get(name):
             continue

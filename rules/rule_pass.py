@@ -194,7 +194,7 @@ class RulePass(FunctionPass):
         self.rounds = rounds
         self.joint_option = "rules.joint" if joint else None
         self.owners: Mapping[str, str] = {}
-        """The passes of rules that belong to another pass."""
+        """The passes of rules that belong to one pass of a stage."""
         self.__doc__ = doc or " ".join((rules.__doc__ or "").split("\n")[0] for rules in self.sets)
         self._engines: dict[tuple[object, ...], Engine] = {}
 
@@ -228,14 +228,14 @@ class RulePass(FunctionPass):
         self.record(ctx, report, time.perf_counter() - start, engine.exact_seconds)
         return result
 
-    def run_jointly(self, passes: Sequence[Pass], mod: IRModule, ctx: PassContext) -> IRModule:
+    def run_jointly(self, passes: Sequence[Pass], mod: IRModule, ctx: PassContext, stage: str) -> IRModule:
         """Saturates with the rules of several passes in one e-graph."""
         from passat.rules.joint import joint_pass  # derives from this class
 
         own = tuple([pass_ for pass_ in cast(Sequence[RulePass], passes) if pass_.applies(mod, ctx)])
         if not own:
             return mod
-        return joint_pass(own).run(mod, ctx) if len(own) > 1 else own[0].run(mod, ctx)
+        return joint_pass(own, stage).run(mod, ctx) if len(own) > 1 else own[0].run(mod, ctx)
 
     def applies(self, mod: IRModule, ctx: PassContext) -> bool:
         """True if the pass applies to the module; otherwise a remark says why not."""

@@ -5,13 +5,13 @@ import sys
 import threading
 import tracemalloc
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from passat.passmgr.instruments import PassInstrument
-from passat.passmgr.pass_info import PassInfo
+from passat.passmgr.pass_info import PassInfo, StageInfo
 
 if TYPE_CHECKING:
     from passat.ir.module import IRModule
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 class Run(Protocol):
     """One run of a pass, with nested runs."""
 
+    info: PassInfo
     children: list[Self]
 
 
@@ -52,28 +53,40 @@ class RunTree(threading.local, Generic[_R]):
             stack.extend((child, depth + 1) for child in reversed(run.children))
 
 
+def in_stages(runs: Iterable[tuple[_R, int]]) -> Iterator[tuple[_R, int, str]]:
+    """Runs of `RunTree.walk`, each with its depth and the name of the stage that it is directly in."""
+    around: list[PassInfo] = []
+    for run, depth in runs:
+        del around[depth:]
+        yield run, depth, around[-1].name if around and isinstance(around[-1], StageInfo) else ""
+        around.append(run.info)
+
+
 class PassTime(NamedTuple):
-    """A run of a pass: its name, its total seconds, its nesting depth, and whether it raised."""
+    """A run of a pass: its name, its total seconds, its nesting depth, and whether it raised.
+
+    The passes of a `stage` run as one: the seconds are those of the stage, and 0.0 for each of them.
+    """
 
     name: str
     seconds: float
     depth: int
     failed: bool = False
+    stage: str = ""
 
 
 class _TimedRun:
-    __slots__ = ("children", "end", "failed", "name", "start")
+    __slots__ = ("children", "end", "failed", "info", "start")
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, info: PassInfo) -> None:
+        self.info = info
         self.children: list[_TimedRun] = []
         self.failed = False
         self.end = 0.0
         self.start = perf_counter()
 
-    @property
-    def seconds(self) -> float:
-        return self.end - self.start
+    def time(self, depth: int, stage: str) -> PassTime:
+        return PassTime(self.info.name, 0.0 if stage else self.end - self.start, depth, self.failed, stage)
 
 
 class _Latest(threading.local):
@@ -102,10 +115,13 @@ def _render(instrument: "PassTimingInstrument | None") -> str:
 
 
 def render_times(times: Sequence[PassTime]) -> str:
-    """Formats measured runs (`PassTimingInstrument.timings`) as TVM does, after the context was exited.
+    """Formats measured runs (`PassTimingInstrument.timings`) as TVM does, after the context was exited. The passes of a stage, which TVM
+    does not have, are listed without a time.
 
     >>> render_times([PassTime("outer", 4e-6, 0), PassTime("inner", 3e-6, 1)])
     'outer: 4us [1us] (100.00%; 100.00%)\\n\\tinner: 3us [3us] (75.00%; 75.00%)\\n'
+    >>> render_times([PassTime("stage 1", 4e-6, 0), PassTime("FoldConstant", 0.0, 1, stage="stage 1")])
+    'stage 1: 4us [4us] (100.00%; 100.00%)\\n\\tFoldConstant: in stage 1\\n'
     """
     nested = [0.0] * len(times)
     around: list[int] = []
@@ -120,10 +136,9 @@ def render_times(times: Sequence[PassTime]) -> str:
     lines = []
     for run, inner, parent in zip(times, nested, above, strict=True):
         of_total, of_parent = (100 * run.seconds / whole if whole else 0.0 for whole in (total, parent))
+        figures = f"{run.seconds * 1e6:.0f}us [{(run.seconds - inner) * 1e6:.0f}us] ({of_total:.2f}%; {of_parent:.2f}%)"
         indent = "\t" * run.depth
-        lines.append(
-            f"{indent}{run.name}: {run.seconds * 1e6:.0f}us [{(run.seconds - inner) * 1e6:.0f}us] ({of_total:.2f}%; {of_parent:.2f}%)\n"
-        )
+        lines.append(f"{indent}{run.name}: {f'in {run.stage}' if run.stage else figures}\n")
     return "".join(lines)
 
 
@@ -149,7 +164,7 @@ class PassTimingInstrument(PassInstrument):
     @property
     def timings(self) -> list[PassTime]:
         """This thread's finished runs of the current or last context, in the order of their start."""
-        return [PassTime(run.name, run.seconds, depth, run.failed) for run, depth in self._profile.walk() if run.end]
+        return [run.time(depth, stage) for run, depth, stage in in_stages(self._profile.walk()) if run.end]
 
     render = _Render()
     """`render() -> str`: one line per run, nested ones indented by tabs: `name: total [without nested] (% of all; % of the enclosing run)`.
@@ -169,7 +184,7 @@ class PassTimingInstrument(PassInstrument):
     def run_before_pass(self, mod: "IRModule", info: PassInfo) -> None:
         """Starts timing a run."""
         profile = self._profile  # RunTree.begin inlined: the call would cost a tenth of a pass
-        run = _TimedRun(info.name)
+        run = _TimedRun(info)
         (profile.open[-1].children if profile.open else profile.runs).append(run)
         profile.open.append(run)
 
@@ -193,7 +208,7 @@ class PassMemory(NamedTuple):
 
     `resident` is the growth of the process's memory and `resident_peak` the growth of its peak (as reported by the system, 0 if
     unavailable). `allocated` is the growth of memory allocated by Python and NumPy, and `peak` its maximum above the start; None without
-    tracemalloc.
+    tracemalloc. The passes of a `stage` run as one: the figures are those of the stage, and 0 for each of them.
     """
 
     name: str
@@ -203,13 +218,14 @@ class PassMemory(NamedTuple):
     peak: int | None
     depth: int
     failed: bool = False
+    stage: str = ""
 
 
 class _SizedRun:
-    __slots__ = ("allocated", "children", "done", "failed", "name", "peak", "record", "resident", "traced")
+    __slots__ = ("allocated", "children", "done", "failed", "info", "peak", "record", "resident", "traced")
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, info: PassInfo) -> None:
+        self.info = info
         self.children: list[_SizedRun] = []
         self.done = self.failed = False
         self.traced = tracemalloc.is_tracing()
@@ -265,10 +281,16 @@ class PassMemoryInstrument(PassInstrument):
     def runs(self) -> list[PassMemory]:
         """This thread's finished runs of the current or last context, in the order of their start."""
         found: list[PassMemory] = []
-        for run, depth in self._profile.walk():
+        for run, depth, stage in in_stages(self._profile.walk()):
             if run.done:
-                allocated, peak = (run.allocated, run.peak) if run.traced else (None, None)
-                found.append(PassMemory(run.name, run.resident, run.record, allocated, peak, depth, run.failed))
+                resident, record, allocated, peak = (0, 0, 0, 0) if stage else (run.resident, run.record, run.allocated, run.peak)
+                known = run.traced
+                found.append(
+                    PassMemory(
+                        *(run.info.name, resident, record, allocated if known else None, peak if known else None),
+                        *(depth, run.failed, stage),
+                    )
+                )
         return found
 
     def render(self) -> str:
@@ -301,7 +323,7 @@ class PassMemoryInstrument(PassInstrument):
         """Starts measuring a run."""
         with _LOCK:
             _note_peak()
-            run = _SizedRun(info.name)
+            run = _SizedRun(info)
             _OPEN[id(run)] = run
         self._profile.begin(run)
 
@@ -326,7 +348,7 @@ def _line(run: PassMemory) -> str:
     parts = [] if run.allocated is None or run.peak is None else [f"allocated {_size(run.allocated)}, peak {_size(run.peak)}"]
     parts.append(f"process {_size(run.resident)}, record {_size(run.resident_peak)}")
     indent = "\t" * run.depth
-    return f"{indent}{run.name}: {'; '.join(parts)}{' (failed)' if run.failed else ''}\n"
+    return f"{indent}{run.name}: {f'in {run.stage}' if run.stage else '; '.join(parts)}{' (failed)' if run.failed else ''}\n"
 
 
 def _size(count: int) -> str:

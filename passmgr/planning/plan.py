@@ -10,7 +10,7 @@ from typing import Final
 
 from passat.ir.module import IRModule
 from passat.passmgr.context import PassContext
-from passat.passmgr.pass_info import PassInfo, PipelineInfo
+from passat.passmgr.pass_info import PassInfo, StageInfo
 from passat.passmgr.passes import Pass
 from passat.passmgr.planning.dependencies import DEPTH_LIMIT, Node, PassDependencyError, Requirements, State, names_in_pass, short_name
 from passat.passmgr.registry import get_pass, is_registered, list_passes
@@ -91,6 +91,16 @@ class Plan:
         """The names of the passes that run, in order; for nested pipelines, their members."""
         return [step.name for step in self.walk() if step.runs and step.pass_.members is None]
 
+    @property
+    def stages(self) -> dict[str, tuple[int, int]]:
+        """The stages: for each the positions in `order` of its first and last pass, from 1."""
+        running = [step for step in self.walk() if step.runs and step.pass_.members is None]
+        found: dict[str, tuple[int, int]] = {}
+        for number, step in enumerate(running, 1):
+            if step.stage:
+                found[step.stage] = found.get(step.stage, (number, number))[0], number
+        return found
+
     def walk(self) -> Iterator[Step]:
         """Yields all steps in pre-order."""
         stack = list(reversed(self.steps))
@@ -142,7 +152,7 @@ class Plan:
         """The metadata and the function of a step, or of the steps of a stage."""
         passes = [step.pass_ for step in steps]
         if len(passes) > 1:
-            return PipelineInfo(0, steps[0].stage), partial(_run_together, passes)
+            return StageInfo(0, steps[0].stage), partial(_run_together, steps[0].stage, passes)
         step, info = steps[0], passes[0].info
         return info, passes[0].run if passes[0].members is None else Plan(step.name, self.opt_level, self.resolve, step.steps).run
 
@@ -163,7 +173,7 @@ def _with_stages(steps: Sequence[Step], ctx: PassContext, prefix: str = "") -> t
     return tuple([made.get(step.number, step) if step.runs else step for step in steps])
 
 
-def _run_together(passes: Sequence[Pass], mod: IRModule, ctx: PassContext) -> IRModule:
+def _run_together(stage: str, passes: Sequence[Pass], mod: IRModule, ctx: PassContext) -> IRModule:
     """Runs passes as one. Instruments see each pass start and end, in order, and may veto it. The work is done in the last one that
     runs."""
     agreed: list[Pass] = []
@@ -175,7 +185,7 @@ def _run_together(passes: Sequence[Pass], mod: IRModule, ctx: PassContext) -> IR
     def finish(mod: IRModule) -> IRModule:
         taken = agreed.copy()
         agreed.clear()
-        return taken[0].run_jointly(taken, mod, ctx) if len(taken) > 1 else taken[0].run(mod, ctx)
+        return taken[0].run_jointly(taken, mod, ctx, stage) if len(taken) > 1 else taken[0].run(mod, ctx)
 
     for at, pass_ in enumerate(passes, 1):
         mod = ctx.run_pass(pass_.info, partial(begin, pass_, at == len(passes)), mod)

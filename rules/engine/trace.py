@@ -42,10 +42,9 @@ class Rejected(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One saturation and its extraction: the pass (or passes that share the e-graph) and function; the body before and after; the graph,
-    its root and its initial number of nodes; all rule events, in order; the nodes of each e-class with several; the rule and matched
-    e-class of each new node; the search space and the choice (both None if nothing changed); the rules that exceeded their budget and were
-    banned."""
+    """One saturation and its extraction: the pass, or stage of passes, and the function; the body before and after; the graph, its root and
+    its initial number of nodes; all rule events, in order; the nodes of each e-class with several; the rule and matched e-class of each new
+    node; the search space and the choice (both None if nothing changed); the rules that exceeded their budget and were banned."""
 
     pass_name: str
     function: str
@@ -66,7 +65,7 @@ class Run(NamedTuple):
     owners: Mapping[str, str] = MappingProxyType({})
 
     def pass_of(self, rule: str) -> str:
-        """The pass that a rule belongs to, among those that share the e-graph."""
+        """The pass that a rule belongs to, among those that share the e-graph; the stage where several have it."""
         return self.owners.get(rule, self.pass_name)
 
 

@@ -8,13 +8,13 @@ from passat.ir.expr import Call, Expr, Function, Tuple, TupleGetItem
 from passat.ir.module import IRModule
 from passat.ir.op import Op
 from passat.ir.traverse import post_order
-from passat.passmgr import PassInfo, PassInstrument
+from passat.passmgr import PassInfo, PassInstrument, StageInfo
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.trace import Application, Trace
 
 
 class PassEvent(NamedTuple):
-    """A pass that ran by itself, not as a pipeline of others; the number of runs in the trace before and after it."""
+    """A pass that ran by itself, not as a pipeline of others, or a stage; the number of runs in the trace before and after it."""
 
     name: str
     before: IRModule
@@ -36,8 +36,10 @@ class PassTrace(PassInstrument):
         self._open.append((mod, len(self.events), len(self.trace.runs)))
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Records the result of a pass, unless it consists of recorded passes."""
+        """Records the result of a pass, unless it consists of recorded passes; those of a stage count as one."""
         before, count, first = self._open.pop()
+        if isinstance(info, StageInfo):
+            del self.events[count:]
         if len(self.events) == count:
             self.events.append(PassEvent(info.name, before, mod, first, len(self.trace.runs)))
 

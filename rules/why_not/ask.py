@@ -176,7 +176,7 @@ class Inquiry:
             and not step.pass_.left_out(rule, watched.settings)
         }
         ran = [(each, tuple(name for name in dict.fromkeys(each.parts) if name in holders)) for each in watched.ran]
-        return "", [each._replace(name=holders[0], holders=holders) for each, holders in ran if holders]
+        return "", [each._replace(name=holders[0] if len(holders) == 1 else each.name, holders=holders) for each, holders in ran if holders]
 
     # ---- what stood in its way
 

@@ -188,9 +188,10 @@ def watch(pipeline: Pass, module: IRModule, settings: PassContext) -> Watched:
     )
     remarks = {name: list(said) for name, said in context.statistics.remarks.items()}
     for each in (together := _as_one(ran, plan)):
-        alone = [remark for part in each.parts[:1] for remark in remarks.get(part, ()) if remark.startswith("skipped")]
-        for part in each.parts[1:]:
-            remarks.setdefault(part, []).extend(alone)
+        alone = [remark for remark in remarks.get(each.name, ()) if remark.startswith("skipped")]
+        for part in each.parts:
+            if part != each.name:
+                remarks.setdefault(part, []).extend(alone)
     return Watched(plan, settings, together, after, remarks)
 
 
@@ -210,7 +211,7 @@ def _as_one(ran: Sequence[Ran], plan: Plan) -> tuple[Ran, ...]:
         else:
             left = list(stages.get(each.name, ()))
             found.append(each._replace(parts=() if left else (each.name,)))
-    return tuple([ran._replace(name="+".join(ran.parts) or ran.name, number=number) for number, ran in enumerate(found)])
+    return tuple([ran._replace(name=ran.parts[0] if len(ran.parts) == 1 else ran.name, number=n) for n, ran in enumerate(found)])
 
 
 def views_of_module(module: IRModule) -> dict[str, list[View]]:

@@ -66,7 +66,7 @@ def run(job: Job, given: Given) -> Made:
     passes = [step.pass_ for step in steps]
     report.warnings += idle_passes(job.files, {step.name for step in steps})
     report.pipeline = text_of(pipeline)
-    check_pick(job.context, passes)
+    check_pick(job.context, steps)
     check_disabled(job.context, passes)
     check_domains(given.module, job.context, passes)
     crash = None
@@ -74,9 +74,11 @@ def run(job: Job, given: Given) -> Made:
         crash = make_reproducer(wanted.reproducer, pipeline, model=source.proto, path=source.path, passes=wanted.passes, rules=job.rules)
 
     def announce(event: PassEvent) -> None:
-        if event.kind == "begun" and not event.pipeline:
+        if event.stage or (event.pipeline and not event.number):
+            return  # what a pass of a stage does is part of the stage
+        if event.kind == "begun":
             job.tell(str(event))
-        elif not event.pipeline:
+        else:
             LOG.debug("%s after %.3f s", event, event.seconds)
 
     with report.clock("passes"):

@@ -111,12 +111,9 @@ def changed_operators(nodes_before: Mapping[str, int], nodes_after: Mapping[str,
 
 def _passes(report: Report) -> Table:
     table = plain_table("pass", "time", "")
-    stage: int | None = None
     for run in report.passes:
-        stage = run.depth if run.name.startswith("stage ") else stage if stage is not None and run.depth > stage else None
-        of_stage = stage is not None and run.depth > stage  # the times of its passes are not separable
         shown = ", ".join(f"{_amount(amount)} {name}" for name, amount in run.counters.items() if run.own or name == "merged")
-        table.add_row("  " * run.depth + run.name, "" if of_stage else seconds(run.seconds), shown)
+        table.add_row("  " * run.depth + run.name, "" if run.stage else seconds(run.seconds), shown)
     for part, taken in report.seconds.items():
         if part != "passes":
             table.add_row(f"({part})", seconds(taken), "", style="dim")

@@ -57,6 +57,8 @@ class PassReport:
     counters: dict[str, float] = field(default_factory=dict)
     own: bool = False
     """True for a user's pass; the report then shows all its statistics and remarks."""
+    stage: str = ""
+    """The stage of the pass. Its seconds are those of the stage, and 0.0 here."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,7 @@ class Report:
                     for key, value in statistics.counters.get(run.name, {}).items()
                     if run.name in own_passes or (":" not in key and key != "seconds")
                 }
-            self.passes.append(PassReport(run.name, run.seconds, run.depth, counters, run.name in own_passes))
+            self.passes.append(PassReport(run.name, run.seconds, run.depth, counters, run.name in own_passes, run.stage))
         for name, counters in statistics.counters.items():
             for key, amount in counters.items() if name not in own_passes else ():
                 what, colon, rule = key.partition(":")

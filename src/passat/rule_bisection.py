@@ -78,7 +78,7 @@ class GuiltyApplication:
             first = f"application {self.number}" + (f" of {self.total}" if self.total is not None else "")
         if not self.rule:
             return f"{first}, after which a pass raises"
-        lines = [f"{first}: {self.rule}, in the pass {self.pass_name}, function @{self.function}, at {self.place}"]
+        lines = [f"{first}: {self.rule}, in {self.pass_name}, function @{self.function}, at {self.place}"]
         if self.matched is not None:
             for title, side in (("what stood there", self.matched.before), ("what took its place", self.matched.after)):
                 lines += [f"{title}:", *(f"  {line}" for line in _text(side).splitlines())]

@@ -172,6 +172,12 @@ def test_another_file_cannot_take_the_name_of_a_pass(folder: Path) -> None:
         optimized(rules="others.py")
 
 
+def test_a_file_cannot_take_the_name_of_a_pass_of_passat(folder: Path) -> None:
+    Path("others.py").write_text(PASSES.replace("CountOfTest", "FoldConstant"))
+    with pytest.raises(RuleFileError, match=r"others.py.*: a pass is already registered under the name 'relay\._transform\.FoldConstant'"):
+        optimized(rules="others.py")
+
+
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [

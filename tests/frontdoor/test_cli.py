@@ -71,7 +71,7 @@ def test_optimize_prints_json_and_nothing_else(empty: Path) -> None:
     assert report["node_count_after"] < report["node_count_before"]
     assert report["verification"]["equal"] is True
     assert report["output"] == "out.onnx"
-    assert {"name", "seconds", "depth", "counters", "own"} == set(report["passes"][0])
+    assert {"name", "seconds", "depth", "counters", "own", "stage"} == set(report["passes"][0])
 
 
 def test_the_result_stands_beside_the_input_unless_told_otherwise(empty: Path) -> None:

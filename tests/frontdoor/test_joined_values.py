@@ -132,4 +132,4 @@ def test_nodes_that_only_name_a_value_say_whose_it_is(name: str) -> None:
 def test_a_result_of_a_branch_that_was_folded_says_so() -> None:
     text = f"u = If (c) <then_branch = t () => (float[2] b) {{ {CONSTANT} }}, else_branch = e () => (float[2] d) {{ d = Exp(k) }}>"
     (node,) = passat.optimize(model(text, "float[2] u", "bool c, float[2] k"), explain=True, verify=False).explain().changed
-    assert (node.op, node.steps) == ("Constant", ("FoldConstant: ConstantFolding.call at b",))
+    assert (node.op, node.steps) == ("Constant", ("stage 1: ConstantFolding.call at b",))

@@ -74,7 +74,7 @@ def test_the_finding_in_words() -> None:
     lines = result.stdout.splitlines()
     assert lines[0] == "the rule Wrong.relu makes it bad, of 3 that fired"
     assert lines[1] == "  nn.relu(x) -> x  [wrong.py:6]"
-    assert lines[2].startswith("application 1 of 19: Wrong.relu, in the pass Wrong+Fine, function @main, at '/")
+    assert lines[2].startswith("application 1 of 19: Wrong.relu, in Wrong+Fine, function @main, at '/")
     assert lines[3] == "what stood there:"
     assert lines[5] == "    nn.relu(%x) /* ty=Tensor[(batch, 8, 16, 16), float32] */"
     assert "what took its place:" in lines

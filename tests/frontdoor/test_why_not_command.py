@@ -54,7 +54,7 @@ def test_a_condition_that_refused() -> None:
     result = run("Units.unit[multiply]", BERT, "--node", "/module/encoder/layer.0/attention/self/Mul")
     assert result.stdout.splitlines() == [
         "Units.unit[multiply]: (x * c) -> x",
-        "it matches at '/module/encoder/layer.0/attention/self/Mul' (in FoldBatchNorm) and is rejected: is_unit(c, multiply): the elements of the "
+        "it matches at '/module/encoder/layer.0/attention/self/Mul' (in stage 1) and is rejected: is_unit(c, multiply): the elements of the "
         "constant are 0.5, not 1",
     ]
 

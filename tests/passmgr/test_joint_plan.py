@@ -5,7 +5,18 @@ from collections.abc import Sequence
 import pytest
 
 from passat.ir.module import IRModule
-from passat.passmgr import ModulePass, Pass, PassContext, PassInfo, Sequential, register_option
+from passat.passmgr import (
+    ModulePass,
+    Pass,
+    PassContext,
+    PassInfo,
+    PassMemoryInstrument,
+    PassProgress,
+    PassTimingInstrument,
+    Sequential,
+    register_option,
+    render_times,
+)
 
 pytestmark = pytest.mark.usefixtures("forgotten")
 
@@ -22,7 +33,7 @@ class Joinable(ModulePass):
         self._log.append(self.info.name)
         return mod
 
-    def run_jointly(self, passes: Sequence[Pass], mod: IRModule, ctx: PassContext) -> IRModule:
+    def run_jointly(self, passes: Sequence[Pass], mod: IRModule, ctx: PassContext, stage: str) -> IRModule:
         self._log.append("+".join(pass_.info.name for pass_ in passes))
         return mod
 
@@ -43,6 +54,31 @@ def test_side_by_side_they_run_as_one_where_the_context_asks() -> None:
     assert log == ["A+B", "X", "C+D+E"]
     Sequential(passes)(IRModule({}))
     assert log[-6:] == ["A", "B", "X", "C", "D", "E"], "the default context does not ask"
+
+
+def test_what_is_measured_and_reported_belongs_to_the_stage() -> None:
+    register_option("test.joint", bool, False)
+    pipeline = Sequential([Joinable("X", [], None), Joinable("A", []), Joinable("B", [])])
+    told: list[str] = []
+    with PassContext(config={"test.joint": True}) as ctx:
+        plan = pipeline.plan(ctx)
+    watching = [PassProgress(lambda event: told.append(f"{event}/{event.stage}"), plan), timing := PassTimingInstrument()]
+    with PassContext(config={"test.joint": True}, instruments=[*watching, memory := PassMemoryInstrument()]):
+        pipeline(IRModule({}))
+    assert [(run.name, run.stage, run.seconds > 0.0) for run in timing.timings[2:]] == [
+        ("stage 1", "", True),
+        ("A", "stage 1", False),
+        ("B", "stage 1", False),
+    ]
+    assert [line.strip() for line in render_times(timing.timings).splitlines()[-2:]] == ["A: in stage 1", "B: in stage 1"]
+    assert memory.render().splitlines()[-1].strip() == "B: in stage 1"
+    begun = [one for one in told if one.startswith("running")]
+    assert begun[1:] == [
+        "running X (1 of 3)/",
+        "running stage 1 (2 to 3 of 3)/",
+        "running A (2 of 3)/stage 1",
+        "running B (3 of 3)/stage 1",
+    ]
 
 
 def test_passes_that_do_not_run_do_not_stand_between() -> None:
@@ -84,7 +120,7 @@ def test_an_exception_names_the_passes() -> None:
     register_option("test.joint", bool, False)
 
     class Failing(Joinable):
-        def run_jointly(self, passes: Sequence[Pass], mod: IRModule, ctx: PassContext) -> IRModule:
+        def run_jointly(self, passes: Sequence[Pass], mod: IRModule, ctx: PassContext, stage: str) -> IRModule:
             raise ArithmeticError("no")
 
     with pytest.raises(ArithmeticError) as caught:

@@ -1,5 +1,7 @@
 """The registry: prefixes, nearest names, options, sources, listing."""
 
+import subprocess
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,12 +61,30 @@ def test_transform_comes_before_relay() -> None:
 
 def test_as_decorator_and_override() -> None:
     assert register_pass("Saturate")(Saturate) is Saturate
-    with pytest.raises(
-        ValueError, match=r"^a pass is already registered under the name 'transform.Saturate'; pass override=True to replace it$"
-    ):
+    said = "^a pass is already registered under the name 'transform.Saturate'; choose another name, or pass override=True to replace it$"
+    with pytest.raises(ValueError, match=said):
         register_pass("Saturate", Saturate)
     register_pass("Saturate", lambda: Saturate(1), override=True)
     assert get_pass("Saturate") == Saturate(1)
+
+
+def test_a_name_without_a_prefix_is_not_that_of_a_pass_with_one() -> None:
+    register_pass("relay._transform.Both", lambda: Saturate(1))
+    with pytest.raises(ValueError, match=r"^a pass is already registered under the name 'relay\._transform\.Both'; choose another name"):
+        register_pass("Both", lambda: Saturate(2))
+    assert get_pass("Both") == Saturate(1)
+    register_pass("Both", lambda: Saturate(2), override=True)
+    assert get_pass("Both") == Saturate(2)
+
+
+def test_a_name_that_a_pass_takes_which_is_imported_later() -> None:
+    program = (
+        "from passat.passmgr import get_pass, module_pass, register_pass\n"
+        "register_pass('FoldConstant', module_pass(lambda mod, ctx: mod, opt_level=0, name='FoldConstant'))\n"
+        "get_pass('SimplifyExpr')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "ValueError: a pass is already registered under the name 'relay._transform.FoldConstant'; choose another name" in done.stderr
 
 
 def test_a_pass_itself_may_be_registered(mod: IRModule) -> None:

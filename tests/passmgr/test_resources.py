@@ -185,7 +185,7 @@ def test_without_tracing_there_is_the_size_of_the_process(mod: IRModule, monkeyp
     monkeypatch.setattr(resources, "record_bytes", lambda: next(records))
     with PassContext(instruments=[memory := PassMemoryInstrument()]):
         keeps(mod)
-    assert memory.runs == [("keeps", 3 * MB, 0, None, None, 0, False)]
+    assert memory.runs == [("keeps", 3 * MB, 0, None, None, 0, False, "")]
     assert memory.render() == "keeps: process +3.0 MiB, record +0 B\n"
 
 

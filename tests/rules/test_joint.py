@@ -90,6 +90,13 @@ def test_every_pass_is_seen_and_its_rules_are_counted_under_its_name() -> None:
     assert statistics.counters["Twice"]["fired:Twice.negative"] >= 1
 
 
+def test_a_rule_of_several_passes_is_counted_under_the_stage() -> None:
+    _, statistics = run([rule_pass(Spell, Twice, name="First"), rule_pass(Twice, name="Second"), rule_pass(Cancel)], program())
+    assert statistics.counters["stage 1"]["fired:Twice.negative"] >= 1
+    assert statistics.counters["First"]["fired:Spell.minus"] == 1
+    assert "fired:Twice.negative" not in statistics.counters["First"] | statistics.counters.get("Second", {})
+
+
 @pytest.mark.parametrize("vetoed", ["Spell", "Cancel", "Twice"])
 def test_a_pass_that_is_vetoed_takes_no_part(vetoed: str) -> None:
     _, statistics = run([rule_pass(rules) for rules in SETS], program(), Watcher(vetoed))

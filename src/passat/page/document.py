@@ -56,6 +56,7 @@ def document(report: Report, record: Record) -> dict[str, AnyValue]:
                 "name": shown(run.name, 120),
                 "seconds": run.seconds,
                 "depth": run.depth,
+                "stage": run.stage,
                 "counters": {key: amount for key, amount in run.counters.items() if amount},
             }
             for run in report.passes

@@ -149,8 +149,8 @@ function startPasses() {
     bar.style.width = `${Math.min(100, (100 * each.seconds) / total)}%`;
     const counters = Object.entries(each.counters).map(([key, amount]) => `${Number(amount.toPrecision(6))} ${key}`).join(", ");
     const row = element(
-      "span", { class: "row", title: counters }, isolated(each.name), element("span", { class: "number" }, seconds(each.seconds)),
-      element("span", { class: "track" }, bar),
+      "span", { class: "row", title: counters }, isolated(each.name), element("span", { class: "number" }, each.stage ? "" : seconds(each.seconds)),
+      element("span", { class: "track" }, each.stage ? "" : bar),
     );
     open.length = each.depth + 1;
     if ((data.passes[at + 1]?.depth ?? 0) > each.depth) {
