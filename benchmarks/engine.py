@@ -5,7 +5,7 @@
     python benchmarks/engine.py --lessons                   # what single decisions of the design are worth
 
 Both run the twenty rules of `programs.py` for four rounds. The bridge (`bridge.py`) lets egglog decide and apply; Passat reads a
-typed function, lets egglog match, decides in Python under limits, types what it makes, counts refusals, extracts by a roofline
+typed function, lets egglog match, decides in Python under limits, types what it makes, counts rejections, extracts by a roofline
 cost with sharing, and builds a typed function again.
 
 Seconds are CPU seconds of this process (both engines use one thread), so that other work on the machine shows less; runs alternate

@@ -13,7 +13,7 @@ Weights are random under a fixed seed and come from configurations alone, so not
 transformers, which Passat itself does not. The two files in `examples/models/` are bert_torchscript_dynamic and
 resnet_torchscriptraw_dynamic.
 
-What torch 2.13 cannot export, and what is done about it: dynamo refuses the default attention of Swin and T5 ("Cannot view a
+What torch 2.13 cannot export, and what is done about it: dynamo rejects the default attention of Swin and T5 ("Cannot view a
 tensor with shape ..."), so both use the eager one; TorchScript has no `aten::diff`, which decoders call when they are given no
 attention mask, so they are given one; the loop over the experts that were hit depends on data, so Mixtral multiplies in batches.
 """

@@ -86,8 +86,8 @@ def work(name: str, path: Path, pipe: Connection) -> None:
         complaint = ""
         try:
             onnx.checker.check_model(result)
-        except (onnx.checker.ValidationError, ValueError) as refusal:
-            complaint = peers.sentence(refusal)
+        except (onnx.checker.ValidationError, ValueError) as rejection:
+            complaint = peers.sentence(rejection)
         pipe.send((peers.node_count(result), result.ByteSize(), complaint))
 
 
@@ -180,7 +180,7 @@ def tables(cells: Mapping[str, Mapping[str, Cell]], before: Mapping[str, tuple[i
     lines = ["### Milliseconds", "", "In brackets: how many times Passat's time.", ""]
     lines += rows(lambda model: f"{before[model][0]}" if model else "nodes", milliseconds)
     lines += ["", f"Geometric means of the {len(real)} real models: {means(real)}.", f"Of all {len(cells)}: {means(list(cells))}."]
-    lines += ["", "### Nodes", "", "Without Constant and ConstantOfShape; x: onnx.checker refuses the result.", ""]
+    lines += ["", "### Nodes", "", "Without Constant and ConstantOfShape; x: onnx.checker rejects the result.", ""]
     lines += rows(
         lambda model: f"{before[model][0]}" if model else "in",
         lambda cell, _: "-" if cell.nodes is None else f"{cell.nodes}{'' if cell.checker else ' x'}",

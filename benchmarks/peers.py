@@ -167,7 +167,7 @@ def measure(peer: str, path: Path, runs: int, keep: Path | None) -> Outcome:
         outcome.checker, outcome.error = False, sentence(error)
     try:
         outcome.equal = same_value(source, result)
-    except Exception as error:  # ONNX Runtime raises classes of its own for each kind of refusal
+    except Exception as error:  # ONNX Runtime raises classes of its own for each kind of rejection
         outcome.equal, outcome.error = False, outcome.error or sentence(error)
     return outcome
 
@@ -211,7 +211,7 @@ def table(results: dict[str, dict[str, Outcome]], before: dict[str, tuple[int, i
     lines += [
         "## Nodes",
         "",
-        "Without Constant and ConstantOfShape. `x`: onnx.checker refuses the result; `!`: it does not run, or its values differ.",
+        "Without Constant and ConstantOfShape. `x`: onnx.checker rejects the result; `!`: it does not run, or its values differ.",
         "",
     ]
     lines += rows(lambda o: "-" if o.nodes is None else f"{o.nodes}{mark(o)}", lambda m: str(before[m][0]))

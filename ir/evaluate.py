@@ -81,7 +81,7 @@ _ELEMENTS: Final[dict[tuple[object, ...], AnyValue]] = {}
 """Cache of elementwise results on single elements, at most `_REMEMBERED` entries."""
 
 
-_REFUSALS: Final = (ValueError, TypeError, IndexError, ArithmeticError, NotImplementedError, MemoryError)
+_REJECTIONS: Final = (ValueError, TypeError, IndexError, ArithmeticError, NotImplementedError, MemoryError)
 """Exceptions that kernels raise for unsupported operands."""
 
 
@@ -90,7 +90,7 @@ def _run(op: Op, kernel: Kernel, operands: Sequence[AnyValue], attrs: Attrs) -> 
         with np.errstate(all="ignore"):
             return kernel(*operands, **attrs)
     except Exception as error:
-        if op.is_own and not isinstance(error, _REFUSALS):
+        if op.is_own and not isinstance(error, _REJECTIONS):
             raise
         raise EvaluateError(f"the kernel of {op.name} rejected its operands: {error}") from error
 

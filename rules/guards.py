@@ -93,7 +93,7 @@ class Guard(Symbolic):
             self._text = f"{self.function.__name__}({', '.join(map(repr, self.args))})"
         return self._text
 
-    def refusal(self, answer: object, rule: str) -> str:
+    def rejection(self, answer: object, rule: str) -> str:
         """The reason for the rejection, or the empty string if the guard holds. Raises RuleError for an answer that is neither bool nor
         str."""
         if answer is True:

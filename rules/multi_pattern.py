@@ -11,7 +11,7 @@ from typing import Any as AnyValue
 
 from passat.rules.guards import Guard
 from passat.rules.pattern import CaseValue, Pattern, PCall, PCase, PConst, PVar, RuleError, subterms, tensor_holes
-from passat.rules.rule import EXACT, MERGING, Rule
+from passat.rules.rule import EXACT, MULTI_PATTERN, Rule
 
 if TYPE_CHECKING:
     from passat.rules.expansion import Choice
@@ -111,7 +111,7 @@ class MultiRule(Rule):
     ) -> None:
         self.left = left
         self.right = right
-        named.update(back=False, kind=MERGING)
+        named.update(back=False, kind=MULTI_PATTERN)
         super().__init__(left.pattern, right.whole, guards, math=math, note=note, **named)
 
     def _check_sides(self) -> None:
@@ -131,7 +131,7 @@ class MultiRule(Rule):
 
     def of_kind(self, kind: str) -> "MultiRule":
         """The rule itself, for its own kind. Raises RuleError for other kinds."""
-        if kind != MERGING:
+        if kind != MULTI_PATTERN:
             raise RuleError(f"rule [{self!r}]: it has several roots, and cannot be {kind}")
         return self
 

@@ -46,9 +46,9 @@ NONFINITE: Final[tuple[NonFinite, ...]] = (KEPT, RESOLVED, MIXED)
 Liberty = tuple[str, NonFinite]
 LIBERTIES: Final[tuple[Liberty, ...]] = ((EXACT, KEPT), *((REASSOCIATE, words) for words in NONFINITE), (FINITE, KEPT))
 """What a rule may do to floating-point values, most restrictive first."""
-REDUCING, EXPLORING, JOINING, MERGING, LOWERING, EAGER = "reducing", "exploring", "joining", "merging", "lowering", "eager"
+REDUCING, EXPLORING, JOINING, MULTI_PATTERN, LOWERING, EAGER = "reducing", "exploring", "joining", "multi-pattern", "lowering", "eager"
 """The kinds of rules. A reducing rule retires what it matched from matching; an exploring one adds alternatives; a joining one unites two
-e-classes that both exist; a merging one has several roots (multi-pattern); a lowering one excludes what it matched from extraction; an
+e-classes that both exist; a multi-pattern one has several roots; a lowering one excludes what it matched from extraction; an
 eager one is applied to a node when it is added, and replaces it."""
 
 

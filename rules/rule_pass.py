@@ -159,7 +159,7 @@ COUNTERS: Final = {
     "replayed": "regions that replayed the rewrites of an equal region",
     "matched:*": "matches of a rule that were processed",
     "fired:*": "matches of a rule that changed the e-graph",
-    "refused:*": "matches of a rule that its guards rejected",
+    "rejected:*": "matches of a rule that its guards rejected",
     "seconds": "seconds of the pass",
 }
 """The counters of a rule pass."""
@@ -252,9 +252,9 @@ class RulePass(FunctionPass):
             rule = without_operators(direction)
             ctx.record(name, f"matched:{rule}", statistics.matches)
             ctx.record(name, f"fired:{rule}", statistics.unions)
-            ctx.record(name, f"refused:{rule}", statistics.refused)
+            ctx.record(name, f"rejected:{rule}", statistics.rejected)
             for reason, count in statistics.reasons.items():
-                ctx.remark(name, f"{rule} refused {count} times: {reason}")
+                ctx.remark(name, f"{rule} rejected {count} times: {reason}")
         for stopped in report.stopped:
             ctx.remark(name, f"{stopped}; the best program so far was extracted")
         for gap in report.gaps:

@@ -24,18 +24,18 @@ class Symbolic:
     comparison = f"compare in a guard, or apply an operator such as op.greater(x, y); {_GUARD}"
     """The alternative to a comparison or a test."""
 
-    def refuse(self, what: str, instead: str) -> NoReturn:
+    def reject(self, what: str, instead: str) -> NoReturn:
         """Raises RuleError."""
         from passat.rules.pattern import RuleError  # needs this module
 
         raise RuleError(f"{self!r} is {self.kind}, and has no {what}: {instead}")
 
     def __iter__(self) -> Iterator[AnyValue]:
-        self.refuse("known length", "take its parts with pattern[i]")
+        self.reject("known length", "take its parts with pattern[i]")
 
     def __format__(self, form: str) -> str:
         if form:
-            self.refuse(f"format {form!r}", "it is shown as it is written")
+            self.reject(f"format {form!r}", "it is shown as it is written")
         return repr(self)
 
     if not TYPE_CHECKING:  # type checkers know the attributes
@@ -61,11 +61,11 @@ def _missing(term: Symbolic, name: str) -> Exception:
     return MissingAttributeError(f"{term!r} is {term.kind}, and has no .{name}: {instead}")
 
 
-def _refusing(what: str, instead: str = "") -> Callable[..., AnyValue]:
-    def refused(self: Symbolic, *_: object) -> NoReturn:
-        self.refuse(what, instead or self.comparison)
+def _rejecting(what: str, instead: str = "") -> Callable[..., AnyValue]:
+    def rejected(self: Symbolic, *_: object) -> NoReturn:
+        self.reject(what, instead or self.comparison)
 
-    return refused
+    return rejected
 
 
 _INSTEAD: Final = {
@@ -84,16 +84,16 @@ _COMPARISONS: Final = {"bool": "truth value (if, and, or, not)", "lt": "<", "le"
 
 for _name, _symbol in _BINARY.items():
     for _prefix in ("", "r"):
-        setattr(Symbolic, f"__{_prefix}{_name}__", _refusing(f"operator {_symbol}", _INSTEAD.get(_symbol, _NAMED)))
+        setattr(Symbolic, f"__{_prefix}{_name}__", _rejecting(f"operator {_symbol}", _INSTEAD.get(_symbol, _NAMED)))
 for _name, _symbol in _UNARY.items():
-    setattr(Symbolic, f"__{_name}__", _refusing(f"operator {_symbol}", _NAMED))
+    setattr(Symbolic, f"__{_name}__", _rejecting(f"operator {_symbol}", _NAMED))
 for _name, _symbol in _COMPARISONS.items():
-    setattr(Symbolic, f"__{_name}__", _refusing(f"{'comparison ' * (_name != 'bool')}{_symbol}"))
+    setattr(Symbolic, f"__{_name}__", _rejecting(f"{'comparison ' * (_name != 'bool')}{_symbol}"))
 for _name in ("int", "float", "complex", "index", "round"):
     setattr(
         Symbolic,
         f"__{_name}__",
-        _refusing(f"number ({_name})", "it has a value where the rule matches, for guards and @computed functions"),
+        _rejecting(f"number ({_name})", "it has a value where the rule matches, for guards and @computed functions"),
     )
 
 
@@ -103,7 +103,7 @@ for _name, _what, _instead in (
     ("call", "call", "operators are applied as op.NAME(x)"),
     ("getitem", "items", "take parts of values in a guard or a @computed function"),
 ):
-    setattr(Symbolic, f"__{_name}__", _refusing(_what, _instead))
+    setattr(Symbolic, f"__{_name}__", _rejecting(_what, _instead))
 
 
 class OperatorTerm(Symbolic):

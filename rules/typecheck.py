@@ -54,7 +54,7 @@ def check_types(rule: Rule) -> None:
         try:
             left = sample.type_of(rule.lhs)
             answers = [guard.function(*map(sample.value, guard.args)) for guard in rule.guards]
-            if any(guard.refusal(answer, rule.name) for guard, answer in zip(rule.guards, answers, strict=True)):
+            if any(guard.rejection(answer, rule.name) for guard, answer in zip(rule.guards, answers, strict=True)):
                 continue
             right = sample.type_of(rule.rhs, left)
         except RuleError:

@@ -154,8 +154,8 @@ def _run(model: ModelProto, shared: Mapping[str, Array], results: Sequence[str])
         return [_tensor(value) for value in session.run_with_ort_values(list(results), {})]
     except Exception as error:
         # The node has element types without a kernel, or types that the operator does not support.
-        refusal = NoKernelError if type(error).__name__ in ("NotImplemented", "InvalidGraph") else ValueError
-        raise refusal(f"ONNX Runtime failed to compute {', '.join(results)}: {' '.join(str(error).split())}") from error
+        rejection = NoKernelError if type(error).__name__ in ("NotImplemented", "InvalidGraph") else ValueError
+        raise rejection(f"ONNX Runtime failed to compute {', '.join(results)}: {' '.join(str(error).split())}") from error
 
 
 def _tensor(value: AnyValue) -> Tensor:

@@ -21,7 +21,7 @@ from passat.ir.types import TensorType, TupleType, Type, tensor_type
 def _divide(x: Array, y: Array) -> Array:
     if x.dtype.kind not in "iu":
         return np.asarray(np.divide(x, y))
-    _refuse_zero(x, y)
+    _reject_zero(x, y)
     whole, rest = np.divmod(x, y)
     return np.asarray(whole + ((rest != 0) & ((x < 0) != (y < 0))).astype(x.dtype))
 
@@ -31,13 +31,13 @@ def _remainder(function: np.ufunc) -> Kernel:
 
     def kernel(x: Array, y: Array) -> Array:
         if x.dtype.kind in "iu":
-            _refuse_zero(x, y)
+            _reject_zero(x, y)
         return np.asarray(wide(x, y))
 
     return kernel
 
 
-def _refuse_zero(dividend: Array, divisor: Array) -> None:
+def _reject_zero(dividend: Array, divisor: Array) -> None:
     if dividend.size and not np.all(divisor):
         raise ZeroDivisionError("integer division by zero, which is undefined in ONNX")
 

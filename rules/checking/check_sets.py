@@ -25,7 +25,7 @@ def check_rule(rule: Rule, *, instances: int = INSTANCES, seed: int = 0) -> Chec
     unknown = _without_kernel(rule)
     if unknown:
         checked = Checked(rule, seed)
-        checked.find("undefined", unknown, refuses=False)
+        checked.find("undefined", unknown, rejects=False)
         return checked
     checked = tried(rule, seed, instances)
     if checked.raised:
@@ -91,19 +91,19 @@ def _judge(checked: Checked, instances: int) -> None:
         _never_accepted(checked)
     elif not report.compared:
         most = max(report.not_compared, key=lambda text: report.not_compared[text])
-        checked.find("undefined", f"none of {report.accepted} instances could be compared: {most}", refuses=False)
+        checked.find("undefined", f"none of {report.accepted} instances could be compared: {most}", rejects=False)
     else:
-        checked.find("few", f"only {report.compared} of {report.drawn} instances drawn could be compared", refuses=False)
+        checked.find("few", f"only {report.compared} of {report.drawn} instances drawn could be compared", rejects=False)
 
 
 def _never_accepted(checked: Checked) -> None:
     """Reports what rejected all instances: the guard that was asked last."""
     report, ways = checked.report, checked.rule.directions()
     asked = [repr(guard) for way in ways for guard in way.guards]
-    types = [by for by in report.refused if "type" in by and by not in asked]
-    held = [guard for guard in asked if guard in report.refused]
-    by = types[0] if types else held[-1] if held else max(report.refused, key=lambda text: report.refused[text])
-    number, reason = report.refused[by], checked.reasons[by]
+    types = [by for by in report.rejected if "type" in by and by not in asked]
+    held = [guard for guard in asked if guard in report.rejected]
+    by = types[0] if types else held[-1] if held else max(report.rejected, key=lambda text: report.rejected[text])
+    number, reason = report.rejected[by], checked.reasons[by]
     if by in types:
         checked.find("types", f"{by} in all {number} instances that were not rejected before: {reason}")
     elif by in held:
@@ -124,7 +124,7 @@ def check_rules(
     >>> x, y = tensors("x y")
     >>> [report] = check_rules([(x - y >> y - x).named("Mine.swap")], instances=20)
     >>> report.verdict, report.counterexample.reason
-    ('refused', 'the element is 1.0 on the right, -1.0 on the left')
+    ('rejected', 'the element is 1.0 on the right, -1.0 on the left')
     """
     return related(list(check_each(rules, instances=instances, seed=seed, progress=progress)), progress)
 
@@ -151,9 +151,9 @@ def related(checked: Sequence[Checked], progress: Progress = lambda text: None) 
             reports[name].findings.append(Finding("loops", text))
     for general, special in covered([found.rule for found in sound]):
         text = f"is subsumed by {general.name}"
-        reports[special.name].findings.append(Finding("subsumed", text, refuses=False))
+        reports[special.name].findings.append(Finding("subsumed", text, rejects=False))
     for found in sound:
         if found.report.ok and enlarges(found):
             text = "made every instance more expensive, so it never pays by itself: use .exploring()"
-            found.report.findings.append(Finding("enlarges", text, refuses=False))
+            found.report.findings.append(Finding("enlarges", text, rejects=False))
     return list(reports.values())

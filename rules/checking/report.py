@@ -22,7 +22,7 @@ class Finding:
 
     kind: str
     text: str
-    refuses: bool = True
+    rejects: bool = True
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Counterexample:
 
 @dataclass
 class RuleReport:
-    """The result for one rule. `refused` counts instances by the guard that rejected them, `not_compared` by the reason."""
+    """The result for one rule. `rejected` counts instances by the guard that rejected them, `not_compared` by the reason."""
 
     name: str
     rule: str
@@ -47,7 +47,7 @@ class RuleReport:
     ill_typed: int = 0
     accepted: int = 0
     compared: int = 0
-    refused: dict[str, int] = field(default_factory=dict)
+    rejected: dict[str, int] = field(default_factory=dict)
     not_compared: dict[str, int] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     counterexample: Counterexample | None = None
@@ -55,10 +55,10 @@ class RuleReport:
     reproduce: str = ""
 
     @property
-    def verdict(self) -> Literal["sound", "refused", "unchecked"]:
+    def verdict(self) -> Literal["sound", "rejected", "unchecked"]:
         """`sound` without findings against the rule, `unchecked` if nothing could be compared."""
-        if any(finding.refuses for finding in self.findings):
-            return "refused"
+        if any(finding.rejects for finding in self.findings):
+            return "rejected"
         return "sound" if self.compared else "unchecked"
 
     @property
@@ -202,7 +202,7 @@ def rule_lines(report: RuleReport) -> list[str]:
     lines.append(f"    {_tried(report)}")
     lines += [f"    not compared, {number}: {reason}" for reason, number in _most(report.not_compared)]
     for finding in report.findings:
-        lines.append(f"  {'!' if finding.refuses else '?'} {finding.text}")
+        lines.append(f"  {'!' if finding.rejects else '?'} {finding.text}")
         if report.counterexample and finding is report.findings[0]:
             lines += [f"      {line}" for line in report.counterexample.lines]
             lines += [f"    mended by {report.mended_by}"] if report.mended_by else []
@@ -214,7 +214,7 @@ def _tried(report: RuleReport) -> str:
     said = [f"{report.drawn} instances drawn", f"{report.compared} compared"]
     if report.ill_typed:
         said.append(f"{report.ill_typed} ill-typed")
-    said += [f"{number} refused: {reason}" for reason, number in _most(report.refused)]
+    said += [f"{number} rejected: {reason}" for reason, number in _most(report.rejected)]
     return ", ".join(said)
 
 
@@ -227,11 +227,11 @@ def summary(reports: Sequence[RuleReport]) -> str:
     rules = f"{len(reports)} rule{'s' * (len(reports) != 1)}"
     compared = sum(report.compared for report in reports)
     parts = [f"{rules} checked on {compared} instances"]
-    for verdict in ("sound", "refused", "unchecked"):
+    for verdict in ("sound", "rejected", "unchecked"):
         number = sum(report.verdict == verdict for report in reports)
         if number:
             parts.append(f"{number} {verdict}")
-    warnings = sum(not finding.refuses for report in reports for finding in report.findings)
+    warnings = sum(not finding.rejects for report in reports for finding in report.findings)
     if warnings:
         parts.append(f"{warnings} warning{'s' * (warnings != 1)}")
     return ", ".join(parts)

@@ -44,7 +44,7 @@ class Verdict(enum.Enum):
 
     UNFIT = "ill-typed"
     UNMATCHED = "not matched"
-    REFUSED = "refused"
+    REJECTED = "rejected"
     UNDEFINED = "left side undefined"
     UNCOMPARED = "not compared"
     AGREES = "agrees"
@@ -62,12 +62,12 @@ class Rewrite(NamedTuple):
 
 @dataclass
 class Trial:
-    """An instance with its result. `reason` explains it; `refusals` are all reasons of the engine; `right` is the replacement."""
+    """An instance with its result. `reason` explains it; `rejections` are all reasons of the engine; `right` is the replacement."""
 
     verdict: Verdict
     case: Case
     reason: str = ""
-    refusals: list[str] = field(default_factory=list)
+    rejections: list[str] = field(default_factory=list)
     program: Program | None = None
     right: Expr | None = None
     left_value: list[Array] = field(default_factory=list)
@@ -106,8 +106,8 @@ class Trier:
                     matched = True
                     try:
                         _, built = self._matcher.decide(graph, row)
-                    except Reject as refusal:
-                        reasons.append(str(refusal))
+                    except Reject as rejection:
+                        reasons.append(str(rejection))
                     else:
                         bound = (self._matcher.bind(graph, row),) if self.keep else ()
                         made.append(Rewrite(_expression(graph, built), bound))
@@ -123,8 +123,8 @@ class Trier:
                 continue
             try:
                 built = dict(self._grouper.build(graph, group))
-            except Reject as refusal:
-                reasons.append(str(refusal))
+            except Reject as rejection:
+                reasons.append(str(rejection))
                 continue
             whole = graph.make(symbol(TUPLE, None, len(roots)), 0, tuple(built[node] for node in roots))
             made.append(Rewrite(_expression(graph, whole), tuple(match for _, match in group)))
@@ -149,19 +149,19 @@ class Trier:
         except Unfit as unfit:
             return Trial(Verdict.UNFIT, case, str(unfit)), iter(())
         try:
-            rewrites, refusals, matched = self.rewrites(program)
+            rewrites, rejections, matched = self.rewrites(program)
         except Exception as error:  # guards are user code and may raise anything
             said = " ".join(str(error).split())
             return Trial(Verdict.RAISES, case, f"{type(error).__name__}{': ' if said else ''}{said}", program=program), iter(())
         if not rewrites:
-            reason = refusals[0] if refusals else "the left side is not found in its own instance"
-            return Trial(Verdict.REFUSED if matched else Verdict.UNMATCHED, case, reason, refusals, program), iter(())
+            reason = rejections[0] if rejections else "the left side is not found in its own instance"
+            return Trial(Verdict.REJECTED if matched else Verdict.UNMATCHED, case, reason, rejections, program), iter(())
         evaluation = Evaluation({program.params[name]: value for name, value in case.inputs.items() if name in program.params})
         try:
             left = evaluation(program.body)
         except EvaluateError as error:
-            return Trial(Verdict.UNDEFINED, case, str(error), refusals, program), iter(())
-        trial = Trial(Verdict.AGREES, case, "", refusals, program, None, left)
+            return Trial(Verdict.UNDEFINED, case, str(error), rejections, program), iter(())
+        trial = Trial(Verdict.AGREES, case, "", rejections, program, None, left)
         return trial, ((rewrite, *self._judge(trial, rewrite.body, evaluation)) for rewrite in rewrites)
 
     def _judge(self, trial: Trial, body: Expr, evaluation: Evaluation) -> tuple[Verdict, str, list[Array]]:
@@ -236,7 +236,7 @@ class _Noted:
         self.matches = 0
         self._reasons = reasons
 
-    def refuse(self, reason: str) -> None:
+    def reject(self, reason: str) -> None:
         """Records a reason."""
         self._reasons.append(reason)
 

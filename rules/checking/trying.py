@@ -56,9 +56,9 @@ class Checked:
         self.type_errors: dict[str, tuple[int, str]] = {}
         self.reasons: dict[str, str] = {}
 
-    def find(self, kind: str, text: str, *, refuses: bool = True) -> None:
+    def find(self, kind: str, text: str, *, rejects: bool = True) -> None:
         """Records a finding."""
-        self.report.findings.append(Finding(kind, text, refuses))
+        self.report.findings.append(Finding(kind, text, rejects))
 
 
 def tried(rule: Rule, seed: int, instances: int, enough: int | None = None) -> Checked:
@@ -128,7 +128,7 @@ def try_many(checked: Checked, trier: Trier, wanted: int, hope: int, generator: 
         if trial.reason == NO_CONSTANT:
             hints.want_constants()
         compared = trial.verdict in (Verdict.AGREES, *WRONG)
-        if dtype and trial.verdict not in (Verdict.UNFIT, Verdict.UNMATCHED, Verdict.REFUSED):
+        if dtype and trial.verdict not in (Verdict.UNFIT, Verdict.UNMATCHED, Verdict.REJECTED):
             hints.accept(dtype)
             if compared:
                 found.append(case)
@@ -148,9 +148,9 @@ def _count(checked: Checked, trier: Trier, trial: Trial) -> None:
     report, verdict = checked.report, trial.verdict
     if verdict is Verdict.UNFIT:
         _ill_typed(checked, trial.reason)
-    elif verdict in (Verdict.REFUSED, Verdict.UNMATCHED):
-        by = refuser(trier.rule, trial.reason)
-        count(report.refused, by)
+    elif verdict in (Verdict.REJECTED, Verdict.UNMATCHED):
+        by = rejecter(trier.rule, trial.reason)
+        count(report.rejected, by)
         checked.reasons[by] = trial.reason
     else:
         report.accepted += 1
@@ -161,7 +161,7 @@ def _count(checked: Checked, trier: Trier, trial: Trial) -> None:
         (checked.agreeing if verdict is Verdict.AGREES else checked.wrong).append((trier, trial))
 
 
-def refuser(rule: Rule, reason: str) -> str:
+def rejecter(rule: Rule, reason: str) -> str:
     """What rejected an instance: the guard as it is written, or another check of the engine."""
     for guard in rule.guards:
         if reason.startswith(f"{guard!r}: "):

@@ -94,9 +94,9 @@ class Eager:
             new = NewNode(head, payload, operands, type_, known)
             try:
                 made = matcher.decide(graph, row, new)[1]
-            except Reject as refusal:
-                statistics.refuse(str(refusal))
-                graph.decisions.append(Decision(matcher.rule_name, place, str(refusal)))
+            except Reject as rejection:
+                statistics.reject(str(rejection))
+                graph.decisions.append(Decision(matcher.rule_name, place, str(rejection)))
                 continue
             statistics.unions += 1
             graph.decisions.append(Decision(matcher.rule_name, place, "", new, made, len(graph)))

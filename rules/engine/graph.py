@@ -107,7 +107,7 @@ class Decision(NamedTuple):
 
     rule: str
     place: Expr | None
-    refusal: str = ""
+    rejection: str = ""
     new: NewNode | None = None
     made: int = -1
     size: int = 0

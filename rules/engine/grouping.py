@@ -14,7 +14,7 @@ from passat.rules.engine.matching import Bindings, Matcher
 from passat.rules.guards import Reject
 from passat.rules.multi_pattern import MultiRule, PJoined
 from passat.rules.pattern import subterms
-from passat.rules.rule import MERGING, Rule
+from passat.rules.rule import MULTI_PATTERN, Rule
 from passat.rules.substitution import build_together, same_type
 
 MOST: Final = 256
@@ -26,7 +26,7 @@ class Counts(Protocol):
 
     matches: int
 
-    def refuse(self, reason: str) -> None:
+    def reject(self, reason: str) -> None:
         """Records a rejection."""
 
 
@@ -36,7 +36,7 @@ class Grouper:
     def __init__(self, rule: MultiRule) -> None:
         self.rule = rule
         self.name = rule.name
-        probe = Rule(rule.lhs, rule.left.shared[0], rule.guards, math=rule.math, note=rule.note, kind=MERGING, name=rule.name)
+        probe = Rule(rule.lhs, rule.left.shared[0], rule.guards, math=rule.math, note=rule.note, kind=MULTI_PATTERN, name=rule.name)
         self.matcher = Matcher(probe)
         self._joined = [node for node in subterms(rule.rhs) if isinstance(node, PJoined)]
         self.symbols = self.matcher.symbols
@@ -52,8 +52,8 @@ class Grouper:
             try:
                 match = self.matcher.bind(graph, row)
                 shapes = tuple(_across(graph, match, part) for part in self._joined)
-            except Reject as refusal:
-                statistics.refuse(str(refusal))
+            except Reject as rejection:
+                statistics.reject(str(rejection))
                 continue
             shared = (match.node(hole) for hole in self.rule.left.shared)
             key = (*shared, *(value for _, value in sorted(match.attrs.items())), shapes)
@@ -64,9 +64,9 @@ class Grouper:
             if len(group) >= self.rule.left.at_least:
                 groups.append(group)
             elif len(group) == 1:
-                statistics.refuse("no other call can be merged with it")
+                statistics.reject("no other call can be merged with it")
             else:
-                statistics.refuse(f"the group has {len(group)} calls, fewer than {self.rule.left.at_least}")
+                statistics.reject(f"the group has {len(group)} calls, fewer than {self.rule.left.at_least}")
         return groups
 
     def build(self, graph: Graph, group: Sequence[tuple[int, Bindings]]) -> list[tuple[int, int]]:

@@ -223,7 +223,7 @@ class Matcher:
                 raise Reject(f"the constant is {'not uniform' if element is None else element}, not {literal.value}")
         for guard in self.rule.guards:
             answer = match.ask(guard, decides=True)
-            if answer is not True and (reason := guard.refusal(answer, f"{self.name} ({self.rule.source})")):
+            if answer is not True and (reason := guard.rejection(answer, f"{self.name} ({self.rule.source})")):
                 raise Reject(f"{guard!r}: {reason}")
         return match
 

@@ -14,14 +14,14 @@ class RuleStatistics:
     """Statistics of one rule: matches processed, matches rejected with the reasons (the first few, counted), unions made."""
 
     matches: int = 0
-    refused: int = 0
+    rejected: int = 0
     unions: int = 0
     seconds: float = 0.0
     reasons: dict[str, int] = field(default_factory=dict)
 
-    def refuse(self, reason: str) -> None:
+    def reject(self, reason: str) -> None:
         """Counts a rejection."""
-        self.refused += 1
+        self.rejected += 1
         if reason in self.reasons or len(self.reasons) < _REASONS:
             self.reasons[reason] = self.reasons.get(reason, 0) + 1
 
@@ -106,7 +106,7 @@ class EngineReport:
         for name, new in rules.items():
             old = self.rules.setdefault(name, RuleStatistics())
             old.matches += new.matches
-            old.refused += new.refused
+            old.rejected += new.rejected
             old.unions += new.unions
             old.seconds += new.seconds
             for reason, count in new.reasons.items():

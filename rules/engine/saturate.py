@@ -54,7 +54,7 @@ class Saturator:
         """The queries of the active stages."""
         self._by_root: Mapping[Symbol, Sequence[int]] = {}
         """The active queries by the symbol of the root."""
-        self._refused: dict[tuple[int, tuple[int, ...]], None] = {}
+        self._rejected: dict[tuple[int, tuple[int, ...]], None] = {}
         self._seen: set[tuple[int, tuple[int, ...]]] = set()
         self._retired: dict[str, list[str]] = {}
         self._retired_next: dict[str, list[str]] = {}
@@ -185,8 +185,8 @@ class Saturator:
                 size = len(graph)
                 try:
                     made = grouper.build(graph, group)
-                except Reject as refusal:
-                    statistics.refuse(str(refusal))
+                except Reject as rejection:
+                    statistics.reject(str(rejection))
                     continue
                 self._spend(len(made), unions)
                 self._check(size, unions)
@@ -327,9 +327,9 @@ class Saturator:
         again: dict[int, set[tuple[int, ...]]] = {}
         due = budget.matches + _CHECKED
         if learned:
-            for number, row in list(self._refused):
+            for number, row in list(self._rejected):
                 if any(graph.find(cls) in learned for cls in row[: len(self._queries[number][0].class_keys)]):
-                    del self._refused[number, row]
+                    del self._rejected[number, row]
                     again.setdefault(number, set()).add(row)
         for number in sorted(self._active & {*tables, *again, *self._backoff.waiting}):
             matcher, variant, stage = self._queries[number]
@@ -356,11 +356,11 @@ class Saturator:
                 size, applied = len(graph), graph.applied
                 try:
                     root, built = matcher.decide(graph, row)
-                except Reject as refusal:
-                    statistics.refuse(str(refusal))
-                    self._refused[number, row] = None
+                except Reject as rejection:
+                    statistics.reject(str(rejection))
+                    self._rejected[number, row] = None
                     if steps is not None:
-                        steps.refuse(matcher, row, str(refusal), self.result.rounds)
+                        steps.reject(matcher, row, str(rejection), self.result.rounds)
                     continue
                 budget.matches += _FOLDED * (graph.applied - applied)
                 if graph.find(built) != root:

@@ -56,7 +56,7 @@ class Run(NamedTuple):
     stages: "Sequence[Stage]"
     saturation: "Saturation"
     applications: Sequence[Application]
-    refused: Mapping[str, Sequence[Rejected]]
+    rejected: Mapping[str, Sequence[Rejected]]
     members: Mapping[int, Sequence[int]]
     provenance: Mapping[int, tuple[str, int]]
     space: "Space | None"
@@ -105,7 +105,7 @@ class Trace:
         self.runs.append(
             Run(
                 *(self.pass_name, self.function, body, result, graph, root, initial, tuple(stages), saturator.result),
-                *(steps.applications, steps.refused, saturator.members, saturator.provenance, space, choice, steps.banned, self.owners),
+                *(steps.applications, steps.rejected, saturator.members, saturator.provenance, space, choice, steps.banned, self.owners),
             )
         )
 
@@ -115,11 +115,11 @@ class Steps:
 
     def __init__(self) -> None:
         self.applications: list[Application] = []
-        self.refused: dict[str, list[Rejected]] = {}
+        self.rejected: dict[str, list[Rejected]] = {}
         self.banned: set[str] = set()
 
-    def refuse(self, matcher: "Matcher", row: tuple[int, ...], reason: str, round_: int) -> None:
+    def reject(self, matcher: "Matcher", row: tuple[int, ...], reason: str, round_: int) -> None:
         """Records a rejection; keeps the first `KEPT` of each rule."""
-        known = self.refused.setdefault(matcher.name, [])
+        known = self.rejected.setdefault(matcher.name, [])
         if len(known) < KEPT:
             known.append(Rejected(matcher, row, reason, round_))

@@ -60,14 +60,14 @@ class Match:
         self.leaves = [term for term in terms if isinstance(term, (PVar, PConst, PLiteral))]
         self.inner = {id(bound[term.key]) for term in terms if not isinstance(term, (PVar, PConst, PLiteral))}
 
-    def refusal(self, guards: Sequence[Guard]) -> str:
+    def rejection(self, guards: Sequence[Guard]) -> str:
         """The rejection of the first guard that does not hold; '' if all hold."""
         for guard in guards:
             try:
                 answer = guard.function(*[self._value(arg) for arg in guard.args])
-            except Reject as refuse:
-                return f"{guard!r}: {refuse}"
-            if reason := guard.refusal(answer, "of a composite function"):
+            except Reject as reject:
+                return f"{guard!r}: {reject}"
+            if reason := guard.rejection(answer, "of a composite function"):
                 return f"{guard!r}: {reason}"
         return ""
 
@@ -368,9 +368,9 @@ class _Merger:
         return all(id(reader) in inner for node in inner if node != id(match.root) for reader in self._readers[node])
 
     def _is_wanted(self, match: Match) -> bool:
-        refusal = match.refusal(self._entry.guards)
-        if refusal:
-            self._remark(f"{self._entry.name}: {refusal}")
+        rejection = match.rejection(self._entry.guards)
+        if rejection:
+            self._remark(f"{self._entry.name}: {rejection}")
             return False
         return self._entry.check is None or bool(self._entry.check(match.root))
 

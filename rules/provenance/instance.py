@@ -150,8 +150,8 @@ class Instance(Substitution):
     def check_conditions(self) -> None:
         """Raises CertificateError if a guard does not hold."""
         for guard in self.rule.guards:
-            if reason := guard.refusal(self.ask(guard), self.rule.name):
-                raise CertificateError(f"the guard {guard!r} refuses: {reason}")
+            if reason := guard.rejection(self.ask(guard), self.rule.name):
+                raise CertificateError(f"the guard {guard!r} rejects: {reason}")
 
     def right(self) -> int:
         """The class of the right side."""

@@ -224,7 +224,7 @@ class Index:
         for place, application in enumerate(run.applications):
             for node in application.made:
                 self._makers.setdefault(node, place)
-        self._eager = {id(each.place): each.rule for each in self.graph.decisions if not each.refusal}
+        self._eager = {id(each.place): each.rule for each in self.graph.decisions if not each.rejection}
         self._loaded_from: dict[int, Expr] = {}
         for expr in post_order(run.body, parts_of=lambda node: [part for part in _parts(node) if id(part) in self.graph.ids]):
             self._loaded_from.setdefault(self.graph.ids[id(expr)], expr)

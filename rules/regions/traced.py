@@ -174,8 +174,8 @@ def _opinion(
     """The result or exception of a function on constants, and a comparable form of it: all rejections are equal."""
     try:
         said = function(*[_term(arg, tensors) if isinstance(arg, Slot) else arg for arg in args])
-    except (Reject, OpTypeError, InferError) as refusal:
-        return refusal, False if decides else None
+    except (Reject, OpTypeError, InferError) as rejection:
+        return rejection, False if decides else None
     return said, not isinstance(said, str) and bool(said) if decides else repr(comparable(said))
 
 

@@ -28,7 +28,7 @@ class Kind(enum.StrEnum):
     """It fired, but its result was not extracted."""
     LEFT = "left"
     """It fired, but the engine skipped the function."""
-    REFUSED = "refused"
+    REJECTED = "rejected"
     """It matched and was rejected."""
     NOTHING_NEW = "nothing new"
     """It matched where its right side already existed."""
@@ -304,21 +304,21 @@ def _operands(count: int) -> str:
 def why_apart(grouper: Grouper, view: View, pass_name: str, node: str | None = None) -> list[Finding]:
     """Why individually matching calls were not merged, in an input program."""
     graph = view.graph
-    refused: dict[str, list[int]] = {}
+    rejected: dict[str, list[int]] = {}
     matches: dict[int, Bindings] = {}
     roots = list(view.by_symbol.get(grouper.matcher.root, ()))
     for row in sorted({row for variant in grouper.matcher.variants for row in variant.search(graph, roots)}):
         try:
             matches.setdefault(row[0], grouper.matcher.bind(graph, row))
-        except Reject as refusal:
-            refused.setdefault(str(refusal), []).append(row[0])
+        except Reject as rejection:
+            rejected.setdefault(str(rejection), []).append(row[0])
     found = []
-    for reason, nodes in refused.items():
+    for reason, nodes in rejected.items():
         kept = [one for one in nodes if node is None or view.is_any([one], node)]
         if kept:
             places = [view.place(one) for one in kept]
             text = f"it matches at {listed(places)} (in {pass_name}) and is rejected: {reason}"
-            found.append(Finding(Kind.REFUSED, text, bare(places), (pass_name,), len(kept)))
+            found.append(Finding(Kind.REJECTED, text, bare(places), (pass_name,), len(kept)))
     groups: dict[tuple[int, ...], list[int]] = {}
     for root, match in matches.items():
         groups.setdefault(tuple(graph.find(match.node(hole)) for hole in grouper.rule.left.shared), []).append(root)

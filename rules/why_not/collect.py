@@ -17,7 +17,7 @@ from passat.rules.why_not.view import View
 from passat.rules.why_not.watch import Priced, Ran, RunTrace, extra_costs, views_of_module
 
 ORDER: Final = (
-    *(Kind.TAKEN, Kind.DEARER, Kind.LEFT, Kind.REFUSED, Kind.CUT, Kind.RETIRED, Kind.NOTHING_NEW),
+    *(Kind.TAKEN, Kind.DEARER, Kind.LEFT, Kind.REJECTED, Kind.CUT, Kind.RETIRED, Kind.NOTHING_NEW),
     *(Kind.NOT_RUN, Kind.ABSENT, Kind.UNTYPED, Kind.NEAR, Kind.NOTHING),
 )
 """The order of findings."""
@@ -74,7 +74,7 @@ class Collector:
         fired = {run.graph.find(root) for i in applied for root, _ in run.applications[i].unions}
         agree: dict[int, bool] = {}
         aligner = Aligner(self.asked.rule, view) if isinstance(self.asked.rule, Matcher) else None
-        for one in run.refused.get(name, ()):
+        for one in run.rejected.get(name, ()):
             if run.graph.find(one.row[0]) in fired:
                 continue
             nodes = one.matcher.placed(run.graph, one.row, run.members).nodes
@@ -83,7 +83,7 @@ class Collector:
                 agree[nodes[0]] = laid is None or not laid.failures
             # A mismatched attribute or number makes a near miss, although the engine checks it late.
             if agree[nodes[0]] and self._is_asked(view, nodes):
-                self._note(Kind.REFUSED, one.reason, view.place(nodes[0]), pass_name)
+                self._note(Kind.REJECTED, one.reason, view.place(nodes[0]), pass_name)
         self._look_near(view, pass_name, run_trace, fired)
 
     # ---- matches that were applied
@@ -165,20 +165,20 @@ class Collector:
             count = len(rule.class_keys)
             return (*map(graph.find, row[:count]), *row[count:])
 
-        refused = {same(one.row) for one in run.refused.get(rule.name, ())}
+        rejected = {same(one.row) for one in run.rejected.get(rule.name, ())}
         made: dict[int, list[str]] = {}
         for each in run.applications:
             for cls, _ in each.unions:
                 made.setdefault(graph.find(cls), []).append(each.rule)
         for one in found:
             row = one.row(rule)
-            if same(row) in refused:
+            if same(row) in rejected:
                 continue
             place = view.place(one.root)
             try:
                 root, built = rule.decide(graph, row)
-            except Reject as refusal:
-                self._note(Kind.REFUSED, str(refusal), place, pass_name)
+            except Reject as rejection:
+                self._note(Kind.REJECTED, str(rejection), place, pass_name)
                 continue
             if graph.find(built) == root:
                 by = listed(made.get(root, []))
@@ -256,7 +256,7 @@ SENTENCES: Final = {
     Kind.TAKEN: "it did fire, {times}, and its result was extracted: {where}",
     Kind.DEARER: "it fired {where}, but its result was not extracted: {reason}",
     Kind.LEFT: "it matches {where}, but the function was {reason}",
-    Kind.REFUSED: "it matches {where} and is rejected: {reason}",
+    Kind.REJECTED: "it matches {where} and is rejected: {reason}",
     Kind.CUT: "it matches {where}, but {reason}",
     Kind.RETIRED: "it matches {where}, but {reason} rewrote that first, and matches of reducing rules are not matched again",
     Kind.NOTHING_NEW: "it matches {where}, but its right side already exists: {reason}",

@@ -116,12 +116,12 @@ def decided(rule: Rule, ran: Sequence[Ran], node: str | None) -> list[Finding]:
             for decision in run_trace.run.graph.decisions:
                 names = names_of(decision.place)
                 if decision.rule == rule.name and (node is None or node in names):
-                    kind = Kind.REFUSED if decision.refusal else Kind.TAKEN
-                    found.setdefault((kind, decision.refusal), {}).setdefault(each.name, []).extend(names[:1] or [""])
+                    kind = Kind.REJECTED if decision.rejection else Kind.TAKEN
+                    found.setdefault((kind, decision.rejection), {}).setdefault(each.name, []).extend(names[:1] or [""])
     if not found and node is not None:
         return [Finding(Kind.NEAR, why, (node,), agreed=0, parts=1) for why in [_mismatch_at(rule, ran, node)] if why]
     findings = []
-    for (kind, reason), by in sorted(found.items(), key=lambda item: item[0][0] is Kind.REFUSED):
+    for (kind, reason), by in sorted(found.items(), key=lambda item: item[0][0] is Kind.REJECTED):
         places = list(dict.fromkeys(place for names in by.values() for place in names if place))
         count = sum(map(len, by.values()))
         at = f"at {listed([repr(place) for place in places])} " if places else ""

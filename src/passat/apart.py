@@ -21,7 +21,7 @@ _COMMAND: Final = "from passat.session import serve; serve()"
 _NUMBERS: Final = count()
 
 
-class RefusedError(RuntimeError):
+class RejectedError(RuntimeError):
     """An error that ONNX Runtime reports in the child process."""
 
 
@@ -36,7 +36,7 @@ class NoProcessError(RuntimeError):
 class ApartSession:
     """A session in the child process, recreated in a new process after a crash. `model` returns the model's bytes or path.
 
-    Raises RefusedError if the model does not load, EndedError, NoProcessError, and ImportError if ONNX Runtime is not installed. `seconds`
+    Raises RejectedError if the model does not load, EndedError, NoProcessError, and ImportError if ONNX Runtime is not installed. `seconds`
     is the timeout for loading.
     """
 
@@ -61,7 +61,7 @@ class ApartSession:
         self.outputs = tuple((name, kind) for name, kind in reply["outputs"])
 
     def run(self, feed: Mapping[str, AnyValue]) -> list[AnyValue]:
-        """The values of all outputs, in order. Raises RefusedError, EndedError."""
+        """The values of all outputs, in order. Raises RejectedError, EndedError."""
         if not self._keeper.is_there():
             self._load()
         arrays: list[Array] = []
@@ -99,7 +99,7 @@ class _Keeper:
         return self is _state.keeper and self._process.poll() is None
 
     def ask(self, request: Mapping[str, AnyValue], arrays: list[Array], seconds: float | None = None) -> tuple[Head, list[Array]]:
-        """The response to a request. Raises EndedError, also after a timeout, and RefusedError."""
+        """The response to a request. Raises EndedError, also after a timeout, and RejectedError."""
         with self._lock:
             timer = None if seconds is None else threading.Timer(seconds, self._process.kill)
             try:
@@ -119,7 +119,7 @@ class _Keeper:
                 if timer is not None:
                     timer.cancel()
         if "error" in reply:
-            raise RefusedError(reply["error"])
+            raise RejectedError(reply["error"])
         return reply, found
 
     def _greet(self) -> None:

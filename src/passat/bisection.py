@@ -12,7 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 from typing import Any as AnyValue
 
-from passat.apart import EndedError, RefusedError, error_stream, show_code
+from passat.apart import EndedError, RejectedError, error_stream, show_code
 from passat.choose import NothingToTimeError, choose_feed, take_turns, time_of
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, check, save, to_onnx
@@ -128,7 +128,7 @@ class Slower(Check):
             return choose_feed(self._runner(original, apart=True), how)
         except NothingToTimeError as error:
             raise CheckError(f"there is nothing to measure: the original {error}") from error
-        except (RefusedError, EndedError) as error:
+        except (RejectedError, EndedError) as error:
             raise CheckError(f"there is nothing to measure: ONNX Runtime does not load the original: {sentence_of(error)}") from error
 
     def judge(self, model: "ModelProto") -> str | None:

@@ -256,8 +256,8 @@ def _run(executor: Executor, tasks: dict[int, _Task], most: int | None = None) -
                     with _ignoring_interrupts():  # processes that are started now must not end with a traceback
                         waiting[number] = executor.submit(_elsewhere, tasks[number])
                 except Exception as error:
-                    refused = _UnstartedError(f"the executor does not take the model: {error}")
-                    yield number, Optimized(tasks[number].name, error=refused)
+                    rejected = _UnstartedError(f"the executor does not take the model: {error}")
+                    yield number, Optimized(tasks[number].name, error=rejected)
                     continue
                 waiting[number].add_done_callback(lambda _, number=number: done.put(number))
             number = done.get()

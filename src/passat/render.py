@@ -150,7 +150,7 @@ def _idle(report: Report) -> list[RenderableType]:
         if rule.own and not rule.fired:
             why = rule.why_not_run or "nothing matched its left side"
             if rule.matched:
-                why = f"{rule.matched} {'match' if rule.matched == 1 else 'matches'}, {rule.refused} refused{_reasons(report, rule.name)}"
+                why = f"{rule.matched} {'match' if rule.matched == 1 else 'matches'}, {rule.rejected} rejected{_reasons(report, rule.name)}"
             lines.append(Text(f"! {rule.name} did not fire: {why}", style="yellow"))
     return lines
 
@@ -169,7 +169,7 @@ def _amount(amount: float) -> str:
 
 def _reasons(report: Report, rule: str) -> str:
     """The first distinct reasons for rejecting a rule's matches."""
-    begins = re.compile(rf"[^:]+: {re.escape(rule)} refused \d+ times?: ")
+    begins = re.compile(rf"[^:]+: {re.escape(rule)} rejected \d+ times?: ")
     ends = re.compile(r" \(\d+ times\)$")
     found = list(dict.fromkeys(ends.sub("", begins.sub("", remark)) for remark in report.remarks if begins.match(remark)))
     more = "; ..." if len(found) > REASONS_SHOWN else ""
@@ -180,9 +180,9 @@ def _rules(report: Report) -> RenderableType:
     fired = [rule for rule in report.rules if rule.fired]
     if not fired:
         return Text("no rule fired")
-    table = plain_table("rule", "fired", "matched", "refused")
+    table = plain_table("rule", "fired", "matched", "rejected")
     for rule in fired[:RULES_SHOWN]:
-        table.add_row(rule.name, str(rule.fired), str(rule.matched), str(rule.refused))
+        table.add_row(rule.name, str(rule.fired), str(rule.matched), str(rule.rejected))
     rest = fired[RULES_SHOWN:]
     if rest:
         table.add_row(f"{len(rest)} more rules", str(sum(rule.fired for rule in rest)), "", "", style="dim")
@@ -194,11 +194,11 @@ def _statistics(report: Report) -> RenderableType:
     matched = [rule for rule in report.rules if rule.matched or rule.fired]
     if not matched:
         return Text("no rule matched anything")
-    table = plain_table("rule", "fired", "matched", "refused", "time", "made", "")
+    table = plain_table("rule", "fired", "matched", "rejected", "time", "made", "")
     for rule in matched:
         part = f"{rule.share:.0%} of the result" if rule.made else "fired, not taken" if rule.fired and rule.taken is False else ""
-        table.add_row(rule.name, *map(str, (rule.fired, rule.matched, rule.refused)), seconds(rule.seconds), str(rule.made), part)
-    why = plain_table("rule", "refused", "because")
+        table.add_row(rule.name, *map(str, (rule.fired, rule.matched, rule.rejected)), seconds(rule.seconds), str(rule.made), part)
+    why = plain_table("rule", "rejected", "because")
     for rule in matched:
         for at, (reason, count) in enumerate(sorted(rule.reasons.items(), key=lambda item: -item[1])):
             why.add_row("" if at else rule.name, str(count), reason)
@@ -239,7 +239,7 @@ def verification_text(report: VerifyReport) -> Text:
 def plain_table(*headings: str) -> Table:
     """A table without lines; numeric columns are right-aligned and never truncated."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    numbers = [heading in ("before", "after", "time", "fired", "matched", "refused", "made", "level", "nodes") for heading in headings]
+    numbers = [heading in ("before", "after", "time", "fired", "matched", "rejected", "made", "level", "nodes") for heading in headings]
     for i, (heading, numeric) in enumerate(zip(headings, numbers, strict=True)):
         names = i == 0 and not all(numbers[1:])  # text columns shrink first
         table.add_column(heading, justify="right" if numeric else "left", no_wrap=numeric or names, overflow="fold")

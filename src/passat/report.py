@@ -29,13 +29,13 @@ PROVENANCE: Final = "provenance: "
 
 @dataclass
 class RuleReport:
-    """What one rule did over all passes: matches that were looked at, those that were refused, and how often the rule fired. Where it was
-    recorded: the seconds that its matches took, the first reasons of refusals in each pass, how many nodes of the result it made, which
+    """What one rule did over all passes: matches that were looked at, those that were rejected, and how often the rule fired. Where it was
+    recorded: the seconds that its matches took, the first reasons of rejections in each pass, how many nodes of the result it made, which
     is what part of them, and whether it led to anything in the result. `unheard` says why no pass looked for it, of rules of the user's."""
 
     name: str
     matched: int = 0
-    refused: int = 0
+    rejected: int = 0
     fired: int = 0
     own: bool = False
     """True for a user's rule; the report then says why it did not fire."""
@@ -177,7 +177,7 @@ class Report:
             for key, amount in counters.items() if name not in own_passes else ():
                 what, colon, rule = key.partition(":")
                 self.lowered += int(amount) if key == "lowered" else 0
-                if colon and what in ("matched", "refused", "fired"):
+                if colon and what in ("matched", "rejected", "fired"):
                     entry = rules.setdefault(rule, RuleReport(rule))
                     setattr(entry, what, getattr(entry, what) + int(amount))
         self.rules = sorted(rules.values(), key=lambda rule: (-rule.fired, rule.name))

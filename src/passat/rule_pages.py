@@ -30,18 +30,18 @@ _LONG: Final = 130
 """Maximum length of equations in tables."""
 _WIDTH: Final = 110
 _INTRODUCTION: Final = """\
-In an equation, `x`, `y`, `z` ... stand for any tensors and `c`, `d`, `w` ... for constants where the guards need their values; attributes
-that a left side does not name may be anything. What holes for operators, cases (`kind(matmul=..., dense=...)`) and several operands
-(`*xs`) stand for is said above the rules. Parts that are long and stand there several times have capital letters.
+In an equation, `x`, `y`, `z` ... are any tensors, and `c`, `d`, `w` ... are constants where the guards need their values. Attributes that
+the left side does not name may have any value. Holes for operators, cases (`kind(matmul=..., dense=...)`) and several operands (`*xs`)
+are explained above the rules. Long subexpressions that occur several times are abbreviated by capital letters.
 
-* **where**: the guards. The rule fires where all of them hold, and otherwise says which one does not, and why. What each means is said
-  below the rules of its file; `left` is the left side as a whole.
-* **kind**: a *reducing* rule retires what it matched from matching; an *exploring* one offers an alternative that need not be better by
-  itself; a *joining* one unites two things that are computed already; an *eager* one is applied to nodes as they are added, and takes their
-  place; a *merging* one has several roots; what a *lowering* one matched is not taken out any more. `<->` goes both ways.
-* **values**: an *exact* rule keeps every bit. An *inexact* one changes rounding, as it says, and does not run where `rules.math` is
-  `exact`; results that are infinite or NaN stay what they are, unless it says otherwise. A *finite* one assumes that no value is infinite
-  or NaN, for the reason that it gives, and runs only where `rules.math` is `finite` (or in a pass that lowers and is asked for by name).
+* **where**: the guards. The rule fires where all of them hold; otherwise it reports which one does not hold, and why. The guards are
+  explained below the rules of each file; `left` is the whole left side.
+* **kind**: a *reducing* rule retires what it matched from matching; an *exploring* one adds an alternative that need not be cheaper by
+  itself; a *joining* one unites two e-classes that both exist; an *eager* one is applied to a node when it is added, and replaces it; a
+  *multi-pattern* one has several roots; a *lowering* one excludes what it matched from extraction. `<->` works in both directions.
+* **values**: an *exact* rule keeps every bit. An *inexact* one changes rounding, as its note says, and does not run where `rules.math` is
+  `exact`; it keeps infinities and NaN unless it says otherwise. A *finite* one assumes that no value is infinite or NaN, for the reason
+  that it gives, and runs only where `rules.math` is `finite` (or in a lowering pass that is requested by name).
 """
 
 

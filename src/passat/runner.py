@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from typing import Any as AnyValue
 
-from passat.apart import ApartSession, EndedError, NoProcessError, RefusedError, is_installed
+from passat.apart import ApartSession, EndedError, NoProcessError, RejectedError, is_installed
 from passat.feeds import InputSpec, declared_inputs
 from passat.ir.onnx import save
 from passat.ir.onnx.errors import raise_interrupt
@@ -137,7 +137,7 @@ def loads(model: ModelSource, folder: str | None = None) -> bool:
     settings = SessionSettings(folder, threads=1, libraries=tuple(_LIBRARIES))
     try:
         ApartSession(partial(_serialized, model), settings, seconds=_LOADING_SECONDS)
-    except (RefusedError, EndedError, NoProcessError, ImportError):
+    except (RejectedError, EndedError, NoProcessError, ImportError):
         return False
     return True
 

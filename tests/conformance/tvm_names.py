@@ -58,25 +58,25 @@ class Missing:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+    def _reject(self, *_: Any, **__: Any) -> NoReturn:
         raise AttributeError(f"Passat has no {self.name}")
 
     def __call__(self, *args: Any, **_: Any) -> Any:
         if not Missing.collecting:
-            self._refuse()
+            self._reject()
         decorated = len(args) == 1 and isinstance(args[0], (FunctionType, type))
         return args[0] if decorated else Missing(f"{self.name}()")
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
         return (object,)
 
-    __getitem__ = __enter__ = __iter__ = __instancecheck__ = _refuse
+    __getitem__ = __enter__ = __iter__ = __instancecheck__ = _reject
 
     def __getattr__(self, name: str) -> "Missing":
         if name.startswith("__"):
             raise AttributeError(name)
         if not Missing.collecting:
-            self._refuse()
+            self._reject()
         return Missing(f"{self.name}.{name}")
 
 

@@ -93,14 +93,14 @@ def test_weights_that_are_changed_come_out_changed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("location", ["../model.bin", "/etc/hostname", "a/../../model.bin"])
-def test_data_outside_the_folder_is_refused(location: str, tmp_path: Path) -> None:
+def test_data_outside_the_folder_is_rejected(location: str, tmp_path: Path) -> None:
     path = write(tmp_path, location)
     with pytest.raises(OnnxError, match="outside the model's folder"):
         passat.optimize(path)
     assert sorted(os.listdir(tmp_path)) == ["model.bin", "model.onnx"]
 
 
-def test_a_link_to_outside_the_folder_is_refused(tmp_path: Path) -> None:
+def test_a_link_to_outside_the_folder_is_rejected(tmp_path: Path) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
     path = write(inside)

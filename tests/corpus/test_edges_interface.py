@@ -247,7 +247,7 @@ def test_local_functions_without_a_type() -> None:
     assert operators(out) == {"both": 1, "Add": 1, "Relu": 1, "Exp": 1}
 
 
-def test_a_model_without_an_opset_is_refused() -> None:
+def test_a_model_without_an_opset_is_rejected() -> None:
     model = parse("g (float[4] x) => (float[4] y) { y = Neg(x) }")
     del model.opset_import[:]
     with pytest.raises(OnnxError):

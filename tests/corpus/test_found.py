@@ -263,7 +263,7 @@ def number_of_tensor() -> AttributeProto:
     ],
     ids=["attribute", "kind", "inputs", "outputs", "operands", "dimension", "operator"],
 )
-def test_what_an_operator_does_not_have_is_refused(change: Callable[[ModelProto], object], sentence: str) -> None:
+def test_what_an_operator_does_not_have_is_rejected(change: Callable[[ModelProto], object], sentence: str) -> None:
     """What readers do not look for was passed over: a Transpose with `axes` for `perm` reversed all axes."""
     model = parse("g (float[N, 4] x) => (float[M, K] y) { t = Transpose<perm = [0, 1]>(x)  y = Neg(t) }")
     change(model)
@@ -274,7 +274,7 @@ def test_what_an_operator_does_not_have_is_refused(change: Callable[[ModelProto]
 
 
 def test_a_constant_that_only_onnx_runtime_takes_is_read() -> None:
-    """`onnx.checker` refuses an attribute of another kind; ONNX Runtime runs the model."""
+    """`onnx.checker` rejects an attribute of another kind; ONNX Runtime runs the model."""
     model = parse("g (float[N, 4] x) => (float[M, K] y) { t = Transpose<perm = [0, 1]>(x)  y = Neg(t) }")
     model.graph.node.add(op_type="Constant", output=["c"]).attribute.append(number_of_tensor())
     assert passat.optimize(model).report.node_count_after == 1

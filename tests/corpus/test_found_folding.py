@@ -25,7 +25,7 @@ def of_constants(proto: Any, constants: Mapping[str, Any], opset: int = 13) -> M
     outputs = [helper.make_empty_tensor_value_info(name) for name in proto.output]
     graph = helper.make_graph([proto], "g", [], outputs, initializers)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-    # Without types onnx.checker refuses what is left, and a process is asked whether ONNX Runtime takes it.
+    # Without types onnx.checker rejects what is left, and a process is asked whether ONNX Runtime takes it.
     for output, value in zip(graph.output, Runner(model).run({}), strict=True):
         output.CopyFrom(helper.make_tensor_value_info(output.name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape))
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)

@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 import passat
 from passat import apart
-from passat.apart import ApartSession, EndedError, RefusedError
+from passat.apart import ApartSession, EndedError, RejectedError
 from passat.bisection import CheckError, Slower
 from passat.cli.app import app
 from passat.ir.onnx import from_onnx
@@ -87,10 +87,10 @@ def test_an_original_that_ends_it_is_not_compared(text: str, said: str) -> None:
 
 def test_the_command_says_so(tmp_path: Path) -> None:
     onnx.save(parsed(LOAD), "in.onnx")
-    refused = run("optimize", "in.onnx", "-o", "out.onnx")
-    assert refused.exit_code == 1
-    assert ENDED in refused.stderr
-    assert "--allow-unverified" in refused.stderr
+    rejected = run("optimize", "in.onnx", "-o", "out.onnx")
+    assert rejected.exit_code == 1
+    assert ENDED in rejected.stderr
+    assert "--allow-unverified" in rejected.stderr
     assert not (tmp_path / "out.onnx").exists()
     accepted = run("optimize", "in.onnx", "-o", "out.onnx", "--allow-unverified")
     assert accepted.exit_code == 0, accepted.stderr
@@ -228,13 +228,13 @@ def test_external_data_and_paths_are_those_of_where_one_is(tmp_path: Path, monke
 
 def test_what_onnx_runtime_says_is_what_it_says_here() -> None:
     model = parsed("g (float[2] x) => (float[2] y) { y = NoSuchThing(x) }")
-    with pytest.raises(RefusedError) as there:
+    with pytest.raises(RejectedError) as there:
         Runner(model, apart=True)
     with pytest.raises(Exception, match="NoSuchThing") as here:
         Runner(model)
     assert str(there.value) == str(here.value)
     runner = Runner(parsed(FINE), apart=True)
-    with pytest.raises(RefusedError, match="Got invalid dimensions"):
+    with pytest.raises(RejectedError, match="Got invalid dimensions"):
         runner.run({"x": np.zeros((3, 3), np.float32)})
 
 
@@ -251,7 +251,7 @@ def test_sessions_go_when_nobody_has_them() -> None:
     assert keeper is not None
     del runner
     gc.collect()
-    with pytest.raises(RefusedError):
+    with pytest.raises(RejectedError):
         keeper.ask({"do": "run", "session": number, "feed": {"map": []}}, [])
 
 

@@ -103,7 +103,7 @@ def test_a_model_is_taken_as_an_open_file(folder: Path) -> None:
         ("/dev/zero", "/dev/zero cannot be read: it is a device, not a file"),
     ],
 )
-def test_what_is_no_model_is_refused_in_one_sentence(model: AnyValue, said: str) -> None:
+def test_what_is_no_model_is_rejected_in_one_sentence(model: AnyValue, said: str) -> None:
     with pytest.raises(OnnxError) as caught:
         optimized(model)
     assert said in str(caught.value)

@@ -51,7 +51,7 @@ def sum_of(count: int, shape: tuple[int, ...] = (4,)) -> ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
-def refused(*arguments: object, code: int = 1, written: str = "out.onnx") -> str:
+def rejected(*arguments: object, code: int = 1, written: str = "out.onnx") -> str:
     """The sentence with which a command ends; it has written nothing."""
     before = sorted(os.listdir())
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
@@ -64,9 +64,9 @@ def refused(*arguments: object, code: int = 1, written: str = "out.onnx") -> str
     return result.stderr
 
 
-def refused_model(model: ModelProto) -> str:
+def rejected_model(model: ModelProto) -> str:
     Path("in.onnx").write_bytes(model.SerializeToString())
-    text = refused("optimize", "in.onnx", "-o", "out.onnx")
+    text = rejected("optimize", "in.onnx", "-o", "out.onnx")
     assert text.count("\n") == 1
     assert "in.onnx" in text
     return text
@@ -79,32 +79,32 @@ def edited(change: Callable[[ModelProto], object]) -> ModelProto:
 
 
 def test_not_a_file() -> None:
-    assert "nothing.onnx cannot be read: No such file or directory" in refused("optimize", "nothing.onnx", "-o", "out.onnx")
+    assert "nothing.onnx cannot be read: No such file or directory" in rejected("optimize", "nothing.onnx", "-o", "out.onnx")
 
 
 def test_a_folder_as_model() -> None:
     Path("folder").mkdir()
-    assert "folder cannot be read: Is a directory" in refused("optimize", "folder", "-o", "out.onnx")
+    assert "folder cannot be read: Is a directory" in rejected("optimize", "folder", "-o", "out.onnx")
 
 
 @pytest.mark.parametrize("content", [b"", b"hello, this is text", b"\x08\x07\x12\xff\xff", b"\x00" * 64])
 def test_not_onnx(content: bytes) -> None:
     Path("in.onnx").write_bytes(content)
-    assert "in.onnx is not an ONNX model" in refused("optimize", "in.onnx", "-o", "out.onnx")
+    assert "in.onnx is not an ONNX model" in rejected("optimize", "in.onnx", "-o", "out.onnx")
 
 
 def test_a_truncated_model() -> None:
     Path("in.onnx").write_bytes(RESNET.read_bytes()[:-1000])
-    assert "in.onnx is not an ONNX model, or is truncated" in refused("optimize", "in.onnx", "-o", "out.onnx")
+    assert "in.onnx is not an ONNX model, or is truncated" in rejected("optimize", "in.onnx", "-o", "out.onnx")
 
 
 def test_a_pointer_of_git_lfs() -> None:
     Path("in.onnx").write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 123\n")
-    assert "in.onnx is a Git LFS pointer, not an ONNX model" in refused("optimize", "in.onnx", "-o", "out.onnx")
+    assert "in.onnx is a Git LFS pointer, not an ONNX model" in rejected("optimize", "in.onnx", "-o", "out.onnx")
 
 
-def test_what_the_checker_refuses_comes_with_the_names_of_file_and_node() -> None:
-    text = refused_model(edited(lambda m: m.graph.node[0].input.append("")))
+def test_what_the_checker_rejects_comes_with_the_names_of_file_and_node() -> None:
+    text = rejected_model(edited(lambda m: m.graph.node[0].input.append("")))
     assert text.startswith("error: in.onnx: onnx.checker does not accept the model: Node ")
     assert "OpType: Add" in text
 
@@ -117,22 +117,22 @@ def test_nodes_out_of_order_are_taken_as_onnx_runtime_takes_them() -> None:
 
 
 def test_an_unknown_opset() -> None:
-    assert "uses version 999 of the ONNX operators" in refused_model(edited(lambda m: setattr(m.opset_import[0], "version", 999)))
+    assert "uses version 999 of the ONNX operators" in rejected_model(edited(lambda m: setattr(m.opset_import[0], "version", 999)))
 
 
 def test_an_unknown_ir_version() -> None:
-    assert "has IR version 99" in refused_model(edited(lambda m: setattr(m, "ir_version", 99)))
+    assert "has IR version 99" in rejected_model(edited(lambda m: setattr(m, "ir_version", 99)))
 
 
 def test_a_cycle() -> None:
     def close(model: ModelProto) -> None:
         model.graph.node[0].input[1] = "s2"
 
-    assert "cycl" in refused_model(edited(close)) or "reads" in refused_model(edited(close))
+    assert "cycl" in rejected_model(edited(close)) or "reads" in rejected_model(edited(close))
 
 
 def test_a_value_that_nothing_makes() -> None:
-    assert "'nowhere', which is not defined" in refused_model(edited(lambda m: m.graph.node[1].input.__setitem__(1, "nowhere")))
+    assert "'nowhere', which is not defined" in rejected_model(edited(lambda m: m.graph.node[1].input.__setitem__(1, "nowhere")))
 
 
 def external(location: str) -> ModelProto:
@@ -147,52 +147,52 @@ def external(location: str) -> ModelProto:
 
 
 def test_missing_external_data() -> None:
-    assert "external file 'weights.bin', which does not exist" in refused_model(external("weights.bin"))
+    assert "external file 'weights.bin', which does not exist" in rejected_model(external("weights.bin"))
 
 
 def test_an_output_that_would_replace_the_data_of_the_input() -> None:
     data = np.ones(4, np.float32).tobytes()
     Path("weights.bin").write_bytes(data)
     Path("in.onnx").write_bytes(external("weights.bin").SerializeToString())
-    text = refused("optimize", "in.onnx", "-o", "weights.bin", written="nothing")
+    text = rejected("optimize", "in.onnx", "-o", "weights.bin", written="nothing")
     assert "weights.bin cannot be written: the model reads external data from it" in text
     assert Path("weights.bin").read_bytes() == data
 
 
 def test_external_data_whose_name_no_file_can_have() -> None:
-    assert "is declared external but has no file name" in refused_model(external("weights\0.bin"))
+    assert "is declared external but has no file name" in rejected_model(external("weights\0.bin"))
 
 
 def test_external_data_outside_the_folder(tmp_path: Path) -> None:
     outside = tmp_path.parent / "outside.bin"
     outside.write_bytes(np.ones(4, np.float32).tobytes())
-    assert "is outside the model's folder" in refused_model(external("../outside.bin"))
-    assert "is outside the model's folder" in refused_model(external(str(outside)))
+    assert "is outside the model's folder" in rejected_model(external("../outside.bin"))
+    assert "is outside the model's folder" in rejected_model(external(str(outside)))
     Path("link.bin").symlink_to(outside)
-    assert "a symbolic link to outside the model's folder" in refused_model(external("link.bin"))
+    assert "a symbolic link to outside the model's folder" in rejected_model(external("link.bin"))
 
 
 def test_shapes_that_contradict() -> None:
     def widen(model: ModelProto) -> None:
         model.graph.input[1].type.tensor_type.shape.dim[0].dim_value = 7
 
-    refused_model(edited(widen))
+    rejected_model(edited(widen))
 
 
 def test_an_output_folder_that_is_not_there() -> None:
-    text = refused("optimize", RESNET, "-o", "no/such/out.onnx", code=2, written="no")
+    text = rejected("optimize", RESNET, "-o", "no/such/out.onnx", code=2, written="no")
     assert "no/such/out.onnx cannot be written: there is no folder no/such" in text
 
 
 def test_an_output_that_is_a_folder(empty: Path) -> None:
     """A folder takes the result under the model's name, which here is that of a folder, too."""
     (empty / "folder" / RESNET.name).mkdir(parents=True)
-    assert f"{RESNET.name} is a folder" in refused("optimize", RESNET, "-o", "folder", code=2)
+    assert f"{RESNET.name} is a folder" in rejected("optimize", RESNET, "-o", "folder", code=2)
 
 
 def test_an_output_that_is_no_file(empty: Path) -> None:
     os.mkfifo("pipe")
-    assert "pipe is no file" in refused("optimize", RESNET, "-o", "pipe", code=2, written="nothing")
+    assert "pipe is no file" in rejected("optimize", RESNET, "-o", "pipe", code=2, written="nothing")
     with pytest.raises(passat.ir.onnx.OnnxError, match="pipe cannot be written: it is no file"):
         passat.optimize(RESNET, verify=False).save("pipe")
     assert (empty / "pipe").is_fifo()
@@ -219,35 +219,35 @@ def test_an_output_that_is_no_file(empty: Path) -> None:
 )
 def test_a_rule_file_that_is_wrong(text: str, sentence: str) -> None:
     Path("rules.py").write_text(text)
-    assert sentence in refused("optimize", RESNET, "-o", "out.onnx", "--rules", "rules.py")
-    assert sentence in refused("rules", "list", "--rules", "rules.py")
+    assert sentence in rejected("optimize", RESNET, "-o", "out.onnx", "--rules", "rules.py")
+    assert sentence in rejected("rules", "list", "--rules", "rules.py")
 
 
 def test_two_rule_sets_of_one_name() -> None:
     for name in ("a.py", "b.py"):
         Path(name).write_text(HEAD + f"class Mine(RuleSet):\n    {name[0]} = op.exp(op.log(x)) >> x\n")
-    assert "two rule sets have the name Mine" in refused("optimize", RESNET, "-o", "out.onnx", "--rules", "a.py", "--rules", "b.py")
-    assert "two rule sets have the name Mine" in refused("rules", "list", "--rules", "a.py", "--rules", "b.py")
+    assert "two rule sets have the name Mine" in rejected("optimize", RESNET, "-o", "out.onnx", "--rules", "a.py", "--rules", "b.py")
+    assert "two rule sets have the name Mine" in rejected("rules", "list", "--rules", "a.py", "--rules", "b.py")
 
 
 def test_a_rule_file_that_is_not_there() -> None:
-    assert "rules.py cannot be read: No such file or directory" in refused("optimize", RESNET, "-o", "out.onnx", "--rules", "rules.py")
+    assert "rules.py cannot be read: No such file or directory" in rejected("optimize", RESNET, "-o", "out.onnx", "--rules", "rules.py")
 
 
 def test_an_unknown_pass_gives_the_nearest() -> None:
-    text = refused("optimize", RESNET, "-o", "out.onnx", "--passes", "FoldConstnt,SimplifyExpr", code=2)
+    text = rejected("optimize", RESNET, "-o", "out.onnx", "--passes", "FoldConstnt,SimplifyExpr", code=2)
     assert "did you mean FoldConstant" in text
     assert "column 1); nothing was written\n  FoldConstnt,SimplifyExpr\n  ^\n" in text
-    assert "did you mean FoldConstant" in refused("order", "--passes", "FoldConstnt", code=2)
+    assert "did you mean FoldConstant" in rejected("order", "--passes", "FoldConstnt", code=2)
 
 
 def test_a_pipeline_that_does_not_parse() -> None:
-    assert "column" in refused("optimize", RESNET, "-o", "out.onnx", "--passes", "FoldConstant,,", code=2)
+    assert "column" in rejected("optimize", RESNET, "-o", "out.onnx", "--passes", "FoldConstant,,", code=2)
 
 
 def test_a_wrong_rule_is_a_mismatch_that_names_it_and_writes_nothing() -> None:
     Path("rules.py").write_text(HEAD + "class Wrong(RuleSet):\n    relu = op.nn.relu(x) >> x\n")
-    text = refused("optimize", RESNET, "-o", "out.onnx", "--rules", "rules.py")
+    text = rejected("optimize", RESNET, "-o", "out.onnx", "--rules", "rules.py")
     assert "the optimized model computes something else than the original" in text
     assert "the difference comes from the pass Wrong; nothing was written" in text
 
@@ -368,6 +368,6 @@ def test_a_tensor_that_does_not_fit_its_shape_is_no_fault_of_a_pass(empty: Path)
     nodes = [onnx.helper.make_node("Add", ["w", "w"], ["z"]), onnx.helper.make_node("Add", ["x", "z"], ["y"])]
     model = onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", info[:1], info[1:], [tensor]))
     Path("model.onnx").write_bytes(model.SerializeToString())
-    sentence = refused("optimize", "model.onnx", "-o", "out.onnx")
+    sentence = rejected("optimize", "model.onnx", "-o", "out.onnx")
     assert sentence.startswith("error: model.onnx: the tensor 'w', declared as float32[2, 3], cannot be read")
     assert "pass" not in sentence

@@ -49,7 +49,7 @@ COMMANDS: Final = {
 }
 """Arguments with which each command does something in little time."""
 WRITTEN: Final = ("output", "page", "dump_ir", "certificate", "save", "reproducer")
-"""Options that name what is written: other tests say what they refuse."""
+"""Options that name what is written: other tests say what they reject."""
 NUMBERS: Final = (
     "opt_level",
     "seed",
@@ -168,7 +168,7 @@ def test_an_option_of_the_passes_that_makes_no_sense_is_a_sentence(key: str) -> 
     ],
 )
 @pytest.mark.parametrize("command", ["optimize", "order", "bisect", "rules bisect", "rules why-not"])
-def test_names_and_files_that_are_none_are_refused_by_every_command(command: str, arguments: tuple[str, ...], said: str) -> None:
+def test_names_and_files_that_are_none_are_rejected_by_every_command(command: str, arguments: tuple[str, ...], said: str) -> None:
     result = run(command, *COMMANDS[command], *arguments)
     assert result.exit_code == (1 if "--rules" in arguments and "/dev/zero" in arguments else 2)
     assert said in result.stderr

@@ -175,7 +175,7 @@ def test_other_input_that_is_wrong() -> None:
     assert run("bisect").exit_code == 2
 
 
-def test_a_pipe_is_refused() -> None:
+def test_a_pipe_is_rejected() -> None:
     os.mkfifo("pipe")
     result = run("bisect", "pipe", "--json")
     assert result.exit_code == 2
@@ -184,7 +184,7 @@ def test_a_pipe_is_refused() -> None:
     assert run("bisect", "nowhere.onnx").stderr == "error: nowhere.onnx cannot be read: No such file or directory\n"
 
 
-def test_a_folder_that_cannot_be_is_refused_before_the_work() -> None:
+def test_a_folder_that_cannot_be_is_rejected_before_the_work() -> None:
     Path("file").write_text("mine")
     result = run("bisect", "nowhere.onnx", "--save", "file")
     assert (result.exit_code, result.stderr) == (2, "error: --save file: file is no folder\n")

@@ -235,7 +235,7 @@ def test_a_rule_that_did_not_fire_says_why(empty: Path) -> None:
     Path("rules.py").write_text("from passat.rules.guards import is_all\n" + two)
     text = " ".join(run("optimize", RESNET, "-o", "out.onnx", "--rules", "rules.py").stdout.split())  # lines are as wide as the terminal
     assert "! Mine.none did not fire: nothing matched its left side" in text
-    assert "! Mine.zero did not fire: 38 matches, 38 refused: is_all(c, -7): the elements of the constant are 0.0, not -7" in text
+    assert "! Mine.zero did not fire: 38 matches, 38 rejected: is_all(c, -7): the elements of the constant are 0.0, not -7" in text
 
 
 def test_order_in_every_format(empty: Path) -> None:
@@ -303,7 +303,7 @@ def test_the_kind_of_a_rule_is_listed_unless_it_is_reducing(empty: Path, kind: s
 
 def test_each_rule_of_the_library_has_a_kind_and_those_that_passes_use_it_as() -> None:
     rows = {row["name"]: row for row in json.loads(run("rules", "list", "--json").stdout)}
-    assert {row["kind"] for row in rows.values()} == {"reducing", "exploring", "merging", "lowering", "eager"}
+    assert {row["kind"] for row in rows.values()} == {"reducing", "exploring", "multi-pattern", "lowering", "eager"}
     assert rows["Reassociate.commuted"]["kind_in"] == {"Explore": ["joining", "exploring"], "LinearAlgebra": ["joining"]}
     listed = run("rules", "list").stdout
     assert "\n    kind: exploring, joining and exploring in Explore, joining in LinearAlgebra\n" in listed

@@ -158,10 +158,10 @@ def test_why_not_says_what_is_not_as_declared() -> None:
 def test_what_onnx_runtime_cannot_run_is_not_written_unasked() -> None:
     onnx.save(model(CHAIN), "chain.onnx")
     command = ["optimize", "chain.onnx", "-o", "out.onnx", "--passes", "InferType", "--rules", rules(DECLARED.format(KERNEL), MAKES)]
-    refused = run(*command)
-    assert (refused.exit_code, Path("out.onnx").exists()) == (1, False)
-    assert "ONNX Runtime does not know com.mycompany.FusedThing, which rules have made; " in refused.stderr
-    assert "--custom-ops LIB, or custom_ops=, registers a library that has the operators" in refused.stderr
+    rejected = run(*command)
+    assert (rejected.exit_code, Path("out.onnx").exists()) == (1, False)
+    assert "ONNX Runtime does not know com.mycompany.FusedThing, which rules have made; " in rejected.stderr
+    assert "--custom-ops LIB, or custom_ops=, registers a library that has the operators" in rejected.stderr
     assert (run(*command, "--allow-unverified").exit_code, Path("out.onnx").exists()) == (0, True)
 
 
@@ -188,7 +188,7 @@ def test_an_undeclared_operator_is_matched_where_types_are_known() -> None:
 def test_attributes_that_an_undeclared_operator_has_not_got(left: str) -> None:
     result = optimized(MODEL, f"\nclass Mine(RuleSet):\n    drop = {left} >> x\n")
     assert fired(result) == {"Mine.drop": 0}
-    assert "1 match, 1 refused: the attribute beta is absent" in str(result.report)
+    assert "1 match, 1 rejected: the attribute beta is absent" in str(result.report)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_what_cannot_be_is_said_with_its_line(parts: tuple[str, ...], reason: st
     assert f"error: mine.py, {reason}" in result.stderr
 
 
-def test_rules_that_are_older_than_the_declaration_are_refused() -> None:
+def test_rules_that_are_older_than_the_declaration_are_rejected() -> None:
     late = load_rules(rules(RULES.format(alpha=0.1), DECLARED.format("")))
     with pytest.raises(RuleError, match=r"the rule Mine\.gate is older than the declaration of com\.mycompany\.FusedThing"):
         build_pipeline(None, late)

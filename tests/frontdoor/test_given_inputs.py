@@ -150,7 +150,7 @@ class Evil:
 
 
 @pytest.mark.parametrize("kind", ["missing", "text", "pickle", "objects", "member", "large", "folder", "pipe", "damaged", "huge"])
-def test_files_that_hold_no_arrays_are_refused_and_nothing_in_them_is_executed(
+def test_files_that_hold_no_arrays_are_rejected_and_nothing_in_them_is_executed(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -186,10 +186,10 @@ def test_files_that_hold_no_arrays_are_refused_and_nothing_in_them_is_executed(
     assert str(path) in "".join(done.output.split())
 
 
-def test_damaged_files_are_refused_whatever_is_damaged(tmp_path: Path) -> None:
+def test_damaged_files_are_rejected_whatever_is_damaged(tmp_path: Path) -> None:
     good, path, random = tmp_path / "good.npz", tmp_path / "i.npz", np.random.default_rng(1)
     np.savez_compressed(good, x=np.ones((20, 3), F), i=np.arange(300))
-    content, refused = np.frombuffer(good.read_bytes(), np.uint8), 0
+    content, rejected = np.frombuffer(good.read_bytes(), np.uint8), 0
     for _ in range(300):
         changed = content.copy()
         changed[random.integers(len(content), size=3)] = random.integers(256, size=3)
@@ -197,8 +197,8 @@ def test_damaged_files_are_refused_whatever_is_damaged(tmp_path: Path) -> None:
         try:
             read_inputs(path)
         except InputsError:
-            refused += 1
-    assert refused > 200
+            rejected += 1
+    assert rejected > 200
 
 
 def test_the_command_says_what_was_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,9 +209,9 @@ def test_the_command_says_what_was_compared(tmp_path: Path, monkeypatch: pytest.
     assert done.exit_code == 0, done.output
     assert "the same values, on the inputs in i.npz and 3 random inputs (n=2; n=5; n=1)" in " ".join(done.output.split())
     for option in (["--rtol", "nan"], ["--rtol", "-1"], ["--atol", "inf"], ["--atol", "x"]):
-        refused = CliRunner().invoke(app, ["optimize", "in.onnx", "-o", "none.onnx", *option])
-        assert (refused.exit_code, Path("none.onnx").exists()) == (2, False)
-        assert option[0].strip("-") in refused.output
+        rejected = CliRunner().invoke(app, ["optimize", "in.onnx", "-o", "none.onnx", *option])
+        assert (rejected.exit_code, Path("none.onnx").exists()) == (2, False)
+        assert option[0].strip("-") in rejected.output
     timed = CliRunner().invoke(app, ["optimize", "in.onnx", "-o", "out.onnx", "--inputs", "i.npz", "--choose", "time", "--no-verify"])
     assert timed.exit_code == 0, timed.output
 

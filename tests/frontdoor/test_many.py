@@ -141,7 +141,7 @@ def test_a_process_that_ends_takes_no_other_model_along() -> None:
         ({"output": ["x.onnx", "x.onnx"]}, ArgumentError, "a.onnx and b.onnx would both be written to x.onnx"),
     ],
 )
-def test_arguments_that_make_no_sense_are_refused_before_anything_runs(
+def test_arguments_that_make_no_sense_are_rejected_before_anything_runs(
     options: dict[str, AnyValue], error: type[Exception], said: str
 ) -> None:
     with pytest.raises(error) as caught:
@@ -212,7 +212,7 @@ def test_json_is_a_list_in_the_order_of_the_models() -> None:
         (("a.onnx", "b.onnx", "--quiet", "--verbose"), "--quiet and --verbose contradict each other"),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_anything_runs(arguments: tuple[str, ...], said: str) -> None:
+def test_what_makes_no_sense_is_rejected_before_anything_runs(arguments: tuple[str, ...], said: str) -> None:
     Path("sub").mkdir()
     onnx.save(parsed(), "sub/a.onnx")
     before = sorted(os.listdir())

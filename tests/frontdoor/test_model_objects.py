@@ -72,7 +72,7 @@ def test_external_data_is_found_and_copied(tmp_path: Path) -> None:
     np.testing.assert_array_equal(numpy_helper.to_array(saved), numpy_helper.to_array(weight()))
 
 
-def test_external_data_in_several_folders_is_refused(tmp_path: Path) -> None:
+def test_external_data_in_several_folders_is_rejected(tmp_path: Path) -> None:
     model = onnx_ir.from_proto(doubled(weight()))
     for name in ("a", "b"):
         tensor = onnx_ir.ExternalTensor(
@@ -85,7 +85,7 @@ def test_external_data_in_several_folders_is_refused(tmp_path: Path) -> None:
         passat.optimize(model)
 
 
-def test_a_weight_without_a_value_is_refused_with_a_sentence() -> None:
+def test_a_weight_without_a_value_is_rejected_with_a_sentence() -> None:
     model = onnx_ir.from_proto(doubled(weight()))
 
     def missing() -> onnx_ir.TensorProtocol:

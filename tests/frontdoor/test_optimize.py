@@ -1,4 +1,4 @@
-"""`passat.optimize`: what it returns, what it refuses, what it keeps, and that the same input gives the same output."""
+"""`passat.optimize`: what it returns, what it rejects, what it keeps, and that the same input gives the same output."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

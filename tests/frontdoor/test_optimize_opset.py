@@ -53,7 +53,7 @@ def test_without_it_the_opset_stays(model: onnx.ModelProto) -> None:
     assert "Attention" not in [node.op_type for node in result.model.graph.node]
 
 
-def test_an_earlier_opset_is_refused(model: onnx.ModelProto) -> None:
+def test_an_earlier_opset_is_rejected(model: onnx.ModelProto) -> None:
     with pytest.raises(OnnxError, match="cannot be lowered to 17"):
         optimize(model, opset=17)
 
@@ -64,8 +64,8 @@ def test_the_command(model: onnx.ModelProto, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["optimize", str(source), "-o", str(target), "--passes", PASSES, "--opset", "23"])
     assert done.exit_code == 0, done.output
     assert [node.op_type for node in onnx.load(target).graph.node] == ["Attention"]
-    refused = CliRunner().invoke(app, ["optimize", str(source), "-o", str(tmp_path / "no.onnx"), "--opset", "17"])
-    assert refused.exit_code != 0
+    rejected = CliRunner().invoke(app, ["optimize", str(source), "-o", str(tmp_path / "no.onnx"), "--opset", "17"])
+    assert rejected.exit_code != 0
     assert not (tmp_path / "no.onnx").exists()
 
 

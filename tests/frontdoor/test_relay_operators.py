@@ -1,4 +1,4 @@
-"""Relay's functions of operators: their parameters, what they build, what it computes, what they refuse."""
+"""Relay's functions of operators: their parameters, what they build, what it computes, what they reject."""
 
 import inspect
 from collections.abc import Callable
@@ -287,7 +287,7 @@ def test_element_types_and_units_that_agree_are_accepted() -> None:
         (lambda: relay.topk(x, ret_type="all"), ValueError, "ret_type='all' is not supported"),
     ],
 )
-def test_what_they_refuse(build: Callable[[], object], error: type[Exception], message: str) -> None:
+def test_what_they_reject(build: Callable[[], object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         build()
 

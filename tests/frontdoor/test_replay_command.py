@@ -253,7 +253,7 @@ def test_a_reproducer_that_cannot_be_written_is_told_and_hides_nothing(monkeypat
     assert os.listdir() == ["mine.py"]
 
 
-def test_folders_that_cannot_be_one_are_refused_before_any_work() -> None:
+def test_folders_that_cannot_be_one_are_rejected_before_any_work() -> None:
     Path("full").mkdir()
     Path("full/thesis.txt").touch()
     for folder, sentence in (

@@ -43,7 +43,7 @@ def filled() -> Report:
     statistics.record("Simplify", "seconds", 0.1)
     for key, amount in {
         "matched:Sums.zero": 3,
-        "refused:Sums.zero": 1,
+        "rejected:Sums.zero": 1,
         "fired:Sums.zero": 2,
         "matched:Sums.other": 1,
         "fired:Sums.other": 0,
@@ -64,7 +64,7 @@ def test_nodes_in_subgraphs_and_functions_count() -> None:
 
 def test_statistics_become_rules_passes_limits_and_remarks() -> None:
     report = filled()
-    assert [(rule.name, rule.matched, rule.refused, rule.fired) for rule in report.rules] == [
+    assert [(rule.name, rule.matched, rule.rejected, rule.fired) for rule in report.rules] == [
         ("Sums.zero", 3, 1, 2),
         ("Mine.rule", 0, 0, 0),
         ("Sums.other", 1, 0, 0),
@@ -91,7 +91,7 @@ def test_json_holds_everything() -> None:
     data = json.loads(filled().to_json())
     assert (data["node_count_before"], data["node_count_after"]) == (7, 5)
     assert data["nodes_after"] == {"Add": 1, "Neg": 4}
-    counted = {"name": "Sums.zero", "matched": 3, "refused": 1, "fired": 2, "own": False}
+    counted = {"name": "Sums.zero", "matched": 3, "rejected": 1, "fired": 2, "own": False}
     assert data["rules"][0] == {**counted, "seconds": 0.0, "reasons": {}, "made": 0, "share": 0.0, "taken": None, "why_not_run": ""}
     assert data["verification"]["equal"] is True
     assert data["verification"]["trials"][1]["sizes"] == {"n": 5}
@@ -111,8 +111,8 @@ def test_a_report_reads() -> None:
         "Simplify  150 ms  2 merged",
         "(read)    100 ms",
         "",
-        "rule       fired  matched  refused",
-        "Sums.zero      2        3        1",
+        "rule       fired  matched  rejected",
+        "Sums.zero      2        3         1",
         "! Mine.rule did not fire: nothing matched its left side",
         "! Simplify: stopped at the limit of nodes: more than 10; the best program so far was extracted",
         "",
@@ -137,7 +137,7 @@ def test_what_was_not_done_is_said() -> None:
 
 
 def test_numbers_stay_whole_where_there_is_little_room() -> None:
-    report = Report(rules=[RuleReport("ScaleAxis.conv2d_normalized_by_more", matched=1234, refused=345, fired=889)])
+    report = Report(rules=[RuleReport("ScaleAxis.conv2d_normalized_by_more", matched=1234, rejected=345, fired=889)])
     lines = report_text(report, width=40).splitlines()
     assert any(line.endswith("889     1234      345") for line in lines), lines
 

@@ -121,7 +121,7 @@ def test_an_unbound_hole_is_named(tmp_path: Path) -> None:
     assert "'y', which the left side does not bind" in text
 
 
-def test_sides_of_different_type_are_refused(tmp_path: Path) -> None:
+def test_sides_of_different_type_are_rejected(tmp_path: Path) -> None:
     assert "the sides have different types" in error_of(write(tmp_path, HEAD + "    bad = op.negative(x) >> op.equal(x, x)\n"))
 
 
@@ -131,5 +131,5 @@ def test_an_unknown_operator_is_named_with_the_nearest(tmp_path: Path) -> None:
     assert "did you mean negative" in text
 
 
-def test_a_pattern_without_a_right_side_is_refused(tmp_path: Path) -> None:
+def test_a_pattern_without_a_right_side_is_rejected(tmp_path: Path) -> None:
     assert "needs a right side" in error_of(write(tmp_path, HEAD + "    bad = op.negative(x)\n"))

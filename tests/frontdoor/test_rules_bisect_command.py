@@ -65,7 +65,7 @@ def test_a_rule_that_slipped_in_among_a_hundred() -> None:
 def test_checking_the_rule_finds_it_too() -> None:
     result = run("rules", "check", "hundred.py", "--rule", "Hundred.nothing_added", "--instances", "2", "--json")
     assert result.exit_code == 1, result.stderr
-    assert [(report["name"], report["verdict"]) for report in json.loads(result.stdout)] == [("Hundred.nothing_added", "refused")]
+    assert [(report["name"], report["verdict"]) for report in json.loads(result.stdout)] == [("Hundred.nothing_added", "rejected")]
 
 
 def test_the_finding_in_words() -> None:
@@ -127,9 +127,9 @@ def test_a_rule_with_several_roots() -> None:
     nodes = [helper.make_node("MatMul", ["x", f"w{i}"], [f"y{i}"], name=f"product{i}") for i in range(5)]
     nodes.append(helper.make_node("Sum", [f"y{i}" for i in range(5)], ["z"]))
     data = found(
-        write("two.onnx", nodes, [value_info("x")], weights), "--rules", "merging.py", "--save", "kept", "--config", "rules.cost=nodes"
+        write("two.onnx", nodes, [value_info("x")], weights), "--rules", "shared.py", "--save", "kept", "--config", "rules.cost=nodes"
     )
-    assert data["application"]["rule"] == "Merging.matmul"
+    assert data["application"]["rule"] == "Shared.matmul"
     assert data["application"]["nodes"] == [f"product{i}" for i in range(5)]
     assert data["application"]["before"].count("matmul(") == 5
     assert data["application"]["after"].count("matmul(") == 1
@@ -186,9 +186,11 @@ def test_a_command_says_which_model_is_bad() -> None:
     data = found(chain(), "--rules", "wrong.py", "--check", check, "--save", "kept")
     assert data["application"]["number"] == 10
     assert data["why"] == "the command ends with exit code 1"
-    refused = run("replay", "kept", "--rules", "wrong.py")
-    assert refused.exit_code == 2
-    assert refused.stderr == "error: kept was made with a check that is a command, which is not run from the folder: give it with --check\n"
+    rejected = run("replay", "kept", "--rules", "wrong.py")
+    assert rejected.exit_code == 2
+    assert (
+        rejected.stderr == "error: kept was made with a check that is a command, which is not run from the folder: give it with --check\n"
+    )
     replayed = run(*shlex.split(data["replay"])[1:])
     assert (replayed.exit_code, replayed.stdout) == (1, "the model becomes bad: the command ends with exit code 1\n")
 

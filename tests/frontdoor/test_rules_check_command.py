@@ -37,10 +37,10 @@ def test_sets_of_the_library_are_checked_by_name() -> None:
 def test_a_wrong_rule_is_shown_with_its_smallest_instance(tmp_path: Path) -> None:
     path = file(tmp_path, "half = x / 2 >> x * 0.25\ntwice = op.negative(op.negative(x)) >> x")
     text = run(path, code=1)
-    assert "Mine.half: refused\n" in text
+    assert "Mine.half: rejected\n" in text
     assert "      left  divide(%x, 2f) = 0.5\n      right multiply(%x, 0.25f) = 0.25\n" in text
     assert "repeat with --rule Mine.half --seed 0\n" in text
-    assert text.endswith("1 sound, 1 refused\n")
+    assert text.endswith("1 sound, 1 rejected\n")
     assert run(path, "--rule", "Mine.twice", "--instances", "10") == "1 rule checked on 10 instances, 1 sound\n"
 
 
@@ -54,9 +54,9 @@ def test_the_seed_reproduces_what_was_found(tmp_path: Path) -> None:
 def test_json_says_all_that_the_text_says(tmp_path: Path) -> None:
     path = file(tmp_path, "zero = (x + c >> x).when(is_all(c, 0), same_type(x, x + c))")
     [row] = json.loads(run(path, "--json", code=1))
-    assert row["verdict"] == "refused"
+    assert row["verdict"] == "rejected"
     assert row["mended_by"] == ".inexact(...)"
-    assert set(row["refused"]) == {"is_all(c, 0)", "same_type(x, (x + c))"}
+    assert set(row["rejected"]) == {"is_all(c, 0)", "same_type(x, (x + c))"}
     assert row["counterexample"]["lines"][0] == "x: float32 = -0.0"
     assert row["findings"][0]["kind"] == "value"
 
@@ -120,8 +120,8 @@ def test_an_interruption_prints_what_was_checked_so_far(
     monkeypatch.setattr(ProgressLine, "__call__", press)
     result = CliRunner().invoke(app, ["rules", "check", str(path), "--instances", "20"])
     assert (result.exit_code, result.stderr) == (code, f"error: {said}; 2 of 3 rules were checked\n")
-    assert "Mine.half: refused\n" in result.stdout
-    assert result.stdout.endswith("1 sound, 1 refused\n")
+    assert "Mine.half: rejected\n" in result.stdout
+    assert result.stdout.endswith("1 sound, 1 rejected\n")
     result = CliRunner().invoke(app, ["rules", "check", str(path), "--instances", "20", "--json"])
     assert result.exit_code == code
     assert [row["name"] for row in json.loads(result.stdout)] == ["Mine.half", "Mine.twice"]

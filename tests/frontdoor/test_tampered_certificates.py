@@ -1,4 +1,4 @@
-"""Every field of a real certificate, changed, left out, doubled or exchanged: it is refused, or claims the same of the two models."""
+"""Every field of a real certificate, changed, left out, doubled or exchanged: it is rejected, or claims the same of the two models."""
 
 import copy
 import json
@@ -109,15 +109,15 @@ def test_the_certificate_has_every_kind_of_step() -> None:
 
 
 @pytest.mark.parametrize("section", list(GOOD))
-def test_whatever_is_changed_it_is_refused_or_claims_the_same(section: str) -> None:
-    refused = 0
+def test_whatever_is_changed_it_is_rejected_or_claims_the_same(section: str) -> None:
+    rejected = 0
     for path in [(section,), *((section, *rest) for rest in paths(GOOD[section]))]:
         for bad in tampered(path):
             try:
                 assert check(bad) == CLAIM, f"{path}: {inside(GOOD, path)!r}"
             except CertificateError:
-                refused += 1
-    assert refused
+                rejected += 1
+    assert rejected
 
 
 def forged() -> tuple[Any, ModelProto]:
@@ -145,7 +145,7 @@ def forged() -> tuple[Any, ModelProto]:
     return {**GOOD, "terms": terms, "functions": {"main": [first, last]}, "steps": [gap]}, wrong
 
 
-def test_a_change_that_is_called_uncovered_is_refused_unless_its_pass_is_trusted(tmp_path: Path) -> None:
+def test_a_change_that_is_called_uncovered_is_rejected_unless_its_pass_is_trusted(tmp_path: Path) -> None:
     data, wrong = forged()
     with pytest.raises(
         IncompleteCertificateError, match="does not cover SlicesToSplit in the function main; --trust SlicesToSplit accepts it"

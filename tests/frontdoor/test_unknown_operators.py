@@ -170,9 +170,9 @@ def test_nothing_compared_is_nothing_written(tmp_path: Path) -> None:
     onnx.save(unloadable(), tmp_path / "in.onnx")
     out = tmp_path / "out.onnx"
     command = ["optimize", str(tmp_path / "in.onnx"), "-o", str(out)]
-    refused = CliRunner().invoke(app, command)
-    assert refused.exit_code == 1
-    said = " ".join(refused.output.split())
+    rejected = CliRunner().invoke(app, command)
+    assert rejected.exit_code == 1
+    said = " ".join(rejected.output.split())
     assert "nothing shows that the optimized model computes what the original does: ONNX Runtime does not load the original" in said
     assert "Could not find an implementation for Conv(11) node" in said
     assert "--allow-unverified, or allow_unverified=True, goes on without; nothing was written" in said

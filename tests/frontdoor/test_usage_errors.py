@@ -47,7 +47,7 @@ def test_without_json_usage_errors_stand_on_the_error_stream_alone(arguments: st
     assert "Error" in result.stderr
 
 
-def test_what_a_command_itself_refuses_is_said_once() -> None:
+def test_what_a_command_itself_rejects_is_said_once() -> None:
     result = CliRunner().invoke(app, ["order", "--json", "--format", "svg"])
     assert result.exit_code == 2
     assert json.loads(result.stdout) == {"error": "--json and --format svg contradict each other"}

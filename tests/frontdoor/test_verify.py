@@ -191,7 +191,7 @@ def test_unnamed_dimensions_get_sizes_too() -> None:
     assert [dict(trial.sizes) for trial in report.trials] == [{"?0": 2}, {"?0": 5}, {"?0": 1}]
 
 
-def test_sizes_that_a_model_refuses_are_passed_over() -> None:
+def test_sizes_that_a_model_rejects_are_passed_over() -> None:
     reshape = model(
         [helper.make_node("Reshape", ["x", "s"], ["y"])],
         [value("x", shape=("n",))],

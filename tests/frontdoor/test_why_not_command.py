@@ -50,7 +50,7 @@ def test_a_rule_that_nearly_matches() -> None:
     assert len(run("Units.add", RESNET, "--nearest", "1").stdout.splitlines()) == 3
 
 
-def test_a_condition_that_refused() -> None:
+def test_a_condition_that_rejected() -> None:
     result = run("Units.unit[multiply]", BERT, "--node", "/module/encoder/layer.0/attention/self/Mul")
     assert result.stdout.splitlines() == [
         "Units.unit[multiply]: (x * c) -> x",

@@ -1,4 +1,4 @@
-"""Deliberately wrong results are refused, whatever else could explain a difference: chance, rounding, ONNX Runtime's own optimizations.
+"""Deliberately wrong results are rejected, whatever else could explain a difference: chance, rounding, ONNX Runtime's own optimizations.
 
 And right ones pass, however the original rounds, ties or draws.
 """
@@ -126,7 +126,7 @@ RIGHT_ALL_THE_SAME = {("a large constant", "without Mul q"), ("lost digits", "ma
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_wrong_candidates_are_refused(name: str) -> None:
+def test_wrong_candidates_are_rejected(name: str) -> None:
     model = built(MODELS[name])
     reference = Reference(model, threads=1)
     assert reference.check(model).equal is True

@@ -82,14 +82,14 @@ from passat.rules import RuleSet, op, tensors
 class Growing(RuleSet):
     relu = (op.nn.relu(x) >> op.maximum(op.maximum(x, 0.0), op.exp(op.negative(op.exp(x))) * 0.0)).lowering()
 """
-MERGING = """
+MULTI_PATTERN = """
 from passat.rules import RuleSet, each, joined, op, parts, tensors
 x, w = tensors("x w")
 
-class Merging(RuleSet):
+class Shared(RuleSet):
     matmul = (each(x @ w, sharing=x) >> parts(op.negative(x) @ joined(w, axis=-1), axis=-1)).inexact("in blocks")
 """
-FILES = {"hundred": HUNDRED, "wrong": WRONG, "together": TOGETHER, "raising": RAISING, "growing": GROWING, "merging": MERGING}
+FILES = {"hundred": HUNDRED, "wrong": WRONG, "together": TOGETHER, "raising": RAISING, "growing": GROWING, "shared": MULTI_PATTERN}
 
 
 def run(*arguments: object) -> Result:

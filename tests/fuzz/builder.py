@@ -1,4 +1,4 @@
-"""A random graph while it is made: every node is run on ONNX Runtime as soon as it is there, so its results are known, and refused if it fails.
+"""A random graph while it is made: every node is run on ONNX Runtime as soon as it is there, so its results are known, and rejected if it fails.
 
 What draws nodes need not know their shapes and types for that, only come close to what an operator takes.
 """
@@ -14,7 +14,7 @@ from passat.runner import Runner
 from tests.fuzz.values import BOOL, FLOAT, FLOATS, INT64, INTEGERS, NARROW, NEAT, OUTSIDE, STRING, Array, random_array
 
 LARGEST: Final = 3000
-"""Elements of a value beyond which a node is refused."""
+"""Elements of a value beyond which a node is rejected."""
 IR_VERSION: Final = 10
 KINDS: Final[Mapping[str, int]] = {
     "float": FLOAT, "double": TensorProto.DOUBLE, "float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16, "bool": BOOL, "string": STRING,
@@ -96,8 +96,8 @@ class Builder:
         """Whether symbolic dimensions must not be 0: ONNX Runtime computes something wrong then."""
         self.depth = 0
         """How many graphs are around this one."""
-        self.refusal = ""
-        """Why ONNX Runtime refused the last node that it refused."""
+        self.rejection = ""
+        """Why ONNX Runtime rejected the last node that it rejected."""
         kinds = [*sorted(OUTSIDE)]
         self.kinds = [FLOAT, FLOAT, FLOAT, *(int(kind) for kind in random.choice(kinds, 2))]
 
@@ -250,7 +250,7 @@ class Builder:
         return results
 
     def results(self, node: NodeProto, reads: Sequence[Value]) -> list[Value] | None:
-        """What a node computes, or None where ONNX Runtime refuses it."""
+        """What a node computes, or None where ONNX Runtime rejects it."""
         if any(value.is_sequence for value in reads):
             return self._replayed(node)
         tensors = [numpy_helper.from_array(value.array, value.name) for value in {value.name: value for value in reads}.values()]
@@ -278,8 +278,8 @@ class Builder:
                 arrays = [array.astype(helper.tensor_dtype_to_np_dtype(kind)) for array, kind in zip(wide.run(feed), kinds, strict=True)]
             else:
                 arrays = runner.run(feed)
-        except Exception as error:  # ONNX Runtime has no class of its own for what it refuses
-            self.refusal = str(error)
+        except Exception as error:  # ONNX Runtime has no class of its own for what it rejects
+            self.rejection = str(error)
             return None
         return [Value(name, kind, array) for name, kind, array in zip(names, kinds, arrays, strict=True)]
 

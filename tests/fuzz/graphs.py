@@ -31,7 +31,7 @@ SHRINKING: Final = frozenset(
 
 @dataclass(frozen=True)
 class Case:
-    """A model, and inputs for it that it runs on; none where it may be refused, with a sentence."""
+    """A model, and inputs for it that it runs on; none where it may be rejected, with a sentence."""
 
     name: str
     model: ModelProto
@@ -117,7 +117,7 @@ def runs(model: ModelProto, feed: Mapping[str, Any]) -> bool:
         return False
     try:
         found = run(model, feed)
-    except Exception:  # ONNX Runtime has no class of its own for what it refuses
+    except Exception:  # ONNX Runtime has no class of its own for what it rejects
         return False
     return sum(np.size(part) for value in found for _, part in flatten(value)) <= MOST_COMPARED
 

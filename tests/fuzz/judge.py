@@ -1,4 +1,4 @@
-"""What is wrong with the optimized form of a model: lost, refused, of other types or values, or not the same twice."""
+"""What is wrong with the optimized form of a model: lost, rejected, of other types or values, or not the same twice."""
 
 import re
 import tempfile
@@ -111,7 +111,7 @@ def optimized(model: ModelProto | Path, settings: Settings) -> passat.Result:
 def examine(case: Case, settings: Settings, *, twice: bool = False, fired: set[str] | None = None) -> Finding | None:
     """What is wrong with the optimized form of a case; `twice` looks whether it is the same twice. `fired` is told which rules fired."""
     if not case.feeds:
-        return _refused(case, settings)
+        return _rejected(case, settings)
     if case.other is not None:
         return compared(case, case.other, settings)
     before = case.model.SerializeToString(deterministic=True)
@@ -145,7 +145,7 @@ def examine(case: Case, settings: Settings, *, twice: bool = False, fired: set[s
     return found
 
 
-def _refused(case: Case, settings: Settings) -> Finding | None:
+def _rejected(case: Case, settings: Settings) -> Finding | None:
     """What is wrong with how a file is taken that no runtime runs: anything but a result, or a sentence."""
     assert case.data is not None
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
@@ -166,11 +166,11 @@ def compared(case: Case, result: ModelProto, settings: Settings) -> Finding | No
     original = Runner(case.model, threads=1)
     try:
         runner = Runner(result, threads=1)
-    except Exception as error:  # ONNX Runtime has no class of its own for what it refuses
+    except Exception as error:  # ONNX Runtime has no class of its own for what it rejects
         missing = re.search(r"implementation for (\w+)\(", str(error))
         if settings.opset is not None and missing is not None and missing[1] in operators(case.model):
             return None  # it has the operator in earlier opsets only
-        if _refused_alike(case.model, error):
+        if _rejected_alike(case.model, error):
             return None
         return Finding("does not load", _told(error))
     for what, sides in (
@@ -205,7 +205,7 @@ def _reuses_wrong_memory(model: ModelProto, feed: Mapping[str, Any]) -> bool:
     """Whether ONNX Runtime plans memory for the original that does not fit either, once it optimizes that."""
     try:
         Runner(model, threads=1, optimize=True).run(feed)
-    except Exception as error:  # ONNX Runtime has no class of its own for what it refuses
+    except Exception as error:  # ONNX Runtime has no class of its own for what it rejects
         return _REUSED in str(error)
     return False
 
@@ -280,12 +280,12 @@ def _joins_misfits(node: NodeProto, arrays: Mapping[str, Array], makers: Mapping
     return len({shape if given.get("new_axis") else (*shape[:axis], *shape[axis:][1:]) for shape in shapes}) > 1
 
 
-def _refused_alike(model: ModelProto, error: Exception) -> bool:
-    """Whether ONNX Runtime refuses the original with the same words once it optimizes: then its inference contradicts itself, or what is
+def _rejected_alike(model: ModelProto, error: Exception) -> bool:
+    """Whether ONNX Runtime rejects the original with the same words once it optimizes: then its inference contradicts itself, or what is
     declared, as soon as constants are folded, whoever folds them. Nobody runs such a model but with optimizations off."""
     try:
         Runner(model, threads=1, optimize="all")
-    except Exception as other:  # ONNX Runtime has no class of its own for what it refuses
+    except Exception as other:  # ONNX Runtime has no class of its own for what it rejects
         said = [re.search(r"Op \(.*", str(each), re.DOTALL) for each in (error, other)]
         return all(said) and len({found[0] for found in said if found}) == 1
     return False

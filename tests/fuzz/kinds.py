@@ -82,7 +82,7 @@ def conversions(seed: int) -> tuple[Case | None, Settings]:
 
 
 def mutations(seed: int) -> tuple[Case | None, Settings]:
-    """Files with some bytes changed, and models with some fields changed: refused with a sentence, or treated as what they are."""
+    """Files with some bytes changed, and models with some fields changed: rejected with a sentence, or treated as what they are."""
     random = np.random.default_rng(seed)
     original = random_case(seed, most=8)
     settings = settings_of(seed)

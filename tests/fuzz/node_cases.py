@@ -164,7 +164,7 @@ def _with_shapes(model: ModelProto, feed: Mapping[str, Array], draw: Mutation, n
         results = runner.run(feed)
         if bits_differ(results, runner.run(feed)):
             return None  # ONNX Runtime leaves some elements as they were in memory
-    except Exception:  # ONNX Runtime has no class of its own for what it refuses
+    except Exception:  # ONNX Runtime has no class of its own for what it rejects
         return None
     graph = model.graph
     del graph.output[:]

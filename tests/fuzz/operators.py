@@ -1,6 +1,6 @@
 """Random nodes of every operator: what its schema says, and for operators that ask for more, a function that draws their operands.
 
-A draft may be wrong: ONNX Runtime refuses it then, and another one is drawn.
+A draft may be wrong: ONNX Runtime rejects it then, and another one is drawn.
 """
 
 from collections.abc import Callable, Mapping

@@ -75,7 +75,7 @@ def _reshape(graph: Builder, form: Form) -> Draft:
     graph.random.shuffle(entries)
     if graph.chance(0.3):
         entries = dims[::-1]
-    # Where it knows that there are no elements, ONNX Runtime's inference refuses a -1 that its kernel takes.
+    # Where it knows that there are no elements, ONNX Runtime's inference rejects a -1 that its kernel takes.
     if entries and 0 not in dims and (graph.symbols or graph.chance(0.4)):
         entries[graph.integer(0, len(entries) - 1)] = -1
     entries = [0 if i < len(dims) and dims[i] == entry and graph.chance(0.4) else entry for i, entry in enumerate(entries)]

@@ -99,7 +99,7 @@ def instance(rule: Rule, random: np.random.Generator) -> Trial | None:
             hints.want_constants()
         if trial.right is not None:
             return trial
-        if trial.verdict not in (Verdict.UNFIT, Verdict.UNMATCHED, Verdict.REFUSED):
+        if trial.verdict not in (Verdict.UNFIT, Verdict.UNMATCHED, Verdict.REJECTED):
             hints.accept(dtype)
     return None
 

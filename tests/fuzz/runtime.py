@@ -1,4 +1,4 @@
-"""ONNX Runtime with its optimizations off, on one thread: models are accepted or refused, and give values."""
+"""ONNX Runtime with its optimizations off, on one thread: models are accepted or rejected, and give values."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Nodes that make no sense are read, or refused by a sentence; none ends the process, and none keeps it busy for ever."""
+"""Nodes that make no sense are read, or rejected by a sentence; none ends the process, and none keeps it busy for ever."""
 
 import contextlib
 

@@ -52,8 +52,8 @@ def test_every_mapped_operator_is_drawn(op: str) -> None:
     for opset in newest.values():
         graphs = [Builder(np.random.default_rng(seed), opset, most_inputs=0) for seed in range(25)]
         if not any(draw_node(graph, op) for graph in graphs):
-            refusals = {graph.refusal for graph in graphs}
-            assert all("NOT_IMPLEMENTED" in refusal for refusal in refusals), f"{op} in opset {opset}: {refusals}"
+            rejections = {graph.rejection for graph in graphs}
+            assert all("NOT_IMPLEMENTED" in rejection for rejection in rejections), f"{op} in opset {opset}: {rejections}"
 
 
 def test_shapes_are_those_that_onnx_runtime_makes() -> None:

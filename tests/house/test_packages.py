@@ -55,7 +55,7 @@ def test_every_public_name_is_there_and_documented() -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="optimse"):
-        getattr(passat, "optimse")  # noqa: B009  # a type checker would refuse the plain form
+        getattr(passat, "optimse")  # noqa: B009  # a type checker would reject the plain form
 
 
 def test_the_version_stands_in_the_changelog() -> None:

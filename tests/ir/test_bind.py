@@ -47,7 +47,7 @@ def test_attributes_and_the_declared_result_stay() -> None:
     assert (bound.ret_type, bound.attrs) == (function.ret_type, function.attrs)
 
 
-def test_a_variable_that_is_bound_inside_is_refused() -> None:
+def test_a_variable_that_is_bound_inside_is_rejected() -> None:
     with pytest.raises(ValueError, match="%y is bound inside the expression"):
         bind(Let(y, x, y), {y: x})
     with pytest.raises(ValueError, match="%y is bound inside"):

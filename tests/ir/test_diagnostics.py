@@ -114,7 +114,7 @@ def test_fatal_errors_come_with_what_was_emitted_before() -> None:
 
 def test_only_diagnostics_are_emitted() -> None:
     with pytest.raises(TypeError, match="only a Diagnostic can be emitted, not 'wrong'"):
-        DiagnosticContext(None).emit("wrong")  # type: ignore[arg-type]  # what is refused
+        DiagnosticContext(None).emit("wrong")  # type: ignore[arg-type]  # what is rejected
 
 
 def test_a_renderer_of_ones_own_gets_the_context() -> None:

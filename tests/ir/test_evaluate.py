@@ -90,7 +90,7 @@ def strange(kernel: Kernel | None) -> Op:
     return op
 
 
-def refuse(x: object) -> object:
+def reject(x: object) -> object:
     raise ValueError("no such thing")
 
 
@@ -98,7 +98,7 @@ def refuse(x: object) -> object:
     ("op", "result", "message"),
     [
         (strange(None), TensorType((2,)), "test.strange has no kernel"),
-        (strange(refuse), TensorType((2,)), "the kernel of test.strange rejected its operands: no such thing"),
+        (strange(reject), TensorType((2,)), "the kernel of test.strange rejected its operands: no such thing"),
         (
             strange(lambda x: x.astype(np.int8)),
             TensorType((2,)),

@@ -107,7 +107,7 @@ def test_const_demotes_to_32_bits_unless_told(value: object, dtype: str | None, 
 
 
 @pytest.mark.parametrize("value", ["text", None, x, object()])
-def test_const_refuses_what_is_no_number(value: object) -> None:
+def test_const_rejects_what_is_no_number(value: object) -> None:
     with pytest.raises(ValueError, match="value has to be scalar or NDArray"):
         const(value)  # type: ignore[arg-type]  # that is the point
 

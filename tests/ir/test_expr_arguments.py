@@ -1,4 +1,4 @@
-"""What is no expression is refused where it is put into one."""
+"""What is no expression is rejected where it is put into one."""
 
 from collections.abc import Callable
 

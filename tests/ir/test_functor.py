@@ -82,7 +82,7 @@ def test_operators_of_a_kind_of_their_own_are_operators() -> None:
     assert ExprMutator().visit(opaque) is opaque
 
 
-def test_what_is_no_kind_of_expression_is_refused() -> None:
+def test_what_is_no_kind_of_expression_is_rejected() -> None:
     class Strange(Expr):
         pass
 

@@ -123,7 +123,7 @@ def test_rewriting_replaces_from_the_leaves() -> None:
     assert changed.body[0].args == (shared, shared)
 
 
-def test_parts_that_are_refused_are_not_entered() -> None:
+def test_parts_that_are_rejected_are_not_entered() -> None:
     inner = x + y
     function = Function([], inner)
     order = post_order(function(), into=lambda node: not isinstance(node, Function))

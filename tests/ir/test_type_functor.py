@@ -79,7 +79,7 @@ def inside(type_: Type) -> Iterator[Type]:
 
 
 @pytest.mark.parametrize("type_", KINDS, ids=repr)
-def test_each_kind_is_refused_visited_and_kept(type_: Type) -> None:
+def test_each_kind_is_rejected_visited_and_kept(type_: Type) -> None:
     with pytest.raises(NotImplementedError):
         TypeFunctor[None]().visit(type_)
     TypeVisitor().visit(type_)

@@ -359,7 +359,7 @@ def test_what_goes_wrong_while_writing_leaves_nothing_and_hides_nothing(folder: 
     assert os.listdir() == []
 
 
-def test_folders_that_hold_something_else_are_refused(folder: Path, tmp_path: Path) -> None:
+def test_folders_that_hold_something_else_are_rejected(folder: Path, tmp_path: Path) -> None:
     folder.mkdir()
     CrashReproducer(folder)
     (folder / "notes.txt").touch()
@@ -558,7 +558,7 @@ def frees(mod: IRModule, ctx: PassContext) -> IRModule:
 
 @pytest.mark.parametrize("pipeline", [Sequential([InferType(), Sequential([frees], name="inner")]), frees])
 @pytest.mark.parametrize("verify_first", [False, True])
-def test_a_module_that_a_check_refuses_is_a_crash_of_the_pass(folder: Path, pipeline: Pass, verify_first: bool) -> None:
+def test_a_module_that_a_check_rejects_is_a_crash_of_the_pass(folder: Path, pipeline: Pass, verify_first: bool) -> None:
     reproducer = CrashReproducer(folder)
     instruments: list[PassInstrument] = [VerifyEach(), reproducer] if verify_first else [reproducer, VerifyEach()]
     with pytest.raises(BrokenModuleError) as raised, PassContext(instruments=instruments):

@@ -1,4 +1,4 @@
-"""Counters that passes declare: others are refused, with the nearest name; those of passes that declare none are free."""
+"""Counters that passes declare: others are rejected, with the nearest name; those of passes that declare none are free."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def test_declared_counters_count(key: str, mod: IRModule) -> None:
     ("key", "hint"),
     [("fodled", "did you mean 'folded'?"), ("seconds", "it declares: folded, fired:*"), ("fired", "did you mean 'fired:*'?")],
 )
-def test_others_are_refused(key: str, hint: str, mod: IRModule) -> None:
+def test_others_are_rejected(key: str, hint: str, mod: IRModule) -> None:
     with PassContext() as ctx, pytest.raises(UnknownCounterError) as caught:
         Counting(key)(mod)
     assert str(caught.value) == f"the pass Counting does not declare the counter {key!r}; {hint}"

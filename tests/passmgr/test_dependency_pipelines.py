@@ -130,7 +130,7 @@ def test_pipelines_that_require_pipelines_nest_no_deeper_than_others() -> None:
 
 
 @pytest.mark.usefixtures("forgotten")
-def test_a_plan_that_would_have_too_many_steps_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_that_would_have_too_many_steps_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("passat.passmgr.planning.plan.STEPS_LIMIT", 1000)
     pipeline = Sequential([make("A")])
     for _ in range(8):

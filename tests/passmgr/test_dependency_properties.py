@@ -149,7 +149,7 @@ def test_running_executes_the_plan(sandbox: Sandbox, specs: list[Spec], data: st
 
 @settings(deadline=None, max_examples=share(35, 100))
 @given(st.integers(1, 6).flatmap(lambda n: st.tuples(st.just(n), st.sets(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1))))))
-def test_exactly_the_cyclic_graphs_are_refused(sandbox: Sandbox, drawn: tuple[int, set[tuple[int, int]]]) -> None:
+def test_exactly_the_cyclic_graphs_are_rejected(sandbox: Sandbox, drawn: tuple[int, set[tuple[int, int]]]) -> None:
     size, edges = drawn
     graph = nx.DiGraph(sorted(edges))
     graph.add_nodes_from(range(size))

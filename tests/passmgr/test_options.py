@@ -299,7 +299,7 @@ def test_struct_option_from_a_dict() -> None:
 
 
 @pytest.mark.parametrize("value", [-1, -1e-9, math.nan, -math.inf])
-def test_a_number_below_the_minimum_of_its_option_is_refused(value: float) -> None:
+def test_a_number_below_the_minimum_of_its_option_is_rejected(value: float) -> None:
     register_option("test.at_least_zero", float, 1.0, "A number.", minimum=0)
     assert PassContext(config={"test.at_least_zero": 0}).get_config("test.at_least_zero") == 0
     with pytest.raises(AttributeError, match=r"expect config test.at_least_zero to be at least 0 but get"):

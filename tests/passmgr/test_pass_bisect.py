@@ -379,7 +379,7 @@ def test_the_search_ends_at_a_change_from_false_to_true(answers: list[bool | Non
 
 
 @pytest.mark.parametrize("rerun", [False, True])
-def test_a_pass_that_a_check_refuses_crashes(rerun: bool) -> None:
+def test_a_pass_that_a_check_rejects_crashes(rerun: bool) -> None:
     @module_pass(opt_level=0)
     def frees(mod: IRModule, ctx: PassContext) -> IRModule:
         copy = mod.shallow_copy()

@@ -225,13 +225,13 @@ def shape(pass_: object) -> object:
 
 @settings(deadline=None, max_examples=share(105, 300))
 @given(st.text(alphabet='Saturate{}()[],="0.e \n', max_size=30) | st.text(max_size=20))
-def test_any_text_parses_or_is_refused_with_a_place(text: str) -> None:
-    refused = None
+def test_any_text_parses_or_is_rejected_with_a_place(text: str) -> None:
+    rejected = None
     try:
         parse_pipeline(text)
     except PipelineError as error:
-        refused = error
-    if refused is not None:
+        rejected = error
+    if rejected is not None:
         lines = text.split("\n")
-        assert 1 <= refused.line <= len(lines)
-        assert 1 <= refused.column <= len(lines[refused.line - 1]) + 1
+        assert 1 <= rejected.line <= len(lines)
+        assert 1 <= rejected.column <= len(lines[rejected.line - 1]) + 1

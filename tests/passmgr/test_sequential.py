@@ -143,7 +143,7 @@ def test_a_member_serves_where_no_pass_of_that_name_is_registered(mod: IRModule)
     assert log.ran == ["A", "B", "A"]
 
 
-def test_unknown_requirements_are_refused_when_it_is_built() -> None:
+def test_unknown_requirements_are_rejected_when_it_is_built() -> None:
     log = Log()
     with pytest.raises(UnknownPassError) as caught:
         Sequential([log.make("A", required=("InferTyp",))])

@@ -203,7 +203,7 @@ def in_case(rule: Rule) -> Sequence[Rule]:
 
 
 def rewritten(function: Function, rule: Rule) -> tuple[list[Function], list[str]]:
-    """What a rule makes of the whole body of a function, once for each of its matches there, whatever that costs; and why it refused."""
+    """What a rule makes of the whole body of a function, once for each of its matches there, whatever that costs; and why it rejected."""
     infer_type(function)
     made: list[Function] = []
     reasons: list[str] = []
@@ -217,8 +217,8 @@ def rewritten(function: Function, rule: Rule) -> tuple[list[Function], list[str]
             for row in variant.search(graph, [root]):
                 try:
                     _, built = matcher.decide(graph, row)
-                except Reject as refusal:
-                    reasons.append(str(refusal))
+                except Reject as rejection:
+                    reasons.append(str(rejection))
                 else:
                     body = rebuild(graph, {node: node for node in range(len(graph))}, built)
                     made.append(Function(function.params, body))

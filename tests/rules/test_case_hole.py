@@ -1,4 +1,4 @@
-"""Rules with holes for cases: what they stand for, how they fire, and what is refused."""
+"""Rules with holes for cases: what they stand for, how they fire, and what is rejected."""
 
 from collections.abc import Callable
 
@@ -122,7 +122,7 @@ def test_calls_that_run_together() -> None:
 def test_every_case_is_checked() -> None:
     wrong = kind(matmul=op.negative(op.exp(x)), dense=op.exp(op.negative(x))) >> kind(matmul=-op.exp(x) * 1.0, dense=op.exp(x))
     checked = check_rule(wrong.inexact("wrong").named("Wrong.one"), instances=20)
-    assert checked.report.verdict == "refused"
+    assert checked.report.verdict == "rejected"
     assert {trier.rule.name for trier, _ in checked.wrong} == {"Wrong.one[dense]"}
 
 
@@ -144,7 +144,7 @@ ONLY_ROW = bias(none=op.exp(x), row=op.exp(x + b)) >> op.exp(b)
         (lambda: kind(matmul=x), "kind is matmul or dense: give a value for each, and not for matmul"),
         (lambda: kind(matmul=x, dense=w, conv=b), "give a value for each"),
         (lambda: kind.only("conv", has_rank(x, 2)), "kind is matmul or dense, and never conv"),
-        (lambda: op.exp(kind), "a hole for a case that is not applied"),  # type: ignore[arg-type]  # refused
+        (lambda: op.exp(kind), "a hole for a case that is not applied"),  # type: ignore[arg-type]  # rejected
         (lambda: kind(matmul=x, dense=w) if kind else None, "truth value"),
         ((kind(matmul=op.exp(x), dense=x) >> op.exp(-x)).directions, "the left side must apply an operator"),
         (ONLY_ROW.directions, "the right side uses 'b', which the left side does not bind"),

@@ -1,4 +1,4 @@
-"""Cost models of one's own: what the passes make of them, what is refused, and that no program comes out dearer than it went in."""
+"""Cost models of one's own: what the passes make of them, what is rejected, and that no program comes out dearer than it went in."""
 
 import copy
 import hashlib

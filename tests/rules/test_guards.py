@@ -133,7 +133,7 @@ def test_answers(asked: Guard | Computed, answer: object) -> None:
     ],
     ids=lambda value: "" if isinstance(value, str) else value.function.__name__,
 )
-def test_refusals(asked: Guard | Computed, reason: str) -> None:
+def test_rejections(asked: Guard | Computed, reason: str) -> None:
     with pytest.raises(Reject) as caught:
         ask(asked)
     assert str(caught.value) == reason

@@ -190,7 +190,7 @@ def test_attributes_are_computed_by_arithmetic(combine: Callable[[AnyValue, AnyV
         (lambda a, b: 10**65 + a - a, None),
     ],
 )
-def test_arithmetic_without_a_result_refuses_the_match(combine: Callable[[AnyValue, AnyValue], AnyValue], reason: str | None) -> None:
+def test_arithmetic_without_a_result_rejects_the_match(combine: Callable[[AnyValue, AnyValue], AnyValue], reason: str | None) -> None:
     function = leaky(0.25, 0.5)
     found, statistics = run(joined_alphas(combine), function)
     if reason is not None:
@@ -207,7 +207,7 @@ def test_an_element_of_an_attribute() -> None:
 
 
 def guarded(answer: AnyValue) -> Callable[[], RuleSetMeta]:
-    """A rule set whose guard answers so, or raises it, where an alpha is that of `leaky(0.25)`, and refuses elsewhere."""
+    """A rule set whose guard answers so, or raises it, where an alpha is that of `leaky(0.25)`, and rejects elsewhere."""
 
     @guard
     def fails(alpha: float) -> AnyValue:

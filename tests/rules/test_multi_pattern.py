@@ -101,11 +101,11 @@ def test_conditions_hold_for_each_match() -> None:
     function = func(tup(ops.nn.matmul(a, weights(4)[0]), ops.nn.matmul(a, b), ops.nn.matmul(a, weights(4, 4)[1])))
     made, statistics = run(Constant, function)
     assert statistics.counters["Together"]["fired:Constant.matmul"] == 2
-    assert "Constant.matmul refused 1 times: is_constant(w): is not a constant" in statistics.remarks["Together"]
+    assert "Constant.matmul rejected 1 times: is_constant(w): is not a constant" in statistics.remarks["Together"]
     check_values(function, made)
 
 
-def test_sizes_that_are_not_known_are_refused() -> None:
+def test_sizes_that_are_not_known_are_rejected() -> None:
     a = var("a", (2, 3))
     function = func(tup(*(ops.nn.matmul(a, var(name, (3, name))) for name in ("m", "n"))))
     made, statistics = run(Products, function)
@@ -160,7 +160,7 @@ def test_rules_with_several_roots_are_rules() -> None:
         (lambda: each(x, sharing=x), "takes the application of an operator"),
         (lambda: each(x @ w, sharing=y), "y is not a hole of the pattern"),
         (lambda: each(x @ w, sharing=()), "write sharing=x"),
-        (lambda: each(x @ w, sharing=x) >> x, r"is parts\(whole, axis=...\)"),  # type: ignore[operator]  # what is refused
+        (lambda: each(x @ w, sharing=x) >> x, r"is parts\(whole, axis=...\)"),  # type: ignore[operator]  # what is rejected
         (lambda: each(x @ w, sharing=x) >> parts(x @ w, axis=-1), "write joined"),
         (lambda: each(x @ w, sharing=x) >> parts(x @ joined(y, axis=-1), axis=-1), "joins a hole that does not differ"),
         (lambda: each(x @ w, sharing=x) >> parts(joined(x, axis=0) @ joined(w, axis=-1), axis=-1), "joins a hole that does not differ"),
@@ -170,12 +170,12 @@ def test_rules_with_several_roots_are_rules() -> None:
         ((each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).and_back, "no way back"),
     ],
 )
-def test_what_cannot_be_is_refused(make: object, sentence: str) -> None:
+def test_what_cannot_be_is_rejected(make: object, sentence: str) -> None:
     with pytest.raises(RuleError, match=sentence):
         make()  # type: ignore[operator]  # a function of no arguments
 
 
-def test_sides_of_different_type_are_refused_when_the_set_is_made() -> None:
+def test_sides_of_different_type_are_rejected_when_the_set_is_made() -> None:
     wrong = each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=0)
     with pytest.raises(RuleError, match="the sides have different types"):
         RuleSetMeta("Wrong", (RuleSet,), {"matmul": wrong})

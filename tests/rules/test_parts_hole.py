@@ -1,4 +1,4 @@
-"""Rules with holes for any number of operands: what they stand for, how they fire, and what is refused."""
+"""Rules with holes for any number of operands: what they stand for, how they fire, and what is rejected."""
 
 from collections.abc import Callable
 
@@ -67,7 +67,7 @@ def test_the_list_says_how_many() -> None:
 
 def test_every_number_is_checked() -> None:
     checked = check_rule((op.concatenate((x, *ys), axis=p) >> op.concatenate((*ys, x), axis=p)).named("Wrong.turned"), instances=20)
-    assert checked.report.verdict == "refused"
+    assert checked.report.verdict == "rejected"
     assert {trier.rule.name for trier, _ in checked.wrong} <= {"Wrong.turned[1]", "Wrong.turned[2]"}
 
 

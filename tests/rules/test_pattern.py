@@ -1,4 +1,4 @@
-"""The terms that rules are written in: how they are built, shown and compared, and what is refused."""
+"""The terms that rules are written in: how they are built, shown and compared, and what is rejected."""
 
 from typing import Any as AnyValue
 
@@ -144,7 +144,7 @@ def test_a_deep_term_is_no_trouble() -> None:
         (lambda: op.exp(HOLE), "p is an attribute, not a tensor; on a right side, number(p) makes a constant of it"),
     ],
 )
-def test_what_is_refused(build: object, message: str) -> None:
+def test_what_is_rejected(build: object, message: str) -> None:
     assert callable(build)
     with pytest.raises(RuleError) as caught:
         build()

@@ -1,4 +1,4 @@
-"""Rules and rule sets: names, directions, guards, what they may do to values, and what is refused when they are made."""
+"""Rules and rule sets: names, directions, guards, what they may do to values, and what is rejected when they are made."""
 
 import re
 from collections.abc import Callable
@@ -127,9 +127,9 @@ def test_what_becomes_of_results_that_are_not_finite() -> None:
     assert [each in LIBERTIES for each in (plain.liberty, resolved.liberty, several.liberty)] == [True, True, True]
 
 
-def test_a_word_that_says_nothing_of_them_is_refused() -> None:
+def test_a_word_that_says_nothing_of_them_is_rejected() -> None:
     with pytest.raises(RuleError, match="results that are not finite are 'kept' or 'resolved' or 'mixed', not 'dropped'"):
-        (x * y + x * z >> x * (y + z)).inexact("once", nonfinite="dropped")  # type: ignore[arg-type]  # what is refused
+        (x * y + x * z >> x * (y + z)).inexact("once", nonfinite="dropped")  # type: ignore[arg-type]  # what is rejected
 
 
 def test_reducing_and_exploring() -> None:
@@ -217,7 +217,7 @@ def define(value: object) -> RuleSetMeta:
         ),
     ],
 )
-def test_what_is_refused(build: Callable[[], object], message: str) -> None:
+def test_what_is_rejected(build: Callable[[], object], message: str) -> None:
     with pytest.raises(RuleError) as caught:
         build()
     if message.endswith(" "):
@@ -234,7 +234,7 @@ def test_a_comparison_binds_looser_than_a_rule() -> None:
         op.exp(x) >> x.when(is_float(x))  # type: ignore[attr-defined]  # a user's mistake: `when` belongs outside of brackets
 
 
-def test_sides_are_only_refused_where_no_sample_agrees() -> None:
+def test_sides_are_only_rejected_where_no_sample_agrees() -> None:
     """A flattening keeps matrices as they are; of other tensors a guard may say so."""
 
     class Flat(RuleSet):
@@ -246,7 +246,7 @@ def test_sides_are_only_refused_where_no_sample_agrees() -> None:
     assert len(Flat) == 2
 
 
-def test_what_no_sample_fits_is_not_refused() -> None:
+def test_what_no_sample_fits_is_not_rejected() -> None:
     class Attention(RuleSet):
         """Products of stacks, of which no sample is well typed."""
 
@@ -277,7 +277,7 @@ def test_a_rule_can_be_narrowed_under_its_name() -> None:
     assert [rule.math for rule in Narrowed] == [REASSOCIATE]
 
 
-def test_a_rule_with_equal_sides_is_refused() -> None:
+def test_a_rule_with_equal_sides_is_rejected() -> None:
     with pytest.raises(RuleError, match="both sides are the same"):
         _ = op.exp(x) >> op.exp(x)
 

@@ -71,7 +71,7 @@ def test_the_rules_of_a_pass() -> None:
         ((), "rule_pass needs at least one rule set, or a name"),
     ],
 )
-def test_what_is_refused(arguments: tuple[type[RuleSet], ...], message: str) -> None:
+def test_what_is_rejected(arguments: tuple[type[RuleSet], ...], message: str) -> None:
     with pytest.raises(RuleError) as caught:
         rule_pass(*arguments)
     assert str(caught.value) == message
@@ -87,19 +87,19 @@ def test_what_is_counted() -> None:
         "nodes": counted["nodes"],
         "matched:Negations.twice": 1,
         "fired:Negations.twice": 1,
-        "refused:Negations.twice": 0,
+        "rejected:Negations.twice": 0,
         "matched:Negations.matrix": counted["matched:Negations.matrix"],
         "fired:Negations.matrix": 0,
-        "refused:Negations.matrix": counted["refused:Negations.matrix"],
+        "rejected:Negations.matrix": counted["rejected:Negations.matrix"],
     }
-    assert counted["refused:Negations.matrix"] >= 1
+    assert counted["rejected:Negations.matrix"] >= 1
     assert outcome.count("seconds") > 0
-    reasons = [remark for remark in outcome.remarks if remark.startswith("Negations.matrix refused ")]
+    reasons = [remark for remark in outcome.remarks if remark.startswith("Negations.matrix rejected ")]
     assert len(reasons) == 1
     assert reasons[0].endswith("times: has_rank(x, 3): the tensor has 2 dimensions, not 3")
 
 
-def test_folding_and_merging_are_counted() -> None:
+def test_folding_and_cse_are_counted() -> None:
     function = func(ops.exp(a) + ops.exp(a) * (splat(1.0) + splat(2.0)))
     outcome = apply(rule_pass(Negations, ConstantFolding, merge=True), function)
     assert (outcome.count("eager"), outcome.count("merged")) == (1, 1)

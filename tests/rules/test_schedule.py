@@ -4,7 +4,7 @@ import pytest
 
 from passat.ir.expr import Expr, Function
 from passat.rules import RuleError, RuleSet, op, phase, rule_pass, tensors
-from passat.rules.rule import EXPLORING, LOWERING, MERGING, REDUCING, RuleSetMeta
+from passat.rules.rule import EXPLORING, LOWERING, MULTI_PATTERN, REDUCING, RuleSetMeta
 from passat.rules.rule_pass import Phase, phases_of
 from tests.rules.building import func, ops, tup, var
 from tests.rules.running import apply, assert_equal_in_value, operators
@@ -122,8 +122,8 @@ def test_kinds_of_rules() -> None:
     from passat.rules import each, joined, parts
 
     several = each(x @ y, sharing=x) >> parts(x @ joined(y, axis=-1), axis=-1)
-    assert several.kind == MERGING
-    assert several.exploring().kind == MERGING
+    assert several.kind == MULTI_PATTERN
+    assert several.exploring().kind == MULTI_PATTERN
     assert plain.budget(5).named("R.twice").matches == 5
 
 
@@ -140,7 +140,7 @@ def test_kinds_of_rules() -> None:
         (lambda: (x + y >> y + x).lowering().and_back(), "a lowering rule has no reverse direction"),
     ],
 )
-def test_what_is_refused(make: object, said: str) -> None:
+def test_what_is_rejected(make: object, said: str) -> None:
     assert callable(make)
     with pytest.raises(RuleError, match=said):
         make()

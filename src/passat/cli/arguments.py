@@ -28,7 +28,7 @@ _PIPELINE_LIMIT: Final = 1 << 24
 
 
 def not_nan(value: float | None) -> float | None:
-    """Ends the command where a number is NaN, which no bound refuses."""
+    """Ends the command where a number is NaN, which no bound rejects."""
     if value is not None and math.isnan(value):
         raise typer.BadParameter("NaN is not allowed")
     return value

@@ -37,9 +37,9 @@ class ManyOptions:
     ] = None
 
 
-def check_single(refused: Mapping[str, bool]) -> None:
+def check_single(rejected: Mapping[str, bool]) -> None:
     """Ends the command where options are given that are for one model."""
-    for option, given in refused.items():
+    for option, given in rejected.items():
         if given:
             fail(f"{option} is for one model, and several are given", USAGE)
 

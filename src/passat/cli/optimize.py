@@ -251,8 +251,8 @@ def _one(model: Path, request: _Request) -> None:
 
 
 def _several(models: Sequence[Path], several: ManyOptions, request: _Request) -> None:
-    refused = {"--report": request.page is not None, "--certificate": request.certificate is not None, "--stats": request.stats}
-    check_single({**refused, **request.inspected.given})
+    rejected = {"--report": request.page is not None, "--certificate": request.certificate is not None, "--stats": request.stats}
+    check_single({**rejected, **request.inspected.given})
     paths = None if request.dry_run else result_paths(models, request.output, _beside)
     asked = request.asked
     with asked.context(request.config):

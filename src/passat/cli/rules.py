@@ -39,7 +39,7 @@ def list_rules(
 ) -> None:
     """List rules: those of the library, of some of its sets, or of your own files.
 
-    --json has a list of objects: `name`, `rule`, `kind` (reducing, exploring, joining, merging, lowering or eager), `kind_in` (its kinds in
+    --json has a list of objects: `name`, `rule`, `kind` (reducing, exploring, joining, multi-pattern, lowering or eager), `kind_in` (its kinds in
     passes that use it as another one), `holes`, `guards`, `math`, `nonfinite`, `note`, `source` and `passes`.
     """
     with errors(as_json):
@@ -241,7 +241,7 @@ def why_not(
     nearest: Annotated[int, typer.Option(min=1, metavar="N", help="Number of the nearest matches to show")] = 3,
     as_json: JsonOption = False,
 ) -> None:
-    """Say why a rule did not fire on a model: what refused it, which limit cut it, what it would have cost, or what it nearly matched.
+    """Say why a rule did not fire on a model: what rejected it, which limit cut it, what it would have cost, or what it nearly matched.
 
     Exit codes: 0 it was said, 1 the model or the rules cannot be used, 2 the command makes no sense.
     """

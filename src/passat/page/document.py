@@ -114,7 +114,7 @@ def _rule(rule: RuleReport, saved: tuple[float, int, int]) -> dict[str, AnyValue
         "removed": saved[2],
         "name": shown(rule.name, 120),
         "matched": rule.matched,
-        "refused": rule.refused,
+        "rejected": rule.rejected,
         "reasons": [[shown(reason), count] for reason, count in sorted(rule.reasons.items(), key=lambda item: -item[1])],
         "unions": rule.fired,
         "seconds": rule.seconds,

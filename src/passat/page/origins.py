@@ -214,7 +214,7 @@ def add_statistics(report: Report, record: Record) -> None:
     taken = set() if report.kept else set(map(without_operators, node_traces.rules()))
     eager = {without_operators(name) for run in record.runs for name in run.graph.statistics}
     for rule in report.rules:
-        rest = rule.refused - sum(rule.reasons.values())  # the engine keeps the first few of each saturation
+        rest = rule.rejected - sum(rule.reasons.values())  # the engine keeps the first few of each saturation
         if rest > 0:
             rule.reasons["(other reasons)"] = rest
         rule.made = made.get(rule.name, 0)

@@ -54,7 +54,7 @@ const RULE_COLUMNS = [
   ["Places", (rule) => rule.regions],
   ["Nodes in the result", (rule) => rule.made],
   ["Matches", (rule) => rule.matched],
-  ["Rejected", (rule) => rule.refused],
+  ["Rejected", (rule) => rule.rejected],
   ["Unions", (rule) => rule.unions],
   ["Time", (rule) => rule.seconds],
 ];
@@ -121,13 +121,13 @@ function ruleRows(rule) {
     reasons.hidden = !reasons.hidden;
     event.target.setAttribute("aria-expanded", String(!reasons.hidden));
   };
-  const refused = rule.reasons.length === 0 ? String(rule.refused)
-    : element("button", { type: "button", class: "link more", "aria-expanded": "false", click: toggle }, String(rule.refused));
+  const rejected = rule.reasons.length === 0 ? String(rule.rejected)
+    : element("button", { type: "button", class: "link more", "aria-expanded": "false", click: toggle }, String(rule.rejected));
   const number = (...parts) => element("td", { class: "number" }, ...parts);
   const name = rule.regions > 0 || rule.made > 0 ? ruleLink(rule.name) : isolated(rule.name);
   return [element(
     "tr", {}, element("td", { class: "name" }, name), number(rule.regions > 0 ? gainText(rule.saving) : ""), number(rule.regions || ""),
-    number(rule.made === 0 ? "" : `${rule.made} (${percent(rule.share)})`), number(String(rule.matched)), number(refused),
+    number(rule.made === 0 ? "" : `${rule.made} (${percent(rule.share)})`), number(String(rule.matched)), number(rejected),
     number(String(rule.unions)), number(seconds(rule.seconds)),
   ), reasons];
 }

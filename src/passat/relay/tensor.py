@@ -143,7 +143,7 @@ def _dynamic_slice(
 
 def take(data: Expr, indices: Expr, axis: int | None = None, batch_dims: int = 0, mode: str = "clip") -> Call:
     """The slices of `data` along `axis` that `indices` names. What Relay's modes say of indices outside the axis does not arise here:
-    the executor refuses these, and constant ones that are negative are refused in the modes in which Relay clips them."""
+    the executor rejects these, and constant ones that are negative are rejected in the modes in which Relay clips them."""
     only("take", "batch_dims", batch_dims, 0)
     only("take", "mode", mode, "clip", "wrap", "fast")
     if mode != "wrap" and isinstance(indices, Constant) and indices.data.size and indices.data.numpy().min() < 0:

@@ -73,13 +73,13 @@ def _make(name: str, **options: AnyValue) -> Pass:
 
 def FoldConstant(fold_qnn: bool = False) -> Pass:
     """Computes what follows from constants alone. There are no quantized operators to fold or to leave: `fold_qnn` must be False."""
-    _refuse("FoldConstant", "fold_qnn", fold_qnn)
+    _reject("FoldConstant", "fold_qnn", fold_qnn)
     return _make("FoldConstant")
 
 
 def FoldConstantExpr(expr: Expr, mod: IRModule, fold_qnn: bool = False) -> Expr:
     """Computes what follows from constants in one expression; the same object where nothing does. `fold_qnn` must be False."""
-    _refuse("FoldConstantExpr", "fold_qnn", fold_qnn)
+    _reject("FoldConstantExpr", "fold_qnn", fold_qnn)
     fold = _make("FoldConstant")
     assert isinstance(fold, FunctionPass)
     function = expr if isinstance(expr, Function) else Function(free_vars(expr), expr)
@@ -118,8 +118,8 @@ def EliminateCommonSubexpr(fskip: Callable[[AnyValue], bool] | None = None) -> P
 
 def DeadCodeElimination(inline_once: bool = False, ignore_impurity: bool = False) -> Pass:
     """Drops bindings that nobody uses and that have no effects. Inlining, and dropping effects, are not supported: ValueError."""
-    _refuse("DeadCodeElimination", "inline_once", inline_once)
-    _refuse("DeadCodeElimination", "ignore_impurity", ignore_impurity)
+    _reject("DeadCodeElimination", "inline_once", inline_once)
+    _reject("DeadCodeElimination", "ignore_impurity", ignore_impurity)
     return _make("DeadCodeElimination")
 
 
@@ -162,7 +162,7 @@ def InferTypeLocal(expr: Expr) -> Type:
     return infer_type(expr).checked_type
 
 
-def _refuse(name: str, option: str, value: object) -> None:
+def _reject(name: str, option: str, value: object) -> None:
     if value:
         raise ValueError(f"relay.transform.{name}: {option}={value!r} is not supported")
 

@@ -103,9 +103,9 @@ def test_an_attribute_that_changed_is_a_change_of_its_own() -> None:
 def test_rules() -> None:
     rules = {rule["name"]: rule for rule in data_of(optimized(small_model()))["rules"]}
     zero, root = rules["Small.add_zero"], rules["Small.root"]
-    assert (zero["matched"], zero["refused"], zero["unions"], zero["made"]) == (2, 1, 1, 0)
+    assert (zero["matched"], zero["rejected"], zero["unions"], zero["made"]) == (2, 1, 1, 0)
     assert zero["reasons"] == [["is_all(c, 0): the elements of the constant are 1.0, not 0", 1]]
-    assert (root["matched"], root["refused"], root["unions"], root["made"], root["share"]) == (1, 0, 1, 1, 0.5)
+    assert (root["matched"], root["rejected"], root["unions"], root["made"], root["share"]) == (1, 0, 1, 1, 0.5)
     assert root["seconds"] > 0
 
 
@@ -194,7 +194,7 @@ def test_what_came_of_a_node_through_several_passes() -> None:
     assert result.record is not None
     made, calls = made_by_rules(result.record)
     assert made == {rule["name"]: rule["made"] for rule in data["rules"] if rule["made"]}
-    assert all(rule["refused"] == sum(count for _, count in rule["reasons"]) for rule in data["rules"])
+    assert all(rule["rejected"] == sum(count for _, count in rule["reasons"]) for rule in data["rules"])
     assert made
     assert calls == data["head"]["nodes"][1]
     rules = column(data, "after", "rule")

@@ -246,7 +246,7 @@ def test_the_table_of_rules_is_sorted_by_any_column(tab: Tab, bert: Path) -> Non
     assert tab.run("document.querySelectorAll('#rules th')[0].getAttribute('aria-sort')") == "descending"
 
 
-def test_reasons_of_refusals_unfold(tab: Tab, bert: Path) -> None:
+def test_reasons_of_rejections_unfold(tab: Tab, bert: Path) -> None:
     tab.open(bert)
     tab.run("document.querySelector('#rules button.more').click()")
     assert tab.run("document.querySelector('#rules tr:has(button.more)').nextSibling.hidden") is False

@@ -222,13 +222,13 @@ def check_round_trip(case: Case, form: str) -> list[Finding]:
 
 
 def check_raised(case: Case, form: str, target: int) -> list[Finding]:
-    """In a later opset. What is refused with a sentence is a finding of its own kind, `refused`."""
+    """In a later opset. What is rejected with a sentence is a finding of its own kind, `rejected`."""
     original, expected = results_of(case, form)
     try:
         made = in_opset(original, target)
     except OnnxError as error:
         right = not has_form(case, target) or not has_kernel(case, form, target)
-        return [] if right else [Finding("refused", case, f"to {target}, {form}: {error}")]
+        return [] if right else [Finding("rejected", case, f"to {target}, {form}: {error}")]
     name = f"to {target}, {form}"
     if not has_form(case, target):
         return [Finding(name, case, "is written with operands that the operator does not take there")]
@@ -344,11 +344,11 @@ def main() -> int:
     for math in MATHS:
         for group in by_opset(good):
             findings += check_folded(group, math)
-    refused = [finding for finding in findings if finding.check == "refused"]
-    wrong = [finding for finding in findings if finding.check != "refused"]
-    for finding in (*refused, *wrong):
+    rejected = [finding for finding in findings if finding.check == "rejected"]
+    wrong = [finding for finding in findings if finding.check != "rejected"]
+    for finding in (*rejected, *wrong):
         print(finding)
-    print(f"{len(refused)} refused, {len(wrong)} wrong, {time.perf_counter() - start:.0f} s")
+    print(f"{len(rejected)} rejected, {len(wrong)} wrong, {time.perf_counter() - start:.0f} s")
     return 1 if wrong else 0
 
 

@@ -251,7 +251,7 @@ def damaged() -> st.SearchStrategy[bytes]:
 
 @settings(deadline=None, max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(damaged())
-def test_damaged_files_are_read_or_refused_with_a_sentence(tmp_path: Path, content: bytes) -> None:
+def test_damaged_files_are_read_or_rejected_with_a_sentence(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(content)
     with contextlib.suppress(OnnxError):
@@ -349,7 +349,7 @@ def test_a_sparse_tensor_that_is_none(model: ModelProto, said: str) -> None:
         (TensorProto(name="w", dims=[1], data_type=TensorProto.COMPLEX64, float_data=[1, 2, 3]), "1.5"),
     ],
 )
-def test_a_tensor_of_another_number_of_elements_is_refused_when_it_is_read(tensor: TensorProto, held: str) -> None:
+def test_a_tensor_of_another_number_of_elements_is_rejected_when_it_is_read(tensor: TensorProto, held: str) -> None:
     outputs = [helper.make_tensor_value_info("y", tensor.data_type, None)]
     graph = helper.make_graph([helper.make_node("Identity", ["w"], ["y"])], "g", [], outputs, [tensor])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)

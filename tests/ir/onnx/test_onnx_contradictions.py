@@ -21,7 +21,7 @@ def model(nodes: Sequence[NodeProto], outputs: dict[str, list[int]]) -> ModelPro
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
-def refused(proto: ModelProto) -> OnnxError:
+def rejected(proto: ModelProto) -> OnnxError:
     with pytest.raises(OnnxError) as caught:
         from_onnx(proto)
     return caught.value
@@ -41,7 +41,7 @@ def test_all_contradictions_in_one_go() -> None:
     ]
     proto = model(nodes, {"o": [2], "p": [2, 3]})
     proto.graph.output[1].type.tensor_type.elem_type = TensorProto.INT64
-    error = refused(proto)
+    error = rejected(proto)
     assert isinstance(error, DiagnosticError)
     assert (
         error.render()
@@ -76,7 +76,7 @@ def test_an_empty_list_of_axes_to_squeeze_promises_no_shape(given: str) -> None:
 
 
 def test_one_contradiction_is_one_sentence() -> None:
-    error = refused(model([node("Add", ["a", "b"], "s", "first")], {"s": [2, 3]}))
+    error = rejected(model([node("Add", ["a", "b"], "s", "first")], {"s": [2, 3]}))
     assert str(error) == "node 'first' (Add) does not accept operands of types float32[2, 3], float32[4]: Incompatible dimensions"
     assert len(error.diagnostics) == 1
 
@@ -87,25 +87,25 @@ def test_contradictions_in_subgraphs() -> None:
         inner = node("Add", ["a", "b"], f"{branch}_s", branch)
         branches[branch] = helper.make_graph([inner], branch, [], [helper.make_tensor_value_info(f"{branch}_s", TensorProto.FLOAT, None)])
     choice = helper.make_node("If", ["c"], ["s"], name="choice", **branches)
-    error = refused(model([choice, node("MatMul", ["a", "s"], "o"), node("MatMul", ["a", "b"], "p", "last")], {"o": [2], "p": [2]}))
+    error = rejected(model([choice, node("MatMul", ["a", "s"], "o"), node("MatMul", ["a", "b"], "p", "last")], {"o": [2], "p": [2]}))
     assert sorted(found.span.source_name for found in error.diagnostics if found.span is not None) == ["else_branch", "last", "then_branch"]
 
 
 def test_nodes_out_of_order_are_told_once() -> None:
     nodes = [node("Add", ["a", "b"], "s", "first"), node("Relu", ["late"], "o"), node("Relu", ["a"], "late")]
-    assert len(refused(model(nodes, {"s": [2], "o": [2, 3]})).diagnostics) == 1
+    assert len(rejected(model(nodes, {"s": [2], "o": [2, 3]})).diagnostics) == 1
 
 
 def test_other_errors_do_not_hide_contradictions() -> None:
     nodes = [node("Add", ["a", "b"], "s", "first"), helper.make_node("Foo", ["a"], ["o"], domain="nowhere")]
-    first, second = str(refused(model(nodes, {"o": [2, 3]}))).split("\n")
+    first, second = str(rejected(model(nodes, {"o": [2, 3]}))).split("\n")
     assert first.startswith("node 'first' (Add) does not accept")
     assert "'nowhere', which the model does not import" in second
 
 
 def test_no_more_than_a_hundred_are_looked_for() -> None:
     nodes = [node("Add", ["a", "b"], f"s{i}", f"node{i}") for i in range(300)]
-    error = refused(model(nodes, {"s299": [2, 3]}))
+    error = rejected(model(nodes, {"s299": [2, 3]}))
     assert len(error.diagnostics) == 100
     assert str(error).endswith("\n... and 80 more")
 
@@ -122,12 +122,12 @@ def test_exactly_the_nodes_that_contradict(right: list[bool]) -> None:
     if all(right):
         assert len(from_onnx(proto)) == 1
         return
-    places = [found.span.source_name for found in refused(proto).diagnostics if found.span is not None]
+    places = [found.span.source_name for found in rejected(proto).diagnostics if found.span is not None]
     assert places == [f"node{i}" for i, fine in enumerate(right) if not fine]
 
 
 @pytest.mark.parametrize("op", ["NonZero", "Squeeze", "PRelu", "MaxPool", "Resize", "SplitToSequence", "ReduceMax", "ArgMax"])
-def test_a_node_without_its_operands_is_refused_by_name(op: str) -> None:
+def test_a_node_without_its_operands_is_rejected_by_name(op: str) -> None:
     graph = helper.make_graph([node(op, [], "y", "bare")], "g", [], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-    assert "bare" in str(refused(proto))
+    assert "bare" in str(rejected(proto))

@@ -224,7 +224,7 @@ def test_an_output_that_is_listed_twice_is_made_once(run: Run) -> None:
 
 
 def test_a_subgraph_declares_what_its_results_are(rebuilt: Callable[[IRModule], IRModule]) -> None:
-    """ONNX Runtime runs a Scan whose body declares another rank, or refuses it, by what is around it."""
+    """ONNX Runtime runs a Scan whose body declares another rank, or rejects it, by what is around it."""
     model = onnx.parser.parse_model(
         """<ir_version: 8, opset_import: ["" : 17]> g (float[2, 3] x, float[1] s) => (float[1] t, float[2, 3, 1] y) {
             t, y = Scan <num_scan_inputs = 1, body = b (float[1] a, float[3] u) => (float[1] c, float[n] v)

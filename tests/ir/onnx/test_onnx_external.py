@@ -250,7 +250,7 @@ BAD: dict[str, tuple[dict[str, str], str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_references_are_refused(name: str, source: Path) -> None:
+def test_bad_references_are_rejected(name: str, source: Path) -> None:
     entries, message = BAD[name]
     outside = source.parent.parent / "outside"
     outside.mkdir()

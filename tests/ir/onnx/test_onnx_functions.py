@@ -92,7 +92,7 @@ def test_the_bodies_of_control_flow_are_fused_too(level: int, parse: Parse, run:
         assert all(np.array_equal(a, b) for a, b in zip(run(model, feeds), run(source, feeds), strict=True))
 
 
-def test_what_is_not_known_where_it_is_called_is_refused() -> None:
+def test_what_is_not_known_where_it_is_called_is_rejected() -> None:
     """A function that calls itself has no form in ONNX."""
     module = parse(
         """#[version = "0.0.5"]

@@ -151,7 +151,7 @@ def test_values_come_from_the_runtime() -> None:
     )
 
 
-def test_what_the_runtime_refuses_is_an_evaluate_error() -> None:
+def test_what_the_runtime_rejects_is_an_evaluate_error() -> None:
     op = get_op("onnx.BitShift")
     attrs = Attrs(opset=11, outputs="1", direction="SIDEWAYS")
     with pytest.raises(EvaluateError, match="BitShift"):
@@ -178,7 +178,7 @@ def test_an_attribute_that_implementations_overlook() -> None:
 @pytest.mark.parametrize("outputs", [["y"], ["y", "z"], ["y", "", "z"]])
 @pytest.mark.parametrize("made", [[], ["b"]])
 def test_a_call_with_more_outputs_than_its_function_has(outputs: list[str], made: list[str]) -> None:
-    """ONNX Runtime refuses it; it is read as far as one can, and what is missing has no known type."""
+    """ONNX Runtime rejects it; it is read as far as one can, and what is missing has no known type."""
     function = helper.make_function("local", "f", ["a"], made, [helper.make_node("Relu", ["a"], ["b"])], [helper.make_opsetid("", 18)])
     ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])] for name in ("x", "y")]
     graph = helper.make_graph([helper.make_node("f", ["x"], outputs, domain="local")], "g", ends[0], ends[1])

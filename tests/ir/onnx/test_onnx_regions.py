@@ -244,7 +244,7 @@ def test_nesting_as_deep_as_protobuf_reads(rebuilt: Rebuilt, histogram: Histogra
     assert histogram(out) == histogram(model)
 
 
-def test_nesting_that_is_too_deep_is_refused() -> None:
+def test_nesting_that_is_too_deep_is_rejected() -> None:
     with pytest.raises(OnnxError, match="nested more than 31 levels deep"):
         from_onnx(deep(32))
 

@@ -88,7 +88,7 @@ def test_one_part_of_what_may_be_nothing(run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", ["ArgMax", "ArgMin"])
-def test_an_axis_of_a_scalar_is_refused(name: str) -> None:
+def test_an_axis_of_a_scalar_is_rejected(name: str) -> None:
     """Until opset 10 ONNX Runtime runs it, and since then it does not load it."""
     with pytest.raises(OnnxError, match=f"{name} .* cannot be converted from opset 9 to 12: opset 11 requires an axis"):
         in_opset(model(9, f"y = {name}(x)", "float x", "int64 y"), 12)
@@ -170,7 +170,7 @@ def test_resizing(op_type: str, mode: str, scales: tuple[float, ...], target: in
     np.testing.assert_array_equal(run(in_opset(before, target), {"x": x})[0], run(before, {"x": x})[0])
 
 
-def test_resizing_by_scales_that_are_computed_is_refused() -> None:
+def test_resizing_by_scales_that_are_computed_is_rejected() -> None:
     before = model(10, "y = Resize(x, s)", "float[1, 1, 4, 5] x, float[4] s", "float[] y")
     with pytest.raises(
         OnnxError, match=r"the Resize node that produces 'y' cannot be converted from opset 10 to 13: its rounding depends on scales"
@@ -178,7 +178,7 @@ def test_resizing_by_scales_that_are_computed_is_refused() -> None:
         in_opset(before, 13)
 
 
-def test_pooling_without_a_kernel_is_refused_where_nothing_is_known_of_its_operand() -> None:
+def test_pooling_without_a_kernel_is_rejected_where_nothing_is_known_of_its_operand() -> None:
     before = model(10, "y = Reshape(x, s)  z = GlobalLpPool(y)", "float[1, 1, 4, 5] x, int64[n] s", "float[] z")
     with pytest.raises(
         OnnxError, match="the GlobalLpPool node that produces 'z' cannot be converted from opset 10 to 22: ONNX Runtime has no kernel"
@@ -190,7 +190,7 @@ def test_pooling_without_a_kernel_is_refused_where_nothing_is_known_of_its_opera
     "op_type", ["Elu", "HardSigmoid", "HardSwish", "Mish", "Selu", "Softplus", "Softsign", "ThresholdedRelu", "LeakyRelu"]
 )
 def test_functions_that_onnx_runtime_has_no_kernel_of_float64_for(op_type: str) -> None:
-    """It expands them as functions in opset 18 and cannot load them in later opsets: the conversion is refused, in subgraphs too."""
+    """It expands them as functions in opset 18 and cannot load them in later opsets: the conversion is rejected, in subgraphs too."""
     before = model(18, f"y = {op_type}(x)", "double[2] x", "double[2] y")
     inside = model(
         18,
@@ -288,7 +288,7 @@ def test_local_functions_are_inlined_where_they_change(op_type: str, functions: 
     np.testing.assert_array_equal(run(raised, {"x": x})[0], run(before, {"x": x})[0])
 
 
-def test_training_information_that_changed_is_refused() -> None:
+def test_training_information_that_changed_is_rejected() -> None:
     before = model(11)
     before.training_info.add().algorithm.node.append(helper.make_node("Hardmax", ["x"], ["z"]))
     with pytest.raises(OnnxError, match="the training information of the model cannot be converted from opset 11 to 13"):
@@ -365,7 +365,7 @@ def test_a_sum_of_exponentials_does_not_overflow_in_later_opsets(values: list[fl
     np.testing.assert_allclose(run(in_opset(before, 28), feed)[0], run(before, feed)[0], rtol=1e-6)
 
 
-def test_a_sum_of_exponentials_over_axes_that_are_computed_is_refused() -> None:
+def test_a_sum_of_exponentials_over_axes_that_are_computed_is_rejected() -> None:
     before = model(18, "y = ReduceLogSumExp(x, axes)", "float[1, 2] x, int64[1] axes", "float[] y")
     with pytest.raises(OnnxError, match="ONNX Runtime has no kernel for this version, and its function body overflows in the exponentials"):
         in_opset(before, 28)

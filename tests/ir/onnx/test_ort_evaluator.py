@@ -1,4 +1,4 @@
-"""Nodes on constants, computed by ONNX Runtime: the values that a session with optimizations off gives, and what is refused."""
+"""Nodes on constants, computed by ONNX Runtime: the values that a session with optimizations off gives, and what is rejected."""
 
 from collections.abc import Callable
 from typing import Any
@@ -114,12 +114,12 @@ def test_elements_of_half_a_byte() -> None:
         (node("SequenceConstruct", ["x"], ["y"]), [Tensor.splat(1, (2,), "float32")], 13, "not a tensor"),
     ],
 )
-def test_what_is_refused(proto: onnx.NodeProto, operands: list[Tensor | None], opset: int, message: str) -> None:
+def test_what_is_rejected(proto: onnx.NodeProto, operands: list[Tensor | None], opset: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         evaluate_node(proto, operands, {"": opset, "mine": 1})
 
 
-def test_an_invalid_node_inside_a_graph_is_refused() -> None:
+def test_an_invalid_node_inside_a_graph_is_rejected() -> None:
     inner = helper.make_graph(
         [node("Max", ["c", ""], ["z"])],
         "b",

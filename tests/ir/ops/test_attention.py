@@ -1,4 +1,4 @@
-"""nn.attention and nn.rotary_embedding: values against ONNX's reference, what they refuse, how they are read and written."""
+"""nn.attention and nn.rotary_embedding: values against ONNX's reference, what they reject, how they are read and written."""
 
 import numpy as np
 import onnx
@@ -111,7 +111,7 @@ def test_named_sizes() -> None:
         ({"q_num_heads": 4}, "differ in size"),
     ],
 )
-def test_what_attention_refuses(changes: dict[str, float], reason: str) -> None:
+def test_what_attention_rejects(changes: dict[str, float], reason: str) -> None:
     q, k = var("q", (2, 3, 8)), var("k", (2, 5, 8))
     attrs = {"q_num_heads": 2, "kv_num_heads": 2, "scale": 1.0, **changes}
     with pytest.raises(InferError, match=reason):
@@ -125,7 +125,7 @@ def test_a_mask_that_does_not_broadcast() -> None:
             infer_type(ops.nn.attention(q, k, k, mask, q_num_heads=2, kv_num_heads=2, scale=1.0))
 
 
-def test_what_rotary_positions_refuse() -> None:
+def test_what_rotary_positions_reject() -> None:
     x = var("x", (2, 3, 8))
     with pytest.raises(InferError, match="must be"):
         infer_type(ops.nn.rotary_embedding(x, var("c", (2, 3, 3)), var("s", (2, 3, 2)), num_heads=2))

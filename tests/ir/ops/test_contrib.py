@@ -98,7 +98,7 @@ def test_what_is_not_known_stays_opaque(op_type: str, operands: list[Array], att
 @pytest.mark.parametrize(
     ("op_type", "names"), [("FusedMatMul", ["x0", ""]), ("FusedMatMul", ["", "x1"]), ("BiasGelu", ["", "x1"]), ("QuickGelu", [""])]
 )
-def test_an_absent_operand_is_for_onnx_runtime_to_refuse(op_type: str, names: list[str]) -> None:
+def test_an_absent_operand_is_for_onnx_runtime_to_reject(op_type: str, names: list[str]) -> None:
     model = model_of(op_type, [X, Y][: len(names)], {})
     model.graph.node[0].input[:] = names
     call = call_of(from_onnx(model))

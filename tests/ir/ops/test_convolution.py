@@ -74,7 +74,7 @@ def test_transposed_convolution_is_that_of_the_runtime(nodes: "Nodes", data: st.
     groups, inner, outer = (data.draw(st.integers(1, 3)) for _ in range(3))
     sizes, window = data.draw(numbers(rank, 1, 4)), data.draw(numbers(rank, 1, 3))
     strides, dilations = data.draw(numbers(rank, 1, 3)), data.draw(numbers(rank, 1, 3))
-    extra = [data.draw(st.integers(0, stride - 1)) for stride in strides]  # the runtime refuses more
+    extra = [data.draw(st.integers(0, stride - 1)) for stride in strides]  # the runtime rejects more
     pads = data.draw(numbers(2 * rank, 0, 2))
     full = [s * (n - 1) + d * (k - 1) + 1 + e for s, n, d, k, e in zip(strides, sizes, dilations, window, extra, strict=True)]
     assume(all(size > b + e for size, b, e in zip(full, pads[:rank], pads[rank:], strict=True)))

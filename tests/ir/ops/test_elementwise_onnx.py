@@ -354,7 +354,7 @@ def test_older_opsets_write_the_same_function_of_older_operators(name: str) -> N
     for dtype, attrs in itertools.product(("float32", "bool"), ATTRS.get(name, [{}])):
         for call, types in instances(op, dtype, attrs):
             arrays = samples(op, dtype, [type_.shape for type_ in types])
-            if is_undefined(call, arrays) or attrs == {"a_min": 3, "a_max": 1}:  # the runtime refuses that in opset 7
+            if is_undefined(call, arrays) or attrs == {"a_min": 3, "a_max": 1}:  # the runtime rejects that in opset 7
                 continue
             expected = run(model_of(call, types, COMPOSED[name])[0], arrays, result_dtype(call))
             assert expected is not None

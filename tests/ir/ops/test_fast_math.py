@@ -63,7 +63,7 @@ def test_softmax_along_an_axis_and_of_nothing() -> None:
     assert value("nn.fast_softmax", np.zeros((0, 3), np.float32)).shape == (0, 3)
 
 
-def test_integers_are_refused() -> None:
+def test_integers_are_rejected() -> None:
     for name in PAIRS:
         with pytest.raises(OpTypeError, match="floating-point"):
             get_op(name).infer([TensorType((2,), "int32")], get_op(name).bind_attrs({}))

@@ -78,12 +78,12 @@ def test_pooling_is_that_of_the_runtime(nodes: "Nodes", data: st.DataObject) -> 
 
 
 def evaluated(nodes: "Nodes", expr: Expr, x: Array) -> Array | None:
-    """The value of a pooling by its kernel; None where that refuses a window wholly in the padding."""
+    """The value of a pooling by its kernel; None where that rejects a window wholly in the padding."""
     try:
         return nodes.evaluate(expr, {"x0": x})
     except EvaluateError as error:
-        refused = str(error)
-    assert "a window lies entirely in the padding" in refused
+        rejected = str(error)
+    assert "a window lies entirely in the padding" in rejected
     return None
 
 

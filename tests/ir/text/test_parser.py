@@ -330,7 +330,7 @@ def test_errors_of_modules(text: str, message: str) -> None:
 
 @settings(deadline=None, max_examples=share(35, 100))
 @given(programs(effects=True, size=4), st.data())
-def test_damaged_texts_are_refused_or_read_but_never_crash(program: Function, data: st.DataObject) -> None:
+def test_damaged_texts_are_rejected_or_read_but_never_crash(program: Function, data: st.DataObject) -> None:
     text = astext(program)
     at = data.draw(st.integers(0, len(text)))
     until = data.draw(st.integers(at, min(len(text), at + 5)))
@@ -343,7 +343,7 @@ def test_damaged_texts_are_refused_or_read_but_never_crash(program: Function, da
 
 @settings(deadline=None, max_examples=share(35, 100))
 @given(st.text())
-def test_any_text_is_refused_or_read(text: str) -> None:
+def test_any_text_is_rejected_or_read(text: str) -> None:
     for read in (parse, parse_expr):
         with contextlib.suppress(ParseError, InferError):
             read(text)

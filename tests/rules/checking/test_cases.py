@@ -109,7 +109,7 @@ def test_only_finite_elements_count_where_that_is_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "expected", "refused_by"),
+    ("found", "expected", "rejected_by"),
     [
         (np.nan, np.nan, []),
         (np.inf, np.inf, []),
@@ -123,12 +123,12 @@ def test_only_finite_elements_count_where_that_is_asked() -> None:
     ],
 )
 def test_what_is_not_finite_is_another_such_value_as_far_as_that_is_said(
-    found: float, expected: float, refused_by: list[NonFinite]
+    found: float, expected: float, rejected_by: list[NonFinite]
 ) -> None:
     pairs = {words: difference([array(found, 2.0)], [array(expected, 2.0)], [9.0], nonfinite=words) for words in NONFINITE}
-    assert [words for words in NONFINITE if pairs[words]] == refused_by
+    assert [words for words in NONFINITE if pairs[words]] == rejected_by
     exactly = difference([array(found)], [array(expected)], nonfinite=MIXED)
-    assert bool(exactly) == bool(refused_by), "bit for bit it says nothing"
+    assert bool(exactly) == bool(rejected_by), "bit for bit it says nothing"
 
 
 def test_complex_numbers_are_compared_by_part() -> None:

@@ -64,7 +64,7 @@ def wrong_report(rule: Rule) -> RuleReport:
 @pytest.mark.parametrize("rule", Wrong.rules, ids=lambda rule: rule.name)
 def test_what_is_wrong_is_shown_and_mended_where_it_can_be(rule: Rule) -> None:
     report = wrong_report(rule)
-    assert (report.verdict, kinds(report)) == ("refused", ["value"])
+    assert (report.verdict, kinds(report)) == ("rejected", ["value"])
     assert report.mended_by == MENDED[rule.name.partition(".")[2]]
     assert report.counterexample is not None
     assert report.counterexample.reason in report.findings[0].text
@@ -142,10 +142,10 @@ def test_rules_that_others_cover_are_told() -> None:
     assert reports["Covering.of_relu"].ok
 
 
-def test_refusals_are_counted_by_condition() -> None:
+def test_rejections_are_counted_by_condition() -> None:
     report = report_of((x + c >> x).when(is_all(c, 0), same_type(x, x + c)).inexact("-0.0 + 0.0 is 0.0").named("zero"), 50)
-    assert set(report.refused) == {"is_all(c, 0)", "same_type(x, (x + c))"}
-    assert report.drawn == report.ill_typed + report.accepted + sum(report.refused.values())
+    assert set(report.rejected) == {"is_all(c, 0)", "same_type(x, (x + c))"}
+    assert report.drawn == report.ill_typed + report.accepted + sum(report.rejected.values())
 
 
 def test_the_same_seed_gives_the_same_report_and_another_seed_other_instances() -> None:
@@ -209,13 +209,13 @@ def test_what_cannot_be_evaluated_is_said_and_not_called_sound() -> None:
 def test_reports_are_json_and_text() -> None:
     reports = check_rules([Wrong.halves, Sound.twice], instances=20)
     data = json.loads(json.dumps([report.data() for report in reports]))
-    assert [(row["name"], row["verdict"]) for row in data] == [("Wrong.halves", "refused"), ("Sound.twice", "sound")]
+    assert [(row["name"], row["verdict"]) for row in data] == [("Wrong.halves", "rejected"), ("Sound.twice", "sound")]
     assert data[0]["counterexample"]["lines"][0] == "x: float32 = 1"
     text = reports_text(reports)
-    assert "Wrong.halves: refused\n" in text
+    assert "Wrong.halves: rejected\n" in text
     assert "repeat with --rule Wrong.halves --seed 0" in text
     assert "Sound.twice" not in text
-    assert text.endswith("1 sound, 1 refused")
+    assert text.endswith("1 sound, 1 rejected")
     assert "Sound.twice: sound" in reports_text(reports, verbose=True)
     assert summary([]) == "0 rules checked on 0 instances"
 

@@ -32,12 +32,12 @@ luckily = guard(_is_reversal)
 knowingly = guard(strategy=_a_reversal)(_is_reversal)
 
 
-def test_what_luck_only_finds_trivial_instances_of_is_refused_where_the_condition_says_more() -> None:
+def test_what_luck_only_finds_trivial_instances_of_is_rejected_where_the_condition_says_more() -> None:
     """A product with a reversal reverses; of one element that is what it was."""
     rule = ((x @ c) >> x).finite("infinity times 0 is no number").named("Mine.reversed")
     assert not tried(rule.when(luckily(c)), 0, 60).wrong
     report = check_rule(rule.when(knowingly(c)), instances=60).report
-    assert report.verdict == "refused"
+    assert report.verdict == "rejected"
     assert report.counterexample is not None
     assert "c: constant Tensor[(2, 2), float32] = [[0, 1], [1, 0]]" in report.counterexample.lines
 

@@ -293,7 +293,7 @@ def job() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
-def test_a_forked_process_refuses_rather_than_waits_forever() -> None:
+def test_a_forked_process_rejects_rather_than_waits_forever() -> None:
     with EGraphs().lend("key") as graph:
         graph.begin()
     with ProcessPoolExecutor(1, get_context("fork")) as pool, pytest.raises(RuntimeError, match="in a process that was forked"):

@@ -144,7 +144,7 @@ def test_where_nothing_fires_the_same_object_comes_back() -> None:
         assert saturate(function).function is function
 
 
-def test_merging_alone() -> None:
+def test_cse_alone() -> None:
     function = func(ops.exp(a) + ops.exp(a))
     assert operators(saturate(function, merge=True).function) == ["exp", "add"]
     shared = ops.exp(a)

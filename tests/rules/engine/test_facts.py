@@ -107,7 +107,7 @@ def saturated(body: Expr, *rules: Rule) -> tuple[Graph, int, Saturator]:
     return graph, root, saturator
 
 
-def test_integers_learn_from_unions_and_what_was_refused_is_tried_again() -> None:
+def test_integers_learn_from_unions_and_what_was_rejected_is_tried_again() -> None:
     i, j = var("i", dtype="int64"), var("j", dtype="int64")
     absolute = (op.abs(x) >> x).when(never_negative(x)).named("R.absolute")
     told = (op.subtract(x, y) >> op.clip(y, a_min=0, a_max=9)).exploring().named("R.told")  # whatever sense that makes

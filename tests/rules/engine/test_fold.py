@@ -20,8 +20,8 @@ def _same(value: TensorType) -> TensorType:
 
 
 no_kernel = Op("test.no_kernel", _same)
-refuses = Op("test.refuses", _same)
-refuses.kernel = lambda value: int("no number")
+rejects = Op("test.rejects", _same)
+rejects.kernel = lambda value: int("no number")
 
 
 def folded(body: Expr, **config: object) -> Outcome:
@@ -75,8 +75,8 @@ def test_what_has_no_kernel_or_no_known_size_stays() -> None:
 
 
 def test_a_kernel_that_fails_leaves_the_call() -> None:
-    outcome = apply(fold_constant(), func(x + refuses(splat(1.0) + splat(2.0))))
-    assert operators(outcome.function) == ["test.refuses", "add"]
+    outcome = apply(fold_constant(), func(x + rejects(splat(1.0) + splat(2.0))))
+    assert operators(outcome.function) == ["test.rejects", "add"]
     assert outcome.applied(ConstantFolding) == 1
     division = func(var("i", (), "int32") + const(1, "int32") / const(0, "int32"))
     assert apply(fold_constant(), division).function is division
@@ -146,7 +146,7 @@ def test_results_that_would_enlarge_the_file_stay() -> None:
     outcome = apply(fold_constant(), func(grown))
     assert operators(outcome.function) == ["tile"]
     reason = "is_small(tile(cs1, attrs=a)): adds 1,599,600 bytes, limit 1,048,576 (rules.max_growth)"
-    assert outcome.remarks == [f"ConstantFolding.{name} refused 1 times: {reason}" for name in ("call", "exact")]
+    assert outcome.remarks == [f"ConstantFolding.{name} rejected 1 times: {reason}" for name in ("call", "exact")]
     assert operators(apply(fold_constant(), func(grown), rules__max_growth=1 << 22).function) == []
 
 

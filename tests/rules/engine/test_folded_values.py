@@ -183,7 +183,7 @@ def takes(op: Op, example: Example, dtype: str) -> bool:
 
 
 def folded_value_of(call: Call, environment: Environment, *, exact: bool = False) -> Value | None:
-    """What the rules of ConstantFolding make of a call on constants; None where they refuse."""
+    """What the rules of ConstantFolding make of a call on constants; None where they reject."""
     infer_type(call)
     graph = Graph(Eager([ConstantFolding.exact if exact else ConstantFolding.call]), environment)
     return graph.constant_of(graph.load(call))

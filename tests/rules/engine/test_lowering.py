@@ -51,7 +51,7 @@ def test_it_comes_after_the_other_rules() -> None:
         assert sorted(operators(outcome.function)) == ["add", "exp", "negative"]
 
 
-def test_what_is_refused_stays() -> None:
+def test_what_is_rejected_stays() -> None:
     class Narrow(RuleSet):
         """Only for matrices."""
 

@@ -26,9 +26,9 @@ def made(body: Expr, rule: Rule) -> Function:
 
 
 def reasons(body: Expr, rule: Rule) -> list[str]:
-    results, refused = rewritten(func(body), rule)
+    results, rejected = rewritten(func(body), rule)
     assert not results
-    return refused
+    return rejected
 
 
 def roots(graph: Graph, head: Symbol) -> list[int]:
@@ -111,9 +111,9 @@ def test_tuples_and_fields() -> None:
 
 def test_operators_without_operands() -> None:
     rule = op.zeros(shape=p) >> op.ones(shape=p)
-    results, refused = rewritten(func(ops.zeros(shape=(2,), dtype="float32")), rule)
+    results, rejected = rewritten(func(ops.zeros(shape=(2,), dtype="float32")), rule)
     assert operators(results[0].body) == ["ones"]
-    assert not refused
+    assert not rejected
 
 
 def test_stateful_calls_are_matched_one_by_one() -> None:
@@ -202,7 +202,7 @@ def test_literals_on_the_left() -> None:
         ("float16", 1e6, "float16 has no 1000000.0"),
     ],
 )
-def test_a_number_that_the_element_type_does_not_have_is_refused(dtype: str, value: float, reason: str) -> None:
+def test_a_number_that_the_element_type_does_not_have_is_rejected(dtype: str, value: float, reason: str) -> None:
     v = var("v", dtype=dtype)
     assert reasons(v + v, x + x >> x * value) == [reason]
 
@@ -238,17 +238,17 @@ def test_computed_numbers() -> None:
 # ---- types
 
 
-def test_a_right_side_of_another_type_is_refused() -> None:
+def test_a_right_side_of_another_type_is_rejected() -> None:
     rule = op.exp(x) >> op.sum(x, axis=(0,))
     assert reasons(ops.exp(a), rule) == ["the right side has type Tensor[(3,), float32], the left side Tensor[(2, 3), float32]"]
 
 
-def test_an_ill_typed_right_side_is_refused() -> None:
+def test_an_ill_typed_right_side_is_rejected() -> None:
     (reason,) = reasons(ops.exp(a), op.exp(x) >> op.exp(op.nn.matmul(x, x)))
     assert reason.startswith("ill-typed: nn.matmul(Tensor[(2, 3), float32], Tensor[(2, 3), float32];")
 
 
-def test_a_field_that_is_not_there_is_refused() -> None:
+def test_a_field_that_is_not_there_is_rejected() -> None:
     rule = op.split(x, indices_or_sections=2)[0] >> op.split(x, indices_or_sections=2)[5]
     (reason,) = reasons(ops.split(a, indices_or_sections=2)[0], rule)
     assert reason == "ill-typed: (Tensor[(1, 3), float32], Tensor[(1, 3), float32]) has no field 5"
@@ -271,10 +271,10 @@ def test_conditions_see_terms_that_are_not_in_the_program() -> None:
     assert reason == "has_rank(sum((x + y), axis=(0,)), 1): the tensor has 2 dimensions, not 1"
 
 
-def test_a_condition_says_why_it_refuses() -> None:
+def test_a_condition_says_why_it_rejects() -> None:
     @guard
     def never(term: Term) -> bool | str:
-        """Refuses without a reason."""
+        """Rejects without a reason."""
         return False
 
     assert reasons(ops.exp(a), (op.exp(x) >> x).when(is_float(x), never(x))) == ["never(x): does not hold"]
@@ -330,7 +330,7 @@ def test_a_retired_node_keeps_its_attributes_apart() -> None:
     assert matcher.retired(matcher.variants[0], row) == (*graph.operands[root], graph.payloads[root])
 
 
-def test_a_refusal_is_no_error_of_the_program() -> None:
+def test_a_rejection_is_no_error_of_the_program() -> None:
     graph = Graph()
     root = graph.load(func(ops.exp(a)).body)
     matcher = Matcher((op.exp(x) >> x).when(has_rank(x, 5)))

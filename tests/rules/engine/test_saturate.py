@@ -95,19 +95,19 @@ def test_congruence_unites_users_of_equal_parts() -> None:
     assert found.graph.find(found.graph.ids[id(one)]) == found.graph.find(found.graph.ids[id(other)])
 
 
-def test_refusals_are_counted_with_their_reasons() -> None:
+def test_rejections_are_counted_with_their_reasons() -> None:
     rule = (op.exp(x) >> x).when(is_constant(x)).named("R.exp")
     found = saturate(tup(ops.exp(a), ops.exp(b)), rule)
     statistics = found.result.rules["R.exp"]
-    assert (statistics.matches, statistics.refused, statistics.unions) == (2, 2, 0)
+    assert (statistics.matches, statistics.rejected, statistics.unions) == (2, 2, 0)
     assert statistics.reasons == {"is_constant(x): is not a constant": 2}
 
 
 def test_only_the_first_reasons_are_kept() -> None:
     statistics = RuleStatistics()
     for i in range(20):
-        statistics.refuse(f"reason {i % 10}")
-    assert statistics.refused == 20
+        statistics.reject(f"reason {i % 10}")
+    assert statistics.rejected == 20
     assert statistics.reasons == {f"reason {i}": 2 for i in range(5)}
 
 
@@ -119,14 +119,14 @@ def test_the_statistics_of_a_saturation() -> None:
     assert result.of("A.b") is result.rules["A.b"]
 
 
-def test_a_refused_match_is_decided_again_when_its_classes_learn_something() -> None:
+def test_a_rejected_match_is_decided_again_when_its_classes_learn_something() -> None:
     """The operand becomes a constant only by another rule; then the rule applies after all."""
     known = (op.nn.dropout(x)[0] >> op.copy(x)).when(is_constant(x)).named("R.known")
     clear = (op.abs(x) * c >> c).named("R.clear")
     body = ops.nn.dropout(ops.abs(a) * splat(0.0, (2, 3)))[0]
     found = saturate(body, known, clear, fold=True)
     statistics = found.result.rules["R.known"]
-    assert statistics.refused == 1
+    assert statistics.rejected == 1
     assert statistics.unions >= 1
     assert saturate(body, known, fold=True).result.rules["R.known"].unions == 0
 

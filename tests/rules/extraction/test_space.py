@@ -113,7 +113,7 @@ def test_what_else_a_file_holds_is_ignored() -> None:
         ({"nodes": {"a": node("x", cost=True)}, "root_eclasses": ["x"]}, "the cost of the node 'a' is True"),
     ],
 )
-def test_what_is_no_egraph_is_refused(data: Any, sentence: str) -> None:
+def test_what_is_no_egraph_is_rejected(data: Any, sentence: str) -> None:
     with pytest.raises(EGraphFileError, match=sentence):
         parse_egraph(data)
 

@@ -67,7 +67,7 @@ def check_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
         assert saturate(before, rules).fired(without_operators(rule.name)) == 0, "fires where values may be infinite"
 
 
-def check_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+def check_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     """The rule does not fire on its second program, and says why."""
     name = without_operators(rule.name)
     outcome = saturate(example.negative, rules, **options(rules, rule))
@@ -75,7 +75,7 @@ def check_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     if not example.reason:
         assert outcome.count(f"matched:{name}") == 0
     else:
-        said = [remark for remark in outcome.remarks if remark.startswith(f"{name} refused")]
+        said = [remark for remark in outcome.remarks if remark.startswith(f"{name} rejected")]
         assert any(example.reason in remark for remark in said), outcome.remarks
 
 

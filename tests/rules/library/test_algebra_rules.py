@@ -157,11 +157,11 @@ def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
-def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     outcome = saturate(example.negative, rules, **(options(rules, rule) | {"rules__math": "finite"}))
     assert outcome.fired(rule.name) == 0
     if not example.reason:
         assert outcome.count(f"matched:{without_operators(rule.name)}") == 0
     else:
-        said = [remark for remark in outcome.remarks if remark.startswith(f"{without_operators(rule.name)} refused")]
+        said = [remark for remark in outcome.remarks if remark.startswith(f"{without_operators(rule.name)} rejected")]
         assert any(example.reason in remark for remark in said), outcome.remarks

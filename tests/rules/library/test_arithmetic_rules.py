@@ -15,7 +15,7 @@ from passat.rules.library import Arithmetic, ChainedViews, Clips, Constants, Pow
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
-from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
+from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
 from tests.rules.running import assert_equal_in_value, operators, run, saturate
 
 x, y = var("x"), var("y")
@@ -196,8 +196,8 @@ def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
-def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
-    check_refuses(rules, rule, example)
+def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_rejects(rules, rule, example)
 
 
 def test_where_of_a_wider_condition_is_no_identity() -> None:
@@ -266,7 +266,7 @@ def test_the_lowest_integer_is_its_own_negative() -> None:
     assert run(saturate(function, Arithmetic).function, feeds)[0].item() == 64
 
 
-def test_constants_of_shapes_that_do_not_meet_are_refused_with_a_reason() -> None:
+def test_constants_of_shapes_that_do_not_meet_are_rejected_with_a_reason() -> None:
     a = var("a", (2, 3, 4))
     function = func((a + numbers((3, 1))) + numbers((2, 1, 1)))
     assert operators(saturate(function, Constants, ConstantFolding).function) == ["add"]

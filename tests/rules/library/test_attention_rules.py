@@ -9,7 +9,7 @@ from passat.rules.library.attention import AttentionInputs, Attentions
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
-from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
+from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
 from tests.rules.running import assert_equal_in_value, operators, saturate
 
 q, k, v = var("q", (2, 4, 3, 6)), var("k", (2, 4, 6, 5)), var("v", (2, 4, 5, 6))
@@ -124,8 +124,8 @@ def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
-def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
-    check_refuses(rules, rule, example)
+def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_rejects(rules, rule, example)
 
 
 def test_as_many_copies_as_heads_may_stand_in_another_order() -> None:

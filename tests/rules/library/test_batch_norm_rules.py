@@ -10,7 +10,7 @@ from passat.rules.library import BatchNorms, ScaleAxis
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, var
-from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
+from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
 from tests.rules.running import assert_equal_in_value, operators, saturate
 
 CHANNELS = 3
@@ -90,11 +90,11 @@ def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
-def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
-    check_refuses(rules, rule, example)
+def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_rejects(rules, rule, example)
 
 
-def refuses(body: Expr, rule: str, reason: str, rules: RuleSetMeta = ScaleAxis) -> None:
+def rejects(body: Expr, rule: str, reason: str, rules: RuleSetMeta = ScaleAxis) -> None:
     outcome = saturate(func(body), rules)
     assert outcome.fired(rule) == 0
     assert any(remark.startswith(rule) and reason in remark for remark in outcome.remarks), outcome.remarks
@@ -115,7 +115,7 @@ def test_groups() -> None:
     outcome = saturate(grouped, ScaleAxis, ConstantFolding)
     assert operators(outcome.function) == ["nn.conv2d"]
     assert_equal_in_value(grouped, outcome.function, exact=False)
-    refuses(ops.nn.conv2d_transpose(data, numbers((4, 3, 3, 3)), groups=2) * numbers((6, 1, 1)), "ScaleAxis.scaled", "2 groups")
+    rejects(ops.nn.conv2d_transpose(data, numbers((4, 3, 3, 3)), groups=2) * numbers((6, 1, 1)), "ScaleAxis.scaled", "2 groups")
 
 
 def test_one_number_scales_every_channel() -> None:
@@ -127,38 +127,38 @@ def test_one_number_scales_every_channel() -> None:
 
 def test_a_normalization_of_another_axis_stays() -> None:
     square = ops.nn.conv2d(var("x", (1, 2, 4, 4)), numbers((3, 2, 2, 2)))
-    refuses(norm(square, axis=2), "ScaleAxis.normalized", "it normalizes axis 2")
-    refuses(norm(square, center=False), "ScaleAxis.normalized", "it does not scale and shift")
+    rejects(norm(square, axis=2), "ScaleAxis.normalized", "it normalizes axis 2")
+    rejects(norm(square, center=False), "ScaleAxis.normalized", "it does not scale and shift")
 
 
 def test_a_normalization_of_vectors_has_no_channels() -> None:
-    refuses(norm(var("v", (3,)), axis=0) * splat(2.0), "BatchNorms.scaled", "has no axis 1", BatchNorms)
+    rejects(norm(var("v", (3,)), axis=0) * splat(2.0), "BatchNorms.scaled", "has no axis 1", BatchNorms)
 
 
 def test_a_variance_of_nothing_is_not_divided_by() -> None:
     zero = ops.nn.batch_norm(convolution(2, ""), *(numbers((3,), seed=i) for i in range(3)), splat(0.0, (3,)), epsilon=0.0)[0]
-    refuses(zero, "ScaleAxis.normalized", "is not finite")
+    rejects(zero, "ScaleAxis.normalized", "is not finite")
     negative = ops.nn.batch_norm(convolution(2, ""), *(numbers((3,), seed=i) for i in range(3)), const([1.0, -1.0, 2.0]))[0]
-    refuses(negative, "ScaleAxis.normalized", "is not finite")
+    rejects(negative, "ScaleAxis.normalized", "is not finite")
 
 
 def test_the_epsilon_of_narrow_types_does_not_vanish() -> None:
     data, weight = var("x", (1, 2, 4, 4), "float16"), numbers((3, 2, 2, 2), "float16")
     parts = [numbers((3,), "float16", i) for i in range(3)]
     vanishing = ops.nn.batch_norm(ops.nn.conv2d(data, weight), *parts, splat(0.0, (3,), "float16"), epsilon=1e-12)[0]
-    refuses(vanishing, "ScaleAxis.normalized", "is not finite")
+    rejects(vanishing, "ScaleAxis.normalized", "is not finite")
 
 
 def test_weights_of_half_precision_do_not_overflow() -> None:
     data, weight = var("x", (1, 2, 4, 4), "float16"), splat(300.0, (3, 2, 2, 2), "float16")
-    refuses(ops.nn.conv2d(data, weight) * splat(300.0, (), "float16"), "ScaleAxis.scaled", "may reach 90000")
+    rejects(ops.nn.conv2d(data, weight) * splat(300.0, (), "float16"), "ScaleAxis.scaled", "may reach 90000")
 
 
 @pytest.mark.parametrize("factor", [float("inf"), float("-inf"), float("nan"), 3e38])
 def test_factors_that_make_weights_infinite_stay_outside(factor: float) -> None:
     size = splat(factor, ())
-    refuses(convolution(2, "") * size, "ScaleAxis.scaled", "the weight times the constant may reach")
-    refuses(norm(var("x", (1, CHANNELS, 5))) * size, "BatchNorms.scaled", "the weight times the constant may reach", BatchNorms)
+    rejects(convolution(2, "") * size, "ScaleAxis.scaled", "the weight times the constant may reach")
+    rejects(norm(var("x", (1, CHANNELS, 5))) * size, "BatchNorms.scaled", "the weight times the constant may reach", BatchNorms)
 
 
 def test_named_sizes_are_no_obstacle() -> None:

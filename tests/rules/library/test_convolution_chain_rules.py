@@ -80,14 +80,14 @@ def test_it_fires(rule: Rule, example: Case) -> None:
 
 
 @pytest.mark.parametrize(("rule", "example"), [row[1:] for row in TABLE], ids=lambda value: value.name if isinstance(value, Rule) else "")
-def test_it_refuses(rule: Rule, example: Case) -> None:
+def test_it_rejects(rule: Rule, example: Case) -> None:
     check_makes_nothing(rule, example)
 
 
-def refused(body: Expr, rule: str, reason: str) -> None:
+def rejected(body: Expr, rule: str, reason: str) -> None:
     outcome = saturate(func(body), ConvolutionChains, rules__math="finite")
     assert outcome.fired(rule) == 0
-    assert any(remark.startswith(f"{rule} refused") and reason in remark for remark in outcome.remarks), outcome.remarks
+    assert any(remark.startswith(f"{rule} rejected") and reason in remark for remark in outcome.remarks), outcome.remarks
 
 
 def test_groups_stay() -> None:
@@ -96,7 +96,7 @@ def test_groups_stay() -> None:
     for groups, inputs in ((2, 1), (1, 2)):
         inner = conv(x, weight(2, 3, 2, inputs), groups=groups)
         outer = conv(inner, numbers((2, 3 - inputs if groups == 1 else 2, 1, 1)), groups=2 if groups == 1 else 1)
-        refused(outer, "ConvolutionChains.meet", "it has 2 groups")
+        rejected(outer, "ConvolutionChains.meet", "it has 2 groups")
 
 
 def test_a_dilated_kernel_is_padded_by_its_spread() -> None:
@@ -106,10 +106,10 @@ def test_a_dilated_kernel_is_padded_by_its_spread() -> None:
     outcome = saturate(func(fits), ConvolutionChains, rules__math="finite")
     assert outcome.fired("ConvolutionChains.sum_of_kernels") > 0
     near = wide + conv(x, weight(2, 1, seed=1), padding=(0, 0, 0, 0))
-    refused(near, "ConvolutionChains.sum_of_kernels", "the attributes differ")
+    rejected(near, "ConvolutionChains.sum_of_kernels", "the attributes differ")
 
 
 def test_other_layouts_stay() -> None:
     x = var("last", (1, SIZE, SIZE, 2))
     inner = ops.nn.conv2d(x, numbers((3, 2, 3, 3)), data_layout="NHWC")
-    refused(ops.nn.conv2d(inner, numbers((4, 3, 1, 1)), data_layout="NHWC"), "ConvolutionChains.meet", "the layouts NHWC and OIHW")
+    rejected(ops.nn.conv2d(inner, numbers((4, 3, 1, 1)), data_layout="NHWC"), "ConvolutionChains.meet", "the layouts NHWC and OIHW")

@@ -7,7 +7,7 @@ from passat.rules.library import DynamicToStatic
 from passat.rules.passes.simplify import FOLDING
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, ops, splat, tup, var
-from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
+from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
 from tests.rules.running import assert_equal_in_value, operators, saturate
 
 x = var("x", (4, 6))
@@ -58,8 +58,8 @@ def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
-def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
-    check_refuses(rules, rule, example)
+def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_rejects(rules, rule, example)
 
 
 def test_nothing_dynamic_is_left_of_a_known_shape() -> None:

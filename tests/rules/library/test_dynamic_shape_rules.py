@@ -7,7 +7,7 @@ from passat.rules.library import CreationOps, DynamicViews, Selections, TargetFo
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
-from tests.rules.library.cases import Case, case, check_refuses, check_rewrites, pairs
+from tests.rules.library.cases import Case, case, check_rejects, check_rewrites, pairs
 from tests.rules.running import assert_equal_in_value, operators, saturate
 
 mask = var("mask", ("b", "s"))
@@ -187,8 +187,8 @@ def test_it_offers_another_form(rules: RuleSetMeta, rule: Rule, example: Case) -
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), [*LISTED, *NO_VALUE], ids=named)
-def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
-    check_refuses(rules, rule, example)
+def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_rejects(rules, rule, example)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), NO_VALUE, ids=named)

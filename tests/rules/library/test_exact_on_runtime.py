@@ -27,6 +27,6 @@ def test_signed_zeros_stay(name: str) -> None:
         }
         try:
             expected = Runner(sides[0], threads=1).run(feed)
-        except Exception:  # ONNX Runtime has no class of its own for what it refuses, such as a Where of int8
+        except Exception:  # ONNX Runtime has no class of its own for what it rejects, such as a Where of int8
             continue
         assert bits_differ(expected, Runner(sides[1], threads=1).run(feed)) == ""

@@ -9,7 +9,7 @@ from passat.rules.library import TransformerWeights, Views
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, var
-from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
+from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
 from tests.rules.running import assert_equal_in_value, operators, saturate
 
 ROWS, EXPERTS, FEATURES, COLUMNS = 3, 4, 5, 6
@@ -69,8 +69,8 @@ def test_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=[rule.name for _, rule, _ in TABLE])
-def test_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
-    check_refuses(rules, rule, example)
+def test_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_rejects(rules, rule, example)
 
 
 def test_indices_from_the_back_count_from_the_back() -> None:

@@ -13,7 +13,7 @@ from passat.rules.rule import EAGER, Rule, RuleSet, RuleSetMeta
 from passat.rules.why_not.answer import Kind
 from passat.rules.why_not.ask import why_not
 from tests.rules.building import const, func, ops, splat, tup, var
-from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
+from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
 from tests.rules.running import apply, operators, saturate
 
 x, open_ = var("x", (4, 6)), var("open", ("n", 6))
@@ -37,8 +37,8 @@ def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
-def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
-    check_refuses(rules, rule, example)
+def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_rejects(rules, rule, example)
 
 
 def test_where_math_is_exact_only_what_keeps_every_bit_is_folded() -> None:
@@ -75,7 +75,7 @@ def test_why_something_was_not_folded() -> None:
     module = IRModule.from_expr(func(tup(enlarging, ops.exp(x))))
     with PassContext(opt_level=3):
         answer = why_not("ConstantFolding.call", module, pipeline=fold_constant())
-    assert answer.verdict is Kind.REFUSED
+    assert answer.verdict is Kind.REJECTED
     assert "is_small(tile(cs1, attrs=a)): adds 4,799,976 bytes, limit 1,048,576 (rules.max_growth)" in answer.findings[0].text
 
 

@@ -1,4 +1,4 @@
-"""Rules that are made for many operators: each on a program where it holds, and where it may refuse, on one where it does."""
+"""Rules that are made for many operators: each on a program where it holds, and where it may reject, on one where it does."""
 
 import pytest
 
@@ -126,9 +126,9 @@ for _first in ("matmul", "dense"):
     for _second in ("matmul", "dense"):
         _one = weighed(_first, row, 4, 5)
         _stack: Expr = ops.nn.matmul(row, numbers((2, 4, 5)))
-        _refused = weighed(_second, var("r", (2, 8, 5)), 5, 3)
+        _rejected = weighed(_second, var("r", (2, 8, 5)), 5, 3)
         _unlike = weighed(_first, row, 4, 1)
-        CASES[f"MatmulAlgebra.meet[{_second}, none, {_first}]"] = case(weighed(_second, _one, 5, 3), _refused, "")
+        CASES[f"MatmulAlgebra.meet[{_second}, none, {_first}]"] = case(weighed(_second, _one, 5, 3), _rejected, "")
         CASES[f"MatmulAlgebra.meet[{_second}, added, {_first}]"] = case(
             weighed(_second, _one + numbers((5,)), 5, 3), weighed(_second, _one + numbers((8, 1)), 5, 3), "is no bias"
         )
@@ -193,7 +193,7 @@ def test_it_fires(rule: Rule, example: Case) -> None:
 
 
 @pytest.mark.parametrize(("rule", "example"), [row[1:] for row in TABLE], ids=lambda value: value.name if isinstance(value, Rule) else "")
-def test_it_refuses(rule: Rule, example: Case) -> None:
+def test_it_rejects(rule: Rule, example: Case) -> None:
     made, reasons = rewritten(example.negative, rule)
     assert not made
     if example.reason:

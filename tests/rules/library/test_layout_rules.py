@@ -11,7 +11,7 @@ from passat.rules.library.layouts import CONVOLUTIONS, POOLINGS, check_layouts, 
 from passat.rules.pattern import RuleError
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import func, numbers, ops, tup, var
-from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
+from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
 from tests.rules.running import assert_equal_in_value, saturate
 
 SIZES = (4, 5, 3)
@@ -177,9 +177,9 @@ PAIRS = pairs(CASES, ChannelsLast, ChannelsFirst, MoveTransposes)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), PAIRS, ids=[rule.name for _, rule, _ in PAIRS])
-def test_a_rule_holds_and_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+def test_a_rule_holds_and_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_fires(rules, rule, example)
-    check_refuses(rules, rule, example)
+    check_rejects(rules, rule, example)
 
 
 @pytest.mark.parametrize("kernel", ["OIHW", "HWIO", "OHWI", "HWOI"])

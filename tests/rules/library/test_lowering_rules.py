@@ -8,7 +8,7 @@ from passat.ir.expr import Expr
 from passat.rules.library import CanonicalOps, FastMath, Inference, Unpacking
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import func, numbers, ops, tup, var
-from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
+from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
 from tests.rules.running import operators, saturate
 
 x, image, last = var("x"), var("image", (2, 4, 3, 3)), var("last", (2, 3, 3, 4))
@@ -96,8 +96,8 @@ def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
-def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
-    check_refuses(rules, rule, example)
+def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_rejects(rules, rule, example)
 
 
 def test_an_epsilon_that_vanishes_keeps_its_normalization() -> None:

@@ -10,7 +10,7 @@ from passat.rules.library import AttentionMasks, BatchTransposes, TargetForms, T
 from passat.rules.rule import Rule, RuleSetMeta
 from passat.runner import Runner
 from tests.rules.building import const, func, numbers, ops, splat, var
-from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
+from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
 from tests.rules.running import operators, saturate
 
 x = var("x", (4, 3))
@@ -86,8 +86,8 @@ def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
-def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
-    check_refuses(rules, rule, example)
+def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_rejects(rules, rule, example)
 
 
 def test_keys_with_other_batches_after_than_before() -> None:
@@ -115,7 +115,7 @@ def test_a_mean_of_rows_is_no_pooling() -> None:
 
 @pytest.mark.parametrize(("shape", "pooled"), [((0, 3, 4, 5), True), ((2, 0, 4, 5), False), ((2, 3, 0, 5), False), ((2, "c", 4, 5), False)])
 def test_a_mean_of_what_may_be_empty_is_no_pooling(shape: tuple[int | str, ...], pooled: bool) -> None:
-    """ONNX Runtime pools no samples, but refuses samples without channels and channels without elements."""
+    """ONNX Runtime pools no samples, but rejects samples without channels and channels without elements."""
     function = saturate(func(ops.mean(var("images", shape), axis=(2, 3), keepdims=True)), TargetForms).function
     assert operators(function) == ["nn.global_avg_pool2d" if pooled else "mean"]
 
@@ -131,6 +131,6 @@ def test_a_mean_is_a_pooling_where_onnx_runtime_has_one(dtype: str) -> None:
         try:
             Runner(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=8))
             runs.add(True)
-        except Exception:  # ONNX Runtime has no class of its own for what it refuses
+        except Exception:  # ONNX Runtime has no class of its own for what it rejects
             runs.add(False)
     assert runs == {operators(function) == ["nn.global_avg_pool2d"]}

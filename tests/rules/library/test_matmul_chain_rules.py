@@ -43,7 +43,7 @@ def test_it_fires(rule: Rule, example: Case) -> None:
 
 
 @pytest.mark.parametrize(("rule", "example"), [row[1:] for row in TABLE], ids=lambda value: value.name if isinstance(value, Rule) else "")
-def test_it_refuses(rule: Rule, example: Case) -> None:
+def test_it_rejects(rule: Rule, example: Case) -> None:
     check_makes_nothing(rule, example)
 
 

@@ -9,7 +9,7 @@ from passat.ir.expr import Expr
 from passat.rules.library import ParallelBatches, ParallelConvolutions, ParallelProducts, ParallelStacks
 from passat.rules.rule import EXACT, Rule, RuleSetMeta
 from tests.rules.building import func, numbers, ops, tup, var
-from tests.rules.library.cases import Case, case, check_refuses, options, pairs
+from tests.rules.library.cases import Case, case, check_rejects, options, pairs
 from tests.rules.running import assert_equal_in_value, result_type, saturate
 
 COUNTS = (4, 2, 5)
@@ -162,8 +162,8 @@ def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
-def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
-    check_refuses(rules, rule, example)
+def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_rejects(rules, rule, example)
 
 
 @pytest.mark.parametrize("name", ["groups", "dilation", "strides"])

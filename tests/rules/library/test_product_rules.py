@@ -13,7 +13,7 @@ from passat.rules.library.products import is_power_of_two
 from passat.rules.passes.simplify import FOLDING
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
-from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
+from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
 from tests.rules.running import assert_equal_in_value, operators, saturate
 
 x = var("x", (4, 3))
@@ -66,11 +66,11 @@ def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
-def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
-    check_refuses(rules, rule, example)
+def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_rejects(rules, rule, example)
 
 
-def refused(function_body: Expr, rule: str, reason: str) -> None:
+def rejected(function_body: Expr, rule: str, reason: str) -> None:
     function = func(function_body)
     outcome = saturate(function, Products)
     assert outcome.fired(rule) == 0
@@ -80,21 +80,21 @@ def refused(function_body: Expr, rule: str, reason: str) -> None:
 def test_a_bias_along_rows_stays_along_rows() -> None:
     """Of a square matrix nothing but the attribute tells them apart."""
     flat_square = reshape(var("v", (3, 1, 3)), 3, 3)
-    refused(reshape(biased(matmul(flat_square, square), numbers((3,)), axis=0), 3, 1, 3), "Products.unflatten_biased", "axis 0 of")
+    rejected(reshape(biased(matmul(flat_square, square), numbers((3,)), axis=0), 3, 1, 3), "Products.unflatten_biased", "axis 0 of")
 
 
 def test_rows_of_unknown_length_are_not_certainly_the_same() -> None:
     unknown = var("v", (2, "?", "?"))
-    refused(reshape(matmul(ops.reshape(unknown, newshape=(-1, 3)), weight), 2, -1, 5), "Products.unflatten", "does not have the rows")
+    rejected(reshape(matmul(ops.reshape(unknown, newshape=(-1, 3)), weight), 2, -1, 5), "Products.unflatten", "does not have the rows")
 
 
 def test_a_stack_of_weights_is_no_weight() -> None:
-    refused(reshape(matmul(reshape(x, -1, 3), numbers((2, 3, 5))), 2, 4, 5), "Products.unflatten", "is no matrix with rows")
+    rejected(reshape(matmul(reshape(x, -1, 3), numbers((2, 3, 5))), 2, 4, 5), "Products.unflatten", "is no matrix with rows")
 
 
 def test_a_product_over_nothing_is_left_alone() -> None:
     empty = var("v", ("?", "m"))
-    refused(
+    rejected(
         reshape(matmul(reshape(empty, 2, 0), Constant(Tensor.dense(np.zeros((0, 5), np.float32)))), 0, 5),
         "Products.unflatten",
         "no matrix with rows",

@@ -70,8 +70,8 @@ def test_both_sides_of_every_rule_have_one_type() -> None:
 
 def test_types_in_rules_of_the_library_alone_are_not_checked_when_they_are_made() -> None:
     rule = op.cast(tensor("x"), dtype="int32") >> tensor("x")
-    for module, refused in (("mine", True), ("passat.rules.library.none", False), ("passat.rules.passes", True)):
-        with pytest.raises(RuleError, match="different types") if refused else contextlib.nullcontext():
+    for module, rejected in (("mine", True), ("passat.rules.library.none", False), ("passat.rules.passes", True)):
+        with pytest.raises(RuleError, match="different types") if rejected else contextlib.nullcontext():
             RuleSetMeta("Wrong", (RuleSet,), {"__module__": module, "wrong": rule})
 
 

@@ -8,7 +8,7 @@ from passat.ir.expr import Expr
 from passat.rules.library import BackwardScaleAxis, BiasSums, ForwardScaleAxis
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, numbers, ops, splat, var
-from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
+from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
 
 x, y, thin = var("x", (2, 4)), var("y", (2, 4)), var("thin", (1, 4))
 row, bias = numbers((4,), seed=1), numbers((4,), seed=2)
@@ -147,5 +147,5 @@ def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
-def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
-    check_refuses(rules, rule, example)
+def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_rejects(rules, rule, example)

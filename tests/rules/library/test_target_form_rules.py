@@ -12,7 +12,7 @@ from passat.rules.library import ContribForms
 from passat.rules.rule import Rule, RuleSetMeta
 from passat.runner import Runner
 from tests.rules.building import func, numbers, ops, splat, var
-from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
+from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
 from tests.rules.running import operators, saturate
 
 x, y = var("x", (2, 3, 4)), var("y", (2, 4, 5))
@@ -76,8 +76,8 @@ def test_rule_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), PAIRS, ids=[rule.name for _, rule, _ in PAIRS])
-def test_rule_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
-    check_refuses(rules, rule, example)
+def test_rule_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_rejects(rules, rule, example)
 
 
 EMPTY, NOTHING = var("e", (2, 4, 0)), var("n", (2, 0, 5))
@@ -120,7 +120,7 @@ def test_turned_products_of_empty_batches_run(name: str) -> None:
         feed = {operand: np.ones(shape, np.float32) for operand, shape in zip("ab", shapes, strict=True)}
         try:
             (expected,) = Runner(to_onnx(IRModule({"main": func(product)}))).run(feed)
-        except Exception:  # ONNX Runtime has no class of its own for what it refuses
+        except Exception:  # ONNX Runtime has no class of its own for what it rejects
             continue
         np.testing.assert_array_equal(Runner(to_onnx(IRModule({"main": outcome.function}))).run(feed)[0], expected)
     assert fired > 10

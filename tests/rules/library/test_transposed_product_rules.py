@@ -28,7 +28,7 @@ def product(left: Expr, right: Expr, **flags: bool) -> Expr:
 
 
 def operand_cases() -> dict[str, Case]:
-    """A product of more than matrices takes no flags; one that has them already is refused where its operands are integers."""
+    """A product of more than matrices takes no flags; one that has them already is rejected where its operands are integers."""
     deep, i, j = var("deep", (2, 3, 5)), var("i", (4, 3), "int32"), var("j", (3, 5), "int32")
     right, left = var("r", (5, 3)), var("l", (3, 4))
     return {
@@ -84,7 +84,7 @@ def test_it_fires(rule: Rule, example: Case) -> None:
 
 
 @pytest.mark.parametrize(("rule", "example"), [row[1:] for row in TABLE], ids=lambda value: value.name if isinstance(value, Rule) else "")
-def test_it_refuses(rule: Rule, example: Case) -> None:
+def test_it_rejects(rule: Rule, example: Case) -> None:
     check_makes_nothing(rule, example)
 
 

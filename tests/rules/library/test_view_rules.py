@@ -12,7 +12,7 @@ from passat.rules.library import Broadcasts, ChainedViews, Copies, CreationOps, 
 from passat.rules.library.views import loses_nothing
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, ops, splat, tup, var
-from tests.rules.library.cases import Case, case, check_fires, check_refuses, pairs
+from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
 from tests.rules.running import assert_equal_in_value, difference, operators, saturate, shape_of
 
 x, y = var("x"), var("y")
@@ -182,8 +182,8 @@ def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
-def test_it_refuses(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
-    check_refuses(rules, rule, example)
+def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+    check_rejects(rules, rule, example)
 
 
 def test_many_views_become_one() -> None:
@@ -229,9 +229,9 @@ def test_a_cast_through_a_type_that_holds_every_value_changes_nothing(source: st
 
 
 def test_casts_say_what_is_lost() -> None:
-    refused = {(a, b) for a in NUMBERS for b in NUMBERS if loses_nothing(b).function(Term(TensorType((), a)), b) is not True}
-    assert {("int8", "uint8"), ("uint8", "int8"), ("int32", "float32"), ("float32", "bfloat16"), ("float16", "bfloat16")} <= refused
-    assert not {("int8", "int16"), ("uint8", "int16"), ("int16", "float32"), ("bfloat16", "float32"), ("bool", "float16")} & refused
+    rejected = {(a, b) for a in NUMBERS for b in NUMBERS if loses_nothing(b).function(Term(TensorType((), a)), b) is not True}
+    assert {("int8", "uint8"), ("uint8", "int8"), ("int32", "float32"), ("float32", "bfloat16"), ("float16", "bfloat16")} <= rejected
+    assert not {("int8", "int16"), ("uint8", "int16"), ("int16", "float32"), ("bfloat16", "float32"), ("bool", "float16")} & rejected
 
 
 def test_what_is_like_another_tensor_does_not_need_it() -> None:

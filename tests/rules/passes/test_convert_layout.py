@@ -1,4 +1,4 @@
-"""ConvertLayout: programs before and after, networks, and what it refuses."""
+"""ConvertLayout: programs before and after, networks, and what it rejects."""
 
 import pickle
 from collections import Counter
@@ -617,7 +617,7 @@ def test_the_pass_as_text() -> None:
         ({"nn.max_pool2d": ("NHWC", "HWIO")}, "nn.max_pool2d has no kernel"),
     ],
 )
-def test_what_is_refused(layouts: Layouts, message: str) -> None:
+def test_what_is_rejected(layouts: Layouts, message: str) -> None:
     with pytest.raises(RuleError, match=message):
         pipeline(layouts)
 

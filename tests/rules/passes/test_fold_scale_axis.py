@@ -100,7 +100,7 @@ BACKWARD: dict[str, tuple[Expr, list[str]]] = {
         ["nn.matmul"],
     ),
 }
-REFUSED: dict[str, tuple[Expr, str]] = {
+REJECTED: dict[str, tuple[Expr, str]] = {
     "a rectifier changes what a negative scale turns round": (ops.nn.conv2d(ops.nn.relu(x * negative), weight), "is zero, negative"),
     "what is not 0 would be scaled too": (
         ops.nn.conv2d(ops.nn.pad(x * scale, pad_width=((0, 0), (0, 0), (1, 1), (1, 1)), pad_value=1.0), weight),
@@ -128,9 +128,9 @@ def test_backward(name: str) -> None:
     folded(body, expected)
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_refused(name: str) -> None:
-    body, reason = REFUSED[name]
+@pytest.mark.parametrize("name", REJECTED)
+def test_rejected(name: str) -> None:
+    body, reason = REJECTED[name]
     before = func(body)
     outcome = apply(forward_fold_scale_axis(), before)
     assert operators(outcome.function) == operators(before)

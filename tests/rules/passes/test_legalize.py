@@ -45,7 +45,7 @@ def test_none_leaves_a_call_and_other_attributes_are_other_functions() -> None:
     ("result", "message"),
     [(3, "FTVMLegalize of tanh returns an expression or None, not a int"), (relay.const(1.0), "made float32 of Tensor")],
 )
-def test_what_does_not_fit_is_refused(result: object, message: str) -> None:
+def test_what_does_not_fit_is_rejected(result: object, message: str) -> None:
     with TempOpAttr("tanh", "FTVMLegalize", lambda attrs, inputs, types: result), pytest.raises(TypeError, match=message):
         run_opt_pass(program(), relay.transform.Legalize())
 

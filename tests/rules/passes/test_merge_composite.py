@@ -216,7 +216,7 @@ def test_conditions() -> None:
     assert composites(merged(static, func(ops.reshape(var("a"), newshape=(6,))))) == ["n"]
 
 
-def test_why_a_condition_refused_is_a_remark() -> None:
+def test_why_a_condition_rejected_is_a_remark() -> None:
     with PassContext(opt_level=0) as context:
         MergeComposite([("n", op.exp(x), has_rank(x, 1))])(program("%a: (2, 3)", "exp(%a)"))
     assert list(context.statistics.remarks["MergeComposite"]) == ["n: has_rank(x, 1): the tensor has 2 dimensions, not 1"]
@@ -291,7 +291,7 @@ class TestNamedTables:
         ([("n", op.exp(x), ["no"])], TypeError, "'no' is not a guard"),
     ],
 )
-def test_tables_that_are_refused(table: AnyValue, kind: type[Exception], message: str) -> None:
+def test_tables_that_are_rejected(table: AnyValue, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         MergeComposite(table)
 

@@ -1,4 +1,4 @@
-"""What rules refuse, and what they say: integers and booleans where they assume floats, dimensions that are not known where they need them,
+"""What rules reject, and what they say: integers and booleans where they assume floats, dimensions that are not known where they need them,
 attributes at their limits. Programs are kept as they are, by each pass and by all of the default pipeline."""
 
 from collections.abc import Callable
@@ -206,7 +206,7 @@ def test_attributes_at_their_limits(name: str) -> None:
     assert_equal_in_value(module["main"], whole, exact=False, special=False)
 
 
-def test_a_sum_over_no_axes_is_refused_where_it_is_typed() -> None:
+def test_a_sum_over_no_axes_is_rejected_where_it_is_typed() -> None:
     """In ONNX it is all axes or none, as another attribute says; which one is decided where models are read."""
     with pytest.raises(InferError, match=r"axis=\(\) leaves no axis to reduce"):
         run(linear_algebra(), program("%x: (2, 3)", "sum(%x, axis=[])"))

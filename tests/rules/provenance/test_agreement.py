@@ -15,7 +15,7 @@ from passat.passmgr import Pass, PassContext
 from passat.rules.cost import ROOFLINE, program_cost
 from passat.rules.passes import default_pipeline
 from passat.rules.passes.algebra import linear_algebra
-from passat.rules.rule import EAGER, EXPLORING, LOWERING, MERGING, REDUCING, Rule, RuleSetMeta, without_operators
+from passat.rules.rule import EAGER, EXPLORING, LOWERING, MULTI_PATTERN, REDUCING, Rule, RuleSetMeta, without_operators
 from passat.rules.rule_pass import RulePass
 from passat.rules.why_not import Inquiry, Kind
 from tests.rules.building import func, ops, tup, var
@@ -63,7 +63,7 @@ def check_agreement(found: Written, sets: Sequence[RuleSetMeta], function: Funct
     return led
 
 
-@pytest.mark.parametrize("kind", [REDUCING, EXPLORING, MERGING, LOWERING, EAGER])
+@pytest.mark.parametrize("kind", [REDUCING, EXPLORING, MULTI_PATTERN, LOWERING, EAGER])
 def test_of_rules_of_each_kind_all_say_the_same(kind: str) -> None:
     helped = 0
     for rules, rule, example in share_of(kind, 12):

@@ -269,7 +269,7 @@ def test_a_constant_that_is_asked_for_has_to_be_at_hand() -> None:
         found._replace(constants={}).check()
 
 
-def test_a_rule_that_is_not_at_hand_or_another_one_is_refused() -> None:
+def test_a_rule_that_is_not_at_hand_or_another_one_is_rejected() -> None:
     found = written(func(ops.multiply(ops.exp(a), ops.exp(b))), [rule_pass(Words)])
     with pytest.raises(CertificateError, match=r"unknown rule Words\.squared"):
         found.check()

@@ -1,4 +1,4 @@
-"""A certificate that was changed is refused, with the step at which it does not hold; nothing that it says is believed."""
+"""A certificate that was changed is rejected, with the step at which it does not hold; nothing that it says is believed."""
 
 import contextlib
 import copy
@@ -48,9 +48,9 @@ def tampered(change: Callable[[AnyValue], None]) -> str:
     assert GOOD.check(Words).functions == ["main"]
     bad = copy.deepcopy(GOOD.certificate)
     change(bad)
-    with pytest.raises(CertificateError) as refused:
+    with pytest.raises(CertificateError) as rejected:
         check(json.loads(json.dumps(bad)), GOOD.constants, [Words])
-    return str(refused.value)
+    return str(rejected.value)
 
 
 def words(data: AnyValue) -> AnyValue:
@@ -246,7 +246,7 @@ def test_another_form(change: Callable[[AnyValue], None], said: str) -> None:
 @settings(deadline=None, max_examples=share(50, 150))
 @given(st.data())
 def test_no_single_change_proves_something_else(data: st.DataObject) -> None:
-    """Whatever one value is changed to, the certificate is refused with a sentence, or still proves the programs that it states."""
+    """Whatever one value is changed to, the certificate is rejected with a sentence, or still proves the programs that it states."""
     bad = copy.deepcopy(GOOD.certificate)
     place: AnyValue = bad
     while True:

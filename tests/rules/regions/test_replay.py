@@ -171,7 +171,7 @@ def test_constants_are_folded_for_each_region_from_its_own() -> None:
     assert_equal_in_value(function, outcome.function, exact=False)
 
 
-def test_a_constant_whose_kernel_refuses_stays_a_call() -> None:
+def test_a_constant_whose_kernel_rejects_stays_a_call() -> None:
     value: Expr = a
     for index in (0, 1, 9, 0, 9, 1, 0, 0):
         row = ops.take(numbers((2, 4)), const(index, "int64"), axis=0)

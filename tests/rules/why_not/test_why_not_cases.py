@@ -311,14 +311,14 @@ CASES: dict[str, Case] = {
         small,
         "it matches at 'Mul' (in FoldBatchNorm and SimplifyExpr) and is rejected: is_unit(c, multiply): the elements of the constant are 2.0, "
         "not 1",
-        Kind.REFUSED,
+        Kind.REJECTED,
     ),
     "a guard on the element type": Case(
         "Arithmetic.quotient_of_negatives",
         at("Div", ops.divide(ops.negative(var("i", dtype="int32")), ops.negative(var("j", dtype="int32")))),
         small,
         "it matches at 'Div' (in FoldBatchNorm and SimplifyExpr) and is rejected: is_float(x): the elements are int32, not floating-point numbers",
-        Kind.REFUSED,
+        Kind.REJECTED,
     ),
     "a guard at two of three places": Case(
         "Own.matrix",
@@ -332,7 +332,7 @@ CASES: dict[str, Case] = {
         at("Sub", ops.subtract(X, numbers((4, 2, 3)))),
         own,
         "it matches at 'Sub' (in Own) and is rejected: the right side has type Tensor[(2, 3), float32], the left side Tensor[(4, 2, 3), float32]",
-        Kind.REFUSED,
+        Kind.REJECTED,
     ),
     "a set that is switched off": Case(
         "Arithmetic.add_negative",
@@ -499,12 +499,12 @@ CASES: dict[str, Case] = {
         "there are no calls to merge:\n  'First' and 'Second' share x (the input 'image'), but their attributes differ: strides is (1, 1) and (2, 2)",
         Kind.NEAR,
     ),
-    "one of two calls refused": Case(
+    "one of two calls rejected": Case(
         "Groups.convolutions",
         tup(conv("First", numbers((2, 2, 3, 3))), conv("Second", var("k", (2, 2, 3, 3)))),
         groups,
         "it matches at 'Second' (in Groups) and is rejected: is_constant(w): is not a constant\nthere are no calls to merge:\n  only 'First' matches with this x (the input 'image'): no other call can be merged with it",
-        Kind.REFUSED,
+        Kind.REJECTED,
     ),
     "calls that are dearer together": Case(
         "Groups.convolutions",

@@ -1,4 +1,4 @@
-"""Passes that also merge equal expressions, in regions: what different regions have in common is one thing in the end."""
+"""CSE across regions: subexpressions that several regions share are eliminated."""
 
 import pytest
 
@@ -59,13 +59,13 @@ def test_merged_regions_have_the_values_of_the_input() -> None:
     assert_equal_in_value(function, saturate(function, Plain, merge=True, rules__region_nodes=0).function, exact=True)
 
 
-def test_what_only_merges_is_not_cut() -> None:
+def test_cse_alone_does_not_cut_regions() -> None:
     outcome = saturate(twins(), merge=True, rules__region_nodes=0)
     assert outcome.count("regions") == 0
     assert len(operators(outcome.function)) == 5 * 6
 
 
-def test_joint_groups_with_a_merging_pass_are_cut() -> None:
+def test_joint_groups_with_cse_are_cut() -> None:
     mod = IRModule.from_expr(infer_type(twins()))
     pipeline = Sequential([rule_pass(Plain), rule_pass(name="Merge", merge=True)])
     with PassContext(opt_level=3, config={"rules.joint": True, "rules.region_nodes": 0}) as ctx:
