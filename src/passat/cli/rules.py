@@ -39,8 +39,8 @@ def list_rules(
 ) -> None:
     """List rules: those of the library, of some of its sets, or of your own files.
 
-    --json has a list of objects: `name`, `rule`, `kind` (reducing, exploring, joining, multi-pattern, lowering or eager), `kind_in` (its kinds in
-    passes that use it as another one), `holes`, `guards`, `math`, `nonfinite`, `note`, `source` and `passes`.
+    --json has a list of objects: `name`, `rule`, `kind` (reducing, exploring, joining, multi-pattern, lowering or eager), `kind_in` (its
+    kinds in passes that use it as another one), `holes`, `guards`, `math`, `nonfinite`, `note`, `source` and `passes`.
     """
     with errors(as_json):
         from passat.catalog import rule_rows, rules_text
