@@ -178,7 +178,7 @@ def knows_all_elements(x: Term) -> bool | str:
     if elements is None:
         return "the elements are unknown before run time"
     unknown = [element for element in elements if type(element) not in (int, bool)]
-    return not unknown or f"the element {unknown[0]!r} is known at run time only"
+    return not unknown or f"the element {unknown[0]!r} is known only at run time"
 
 
 @guard
@@ -300,7 +300,7 @@ def same_shape(x: Term, y: Term) -> bool | str:
 @guard
 def same_rank(x: Term, y: Term) -> bool | str:
     """Both tensors have the same rank."""
-    return x.type.ndim == y.type.ndim or f"they have {x.type.ndim} and {y.type.ndim} dimensions"
+    return x.type.ndim == y.type.ndim or f"the ranks differ: {x.type.ndim} and {y.type.ndim}"
 
 
 @guard
@@ -375,7 +375,7 @@ def _elements(c: Term) -> npt.NDArray[np.float64]:
 @guard
 def is_ungrouped(attrs: Attrs) -> bool | str:
     """The convolution has one group."""
-    return attrs.groups == 1 or f"it has {attrs.groups} groups"
+    return attrs.groups == 1 or f"the convolution has {attrs.groups} groups"
 
 
 @guard
@@ -392,19 +392,19 @@ def is_usual_convolution(attrs: Attrs) -> bool | str:
     usual = attrs.get("data_layout", "NC").startswith("NC") and attrs.get("kernel_layout", "OI")[:2] in ("OI", "IO")
     return (
         attrs.get("groups", 1) == 1 and usual
-    ) or f"it has {attrs.get('groups')} groups, and data laid out as {attrs.get('data_layout')}"
+    ) or f"the convolution has {attrs.get('groups')} groups, and data laid out as {attrs.get('data_layout')}"
 
 
 @guard
 def is_unpadded(attrs: Attrs) -> bool | str:
     """The convolution or pooling does not pad."""
-    return not np.any(np.asarray(attrs.padding)) or f"it pads by {attrs.padding}"
+    return not np.any(np.asarray(attrs.padding)) or f"the padding is {attrs.padding}"
 
 
 @guard
 def has_unit_strides(attrs: Attrs) -> bool | str:
     """All strides are 1."""
-    return bool(np.all(np.asarray(attrs.strides) == 1)) or f"its strides are {attrs.strides}"
+    return bool(np.all(np.asarray(attrs.strides) == 1)) or f"the strides are {attrs.strides}"
 
 
 def _an_axis(sampler: "Sampler", axis: Sample, which: int, x: Sample) -> Samples:

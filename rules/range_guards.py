@@ -24,7 +24,7 @@ def range_of(x: Term) -> Range:
 
 
 def _lie(x: Range) -> str:
-    return f"they lie in {x}"
+    return f"their range is {x}"
 
 
 def _drawn(low: float, high: float, *, zeros: tuple[float, ...] = ()) -> Samples:

@@ -145,7 +145,7 @@ class Substitution:
             return Term(TupleType(types))
         if isinstance(pattern, PGet) and isinstance(types[0], TupleType) and pattern.index < len(types[0].fields):
             return Term(types[0].fields[pattern.index])
-        raise Reject(f"{pattern!r} has no type here")
+        raise Reject(f"the type of {pattern!r} is unknown here")
 
     def call_attrs(self, call: PCall) -> Attrs:
         """The attributes of a call on the right side: those of `attrs=` that the operator has, those given, and defaults."""

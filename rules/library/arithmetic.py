@@ -211,7 +211,7 @@ def limits_of_clip(attrs: Attrs, dtype: str) -> tuple[float, float]:
         with np.errstate(over="ignore"):
             bounds = [float(np.asarray(each, kind)) for each in (lowest if low is None else low, highest if high is None else high)]
     if bounds[0] > bounds[1]:
-        raise Reject(f"the bounds {low} and {high} of a clip of {dtype} hold nothing")
+        raise Reject(f"the bounds {low} and {high} of a clip of {dtype} contain no value")
     return bounds[0], bounds[1]
 
 
@@ -268,7 +268,7 @@ def range_fits(attrs: Attrs, x: Term, through: str) -> bool | str:
     else:
         highest = _WHOLE_UP_TO.get(through, -1)
         lowest = -highest
-    return bool(lowest <= low and high <= highest) or f"{through} does not hold {low:g} ... {high:g}"
+    return bool(lowest <= low and high <= highest) or f"{through} cannot represent {low:g} ... {high:g}"
 
 
 def _both() -> dict[str, AnyValue]:
@@ -292,7 +292,7 @@ class Clips(RuleSet):
 def clips_nothing(attrs: Attrs, x: Term) -> bool | str:
     """Every element lies within the bounds of the clip."""
     found, (low, high) = range_of(x), limits_of_clip(attrs, x.type.dtype)
-    return low <= found.low <= found.high <= high or f"elements lie in {found}, and are clipped to [{low:g}, {high:g}]"
+    return low <= found.low <= found.high <= high or f"the elements have the range {found}, the clip [{low:g}, {high:g}]"
 
 
 def _apart(sampler: Sampler, of: Op, x: Sample, y: Sample) -> Samples:
@@ -305,9 +305,9 @@ def always_wins(of: Op, x: Term, y: Term) -> bool | str:
     """Every element of the first operand is at least (or at most) every element of the second."""
     one, other = range_of(x), range_of(y)
     if other.nan:
-        return f"elements of the second may be NaN: they lie in {other}"
+        return f"elements of the second operand may be NaN: their range is {other}"
     wins = one.low >= other.high if of.name == "maximum" else one.high <= other.low
-    return wins or f"elements lie in {one} and {other}"
+    return wins or f"the ranges do not decide which operand wins: {one} and {other}"
 
 
 def _truth(name: str, x: Term, y: Term) -> bool | None:
@@ -331,7 +331,7 @@ def outcome(of: Op, x: Term, y: Term, whole: Term) -> Tensor:
     """The constant result of a comparison, as a tensor. Rejects comparisons that depend on the elements."""
     found = _truth(of.name, x, y)
     if found is None:
-        raise Reject(f"elements lie in {range_of(x)} and {range_of(y)}")
+        raise Reject(f"the ranges do not decide the comparison: {range_of(x)} and {range_of(y)}")
     if not whole.type.is_static:
         raise Reject(f"{whole.type!r} is not static")
     return Tensor.splat(found, whole.type.concrete_shape, "bool")

@@ -42,10 +42,10 @@ def are_heads(q: Term, k: Term, v: Term) -> bool | str:
     """Queries (B, h, S, d), transposed keys (B, h, d, T) and values (B, h, T, e) with the same number of heads and static nonzero sizes."""
     types = q.type, k.type, v.type
     if any(type_.ndim != 4 or not type_.is_static or 0 in type_.shape for type_ in types):
-        return f"{types} are not heads of known sizes"
+        return f"{types} are not attention heads with known sizes"
     (batch, heads, _, size), keys, values = (type_.shape for type_ in types)
     fits = keys[:3] == (batch, heads, size) and values[:2] == (batch, heads) and keys[3] == values[2]
-    return fits or f"{types} do not go together"
+    return fits or f"{types} are incompatible"
 
 
 def _a_mask(sampler: Sampler, m: Sample, q: Sample, k: Sample) -> Samples:
@@ -59,9 +59,9 @@ def is_mask_of(m: Term, q: Term, k: Term) -> bool | str:
     """The mask has four dimensions, each equal to that of the scores or 1, and one element per key."""
     (batch, heads, rows, _), shape = q.type.shape, m.type.shape
     if m.type.ndim != 4 or not m.type.is_static:
-        return f"{m.type!r} is no mask of four dimensions"
+        return f"{m.type!r} is not a mask with four dimensions"
     fits = shape[0] in (1, batch) and shape[1] in (1, heads) and shape[2] in (1, rows) and shape[3] == k.type.shape[3]
-    return fits or f"{m.type!r} is no mask of scores of {q.type!r}"
+    return fits or f"{m.type!r} is not a mask for the scores of {q.type!r}"
 
 
 @computed
@@ -86,7 +86,7 @@ def _moderate(sampler: Sampler, d: Sample) -> Samples:
 def is_in_range(d: Term) -> bool | str:
     """Every element of the constant is finite and not near the maximum."""
     values = d.value().numpy().astype(np.float64)
-    return bool(np.all(np.isfinite(values)) and np.all(values <= 1e30)) or "an element of the mask is infinite, no number, or large"
+    return bool(np.all(np.isfinite(values)) and np.all(values <= 1e30)) or "an element of the mask is infinite, NaN or above 1e30"
 
 
 def _minus_infinity(sampler: Sampler, d: Sample) -> Samples:
@@ -96,7 +96,7 @@ def _minus_infinity(sampler: Sampler, d: Sample) -> Samples:
 @guard(strategy=_minus_infinity)
 def is_minus_infinity(d: Term) -> bool | str:
     """Every element is minus infinity."""
-    return bool(np.all(np.isneginf(d.value().numpy()))) or "an element of the mask is not minus infinity"
+    return bool(np.all(np.isneginf(d.value().numpy()))) or "an element of the mask is not -infinity"
 
 
 @computed
@@ -127,7 +127,9 @@ def _keys_and_values(sampler: Sampler, x: Sample, y: Sample) -> Samples:
 @guard(strategy=_keys_and_values)
 def same_heads(x: Term, y: Term) -> bool | str:
     """Keys and values have the same number of heads."""
-    return (x.type.ndim == y.type.ndim == 4 and x.type.shape[1] == y.type.shape[1]) or f"{x.type!r} and {y.type!r} differ in heads"
+    return (
+        x.type.ndim == y.type.ndim == 4 and x.type.shape[1] == y.type.shape[1]
+    ) or f"{x.type!r} and {y.type!r} have other numbers of heads"
 
 
 @computed
@@ -135,7 +137,7 @@ def scale_of(c: Term) -> float:
     """The scalar that multiplies the scores. Rejects values that are not positive."""
     value = c.value().uniform()
     if value is None or not 0 < float(value) < np.inf:
-        raise Reject(f"scores are not scaled by {value}")
+        raise Reject(f"the operator does not scale its scores by {value}")
     return float(value)
 
 
@@ -189,7 +191,7 @@ _DROPPED: Final = op.nn.softmax(_SCORES + _CHOSEN, axis=p)
 @guard
 def is_stack_of_heads(x: Term) -> bool | str:
     """The tensor is a stack of heads, so that its product does not conflict with rules that move scales into weights."""
-    return x.type.ndim == 4 or f"{x.type!r} is no stack of heads"
+    return x.type.ndim == 4 or f"{x.type!r} is not a 4-dimensional tensor of attention heads"
 
 
 side = cases("side", "queries", "keys")
@@ -224,12 +226,12 @@ def _repeated_heads(sampler: Sampler, x: Sample, once: Sample, wide: Sample, spl
 def repeats_heads(x: Term, once: Term, wide: Term, split: Term, joined: Term, heads: int) -> bool | str:
     """Heads (B, k, S, d) are each repeated consecutively the same number of times, up to the number of query heads."""
     if x.type.ndim != 4 or not x.type.is_static or 0 in x.type.shape:
-        return f"{x.type!r} are not heads of known sizes"
+        return f"{x.type!r} are not attention heads with known sizes"
     batch, count, rows, size = x.type.concrete_shape
     times = heads // count
     beside = once.type.shape == (batch, count, 1, rows, size) and wide.type.shape == (batch, count, times, rows, size)
     fits = beside and split.type.shape == (batch, heads, rows, size)
-    return (fits and joined.type.shape == (batch, rows, heads * size)) or f"{wide.type!r} does not repeat heads of {x.type!r}"
+    return (fits and joined.type.shape == (batch, rows, heads * size)) or f"{wide.type!r} does not repeat the heads of {x.type!r}"
 
 
 class Attentions(RuleSet):
@@ -320,10 +322,10 @@ def _some_angles(sampler: Sampler, c: Sample, x: Sample) -> Samples:
 def are_angles(c: Term, x: Term) -> bool | str:
     """Factors for each row (S, d) of heads (B, h, S, d) whose second half repeats the first."""
     if x.type.ndim != 4 or not x.type.is_static or 0 in x.type.shape:
-        return f"{x.type!r} are not heads of known sizes"
+        return f"{x.type!r} are not attention heads with known sizes"
     rows, size = x.type.shape[2:]
     if c.type.shape not in ((1, 1, rows, size), (1, rows, size), (rows, size)) or not isinstance(size, int) or size % 2:
-        return f"{c.type!r} has no factor for each place in {x.type!r}"
+        return f"{c.type!r} does not have one factor for each position in {x.type!r}"
     values = c.value().numpy().reshape(-1, 2, size // 2)
     return bool(np.array_equal(values[:, 0], values[:, 1])) or "the halves of the factors differ"
 
@@ -343,10 +345,10 @@ def is_half(attrs: Attrs, x: Term, which: int) -> bool | str:
     """The slice takes the first or second half of the last axis."""
     rank, size = x.type.ndim, x.type.shape[-1]
     if not isinstance(size, int) or attrs.axes is None or len(attrs.axes) != 1 or attrs.axes[0] % rank != rank - 1:
-        return "the slice is not along the last axis alone"
+        return "the slice is not only along the last axis"
     found = range(size)[slice(attrs.begin[0], attrs.end[0], attrs.strides[0] if attrs.strides else 1)]
     half = size // 2
-    return found == range(half * which, half * (which + 1)) or f"the slice takes {found}"
+    return found == range(half * which, half * (which + 1)) or f"the slice selects {found}"
 
 
 @computed

@@ -30,7 +30,7 @@ def usual_layout(attrs: Attrs, weight_axis: int) -> bool | str:
     """Channels are axis 1 of the data, output channels are the given axis of the weight, and the weight is not shared between groups."""
     if not attrs.data_layout.startswith("NC") or attrs.kernel_layout[weight_axis] != "O":
         return f"the layouts are {attrs.data_layout} and {attrs.kernel_layout}"
-    return weight_axis == 0 or attrs.groups == 1 or f"it has {attrs.groups} groups"
+    return weight_axis == 0 or attrs.groups == 1 or f"the convolution has {attrs.groups} groups"
 
 
 @guard
@@ -42,17 +42,17 @@ def is_scaled_for_less(w: Term, data: Term) -> bool | str:
     if not isinstance(size, int):
         return f"{w.type!r} is not static"
     known = math.prod(dim for dim in data.type.shape if isinstance(dim, int))
-    return size < known or f"{w.type!r} is not smaller than {data.type!r}, and no constant"
+    return size < known or f"{w.type!r} is not a constant, nor smaller than {data.type!r}"
 
 
 @guard
 def scales_axis(attrs: Attrs, whole: Term, axis: int) -> bool | str:
     """The normalization is along the given axis, with scale and shift."""
     if not (attrs.center and attrs.scale):
-        return "it does not scale and shift"
+        return "the batch norm has center=False or scale=False"
     if whole.type.ndim <= axis:
         return f"{whole.type!r} has no axis {axis}"
-    return attrs.axis % whole.type.ndim == axis % whole.type.ndim or f"it normalizes axis {attrs.axis}"
+    return attrs.axis % whole.type.ndim == axis % whole.type.ndim or f"the batch norm normalizes axis {attrs.axis}"
 
 
 def lies_along(c: Term, whole: TensorType, axis: int) -> bool | str:
@@ -61,7 +61,7 @@ def lies_along(c: Term, whole: TensorType, axis: int) -> bool | str:
         return f"{c.type!r} has more axes than {whole!r}"
     shape = (1,) * (whole.ndim - c.type.ndim) + c.type.shape
     alone = all(dim == 1 or (i == axis % whole.ndim and dim == whole.shape[i]) for i, dim in enumerate(shape))
-    return alone or f"{c.type!r} does not vary along axis {axis} of {whole!r} alone"
+    return alone or f"{c.type!r} varies along another axis than {axis} of {whole!r}"
 
 
 @guard
@@ -156,7 +156,7 @@ def channels(w: Term, axis: int) -> tuple[int, ...]:
 @guard
 def one_group_or_number(attrs: Attrs, c: Term) -> bool | str:
     """The convolution has one group, or the constant is a scalar."""
-    return attrs.groups == 1 or c.type.size == 1 or f"it has {attrs.groups} groups"
+    return attrs.groups == 1 or c.type.size == 1 or f"the convolution has {attrs.groups} groups"
 
 
 @guard
@@ -164,7 +164,7 @@ def has_groups(attrs: Attrs, w: Term, c: Term, lead: str) -> bool | str:
     """The convolution has several groups and a per-channel constant; its weight has all channels of one side before those of a group of the
     other side."""
     if attrs.groups == 1 or c.type.size == 1:
-        return "one group, or one number"
+        return "the convolution has one group, or the constant one element"
     first, then = _places(attrs, lead)
     return first < then or f"the layout of the weight is {attrs.kernel_layout}"
 

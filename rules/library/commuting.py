@@ -128,7 +128,7 @@ class CommuteBinary(RuleSet):
 def axis_before(axis: int | None, axes: Sequence[int] | None, x: Term) -> int:
     """The axis of the tensor that corresponds to an axis of its transpose. Rejects axis=None."""
     if not isinstance(axis, int):
-        raise Reject(f"axis={axis} is not one axis")
+        raise Reject(f"axis={axis} is not a single axis")
     return permutation(x.type.ndim, axes)[x.type.axis(axis)]
 
 

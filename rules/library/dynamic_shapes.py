@@ -56,12 +56,12 @@ def _all_in_order(sampler: Sampler, c: Sample, x: Sample, axis: Sample) -> Sampl
 def names_all_in_order(c: Term, x: Term, axis: int | None) -> bool | str:
     """The indices, of rank other than 1, list all indices of the axis in row-major order. (`masks.AttentionMasks` handles vectors.)"""
     if axis is None or not -x.type.ndim <= axis < x.type.ndim or c.type.ndim == 1:
-        return f"{c.type!r} does not take the elements of {x.type!r} along axis={axis} in another shape"
+        return f"{c.type!r} does not gather the elements of {x.type!r} along axis={axis} into another shape"
     size = x.type.shape[axis]
     if not isinstance(size, int) or c.type.size != size:
-        return f"{c.type!r} does not name each index of axis {axis} of {x.type!r} once"
+        return f"{c.type!r} does not contain each index of axis {axis} of {x.type!r} once"
     given = c.value().numpy().reshape(-1).astype(np.int64)
-    return bool(np.all(np.where(given < 0, given + size, given) == np.arange(size))) or "the indices are in another order"
+    return bool(np.all(np.where(given < 0, given + size, given) == np.arange(size))) or "the indices are in a different order"
 
 
 def _a_number(sampler: Sampler, k: Sample) -> Samples:
@@ -71,7 +71,7 @@ def _a_number(sampler: Sampler, k: Sample) -> Samples:
 @guard(strategy=_a_number)
 def is_number(k: Term) -> bool | str:
     """The tensor is one integer of rank 0 or 1, known as an expression over sizes; a product with a vector stays a vector."""
-    return (k.type.ndim <= 1 and k.type.size == 1 and k.known is not None) or f"{k.type!r} is not a known number"
+    return (k.type.ndim <= 1 and k.type.size == 1 and k.known is not None) or f"{k.type!r} is not a number that is known before run time"
 
 
 def _strides(shape: Sequence[Dim]) -> list[Dim]:
@@ -101,15 +101,15 @@ def counts_rows(index: Term, flat: Term, far: Term, step: Term, near: Term) -> b
     shape = index.type.shape
     *strides, count = _strides(shape)
     if not same_dim(count, flat.type.shape[0]):
-        return f"{index.type!r} does not name each row of {flat.type!r} once"
+        return f"{index.type!r} does not contain the index of each row of {flat.type!r} once"
     outer, inner = (_long_axes(term, len(shape)) for term in (far, near))
     if len(outer) != 1 or outer + inner != [axis for axis, dim in enumerate(shape) if dim != 1]:
-        return f"{far.type!r} and {near.type!r} do not count along the axes of {index.type!r}"
+        return f"{far.type!r} and {near.type!r} do not enumerate the axes of {index.type!r}"
     if step.type.size != 1 or step.known is None or not same_dim(step.known[0], strides[outer[0]]):
         return f"indices go up by {step.known}, not by {strides[outer[0]]}"
     if near.constant is None:
-        return len(inner) == 1 or f"{near.type!r} does not count along one axis"
-    return bool(np.array_equal(near.constant.numpy().reshape(-1), np.arange(near.constant.size))) or "the constant does not count up"
+        return len(inner) == 1 or f"{near.type!r} does not enumerate a single axis"
+    return bool(np.array_equal(near.constant.numpy().reshape(-1), np.arange(near.constant.size))) or "the constant is not 0, 1, 2, ..."
 
 
 def _pairs_in_order(sampler: Sampler, x: Sample, whole: Sample, rows: Sample, columns: Sample) -> Samples:
@@ -122,17 +122,17 @@ def _pairs_in_order(sampler: Sampler, x: Sample, whole: Sample, rows: Sample, co
 def counts_pairs(x: Term, whole: Term, rows: Term, columns: Term) -> bool | str:
     """Two counters (arange) along the axes of the result, which are the indices of all rows and columns of a matrix."""
     if x.type.ndim != 2:
-        return f"{x.type!r} is no matrix"
+        return f"{x.type!r} is not a matrix"
     shape = whole.type.shape
     axes = [_long_axes(term, len(shape)) for term in (rows, columns)]
     along = [axis for axis, dim in enumerate(shape) if dim != 1]
     if axes != [[axis] for axis in along] or len(along) != 2:
-        return f"{rows.type!r} and {columns.type!r} do not count along the axes of {whole.type!r}"
+        return f"{rows.type!r} and {columns.type!r} do not enumerate the axes of {whole.type!r}"
     counted = [term.type.shape[axis - len(shape)] for term, (axis,) in zip((rows, columns), axes, strict=True)]
     fits = all(same_dim(shape[axis], dim) for (axis,), dim in zip(axes, x.type.shape, strict=True)) and all(
         map(same_dim, counted, x.type.shape)  # a broadcast scalar does not count
     )
-    return fits or f"{whole.type!r} has not the sizes of {x.type!r}"
+    return fits or f"{whole.type!r} does not have the sizes of {x.type!r}"
 
 
 def _a_column(sampler: Sampler, column: Sample, copy: Sample, whole: Sample) -> Samples:
@@ -143,8 +143,8 @@ def _a_column(sampler: Sampler, column: Sample, copy: Sample, whole: Sample) -> 
 def is_column(column: Term, copy: Term, whole: Term) -> bool | str:
     """One number per element of the result, with a trailing axis of size 1."""
     if copy.type.ndim != whole.type.ndim or not all(map(same_dim, copy.type.shape, whole.type.shape)):
-        return f"{copy.type!r} has not the shape of {whole.type!r}"
-    return column.type.shape[-1] == 1 or f"{column.type!r} is no column"
+        return f"{copy.type!r} does not have the shape of {whole.type!r}"
+    return column.type.shape[-1] == 1 or f"{column.type!r} is not a column"
 
 
 @computed
@@ -207,7 +207,7 @@ def is_one_number(c: Term, whole: Term, shape: Term) -> bool | str:
     """The constant is a scalar, and the result has exactly the requested shape."""
     known = shape.known
     if c.type.size != 1:
-        return f"{c.type!r} is not one number"
+        return f"{c.type!r} is not a single number"
     return (known is not None and len(known) == whole.type.ndim and all(map(same_dim, known, whole.type.shape))) or (
         f"{whole.type!r} has not the shape {known}"
     )
@@ -220,7 +220,7 @@ def _a_mask(sampler: Sampler, x: Sample, c: Sample, d: Sample) -> Samples:
 @guard(strategy=_a_mask)
 def chooses_numbers(x: Term, c: Term, d: Term) -> bool | str:
     """A mask selects between two scalars."""
-    return c.type.size == d.type.size == 1 or f"{c.type!r} and {d.type!r} are not numbers that {x.type!r} chooses between"
+    return c.type.size == d.type.size == 1 or f"{c.type!r} and {d.type!r} are not single numbers, as `where` over {x.type!r} needs"
 
 
 g = operator("g", "add", "multiply", "minimum", "maximum", "subtract", "divide")
@@ -244,7 +244,7 @@ def summed_axes(x: Term, whole: Term) -> tuple[int, ...]:
     """The summed axes; at least one."""
     axes = collapsed_axes(x.type, whole.type)
     if not axes:
-        raise Reject(f"{x.type!r} is not summed to be {whole.type!r}")
+        raise Reject(f"{x.type!r} does not sum to {whole.type!r}")
     return axes
 
 
@@ -345,7 +345,7 @@ def keeps_leading(axes: tuple[int, ...], x: Term, whole: Term) -> bool | str:
     """The result keeps the leading axes of the tensor, which the intermediate tensor merges."""
     count = x.type.ndim - len(axes) + 1
     same = x.type.ndim == whole.type.ndim and all(map(same_dim, x.type.shape[:count], whole.type.shape[:count]))
-    return same or f"{whole.type!r} has not the first axes of {x.type!r}"
+    return same or f"{whole.type!r} does not have the leading axes of {x.type!r}"
 
 
 computed_shape = cases("computed", "both", "last", "first")

@@ -54,7 +54,7 @@ _GROUPED: Final = "reassociates sums and products"
 def is_plain(attrs: Attrs) -> bool | str:
     """The convolution has one group, data layout NC..., and kernel layout OI...."""
     plain = attrs.groups == 1 and attrs.data_layout.startswith("NC") and attrs.kernel_layout.startswith("OI")
-    return plain or f"it has {attrs.groups} groups and the layouts {attrs.data_layout} and {attrs.kernel_layout}"
+    return plain or f"the convolution has {attrs.groups} groups and the layouts {attrs.data_layout} and {attrs.kernel_layout}"
 
 
 @guard
@@ -118,8 +118,8 @@ def fits_inside(small: Attrs, large: Attrs, v: Term, w: Term) -> bool | str:
             return f"the kernels are {v.type!r} and {w.type!r}"
         margin = (more - less) // 2 * step
         if any(big - little != margin for little, big in zip(_sides(small.padding, dims, i), _sides(large.padding, dims, i), strict=True)):
-            return f"they pad by {small.padding} and {large.padding}"
-    return v.type.shape != w.type.shape or "the kernels have one size"
+            return f"the paddings are {small.padding} and {large.padding}"
+    return v.type.shape != w.type.shape or "the kernels have the same size"
 
 
 def _each(value: int | Sequence[int], dims: int) -> tuple[int, ...]:

@@ -51,7 +51,7 @@ floating = operator("floating", "mean", "logsumexp", "reduce_l2")
 def are_alike(c: Term, d: Term) -> bool | str:
     """The constants have the same shape or one is a scalar, so that combining them enlarges neither."""
     sizes = (c.type.size, d.type.size)
-    return c.type.shape == d.type.shape or 1 in sizes or f"{c.type!r} and {d.type!r} have two shapes"
+    return c.type.shape == d.type.shape or 1 in sizes or f"{c.type!r} and {d.type!r} have different shapes"
 
 
 def _over(rule: Rule) -> Rule:
@@ -63,7 +63,7 @@ def _over(rule: Rule) -> Rule:
 def reduces_axis(attrs: Attrs, axis: int, whole: Term) -> bool | str:
     """The reduction includes the axis."""
     rank = whole.type.ndim
-    return axis % rank in reduced_axes(rank, attrs.axis, attrs.exclude) or f"it does not reduce axis {axis}"
+    return axis % rank in reduced_axes(rank, attrs.axis, attrs.exclude) or f"the reduction is not over axis {axis}"
 
 
 @computed
@@ -72,7 +72,7 @@ def axis_after(attrs: Attrs, axis: int, whole: Term) -> int:
     rank = whole.type.ndim
     gone = reduced_axes(rank, attrs.axis, attrs.exclude)
     if axis % rank in gone:
-        raise Reject(f"it reduces axis {axis}")
+        raise Reject(f"the reduction is over axis {axis}")
     return axis % rank - (0 if attrs.keepdims else sum(other < axis % rank for other in gone))
 
 
@@ -177,7 +177,7 @@ class Factoring(RuleSet):
 @guard
 def is_log_of_softmax(x: Term) -> bool | str:
     """ONNX Runtime's LogSoftmax is the logarithm of its Softmax, also for infinities."""
-    return x.type.dtype != "float64" or "ONNX Runtime's LogSoftmax of float64 makes numbers of infinities, its Softmax does not"
+    return x.type.dtype != "float64" or "ONNX Runtime's float64 LogSoftmax returns finite values for infinities, its Softmax does not"
 
 
 class Cancellations(RuleSet):
@@ -206,7 +206,7 @@ class Cancellations(RuleSet):
 def merged_axes(inner: Attrs, outer: Attrs, x: Term) -> tuple[int, ...]:
     """The axes that two nested reductions reduce together."""
     if inner.keepdims != outer.keepdims:
-        raise Reject(f"one of them keeps dimensions: {inner.keepdims}, {outer.keepdims}")
+        raise Reject(f"keepdims is {inner.keepdims} inside and {outer.keepdims} outside")
     rank = x.type.ndim
     first = reduced_axes(rank, inner.axis, inner.exclude)
     left = list(range(rank)) if inner.keepdims else [axis for axis in range(rank) if axis not in first]
@@ -231,7 +231,7 @@ def axes_before(attrs: Attrs, axes: Sequence[int] | None, x: Term) -> tuple[int,
     gone = {order[axis] for axis in reduced_axes(rank, attrs.axis, attrs.exclude)}
     left = [axis for axis in order if axis not in gone]
     if left != sorted(left) or (attrs.keepdims and left):
-        raise Reject(f"the axes that are left change their order: {left}")
+        raise Reject(f"the remaining axes are reordered: {left}")
     return tuple(sorted(gone))
 
 
@@ -240,7 +240,7 @@ def axes_kept_before(attrs: Attrs, axes: Sequence[int] | None, x: Term) -> tuple
     """The axes of the tensor that a reduction of its transpose reduces and keeps with size 1."""
     rank = x.type.ndim
     if not attrs.keepdims:
-        raise Reject("it does not keep dimensions")
+        raise Reject("keepdims is False")
     order = permutation(rank, axes)
     return tuple(sorted(order[axis] for axis in reduced_axes(rank, attrs.axis, attrs.exclude)))
 
@@ -250,7 +250,7 @@ def reduces_all(attrs: Attrs, x: Term) -> bool | str:
     """The reduction gives a scalar."""
     rank = x.type.ndim
     everything = rank > 0 and not attrs.keepdims and len(reduced_axes(rank, attrs.axis, attrs.exclude)) == rank
-    return everything or f"it does not reduce all of {x.type!r} to a scalar"
+    return everything or f"the reduction of {x.type!r} does not give a scalar"
 
 
 _TURNED: Final = op.transpose(x, axes=p)
@@ -281,7 +281,7 @@ def reduces_copies(attrs: Attrs, x: Term, wide: Term) -> bool | str:
     for axis in reduced_axes(rank, attrs.axis, attrs.exclude):
         size = wide.type.shape[axis]
         if x.type.shape[axis] != 1 or not isinstance(size, int) or size < 1:
-            return f"along axis {axis} there is more than copies"
+            return f"axis {axis} does not hold only copies"
     return True
 
 
@@ -307,7 +307,7 @@ _LARGEST_SHIFT: Final = 1e3
 def is_moderate(c: Term) -> bool | str:
     """No element of the constant is large enough to absorb what it is added to."""
     found = c.value().numpy().astype("float64")
-    return bool((abs(found) <= _LARGEST_SHIFT).all()) or f"an element of the constant is no number of at most {_LARGEST_SHIFT:g}"
+    return bool((abs(found) <= _LARGEST_SHIFT).all()) or f"the magnitude of an element of the constant is NaN or above {_LARGEST_SHIFT:g}"
 
 
 @guard

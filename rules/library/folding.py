@@ -75,7 +75,7 @@ def computed_of(whole: CallTerm) -> Value:
     try:
         return whole.evaluate()
     except EvaluateError as error:
-        raise Reject(f"not computed: {error}") from None
+        raise Reject(f"the kernel failed: {error}") from None
 
 
 @computed
@@ -114,7 +114,9 @@ def static_attrs(name: str, operands: tuple[Term, ...], attrs: Attrs) -> AnyValu
     """The attributes of the equivalent static operator. Rejects calls with unknown operands."""
     form = static_form(name, [x.type_ for x in operands], [x.known_value for x in operands], attrs, [x.constant for x in operands])
     if form is None:
-        raise Reject(f"too little is known of the operands of {name}: {', '.join(f'{x.known}' for x in operands[1:])}")
+        raise Reject(
+            f"a value is unknown before run time (None) in the operands of {name}: {', '.join(f'{x.known}' for x in operands[1:])}"
+        )
     return form.attrs
 
 

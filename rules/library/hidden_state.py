@@ -43,8 +43,8 @@ _NOTE = "scales weight and bias instead of the result"
 def is_feature_scale(s: Term, w: Term) -> bool | str:
     """The scale is a vector with one element per column of the weight matrix."""
     if w.type.ndim != 2 or s.type.ndim != 1:
-        return f"{s.type!r} is no vector, or {w.type!r} no matrix"
-    return s.type.shape == w.type.shape[1:] or f"{s.type!r} has not an element for each column of {w.type!r}"
+        return f"{s.type!r} is not a vector, or {w.type!r} is not a matrix"
+    return s.type.shape == w.type.shape[1:] or f"{s.type!r} does not have one element for each column of {w.type!r}"
 
 
 _REGROUPS = "a product of another shape may accumulate in another order"
@@ -61,10 +61,10 @@ def are_experts(w: Term, i: Term, whole: Term, rank: int) -> bool | str:
     size 1."""
     experts, places = w.type, i.type.shape
     if experts.ndim != 3 or not all(at_least(size, 1) for size in experts.shape):
-        return f"{experts!r} is no stack of weights"
+        return f"{experts!r} is not a stack of weights"
     if len(places) != rank or places[1:] not in ((), (1,)):
         return f"{i.type!r} is not one index for each row"
-    return (whole.type.ndim == 3 and same_dim(places[0], whole.type.shape[0])) or f"{whole.type!r} has not a row for each of {i.type!r}"
+    return (whole.type.ndim == 3 and same_dim(places[0], whole.type.shape[0])) or f"{whole.type!r} lacks one row for each of {i.type!r}"
 
 
 def _a_vector_for_each(sampler: Sampler, x: Sample, i: Sample, w: Sample, axis: int) -> Samples:
@@ -76,7 +76,7 @@ def _a_vector_for_each(sampler: Sampler, x: Sample, i: Sample, w: Sample, axis: 
 @guard(strategy=_a_vector_for_each)
 def is_batch_of_vectors(x: Term, i: Term, w: Term, axis: int) -> bool | str:
     """A vector for each index, as matrices of one column if features are the last axis of the weights, otherwise of one row."""
-    return _is_batch(x, i, w, axis) or f"{x.type!r} has not a vector of {w.type!r} for each of {i.type!r}"
+    return _is_batch(x, i, w, axis) or f"{x.type!r} does not have one vector of {w.type!r} for each of {i.type!r}"
 
 
 def _is_batch(x: Term, i: Term, w: Term, axis: int) -> bool:
@@ -100,10 +100,10 @@ def repeats_rows(x: Term, repeated: Term, i: Term, w: Term, vectors: Term, axis:
     vectors."""
     source, target = x.type.shape, repeated.type.shape
     if (len(source), len(target)) != (3, 3) or source[1] != 1 or not isinstance(target[1], int) or target[1] < 1:
-        return f"{repeated.type!r} are no repeated rows of {x.type!r}"
+        return f"{repeated.type!r} are not repeated rows of {x.type!r}"
     kept = same_dim(source[0], target[0]) and same_dim(source[2], target[2]) and same_dim(source[2], w.type.shape[axis])
     batch = kept and _is_batch(vectors, i, w, axis)
-    return batch or f"{vectors.type!r} are no repeated rows of {x.type!r}, one for each index of {i.type!r}"
+    return batch or f"{vectors.type!r} are not repeated rows of {x.type!r}, one for each index of {i.type!r}"
 
 
 @computed
@@ -192,7 +192,7 @@ def _a_stack(sampler: Sampler, x: Sample) -> Samples:
 @guard(strategy=_a_stack)
 def is_stack_of_rows(x: Term) -> bool | str:
     """The tensor has at least three dimensions and rows of known size."""
-    return _is_stack_of_rows(x.type) or f"{x.type!r} is no stack of rows of a known size"
+    return _is_stack_of_rows(x.type) or f"{x.type!r} is not a stack of rows of known size"
 
 
 def _is_stack_of_rows(type_: TensorType) -> bool:
@@ -210,7 +210,7 @@ def stacks_rows(x: Term, whole: Term) -> bool | str:
     """The reshape splits the leading axis of a matrix into several, and keeps each row."""
     rows, stack = x.type, whole.type
     if rows.ndim != 2 or not _is_stack_of_rows(stack):
-        return f"{stack!r} is no stack of the rows of {rows!r}"
+        return f"{stack!r} is not a stack of the rows of {rows!r}"
     return rows.shape[-1] == stack.shape[-1] or f"the rows of {rows!r} and {stack!r} differ"
 
 
@@ -224,7 +224,7 @@ def flattens_rows(x: Term, whole: Term) -> bool | str:
     """The reshape collapses the leading axes into one."""
     stack, rows = x.type, whole.type
     if rows.ndim != 2 or not _is_stack_of_rows(stack):
-        return f"{rows!r} is no matrix of the rows of {stack!r}"
+        return f"{rows!r} is not the matrix of the rows of {stack!r}"
     return rows.shape[-1] == stack.shape[-1] or f"the rows of {stack!r} and {rows!r} differ"
 
 
@@ -246,7 +246,7 @@ def stack_of(whole: Term) -> tuple[int, ...]:
     shape = whole.type.shape
     attrs = static_newshape((ANY, shape[-1]), shape)
     if attrs is None or attrs["allowzero"]:
-        raise Reject(f"no newshape is certain to give {whole.type!r}")
+        raise Reject(f"no reshape certainly gives {whole.type!r}")
     newshape: tuple[int, ...] = tuple(attrs["newshape"])
     return newshape
 
@@ -256,8 +256,8 @@ def is_one_row(c: Term, x: Term) -> bool | str:
     """The tensor is a scalar or one row as long as the others, and does not increase their rank."""
     type_, whole = c.type, x.type
     if type_.ndim > whole.ndim or any(size != 1 for size in type_.shape[:-1]):
-        return f"{type_!r} is no row of {whole!r}"
-    return type_.size == 1 or type_.shape[-1] == whole.shape[-1] or f"{type_!r} is no row of {whole!r}"
+        return f"{type_!r} is not a row of {whole!r}"
+    return type_.size == 1 or type_.shape[-1] == whole.shape[-1] or f"{type_!r} is not a row of {whole!r}"
 
 
 @computed
@@ -274,8 +274,8 @@ def is_last_axis(axis: AnyValue, x: Term) -> bool | str:
     """The reduction is over the last axis alone."""
     axes = (axis,) if isinstance(axis, int) else axis
     if not isinstance(axes, tuple) or len(axes) != 1:
-        return f"axis={axis} is not the last axis alone"
-    return axes[0] % x.type.ndim == x.type.ndim - 1 or f"axis={axis} is not the last of {x.type!r}"
+        return f"axis={axis} is not only the last axis"
+    return axes[0] % x.type.ndim == x.type.ndim - 1 or f"axis={axis} is not the last axis of {x.type!r}"
 
 
 def _the_last_axis(sampler: Sampler, attrs: Sample, x: Sample) -> Samples:
@@ -285,7 +285,7 @@ def _the_last_axis(sampler: Sampler, attrs: Sample, x: Sample) -> Samples:
 @guard(strategy=_the_last_axis)
 def cuts_rows(attrs: Attrs, x: Term) -> bool | str:
     """The split is along the last axis."""
-    return attrs.axis % x.type.ndim == x.type.ndim - 1 or f"axis={attrs.axis} is not the last of {x.type!r}"
+    return attrs.axis % x.type.ndim == x.type.ndim - 1 or f"axis={attrs.axis} is not the last axis of {x.type!r}"
 
 
 @computed

@@ -111,7 +111,7 @@ def _named(layout: str, of: Op) -> str:
 def is_laid_out_otherwise(attrs: Attrs, w: Term | None, of: Op, data: str, kernel: str) -> bool | str:
     """The convolution or pooling is not in these layouts yet."""
     goal = wanted(of.name, attrs, None if w is None else w.type.shape, _named(data, of), kernel)
-    return any(attrs[key] != layout for key, layout in goal.items()) or f"it is in {_named(data, of)} already"
+    return any(attrs[key] != layout for key, layout in goal.items()) or f"the layout is {_named(data, of)} already"
 
 
 @computed
@@ -193,21 +193,21 @@ def lays_out(axes: Sequence[int] | None, x: Term) -> bool | str:
     moved = tuple(range(2, rank))
     if rank >= 3 and order in ((0, *moved, 1), (0, rank - 1, *range(1, rank - 1))):
         return True
-    return (rank >= 4 and order[0] != 0) or f"axes={order} is no change of the layout of an image"
+    return (rank >= 4 and order[0] != 0) or f"axes={order} does not change the layout of an image"
 
 
 @guard
 def has_fewer_axes(y: Term, x: Term) -> bool | str:
     """`y` has lower rank than `x` and more than one element."""
     if y.type.ndim >= x.type.ndim:
-        return f"{y.type!r} has no fewer axes than {x.type!r}"
-    return y.type.size != 1 or f"{y.type!r} is one number"
+        return f"{y.type!r} does not have fewer axes than {x.type!r}"
+    return y.type.size != 1 or f"{y.type!r} is a single number"
 
 
 @guard
 def has_several(y: Term) -> bool | str:
     """The tensor has more than one element."""
-    return y.type.size != 1 or f"{y.type!r} is one number"
+    return y.type.size != 1 or f"{y.type!r} is a single number"
 
 
 def _enough_parts(sampler: "Sampler", split: Sample, attrs: Sample, x: Sample, i: int) -> Samples:
@@ -219,7 +219,7 @@ def _enough_parts(sampler: "Sampler", split: Sample, attrs: Sample, x: Sample, i
 @guard(strategy=_enough_parts)
 def has_part(split: Term, attrs: Attrs, x: Term, i: int) -> bool | str:
     """The split has part `i`."""
-    return (isinstance(split.type_, TupleType) and len(split.type_.fields) > i) or f"there is no part {i}"
+    return (isinstance(split.type_, TupleType) and len(split.type_.fields) > i) or f"the split has no part {i}"
 
 
 @guard
@@ -361,7 +361,7 @@ def moves_blocks(axes: Sequence[int] | None, x: Term, whole: Term) -> bool | str
     moved = tuple(range(1, len(outer) - 1))
     first = x.type.ndim > 3 and _order(axes, x) in ((0, x.type.ndim - 1, *range(1, x.type.ndim - 1)), (0, *range(2, x.type.ndim), 1))
     then = len(outer) > 3 and outer in ((0, len(outer) - 1, *moved), (0, *range(2, len(outer)), 1))
-    return ((first or then) and outer != tuple(range(len(outer)))) or f"{whole.type!r} does not have the channels of an image apart"
+    return ((first or then) and outer != tuple(range(len(outer)))) or f"{whole.type!r} does not keep the channels of an image separate"
 
 
 @computed

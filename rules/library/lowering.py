@@ -223,7 +223,7 @@ def _a_plane(sampler: Sampler, axis: Sample, x: Sample) -> Samples:
 @guard(strategy=_a_plane)
 def is_over_plane(axis: AnyValue, x: Term) -> bool | str:
     """The axes are the last two of four. (A mean over the last axis of three may as well be a mean of rows.)"""
-    reason = f"axis={axis} of {x.type!r} is not all but samples and channels"
+    reason = f"axis={axis} of {x.type!r} is not every axis except the batch and channel axes"
     if x.type.ndim != 4 or not isinstance(axis, tuple):
         return reason
     return sorted(each % 4 for each in axis) == [2, 3] or reason
@@ -246,7 +246,7 @@ def with_open_size(newshape: tuple[int, ...], x: Term) -> tuple[int, ...]:
     """The newshape that infers (-1) the named size that it copied. Rejects other unknown or zero sizes, which could not be inferred. ONNX
     Runtime may confuse an unnamed size with another and then fail to infer it."""
     if newshape.count(0) != 1 or any(entry < 0 for entry in newshape) or len(newshape) < 2:
-        raise Reject(f"newshape={newshape} does not copy one size among others that are known")
+        raise Reject(f"newshape={newshape} does not copy exactly one size, with all others known")
     size = x.type.shape[newshape.index(0)]
     if isinstance(size, int) or size is ANY:
         raise Reject(f"the size that newshape={newshape} copies from {x.type!r} is {'unknown' if size is ANY else 'known'}")
@@ -275,14 +275,14 @@ def swaps_last_two(axes: Sequence[int] | None, x: Term) -> bool | str:
     """The permutation exchanges the last two of three or more dimensions; transpose flags of other products do that for matrices."""
     rank = x.type.ndim
     order = tuple(axis % rank for axis in axes) if axes is not None else tuple(reversed(range(rank)))
-    return (rank > 2 and order == (*range(rank - 2), rank - 1, rank - 2)) or f"axes={axes} does not exchange the last two dimensions"
+    return (rank > 2 and order == (*range(rank - 2), rank - 1, rank - 2)) or f"axes={axes} does not swap the last two dimensions"
 
 
 @guard
 def sums_something(x: Term, axis: int) -> bool | str:
     """The contracted axis is certainly nonempty: for an empty one, MatMul gives 0 but ONNX Runtime's FusedMatMul leaves the result
     undefined."""
-    return (x.type.ndim >= 2 and at_least(x.type.shape[axis], 1)) or f"axis {axis} of {x.type!r}, which is summed over, may be empty"
+    return (x.type.ndim >= 2 and at_least(x.type.shape[axis], 1)) or f"axis {axis} of {x.type!r}, the reduced axis, may be empty"
 
 
 def _batches_agree(x: Term, y: Term) -> bool:
@@ -294,7 +294,7 @@ def is_turned_left(x: Term, y: Term) -> bool | str:
     """The left operand has matrices, or both batch shapes agree: ONNX Runtime's FusedMatMul does not broadcast an empty transposed
     batch."""
     some = all(at_least(size, 1) for size in x.type.shape[:-2])
-    return some or _batches_agree(x, y) or f"{x.type!r}, which is turned, may be of no matrices, and {y.type!r} is another batch"
+    return some or _batches_agree(x, y) or f"{x.type!r}, which is transposed, may hold no matrices, and the batch of {y.type!r} differs"
 
 
 @guard
@@ -302,7 +302,7 @@ def is_turned_right(x: Term, y: Term) -> bool | str:
     """The right operand has columns, or both batch shapes agree: ONNX Runtime's FusedMatMul does not broadcast a transposed operand without
     columns."""
     some = at_least(y.type.shape[-2], 1)
-    return some or _batches_agree(x, y) or f"{y.type!r}, which is turned, may have no columns then, and {x.type!r} is another batch"
+    return some or _batches_agree(x, y) or f"{y.type!r}, which is transposed, may have no columns, and the batch of {x.type!r} differs"
 
 
 @computed

@@ -95,7 +95,7 @@ def is_past_the_bend(c: Term) -> bool | str:
         return "the elements of the constant differ"
     step = float(ml_dtypes.finfo(to_numpy(c.type.dtype)).eps)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
     bound = float(value)
-    return (bound > 0 and math.exp(-bound) < bound * step / 4) or f"above {value} softplus is not yet its operand"
+    return (bound > 0 and math.exp(-bound) < bound * step / 4) or f"above {value}, softplus still differs from its operand"
 
 
 def _some_out_of_range(sampler: Sampler, c: Sample, e: Sample, dtype: Sample) -> Samples:
@@ -114,12 +114,12 @@ def _some_out_of_range(sampler: Sampler, c: Sample, e: Sample, dtype: Sample) ->
 def casts_in_range_where_read(c: Term, e: Term, dtype: str) -> bool | str:
     """Some values are out of range of the integer type that they are cast to, but only where the mask discards them."""
     if e.type.dtype not in FLOATS or dtype not in ("int32", "int64") or c.type.shape != e.type.shape:
-        return f"{e.type!r} is not cast to integers where a mask of its shape chooses"
+        return f"{e.type!r} is not a cast to integers under a `where` with a mask of the same shape"
     bound = 2.0**30
     values = e.value().numpy().astype(np.float64)
     fits = np.abs(values) < bound
     if not np.all(fits | c.value().numpy()) or np.any(np.isnan(values)):
-        return "a number is chosen that is out of range"
+        return "`where` selects a number that is out of range"
     return not np.all(fits) or "all numbers are in range"
 
 
@@ -169,9 +169,9 @@ def keeps_batches(axes: AnyValue, x: Term, batches: Term, whole: Term) -> bool |
     tail = inner.shape[1:]
     turned = [inner.shape[axis] for axis in axes[1:]]
     if x.type.ndim < inner.ndim or outer.ndim < inner.ndim:
-        return f"{x.type!r} has no batches that {inner!r} merges"
+        return f"{x.type!r} has no batch dimensions that {inner!r} merges"
     fits = all(map(same_dim, x.type.shape[-len(tail) :], tail)) and all(map(same_dim, outer.shape[-len(tail) :], turned))
-    return fits or f"the reshapes of {x.type!r} and to {outer!r} take more apart than batches"
+    return fits or f"the reshapes of {x.type!r} and to {outer!r} do not only split and merge batch dimensions"
 
 
 @computed
@@ -181,7 +181,7 @@ def in_batches(x: Term, batches: Term, whole: Term) -> tuple[int, ...]:
     wanted = (*whole.type.shape[: whole.type.ndim - len(tail)], *tail)
     found = static_newshape(x.type.shape, wanted)
     if found is None or found["allowzero"] or (-1 in found["newshape"] and not all(at_least(size, 1) for size in wanted)):
-        raise Reject(f"no reshape of {x.type!r} is certain to give it the batches of {whole.type!r}")
+        raise Reject(f"no reshape of {x.type!r} certainly gives it the batch dimensions of {whole.type!r}")
     newshape: tuple[int, ...] = tuple(found["newshape"])
     return newshape
 
@@ -216,13 +216,13 @@ def takes_all_in_order(c: Term, x: Term, batch_dims: int) -> bool | str:
     """The indices are those of all elements in row-major order."""
     places, data = c.value(), x.type
     if batch_dims or not data.is_static or places.shape[-1] != data.ndim:
-        return f"{data!r} is not looked up element by element"
+        return f"{data!r} is not indexed element by element"
     if places.size != data.ndim * (data.size or 0):
-        return f"{c.type!r} does not name each element of {data!r} once"
+        return f"{c.type!r} does not contain the index of each element of {data!r} once"
     sizes = data.concrete_shape
     wanted = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij"), -1).reshape(-1, data.ndim)
     given = places.numpy().reshape(-1, data.ndim).astype(np.int64)
-    return bool(np.all(np.where(given < 0, given + np.asarray(sizes), given) == wanted)) or "the places are in another order"
+    return bool(np.all(np.where(given < 0, given + np.asarray(sizes), given) == wanted)) or "the indices are in a different order"
 
 
 def _all_indices(sampler: Sampler, c: Sample, x: Sample, axis: Sample) -> Samples:
@@ -240,11 +240,11 @@ def _all_indices(sampler: Sampler, c: Sample, x: Sample, axis: Sample) -> Sample
 def counts_up(c: Term, x: Term, axis: int | None) -> bool | str:
     """The indices are all those of the axis, in order."""
     if axis is None or not -x.type.ndim <= axis < x.type.ndim:
-        return f"axis={axis} is none of {x.type!r}"
+        return f"axis={axis} is not an axis of {x.type!r}"
     size = x.type.shape[axis]
     if c.type.ndim != 1 or not isinstance(size, int) or c.type.shape[0] != size:
-        return f"{c.type!r} does not name each index of axis {axis} of {x.type!r} once"
-    return bool(np.all(c.value().numpy().astype(np.int64) % max(size, 1) == np.arange(size))) or "the places are in another order"
+        return f"{c.type!r} does not contain each index of axis {axis} of {x.type!r} once"
+    return bool(np.all(c.value().numpy().astype(np.int64) % max(size, 1) == np.arange(size))) or "the indices are in a different order"
 
 
 @guard
@@ -252,7 +252,7 @@ def is_smaller(y: Term, x: Term) -> bool | str:
     """The tensor is smaller than the other, and more than a vector, which would be a bias."""
     small, large = y.type, x.type
     if small.ndim < 2 or large.ndim < 3:
-        return f"{small!r} and {large!r} are no mask and no stack of scores"
+        return f"{small!r} and {large!r} are not a mask and a stack of scores"
     fits = small.ndim <= large.ndim and all(a == 1 or same_dim(a, b) for a, b in zip(small.shape[::-1], large.shape[::-1], strict=False))
     return (fits and small.nbytes < large.nbytes) or f"{small!r} is not smaller than {large!r}"
 

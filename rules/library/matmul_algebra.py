@@ -136,7 +136,7 @@ def repeats_heads_in_groups(x: Term, y: Term, wide: Term, heads: Term) -> bool |
     has the same number of heads."""
     narrow, broad, merged = y.type.shape, wide.type.shape, heads.type.shape
     if (len(narrow), len(broad), len(merged), x.type.ndim) != (5, 5, 4, 4):
-        return f"these are no repeated heads: {y.type!r}, {heads.type!r}"
+        return f"these are not repeated heads: {y.type!r}, {heads.type!r}"
     kept = all(same_dim(narrow[i], broad[i]) for i in (0, 1, 3, 4)) and narrow[2] == 1
     sizes = broad[1], broad[2], merged[1]
     counted = isinstance(sizes[0], int) and isinstance(sizes[1], int) and sizes[0] * sizes[1] == merged[1]
@@ -150,7 +150,7 @@ def repeats_heads_in_groups(x: Term, y: Term, wide: Term, heads: Term) -> bool |
 def _newshape(source: Shape, target: Shape) -> tuple[int, ...]:
     attrs = static_newshape(source, target)
     if attrs is None or attrs["allowzero"]:
-        raise Reject(f"no reshape of {source} is certain to give {target}")
+        raise Reject(f"no reshape of {source} certainly gives {target}")
     newshape: tuple[int, ...] = tuple(attrs["newshape"])
     if -1 in newshape and not all(at_least(dim, 1) for dim, entry in zip(target, newshape, strict=True) if entry != -1):
         raise Reject(f"{target} may be empty")
@@ -180,7 +180,7 @@ def transposes_matrices(axes: Sequence[int] | None, x: Term) -> bool | str:
     """The transpose exchanges the last two axes and keeps the others."""
     rank = x.type.ndim
     order = list(reversed(range(rank))) if axes is None else [axis % rank for axis in axes]
-    return (rank >= 2 and order == [*range(rank - 2), rank - 1, rank - 2]) or f"axes={axes} does more than to transpose matrices"
+    return (rank >= 2 and order == [*range(rank - 2), rank - 1, rank - 2]) or f"axes={axes} does not just transpose matrices"
 
 
 @guard

@@ -53,8 +53,8 @@ def _a_row_and_a_matrix(sampler: Sampler, b: Sample, product: Sample) -> Samples
 def is_row_bias(b: Term, product: Term) -> bool | str:
     """A vector as long as the rows of a floating-point matrix; runtimes need not support an integer Gemm."""
     if product.type.ndim != 2 or product.type.dtype not in FLOATS:
-        return f"{product.type!r} is no matrix of floating-point numbers"
-    return b.type.shape == product.type.shape[1:] or f"{b.type!r} is no bias of {product.type!r}"
+        return f"{product.type!r} is not a floating-point matrix"
+    return b.type.shape == product.type.shape[1:] or f"{b.type!r} is not a bias for {product.type!r}"
 
 
 @guard
@@ -68,13 +68,13 @@ def keeps_rows(x: Term, flat: Term) -> bool | str:
 @guard
 def is_matrix(w: Term) -> bool | str:
     """The weight is a matrix with at least one row: the product over an empty axis has elements that its factors do not."""
-    return (w.type.ndim == 2 and w.type.shape[0] != 0) or f"{w.type!r} is no matrix with rows"
+    return (w.type.ndim == 2 and w.type.shape[0] != 0) or f"{w.type!r} is not a matrix with rows"
 
 
 @guard
 def is_vector_of(b: Term, w: Term) -> bool | str:
     """The constant is a floating-point vector as long as the rows of the weight (see `is_row_bias`)."""
-    return (b.type.shape == w.type.shape[1:] and b.type.dtype in FLOATS) or f"{b.type!r} is no bias of a product by {w.type!r}"
+    return (b.type.shape == w.type.shape[1:] and b.type.dtype in FLOATS) or f"{b.type!r} is not a bias for a product with {w.type!r}"
 
 
 @computed
@@ -127,7 +127,7 @@ def _one_number(sampler: Sampler, c: Sample, x: Sample) -> Samples:
 @guard(strategy=_one_number)
 def is_scalar(c: Term, x: Term) -> bool | str:
     """The constant has one element and does not increase the rank of the other operand."""
-    return (c.type.size == 1 and c.type.ndim <= x.type.ndim) or f"{c.type!r} is not one number"
+    return (c.type.size == 1 and c.type.ndim <= x.type.ndim) or f"{c.type!r} is not a single number"
 
 
 @guard
@@ -135,7 +135,7 @@ def is_power_of_two(c: Term) -> bool | str:
     """The constant is a power of two, so division by it equals multiplication by its reciprocal, bit for bit."""
     value = c.value().uniform()
     if value is None or abs(math.frexp(float(value))[0]) != 0.5:
-        return f"{value} is no power of two"
+        return f"{value} is not a power of two"
     limits = ml_dtypes.finfo(to_numpy(c.type.dtype))  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
     size = abs(float(value))
     return float(limits.smallest_normal) <= min(size, 1 / size) or f"{value} is too large or too small"
@@ -144,7 +144,7 @@ def is_power_of_two(c: Term) -> bool | str:
 @guard
 def is_product_bias(b: Term, x: Term) -> bool | str:
     """The constant is a vector along the last axis."""
-    return (b.type.ndim == 1 and b.type.shape == x.type.shape[-1:]) or f"{b.type!r} is no bias of {x.type!r}"
+    return (b.type.ndim == 1 and b.type.shape == x.type.shape[-1:]) or f"{b.type!r} is not a bias for {x.type!r}"
 
 
 @guard
@@ -164,7 +164,7 @@ def no_axes(c: Term) -> tuple[int, ...]:
 @guard
 def is_stack(x: Term) -> bool | str:
     """The tensor is a matrix, or a stack of matrices."""
-    return x.type.ndim >= 2 or f"{x.type!r} is no matrix"
+    return x.type.ndim >= 2 or f"{x.type!r} is not a matrix"
 
 
 @computed
@@ -224,7 +224,7 @@ def is_column_of(c: Term, whole: Term) -> bool | str:
     rank = whole.type.ndim
     shape = c.type.shape
     fits = rank - 1 <= len(shape) <= rank and all(dim == 1 for i, dim in enumerate(shape) if i != len(shape) - rank + 1)
-    return (fits and shape[1 - rank] == whole.type.shape[1]) or f"{c.type!r} does not vary along the channels of {whole.type!r} alone"
+    return (fits and shape[1 - rank] == whole.type.shape[1]) or f"{c.type!r} varies along another axis than the channels of {whole.type!r}"
 
 
 def _together(root: Pattern, whole: Pattern, axis: int | CaseValue, *guards: AnyValue) -> Rule:
@@ -297,9 +297,9 @@ def makes_heads(view: Term, whole: Term) -> bool | str:
     """The reshape only splits the last axis into heads: (..., length, heads * size) becomes (..., length, heads, size)."""
     source, target = whole.type.shape, view.type.shape
     if len(target) != len(source) + 1 or len(source) < 2 or 0 in source or any(map(_differ, source[:-1], target)):
-        return f"{whole.type!r} does not become heads in {view.type!r}"
+        return f"{whole.type!r} is not split into heads by {view.type!r}"
     known = all(isinstance(dim, int) and dim > 0 for dim in target[-2:])
-    return known or f"the heads of {view.type!r} are not known"
+    return known or f"the sizes of the heads of {view.type!r} are unknown"
 
 
 def _differ(a: Dim, added: Dim) -> bool:
@@ -319,7 +319,7 @@ def all_heads(view: Term) -> tuple[int, ...]:
 def moves_heads(axes: Sequence[int] | None, view: Term) -> bool | str:
     """The transpose moves the heads before length and size."""
     rank = view.type.ndim
-    return (axes is not None and axes[-3] % rank == rank - 2) or f"axes={axes} does not take the heads to axis {rank - 3}"
+    return (axes is not None and axes[-3] % rank == rank - 2) or f"axes={axes} does not move the heads to axis {rank - 3}"
 
 
 heads = cases("heads", "plain", "moved")

@@ -37,9 +37,9 @@ def is_trailing(axis: AnyValue, x: Term) -> bool | str:
     axes = (axis,) if isinstance(axis, int) else axis
     rank = x.type.ndim
     if not isinstance(axes, tuple) or not axes or rank == 0:
-        return f"axis={axis} of {x.type!r} are not its last axes"
+        return f"axis={axis} does not name the last axes of {x.type!r}"
     found = sorted({each % rank for each in axes})
-    return found == list(range(rank - len(found), rank)) or f"axis={axis} of {x.type!r} are not its last axes"
+    return found == list(range(rank - len(found), rank)) or f"axis={axis} does not name the last axes of {x.type!r}"
 
 
 @guard
@@ -56,25 +56,25 @@ def is_of_axes(g: Term, x: Term, axis: AnyValue) -> bool | str:
     count = 1 if isinstance(axis, int) else len(axis)
     if not g.type.is_static or g.type.dtype != x.type.dtype:
         return f"{g.type!r} does not scale {x.type!r}"
-    return (g.type.ndim == count and g.type.shape == x.type.shape[x.type.ndim - count :]) or f"{g.type!r} does not scale the axes {axis}"
+    return (g.type.ndim == count and g.type.shape == x.type.shape[x.type.ndim - count :]) or f"{g.type!r} does not match axes {axis}"
 
 
 @guard
 def is_from(g: Term, x: Term, axis: int) -> bool | str:
     """The tensor has the shape of the other from the axis on."""
     tail = x.type.shape[axis % x.type.ndim :]
-    return (g.type.dtype == x.type.dtype and g.type.is_static and g.type.shape == tail) or f"{g.type!r} has not the shape {tail}"
+    return (g.type.dtype == x.type.dtype and g.type.is_static and g.type.shape == tail) or f"{g.type!r} does not have the shape {tail}"
 
 
 @guard
 def is_epsilon(c: Term) -> bool | str:
     """A nonnegative float32 scalar that does not increase the rank; for other types the operators round differently."""
     if c.type.dtype != "float32":
-        return f"the elements are {c.type.dtype}, the operators compute in float32"
+        return f"the elements are {c.type.dtype}, but the fused operators compute in float32"
     value = c.value().uniform()
     if value is None or c.type.size != 1:
-        return "the constant is not one number"
-    return (0 <= float(value) < 1 and c.type.ndim <= 1) or f"{value} is no epsilon"
+        return "the constant is not a single number"
+    return (0 <= float(value) < 1 and c.type.ndim <= 1) or f"{value} is not an epsilon in [0, 1)"
 
 
 @computed
@@ -131,7 +131,7 @@ def trailing_shape(axis: AnyValue, x: Term) -> tuple[int, ...]:
     count = 1 if isinstance(axis, int) else len({each % x.type.ndim for each in axis})
     tail = x.type.shape[x.type.ndim - count :]
     if not all(isinstance(size, int) for size in tail):
-        raise Reject(f"the last sizes of {x.type!r} are not known")
+        raise Reject(f"the last sizes of {x.type!r} are unknown")
     return tuple(int(size) for size in tail)  # type: ignore[arg-type]  # all are integers
 
 
@@ -154,7 +154,7 @@ _PLAIN_SHARES = _PLAIN_POWERS / op.sum(_PLAIN_POWERS, axis=q, keepdims=True, exc
 @guard
 def is_one_axis(axis: AnyValue) -> bool | str:
     """The reduction is over one axis."""
-    return isinstance(axis, int) or (isinstance(axis, tuple) and len(axis) == 1) or f"axis={axis} is not one axis"
+    return isinstance(axis, int) or (isinstance(axis, tuple) and len(axis) == 1) or f"axis={axis} is not a single axis"
 
 
 @computed
@@ -178,11 +178,11 @@ def are_groups(groups: Term, x: Term, whole: Term) -> bool | str:
     """Reshapes split channels into groups, one axis per sample and group, and restore them."""
     inner, outer = groups.type, x.type
     if not (inner.is_static and outer.is_static) or outer.ndim < 3 or inner.ndim != 3 or whole.type != outer:
-        return f"{inner!r} does not hold groups of channels of {outer!r}"
+        return f"{inner!r} does not split the channels of {outer!r}"
     count, channels = inner.shape[1], outer.shape[1]
     if not isinstance(count, int) or not isinstance(channels, int) or inner.shape[0] != outer.shape[0]:
-        return f"{inner!r} does not hold groups of channels of {outer!r}"
-    return (count > 0 and channels % count == 0) or f"{channels} channels are not {count} groups"
+        return f"{inner!r} does not split the channels of {outer!r}"
+    return (count > 0 and channels % count == 0) or f"{channels} channels do not divide into {count} groups"
 
 
 def _one_for_each_channel(sampler: Sampler, c: Sample, x: Sample) -> Samples:
@@ -197,7 +197,7 @@ def is_per_channel(c: Term, x: Term) -> bool | str:
     """The constant has one element per channel, and broadcasts along axis 1."""
     rank, shape = x.type.ndim, c.type.shape
     wanted = (x.type.shape[1], *(1,) * (rank - 2))
-    return shape in (wanted, (1, *wanted)) or f"{c.type!r} is not one number for each channel of {x.type!r}"
+    return shape in (wanted, (1, *wanted)) or f"{c.type!r} does not have one element for each channel of {x.type!r}"
 
 
 @computed
@@ -205,7 +205,7 @@ def group_count(groups: Term) -> int:
     """The number of groups."""
     count = groups.type.shape[1]
     if not isinstance(count, int):
-        raise Reject("the number of groups is not known")
+        raise Reject("the number of groups is unknown")
     return count
 
 
@@ -223,7 +223,7 @@ def is_about(c: Term, value: float, x: Term) -> bool | str:
     """The constant is a scalar, equal to the value up to the last bits, which exporters may round."""
     found = c.value().uniform()
     if found is None or c.type.size != 1 or c.type.ndim > x.type.ndim:
-        return f"{c.type!r} is not one number"
+        return f"{c.type!r} is not a single number"
     step = float(ml_dtypes.finfo(to_numpy(c.type.dtype)).eps)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
     return abs(float(found) - value) <= max(2 * step, 1e-7) * abs(value) or f"{found} is not {value:.8g}"
 
@@ -244,7 +244,7 @@ cube = cases("cube", "power", "product", "factored", "factored_square")
 @guard
 def has_exact_bend(x: Term) -> bool | str:
     """The elements are no wider than float32, the precision of the constants in ONNX's approximate Gelu."""
-    return x.type.dtype != "float64" or "ONNX's Gelu has its constants in 32 bits, which is too coarse for float64"
+    return x.type.dtype != "float64" or "the constants of ONNX's Gelu are float32, which is too coarse for float64"
 
 
 _STEP = op.clip(x + 3.0, a_min=0.0, a_max=6.0)

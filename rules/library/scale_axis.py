@@ -73,7 +73,7 @@ def per_channel_of(c: Term, whole: Term, attrs: Attrs) -> bool | str:
 def is_unpadded_group(attrs: Attrs) -> bool | str:
     """The convolution has one group and no zero padding, which a shift would not affect."""
     padding = attrs.padding if isinstance(attrs.padding, tuple) else (attrs.padding,)
-    return (attrs.groups == 1 and not any(padding)) or f"it has {attrs.groups} groups, and pads by {attrs.padding}"
+    return (attrs.groups == 1 and not any(padding)) or f"the convolution has {attrs.groups} groups, and pads by {attrs.padding}"
 
 
 @guard
@@ -176,7 +176,7 @@ def varies_outside_padding(c: Term, whole: Term, attrs: Attrs) -> bool | str:
 def is_same_in_batch(c: Term, whole: Term) -> bool | str:
     """The constant is the same for all samples, and the tensor is static except for its first axis."""
     if whole.type.ndim < 2 or not all(isinstance(dim, int) and dim > 0 for dim in whole.type.shape[1:]):
-        return f"{whole.type!r} is not static behind its first axis"
+        return f"{whole.type!r} is not static after its first axis"
     return c.type.ndim < whole.type.ndim or (c.type.ndim == whole.type.ndim and c.type.shape[0] == 1) or f"{c.type!r} varies along axis 0"
 
 
@@ -185,7 +185,7 @@ def is_spread(y: Term, x: Term) -> bool | str:
     """The tensor is broadcast along an axis of the other."""
     shape = (1,) * (x.type.ndim - y.type.ndim) + y.type.shape
     copied = any(ours == 1 and theirs != 1 for ours, theirs in zip(shape, x.type.shape, strict=False))
-    return copied or f"{y.type!r} is not copied to meet {x.type!r}"
+    return copied or f"{y.type!r} is not broadcast to {x.type!r}"
 
 
 @guard

@@ -44,7 +44,7 @@ a, b, p, q, s, t, u = attributes("a b p q s t u")
 @guard
 def keeps_shape(x: Term, whole: Term) -> bool | str:
     """The view certainly keeps the shape."""
-    return is_identity_reshape(x.type, whole.type) or f"{whole.type!r} is not certainly {x.type!r}"
+    return is_identity_reshape(x.type, whole.type) or f"{whole.type!r} may differ from {x.type!r}"
 
 
 @computed
@@ -53,7 +53,7 @@ def new_shape(x: Term, whole: Term, *given: tuple[int, ...]) -> tuple[int, ...]:
     unless a `given` newshape already has -1."""
     attrs = static_newshape(x.type.shape, whole.type.shape)
     if attrs is None or attrs["allowzero"]:
-        raise Reject(f"no reshape of {x.type!r} is certain to give {whole.type!r}")
+        raise Reject(f"no reshape of {x.type!r} certainly gives {whole.type!r}")
     newshape: tuple[int, ...] = tuple(attrs["newshape"])
     if -1 in newshape:
         others = [dim for dim, entry in zip(whole.type.shape, newshape, strict=True) if entry != -1]
@@ -120,7 +120,7 @@ def same_cast(x: Term, dtype: str) -> bool | str:
 def loses_nothing(x: Term, through: str) -> bool | str:
     """The intermediate type represents every value of the tensor's element type."""
     source = x.type.dtype
-    reason = f"{through} does not hold every {source}"
+    reason = f"{through} cannot represent every {source}"
     if source in (through, "bool"):
         return True
     if source in INTEGERS and through in INTEGERS:
@@ -249,7 +249,7 @@ def is_whole_split(x: Term, split: Term, cut: Attrs, axis: int, count: int) -> b
     """The fields are all parts of a split along this axis, in order."""
     rank = x.type.ndim
     if cut.axis % rank != axis % rank:
-        return f"the split is along axis {cut.axis}, the concatenation along {axis}"
+        return f"the split is along axis {cut.axis}, the concatenation along axis {axis}"
     found = len(_field_sizes(split, axis))
     return found == count or f"the split has {found} parts"
 
@@ -264,9 +264,9 @@ def is_split_where_joined(split: Term, cut: Attrs, axis: int, *parts: Term) -> b
     """The split cuts a concatenation at the boundaries of its parts."""
     rank = parts[0].type.ndim
     if cut.axis % rank != axis % rank:
-        return f"the split is along axis {cut.axis}, the concatenation along {axis}"
+        return f"the split is along axis {cut.axis}, the concatenation along axis {axis}"
     sizes, found = _sizes(parts, axis), _field_sizes(split, axis)
-    return found == sizes or f"parts of {sizes} are split into {found}"
+    return found == sizes or f"parts of sizes {sizes} are split into sizes {found}"
 
 
 count = cases("count", "two", "three", "four")
@@ -288,7 +288,7 @@ def part_slice(cut: Attrs, axis: int, before: tuple[Term, ...], part: Term, behi
         raise Reject(f"the slice is not along axis {axis}")
     taken = taken_places(sum(sizes), *slices[axis % rank])
     if taken.step < 1 or not taken or taken[0] < start or taken[-1] >= start + own:
-        raise Reject(f"the slice takes {taken}, the part has {start} to {start + own}")
+        raise Reject(f"the slice selects {taken}, the part spans {start} to {start + own}")
     slices[axis % rank] = (taken[0] - start, taken[-1] + 1 - start, taken.step)
     found = {
         "axes": tuple(slices),
@@ -320,13 +320,13 @@ def are_adjacent(axes: Sequence[int] | None, strides: Sequence[int] | None, axis
     """Slices between consecutive positions, along that axis alone with stride 1, leave no gaps and do not overlap."""
     rank = x.type.ndim
     if tuple(axes if axes is not None else range(len(places[0]))) not in ((axis,), (axis % rank,), (axis % rank - rank,)):
-        return f"the slices are along axes {axes}, the concatenation along {axis}"
+        return f"the slices are along axes {axes}, the concatenation along axis {axis}"
     if strides is not None and tuple(strides) != (1,):
         return f"the strides are {strides}"
     size = _sizes([x], axis)[0]
     ranges = [taken_places(size, begin[0], end[0], 1) for begin, end in pairwise(places)]
     adjacent = all(ranges) and all(left.stop == right.start for left, right in pairwise(ranges))
-    return adjacent or f"the slices take {ranges}"
+    return adjacent or f"the slices select {ranges}"
 
 
 _FIRST, _BETWEEN, _LAST = PLACES
@@ -341,11 +341,11 @@ after, behind = tensors_of("zs", least=1, most=2), tensors_of("vs", most=1)
 def is_run(c: Term, x: Term, axis: int | None) -> bool | str:
     """The constant is a run of consecutive indices within the axis."""
     if axis is None or c.type.ndim != 1:
-        return "the indices are no vector along an axis"
+        return "the indices are not a vector along an axis"
     size = _sizes([x], axis)[0]
     indices = c.value().numpy().astype(np.int64)
     run = len(indices) > 0 and bool(np.all(np.diff(indices) == 1)) and indices[0] >= 0 and indices[-1] < size
-    return bool(run) or "the indices do not count up by one within the axis"
+    return bool(run) or "the indices are not consecutive within the axis"
 
 
 @computed
@@ -364,7 +364,7 @@ def axis_of_slice(axis: int, x: Term) -> tuple[int, ...]:
 @guard
 def takes_along(axis: int | None) -> bool | str:
     """Elements are taken along a nonnegative axis, not from the flattened tensor."""
-    return (axis is not None and axis >= 0) or f"takes along axis {axis}"
+    return (axis is not None and axis >= 0) or f"gathers along axis {axis}"
 
 
 class Concatenations(RuleSet):

@@ -115,7 +115,7 @@ def test_integers_learn_from_unions_and_what_was_rejected_is_tried_again() -> No
     assert graph.fact(RANGES, root) == Range(0, 9)
     assert graph.find(root) == graph.find(graph.operands[root][0])
     assert saturator.result.rules["R.absolute"].reasons == {
-        "never_negative(x): elements may be negative: they lie in [-9.22337e+18, 9.22337e+18]": 1
+        "never_negative(x): elements may be negative: their range is [-9.22337e+18, 9.22337e+18]": 1
     }
     assert saturator.result.rules["R.absolute"].unions
 

@@ -93,10 +93,10 @@ CASES: dict[str, Case] = {
     "Concatenations.take_twice": case(
         ops.take(ops.take(x, order, axis=0), const([1, 1], "int64"), axis=0),
         ops.take(ops.take(x, order, axis=-2), const([1, 1], "int64"), axis=-2),
-        "takes along axis -2",
+        "gathers along axis -2",
     ),
     "Concatenations.take_run": case(
-        ops.take(x, const([1, 2, 3], "int64"), axis=0), ops.take(x, const([-1, 0, 1], "int64"), axis=0), "do not count up by one"
+        ops.take(x, const([1, 2, 3], "int64"), axis=0), ops.take(x, const([-1, 0, 1], "int64"), axis=0), "are not consecutive"
     ),
     "MatmulAlgebra.repeated_keys": case(
         matmul(queries, ops.transpose(repeated(keys), axes=(0, 1, 3, 2))),
@@ -107,7 +107,9 @@ CASES: dict[str, Case] = {
     "MatmulAlgebra.divided_product": case(
         matmul(x, var("v", (3, 5))) / splat(3.0), matmul(x, var("v", (3, 5))) / splat(1e-30), "the divisor is 1.0"
     ),
-    "MatmulAlgebra.scaled_product[left]": case(matmul(x, var("v", (3, 5))) * c, matmul(x, var("v", (3, 5))) * column, "is not one number"),
+    "MatmulAlgebra.scaled_product[left]": case(
+        matmul(x, var("v", (3, 5))) * c, matmul(x, var("v", (3, 5))) * column, "is not a single number"
+    ),
     "MatmulAlgebra.scaled_product[right]": case(
         matmul(x, var("v", (3, 5))) * c, matmul(x, var("v", (3, 5))) * splat(1.0), "the constant is 1"
     ),

@@ -149,13 +149,13 @@ CASES |= {
     "Clips.nothing": case(ops.clip(count), ops.clip(count, a_min=0), "clips int32 to 0"),
     "Clips.nothing_finite": case(ops.clip(x), ops.clip(x, a_max=6.0), "clips float32 to"),
     "Clips.chain": case(
-        ops.clip(ops.clip(x, a_min=0.1, a_max=6.0), a_max=3.0), ops.clip(ops.clip(x, a_min=2.0, a_max=1.0), a_max=3.0), "hold nothing"
+        ops.clip(ops.clip(x, a_min=0.1, a_max=6.0), a_max=3.0), ops.clip(ops.clip(x, a_min=2.0, a_max=1.0), a_max=3.0), "contain no value"
     ),
     "Clips.of_relu": case(ops.clip(ops.nn.relu(x), a_max=6.0), ops.clip(ops.nn.relu(x), a_max=-6.0), "the upper bound -6.0 is below 0"),
     "Clips.cast": case(
         ops.cast(ops.cast(ops.clip(count, a_min=0, a_max=255), dtype="uint8"), dtype="int64"),
         ops.cast(ops.cast(far, dtype="uint8"), dtype="int64"),
-        "uint8 does not hold 0 ... 300",
+        "uint8 cannot represent 0 ... 300",
     ),
 }
 
@@ -166,21 +166,25 @@ pooled = ops.nn.max_pool2d(ops.clip(var("image", (1, 2, 4, 4)), a_min=0.0, a_max
 
 CASES |= {
     "Arithmetic.rectified": case(
-        ops.nn.relu(ops.exp(x)), ops.nn.relu(ops.tanh(x)), "elements may have a minus sign: they lie in [-1.03125, 1.03125]"
+        ops.nn.relu(ops.exp(x)), ops.nn.relu(ops.tanh(x)), "elements may have a minus sign: their range is [-1.03125, 1.03125]"
     ),
     "Arithmetic.rectified_zeros": case(
-        ops.abs(ops.sum(ops.nn.relu(x), axis=1)), ops.abs(ops.sum(x, axis=1)), "elements may be negative: they lie in [-inf, inf] or NaN"
+        ops.abs(ops.sum(ops.nn.relu(x), axis=1)), ops.abs(ops.sum(x, axis=1)), "elements may be negative: their range is [-inf, inf] or NaN"
     ),
     "Arithmetic.clipped": case(
         ops.clip(pooled, a_min=0.0, a_max=6.0),
         ops.clip(pooled, a_min=0.0, a_max=5.0),
-        "elements lie in [-0, 6] or NaN, and are clipped to [0, 5]",
+        "the elements have the range [-0, 6] or NaN, the clip [0, 5]",
     ),
     "Arithmetic.won": case(
-        ops.maximum(ops.exp(x), splat(-1.0)), ops.maximum(ops.exp(x), splat(1.0)), "elements lie in [0, inf] or NaN and [1, 1]"
+        ops.maximum(ops.exp(x), splat(-1.0)),
+        ops.maximum(ops.exp(x), splat(1.0)),
+        "the ranges do not decide which operand wins: [0, inf] or NaN and [1, 1]",
     ),
     "Arithmetic.compared": case(
-        ops.less(ops.exp(x), splat(0.0)), ops.less(ops.exp(x), splat(2.0)), "elements lie in [0, inf] or NaN and [2, 2]"
+        ops.less(ops.exp(x), splat(0.0)),
+        ops.less(ops.exp(x), splat(2.0)),
+        "the ranges do not decide the comparison: [0, inf] or NaN and [2, 2]",
     ),
     "Arithmetic.extremum_of_both": case(ops.maximum(ops.tanh(x), ops.tanh(y)), ops.maximum(ops.cos(x), ops.cos(y)), ""),
     "Arithmetic.extremum_of_all": case(ops.max(ops.tanh(x), axis=1), ops.max(ops.tanh(var("x", (2, "n"))), axis=1), "may be empty"),

@@ -46,10 +46,10 @@ def _attentions() -> dict[str, Case]:
         alone = plain * splat(0.25) if scaled else plain
         made = {
             "with_constant_mask[none": case(
-                attend(of), ops.nn.matmul(ops.nn.softmax(alone), var("v3", (4, 5, 6))), "are not heads of known sizes"
+                attend(of), ops.nn.matmul(ops.nn.softmax(alone), var("v3", (4, 5, 6))), "are not attention heads with known sizes"
             ),
             "with_constant_mask[chosen": case(attend(of + chosen(-9.0)), attend(of + chosen(-9.0, 1.0)), "not 0"),
-            "with_guarded_rows[": case(guarded(of + chosen(float("-inf"))), guarded(of + chosen(-9.0)), "is not minus infinity"),
+            "with_guarded_rows[": case(guarded(of + chosen(float("-inf"))), guarded(of + chosen(-9.0)), "is not -infinity"),
             "with_constant_mask[biased": case(attend(of + table), attend(of + splat(float("inf"), (1, 4, 3, 5))), "infinite"),
             "with_constant_mask[biased_chosen": case(
                 attend((of + table) + chosen(-9.0)), attend((of + table) + chosen(-9.0, 1.0)), "not 0"
@@ -57,9 +57,9 @@ def _attentions() -> dict[str, Case]:
             "with_constant_mask[chosen_biased": case(
                 attend(of + (table + chosen(-9.0))), attend(of + (table + chosen(-9.0, 1.0))), "not 0"
             ),
-            "with_mask[added": case(attend(of + added), attend(of + var("line", (5,))), "is no mask of four dimensions"),
+            "with_mask[added": case(attend(of + added), attend(of + var("line", (5,))), "is not a mask with four dimensions"),
             "with_mask[added_twice": case(
-                attend((of + added) + twice), attend((of + var("line", (5,))) + var("other", (3, 5))), "no mask of four"
+                attend((of + added) + twice), attend((of + var("line", (5,))) + var("other", (3, 5))), "is not a mask with four"
             ),
         }
         found |= {f"Attentions.{name}, {scale}]".replace("[, ", "["): example for name, example in made.items()}
@@ -106,11 +106,15 @@ half = splat(0.5)
 three = var("three", (4, 3, 6))
 CASES: dict[str, Case] = {
     **_attentions(),
-    "AttentionInputs.scaled_operand[queries]": case(ops.nn.matmul(q * half, k), ops.nn.matmul(three * half, k), "is no stack of heads"),
-    "AttentionInputs.scaled_operand[keys]": case(ops.nn.matmul(q, k * half), ops.nn.matmul(three, k * half), "is no stack of heads"),
+    "AttentionInputs.scaled_operand[queries]": case(
+        ops.nn.matmul(q * half, k), ops.nn.matmul(three * half, k), "is not a 4-dimensional tensor of attention heads"
+    ),
+    "AttentionInputs.scaled_operand[keys]": case(
+        ops.nn.matmul(q, k * half), ops.nn.matmul(three, k * half), "is not a 4-dimensional tensor of attention heads"
+    ),
     "AttentionInputs.divided_scores": case(ops.nn.matmul(q, k) / half, ops.nn.matmul(q, k) / splat(0.0), "is 0"),
     "Attentions.shared_heads": case(
-        shared(repeated(keys), repeated(values), 4), shared(swapped(keys), swapped(values), 6), "does not repeat heads"
+        shared(repeated(keys), repeated(values), 4), shared(swapped(keys), swapped(values), 6), "does not repeat the heads"
     ),
     "AttentionInputs.rotary[sliced]": case(rotated(q, cos), rotated(q, uneven), "the halves of the factors differ"),
     "AttentionInputs.rotary[split]": case(rotated_parts(q, cos), rotated_parts(q, uneven), "the halves of the factors differ"),
@@ -136,7 +140,7 @@ def test_as_many_copies_as_heads_may_stand_in_another_order() -> None:
     function = func(shared(key, value, 4))
     outcome = saturate(function, Attentions)
     assert outcome.function is function
-    assert any("does not repeat heads" in remark for remark in outcome.remarks)
+    assert any("does not repeat the heads" in remark for remark in outcome.remarks)
 
 
 def split_heads(rows: Expr, axes: tuple[int, ...]) -> Expr:

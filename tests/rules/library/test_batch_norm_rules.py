@@ -70,16 +70,22 @@ CASES: dict[str, Case] = {
     **convolution_cases(),
     **product_cases("dense", dense, dense, "", -1, row),
     **product_cases("matmul", matmul, ops.nn.matmul(cube, numbers((3, 3))), "multiplies Tensor[(2, 3, 3), float32]", -1, row),
-    "ScaleAxis.normalized[none, dense]": case(norm(dense), norm(ops.nn.dense(cube, numbers((3, 3)))), "it normalizes axis 1"),
+    "ScaleAxis.normalized[none, dense]": case(norm(dense), norm(ops.nn.dense(cube, numbers((3, 3)))), "the batch norm normalizes axis 1"),
     "ScaleAxis.normalized[biased, dense]": case(
-        norm(biased(dense, -1)), norm(biased(ops.nn.dense(cube, numbers((3, 3))), -1)), "it normalizes axis 1"
+        norm(biased(dense, -1)), norm(biased(ops.nn.dense(cube, numbers((3, 3))), -1)), "the batch norm normalizes axis 1"
     ),
-    "ScaleAxis.scaled[none, dense]": case(dense * row, dense * numbers((4, 1)), "does not vary along axis 1"),
-    "ScaleAxis.scaled[biased, dense]": case(biased(dense, -1) * row, biased(dense, -1) * numbers((4, 3)), "does not vary along axis 1"),
+    "ScaleAxis.scaled[none, dense]": case(dense * row, dense * numbers((4, 1)), "varies along another axis than 1"),
+    "ScaleAxis.scaled[biased, dense]": case(
+        biased(dense, -1) * row, biased(dense, -1) * numbers((4, 3)), "varies along another axis than 1"
+    ),
     "ScaleAxis.shifted[none, dense]": case(dense + row, dense + numbers((1, 1, 3)), "has more axes than"),
-    "ScaleAxis.shifted[biased, dense]": case(biased(dense, -1) + row, biased(dense, -1) + numbers((4, 1)), "does not vary along axis 1"),
-    "BatchNorms.scaled": case(norm(image) * column(2), norm(image) * numbers((2,)), "does not vary along axis 1"),
-    "BatchNorms.shifted": case(norm(image) + column(2), norm(image, scale=False) + column(2), "it does not scale and shift"),
+    "ScaleAxis.shifted[biased, dense]": case(
+        biased(dense, -1) + row, biased(dense, -1) + numbers((4, 1)), "varies along another axis than 1"
+    ),
+    "BatchNorms.scaled": case(norm(image) * column(2), norm(image) * numbers((2,)), "varies along another axis than 1"),
+    "BatchNorms.shifted": case(
+        norm(image) + column(2), norm(image, scale=False) + column(2), "the batch norm has center=False or scale=False"
+    ),
 }
 TABLE = pairs(CASES, ScaleAxis, BatchNorms)
 
@@ -127,8 +133,8 @@ def test_one_number_scales_every_channel() -> None:
 
 def test_a_normalization_of_another_axis_stays() -> None:
     square = ops.nn.conv2d(var("x", (1, 2, 4, 4)), numbers((3, 2, 2, 2)))
-    rejects(norm(square, axis=2), "ScaleAxis.normalized", "it normalizes axis 2")
-    rejects(norm(square, center=False), "ScaleAxis.normalized", "it does not scale and shift")
+    rejects(norm(square, axis=2), "ScaleAxis.normalized", "the batch norm normalizes axis 2")
+    rejects(norm(square, center=False), "ScaleAxis.normalized", "the batch norm has center=False or scale=False")
 
 
 def test_a_normalization_of_vectors_has_no_channels() -> None:

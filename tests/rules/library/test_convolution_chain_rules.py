@@ -51,7 +51,7 @@ def cases() -> dict[str, Case]:
         if dims < 3:
             attrs = {"padding": (1,) * dims}
             found[f"ConvolutionChains.batch_norm[{'one' if dims == 1 else 'two'}]"] = case(
-                conv(normalized(x), weight(dims, 3)), conv(normalized(x), weight(dims, 3), **attrs), "it pads by"
+                conv(normalized(x), weight(dims, 3)), conv(normalized(x), weight(dims, 3), **attrs), "the padding is"
             )
     x, small = data(3), data(3, 3)
     first, other = ops.nn.conv3d(x, weight(3, 3)), ops.nn.conv3d(x, weight(3, 3, seed=1))
@@ -96,7 +96,7 @@ def test_groups_stay() -> None:
     for groups, inputs in ((2, 1), (1, 2)):
         inner = conv(x, weight(2, 3, 2, inputs), groups=groups)
         outer = conv(inner, numbers((2, 3 - inputs if groups == 1 else 2, 1, 1)), groups=2 if groups == 1 else 1)
-        rejected(outer, "ConvolutionChains.meet", "it has 2 groups")
+        rejected(outer, "ConvolutionChains.meet", "the convolution has 2 groups")
 
 
 def test_a_dilated_kernel_is_padded_by_its_spread() -> None:

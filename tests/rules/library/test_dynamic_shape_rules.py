@@ -79,23 +79,23 @@ whole = vector(h_batch, 4, 8, h_size)
 NOT_AXES = "with new axes"
 CASES: dict[str, Case] = {
     "CreationOps.taken_in_order": case(
-        ops.take(x, const([[0, 1, -1]], "int64"), axis=1), ops.take(x, const([[0, 2, 1]], "int64"), axis=1), "in another order"
+        ops.take(x, const([[0, 1, -1]], "int64"), axis=1), ops.take(x, const([[0, 2, 1]], "int64"), axis=1), "in a different order"
     ),
     "CreationOps.taken_rows": case(rows(ops.shape_of(mask, start=1)), rows(const([3], "int64")), "indices go up by [3]"),
-    "CreationOps.taken_rows_of_constant": case(channels([0, 1, 2], 3), channels([0, 2, 1], 3), "the constant does not count up"),
-    "CreationOps.gathered_pairs": case(looked_up(samples, places), looked_up(places, samples), "do not count along the axes"),
+    "CreationOps.taken_rows_of_constant": case(channels([0, 1, 2], 3), channels([0, 2, 1], 3), "the constant is not 0, 1, 2"),
+    "CreationOps.gathered_pairs": case(looked_up(samples, places), looked_up(places, samples), "do not enumerate the axes"),
     "CreationOps.arange_spread": case(
         ops.expand_dims(ops.arange(const(0, "int64"), batch, const(1, "int64")), axis=(1,)), ops.expand_dims(mask, axis=(0,)), ""
     ),
     "CreationOps.arange_steps": case(
         ops.reshape(ops.arange(const(0, "int64"), batch, const(1, "int64")) * const(3, "int64"), newshape=(-1, 1)),
         ops.reshape(ops.arange(const(0, "int64"), batch, const(1, "int64")) * var("by", (), "int64"), newshape=(-1, 1)),
-        "not a known number",
+        "is not a number that is known",
     ),
     "CreationOps.arange_spread_steps": case(
         ops.expand_dims(ops.arange(const(0, "int64"), batch, const(1, "int64")) * const(3, "int64"), axis=(1,)),
         ops.expand_dims(ops.arange(const(0, "int64"), batch, const(1, "int64")) * var("by", (), "int64"), axis=(1,)),
-        "not a known number",
+        "is not a number that is known",
     ),
     "CreationOps.batch_flatten": case(ops.nn.batch_flatten(mask, axis=2), ops.nn.batch_flatten(heads, axis=2), "no reshape"),
     "CreationOps.always_true": case(masked(0), masked(-1), "may be below"),
@@ -110,17 +110,17 @@ CASES: dict[str, Case] = {
     "DynamicViews.transpose[both]": case(
         ops.dyn.reshape(ops.transpose(merged, axes=(0, 2, 1)), whole),
         ops.dyn.reshape(ops.transpose(merged, axes=(0, 2, 1)), vector(4, h_batch, 8, h_size)),
-        "has not the first axes",
+        "does not have the leading axes",
     ),
     "DynamicViews.transpose[last]": case(
         turned(ops.reshape(fixed, newshape=(-1, 5, 8)), size(fixed, 0), 4, 8, 5),
         turned(ops.reshape(fixed, newshape=(-1, 8, 5)), size(fixed, 0), 4, 5, 8),
-        "take more apart",
+        "do not only split and merge",
     ),
     "DynamicViews.transpose[first]": case(
         ops.reshape(ops.transpose(ops.dyn.reshape(fixed, vector(-1, 5, 8)), axes=(0, 2, 1)), newshape=(-1, 4, 8, 5)),
         ops.reshape(ops.transpose(ops.dyn.reshape(fixed, vector(-1, 5, 8)), axes=(0, 2, 1)), newshape=(4, -1, 8, 5)),
-        "has not the first axes",
+        "does not have the leading axes",
     ),
     "CreationOps.copied_mask": case(
         var("scores", ("b", 2, 5))
@@ -129,15 +129,17 @@ CASES: dict[str, Case] = {
         "the types differ",
     ),
     "CreationOps.copied_number": case(
-        ops.dyn.broadcast_to(splat(3.0, (1,)), vector(batch, 4)), ops.dyn.broadcast_to(numbers((4,)), vector(batch, 4)), "not one number"
+        ops.dyn.broadcast_to(splat(3.0, (1,)), vector(batch, 4)),
+        ops.dyn.broadcast_to(numbers((4,)), vector(batch, 4)),
+        "is not a single number",
     ),
     "Selections.softplus_threshold": case(
         ops.where(ops.greater(x, splat(20.0)), x, ops.nn.softplus(x)),
         ops.where(ops.greater(x, splat(2.0)), x, ops.nn.softplus(x)),
-        "not yet its operand",
+        "softplus still differs",
     ),
     "TargetForms.open_size": case(
-        ops.reshape(var("rows", ("b", 12)), newshape=(0, 3, 4)), ops.reshape(heads, newshape=(0, -1, 8)), "does not copy one size"
+        ops.reshape(var("rows", ("b", 12)), newshape=(0, 3, 4)), ops.reshape(heads, newshape=(0, -1, 8)), "does not copy exactly one size"
     ),
 }
 for kind, whole_view in {
@@ -159,7 +161,7 @@ for kind, copy, large in (
     CASES[f"CreationOps.copied_operand[left, {kind}]"] = case(copy * x, large * row, "the types differ")
     CASES[f"CreationOps.copied_operand[right, {kind}]"] = case(x - copy, row - large, "the types differ")
 UNREAD = {
-    f"Selections.unread_{kind}": case(unread((True, False, False), kind), unread((False, False, True), kind), "a number is chosen")
+    f"Selections.unread_{kind}": case(unread((True, False, False), kind), unread((False, False, True), kind), "`where` selects a number")
     for kind in ("cast", "sum", "minimum")
 }
 LISTED = pairs(CASES, CreationOps, DynamicViews, Selections, TargetForms)

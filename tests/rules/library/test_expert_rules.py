@@ -51,9 +51,9 @@ def _cases() -> dict[str, Case]:
         if how == "alone":
             several = (2 * ROWS, FEATURES, 2) if axis == 2 else (2 * ROWS, 2, FEATURES)
             good, bad = var("vectors", vector_shape(axis)), var("vectors", several)
-            reason = "has not a vector of"
+            reason = "does not have one vector of"
         else:
-            good, bad, reason = repeated(how, axis), repeated(how, axis, place=0), "are no repeated rows of"
+            good, bad, reason = repeated(how, axis), repeated(how, axis, place=0), "are not repeated rows of"
         key = ", ".join((side, name, how) if side == "columns" else (side, how, name))
         found[f"TransformerWeights.gathered_experts[{key}]"] = case(products(weights, good, axis), products(weights, bad, axis), reason)
     return found

@@ -42,7 +42,7 @@ CASES: dict[str, Case] = {
     "FloatConstants.operand[add]": case((x + two) + y, (i + four) + j, INTEGERS),
     "FloatConstants.operand[multiply]": case((x * two) * y, (x * splat(float("inf"))) * y, "infinite"),
     "FloatConstants.bias": case(biased(x) + y, biased(x) + stack, TYPES),
-    "Factoring.constants_apart[add]": case(((x + two) + y) + five, ((x + numbers((4, 3))) + y) + numbers((3,)), "have two shapes"),
+    "Factoring.constants_apart[add]": case(((x + two) + y) + five, ((x + numbers((4, 3))) + y) + numbers((3,)), "have different shapes"),
     "Factoring.constants_of_both[add]": case((x + two) + (y + five), (x + huge) + (y + huge), RANGE),
     "Factoring.constants_apart[multiply]": case(((x * two) * y) * five, ((i * four) * j) * four, INTEGERS),
     "Factoring.constants_of_both[multiply]": case((x * two) * (y * five), (x * huge) * (y * huge), RANGE),

@@ -44,37 +44,41 @@ for _kind, _name in (("quantifiers", "all"), ("extrema", "max"), ("totals", "pro
     CASES[f"Reductions.repeated_{_kind}"] = case(
         reduced(_name, reduced(_name, _cube, 1), 1),
         reduced(_name, reduced(_name, _cube, 1, keepdims=True), 1),
-        "one of them keeps dimensions",
+        "keepdims is",
     )
 for _kind, _name in (("quantifier", "any"), ("extremum", "min"), ("sum", "reduce_l1")):
     _cube = cube(_name)
     CASES[f"Reductions.{_kind}_of_transpose"] = case(
-        reduced(_name, turn(_cube, 0, 2, 1), 1), reduced(_name, turn(_cube, 1, 0, 2), 2), "change their order"
+        reduced(_name, turn(_cube, 0, 2, 1), 1), reduced(_name, turn(_cube, 1, 0, 2), 2), "axes are reordered"
     )
     CASES[f"Reductions.{_kind}_before_transpose"] = case(
-        reduced(_name, turn(_cube, 1, 0, 2), 2, keepdims=True), reduced(_name, turn(_cube, 1, 0, 2), 2), "does not keep dimensions"
+        reduced(_name, turn(_cube, 1, 0, 2), 2, keepdims=True), reduced(_name, turn(_cube, 1, 0, 2), 2), "keepdims is False"
     )
     CASES[f"Reductions.{_kind}_of_reshape"] = case(
-        reduced(_name, ops.reshape(_cube, newshape=(6, 4))), reduced(_name, ops.reshape(_cube, newshape=(6, 4)), 1), "does not reduce all"
+        reduced(_name, ops.reshape(_cube, newshape=(6, 4))),
+        reduced(_name, ops.reshape(_cube, newshape=(6, 4)), 1),
+        "does not give a scalar",
     )
 for _kind, _name in (("extremum", "max"), ("mean", "mean"), ("sum", "sum")):
     _wide = ops.broadcast_to(var("v", (4, 1)), shape=(4, 3))
     CASES[f"Reductions.{_kind}_of_copies"] = case(
-        reduced(_name, _wide, 1, keepdims=True), reduced(_name, _wide, 0, keepdims=True), "there is more than copies"
+        reduced(_name, _wide, 1, keepdims=True), reduced(_name, _wide, 0, keepdims=True), "does not hold only copies"
     )
 for _name in ("sum", "max", "min"):
     CASES[f"Factoring.along_concat[{_name}]"] = case(
-        reduced(_name, join(x, y), 0), reduced(_name, join(x, y), 1), "it does not reduce axis 0"
+        reduced(_name, join(x, y), 0), reduced(_name, join(x, y), 1), "the reduction is not over axis 0"
     )
 for _kind, _name in (("sum", "sum"), ("extremum", "min")):
-    CASES[f"Factoring.{_kind}_across_concat"] = case(reduced(_name, join(x, y), 1), reduced(_name, join(x, y), 0), "it reduces axis 0")
+    CASES[f"Factoring.{_kind}_across_concat"] = case(
+        reduced(_name, join(x, y), 1), reduced(_name, join(x, y), 0), "the reduction is over axis 0"
+    )
 for _kind, _name in (("linear", "sum"), ("extremum", "min")):
     CASES[f"Factoring.of_scaled[{_kind}]"] = case(
-        reduced(_name, x * splat(2.5), 1), reduced(_name, x * numbers((3,)), 1), "is not one number"
+        reduced(_name, x * splat(2.5), 1), reduced(_name, x * numbers((3,)), 1), "is not a single number"
     )
 for _name in ("mean", "max"):
     CASES[f"Factoring.of_shifted[{_name}]"] = case(
-        reduced(_name, x + splat(2.5), 1), reduced(_name, x + numbers((3,)), 1), "is not one number"
+        reduced(_name, x + splat(2.5), 1), reduced(_name, x + numbers((3,)), 1), "is not a single number"
     )
 for _name in ("sum", "max", "min"):
     _whole = ops.negative(var("i", (4, 3), "int64"))
@@ -93,10 +97,10 @@ for _count, _many in ((2, "two"), (3, "three"), (4, "four")):
     )
     for _i, _place in enumerate(("first", "second", "third", "fourth")[:_count]):
         CASES[f"Concatenations.split_of_concat[{_many}, {_place}]"] = case(_again[_i], _off[_i], "are split into")
-CASES["Concatenations.slice_of_part"] = case(cut(join(*_tiles[:3]), 2, 4), cut(join(*_tiles[:3]), 0, 99), "the slice takes range")
+CASES["Concatenations.slice_of_part"] = case(cut(join(*_tiles[:3]), 2, 4), cut(join(*_tiles[:3]), 0, 99), "the slice selects range")
 _halves, _gap = (cut(row, 0, 3), cut(row, 3, 8)), (cut(row, 0, 3), cut(row, 3, 3))
 _other = var("other", (2, 4))
-CASES["Concatenations.of_adjacent_slices"] = case(join(_other, *_halves), join(_other, *_gap), "the slices take")
+CASES["Concatenations.of_adjacent_slices"] = case(join(_other, *_halves), join(_other, *_gap), "the slices select")
 for _inner, _outer in ((2, 2), (2, 3), (3, 2)):
     for _before in range(_outer):
         _holes = _tiles[: _inner + _outer - 1]
@@ -130,7 +134,7 @@ for _first in ("matmul", "dense"):
         _unlike = weighed(_first, row, 4, 1)
         CASES[f"MatmulAlgebra.meet[{_second}, none, {_first}]"] = case(weighed(_second, _one, 5, 3), _rejected, "")
         CASES[f"MatmulAlgebra.meet[{_second}, added, {_first}]"] = case(
-            weighed(_second, _one + numbers((5,)), 5, 3), weighed(_second, _one + numbers((8, 1)), 5, 3), "is no bias"
+            weighed(_second, _one + numbers((5,)), 5, 3), weighed(_second, _one + numbers((8, 1)), 5, 3), "is not a bias"
         )
         CASES[f"MatmulAlgebra.meet[{_second}, biased, {_first}]"] = case(
             weighed(_second, ops.nn.bias_add(_one, numbers((5,)), axis=-1), 5, 3),
@@ -168,15 +172,15 @@ for _kind, _name in (("", "power"), ("_extremum", "minimum")):
         "the shapes differ",
     )
     CASES[f"CommuteBinary.transpose_and_number{_kind}"] = case(
-        both(_name, turn(_a, 1, 0), _number), both(_name, turn(_a, 1, 0), _column), "is not one number"
+        both(_name, turn(_a, 1, 0), _number), both(_name, turn(_a, 1, 0), _column), "is not a single number"
     )
     CASES[f"CommuteBinary.reshape_and_number{_kind}"] = case(
         both(_name, ops.reshape(_a, newshape=(3, 4)), _number),
         both(_name, ops.reshape(_a, newshape=(3, 4)), _column),
-        "is not one number",
+        "is not a single number",
     )
     CASES[f"CommuteBinary.transpose_and_constant{_kind}"] = case(
-        both(_name, turn(_a, 1, 0), _column), both(_name, turn(_a, 1, 0), _number), "is one number"
+        both(_name, turn(_a, 1, 0), _column), both(_name, turn(_a, 1, 0), _number), "is a single number"
     )
 TABLE = pairs(
     CASES,

@@ -36,18 +36,18 @@ def _rows() -> dict[str, Case]:
         "HiddenStates.elementwise": case(ops.nn.gelu(stack(x)), ops.nn.gelu(other_rows()), "differ"),
         "HiddenStates.arithmetic_of_stacks[left]": case(stack(x) * other, stack(x) * var("partner", (3, 4)), "the shapes differ"),
         "HiddenStates.arithmetic_of_stacks[right]": case(other / stack(x), var("partner", (3, 4)) / stack(x), "the shapes differ"),
-        "HiddenStates.arithmetic_with_row[left]": case(stack(x) - row, stack(x) - column, "is no row of"),
-        "HiddenStates.arithmetic_with_row[right]": case(row - stack(x), column - stack(x), "is no row of"),
+        "HiddenStates.arithmetic_with_row[left]": case(stack(x) - row, stack(x) - column, "is not a row of"),
+        "HiddenStates.arithmetic_with_row[right]": case(row - stack(x), column - stack(x), "is not a row of"),
         "HiddenStates.reductions": case(
-            ops.mean(stack(x), axis=(2,), keepdims=True), ops.mean(stack(x), axis=(1,), keepdims=True), "is not the last of"
+            ops.mean(stack(x), axis=(2,), keepdims=True), ops.mean(stack(x), axis=(1,), keepdims=True), "is not the last axis of"
         ),
     }
 
 
 CASES: dict[str, Case] = {
     **_rows(),
-    "HiddenStates.product": case(ops.nn.matmul(cube, weight), ops.nn.matmul(unknown, weight), "is no stack of rows of a known size"),
-    "HiddenStates.bias": case(ops.nn.matmul(x, weight) + bias, ops.nn.matmul(cube, weight) + bias, "is no matrix"),
+    "HiddenStates.product": case(ops.nn.matmul(cube, weight), ops.nn.matmul(unknown, weight), "is not a stack of rows of known size"),
+    "HiddenStates.bias": case(ops.nn.matmul(x, weight) + bias, ops.nn.matmul(cube, weight) + bias, "is not a floating-point matrix"),
     "HiddenStates.normalized[nn.layer_norm]": case(
         ops.nn.layer_norm(stack(x), gamma, beta),
         ops.nn.layer_norm(stack(x), numbers((3, 4)), numbers((3, 4)), axis=1),
@@ -61,7 +61,7 @@ CASES: dict[str, Case] = {
         ("HiddenStates.third_part" if i == 2 else f"HiddenStates.parts[{which}]"): case(
             ops.split(stack(x), indices_or_sections=(1, 2), axis=2)[i],
             ops.split(stack(x), indices_or_sections=(1, 2), axis=1)[i],
-            "is not the last of",
+            "is not the last axis of",
         )
         for i, which in enumerate(("first", "second", "third"))
     },
@@ -125,7 +125,7 @@ def test_one_size_may_be_open() -> None:
 def test_two_sizes_may_not_be_open() -> None:
     outcome = saturate(func(ops.nn.matmul(var("deep", ("batch", "sequence", 4)), weight)), HiddenStates)
     assert outcome.fired("HiddenStates.product") == 0
-    assert any("no newshape is certain" in remark for remark in outcome.remarks)
+    assert any("no reshape certainly gives" in remark for remark in outcome.remarks)
 
 
 def test_integers_and_single_products_stay() -> None:

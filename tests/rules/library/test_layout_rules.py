@@ -19,7 +19,7 @@ vector, spread = var("v", (4,)), var("s", (4,))
 image, other = var("x", (2, 4, 5, 3)), var("y", (2, 4, 5, 3))
 last, last_other = var("last", (2, 5, 3, 4)), var("last_other", (2, 5, 3, 4))
 mask = var("mask", (2, 4, 5, 3), "bool")
-NO_CHANGE = "is no change of the layout"
+NO_CHANGE = "does not change the layout"
 
 
 def first(x: Expr) -> Expr:
@@ -123,17 +123,19 @@ def two_operands() -> dict[str, Case]:
     }
     for name, made in calls.items():
         found[f"MoveTransposes.sink_{name}alike]"] = case(made(first(last), image), made(heads(last), var("h", (2, 3, 5, 4))), NO_CHANGE)
-        found[f"MoveTransposes.sink_{name}wider]"] = case(made(first(last), thin), made(first(last), number), "is one number")
-        found[f"MoveTransposes.sink_{name}number]"] = case(made(first(last), number), made(first(last), thin), "is not one number")
-        found[f"MoveTransposes.hoist_{name}wider]"] = case(turned(made(image, thin)), turned(made(image, number)), "is one number")
-        found[f"MoveTransposes.hoist_{name}number]"] = case(turned(made(image, number)), turned(made(image, thin)), "is not one number")
+        found[f"MoveTransposes.sink_{name}wider]"] = case(made(first(last), thin), made(first(last), number), "is a single number")
+        found[f"MoveTransposes.sink_{name}number]"] = case(made(first(last), number), made(first(last), thin), "is not a single number")
+        found[f"MoveTransposes.hoist_{name}wider]"] = case(turned(made(image, thin)), turned(made(image, number)), "is a single number")
+        found[f"MoveTransposes.hoist_{name}number]"] = case(
+            turned(made(image, number)), turned(made(image, thin)), "is not a single number"
+        )
         if name != "right[":
-            found[f"MoveTransposes.hoist_{name}alike]"] = case(turned(made(image, other)), turned(made(image, thin)), "dimensions")
+            found[f"MoveTransposes.hoist_{name}alike]"] = case(turned(made(image, other)), turned(made(image, thin)), "the ranks differ")
     prelu = ops.nn.prelu
     flat = var("flat", (1, 4, 1, 1))
-    found["MoveTransposes.sink_prelu[alike]"] = case(prelu(first(last), flat), prelu(first(last), thin), "dimensions")
-    found["MoveTransposes.sink_prelu[wider]"] = case(prelu(first(last), thin), prelu(first(last), number), "is one number")
-    found["MoveTransposes.sink_prelu[number]"] = case(prelu(first(last), number), prelu(first(last), thin), "is not one number")
+    found["MoveTransposes.sink_prelu[alike]"] = case(prelu(first(last), flat), prelu(first(last), thin), "the ranks differ")
+    found["MoveTransposes.sink_prelu[wider]"] = case(prelu(first(last), thin), prelu(first(last), number), "is a single number")
+    found["MoveTransposes.sink_prelu[number]"] = case(prelu(first(last), number), prelu(first(last), thin), "is not a single number")
     return found
 
 
@@ -150,14 +152,16 @@ def several_operands() -> dict[str, Case]:
     row = var("row", (1, 3), "bool")
     thin = var("thin", (4, 1, 1))
     found["MoveTransposes.sink_sum"] = case(
-        ops.elemwise_sum(tup(other, first(last), other)), ops.elemwise_sum(tup(other, first(last), thin)), "dimensions"
+        ops.elemwise_sum(tup(other, first(last), other)), ops.elemwise_sum(tup(other, first(last), thin)), "the ranks differ"
     )
     found["MoveTransposes.hoist_sum"] = case(
-        turned(ops.elemwise_sum(tup(image, image, other))), turned(ops.elemwise_sum(tup(image, other, thin))), "dimensions"
+        turned(ops.elemwise_sum(tup(image, image, other))), turned(ops.elemwise_sum(tup(image, other, thin))), "the ranks differ"
     )
-    found["MoveTransposes.sink_where[then]"] = case(ops.where(mask, first(last), image), ops.where(row, first(last), image), "dimensions")
+    found["MoveTransposes.sink_where[then]"] = case(
+        ops.where(mask, first(last), image), ops.where(row, first(last), image), "the ranks differ"
+    )
     found["MoveTransposes.sink_where[otherwise]"] = case(
-        ops.where(mask, image, first(last)), ops.where(row, image, first(last)), "dimensions"
+        ops.where(mask, image, first(last)), ops.where(row, image, first(last)), "the ranks differ"
     )
     return found
 
@@ -170,7 +174,7 @@ CASES = {
     **several_operands(),
     "MoveTransposes.to_reshape": case(turned(var("x", (2, 4, 1, 1))), turned(image), "moves elements"),
     "MoveTransposes.before_reshape": case(
-        ops.reshape(first(last), newshape=(2, 2, 2, 5, 3)), ops.reshape(heads(last), newshape=(2, 3, 20)), "channels of an image apart"
+        ops.reshape(first(last), newshape=(2, 2, 2, 5, 3)), ops.reshape(heads(last), newshape=(2, 3, 20)), "channels of an image separate"
     ),
 }
 PAIRS = pairs(CASES, ChannelsLast, ChannelsFirst, MoveTransposes)

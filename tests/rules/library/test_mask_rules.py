@@ -41,11 +41,11 @@ product = ops.nn.matmul(x, weight)
 INFINITY = float("inf")
 CASES: dict[str, Case] = {
     "BatchTransposes.keys": case(
-        turned(heads, (8, 5, 3), (2, 4, 3, 5)), turned(heads, (8, 3, 5), (2, 4, 5, 3)), "take more apart than batches"
+        turned(heads, (8, 5, 3), (2, 4, 3, 5)), turned(heads, (8, 3, 5), (2, 4, 5, 3)), "do not only split and merge batch dimensions"
     ),
-    "AttentionMasks.looked_up": case(ops.gather_nd(flags, places()), ops.gather_nd(flags, places((0, 2, 1))), "in another order"),
+    "AttentionMasks.looked_up": case(ops.gather_nd(flags, places()), ops.gather_nd(flags, places((0, 2, 1))), "in a different order"),
     "AttentionMasks.taken": case(
-        ops.take(x, const([0, 1, -1], "int64"), axis=1), ops.take(x, const([0, 2, 1], "int64"), axis=1), "in another order"
+        ops.take(x, const([0, 1, -1], "int64"), axis=1), ops.take(x, const([0, 2, 1], "int64"), axis=1), "in a different order"
     ),
     "AttentionMasks.and_true": case(
         ops.logical_and(splat(1, (4, 1, 1), "bool"), flags), ops.logical_and(const([True, False, True], "bool"), flags), "differ"
@@ -64,9 +64,11 @@ CASES: dict[str, Case] = {
     ),
     "AttentionMasks.softmax_guard[masked]": case(guarded(masked(-9.0)), guarded(masked(-INFINITY)), "is infinite"),
     "AttentionMasks.softmax_guard[biased]": case(guarded(product + bias), guarded(product + splat(-INFINITY, (5,))), "is infinite"),
-    "TransformerWeights.scaled_product": case(ops.nn.matmul(x, weight) * scale, ops.nn.matmul(x, weight) * numbers((4, 1)), "is no vector"),
+    "TransformerWeights.scaled_product": case(
+        ops.nn.matmul(x, weight) * scale, ops.nn.matmul(x, weight) * numbers((4, 1)), "is not a vector"
+    ),
     "TransformerWeights.scaled_sum": case(
-        (ops.nn.matmul(x, weight) + bias) * scale, (ops.nn.matmul(x, weight) + numbers((4, 5))) * scale, "is no bias"
+        (ops.nn.matmul(x, weight) + bias) * scale, (ops.nn.matmul(x, weight) + numbers((4, 5))) * scale, "is not a bias"
     ),
     "TransformerWeights.scaled_bias": case(
         ops.nn.bias_add(ops.nn.matmul(x, weight), bias, axis=1) * scale,
@@ -74,7 +76,7 @@ CASES: dict[str, Case] = {
         "axis 0 of Tensor",
     ),
     "TargetForms.global_pool": case(
-        ops.mean(heads, axis=(2, 3), keepdims=True), ops.mean(heads, axis=(1, 2), keepdims=True), "is not all but samples"
+        ops.mean(heads, axis=(2, 3), keepdims=True), ops.mean(heads, axis=(1, 2), keepdims=True), "is not every axis except"
     ),
 }
 TABLE = pairs(CASES, BatchTransposes, AttentionMasks, TransformerWeights, TargetForms)

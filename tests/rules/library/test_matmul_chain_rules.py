@@ -24,7 +24,7 @@ def product(left: Expr, right: Expr) -> Expr:
 def affine_cases(kind: str, of: AnyValue) -> dict[str, Case]:
     """Of a product with a constant weight."""
     return {
-        f"MatmulAlgebra.scaled_operand[{kind}]": case(of(x * one), of(x * column), "is not one number"),
+        f"MatmulAlgebra.scaled_operand[{kind}]": case(of(x * one), of(x * column), "is not a single number"),
         f"MatmulAlgebra.scaled_rows[{kind}]": case(of(x * features), of(x * column), "does not scale axis 0"),
         f"MatmulAlgebra.shifted_rows[{kind}]": case(of(x + features), of(x + one), "does not scale axis 0"),
     }

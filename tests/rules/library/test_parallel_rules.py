@@ -50,7 +50,7 @@ def convolution_cases() -> dict[str, Case]:
             found[f"ParallelConvolutions.biased[{tail}, {layout}]"] = case(
                 branches(good), branches(bad), f"the layouts are {other.upper()} and OIHW"
             )
-    reason = "does not vary along the channels"
+    reason = "varies along another axis than the channels"
     good, bad = shift((0, 1, 1)), shift((6,))
     found["ParallelConvolutions.per_channel[shifted]"] = case(branches(good), branches(bad), reason)
     found["ParallelConvolutions.per_channel[shifted_relu]"] = case(branches(relus(good)), branches(relus(bad)), reason)
@@ -97,7 +97,7 @@ def product_cases() -> dict[str, Case]:
         tails: dict[str, tuple[Branch, Branch, str]] = {
             "plain": (of, *other),
             "biased": (biased(of, -1), biased(of, 0), "is not axis -1"),
-            "shifted": (shifted(of), shifted(of, column=True), "is no bias of"),
+            "shifted": (shifted(of), shifted(of, column=True), "is not a bias for"),
         }
         for tail, (good, bad, reason) in tails.items():
             found[f"ParallelProducts.products[plain, {tail}, {kind}]"] = case(branches(good), branches(bad), reason)
@@ -134,15 +134,15 @@ CASES: dict[str, Case] = {
         branches(lambda count: ops.nn.batch_matmul(stack, numbers((2, 6, count), seed=count), transpose_b=False)),
         "transpose_b is False, not True",
     ),
-    "ParallelProducts.heads[plain, none]": case(branches(heads()), branches(heads(view=FLAT)), "does not become heads"),
+    "ParallelProducts.heads[plain, none]": case(branches(heads()), branches(heads(view=FLAT)), "is not split into heads"),
     "ParallelProducts.heads[moved, none]": case(
-        branches(heads(axes=MOVED)), branches(heads(axes=INNER)), "does not take the heads to axis 1"
+        branches(heads(axes=MOVED)), branches(heads(axes=INNER)), "does not move the heads to axis 1"
     ),
     "ParallelProducts.heads[plain, biased]": case(
-        branches(heads(bias=True)), branches(heads(bias=True, view=FLAT)), "does not become heads"
+        branches(heads(bias=True)), branches(heads(bias=True, view=FLAT)), "is not split into heads"
     ),
     "ParallelProducts.heads[moved, biased]": case(
-        branches(heads(bias=True, axes=MOVED)), branches(heads(bias=True, axes=INNER)), "does not take the heads to axis 1"
+        branches(heads(bias=True, axes=MOVED)), branches(heads(bias=True, axes=INNER)), "does not move the heads to axis 1"
     ),
     "ParallelStacks.dense": case(
         tup(*(ops.nn.dense(rows, numbers((4, 6), seed=seed)) for seed in range(6))),
@@ -179,4 +179,4 @@ def test_heads_of_unknown_number_stay() -> None:
     projections = [ops.reshape(ops.nn.matmul(hidden, var(f"w{i}", (8, "n"))), newshape=(2, 5, -1, 4)) for i in range(3)]
     outcome = saturate(func(tup(*projections)), ParallelProducts, rules__cost="nodes")
     assert outcome.fired("ParallelProducts.heads") == 0
-    assert any("are not known" in remark or "is not static" in remark for remark in outcome.remarks), outcome.remarks
+    assert any("are unknown" in remark or "is not static" in remark for remark in outcome.remarks), outcome.remarks

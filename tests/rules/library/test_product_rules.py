@@ -37,25 +37,27 @@ def biased(a: Expr, b: Expr, axis: int = -1) -> Expr:
 flat = reshape(cube, -1, 3)
 scalar = splat(4.0)
 CASES: dict[str, Case] = {
-    "Products.bias": case(matmul(x, weight) + bias, matmul(cube, weight) + bias, "Tensor[(2, 4, 5), float32] is no matrix"),
+    "Products.bias": case(
+        matmul(x, weight) + bias, matmul(cube, weight) + bias, "Tensor[(2, 4, 5), float32] is not a floating-point matrix"
+    ),
     "Products.unflatten_biased": case(
         reshape(biased(matmul(flat, weight), bias), 2, 4, 5),
         reshape(biased(matmul(reshape(var("v", (3, 3, 1)), 3, 3), square), numbers((3,)), axis=0), 3, 1, 3),
         "does not have the rows of",
     ),
     "Products.unflatten": case(
-        reshape(matmul(flat, weight), 2, 4, 5), reshape(matmul(flat, weight), 4, 2, 5), "is not certainly Tensor[(2, 4, 5), float32]"
+        reshape(matmul(flat, weight), 2, 4, 5), reshape(matmul(flat, weight), 4, 2, 5), "may differ from Tensor[(2, 4, 5), float32]"
     ),
     "Products.flatten_biased": case(
         reshape(matmul(reshape(var("v", (8, 3)), 2, 4, 3), weight) + bias, 8, 5),
         reshape(matmul(reshape(var("v", (8, 3)), 2, 4, 3), weight) + numbers((4, 1)), 8, 5),
-        "is no bias of a product by",
+        "is not a bias for a product with",
     ),
-    "Weights.through_reshape": case(reshape(x, 12) * scalar, reshape(x, 12) * numbers((12,)), "is not one number"),
-    "Weights.through_transpose": case(ops.transpose(x) * scalar, ops.transpose(x) * splat(4.0, (1, 1, 1)), "is not one number"),
-    "Weights.division": case(x / scalar, x / splat(3.0), "3.0 is no power of two"),
-    "Weights.through_sum": case((x + numbers((3,))) * scalar, (x + numbers((4, 1))) * scalar, "is no bias of"),
-    "Weights.into_weight": case(matmul(x, weight) * scalar, matmul(x, weight) * numbers((5,)), "is not one number"),
+    "Weights.through_reshape": case(reshape(x, 12) * scalar, reshape(x, 12) * numbers((12,)), "is not a single number"),
+    "Weights.through_transpose": case(ops.transpose(x) * scalar, ops.transpose(x) * splat(4.0, (1, 1, 1)), "is not a single number"),
+    "Weights.division": case(x / scalar, x / splat(3.0), "3.0 is not a power of two"),
+    "Weights.through_sum": case((x + numbers((3,))) * scalar, (x + numbers((4, 1))) * scalar, "is not a bias for"),
+    "Weights.into_weight": case(matmul(x, weight) * scalar, matmul(x, weight) * numbers((5,)), "is not a single number"),
 }
 TABLE = pairs(CASES, Products, Weights)
 
@@ -89,7 +91,7 @@ def test_rows_of_unknown_length_are_not_certainly_the_same() -> None:
 
 
 def test_a_stack_of_weights_is_no_weight() -> None:
-    rejected(reshape(matmul(reshape(x, -1, 3), numbers((2, 3, 5))), 2, 4, 5), "Products.unflatten", "is no matrix with rows")
+    rejected(reshape(matmul(reshape(x, -1, 3), numbers((2, 3, 5))), 2, 4, 5), "Products.unflatten", "is not a matrix with rows")
 
 
 def test_a_product_over_nothing_is_left_alone() -> None:
@@ -97,7 +99,7 @@ def test_a_product_over_nothing_is_left_alone() -> None:
     rejected(
         reshape(matmul(reshape(empty, 2, 0), Constant(Tensor.dense(np.zeros((0, 5), np.float32)))), 0, 5),
         "Products.unflatten",
-        "no matrix with rows",
+        "is not a matrix with rows",
     )
 
 

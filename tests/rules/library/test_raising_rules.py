@@ -53,17 +53,19 @@ CASES: dict[str, Case] = {
     "RootForms.reciprocal": case(ops.reciprocal(ops.sqrt(x)), ops.reciprocal(ops.exp(x)), ""),
     "RootForms.one_over": case(splat(1.0) / ops.sqrt(x), splat(2.0) / ops.sqrt(x), "not 1"),
     "RootForms.quotient": case(x * ops.rsqrt(x), x * ops.exp(x), ""),
-    "RaiseOps.layer_norm": case(standard(x) * gamma, standard(x, 1, 1) * gamma, "are not its last axes"),
-    "RaiseOps.layer_norm_without_scale": case(standard(x), standard(x, 1, 1), "are not its last axes"),
-    "RaiseOps.layer_norm_shifted": case(normed + beta, normed + numbers((3, 4)), "has not the shape"),
-    "RaiseOps.rms_norm": case(by_root(x) * gamma, by_root(x, 1) * gamma, "are not its last axes"),
-    "RaiseOps.rms_norm_without_scale": case(by_root(x), by_root(x, 1), "are not its last axes"),
-    "RaiseOps.group_norm": case(in_groups(3, numbers((6, 1, 1))), in_groups(3, numbers((5, 3))), "not one number for each channel"),
+    "RaiseOps.layer_norm": case(standard(x) * gamma, standard(x, 1, 1) * gamma, "does not name the last axes of"),
+    "RaiseOps.layer_norm_without_scale": case(standard(x), standard(x, 1, 1), "does not name the last axes of"),
+    "RaiseOps.layer_norm_shifted": case(normed + beta, normed + numbers((3, 4)), "does not have the shape"),
+    "RaiseOps.rms_norm": case(by_root(x) * gamma, by_root(x, 1) * gamma, "does not name the last axes of"),
+    "RaiseOps.rms_norm_without_scale": case(by_root(x), by_root(x, 1), "does not name the last axes of"),
+    "RaiseOps.group_norm": case(
+        in_groups(3, numbers((6, 1, 1))), in_groups(3, numbers((5, 3))), "does not have one element for each channel"
+    ),
     "RaiseOps.softmax": case(shares(x, 1, 1), shares(x, 1, 2), "differ"),
     "RaiseOps.softmax_unshifted": case(
         plain_powers / ops.sum(plain_powers, axis=(1,), keepdims=True),
         plain_powers / ops.sum(plain_powers, axis=(1, 2), keepdims=True),
-        "is not one axis",
+        "is not a single axis",
     ),
 }
 

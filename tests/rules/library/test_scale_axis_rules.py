@@ -30,10 +30,10 @@ def forward_cases() -> dict[str, Case]:
     image, along = places(2), column(2)
     whole, grouped = numbers((5, 4, 2, 2)), numbers((6, 2, 2, 2))
     found["ForwardScaleAxis.scaled[convolution]"] = case(
-        conv(image * along, whole), conv(image * along, grouped, groups=2), "it has 2 groups"
+        conv(image * along, whole), conv(image * along, grouped, groups=2), "the convolution has 2 groups"
     )
     found["ForwardScaleAxis.scaled[grouped]"] = case(
-        conv(image * along, grouped, groups=2), conv(image * along, whole), "one group, or one number"
+        conv(image * along, grouped, groups=2), conv(image * along, whole), "the convolution has one group, or the constant one element"
     )
     found["ForwardScaleAxis.shifted[convolution]"] = case(conv(image + along, whole), conv(image + along, whole, padding=1), "pads by 1")
     line, other = places(1), numbers((4, 5, 2))
@@ -47,7 +47,7 @@ def forward_cases() -> dict[str, Case]:
         ("matmul", ops.nn.matmul, {}),
         ("matmul_transposed", ops.nn.matmul, {"transpose_b": True}),
     ):
-        weight, reason = matrix if name == "matmul" else across, "does not vary along axis 1"
+        weight, reason = matrix if name == "matmul" else across, "varies along another axis than 1"
         found[f"ForwardScaleAxis.scaled[{name}]"] = case(of(x * row, weight, **attrs), of(x * sides, weight, **attrs), reason)
         found[f"ForwardScaleAxis.shifted[{name}]"] = case(of(x + row, weight, **attrs), of(x + sides, weight, **attrs), reason)
     return found
@@ -64,17 +64,21 @@ def backward_cases() -> dict[str, Case]:
         found[f"BackwardScaleAxis.scaled[biased, {name}]"] = case(biased * five, biased * ones, "the constant is 1")
     weight, six, three = numbers((4, 3, 2)), column(1, 6), column(1, 3)
     grouped, single = ops.nn.conv1d_transpose(places(1), weight, groups=2), ops.nn.conv1d_transpose(places(1), weight)
-    found["BackwardScaleAxis.scaled[none, grouped]"] = case(grouped * six, single * three, "one group, or one number")
+    found["BackwardScaleAxis.scaled[none, grouped]"] = case(
+        grouped * six, single * three, "the convolution has one group, or the constant one element"
+    )
     found["BackwardScaleAxis.scaled[biased, grouped]"] = case(
-        ops.nn.bias_add(grouped, numbers((6,))) * six, ops.nn.bias_add(single, numbers((3,))) * three, "one group, or one number"
+        ops.nn.bias_add(grouped, numbers((6,))) * six,
+        ops.nn.bias_add(single, numbers((3,))) * three,
+        "the convolution has one group, or the constant one element",
     )
     product, three = ops.nn.matmul(x, numbers((3, 4)), transpose_b=True), numbers((3,), seed=4)
     found["BackwardScaleAxis.scaled[none, matmul_transposed]"] = case(
-        product * three, product * numbers((2, 1)), "does not vary along axis 1"
+        product * three, product * numbers((2, 1)), "varies along another axis than 1"
     )
     biased = ops.nn.bias_add(product, numbers((3,)))
     found["BackwardScaleAxis.scaled[biased, matmul_transposed]"] = case(
-        biased * three, biased * numbers((2, 1)), "does not vary along axis 1"
+        biased * three, biased * numbers((2, 1)), "varies along another axis than 1"
     )
     return found
 
@@ -96,7 +100,7 @@ def movement_cases() -> dict[str, Case]:
         kind = "prelu" if name == "prelu" else f"rectifier, {'abs' if name == 'abs' else f'nn.{name}'}"
         found[f"BackwardScaleAxis.hoist_past_windows[{kind}]"] = case(function(x) * row, function(x) * negative, "is zero, negative")
         found[f"ForwardScaleAxis.sink_past_windows[{kind}]"] = case(function(x * row), function(x * negative), "is zero, negative")
-    image, along, narrow, reason = places(2), column(2), numbers((5,)), "does not vary along axis 1"
+    image, along, narrow, reason = places(2), column(2), numbers((5,)), "varies along another axis than 1"
     for name, pool in (("max_pool", ops.nn.global_max_pool2d), ("avg_pool", ops.nn.global_avg_pool2d)):
         found[f"BackwardScaleAxis.hoist_past_windows[{name}]"] = case(pool(image) * along, pool(image) * numbers((3, 1, 1, 1)), reason)
         found[f"ForwardScaleAxis.sink_past_windows[{name}]"] = case(pool(image * along), pool(image * narrow), reason)
@@ -119,13 +123,13 @@ def movement_cases() -> dict[str, Case]:
         ops.nn.batch_flatten(cube * numbers((3, 1))), ops.nn.batch_flatten(cube * numbers((2, 1, 1))), "varies along axis 0"
     )
     biased = ops.nn.bias_add(x, bias)
-    found["BackwardScaleAxis.hoist_past_bias"] = case(biased * row, biased * numbers((2, 1)), "does not vary along axis 1")
+    found["BackwardScaleAxis.hoist_past_bias"] = case(biased * row, biased * numbers((2, 1)), "varies along another axis than 1")
     found["ForwardScaleAxis.sink_past_bias"] = case(
         ops.nn.bias_add(x * row, bias), ops.nn.bias_add(x * zero, bias), "an element of the constant is 0"
     )
     found["ForwardScaleAxis.sink_past_sum"] = case(x * row - bias, x * zero - bias, "an element of the constant is 0")
     found["BackwardScaleAxis.hoist_past_sum"] = case((x + y) * row, (x + thin) * row, "the types differ")
-    found["BackwardScaleAxis.hoist_past_broadcast"] = case((x + thin) * row, (x + y) * row, "is not copied")
+    found["BackwardScaleAxis.hoist_past_broadcast"] = case((x + thin) * row, (x + y) * row, "is not broadcast")
     return found
 
 

@@ -24,13 +24,13 @@ fused = ops.contrib.fused_matmul
 HUGE = splat(1e30)
 
 CASES: dict[str, Case] = {
-    "ContribForms.bias_gelu[bias_gelu]": case(ops.nn.gelu(x + bias), ops.nn.gelu(x + rows), "is no bias of"),
+    "ContribForms.bias_gelu[bias_gelu]": case(ops.nn.gelu(x + bias), ops.nn.gelu(x + rows), "is not a bias for"),
     "ContribForms.bias_gelu[fast_gelu]": case(
-        ops.nn.gelu(x + bias, approximate="tanh"), ops.nn.gelu(x + rows, approximate="tanh"), "is no bias of"
+        ops.nn.gelu(x + bias, approximate="tanh"), ops.nn.gelu(x + rows, approximate="tanh"), "is not a bias for"
     ),
     "ContribForms.quick_gelu": case(ops.nn.swish(x, alpha=1.5), ops.nn.swish(var("h", (3,), "float64")), "float64"),
     "ContribForms.scaled_product[product]": case(
-        ops.nn.matmul(x, y) * splat(0.5), ops.nn.matmul(x, y) * numbers((5,)), "is not one number"
+        ops.nn.matmul(x, y) * splat(0.5), ops.nn.matmul(x, y) * numbers((5,)), "is not a single number"
     ),
     "ContribForms.scaled_product[quotient]": case(
         ops.nn.matmul(x, y) / splat(8.0), ops.nn.matmul(x, y) / splat(0.0), "has no inverse in range"
@@ -38,17 +38,21 @@ CASES: dict[str, Case] = {
     "ContribForms.transposed_product[left]": case(
         ops.nn.matmul(ops.transpose(t, axes=LAST), y),
         ops.nn.matmul(ops.transpose(var("v", (3, 2, 4)), axes=FIRST), y),
-        "does not exchange the last two dimensions",
+        "does not swap the last two dimensions",
     ),
     "ContribForms.transposed_product[right]": case(
         ops.nn.matmul(x, ops.transpose(u, axes=LAST)),
         ops.nn.matmul(x, ops.transpose(var("v", (4, 2, 5)), axes=FIRST)),
-        "does not exchange the last two dimensions",
+        "does not swap the last two dimensions",
     ),
-    "ContribForms.scaled_product[left]": case(ops.nn.matmul(x * splat(2.0), y), ops.nn.matmul(x * numbers((4,)), y), "is not one number"),
-    "ContribForms.scaled_product[right]": case(ops.nn.matmul(x, y * splat(2.0)), ops.nn.matmul(x, y * numbers((5,))), "is not one number"),
+    "ContribForms.scaled_product[left]": case(
+        ops.nn.matmul(x * splat(2.0), y), ops.nn.matmul(x * numbers((4,)), y), "is not a single number"
+    ),
+    "ContribForms.scaled_product[right]": case(
+        ops.nn.matmul(x, y * splat(2.0)), ops.nn.matmul(x, y * numbers((5,))), "is not a single number"
+    ),
     "ContribForms.scaled_again[left]": case(
-        fused(x * splat(2.0), y, alpha=2.0, **FLAGS), fused(x * numbers((4,)), y, alpha=2.0, **FLAGS), "is not one number"
+        fused(x * splat(2.0), y, alpha=2.0, **FLAGS), fused(x * numbers((4,)), y, alpha=2.0, **FLAGS), "is not a single number"
     ),
     "ContribForms.scaled_again[right]": case(
         fused(x, y * splat(2.0), alpha=2.0, **FLAGS), fused(x, y * HUGE, alpha=1e20, **FLAGS), "is out of range"
@@ -59,12 +63,12 @@ CASES: dict[str, Case] = {
     "ContribForms.transposed_again[left]": case(
         fused(ops.transpose(t, axes=LAST), y, alpha=2.0, **FLAGS),
         fused(ops.transpose(var("v", (3, 2, 4)), axes=FIRST), y, alpha=2.0, **FLAGS),
-        "does not exchange the last two dimensions",
+        "does not swap the last two dimensions",
     ),
     "ContribForms.transposed_again[right]": case(
         fused(x, ops.transpose(u, axes=LAST), alpha=2.0, **FLAGS),
         fused(x, ops.transpose(var("v", (4, 2, 5)), axes=FIRST), alpha=2.0, **FLAGS),
-        "does not exchange the last two dimensions",
+        "does not swap the last two dimensions",
     ),
 }
 PAIRS = pairs(CASES, ContribForms)

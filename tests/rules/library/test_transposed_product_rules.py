@@ -14,7 +14,7 @@ stack, other, vector = var("stack", (2, 4, 3)), var("other", (3, 5)), var("vecto
 weight, weights = numbers((6, 4)), numbers((2, 6, 4))
 RANKS = "the tensor has 3 dimensions, not 2"
 INTEGERS = "int32, not floating-point numbers"
-MORE = "does more than to transpose matrices"
+MORE = "does not just transpose matrices"
 
 
 def turned(of: Expr, *axes: int) -> Expr:
@@ -63,7 +63,7 @@ def product_cases() -> dict[str, Case]:
 def weight_cases() -> dict[str, Case]:
     """Vectors have no transpose; what multiplies weights alone is folded."""
     return {
-        "weight_last[matmul]": case(product(weights, x), product(weight, var("v", (4,))), "is no matrix"),
+        "weight_last[matmul]": case(product(weights, x), product(weight, var("v", (4,))), "is not a matrix"),
         "weight_last[matmul_turned]": case(
             product(weight, var("r", (5, 4)), transpose_b=True), product(weight, numbers((5, 4)), transpose_b=True), "is a constant"
         ),

@@ -71,12 +71,12 @@ def broadcast_case(name: str, left: bool) -> Case:
 
 
 CASES: dict[str, Case] = {
-    **{f"Views.to_same[{kind}]": case(*SAME[kind], "is not certainly") for kind in KINDS},
+    **{f"Views.to_same[{kind}]": case(*SAME[kind], "may differ from") for kind in KINDS},
     **{
         f"Views.fuse[{outer}, {inner}]": case(
             view(outer, view(inner, cube)),
             undecided_pair(outer, inner),
-            "may be empty" if (outer, inner) in COUNTED else "is certain to give",
+            "may be empty" if (outer, inner) in COUNTED else "certainly gives",
         )
         for outer in KINDS
         for inner in KINDS
@@ -88,7 +88,7 @@ CASES: dict[str, Case] = {
     "ChainedViews.casts": case(
         ops.cast(ops.cast(x, dtype="float64"), dtype="float16"),
         ops.cast(ops.cast(x, dtype="int8"), dtype="float32"),
-        "int8 does not hold every float32",
+        "int8 cannot represent every float32",
     ),
     "ChainedViews.whole_slice": case(
         ops.strided_slice(x, begin=(0, -9), end=(END, 3)),

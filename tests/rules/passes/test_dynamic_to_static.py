@@ -62,7 +62,7 @@ def test_what_is_unknown_stays_and_says_why(name: str) -> None:
     signature, body, operator = UNKNOWN[name]
     stays(dynamic_to_static(), signature, body)
     outcome = apply(dynamic_to_static(), program(signature, body)["main"])
-    assert any(f"too little is known of the operands of {operator}" in remark for remark in outcome.remarks), outcome.remarks
+    assert any(f"unknown before run time (None) in the operands of {operator}" in remark for remark in outcome.remarks), outcome.remarks
 
 
 def test_sizes_that_are_known_in_part_are_enough_where_one_is_left_out() -> None:

@@ -100,7 +100,7 @@ def test_integers_do_not_divide_back(name: str, dtype: str, body: str) -> None:
             collapse_batch_dims,
             "%x: (6, 4) int32",
             'add(nn.matmul(%x, full(2, shape=[4, 4], dtype="int32")), full(3, shape=[4], dtype="int32"))',
-            "is no matrix of floating-point",
+            "is not a floating-point matrix",
         ),
     ],
 )
@@ -117,12 +117,12 @@ def test_types_that_a_rule_is_not_for(pass_: Callable[[], Pass], signature: str,
         (simplify_expr, "%x: (?, 3)", "ones_like(%x)", "is not static"),
         (simplify_expr, "%x: (?, 3), %y: (3)", "add(%x, zeros_like(%x))", "unknown dimension"),
         (simplify_expr, "%x: (3), %y: (?, 3)", "broadcast_to_like(%x, %y)", "is not static"),
-        (collapse_batch_dims, "%x: (?, 3, 4)", "nn.matmul(%x, full(2f, shape=[4, 5]))", "is no stack of rows of"),
+        (collapse_batch_dims, "%x: (?, 3, 4)", "nn.matmul(%x, full(2f, shape=[4, 5]))", "is not a stack of rows of"),
         (
             raise_attention,
             "%q: (?, 2, 5, 4), %k: (?, 2, 4, 5), %v: (?, 2, 5, 4)",
             "nn.matmul(nn.softmax(nn.matmul(%q, %k)), %v)",
-            "are not heads of known sizes",
+            "are not attention heads with known sizes",
         ),
         (
             lambda: simplify_inference(unpack=True),
@@ -131,7 +131,7 @@ def test_types_that_a_rule_is_not_for(pass_: Callable[[], Pass], signature: str,
             "may be empty",
         ),
         (linear_algebra, "%x: (?, 3)", "multiply(%x, 0f)", "is not static"),
-        (linear_algebra, "%x: (?, 1)", "sum(broadcast_to(%x, shape=[4, 3]), axis=[0], keepdims=True)", "there is more than copies"),
+        (linear_algebra, "%x: (?, 1)", "sum(broadcast_to(%x, shape=[4, 3]), axis=[0], keepdims=True)", "does not hold only copies"),
     ],
 )
 def test_dimensions_that_a_rule_has_to_know(pass_: Callable[[], Pass], signature: str, body: str, reason: str) -> None:
