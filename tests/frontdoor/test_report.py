@@ -139,7 +139,7 @@ def test_what_was_not_done_is_said() -> None:
 def test_numbers_stay_whole_where_there_is_little_room() -> None:
     report = Report(rules=[RuleReport("ScaleAxis.conv2d_normalized_by_more", matched=1234, rejected=345, fired=889)])
     lines = report_text(report, width=40).splitlines()
-    assert any(line.endswith("889     1234      345") for line in lines), lines
+    assert any(line.endswith("889     1234       345") for line in lines), lines
 
 
 def terminal(force: bool) -> tuple[Console, io.StringIO]:
