@@ -69,6 +69,14 @@ def says_more(declared: TypeProto, type_: Type) -> bool:
     return any(dim.HasField("dim_value") and type(size) is not int for dim, size in zip(dims, type_.shape, strict=False))
 
 
+def settle(declared: TypeProto, type_: Type) -> None:
+    """Declares the sizes that are known in place of names."""
+    if type(type_) is TensorType and declared.tensor_type.HasField("shape"):
+        for dim, size in zip(declared.tensor_type.shape.dim, type_.shape, strict=False):
+            if type(size) is int and not dim.HasField("dim_value"):
+                dim.dim_value = size
+
+
 def same_kind(a: Type, b: Type) -> bool:
     """Whether two types differ only in shapes. ONNX Runtime does not load models that declare a value with another kind of type."""
     if isinstance(a, TensorType) and isinstance(b, TensorType):

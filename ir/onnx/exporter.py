@@ -13,7 +13,7 @@ from passat.ir.infer import infer_type
 from passat.ir.inline import inline_calls
 from passat.ir.module import IRModule
 from passat.ir.onnx.constants import ConstantPool, Place
-from passat.ir.onnx.declared import contradicts, says_more
+from passat.ir.onnx.declared import contradicts, says_more, settle
 from passat.ir.onnx.errors import OnnxError
 from passat.ir.onnx.frame import Frame
 from passat.ir.onnx.graph_writer import GraphWriter
@@ -123,6 +123,10 @@ class ModelWriter:
     def _outputs(self, fields: Sequence[Expr]) -> list[ValueInfoProto]:
         declared = self.frame.graph.output
         found = [_whole(value, field.checked_type) for value, field in zip(declared, fields, strict=False)]
+        if self.frame.settled:
+            found = [ValueInfoProto.FromString(value.SerializeToString()) for value in found]  # the frame keeps its own
+            for value, field in zip(found, fields, strict=False):
+                settle(value.type, field.checked_type)
         self.names.used.update(value.name for value in found)
         for i, field in enumerate(fields[len(found) :], len(found)):
             found.append(value_info(self.names.take("output" if len(fields) == 1 else f"output_{i}"), field.checked_type))

@@ -41,6 +41,8 @@ class Frame:
     """The original nodes of calls, by id of the call."""
     unread: Set[str] = frozenset()
     """The outputs of the source that no node reads."""
+    settled: bool = False
+    """Whether sizes of outputs are written where they are known, in place of names; in a model for fixed sizes."""
     warnings: list[Diagnostic] = field(default_factory=list)
     """Contradictions in the model that do not prevent its import."""
 

@@ -7,6 +7,9 @@ from typing import Final
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorShapeProto, TypeProto, ValueInfoProto
 
+from passat.ir.module import IRModule
+from passat.ir.onnx.declared import settle
+from passat.ir.onnx.exporter import result_fields
 from passat.ir.onnx.scope import free_names, inner_graphs, inner_nodes, subgraphs
 from passat.ir.passat_error import PassatError
 from passat.ir.shape import names_of_text, replace_names
@@ -69,6 +72,13 @@ def _there_is(what: str, name: str, known: Iterable[str]) -> str:
         return f"the model has no {what}s"
     near = difflib.get_close_matches(name, names, 1)
     return f"its {what}s are {', '.join(names)}{f' (did you mean {near[0]}?)' if near else ''}"
+
+
+def settle_outputs(model: ModelProto, module: IRModule) -> None:
+    """Declares the sizes of outputs that follow from fixed sizes, in a model in place, and when its module is written."""
+    module.attrs["onnx"].settled = True
+    for value, field in zip(model.graph.output, result_fields(module["main"].body), strict=False):
+        settle(value.type, field.checked_type)
 
 
 def _name_sizes(value: ValueInfoProto, shape: Sequence[int | None], sizes: dict[str, int], origins: dict[str, str]) -> None:

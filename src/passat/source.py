@@ -98,7 +98,12 @@ class Source:
             from passat.ir.onnx.opset import in_opset  # which needs onnx
 
             model = in_opset(model, opset, folder=self.folder, lenient=lenient)
-        return model, from_onnx(model, folder=self.folder, lenient=lenient)
+        module = from_onnx(model, folder=self.folder, lenient=lenient)
+        if self.is_specialized:
+            from passat.ir.onnx.specialize import settle_outputs  # which needs onnx
+
+            settle_outputs(model, module)
+        return model, module
 
     def named(self) -> contextlib.AbstractContextManager[None]:
         """Lets an OnnxError begin with the name of the file, where there is one."""

@@ -69,6 +69,16 @@ def test_a_shape_fixes_dimensions_with_and_without_names() -> None:
     assert shapes(model.graph.output)["z"][2] == 6
 
 
+@pytest.mark.parametrize("passes", [None, "InferType"])
+@pytest.mark.parametrize("opset", [None, 21])
+def test_sizes_of_outputs_that_follow_are_declared(passes: str | None, opset: int | None) -> None:
+    body = "t = Shape(x) p = ReduceProd(t) z = Reshape(x, p) y = Neg(x) u = NonZero(x)"
+    model = parsed(body, signature="(float[n, 4] x) => (float[m, 4] y, float[k] z, int64[r, c] u)")
+    assert shapes(passat.optimize(model, passes=passes).model.graph.output) == {"y": ["m", 4], "z": ["k"], "u": ["r", "c"]}
+    made = passat.optimize(model, dims={"n": 2}, passes=passes, opset=opset).model
+    assert shapes(made.graph.output) == {"y": [2, 4], "z": [8], "u": [2, "c"]}
+
+
 def test_an_input_without_a_rank_gets_one() -> None:
     onnx.save(parsed("y = Relu(x)", signature="(float x) => (float[n] y)"), "in.onnx")
     model = onnx.load("in.onnx")
