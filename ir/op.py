@@ -216,6 +216,11 @@ class Op(Registered, Expr):
         return found
 
     @property
+    def num_inputs(self) -> int:
+        """The number of operands, -1 where any number is taken (TVM's name)."""
+        return -1 if self.variadic else self.arity
+
+    @property
     def follows_sizes(self) -> bool:
         """Whether shape arithmetic can compute the result of the operator (`known_value`)."""
         return self.known is not None or self.shape_arith
@@ -373,6 +378,11 @@ def _make_room(op: Op, names: Sequence[str]) -> None:
             raise ValueError(f"the operator {taken.name!r} is declared twice")
         for name in [name for name, other in _OPS.items() if other is taken]:
             del _OPS[name]
+
+
+def add_op(op: Op) -> None:
+    """Registers an operator under its name."""
+    _OPS[op.name] = op
 
 
 def op_family(prefix: str, factory: Callable[[str], Op]) -> None:

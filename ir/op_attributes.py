@@ -1,6 +1,26 @@
 """Attributes that users register for operators: what a pass asks for, such as FTVMLegalize."""
 
+from enum import IntEnum
 from typing import Any as AnyValue
+
+
+class OpPattern(IntEnum):
+    """Operator kinds, from those that fuse with most others to those that fuse with none (Relay's OpPattern)."""
+
+    ELEMWISE = 0
+    """Each element of the result depends on the elements at its position."""
+    BROADCAST = 1
+    """Elementwise, with operands repeated along axes."""
+    INJECTIVE = 2
+    """Each element of the result depends on known elements of the operands."""
+    COMM_REDUCE = 3
+    """Combines elements along axes, in any order."""
+    OUT_ELEMWISE_FUSABLE = 4
+    """Accepts elementwise operators on its output: products and convolutions."""
+    TUPLE = 7
+    """A tuple of results."""
+    OPAQUE = 8
+    """Fuses with nothing."""
 
 
 class Registered:

@@ -47,7 +47,14 @@ from passat.passmgr.registry import (
     register_pass,
 )
 from passat.passmgr.sequential import PipelineError, Sequential, parse_pipeline, pipeline_text
-from passat.passmgr.standard import AnnotateSpans, InferType, RemoveUnusedFunctions, ToANormalForm, ToGraphNormalForm
+from passat.passmgr.standard import (
+    AnnotateSpans,
+    InferType,
+    RemoveUnusedFunctions,
+    ToANormalForm,
+    ToBasicBlockNormalForm,
+    ToGraphNormalForm,
+)
 
 __all__ = [
     "EVERYTHING",
@@ -105,6 +112,7 @@ __all__ = [
     "Statistics",
     "Step",
     "ToANormalForm",
+    "ToBasicBlockNormalForm",
     "ToGraphNormalForm",
     "UnknownCounterError",
     "UnknownPassError",

@@ -1,11 +1,12 @@
 """Basic passes: type inference, normal forms, unused functions, spans."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from passat.ir.anf import to_anf, to_graph
-from passat.ir.expr import Function, GlobalVar
+from passat.ir.basic_blocks import to_basic_blocks
+from passat.ir.expr import Expr, Function, GlobalVar
 from passat.ir.infer import infer_module
 from passat.ir.module import IRModule
 from passat.ir.traverse import post_order
@@ -51,19 +52,39 @@ class ToANormalForm(ModulePass):
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Transforms every function; returns the same module if all are in A-normal form."""
-        changed: dict[GlobalVar, Function] = {}
-        for var, function in mod.functions.items():
-            if not isinstance(function, Function) or "Compiler" in function.attrs:
-                continue
-            made = to_anf(function)
-            assert isinstance(made, Function)  # the result for a function
-            if made is not function:
-                changed[var] = made
-        if not changed:
-            return mod
-        updated = mod.shallow_copy()
-        updated.functions.update(changed)
-        return updated
+        return _each_function(mod, to_anf)
+
+
+@register_pass("relay._transform.ToBasicBlockNormalForm")
+@dataclass(frozen=True, repr=False)
+class ToBasicBlockNormalForm(ModulePass):
+    """Binds what several blocks use (branches, arms of matches, bodies of functions) by lets in a block around them.
+
+    Skips functions with the attribute `Compiler`, and the inside of functions with `Primitive`.
+    """
+
+    info = PassInfo(1, "ToBasicBlockNormalForm")
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Transforms every function; returns the same module if all are in this form."""
+        return _each_function(mod, to_basic_blocks)
+
+
+def _each_function(mod: IRModule, convert: Callable[[Expr], Expr]) -> IRModule:
+    """Converts all functions that are not for an external compiler."""
+    changed: dict[GlobalVar, Function] = {}
+    for var, function in mod.functions.items():
+        if not isinstance(function, Function) or "Compiler" in function.attrs:
+            continue
+        made = convert(function)
+        assert isinstance(made, Function)  # the result for a function
+        if made is not function:
+            changed[var] = made
+    if not changed:
+        return mod
+    updated = mod.shallow_copy()
+    updated.functions.update(changed)
+    return updated
 
 
 @register_pass("relay._transform.ToGraphNormalForm")

@@ -1,37 +1,14 @@
 """The dataflow graph for operator fusion: operator kinds (Relay's TOpPattern), the readers of each node, and the post-dominator tree."""
 
 from collections.abc import Sequence
-from enum import IntEnum
 from typing import Final
 
 from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from passat.ir.op import Op
+from passat.ir.op_attributes import OpPattern
 from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, evaluation_parts, post_order
 from passat.ir.types import TensorType, TupleType, Type
-
-
-class OpPattern(IntEnum):
-    """Operator kinds, from those that fuse with most others to those that fuse with none (Relay's OpPattern).
-
-    >>> combine(OpPattern.BROADCAST, OpPattern.COMM_REDUCE)
-    <OpPattern.COMM_REDUCE: 3>
-    """
-
-    ELEMWISE = 0
-    """Each element of the result depends on the elements at its position."""
-    BROADCAST = 1
-    """Elementwise, with operands repeated along axes."""
-    INJECTIVE = 2
-    """Each element of the result depends on known elements of the operands."""
-    COMM_REDUCE = 3
-    """Combines elements along axes, in any order."""
-    OUT_ELEMWISE_FUSABLE = 4
-    """Accepts elementwise operators on its output: products and convolutions."""
-    TUPLE = 7
-    """A tuple of results."""
-    OPAQUE = 8
-    """Fuses with nothing."""
 
 
 def combine(first: OpPattern, second: OpPattern) -> OpPattern:

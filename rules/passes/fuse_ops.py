@@ -10,11 +10,12 @@ from passat.ir.infer import infer_type
 from passat.ir.inline import inline_calls, instantiated
 from passat.ir.module import IRModule
 from passat.ir.op import Op
+from passat.ir.op_attributes import OpPattern
 from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, with_children
 from passat.ir.types import FuncType, IncompleteType
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_option, register_pass
-from passat.rules.passes.dataflow import NOTHING, Dataflow, OpPattern, PostDominators, combine, takes_data
+from passat.rules.passes.dataflow import NOTHING, Dataflow, PostDominators, combine, takes_data
 
 _ELEMWISE, _BROADCAST, _INJECTIVE = OpPattern.ELEMWISE, OpPattern.BROADCAST, OpPattern.INJECTIVE
 _REDUCE, _TAIL, _TUPLE, _OPAQUE = OpPattern.COMM_REDUCE, OpPattern.OUT_ELEMWISE_FUSABLE, OpPattern.TUPLE, OpPattern.OPAQUE

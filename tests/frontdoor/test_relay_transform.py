@@ -22,6 +22,7 @@ LEVELS = {
     "SimplifyExpr": 0,
     "SimplifyInference": 0,
     "ToANormalForm": 1,
+    "ToBasicBlockNormalForm": 1,
     "ToGraphNormalForm": 1,
 }
 REQUIRED = {"ConvertLayout": ({"nn.conv2d": ["NHWC", "default"]},)}

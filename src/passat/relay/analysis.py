@@ -1,6 +1,7 @@
 """`relay.analysis`: facts about programs."""
 
 from passat.ir.analysis import all_vars, bound_vars, check_constant, free_vars, well_formed
+from passat.ir.basic_blocks import check_basic_block_normal_form
 from passat.ir.equality import structural_equal
 from passat.ir.exhaustiveness import unmatched_cases
 from passat.ir.expr import Call, Expr
@@ -24,6 +25,7 @@ __all__ = [
     "all_vars",
     "bound_type_vars",
     "bound_vars",
+    "check_basic_block_normal_form",
     "check_constant",
     "check_kind",
     "detect_feature",

@@ -4,11 +4,28 @@ import difflib
 from typing import TYPE_CHECKING
 
 from passat.ir.op import Op, OpTypeError, define_op, list_ops
+from passat.ir.op_attributes import OpPattern
+from passat.ir.registered_op import register, register_pattern, register_stateful
 from passat.relay import annotation, contrib, derived, nn, tensor
 from passat.relay.derived import *  # noqa: F403  # relay.op.add and so on
+from passat.relay.expr import const
 from passat.relay.tensor import *  # noqa: F403
 
-__all__ = ["Op", "OpTypeError", "annotation", "contrib", "define_op", "get", "list_ops", "nn"]
+__all__ = [
+    "Op",
+    "OpPattern",
+    "OpTypeError",
+    "annotation",
+    "const",
+    "contrib",
+    "define_op",
+    "get",
+    "list_ops",
+    "nn",
+    "register",
+    "register_pattern",
+    "register_stateful",
+]
 __all__ += derived.__all__
 __all__ += tensor.__all__
 

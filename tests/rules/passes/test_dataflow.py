@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from passat.ir.expr import Expr, Function
-from passat.rules.passes.dataflow import NOTHING, Dataflow, OpPattern, PostDominators, combine
+from passat.ir.op_attributes import OpPattern
+from passat.rules.passes.dataflow import NOTHING, Dataflow, PostDominators, combine
 from passat.rules.passes.fuse_ops import Groups
 from tests.rules.building import func, ops, tup, var
 from tests.rules.program_strategies import programs

@@ -14,11 +14,11 @@ from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.op import Op, get_op
+from passat.ir.op_attributes import OpPattern
 from passat.ir.sealed import is_sealed
 from passat.ir.text import astext, parse
 from passat.ir.traverse import evaluation_parts, post_order, rewrite
 from passat.passmgr import PassContext, Sequential, list_configs, parse_pipeline, pipeline_text
-from passat.rules.passes.dataflow import OpPattern
 from passat.rules.passes.fuse_ops import MAX_DEPTH, DefuseOps, FuseOps, fuse_ops
 from tests.rules.building import func, numbers, ops, tup, var
 from tests.rules.passes.golden import program, run

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from passat.ir.expr import Expr, Function
 from passat.ir.infer import InferError, infer_type
-from passat.rules.passes.dataflow import NOTHING, Dataflow, OpPattern, PostDominators
+from passat.ir.op_attributes import OpPattern
+from passat.rules.passes.dataflow import NOTHING, Dataflow, PostDominators
 from passat.rules.passes.fuse_ops import Groups
 from tests.rules.building import func, ops, tup, var
 from tests.rules.program_strategies import programs

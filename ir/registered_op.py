@@ -1,0 +1,101 @@
+"""Operators that are declared step by step, as TVM's `relay.op.register` does: `define_op` does it in one declaration."""
+
+from collections.abc import Callable, Sequence
+from typing import Any as AnyValue
+
+from passat.ir.attrs import Attrs
+from passat.ir.op import Op, OpTypeError, add_op, find_op
+from passat.ir.passat_error import PassatError
+from passat.ir.shape import broadcast
+from passat.ir.types import TensorType, Type, tensor_type
+
+TypeRel = Callable[[Sequence[Type], Attrs], Type]
+"""A type relation of TVM's form: the type of the result of the types of the operands and the attributes."""
+
+
+class OpRegistrationError(PassatError, ValueError, RuntimeError):
+    """An operator of this name exists, or nobody has declared it step by step."""
+
+
+class RegisteredOp(Op):
+    """An operator whose number of operands, type relation and attributes are set one after the other. It is opaque until then."""
+
+    __slots__ = ("arguments", "support_level")
+
+    def __init__(self, name: str, description: str = "") -> None:
+        super().__init__(name, _undeclared, doc=description)
+        self.is_own = False
+        self.support_level = 10
+        self.arguments: list[tuple[str, str, str]] = []
+        """Name, type and description of each operand."""
+
+    def set_num_inputs(self, n: int) -> None:
+        """Sets the number of operands."""
+        self.variadic, self.arity = False, n
+        self.operand_names = tuple(f"data_{i}" for i in range(n))
+
+    def add_argument(self, name: str, type: str, description: str) -> None:  # TVM's parameters
+        """Describes the next operand."""
+        self.arguments.append((name, type, description))
+
+    def set_support_level(self, level: int) -> None:
+        """Sets the level of support, which TVM groups its operators by."""
+        self.support_level = level
+
+    def set_attrs_type_key(self, key: str) -> None:
+        """Accepts the class of the attributes, which are `Attrs` of any names."""
+
+    def add_type_rel(self, rel_name: str, type_rel_func: TypeRel | None = None) -> None:
+        """Sets the type relation: a function, or one of `Identity` and `Broadcast` by name. Raises OpRegistrationError for another name."""
+        if type_rel_func is None and rel_name not in _RELATIONS:
+            raise OpRegistrationError(
+                f"there is no type relation {rel_name!r}; pass a function, or one of the names {' and '.join(_RELATIONS)}"
+            )
+        relation = type_rel_func or _RELATIONS[rel_name]
+        self.relation = lambda *types, **attrs: relation(types, Attrs(attrs))
+        self._cache.clear()
+
+
+def register(op_name: str, describe: str = "") -> RegisteredOp:
+    """Declares an operator by name, which `Op.get` then finds. Raises OpRegistrationError where there is one of that name."""
+    if find_op(op_name) is not None:
+        raise OpRegistrationError(f"Operator {op_name} is registered before; an operator has one declaration")
+    made = RegisteredOp(op_name, describe)
+    add_op(made)
+    return made
+
+
+def register_pattern(op_name: str, pattern: int, level: int = 10) -> None:
+    """Sets the kind of an operator in fusion (`OpPattern`)."""
+    Op.get(op_name).set_attr("TOpPattern", pattern, level)
+
+
+def register_stateful(op_name: str, stateful: bool, level: int = 10) -> None:
+    """Says whether calls of an operator have an effect. Raises OpRegistrationError for one that `register` has not declared."""
+    op = Op.get(op_name)
+    if not isinstance(op, RegisteredOp):
+        raise OpRegistrationError(f"{op_name} says in its declaration whether it is stateful")
+    op.stateful = stateful
+    op.set_attr("TOpIsStateful", stateful, level)
+
+
+def _undeclared(*types: Type, **attrs: AnyValue) -> Type:
+    raise OpTypeError("has no type relation yet; add one with add_type_rel")
+
+
+def _identity(types: Sequence[Type], attrs: Attrs) -> Type:
+    if len(set(types)) != 1:
+        raise OpTypeError("takes operands of one type")
+    return types[0]
+
+
+def _broadcast(types: Sequence[Type], attrs: Attrs) -> Type:
+    first, *rest = [tensor_type(type_) for type_ in types]
+    for other in rest:
+        if other.dtype != first.dtype:
+            raise OpTypeError(f"operands have different element types {first.dtype} and {other.dtype}; cast one")
+        first = TensorType(broadcast(first.shape, other.shape), first.dtype)
+    return first
+
+
+_RELATIONS: dict[str, TypeRel] = {"Identity": _identity, "Broadcast": _broadcast}
