@@ -1,16 +1,12 @@
-"""`relay.testing`: small helpers that tests of passes share."""
-
-from typing import Any as AnyValue
-from typing import Self
+"""Helpers that tests of passes share: types, passes on expressions, attributes of operators, natural numbers."""
 
 from passat.ir.expr import Constructor, Expr, Function
 from passat.ir.module import IRModule
-from passat.ir.op import get_op
 from passat.passmgr import InferType, Pass
 from passat.relay.prelude import Prelude
 from passat.runtime import ConstructorValue
 
-__all__ = ["TempOpAttr", "count", "make_nat_expr", "make_nat_value", "run_infer_type", "run_opt_pass"]
+__all__ = ["count", "make_nat_expr", "make_nat_value", "run_infer_type", "run_opt_pass"]
 
 
 def run_infer_type(expr: Expr) -> Expr:
@@ -30,27 +26,6 @@ def run_opt_pass(expr: Expr, opt_pass: Pass, import_prelude: bool = False) -> Ex
         module.import_from_std("prelude.rly")
     entry = opt_pass(module)["main"]
     return entry if isinstance(expr, Function) else entry.body
-
-
-class TempOpAttr:
-    """In a `with` block an operator has another attribute."""
-
-    def __init__(self, op_name: str, attr_key: str, attr_value: AnyValue) -> None:
-        self.op = get_op(op_name)
-        self.attr_key = attr_key
-        self.attr_value = attr_value
-        self._before: tuple[int, AnyValue] | None = None
-
-    def __enter__(self) -> Self:
-        self._before = self.op.registered.get(self.attr_key)
-        self.op.reset_attr(self.attr_key)
-        self.op.set_attr(self.attr_key, self.attr_value)
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.op.reset_attr(self.attr_key)
-        if self._before is not None:
-            self.op.set_attr(self.attr_key, self._before[1], self._before[0])
 
 
 def count(prelude: Prelude, n: ConstructorValue) -> int:

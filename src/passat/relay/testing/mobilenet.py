@@ -1,0 +1,34 @@
+"""MobileNet: convolutions of single channels, and of single pixels (Howard and others, 2017)."""
+
+from typing import Final
+
+from passat.ir.analysis import free_vars
+from passat.ir.expr import Expr, Function
+from passat.relay import nn
+from passat.relay.testing.init import Workload, create_workload
+from passat.relay.testing.layers import conv_bn_relu, dense_add_bias, input_of
+
+_BLOCKS: Final = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1))
+"""Channels and stride of each block."""
+
+
+def mobile_net(num_classes: int = 1000, data_shape: tuple[int, ...] = (1, 3, 224, 224), dtype: str = "float32") -> Function:
+    """The network of 28 layers."""
+    width = 32
+    body: Expr = input_of(data_shape[0], data_shape[1:], dtype)
+    body = conv_bn_relu(body, width, 3, "conv_block_1", strides=(2, 2), padding=(1, 1))
+    for number, (channels, stride) in enumerate(_BLOCKS, 1):
+        name = f"separable_conv_block_{number}"
+        body = conv_bn_relu(body, width, 3, f"{name}_depthwise", strides=(stride, stride), padding=(1, 1), groups=width)
+        body = conv_bn_relu(body, channels, 1, f"{name}_pointwise")
+        width = channels
+    pooled = nn.batch_flatten(nn.global_avg_pool2d(body))
+    net = nn.softmax(dense_add_bias(pooled, units=num_classes, name="fc"))
+    return Function(free_vars(net), net)
+
+
+def get_workload(
+    batch_size: int = 1, num_classes: int = 1000, image_shape: tuple[int, ...] = (3, 224, 224), dtype: str = "float32"
+) -> Workload:
+    """The network as a module, and its parameters."""
+    return create_workload(mobile_net(num_classes, (batch_size, *image_shape), dtype))
