@@ -139,7 +139,7 @@ class NodeTraces:
                 continue
             seen.add(id(expr))
             node = run.choice.get(cls)
-            parts = _parts(expr)
+            parts = parts_of(expr)
             if node is None or id(expr) in graph.ids or len(parts) != len(graph.operands[node]):
                 continue
             self._made.setdefault(id(expr), (expr, number, node))
@@ -226,7 +226,7 @@ class Index:
                 self._makers.setdefault(node, place)
         self._eager = {id(each.place): each.rule for each in self.graph.decisions if not each.rejection}
         self._loaded_from: dict[int, Expr] = {}
-        for expr in post_order(run.body, parts_of=lambda node: [part for part in _parts(node) if id(part) in self.graph.ids]):
+        for expr in post_order(run.body, parts_of=lambda node: [part for part in parts_of(node) if id(part) in self.graph.ids]):
             self._loaded_from.setdefault(self.graph.ids[id(expr)], expr)
 
     def needs(self, node: int, keep: Callable[[Expr], int]) -> _Needs:
@@ -250,7 +250,7 @@ class Index:
         known, dated, sources = self.needs(node, keep)
         needs, steps, names = [*known], [*dated], [*sources]
         graph = self.graph
-        for part in _parts(self._loaded_from[node]) if node in self._loaded_from else ():
+        for part in parts_of(self._loaded_from[node]) if node in self._loaded_from else ():
             made = graph.ids[id(part)]
             if graph.symbols[made].kind == CONST and not isinstance(part, Constant) and made in graph.operands[node]:
                 steps.append(self._loaded(FOLDED, part))
@@ -318,6 +318,16 @@ class Index:
         applied = [self._applied(place) for place in sorted(self.proof.applications([(one, other)]) - but)]
         return [key for needs, _, _ in applied for key in needs], [dated for _, steps, _ in applied for dated in steps]
 
+    def becoming(self, node: int, expr: Expr) -> list[Event]:
+        """The events by which the extracted node took the place of the node of an expression of the input."""
+        chosen = self.chosen(node)
+        dated = self.replaced(node, chosen)[1] if chosen != node else []
+        if self.graph.symbols[chosen].kind == CONST and not isinstance(expr, Constant):
+            dated = [self._loaded(FOLDED, expr), *dated]
+        elif node in self.graph.places:
+            dated = [self._loaded(STATIC, expr), *dated]
+        return list(dict.fromkeys(event for _, event in sorted(dated)))
+
     def _behind(self, node: int) -> set[int]:
         """The applications that created a node, and their matches."""
         found: set[int] = set()
@@ -368,7 +378,7 @@ class Index:
         return (self.number, 0), Event(self.run.pass_of(rule), rule, (name,) if name else ())
 
 
-def _parts(expr: Expr) -> Sequence[Expr]:
+def parts_of(expr: Expr) -> Sequence[Expr]:
     """The operands of an expression in the surrounding dataflow."""
     if isinstance(expr, (If, Match)) or (isinstance(expr, Call) and not isinstance(expr.op, Op)):
         return outer_parts(expr)

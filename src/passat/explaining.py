@@ -2,7 +2,7 @@
 
 `passat.from` has the input nodes that a node comes from, `passat.rules` the steps that led to it, both as JSON lists of strings. Before
 format version 10, nodes have no metadata; then `passat.provenance` in the model's metadata has both for each node, by the name of its first
-output.
+output. `passat.vanished` in the model's metadata has the nodes of the input that are gone, as a list of objects with the fields of `Gone`.
 """
 
 import difflib
@@ -25,6 +25,7 @@ from passat.rules.engine.trace import Trace
 from passat.rules.provenance.checker import gaps_of
 from passat.rules.provenance.node_traces import Event, NodeTrace, NodeTraces, merged
 from passat.rules.provenance.pass_trace import PassTrace
+from passat.rules.provenance.vanished import UNUSED, described, follow, named_calls
 from passat.rules.provenance.writer import Writer
 
 if TYPE_CHECKING:
@@ -63,10 +64,29 @@ class Explained:
 
 
 @dataclass(frozen=True)
+class Gone:
+    """A node of the input that is not in the result: its name, operator and outputs; what it became, such as "equal to x"; and the steps
+    that led there, each as "pass: rule at node"."""
+
+    name: str
+    op: str
+    outputs: tuple[str, ...] = ()
+    became: str = ""
+    steps: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"{self.name or next(iter(self.outputs), '')} ({self.op}) vanished{self.became and f': {self.became}'}"]
+        return "\n".join([*lines, *(f"  {number}. {step}" for number, step in enumerate(self.steps, 1))])
+
+
+@dataclass(frozen=True)
 class Explanation:
-    """All nodes of a result, or the requested ones."""
+    """All nodes of a result and the nodes of the input that vanished, or the requested ones. As text, a vanished node from which a node of
+    the result comes is listed there only, unless it was requested."""
 
     nodes: tuple[Explained, ...]
+    vanished: tuple[Gone, ...] = ()
+    asked: bool = False
 
     @property
     def changed(self) -> tuple[Explained, ...]:
@@ -74,23 +94,30 @@ class Explanation:
         return tuple(node for node in self.nodes if node.steps)
 
     def of(self, name: str) -> "Explanation":
-        """The nodes with a name: their own, that of an output, or that of an input node that they come from. Raises ExplainError if there
-        are none."""
-        for found in (
-            [node for node in self.nodes if node.name == name],
-            [node for node in self.nodes if name in node.outputs],
-            [node for node in self.nodes if name in node.sources],
+        """The nodes with a name: their own, that of an output, or that of an input node that they come from, with what became of
+        that node. Raises ExplainError if there are none."""
+        gone = [one for one in self.vanished if name and name in (one.name, *one.outputs)]
+        others: Sequence[Gone]
+        for found, others in (
+            ([node for node in self.nodes if node.name == name], ()),
+            ([node for node in self.nodes if name in node.outputs], ()),
+            (made := [node for node in self.nodes if name in node.sources], [one for one in gone if one.became != UNUSED or not made]),
         ):
-            if found and name:
-                return Explanation(tuple(found))
+            if (found and name) or others:
+                return Explanation(tuple(found), tuple(others), asked=True)
         names = {text for node in self.nodes for text in (node.name, *node.outputs, *node.sources) if text}
+        names.update(text for gone in self.vanished for text in (gone.name, *gone.outputs) if text)
         near = difflib.get_close_matches(name, sorted(names), 3)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise ExplainError(f"no node of the result is called {name!r}, makes it, or comes from it{hint}")
 
     def to_dict(self) -> dict[str, AnyValue]:
         """The explanation as plain data for JSON."""
-        return {"schema": "explanation-1", "nodes": [asdict(node) for node in self.nodes]}
+        return {
+            "schema": "explanation-1",
+            "nodes": [asdict(node) for node in self.nodes],
+            "vanished": [asdict(gone) for gone in self.vanished],
+        }
 
     def to_json(self) -> str:
         """The explanation as a JSON object."""
@@ -98,12 +125,15 @@ class Explanation:
 
     def __str__(self) -> str:
         changed = self.changed
-        if len(self.nodes) == 1:
-            return str(self.nodes[0])
+        if (self.asked and self.vanished) or (len(self.nodes) == 1 and not self.vanished):
+            return "\n\n".join(map(str, (*self.vanished, *self.nodes)))
         own = len(self.nodes) - len(changed)
         others = "; the others are the input's own" if own else ""
-        head = f"{len(changed)} of {len(self.nodes)} nodes were changed{others}"
-        return "\n\n".join([head, *map(str, changed)])
+        sources = {source for node in self.nodes for source in node.sources}
+        gone = [one for one in self.vanished if sources.isdisjoint((one.name, *one.outputs))]
+        lost = f"; {len(gone)} {'other node' if len(gone) == 1 else 'other nodes'} of the input vanished" if gone else ""
+        head = f"{len(changed)} of {len(self.nodes)} nodes were changed{others}{lost}"
+        return "\n\n".join([head, *map(str, changed), *map(str, gone)])
 
 
 def as_texts(data: AnyValue) -> tuple[str, ...]:
@@ -132,6 +162,8 @@ RULES: Final = "passat.rules"
 PROVENANCE: Final = "passat.provenance"
 WRITTEN: Final = "(written)"
 """The pseudo pass for nodes created by the writer."""
+VANISHED: Final = "passat.vanished"
+READ: Final = "it was computed from constants, or left out, when the model was read"
 NODE_METADATA: Final = 10
 """The first format version with node metadata."""
 
@@ -185,13 +217,58 @@ def annotate(
 
 def explain_model(model: "ModelProto") -> Explanation:
     """The provenance that a model contains. Raises ExplainError for a model without."""
-    found = tuple(nodes_of(model))
+    explanation = explanation_of(model)
     kept = any(entry.key == PROVENANCE for entry in model.metadata_props)
-    if not kept and not any(node.steps for node in found):
+    if not kept and not explanation.vanished and not explanation.changed:
         raise ExplainError(
             "the model does not say where its nodes come from; `passat optimize --explain` writes that into it, where it changes anything"
         )
-    return Explanation(found)
+    return explanation
+
+
+def explanation_of(model: "ModelProto") -> Explanation:
+    """The provenance that a model contains, if any."""
+    return Explanation(tuple(nodes_of(model)), vanished_of(model))
+
+
+def vanished_of(model: "ModelProto") -> tuple[Gone, ...]:
+    """The vanished nodes that a model lists; those of them that are not as they should be are left out."""
+    stated = next((entry.value for entry in model.metadata_props if entry.key == VANISHED), "[]")
+    try:
+        rows = json.loads(stated)
+    except (ValueError, RecursionError):
+        return ()
+    found: list[Gone] = []
+    for row in rows if isinstance(rows, list) else ():
+        if isinstance(row, dict) and all(isinstance(row.get(key), str) for key in ("name", "op", "became")):
+            texts = [as_texts(json.dumps(row.get(key))) for key in ("outputs", "steps")]
+            found.append(Gone(row["name"], row["op"], texts[0], row["became"], texts[1]))
+    return tuple(found)
+
+
+def list_vanished(result: "ModelProto", before: "ModelProto", module: IRModule, tracing: "Tracing", node_traces: NodeTraces) -> None:
+    """Writes into a model what became of the nodes of the input that are not in it."""
+    there = {text for node in nodes_of(result) for text in (node.name, *(() if node.name else node.outputs)) if text}
+    calls = named_calls(module)
+    gone: dict[str, NodeProto] = {}
+    for proto in _protos(before):
+        key = proto.name or next((name for name in proto.output if name), "")
+        if key and key not in there and proto.op_type != "Constant":
+            gone.setdefault(key, proto)
+    followed = follow({key: calls[key] for key in gone if key in calls}, tracing.pass_trace.events, node_traces.runs)
+    rows = {one.name or one.outputs[0]: one for one in vanished_of(before) if one.name or one.outputs}
+    for key, proto in gone.items():
+        steps: tuple[str, ...] = ()
+        if key in followed:
+            became = followed[key]
+            equal = described(became.equal, tracing.written)
+            said = UNUSED if became.unused else f"equal to {equal}" if equal else ""
+            steps = tuple(map(str, became.events))
+        else:
+            said = READ
+        op = f"{proto.domain}.{proto.op_type}" if proto.domain not in ("", "ai.onnx") else proto.op_type
+        rows[key] = Gone(proto.name, op, tuple(name for name in proto.output if name), said, steps)
+    _set(result, VANISHED, json.dumps([asdict(row) for row in rows.values()]) if rows else None)
 
 
 def nodes_of(model: "ModelProto") -> Iterator[Explained]:
@@ -255,13 +332,14 @@ class Tracing:
         self.certificate: Certificate | None = None
         self.record: Record | None = None
 
-    def annotate(self, result: "ModelProto", original: "ModelProto", after: IRModule, report: Report) -> None:
+    def annotate(self, result: "ModelProto", original: "ModelProto", before: IRModule, after: IRModule, report: Report) -> None:
         """Writes provenance into the result, unless it is the input itself, which keeps its metadata."""
         if not report.kept:
             node_traces = NodeTraces(self.trace.runs, self.pass_trace.events)
             remark = annotate(result, original, after, self.written, node_traces)
+            list_vanished(result, original, before, self, node_traces)
             report.remarks += [f"{PROVENANCE_REMARK}{remark}"] if remark else []
-        self.explanation = Explanation(tuple(nodes_of(result)))
+        self.explanation = explanation_of(result)
 
     def certify(self, result: "ModelProto", folder: str | None, before: IRModule, after: IRModule, report: Report) -> None:
         """Creates the certificate that the written result equals the input. The report lists what it does not cover."""

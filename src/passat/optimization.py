@@ -184,7 +184,7 @@ def write_down(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
         with report.clock("explain"):
             if wanted.explain:
                 job.tell("writing down where its nodes come from")
-                tracing.annotate(outcome.model, given.source.proto, outcome.module, report)
+                tracing.annotate(outcome.model, given.source.proto, given.module, outcome.module, report)
             if wanted.certificate:
                 job.tell("writing the certificate")
                 tracing.certify(outcome.model, given.source.folder, given.module, made.module, report)

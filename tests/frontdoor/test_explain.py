@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import passat
 from passat.certificates import check_certificate, read_certificate
 from passat.cli.app import app
-from passat.explaining import FROM, PROVENANCE, RULES, ExplainError, explain_model
+from passat.explaining import FROM, PROVENANCE, RULES, VANISHED, ExplainError, explain_model
 from passat.rules.provenance.plain import CertificateError
 from tests.frontdoor.small_pipeline import SMALL
 from tests.share import share
@@ -82,6 +82,47 @@ def test_each_node_says_where_it_comes_from(done: Path) -> None:
     assert lines[:3] == ["  from product", "  from exp_x", "  from exp_y"]
     assert lines[-1].endswith(": Mine.squared at product")
     assert "relu" not in text
+
+
+VANISHING = """<ir_version: 10, opset_import: ["" : 21]> g (float[2, 3] x, float[2, 3] z) => (float[2, 3] y, float[2, 3] u) {
+    [there] a = Transpose<perm=[1, 0]>(x)
+    [back] b = Transpose<perm=[1, 0]>(a)
+    [same] c = Identity(b)
+    [unused] d = Exp(c)
+    [kept] y = Tanh(c)
+    [first] e = Sin(z)
+    [second] f = Sin(z)
+    [last] u = Add(e, f)
+}"""
+
+
+def test_a_node_that_vanished_says_what_became_of_it(folder: Path) -> None:
+    onnx.save(onnx.parser.parse_model(VANISHING), "in.onnx")
+    run("optimize", "in.onnx", "-o", "out.onnx", "--explain")
+    there, back, same, unused, second = (run("explain", "out.onnx", "--node", name) for name in ("there", "back", "same", "unused", "f"))
+    assert back.startswith("back (Transpose) vanished: equal to x\n  1. stage 1: ")
+    assert "\n\nkept (Tanh)\n" in back, "what comes of it is told as well"
+    assert there.startswith("kept (Tanh)\n"), "nothing reads it, and that is what comes of it"
+    assert same.startswith("same (Identity) vanished: equal to x\n")
+    assert unused == "unused (Exp) vanished: it was computed from constants, or left out, when the model was read\n"
+    assert second.startswith("second (Sin) vanished: equal to e")
+    assert "; 2 other nodes of the input vanished\n" in run("explain", "out.onnx")
+    (gone,) = json.loads(run("explain", "out.onnx", "--node", "back", "--json"))["vanished"]
+    assert (gone["op"], gone["outputs"], gone["became"]) == ("Transpose", ["b"], "equal to x")
+    run("optimize", "out.onnx", "-o", "again.onnx", "--explain", "--passes", "InferType")
+    assert run("explain", "again.onnx", "--node", "back") == back
+
+
+def test_a_result_from_which_nodes_only_vanished(folder: Path) -> None:
+    model = onnx.parser.parse_model(VANISHING)
+    del model.graph.node[4:], model.graph.output[:], model.graph.input[1]
+    model.graph.output.append(helper.make_tensor_value_info("a", TensorProto.FLOAT, [3, 2]))
+    onnx.save(model, "in.onnx")
+    run("optimize", "in.onnx", "-o", "out.onnx", "--explain")
+    said = run("explain", "out.onnx")
+    assert said.startswith(
+        "0 of 1 nodes were changed; the others are the input's own; 3 other nodes of the input vanished\n\nback (Transpose)"
+    )
 
 
 def test_a_node_may_be_asked_for_by_its_name_a_value_or_what_it_was_made_of(done: Path) -> None:
@@ -156,7 +197,7 @@ def test_nodes_of_old_versions_have_no_metadata(folder: Path) -> None:
     assert "nodes of version 8 of ONNX's format have no metadata" in " ".join(text.split())
     written = onnx.load("out.onnx")
     assert not any(node.metadata_props for node in written.graph.node)
-    assert [entry.key for entry in written.metadata_props] == [PROVENANCE]
+    assert [entry.key for entry in written.metadata_props] == [PROVENANCE, VANISHED]
     assert "Mine.squared at product" in run("explain", "out.onnx")
     run("optimize", "out.onnx", "-o", "again.onnx", "--explain")
     assert run("explain", "again.onnx") == run("explain", "out.onnx")

@@ -1,0 +1,173 @@
+"""Nodes of the input that are not in the result: what each of them became, and by which rules."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from passat.ir.expr import Call, Constant, Expr, TupleGetItem, Var
+from passat.ir.module import IRModule
+from passat.ir.traverse import post_order
+from passat.rules.engine.trace import Run
+from passat.rules.provenance.node_traces import Event, Index, name_of, parts_of
+from passat.rules.provenance.pass_trace import PassEvent, counterparts
+
+UNUSED = "nothing reads it"
+
+
+class Vanished(NamedTuple):
+    """What became of an expression: its equal in the result, None where there is none or it is unknown; whether nothing reads it; and the
+    events that led there."""
+
+    equal: Expr | None
+    unused: bool
+    events: tuple[Event, ...]
+
+
+class _Followed:
+    """An expression of the input on its way through the passes."""
+
+    def __init__(self, expr: Expr) -> None:
+        self.expr: Expr | None = expr
+        self.unused = False
+        self.events: dict[Event, None] = {}
+
+
+def follow(exprs: Mapping[str, Expr], pass_events: Sequence[PassEvent], runs: Sequence[Run]) -> dict[str, Vanished]:
+    """Follows named expressions of the input through the passes."""
+    found = {name: _Followed(expr) for name, expr in exprs.items()}
+    for each in pass_events:
+        if each.before is each.after:
+            continue
+        indexes = [_Saturation(Index(number, runs[number])) for number in range(each.first, each.end)]
+        later: _Rebuilt | None = None
+        for one in found.values():
+            saturation = next((index for index in indexes if one.expr is not None and index.has(one.expr)), None)
+            if saturation is not None:
+                saturation.follow(one)
+            elif one.expr is not None:
+                later = later or _Rebuilt(each)
+                later.follow(one)
+    return {name: Vanished(one.expr, one.unused, tuple(one.events)) for name, one in found.items()}
+
+
+class _Rebuilt:
+    """The expressions that a pass without rules kept or rebuilt."""
+
+    def __init__(self, each: PassEvent) -> None:
+        self._name = each.name
+        self._kept = _identities(each.after)
+        self._later = {id(old): (old, new) for old, new in _pairs(each)}
+
+    def follow(self, one: _Followed) -> None:
+        """Goes on to the counterpart after the pass."""
+        if id(one.expr) in self._kept:
+            return
+        _, one.expr = self._later.get(id(one.expr), (None, None))
+        if one.expr is None:
+            one.events[Event(self._name, "removed", ())] = None
+
+
+def _identities(module: IRModule) -> set[int]:
+    return {id(expr) for function in module.functions.values() for expr in post_order(function)}
+
+
+def _pairs(each: PassEvent) -> Iterable[tuple[Expr, Expr]]:
+    """The expressions before a pass, each with its counterpart after it."""
+    after = {id(expr): expr for function in each.after.functions.values() for expr in post_order(function)}
+    return [(old, after[new]) for new, old in counterparts(each.before, each.after).items() if new in after]
+
+
+class _Saturation:
+    """One saturation, from its input to the extracted program."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._run = index.run
+        self._results: dict[int, Expr] | None = None
+        self._users: dict[int, list[Expr]] = {}
+
+    def has(self, expr: Expr) -> bool:
+        """Whether an expression is in the program that was saturated."""
+        return id(expr) in self._run.graph.ids
+
+    def follow(self, one: _Followed) -> None:
+        """Goes on to the extracted equal of an expression."""
+        run = self._run
+        if run.choice is None or run.result is run.body:
+            return
+        assert one.expr is not None
+        if self._results is None:
+            self._results = self._extracted()
+        node = run.graph.ids[id(one.expr)]
+        new = self._results.get(run.graph.find(node))
+        if new is one.expr:
+            return
+        if new is None:
+            one.unused = True
+            one.events.update(dict.fromkeys(self._readers(one.expr)))
+        else:
+            one.events.update(dict.fromkeys(self._index.becoming(node, one.expr)))
+        one.expr = new
+
+    def _extracted(self) -> dict[int, Expr]:
+        """The expression of each extracted e-class."""
+        run, graph = self._run, self._run.graph
+        assert run.choice is not None
+        found: dict[int, Expr] = {}
+        stack: list[tuple[Expr, int]] = [(run.result, graph.find(run.root))]
+        while stack:
+            expr, cls = stack.pop()
+            if cls in found:
+                continue
+            found[cls] = expr
+            node, parts = run.choice.get(cls), parts_of(expr)
+            if id(expr) in graph.ids:
+                stack += [(part, graph.find(graph.ids[id(part)])) for part in parts if id(part) in graph.ids]
+            elif node is not None and len(parts) == len(graph.operands[node]):
+                stack += [(part, graph.find(operand)) for part, operand in zip(parts, graph.operands[node], strict=True)]
+        return found
+
+    def _readers(self, expr: Expr) -> list[Event]:
+        """The events that replaced what read an expression, so that nothing reads it any more."""
+        assert self._results is not None
+        run = self._run
+        if not self._users:
+            for reader in post_order(run.body, parts_of=lambda node: [part for part in parts_of(node) if id(part) in run.graph.ids]):
+                for part in parts_of(reader):
+                    self._users.setdefault(id(part), []).append(reader)
+        events: dict[Event, None] = {}
+        seen: set[int] = set()
+        stack = [expr]
+        while stack:
+            for reader in self._users.get(id(stack.pop()), ()):
+                if id(reader) in seen or id(reader) not in run.graph.ids:
+                    continue
+                seen.add(id(reader))
+                node = run.graph.ids[id(reader)]
+                if run.graph.find(node) in self._results:
+                    events.update(dict.fromkeys(self._index.becoming(node, reader)))
+                else:
+                    stack.append(reader)
+        return list(events)
+
+
+def described(expr: Expr | None, written: Mapping[int, Sequence[str]]) -> str:
+    """The value of the result that an expression is, by name."""
+    place = 0
+    if isinstance(expr, TupleGetItem):
+        place, expr = expr.index, expr.tuple_value
+    if isinstance(expr, Constant):
+        return "a constant"
+    if isinstance(expr, Var):
+        return expr.name_hint
+    names = () if expr is None else written.get(id(expr), ())
+    return names[place] if place < len(names) else ""
+
+
+def named_calls(module: IRModule) -> dict[str, Expr]:
+    """The calls of a module by the names of their nodes."""
+    found: dict[str, Expr] = {}
+    for function in module.functions.values():
+        for expr in post_order(function):
+            if isinstance(expr, Call) and (name := name_of(expr)):
+                found.setdefault(name, expr)
+    return found
