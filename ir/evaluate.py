@@ -81,6 +81,8 @@ _ELEMENTS: Final[dict[tuple[object, ...], AnyValue]] = {}
 """Cache of elementwise results on single elements, at most `_REMEMBERED` entries."""
 
 
+MISDECLARED: Final = "but the type relation expects"
+"""Part of the message of errors about kernels that contradict the declaration of their operator."""
 _REJECTIONS: Final = (ValueError, TypeError, IndexError, ArithmeticError, NotImplementedError, MemoryError)
 """Exceptions that kernels raise for unsupported operands."""
 
@@ -113,11 +115,11 @@ def _checked(op: Op, value: AnyValue, type_: Type, *, shaped: bool = True) -> An
     if not isinstance(type_, TensorType):
         return array
     if array.dtype != to_numpy(type_.dtype) and not (type_.dtype == "string" and from_numpy(array.dtype) == "string"):
-        raise EvaluateError(f"the kernel of {op.name} returned {array.dtype}, but the type relation expects {type_.dtype}")
+        raise EvaluateError(f"the kernel of {op.name} returned {array.dtype}, {MISDECLARED} {type_.dtype}")
     if not shaped:
         return array.reshape(-1)[0]
     if len(array.shape) != type_.ndim or any(type(m) is int and m != n for m, n in zip(type_.shape, array.shape, strict=True)):
-        raise EvaluateError(f"the kernel of {op.name} returned shape {array.shape}, but the type relation expects {type_!r}")
+        raise EvaluateError(f"the kernel of {op.name} returned shape {array.shape}, {MISDECLARED} {type_!r}")
     return array
 
 

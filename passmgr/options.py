@@ -320,9 +320,11 @@ def get_option(key: str) -> ConfigOption:
         _SOURCES.pop(0)()
         option = _OPTIONS.get(key)
     if option is None:
-        near = difflib.get_close_matches(key, _OPTIONS, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ConfigError(f"Invalid config option {key!r} candidates are: {' ,'.join(sorted(_OPTIONS))}{hint}")
+        near = [name for name in _OPTIONS if name.rpartition(".")[2] == key] or difflib.get_close_matches(key, _OPTIONS, 1)
+        if near:
+            hint = "`passat config list` shows all options"
+            raise ConfigError(f"Invalid config option {key!r}; did you mean {' or '.join(map(repr, near))}? {hint}")
+        raise ConfigError(f"Invalid config option {key!r} candidates are: {' ,'.join(sorted(_OPTIONS))}")
     return option
 
 

@@ -201,7 +201,7 @@ def get_entry(name: str) -> PassEntry:
         entry = _find(name)
     if entry is None:
         near = nearest_passes(name)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"register_pass({name!r}, ...) makes it known"
+        hint = f"did you mean {' or '.join(near)}?" if near else "`passat passes` lists the passes"
         raise UnknownPassError(f"Cannot use {name} to create the pass: no pass of that name is registered; {hint}")
     return entry
 
@@ -235,10 +235,11 @@ def is_registered(name: str) -> bool:
 
 
 def nearest_passes(name: str) -> list[str]:
-    """Returns up to three registered names that are similar to a name."""
+    """Returns up to three registered names that are similar to a name, or else start with it."""
     by_folded = {entry.name.casefold(): entry.name for entry in _ENTRIES.values()}
-    short = name.rpartition("transform.")[2]
-    return [by_folded[near] for near in difflib.get_close_matches(short.casefold(), by_folded, 3)]
+    short = name.rpartition("transform.")[2].casefold()
+    near = difflib.get_close_matches(short, by_folded, 3) or sorted(folded for folded in by_folded if short and folded.startswith(short))
+    return [by_folded[folded] for folded in near[:3]]
 
 
 def registry_version() -> int:

@@ -4,7 +4,8 @@ set with each other."""
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from passat.rules.checking.mend import loosened, mended
+from passat.ir.evaluate import MISDECLARED
+from passat.rules.checking.fixing import fix, loosened
 from passat.rules.checking.relations import circles, covered, enlarges, reducing_matchers
 from passat.rules.checking.report import Counterexample, Finding, RuleReport, instance_lines
 from passat.rules.checking.shrink import shrink, weight
@@ -65,8 +66,12 @@ def _explain(checked: Checked, seed: int, instances: int) -> None:
     small = shrink(trier, trial.case, lambda found: found.verdict is trial.verdict)
     report.counterexample = Counterexample(instance_lines(small), small.reason)
     of = f"{len(checked.wrong)} of {report.compared} instances"
+    if all(MISDECLARED in other.reason for _, other in checked.wrong):
+        text = small.reason[small.reason.index("the kernel of ") :]
+        checked.find("value", f"{text} (in {of}): correct the kernel or the declared type; no guard helps")
+        return
     checked.find("value" if trial.verdict is Verdict.DISAGREES else "breaks", f"the sides differ in {of}: {small.reason}")
-    report.mended_by = mended(checked, seed, instances)
+    report.fixed_by = fix(checked, seed, instances)
 
 
 def _under(checked: Checked, liberty: Liberty) -> Iterator[tuple[Trier, Trial]]:

@@ -51,7 +51,7 @@ class RuleReport:
     not_compared: dict[str, int] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     counterexample: Counterexample | None = None
-    mended_by: str = ""
+    fixed_by: str = ""
     reproduce: str = ""
 
     @property
@@ -205,7 +205,7 @@ def rule_lines(report: RuleReport) -> list[str]:
         lines.append(f"  {'!' if finding.rejects else '?'} {finding.text}")
         if report.counterexample and finding is report.findings[0]:
             lines += [f"      {line}" for line in report.counterexample.lines]
-            lines += [f"    mended by {report.mended_by}"] if report.mended_by else []
+            lines += [f"    fixed by {report.fixed_by}"] if report.fixed_by else []
             lines.append(f"    repeat with --rule {report.name} --seed {report.seed}")
     return lines
 

@@ -137,7 +137,7 @@ def _run(file: Path) -> tuple[ModuleType, bytes]:
     except SyntaxError as error:
         del sys.modules[name]
         if not error.lineno:  # bytes that are no text
-            raise RuleFileError(f"{file} is not a Python file: {error.msg}") from error
+            raise RuleFileError(f"{file} is not a Python file: {error.msg}; name a file of rules") from error
         raise RuleFileError(f"{error.filename or file}, line {error.lineno}: {error.msg}") from error
     except (Exception, SystemExit) as error:
         del sys.modules[name]

@@ -233,6 +233,12 @@ def test_checking_takes_a_kernel() -> None:
     wrong = run("rules", "check", rules(DECLARED.format(KERNEL), MAKES))
     assert wrong.exit_code == 1
     assert "the sides differ" in wrong.stdout
+    wide = KERNEL.replace("x.dtype", "'float64'")
+    misdeclared = run("rules", "check", rules(DECLARED.format(wide), MAKES.replace("alpha=2)", "alpha=0.02)")))
+    assert misdeclared.exit_code == 1
+    assert "! the kernel of com.mycompany.FusedThing returned float64, but the type relation expects float32 (in " in misdeclared.stdout
+    assert "correct the kernel or the declared type; no guard helps\n" in misdeclared.stdout
+    assert "fixed by" not in misdeclared.stdout
     without = run("rules", "check", rules(DECLARED.format(""), MAKES))
     assert without.exit_code == 1
     assert "com.mycompany.FusedThing is declared without a kernel: kernel=... defines what it computes" in without.stdout

@@ -55,7 +55,7 @@ def test_json_says_all_that_the_text_says(tmp_path: Path) -> None:
     path = file(tmp_path, "zero = (x + c >> x).when(is_all(c, 0), same_type(x, x + c))")
     [row] = json.loads(run(path, "--json", code=1))
     assert row["verdict"] == "rejected"
-    assert row["mended_by"] == ".inexact(...)"
+    assert row["fixed_by"] == ".inexact(...)"
     assert set(row["rejected"]) == {"is_all(c, 0)", "same_type(x, (x + c))"}
     assert row["counterexample"]["lines"][0] == "x: float32 = -0.0"
     assert row["findings"][0]["kind"] == "value"
@@ -102,9 +102,12 @@ def test_what_is_neither_file_nor_set_is_a_usage_error(tmp_path: Path) -> None:
         == "error: Arithmetik is neither a rule file nor a set of the library or of a plug-in; did you mean Arithmetic or MaskArithmetic?\n"
     )
     assert run("Arithmetic", "--rule", "Arithmetic.cop", code=2).startswith(
-        "error: there is no rule Arithmetic.cop here; did you mean Arithmetic.copy"
+        "error: no checked set has a rule Arithmetic.cop; did you mean Arithmetic.copy"
     )
+    assert "no checked set has a rule copy; did you mean Arithmetic.copy?" in run("Arithmetic", "--rule", "copy", code=2)
     assert "cannot be read: No such file" in run(tmp_path / "none.py", code=1)
+    model = tmp_path / "model.onnx"
+    assert run(model, code=2).startswith(f"error: {model} is a model, not a rule file; `passat rules why-not RULE {model}` ")
 
 
 @pytest.mark.parametrize(("error", "said", "code"), [(KeyboardInterrupt, "interrupted", 130), (Terminated, "terminated", 143)])

@@ -106,7 +106,8 @@ def test_a_pass_itself_may_be_registered(mod: IRModule) -> None:
         ("Saturat", "did you mean Saturate?"),
         ("saturate", "did you mean Saturate?"),
         ("transform.Saturat", "did you mean Saturate?"),
-        ("xyz", "register_pass('xyz', ...) makes it known"),
+        ("Satu", "did you mean Saturate?"),
+        ("xyz", "`passat passes` lists the passes"),
     ],
 )
 def test_unknown_names(name: str, text: str) -> None:

@@ -156,7 +156,7 @@ def test_print_single_passes_and_what_cannot_be_printed() -> None:
         ),
         (
             "InferType,\n  Nope",
-            "Cannot use Nope to create the pass: no pass of that name is registered; register_pass('Nope', ...) makes it known"
+            "Cannot use Nope to create the pass: no pass of that name is registered; `passat passes` lists the passes"
             " (line 2, column 3)\n    Nope\n    ^",
         ),
     ],

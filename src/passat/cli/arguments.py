@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 from typing import Any as AnyValue
@@ -247,7 +248,8 @@ def check_names(plan: "Plan", files: Sequence[Path], printed: Sequence[tuple[str
 
     steps = list(plan.walk())
     if plan.unknown:
-        fail(plan.unknown[0].replace("disabled_pass", "--disable", 1).replace("required_pass", "--require", 1), USAGE)
+        unknown = plan.unknown[0].replace("disabled_pass", "--disable", 1).replace("required_pass", "--require", 1)
+        fail(unknown + _way_out(unknown, PassContext.current().disabled_pass), USAGE)
     check_disabled(PassContext.current(), [step.pass_ for step in steps])
     planned = {plan.name, *(step.name for step in steps)}
     known = planned | {entry.name for entry in list_passes()} if printed else planned
@@ -256,6 +258,17 @@ def check_names(plan: "Plan", files: Sequence[Path], printed: Sequence[tuple[str
             if not any(map(NameFilter(name), known)):
                 fail(unknown_pass(option, name, planned), USAGE)
     return idle_passes(files, planned)
+
+
+def _way_out(unknown: str, disabled: Sequence[str]) -> str:
+    """The hint for a sentence that suggests no pass: a similar rule set, or the commands that list names."""
+    from passat.rules.library import rule_sets
+
+    if "did you mean" in unknown:
+        return ""
+    near = [set_ for name in disabled if repr(name) in unknown for set_ in get_close_matches(name, rule_sets(), 1)]
+    lists = "`passat passes` and `passat rules list` show all names" if disabled else "`passat passes` shows all names"
+    return f"; did you mean {near[0]}?" if near else f"; {lists}"
 
 
 def _check_output(path: Path, option: str) -> None:

@@ -128,6 +128,8 @@ def rule_sets(what: list[str]) -> "list[type[RuleSet]]":
     if not {*what} <= {*files, *known}:
         known = {**plugin_sets(), **known}
     for name in what:
+        if name.endswith(".onnx"):
+            fail(f"{name} is a model, not a rule file; `passat rules why-not RULE {name}` says why a rule does not fire on it", USAGE)
         if name not in files and name not in known:
             hint = _nearest(name, known) or f"there are {', '.join(known)}"
             fail(f"{name} is neither a rule file nor a set of the library or of a plug-in; {hint}", USAGE)
@@ -139,13 +141,14 @@ def _chosen(rules: "list[Rule]", names: list[str]) -> "list[Rule]":
     known = {rule.name: rule for rule in rules}
     for name in names:
         if name not in known:
-            fail("; ".join(filter(None, (f"there is no rule {name} here", _nearest(name, known)))), USAGE)
+            fail(f"no checked set has a rule {name}; {_nearest(name, known) or 'the rules are ' + ', '.join(known)}", USAGE)
     return [known[name] for name in dict.fromkeys(names)] if names else rules
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    """A question for the names that are nearest to one; nothing where none is near."""
-    near = get_close_matches(name, known, 3)
+    """A question with up to three similar names, by the whole name or by the part after the set; empty if there is none."""
+    known = list(known)
+    near = [one for one in known if one.rpartition(".")[2] == name][:3] or get_close_matches(name, known, 3)
     return f"did you mean {' or '.join(near)}?" if near else ""
 
 

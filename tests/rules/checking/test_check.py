@@ -32,7 +32,7 @@ def report_of(rule: Rule, instances: int = 200) -> RuleReport:
 @pytest.mark.parametrize("rule", Sound.rules, ids=lambda rule: rule.name)
 def test_what_is_sound_is_found_sound_on_as_many_instances_as_wanted(rule: Rule) -> None:
     report = report_of(rule, 60)
-    assert (report.verdict, report.findings, report.mended_by) == ("sound", [], "")
+    assert (report.verdict, report.findings, report.fixed_by) == ("sound", [], "")
     assert report.compared == 120 if rule.back else report.compared == 60
     assert report.drawn >= report.ill_typed + report.compared
 
@@ -65,7 +65,7 @@ def wrong_report(rule: Rule) -> RuleReport:
 def test_what_is_wrong_is_shown_and_mended_where_it_can_be(rule: Rule) -> None:
     report = wrong_report(rule)
     assert (report.verdict, kinds(report)) == ("rejected", ["value"])
-    assert report.mended_by == MENDED[rule.name.partition(".")[2]]
+    assert report.fixed_by == MENDED[rule.name.partition(".")[2]]
     assert report.counterexample is not None
     assert report.counterexample.reason in report.findings[0].text
 

@@ -42,7 +42,7 @@ def _names(*terms: AnyValue) -> bool | str:
     return True
 
 
-def mended(checked: Checked, seed: int, instances: int) -> str:
+def fix(checked: Checked, seed: int, instances: int) -> str:
     """The fix, as it is written: `.when(same_shape(x, y))`; empty if none is found.
 
     First tries a weaker claim about values, and attributes that the left side leaves open; then guards, for the rule and for these forms of
