@@ -6,10 +6,12 @@ take no memory, so loops written as recursion can run indefinitely. Other calls 
 """
 
 from collections.abc import Sequence
+from typing import Any as AnyValue
 from typing import Final, TypeAlias
 
 import numpy as np
 
+from passat.ir.attrs import Attrs
 from passat.ir.evaluate import EvaluateError, evaluate_call
 from passat.ir.expr import (
     Call,
@@ -38,7 +40,7 @@ from passat.ir.passat_error import PassatError
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import children, post_order
 from passat.ir.types import TensorType, TupleType, Type
-from passat.runtime.values import ConstructorValue, Data, RefValue, type_of_data
+from passat.runtime.values import ConstructorValue, Data, RefValue, TupleValue, type_of_data
 
 CALL_DEPTH: Final = 100_000
 """Maximum nesting depth of non-tail calls."""
@@ -228,7 +230,7 @@ class Interpreter:
         if isinstance(node, Match):
             data = self._value(frame, node.data)
             for clause in node.clauses:
-                bound = _bind(clause.lhs, data)
+                bound = bind_pattern(clause.lhs, data)
                 if bound is not None:
                     frame.variables.update(bound)
                     return clause.rhs
@@ -298,14 +300,21 @@ class Interpreter:
 
     def _operate(self, frame: _Frame, call: Call, op: Op) -> Value:
         args = [_data(self._value(frame, arg), call) for arg in call.args]
-        try:
-            type_ = call._checked_type
-            if type_ is None or not _is_static(type_):
-                values = [_known(arg) if i in op.known_operands else None for i, arg in enumerate(args)]
-                type_ = op.infer([type_of_data(arg) for arg in args], call.attrs, values)
-            return evaluate_call(op, args, call.attrs, type_)
-        except (OpTypeError, EvaluateError) as error:
-            raise ExecutorError(f"{_where(call)}{error}") from error
+        return compute(op, args, call.attrs, call._checked_type, _where(call))
+
+
+def compute(op: Op, args: Sequence[Data], attrs: Attrs, type_: Type | None = None, where: str = "") -> Data:
+    """The result of an operator for operands; `type_` is its type where that is known, `where` a prefix for messages.
+
+    Raises ExecutorError.
+    """
+    try:
+        if type_ is None or not _is_static(type_):
+            values = [_known(arg) if i in op.known_operands else None for i, arg in enumerate(args)]
+            type_ = op.infer([type_of_data(arg) for arg in args], attrs, values)
+        return evaluate_call(op, args, attrs, type_)
+    except (OpTypeError, EvaluateError) as error:
+        raise ExecutorError(f"{where}{error}") from error
 
 
 def _count_uses(body: Expr) -> dict[Expr, int]:
@@ -332,9 +341,9 @@ def _operands(node: Expr) -> tuple[Expr, ...]:
     return () if isinstance(node, (Let, If, Match)) else tuple(children(node))
 
 
-def _bind(pattern: Pattern, value: Value) -> dict[Expr, Value] | None:
-    """The variables of a pattern, if it matches a value."""
-    bound: dict[Expr, Value] = {}
+def bind_pattern(pattern: Pattern, value: AnyValue) -> dict[Expr, AnyValue] | None:
+    """The variables of a pattern, if it matches a value, in the interpreter's form or the user-facing one."""
+    bound: dict[Expr, AnyValue] = {}
     work = [(pattern, value)]
     while work:
         wanted, given = work.pop()
@@ -345,7 +354,7 @@ def _bind(pattern: Pattern, value: Value) -> dict[Expr, Value] | None:
                 return None
             work += zip(wanted.patterns, given.fields, strict=True)
         elif isinstance(wanted, PatternTuple):
-            if not isinstance(given, tuple):
+            if not isinstance(given, (tuple, TupleValue)):
                 return None
             work += zip(wanted.patterns, given, strict=True)
     return bound

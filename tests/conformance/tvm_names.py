@@ -30,6 +30,7 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
     "tvm.relay.op.op": ("passat.relay.op",),
     "tvm.runtime": ("passat.runtime", "passat.nd", "passat.container"),
     "tvm.runtime.container": ("passat.container",),
+    "tvm.relay.backend.interpreter": ("passat.runtime",),
     "tvm.target": ("passat.target",),
     "tvm.testing": ("passat.testing",),
     "tvm.transform": ("passat.transform",),

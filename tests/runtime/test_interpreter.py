@@ -15,7 +15,8 @@ from passat.ir.expr import Constant, Expr, Function, If, Let, Tuple, TupleGetIte
 from passat.ir.op import get_op
 from passat.ir.text import parse, parse_expr
 from passat.ir.types import TensorType
-from passat.runtime import ExecutorError, create_executor, interpreter
+from passat.runtime import ExecutorError, NDArray, create_executor, interpreter
+from passat.runtime.python_source import run_as_python
 from tests.share import share
 
 x = var("x", shape=(2,))
@@ -242,6 +243,7 @@ def test_random_programs_in_every_form(case: tuple[Expr, int]) -> None:
     function = Function([A, B], expr)
     for form in (function, to_anf(function), to_graph(to_anf(function))):
         assert create_executor().evaluate(form)(2, 3).numpy() == expected
+    assert run_as_python(function)(NDArray(np.int32(2)), NDArray(np.int32(3))).numpy() == expected
 
 
 def test_constants_are_values() -> None:

@@ -13,6 +13,7 @@ from passat.relay.testing import (
     lstm,
     mlp,
     mobilenet,
+    py_converter,
     resnet,
     squeezenet,
     synthetic,
@@ -20,6 +21,7 @@ from passat.relay.testing import (
 )
 from passat.relay.testing.helpers import count, make_nat_expr, make_nat_value, run_infer_type, run_opt_pass
 from passat.relay.testing.init import create_workload
+from passat.relay.testing.py_converter import run_as_python, to_python
 from passat.relay.testing.temp_op_attr import TempOpAttr
 
 __all__ = [
@@ -37,10 +39,13 @@ __all__ = [
     "make_nat_value",
     "mlp",
     "mobilenet",
+    "py_converter",
     "resnet",
+    "run_as_python",
     "run_infer_type",
     "run_opt_pass",
     "squeezenet",
     "synthetic",
     "temp_op_attr",
+    "to_python",
 ]
