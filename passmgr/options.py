@@ -338,6 +338,25 @@ def list_configs() -> dict[str, dict[str, AnyValue]]:
     }
 
 
+def option_values(key: str) -> list[str]:
+    """The texts that an option may be set to, if its type lists any.
+
+    >>> option_values("passmgr.resolve")
+    ['graph', 'relay']
+    """
+    found: list[str] = []
+    pending = [get_option(key).type]
+    while pending:
+        type_ = pending.pop(0)
+        if type_ is bool:
+            found += ["true", "false"]
+        elif get_origin(type_) is Literal:
+            found += [value for value in get_args(type_) if isinstance(value, str)]
+        elif get_origin(type_) in (Union, types.UnionType):
+            pending += get_args(type_)
+    return found
+
+
 def check_config(config: Mapping[str, AnyValue]) -> dict[str, AnyValue]:
     """Checks and converts all values of a config.
 

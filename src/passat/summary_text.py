@@ -214,9 +214,9 @@ def render_profile(profile: "ModelProfile") -> RenderableType:
     sizes = ", ".join(f"{name}={size}" for name, size in profile.sizes.items())
     threads = "1 thread" if profile.threads == 1 else f"{profile.threads} threads"
     setting = f"medians of {profile.rounds} rounds on {threads}{', ' + sizes if sizes else ''}"
-    return Group(
-        Text(said(profile), style=_STYLES[profile.verdict]), Text(), table, Text(setting, style="dim"), Text(), _operator_times(profile)
-    )
+    apart = Text("operators: means of separate runs with the profiler of ONNX Runtime", style="dim")
+    head = Text(said(profile), style=_STYLES[profile.verdict])
+    return Group(head, Text(), table, Text(setting, style="dim"), Text(), _operator_times(profile), apart)
 
 
 def said(profile: "ModelProfile") -> str:

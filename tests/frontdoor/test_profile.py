@@ -64,7 +64,8 @@ b          1  500 us
 medians of 9 rounds on 1 thread
 
 operator  before        after
-Neg         1 ms  2 x  500 us  1 x  -500 us"""
+Neg         1 ms  2 x  500 us  1 x  -500 us
+operators: means of separate runs with the profiler of ONNX Runtime"""
     )
 
 

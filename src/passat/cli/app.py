@@ -23,6 +23,7 @@ import typer
 from typer.core import TyperGroup
 
 from passat import __version__
+from passat.cli.completion import join_words
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -191,6 +192,18 @@ class Group(TyperGroup):
 
 class Commands(Group):
     """The commands. What is wrong with their arguments is said in JSON too where that is asked for."""
+
+    def main(self, *args: AnyValue, **settings: AnyValue) -> AnyValue:
+        """Runs the command of the process, or completes its words."""
+        if os.environ.get("_PASSAT_COMPLETE") != "complete_bash":
+            return super().main(*args, **settings)
+        known = join_words(os.environ)
+        found = io.StringIO()
+        try:
+            with contextlib.redirect_stdout(found):
+                return super().main(*args, **settings)
+        finally:
+            print("\n".join(word.removeprefix(known) for word in found.getvalue().splitlines()))
 
     def make_context(self, info_name: AnyValue, args: list[str], parent: AnyValue = None, **extra: AnyValue) -> AnyValue:
         """Reads what stands before the name of the command."""

@@ -1,6 +1,8 @@
 """What shells complete: names of passes, rule sets, rules and options, looked up when the word that is completed is one."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, MutableMapping
+from typing import Final
 
 
 def passes(incomplete: str) -> list[str]:
@@ -47,8 +49,29 @@ def options(incomplete: str) -> list[str]:
 
 
 def settings(incomplete: str) -> list[str]:
-    """The options of passes, to be followed by a value."""
-    return [f"{key}=" for key in options(incomplete)]
+    """The options of passes, to be followed by a value; behind the equals sign the values that an option lists."""
+    key, equals, value = incomplete.partition("=")
+    if not equals:
+        return [f"{key}=" for key in options(incomplete)]
+    if key not in options(key):
+        return []
+    from passat.passmgr.options import option_values
+
+    return [f"{key}={value}" for value in _starting(value, option_values(key))]
+
+
+_SPLIT: Final = re.compile(r"(?<=--config)(\s+)([\w.]+)\s+=(?:\s+(?=[^\s-])|(?=\s|$))")
+
+
+def join_words(environment: MutableMapping[str, str]) -> str:
+    """Puts `--config KEY=VALUE` together in the words of bash, which splits them at equals signs. Returns `KEY=` where that is done to the
+    word to be completed: bash completes what is behind it."""
+    words, at = environment.get("COMP_WORDS", ""), int(environment.get("COMP_CWORD") or 0)
+    joined = _SPLIT.sub(r"\1\2=", words)
+    last = at - len(words.split()) + len(joined.split())
+    environment.update(COMP_WORDS=joined, COMP_CWORD=str(last))
+    key, equals, _ = (*joined.split(), "")[last].partition("=")
+    return key + equals if joined != words else ""
 
 
 def _starting(incomplete: str, names: Iterable[str]) -> list[str]:

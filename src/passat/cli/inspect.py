@@ -86,7 +86,11 @@ def profile(
     custom_ops: CustomOpsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Time a model and its optimized form on ONNX Runtime, and tell whether they differ by more than noise, and in which operators."""
+    """Time a model and its optimized form on ONNX Runtime, and tell whether they differ by more than noise, and in which operators.
+
+    Both run interleaved for the comparison. The times of operators are from separate runs with the profiler of ONNX Runtime, which slows
+    the models down, so they do not sum to the times of the models.
+    """
     with errors(as_json):
         from passat.optimizer import optimize
         from passat.profiling import profile as profile_models
