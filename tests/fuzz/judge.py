@@ -170,7 +170,7 @@ def compared(case: Case, result: ModelProto, settings: Settings) -> Finding | No
         missing = re.search(r"implementation for (\w+)\(", str(error))
         if settings.opset is not None and missing is not None and missing[1] in operators(case.model):
             return None  # it has the operator in earlier opsets only
-        if _rejected_alike(case.model, error):
+        if _rejected_alike(case.model, error) or any(_has_what_does_not_fit(case.model, feed) for feed in case.feeds):
             return None
         return Finding("does not load", _told(error))
     for what, sides in (
@@ -229,7 +229,10 @@ def _has_what_does_not_fit(model: ModelProto, feed: Mapping[str, Any]) -> bool:
     arrays |= {name: value for name, (_, value) in inner_values(model, feed).items()}
     makers = {name: node for node in model.graph.node for name in node.output}
     return any(
-        _has_too_large_a_window(node, arrays) or _casts_beyond(node, arrays, makers) or _joins_misfits(node, arrays, makers)
+        _has_too_large_a_window(node, arrays)
+        or _casts_beyond(node, arrays, makers)
+        or _joins_misfits(node, arrays, makers)
+        or _weighs_other_classes(node, arrays)
         for node in model.graph.node
     )
 
@@ -278,6 +281,13 @@ def _joins_misfits(node: NodeProto, arrays: Mapping[str, Array], makers: Mapping
             return bool(given.get("new_axis")) or (_given(maker).get("axis", 0) - axis) % data.ndim != 0
     shapes = [arrays[name].shape for name in joined if name in arrays]
     return len({shape if given.get("new_axis") else (*shape[:axis], *shape[axis:][1:]) for shape in shapes}) > 1
+
+
+def _weighs_other_classes(node: NodeProto, arrays: Mapping[str, Array]) -> bool:
+    """Whether a loss has another number of weights than of classes, which ONNX Runtime rejects from opset 22 on."""
+    if node.op_type not in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss") or not {*node.input[::2]} <= arrays.keys():
+        return False
+    return len(node.input) > 2 and arrays[node.input[2]].shape != arrays[node.input[0]].shape[1:2]
 
 
 def _rejected_alike(model: ModelProto, error: Exception) -> bool:

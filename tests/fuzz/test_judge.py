@@ -237,6 +237,7 @@ def test_a_product_beyond_float16_may_stay_finite_where_a_chain_goes_on_in_float
         "g (float[2, 3] x) => (float[k, 3] y) <int64[2] cut = {3, 0}> { s = SplitToSequence<axis = 1>(x, cut) y = ConcatFromSequence<axis = 0>(s) }",
         "g (float[2, 3] x) => (float[j, 2, k] y) <int64[2] cut = {3, 0}>"
         "{ s = SplitToSequence<axis = 1>(x, cut) y = ConcatFromSequence<axis = 0, new_axis = 1>(s) }",
+        "g (float[2, 3] x) => (float y) <int64[2] t = {0, 0}, float[1] w = {1}> { y = SoftmaxCrossEntropyLoss(x, t, w) }",
     ],
 )
 def test_what_does_not_fit_is_no_finding(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
