@@ -1,7 +1,7 @@
 """Compiles rules for the engine: queries for egglog, and the decision in Python on each match."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any as AnyValue
@@ -239,10 +239,9 @@ class Matcher:
         """The nodes that the right side creates, operands first; operands are columns of the row, or ~i for the i-th created node."""
         made: dict[tuple[AnyValue, ...], int] = {}
         plan: list[tuple[Pattern, tuple[int, ...]]] = []
-        for node in _bottom_up(rhs):
-            if node.key not in self._slots:
-                plan.append((node, tuple(~made[part.key] if part.key in made else self._slots[part.key] for part in pattern_parts(node))))
-                made[node.key] = len(plan) - 1
+        for node in _bottom_up(rhs, self._slots):
+            plan.append((node, tuple(~made[part.key] if part.key in made else self._slots[part.key] for part in pattern_parts(node))))
+            made[node.key] = len(plan) - 1
         return plan
 
     def _build(self, match: "Bindings") -> int:
@@ -274,9 +273,10 @@ class Matcher:
             if found is None:
                 raise Reject(_NOT_THERE)
             made.append(found)
-        if not made or graph.find(made[-1]) == graph.find(row[0]):
+        built = made[-1] if made else row[self._slots[self.rule.rhs.key]]
+        if graph.find(built) == graph.find(row[0]):
             raise Reject(_NOT_THERE)
-        return made[-1]
+        return built
 
 
 class Bindings(Substitution):
@@ -383,8 +383,16 @@ def _asymmetric(node: PCall, used: Mapping[AnyValue, int]) -> bool:
     return left.key != right.key and not (holes and used[left.key] == used[right.key] == 1)
 
 
-def _bottom_up(pattern: Pattern) -> list[Pattern]:
+def _bottom_up(pattern: Pattern, bound: Container[tuple[AnyValue, ...]]) -> list[Pattern]:
+    """The distinct terms of a pattern, operands first, without those that are bound and what is below them."""
+    met: list[Pattern] = []
+    stack = [pattern]
+    while stack:
+        node = stack.pop()
+        if node.key not in bound:
+            met.append(node)
+            stack.extend(reversed(pattern_parts(node)))
     ordered: dict[tuple[AnyValue, ...], Pattern] = {}
-    for node in reversed(list(subterms(pattern))):
+    for node in reversed(met):
         ordered.setdefault(node.key, node)
     return list(ordered.values())

@@ -25,6 +25,7 @@ from passat.ir.shape import Dim
 from passat.ir.traverse import post_order
 from passat.ir.types import TensorType, TupleType, Type
 from passat.passmgr.options import convert, show_annotation
+from passat.rules.symbolic import AttributeTerm
 
 _PER_CHANNEL = ("nn.batch_norm", "nn.bias_add", "nn.group_norm", "nn.instance_norm", "nn.layer_norm", "nn.prelu")
 _CONVOLUTIONS = tuple(f"nn.conv{rank}d{kind}" for rank in (1, 2, 3) for kind in ("", "_transpose"))
@@ -123,7 +124,12 @@ def operand(name: str, what: str, value: object, kind: object = TensorType) -> E
 
 
 def attribute(what: str, value: object, annotation: object) -> AnyValue:
-    """A value as an attribute of that annotation; a 32-bit float in its shortest form. Raises TypeError that names `what`."""
+    """A value as an attribute of that annotation; a 32-bit float in its shortest form. Raises TypeError that names `what`.
+
+    The attribute of a rule, in a callback that becomes one (`passat.rules.dataflow`), stays what it is.
+    """
+    if isinstance(value, AttributeTerm):
+        return value
     try:
         found = convert(plain(value), annotation)
     except TypeError as error:

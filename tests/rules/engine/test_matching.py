@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from passat.ir.equality import structural_equal
 from passat.ir.expr import Expr, Function
 from passat.ir.shape import SymDim
 from passat.rules.engine.graph import Graph, Symbol, symbol
@@ -367,3 +368,43 @@ def test_attributes_that_are_not_named_have_their_defaults(axis: int) -> None:
     along = ops.nn.softmax(var("m", (2, 3)), axis=axis)
     assert bool(rewritten(func(along), op.nn.softmax(x) >> op.exp(x))[0]) == (axis == -1)
     assert rewritten(func(along), op.nn.softmax(x, ...) >> op.exp(x))[0]
+
+
+# ---- the right side
+
+
+@guard
+def is_there(term: Term) -> bool:
+    return True
+
+
+_A, _B = var("a", (2, 2)), var("b", (2, 2))
+_EXP, _TANH = op.exp(x * y), op.tanh(op.exp(x * y) - y)
+_TURNED = op.transpose(_EXP, axes=p)
+_MADE = ops.exp(_A * _B)
+_MADE_TANH, _MADE_TURNED = ops.tanh(_MADE - _B), ops.transpose(_MADE, axes=(1, 0))
+
+
+@pytest.mark.parametrize("named", [None, x * y, _EXP, _TANH, _TURNED, _TURNED + _TANH])
+@pytest.mark.parametrize(
+    ("right", "wanted"),
+    [
+        (_TURNED + _TANH, _MADE_TURNED + _MADE_TANH),
+        (_TURNED, _MADE_TURNED),
+        (_TANH, _MADE_TANH),
+        (_EXP, _MADE),
+        (x * y, _A * _B),
+        (_TURNED - op.abs(_EXP), _MADE_TURNED - ops.abs(_MADE)),
+    ],
+)
+@pytest.mark.parametrize("kind", ["reducing", "exploring"])
+def test_the_right_side_may_be_any_part_of_the_left(kind: str, right: Pattern, wanted: Expr, named: Pattern | None) -> None:
+    """Operands of a reducing rule's root, and terms that guards name, are taken as they are, with what is below them."""
+    rule = Rule(op.nn.relu(_TURNED + _TANH), right, () if named is None else (is_there(named),), kind=kind)
+    result = made(ops.nn.relu(_MADE_TURNED + _MADE_TANH), rule)
+    assert structural_equal(result.body, wanted, map_free_vars=True)
+
+
+def test_a_joining_rule_finds_a_part_that_a_guard_names() -> None:
+    rule = Rule(op.abs(op.exp(x)), op.exp(x), (is_there(op.exp(x)),), kind="joining")
+    assert structural_equal(made(ops.abs(ops.exp(_A)), rule).body, ops.exp(_A), map_free_vars=True)
