@@ -120,7 +120,7 @@ def test_a_rule_does_what_the_callback_does() -> None:
         (lambda self: is_op("exp")(is_expr(const(np.ones((2, 2), np.float32)) + const(1.0))), "Call cannot stand in a rule"),
     ],
 )
-def test_a_pattern_that_no_left_side_can_express_is_refused(pattern: Callable[[Callback], DFPattern], said: str) -> None:
+def test_a_pattern_that_no_left_side_can_express_is_rejected(pattern: Callable[[Callback], DFPattern], said: str) -> None:
     with pytest.raises(RuleError, match="Callback cannot become a rule: ") as caught:
         rules_of(Callback(pattern, lambda self, post, found: post))
     assert said in str(caught.value)
@@ -136,13 +136,13 @@ def test_a_pattern_that_no_left_side_can_express_is_refused(pattern: Callable[[C
         (lambda self, post, found: post, "both sides are the same"),
     ],
 )
-def test_a_callback_that_looks_at_the_match_is_refused(made: Callable[[Callback, Expr, Matches], Expr], said: str) -> None:
+def test_a_callback_that_looks_at_the_match_is_rejected(made: Callable[[Callback, Expr, Matches], Expr], said: str) -> None:
     with pytest.raises(RuleError) as caught:
         rules_of(Callback(lambda self: is_op("nn.softmax")(self.x), made))
     assert said in str(caught.value)
 
 
-def test_a_pattern_that_contains_itself_is_refused() -> None:
+def test_a_pattern_that_contains_itself_is_rejected() -> None:
     def chain(callback: Callback) -> DFPattern:
         again = wildcard()
         again.redirect_to(is_op("exp")(again) | callback.x)
@@ -152,7 +152,7 @@ def test_a_pattern_that_contains_itself_is_refused() -> None:
         rules_of(Callback(chain, lambda self, post, found: found[self.x][0]))
 
 
-def test_too_many_alternatives_are_refused() -> None:
+def test_too_many_alternatives_are_rejected() -> None:
     def many(callback: Callback) -> DFPattern:
         pattern: DFPattern = callback.x
         for _ in range(7):
@@ -163,6 +163,6 @@ def test_too_many_alternatives_are_refused() -> None:
         rules_of(Callback(many, lambda self, post, found: found[self.x][0]))
 
 
-def test_a_callback_without_a_pattern_is_refused() -> None:
+def test_a_callback_without_a_pattern_is_rejected() -> None:
     with pytest.raises(RuleError, match="DFPatternCallback has no pattern"):
         rules_of(DFPatternCallback())
