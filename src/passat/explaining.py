@@ -125,12 +125,12 @@ class Explanation:
 
     def __str__(self) -> str:
         changed = self.changed
-        if (self.asked and self.vanished) or (len(self.nodes) == 1 and not self.vanished):
-            return "\n\n".join(map(str, (*self.vanished, *self.nodes)))
         own = len(self.nodes) - len(changed)
         others = "; the others are the input's own" if own else ""
         sources = {source for node in self.nodes for source in node.sources}
-        gone = [one for one in self.vanished if sources.isdisjoint((one.name, *one.outputs))]
+        gone = [one for one in self.vanished if self.asked or sources.isdisjoint((one.name, *one.outputs))]
+        if (self.asked and gone) or (len(self.nodes) == 1 and not gone):
+            return "\n\n".join(map(str, (*gone, *self.nodes)))
         lost = f"; {len(gone)} {'other node' if len(gone) == 1 else 'other nodes'} of the input vanished" if gone else ""
         head = f"{len(changed)} of {len(self.nodes)} nodes were changed{others}{lost}"
         return "\n\n".join([head, *map(str, changed), *map(str, gone)])
