@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from passat.ir.affine_type import TensorAffineType, TupleAffineType
     from passat.ir.equality import assert_structural_equal, structural_equal
     from passat.ir.expr import GlobalVar, Span
     from passat.ir.graph_json import load_json, make_node, save_json
@@ -23,7 +24,9 @@ __all__ = [
     "IRModule",
     "Op",
     "Span",
+    "TensorAffineType",
     "TensorType",
+    "TupleAffineType",
     "TupleType",
     "Type",
     "TypeCall",
@@ -44,6 +47,8 @@ _HOMES = {
     "IRModule": "module",
     "Op": "op",
     "Span": "expr",
+    "TensorAffineType": "affine_type",
+    "TupleAffineType": "affine_type",
     "assert_structural_equal": "equality",
     "load_json": "graph_json",
     "make_node": "graph_json",

@@ -83,6 +83,8 @@ class Op(Registered, Expr):
       right only). Both hold exactly for integers and bool. For floats, a unit may turn -0.0 into 0.0 (x + 0), and a zero holds for finite x
       up to its sign (x * 0);
     * `stateful`: never folded, merged, duplicated, dropped or reordered;
+    * `non_computational`: constant folding keeps calls unless it is asked to fold them (`FoldConstant{fold_qnn=True}`), as Relay's
+      TNonComputational;
     * `shape_arith`: the kernel also accepts object arrays of dimensions, so shape arithmetic uses it; `known` computes the known elements
       of the result where the kernel is not sufficient (`shape_of`);
     * `exact`: whether the kernel matches ONNX Runtime with its optimizations disabled, bit for bit: always, for operands without
@@ -115,6 +117,7 @@ class Op(Registered, Expr):
         "monotonic",
         "movement",
         "name",
+        "non_computational",
         "non_negative",
         "odd",
         "operand_names",
@@ -141,7 +144,7 @@ class Op(Registered, Expr):
         self.known: KnownFunction | None = None
         self.cost: CostFunction = memory_bound
         self.elementwise = self.movement = self.commutative = self.associative = False
-        self.idempotent = self.involution = self.stateful = self.shape_arith = False
+        self.idempotent = self.involution = self.stateful = self.shape_arith = self.non_computational = False
         self.even = self.odd = self.non_negative = self.monotonic = False
         self.exact: Exactness = "never"
         self.unit: float | None = None
@@ -320,6 +323,7 @@ def define_op(
     non_negative: bool = False,
     monotonic: bool = False,
     stateful: bool = False,
+    non_computational: bool = False,
     shape_arith: bool = False,
     exact: Exactness = "never",
     unit: float | None = None,
@@ -353,6 +357,7 @@ def define_op(
         op.kernel, op.cost = kernel, cost
         op.elementwise, op.movement, op.commutative, op.associative = elementwise, movement, commutative, associative
         op.idempotent, op.involution, op.stateful, op.shape_arith = idempotent, involution, stateful, shape_arith
+        op.non_computational = non_computational
         op.even, op.odd, op.non_negative, op.monotonic = even, odd, non_negative, monotonic
         op.exact = "always" if movement else exact
         op.unit, op.zero, op.known, op.results = unit, zero, known, results

@@ -31,14 +31,18 @@ class Registered:
     name: str
     pattern: int
     stateful: bool
+    non_computational: bool
     registered: dict[str, tuple[int, AnyValue]]
     """Values by name, with the levels that they were registered with."""
 
     def get_attr(self, attr_name: str) -> AnyValue:
-        """The attribute, None where there is none. `TOpPattern` and `TOpIsStateful` are part of the declaration, unless others are
-        registered."""
+        """The attribute, None where there is none. `TOpPattern`, `TOpIsStateful` and `TNonComputational` are part of the
+        declaration, unless others are registered."""
         found = self.registered.get(attr_name)
-        return {"TOpPattern": self.pattern, "TOpIsStateful": self.stateful}.get(attr_name) if found is None else found[1]
+        if found is not None:
+            return found[1]
+        declared = {"TOpPattern": self.pattern, "TOpIsStateful": self.stateful, "TNonComputational": self.non_computational or None}
+        return declared.get(attr_name)
 
     def has_attr(self, attr_name: str) -> bool:
         """Whether there is such an attribute."""

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from passat.ir.dtypes import FLOATS, to_numpy
+from passat.ir.dtypes import FLOATS, INTEGERS, to_numpy
 from passat.ir.expr import Constant, Constructor, const
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType, TupleType, Type, compatible
@@ -174,7 +174,8 @@ def to_data(value: object, type_: Type | None, what: str) -> Data:
     """Converts a Python value: arrays, numbers, constants, and tuples and lists of these.
 
     Python numbers, and lists for tensors, get the element type of `type_`, or the default of `relay.const` if it is unknown. Arrays are
-    copied and must have the type. Raises TypeError that names `what` where the value does not fit.
+    copied and must have the type, or be of int64, NumPy's default, with elements that the type has. Raises TypeError that names `what`
+    where the value does not fit.
     """
     stack: list[AnyValue] = []
     if isinstance(value, (tuple, list, TupleValue)) and not isinstance(type_, TensorType):
@@ -190,6 +191,14 @@ def to_data(value: object, type_: Type | None, what: str) -> Data:
     return tensor
 
 
+def _narrowed(value: Array, type_: Type | None) -> Array:
+    """Integers of NumPy's default type in the narrower integer type that is wanted, where all of them fit."""
+    if not isinstance(type_, TensorType) or value.dtype != np.int64 or type_.dtype not in INTEGERS:
+        return value
+    found = value.astype(to_numpy(type_.dtype))
+    return found if np.array_equal(found, value) else value
+
+
 def _tensor(value: object, type_: Type | None, what: str) -> Tensor:
     if isinstance(value, Constant):
         return value.data
@@ -198,7 +207,7 @@ def _tensor(value: object, type_: Type | None, what: str) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if isinstance(value, (np.ndarray, np.generic)):
-        return Tensor.dense(np.array(value))
+        return Tensor.dense(_narrowed(np.array(value), type_))
     if not isinstance(value, (*_SCALARS, list, tuple)):
         raise TypeError(f"{what} cannot be a {type(value).__name__}; use arrays, numbers, constants or tuples of them")
     if not isinstance(type_, TensorType):

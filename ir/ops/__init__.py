@@ -2,6 +2,7 @@
 
 from passat.ir.ops import (
     activation,
+    adaptive_pooling,
     along_axis,
     annotation,
     arithmetic,
@@ -24,6 +25,9 @@ from passat.ir.ops import (
     normalization,
     padding,
     pooling,
+    quantization,
+    quantized_arithmetic,
+    quantized_products,
     reduction,
     rescaling,
     reshaping,
@@ -37,6 +41,7 @@ from passat.ir.ops import (
 
 __all__ = [
     "activation",
+    "adaptive_pooling",
     "along_axis",
     "annotation",
     "arithmetic",
@@ -59,6 +64,9 @@ __all__ = [
     "normalization",
     "padding",
     "pooling",
+    "quantization",
+    "quantized_arithmetic",
+    "quantized_products",
     "reduction",
     "rescaling",
     "reshaping",

@@ -10,6 +10,7 @@ from passat.ir.op import Op, get_op
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.checking.attributes import Attributes, convolution_attributes, random_attributes
+from passat.rules.checking.quantized import fit_quantized
 from passat.rules.checking.sampler import Sampler
 
 Shape = tuple[int, ...]
@@ -50,6 +51,10 @@ def fit(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
         return _convolution(op, known, fixed, around)
     if name.startswith("dyn."):
         return _dynamic(op, known, around)
+    if name.startswith("qnn."):
+        return Fit(
+            *fit_quantized(op, known, fixed, around.sampler, lambda real, types, attrs, dtype: _fit_real(real, types, attrs, dtype, around))
+        )
     if name in _TUPLES:
         return _tuple(op, known, fixed, around)
     if name in ("nn.attention", "nn.rotary_embedding"):
@@ -63,6 +68,12 @@ def fit(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
         for i, (type_, shape) in enumerate(zip(known, shapes, strict=True))
     ]
     return Fit(types, attrs)
+
+
+def _fit_real(op: Op, known: Known, fixed: Attributes, dtype: str, around: Around) -> tuple[Sequence[Type], Attributes]:
+    """Operand types of the real counterpart of a quantized operator, and its attributes."""
+    found = fit(op, known, fixed, around._replace(dtype=dtype))
+    return found.types, found.attrs
 
 
 def counted(known: Known, given: Mapping[int, float], length: int | None, around: Around) -> Fit:

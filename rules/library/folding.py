@@ -42,6 +42,18 @@ def has_kernel(whole: CallTerm) -> bool | str:
 
 
 @guard
+def is_computational(whole: CallTerm) -> bool | str:
+    """The operator is not marked as one that constant folding keeps, as quantized operators are."""
+    return not whole.op.non_computational or f"{whole.op.name} is folded only by FoldConstant with fold_qnn"
+
+
+@guard
+def is_quantized(whole: CallTerm) -> bool | str:
+    """The operator is one that constant folding keeps otherwise."""
+    return whole.op.non_computational or f"{whole.op.name} is not a quantized operator"
+
+
+@guard
 def keeps_every_bit(whole: CallTerm) -> bool | str:
     """The kernel computes the same bits as ONNX Runtime, and no result is rounded to 16 bits, which would depend on neighboring nodes."""
     return keeps_bits(whole.op, values_of(whole), whole.type_) or f"{whole.op.name} rounds"
@@ -97,10 +109,16 @@ class ConstantFolding(RuleSet):
     """Replaces calls whose operands are constants or known from shapes by constants. Keeps stateful calls and calls without operands. Where
     `rules.math` is exact, folds only bit-exact results and leaves the rest to ONNX Runtime."""
 
-    call = _folded().inexact("computes what ONNX Runtime does with its optimizations off").eager()
-    exact = _folded(keeps_every_bit(_CALL)).eager()
+    call = _folded(is_computational(_CALL)).inexact("computes what ONNX Runtime does with its optimizations off").eager()
+    exact = _folded(is_computational(_CALL), keeps_every_bit(_CALL)).eager()
     sizes = (_SIZES >> value(elements_of(_SIZES))).when(knows_all_elements(_SIZES)).eager()
     field = (_FIELD >> value(elements_of(_FIELD))).when(knows_all_elements(_FIELD)).eager()
+
+
+class QuantizedFolding(RuleSet):
+    """Replaces quantized calls whose operands are constants by constants (`FoldConstant{fold_qnn=True}`)."""
+
+    call = _folded(is_quantized(_CALL)).inexact("rounds to integers").eager()
 
 
 class TupleProjection(RuleSet):

@@ -32,8 +32,8 @@ DEFAULT: Final = "default"
 LAST: Final = "channels last"
 FIRST: Final = "channels first"
 """Selects, for each operator, the data layout with channels as axis 1."""
-CONVOLUTIONS: Final = {of.name: of for of in list_ops() if "kernel_layout" in of.attr_params}
-POOLINGS: Final = {of.name: of for of in list_ops() if "layout" in of.attr_params}
+CONVOLUTIONS: Final = {of.name: of for of in list_ops() if "kernel_layout" in of.attr_params and not of.non_computational}
+POOLINGS: Final = {of.name: of for of in list_ops() if "layout" in of.attr_params and not of.non_computational}
 
 
 def data_attribute(name: str) -> str:

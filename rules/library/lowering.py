@@ -17,13 +17,14 @@ from passat.ir.attrs import Attrs
 from passat.ir.bounds import at_least
 from passat.ir.dtypes import to_numpy
 from passat.ir.shape import ANY
+from passat.ir.tensor import Tensor
 from passat.rules.checking.sampler import Sampler
-from passat.rules.guards import Reject, Term, computed, guard, has_dtype, is_not_empty, scalar_of, shape_of
+from passat.rules.guards import Reject, Term, computed, guard, has_dtype, is_float, is_not_empty, scalar_of, shape_of
 from passat.rules.holes import cases
 from passat.rules.library.batch_norm import epsilon
 from passat.rules.library.matmul_algebra import other
 from passat.rules.library.products import is_product_bias, is_scalar, is_stack, product
-from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors
+from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors, value
 from passat.rules.rule import MIXED, RuleSet
 from passat.rules.samples import Sample, Samples
 
@@ -196,6 +197,23 @@ class CanonicalOps(RuleSet):
     """Replaces operators by equivalent ones that more passes handle: Relay's CanonicalizeOps."""
 
     bias_add = (op.nn.bias_add(x, beta, axis=p) >> x + _along(beta)).when(_LAST).lowering()
+
+
+@computed
+def reciprocals_of(c: Term) -> Tensor:
+    """One over each element of a constant. Rejects elements whose reciprocal is out of range."""
+    elements = c.value().numpy()
+    with np.errstate(divide="ignore", over="ignore"):
+        found = (1 / elements).astype(elements.dtype)
+    if not np.isfinite(found).all() or not found.all():
+        raise Reject("an element has no reciprocal in range")
+    return Tensor.dense(found)
+
+
+class DivToMul(RuleSet):
+    """Multiplies by reciprocals of constants in place of dividing: Relay's DivToMul."""
+
+    product = (x / c >> x * value(reciprocals_of(c))).when(is_float(x)).inexact("rounds the reciprocal").lowering()
 
 
 _APPROXIMATE = "a polynomial approximates the function"

@@ -8,6 +8,7 @@ from passat.rules.passes.algebra import (
     fold_scale_axis,
     linear_algebra,
 )
+from passat.rules.passes.fake_quantization import FakeQuantizationToInteger
 from passat.rules.passes.fuse_ops import DefuseOps, FuseOps
 from passat.rules.passes.merge_composite import MergeComposite
 from passat.rules.passes.pipelines import default_passes, default_pipeline, get_pass_prefix
@@ -30,6 +31,7 @@ __all__ = [
     "SIMPLIFY_EXPR",
     "DeadCodeElimination",
     "DefuseOps",
+    "FakeQuantizationToInteger",
     "FuseOps",
     "MergeComposite",
     "collapse_batch_dims",

@@ -11,11 +11,14 @@ from typing import Any as AnyValue
 from typing import Final, TypeAlias
 
 from passat.ir.attrs import Attrs
-from passat.ir.expr import Call, Function
+from passat.ir.dtypes import itemsize
+from passat.ir.expr import Call, Expr, Function
+from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.op import Op, get_op
-from passat.ir.traverse import post_order
-from passat.ir.types import TensorType, Type
+from passat.ir.ops.movement import transpose
+from passat.ir.traverse import children, post_order, rewrite
+from passat.ir.types import TensorType, Type, tensor_type
 from passat.passmgr import PassContext, register_pass
 from passat.rules.cost import CostModel, price
 from passat.rules.engine.engine import Engine
@@ -124,6 +127,8 @@ class LayoutPass(RulePass):
             ctx.remark(self.info.name, f"{said}: nothing was changed")
             return func
         result = super().transform_function(func, mod, ctx)
+        if result is not func:
+            result = _sunk(result)
         calls = (node for node in post_order(result) if isinstance(node, Call) and isinstance(node.op, Op))
         left = Counter(call.op.name for call in calls if isinstance(call.op, Op) and not _is_laid_out(call, call.op, self.layouts))
         for op, count in left.items():
@@ -140,6 +145,35 @@ class LayoutPass(RulePass):
             engine.limits = engine.limits._replace(rounds=ROUNDS)
         engine.region_nodes = None  # transposes at the borders of regions would not meet
         return engine
+
+
+def _sunk(function: Function) -> Function:
+    """The function with transposes behind elementwise operators of one tensor, so that convolutions and their activations stay together.
+
+    A walk: both orders cost the same, so extraction does not choose between them.
+    """
+    uses = Counter(id(part) for node in post_order(function) for part in children(node))
+
+    def sink(old: Expr, made: Expr) -> Expr:
+        if not isinstance(made, Call) or not isinstance(made.op, Op) or not made.op.elementwise or not isinstance(old, Call):
+            return made
+        types = [arg.checked_type for arg in old.args]
+        tensors = [i for i, type_ in enumerate(types) if not isinstance(type_, TensorType) or type_.ndim]
+        if len(tensors) != 1 or not isinstance(before := types[tensors[0]], TensorType):
+            return made
+        place, after = tensors[0], tensor_type(old.checked_type)
+        turned = made.args[place]
+        is_turned = isinstance(turned, Call) and turned.op is transpose and isinstance(turned.args[0], Call)
+        if not is_turned or uses[id(old.args[place])] != 1 or itemsize(after.dtype) > itemsize(before.dtype):
+            return made
+        assert isinstance(turned, Call)
+        operands = [turned.args[0] if i == place else arg for i, arg in enumerate(made.args)]
+        return Call(transpose, [Call(made.op, operands, made.attrs, span=made.span)], turned.attrs, span=turned.span)
+
+    result = rewrite(function, sink)
+    assert isinstance(result, Function)
+    infer_type(result)
+    return result
 
 
 def _pair(op: str, given: Sequence[str]) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from passat.rules.engine.dead_code import drop_dead_lets
 from passat.rules.library.arithmetic import Arithmetic, Clips, Constants, Powers, SelfSums, Sums, Units
 from passat.rules.library.batch_norm import BatchNorms, ScaleAxis
 from passat.rules.library.dynamic_shapes import CreationOps, DynamicViews
-from passat.rules.library.folding import ConstantFolding, TupleProjection
+from passat.rules.library.folding import ConstantFolding, QuantizedFolding, TupleProjection
 from passat.rules.library.folding import DynamicToStatic as DynamicToStaticRules
 from passat.rules.library.lowering import Inference, Unpacking
 from passat.rules.library.masks import Selections
@@ -98,10 +98,11 @@ SIMPLIFY_EXPR: Final = (*SIMPLIFY, CreationOps, Clips, Powers, Sums, RootForms, 
 
 
 @register_pass(_PREFIX + "FoldConstant")
-def fold_constant() -> RulePass:
-    """Folds calls on constants, and values that follow from shapes. Keeps stateful calls, calls without operands, and results that would
-    enlarge the file too much (`rules.max_growth`); splats stay splats."""
-    return RulePass((ConstantFolding,), name="FoldConstant", opt_level=2, doc=fold_constant.__doc__ or "", after=["SimplifyInference"])
+def fold_constant(fold_qnn: bool = False) -> RulePass:
+    """Folds calls on constants, and values that follow from shapes. Keeps stateful calls, calls without operands, quantized operators (but
+    with `fold_qnn`), and results that would enlarge the file too much (`rules.max_growth`); splats stay splats."""
+    sets = (ConstantFolding, QuantizedFolding) if fold_qnn else (ConstantFolding,)
+    return RulePass(sets, name="FoldConstant", opt_level=2, doc=fold_constant.__doc__ or "", after=["SimplifyInference"])
 
 
 @register_pass(_PREFIX + "SimplifyTupleGet")

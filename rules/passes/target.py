@@ -27,6 +27,7 @@ from passat.rules.library.attention import AttentionInputs, Attentions
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.hidden_state import HiddenStates, TransformerWeights
 from passat.rules.library.lowering import CanonicalOps, ContribForms, TargetForms
+from passat.rules.library.lowering import DivToMul as DivToMulRules
 from passat.rules.library.lowering import FastMath as FastMathRules
 from passat.rules.library.masks import AttentionMasks, BatchTransposes
 from passat.rules.library.raising import RaiseOps, RootForms
@@ -201,6 +202,12 @@ def fast_math() -> RulePass:
 def canonicalize_ops() -> RulePass:
     """Decomposes nn.bias_add into expand_dims and add."""
     return LoweringPass((CanonicalOps,), name="CanonicalizeOps", opt_level=3, doc=canonicalize_ops.__doc__ or "")
+
+
+@register_pass(_PREFIX + "DivToMul")
+def div_to_mul() -> RulePass:
+    """Multiplies floats by reciprocals of constants in place of dividing."""
+    return LoweringPass((DivToMulRules,), name="DivToMul", opt_level=0, doc=div_to_mul.__doc__ or "")
 
 
 @register_pass(_PREFIX + "Legalize")

@@ -52,7 +52,8 @@ def targets(name: str) -> tuple[str, ...]:
 
 
 class Missing:
-    """A name that Passat does not have. While tests are collected it may be used, as a decorator or for a constant of the file; then no more."""
+    """A name that Passat does not have. While tests are collected it may be used, as a decorator or for a constant of the file, and compared,
+    which is false; then no more."""
 
     collecting = True
 
@@ -70,6 +71,13 @@ class Missing:
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
         return (object,)
+
+    def _compare(self, other: Any) -> bool:
+        if not Missing.collecting:
+            self._refuse()
+        return False
+
+    __lt__ = __le__ = __gt__ = __ge__ = _compare
 
     __getitem__ = __enter__ = __iter__ = __instancecheck__ = _reject
 

@@ -1,6 +1,7 @@
 """Relay's functions of operators: their parameters, what they build, what it computes, what they reject."""
 
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -298,3 +299,32 @@ def test_asking_for_types_leaves_variables_without_one_alone() -> None:
         relay.nn.dense(relay.exp(value), y, out_dtype="float32")
     bound = relay.Let(value, x, relay.exp(value))
     assert relay.testing.run_infer_type(bound).checked_type == relay.TensorType((2, 3))
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "shape"),
+    [
+        ("NHWC", "NCHW", (1, 8, 2, 3)),
+        ("NHWC", "NCHW4c", (1, 2, 2, 3, 4)),
+        ("NCHW4c", "NHWC", (1, 2, 3, 8)),
+        ("NCHW4c", "NCHW2c", (1, 4, 2, 3, 2)),
+        ("NCHW4c", "NCHW4c", (1, 2, 2, 3, 4)),
+        ("OIHW", "OIHW4i2o", (4, 2, 2, 3, 4, 2)),
+    ],
+)
+def test_layouts_there_and_back(source: str, target: str, shape: tuple[int, ...]) -> None:
+    whole = {"N": 1, "C": 8, "H": 2, "W": 3, "O": 8, "I": 8}
+    first = {letter.upper(): int(size) for size, letter in re.findall(r"(\d+)([a-z])", source)}
+    sizes = [first[letter.upper()] if letter.islower() else whole[letter] // first.get(letter, 1) for letter in re.sub(r"\d", "", source)]
+    data = np.arange(np.prod(sizes), dtype=np.float32).reshape(sizes)
+    y = relay.var("y", shape=sizes)
+    there = relay.layout_transform(y, source, target)
+    found = relay.create_executor().evaluate(relay.Function([y], relay.Tuple([there, relay.layout_transform(there, target, source)])))(data)
+    assert found[0].numpy().shape == shape
+    np.testing.assert_array_equal(found[1].numpy(), data)
+
+
+@pytest.mark.parametrize(("source", "target"), [("NCHW", "NCH"), ("NCHW", "NCHW4d"), ("NCHW", "NCHWc"), ("NC HW", "NCHW")])
+def test_layouts_of_different_axes(source: str, target: str) -> None:
+    with pytest.raises(ValueError, match=r"relay\.layout_transform: "):
+        relay.layout_transform(relay.var("y", shape=(1, 8, 2, 3)), source, target)

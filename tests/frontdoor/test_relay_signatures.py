@@ -92,7 +92,9 @@ relay.full: fill_value, shape, dtype
 relay.full_like: data, fill_value
 relay.gather: data, axis, indices
 relay.gather_nd: data, indices, batch_dims, index_rank
+relay.layout_transform: data, src_layout, dst_layout
 relay.logsumexp: data, axis, keepdims
+relay.nn.adaptive_avg_pool1d, relay.nn.adaptive_avg_pool2d, relay.nn.adaptive_avg_pool3d: data, output_size, layout
 relay.nn.avg_pool1d, relay.nn.avg_pool2d, relay.nn.avg_pool3d: data, pool_size, strides, dilation, padding, layout, out_layout,
     ceil_mode, count_include_pad
 relay.nn.batch_matmul: tensor_a, tensor_b, out_dtype, transpose_a, transpose_b
@@ -138,6 +140,25 @@ relay.topk: data, k, axis, ret_type, is_ascend, dtype
 relay.transform.ConvertLayout: desired_layouts
 relay.transform.DeadCodeElimination: inline_once, ignore_impurity
 relay.transform.EliminateCommonSubexpr: fskip
+relay.qnn.abs, relay.qnn.erf, relay.qnn.exp, relay.qnn.hardswish, relay.qnn.log, relay.qnn.rsqrt, relay.qnn.sigmoid, relay.qnn.sqrt,
+    relay.qnn.tanh: x, scale, zero_point, output_scale, output_zero_point
+relay.qnn.add, relay.qnn.mul, relay.qnn.subtract: lhs, rhs, lhs_scale, lhs_zero_point, rhs_scale, rhs_zero_point, output_scale,
+    output_zero_point, lhs_axis, rhs_axis
+relay.qnn.avg_pool2d: data, input_scale, input_zero_point, output_scale, output_zero_point, pool_size, strides, padding, dilation, ceil_mode,
+    count_include_pad, layout, out_layout
+relay.qnn.batch_matmul: x, y, x_zero_point, y_zero_point, x_scale, y_scale, out_dtype
+relay.qnn.concatenate: data, input_scales, input_zero_points, output_scale, output_zero_point, axis
+relay.qnn.conv2d: data, kernel, input_zero_point, kernel_zero_point, input_scale, kernel_scale, kernel_size, channels, strides, padding,
+    dilation, groups, data_layout, kernel_layout, out_layout, out_dtype
+relay.qnn.conv2d_transpose: data, weight, input_zero_point, kernel_zero_point, input_scale, kernel_scale, strides, padding, dilation,
+    groups, channels, kernel_size, data_layout, kernel_layout, out_layout, output_padding, out_dtype
+relay.qnn.dense: data, weight, input_zero_point, kernel_zero_point, input_scale, kernel_scale, units, out_dtype
+relay.qnn.dequantize: data, input_scale, input_zero_point, axis, out_dtype
+relay.qnn.leaky_relu: x, alpha, input_scale, input_zero_point, output_scale, output_zero_point
+relay.qnn.quantize: data, output_scale, output_zero_point, axis, out_dtype
+relay.qnn.requantize: data, input_scale, input_zero_point, output_scale, output_zero_point, axis, rounding, compute_dtype, out_dtype
+relay.qnn.softmax: x, scale, zero_point, output_scale, output_zero_point, axis
+relay.transform.FakeQuantizationToInteger: hard_fail, use_qat, optional_qnn_ops
 relay.transform.FoldConstant: fold_qnn
 relay.transform.FoldConstantExpr: expr, mod, fold_qnn
 relay.transform.FuseOps: fuse_opt_level

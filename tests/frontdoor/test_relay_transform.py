@@ -50,7 +50,6 @@ def test_a_pass_that_there_is_not() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: relay.transform.FoldConstant(fold_qnn=True), "FoldConstant: fold_qnn=True is not supported"),
         (lambda: relay.transform.DeadCodeElimination(inline_once=True), "DeadCodeElimination: inline_once=True is not supported"),
         (lambda: relay.transform.DeadCodeElimination(ignore_impurity=True), "ignore_impurity=True is not supported"),
     ],

@@ -19,6 +19,13 @@ def difference() -> Function:
     return Function([x, y], x - y)
 
 
+def test_integers_of_numpys_default_type_become_narrower_ones_that_hold_them() -> None:
+    f = Function([x := var("x", TensorType((2,), "uint8"))], x)
+    assert create_executor().evaluate(f)(np.array([0, 255])).dtype == "uint8"
+    with pytest.raises(TypeError, match=r"got a value of type Tensor\[\(2,\), int64\]"):
+        create_executor().evaluate(f)(np.array([0, 256]))
+
+
 @pytest.mark.parametrize("kind", ["debug", "graph", "vm"])
 def test_every_kind_computes_the_same(kind: str) -> None:
     executor = create_executor(kind, mod=IRModule.from_expr(difference()), device=cpu(0), target="llvm")

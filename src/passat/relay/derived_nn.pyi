@@ -3,6 +3,9 @@ from collections.abc import Sequence
 from passat.ir.expr import Call, Expr
 
 __all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
     "attention",
     "batch_flatten",
     "batch_norm",
@@ -33,6 +36,9 @@ __all__ = [
     "thresholded_relu",
 ]
 
+def adaptive_avg_pool1d(data: Expr, output_size: int | Sequence[int] | None = None, layout: str = "NCW") -> Call: ...
+def adaptive_avg_pool2d(data: Expr, output_size: int | Sequence[int] | None = None, layout: str = "NCHW") -> Call: ...
+def adaptive_avg_pool3d(data: Expr, output_size: int | Sequence[int] | None = None, layout: str = "NCDHW") -> Call: ...
 def attention(
     query: Expr, key: Expr, value: Expr, mask: Expr, q_num_heads: int, kv_num_heads: int, scale: float, is_causal: bool = False
 ) -> Call: ...

@@ -3,6 +3,7 @@
 import difflib
 from typing import TYPE_CHECKING
 
+from passat.ir.affine_type import register_fake_quantization_to_integer, register_optional_fake_quantization_to_integer
 from passat.ir.op import Op, OpTypeError, define_op, list_ops
 from passat.ir.op_attributes import OpPattern
 from passat.ir.registered_op import register, register_pattern, register_stateful
@@ -26,6 +27,7 @@ __all__ = [
     "register_pattern",
     "register_stateful",
 ]
+__all__ += ["register_fake_quantization_to_integer", "register_optional_fake_quantization_to_integer"]
 __all__ += derived.__all__
 __all__ += tensor.__all__
 

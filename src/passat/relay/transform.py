@@ -42,6 +42,7 @@ __all__ = [
     "DefuseOps",
     "DynamicToStatic",
     "EliminateCommonSubexpr",
+    "FakeQuantizationToInteger",
     "FoldConstant",
     "FoldConstantExpr",
     "FunctionPass",
@@ -74,15 +75,13 @@ def _make(name: str, **options: AnyValue) -> Pass:
 
 
 def FoldConstant(fold_qnn: bool = False) -> Pass:
-    """Computes what follows from constants alone. There are no quantized operators to fold or to leave: `fold_qnn` must be False."""
-    _reject("FoldConstant", "fold_qnn", fold_qnn)
-    return _make("FoldConstant")
+    """Computes what follows from constants alone; quantized operators (`qnn.*`) only with `fold_qnn`."""
+    return _make("FoldConstant", fold_qnn=fold_qnn)
 
 
 def FoldConstantExpr(expr: Expr, mod: IRModule, fold_qnn: bool = False) -> Expr:
-    """Computes what follows from constants in one expression; the same object where nothing does. `fold_qnn` must be False."""
-    _reject("FoldConstantExpr", "fold_qnn", fold_qnn)
-    fold = _make("FoldConstant")
+    """Computes what follows from constants in one expression; the same object where nothing does."""
+    fold = _make("FoldConstant", fold_qnn=fold_qnn)
     assert isinstance(fold, FunctionPass)
     function = expr if isinstance(expr, Function) else Function(free_vars(expr), expr)
     made = fold.transform_function(function, mod, PassContext.current())
@@ -152,6 +151,13 @@ def AlterOpLayout() -> Pass:
     """Operators in the layouts that the target prefers (`passat.rules.passes.layouts.register_alter_op_layout`); nothing where it prefers
     none."""
     return _make("AlterOpLayout")
+
+
+def FakeQuantizationToInteger(hard_fail: bool = False, use_qat: bool = False, optional_qnn_ops: Sequence[str] | None = None) -> Pass:
+    """Computes regions between `qnn.dequantize` and `qnn.quantize` in integers. With `hard_fail`, a region that cannot be is an error. With
+    `use_qat`, single operators behind `qnn.dequantize` are converted too. `optional_qnn_ops` names operators that are approximated."""
+    options = {"hard_fail": hard_fail, "use_qat": use_qat, "optional_qnn_ops": tuple(optional_qnn_ops or ())}
+    return _make("FakeQuantizationToInteger", **options)
 
 
 def RemoveUnusedFunctions(entry_functions: list[str] | tuple[str, ...] | None = None) -> Pass:

@@ -6,7 +6,7 @@ import pytest
 from passat.ir.expr import TupleGetItem
 from passat.ir.module import IRModule
 from passat.passmgr import PassContext
-from passat.rules.library.folding import ConstantFolding, DynamicToStatic, TupleProjection
+from passat.rules.library.folding import ConstantFolding, DynamicToStatic, QuantizedFolding, TupleProjection
 from passat.rules.passes.simplify import fold_constant
 from passat.rules.pattern import op, tensors
 from passat.rules.rule import EAGER, Rule, RuleSet, RuleSetMeta
@@ -20,14 +20,16 @@ x, open_ = var("x", (4, 6)), var("open", ("n", 6))
 open_pieces = ops.split(ops.shape_of(open_, dtype="int64"), indices_or_sections=2)
 enlarging = ops.tile(const(np.arange(6.0)), reps=(200_000,))
 EXACT_CASE = case(x + (splat(1.0) + splat(2.0)), x + ops.exp(splat(1.0)), "exp rounds")
+real_weight = ops.qnn.dequantize(const(np.arange(3), "int8"), splat(0.5), splat(1, (), "int32"))
 CASES: dict[str, Case] = {
     "ConstantFolding.call": case(x + ops.exp(splat(1.0)), enlarging, "adds 4,799,976 bytes, limit 1,048,576 (rules.max_growth)"),
     "ConstantFolding.exact": EXACT_CASE,
     "ConstantFolding.sizes": case(ops.shape_of(x, dtype="int64"), ops.shape_of(open_, dtype="int64"), ""),
     "ConstantFolding.field": case(open_pieces[1], open_pieces[0], ""),
+    "QuantizedFolding.call": case(real_weight, ops.exp(splat(1.0)), "exp is not a quantized operator"),
     "TupleProjection.field": case(TupleGetItem(tup(x, ops.exp(x)), 1), ops.split(x, indices_or_sections=2)[1], ""),
 }
-CASES_OF_ALL = pairs(CASES, ConstantFolding, TupleProjection)
+CASES_OF_ALL = pairs(CASES, ConstantFolding, QuantizedFolding, TupleProjection)
 TABLE = [row for row in CASES_OF_ALL if row[1] is not ConstantFolding.exact]
 
 

@@ -55,7 +55,8 @@ def laid_out(name: str, *, channels_last: bool) -> Expr:
     places = "DHW"[3 - rank :]
     layout = f"N{places}C" if channels_last else f"NC{places}"
     if name in POOLINGS:
-        attrs = {} if "global" in name else {"pool_size": (2,) * rank}
+        sizes = "output_size" if "adaptive" in name else "pool_size"
+        attrs = {} if "global" in name else {sizes: (2,) * rank}
         pool: Expr = of(x, layout=layout, **attrs)
         return pool
     shape = {"N": 2, "I": 4, "O": 3, **dict.fromkeys(places, 2)}

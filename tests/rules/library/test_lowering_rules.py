@@ -5,9 +5,9 @@ from typing import Any as AnyValue
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import CanonicalOps, FastMath, Inference, Unpacking
+from passat.rules.library import CanonicalOps, DivToMul, FastMath, Inference, Unpacking
 from passat.rules.rule import Rule, RuleSetMeta
-from tests.rules.building import func, numbers, ops, tup, var
+from tests.rules.building import func, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
 from tests.rules.running import operators, saturate
 
@@ -77,6 +77,7 @@ CASES = {
     "CanonicalOps.bias_add[last]": case(
         ops.nn.bias_add(last, vectors[0], axis=3), ops.nn.bias_add(image, vectors[0]), "the channels are axis 1"
     ),
+    "DivToMul.product": case(x / splat(1.5), x / splat(0.0), "an element has no reciprocal in range"),
     "FastMath.exp": case(ops.exp(x), ops.exp(wide), "the elements are float64, not float32"),
     "FastMath.tanh": case(ops.tanh(x), ops.tanh(wide), "the elements are float64, not float32"),
     "FastMath.erf": case(ops.erf(x), ops.erf(wide), "the elements are float64, not float32"),
@@ -87,7 +88,7 @@ CASES = {
 CASES |= {"Inference.dropout": case(ops.nn.dropout(x)[0] * x, ops.nn.dropout(x)[1] * x, "the field is 1, not 0")}
 
 
-TABLE = pairs(CASES, Unpacking, CanonicalOps, FastMath, Inference)
+TABLE = pairs(CASES, Unpacking, CanonicalOps, DivToMul, FastMath, Inference)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")

@@ -20,6 +20,8 @@ TWICE = {
     ("BackwardScaleAxis.hoist_past_transpose", "CommuteBinary.transpose_and_constant"): GUARDS,
     ("Clips.nothing", "Clips.nothing_finite"): LIBERTIES,
     ("ConstantFolding.call", "ConstantFolding.exact"): LIBERTIES,
+    ("ConstantFolding.call", "QuantizedFolding.call"): GUARDS,
+    ("ConstantFolding.exact", "QuantizedFolding.call"): GUARDS,
     ("ForwardScaleAxis.scaled", "MatmulAlgebra.scaled_rows"): KINDS,
     ("MatmulAlgebra.regroup", "TasoExchanges.matmul_associates"): GUARDS,
     ("MoveTransposes.hoist_left", "TasoExchanges.transpose_of_sum"): GUARDS,

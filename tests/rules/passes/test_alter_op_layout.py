@@ -60,7 +60,7 @@ def test_layouts_that_the_target_prefers() -> None:
   %0 = transpose(%x, axes=[0, 2, 3, 1]);
   %1 = transpose(%w, axes=[2, 3, 1, 0]);
   %2 = nn.conv2d(%0, %1, data_layout="NHWC", kernel_layout="HWIO");
-  nn.relu(transpose(%2, axes=[0, 3, 1, 2]))
+  transpose(nn.relu(%2), axes=[0, 3, 1, 2])
 """,
     )
     after, _ = altered(NETWORK)

@@ -99,7 +99,7 @@ def test_a_convolution_to_nchw() -> None:
   %0 = transpose(%x, axes=[0, 3, 1, 2]);
   %1 = transpose(%w, axes=[3, 2, 0, 1]);
   %2 = nn.conv2d(%0, %1, padding=[1, 1]);
-  nn.relu(transpose(%2, axes=[0, 2, 3, 1]))
+  transpose(nn.relu(%2), axes=[0, 2, 3, 1])
 """,
     )
 
@@ -113,7 +113,7 @@ def test_a_convolution_to_nhwc() -> None:
   %0 = transpose(%x, axes=[0, 2, 3, 1]);
   %1 = transpose(%w, axes=[2, 3, 1, 0]);
   %2 = nn.conv2d(%0, %1, padding=[1, 1], {IN_NHWC});
-  nn.relu(transpose(%2, axes=[0, 3, 1, 2]))
+  transpose(nn.relu(%2), axes=[0, 3, 1, 2])
 """,
     )
 
@@ -192,7 +192,7 @@ def test_a_transposed_convolution() -> None:
   %0 = transpose(%x, axes=[0, 3, 1, 2]);
   %1 = transpose(%w, axes=[2, 3, 0, 1]);
   %2 = nn.conv2d_transpose(%0, %1, padding=[1, 1]);
-  nn.relu(transpose(%2, axes=[0, 2, 3, 1]))
+  transpose(nn.relu(%2), axes=[0, 2, 3, 1])
 """,
     )
 
@@ -221,8 +221,8 @@ def test_bias_and_pooling() -> None:
         TURNED
         + """
   %3 = nn.relu(add(%2, reshape(%b, newshape=[1, 16, 1, 1])));
-  %4 = transpose(nn.max_pool2d(%3, pool_size=[2, 2], strides=[2, 2]), axes=[0, 2, 3, 1]);
-  nn.batch_flatten(cast(%4, dtype="int32"))
+  %4 = cast(nn.max_pool2d(%3, pool_size=[2, 2], strides=[2, 2]), dtype="int32");
+  nn.batch_flatten(transpose(%4, axes=[0, 2, 3, 1]))
 """,
     )
 
@@ -288,7 +288,7 @@ def test_a_residual_sum() -> None:
   %1 = transpose(%w, axes=[2, 3, 1, 0]);
   %2 = nn.relu(nn.conv2d(%0, %1, padding=[1, 1], {IN_NHWC}));
   %3 = nn.conv2d(%2, transpose(%v, axes=[2, 3, 1, 0]), padding=[1, 1], {IN_NHWC});
-  nn.relu(transpose(add(%3, %2), axes=[0, 3, 1, 2]))
+  transpose(nn.relu(add(%3, %2)), axes=[0, 3, 1, 2])
 """,
     )
 

@@ -96,8 +96,11 @@ def test_an_expression_alone() -> None:
     assert three.data.numpy() == 3
     nothing = ops.tanh(x)
     assert relay.transform.FoldConstantExpr(nothing, IRModule.from_expr(func(x))) is nothing
-    with pytest.raises(ValueError, match="fold_qnn=True is not supported"):
-        relay.transform.FoldConstantExpr(nothing, IRModule.from_expr(func(x)), True)
+    real = ops.qnn.dequantize(splat(3, (), "int8"), splat(0.5), splat(1, (), "int32"))
+    assert relay.transform.FoldConstantExpr(real, IRModule.from_expr(func(x))) is real
+    one = relay.transform.FoldConstantExpr(real, IRModule.from_expr(func(x)), fold_qnn=True)
+    assert isinstance(one, Constant)
+    assert one.data.numpy() == 1
 
 
 def test_a_long_chain() -> None:

@@ -1,0 +1,51 @@
+"""Random operands of quantized operators: integers in the shapes of the operator on real numbers, and constant scales and zero points."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from passat.ir.op import Op, find_op, get_op
+from passat.ir.tensor import Tensor
+from passat.ir.types import TensorType, TupleType, Type
+from passat.rules.checking.attributes import Attributes
+from passat.rules.checking.sampler import Sampler
+
+_REAL: Final = {"qnn.mul": "multiply"}
+Drawn = tuple[list[Type], Attributes, dict[int, Tensor]]
+Real = Callable[[Op, Sequence[Type | None], Attributes, str], tuple[Sequence[Type], Attributes]]
+"""Draws operand types and attributes of an operator on real numbers, of an element type."""
+
+
+def fit_quantized(op: Op, known: Sequence[Type | None], fixed: Attributes, sampler: Sampler, real: Real) -> Drawn:
+    """Types for the unknown operands of a quantized operator, attributes, and the values of scales and zero points."""
+    places = [i for i, name in enumerate(op.operand_names) if not name.endswith(("scale", "scales", "zero_point", "zero_points"))]
+    dtype = "float32" if op.name == "qnn.quantize" else "int8"
+    given = [known[i] for i in places]
+    drawn, attrs = real(_counterpart(op), given, {name: value for name, value in fixed.items() if name != "out_dtype"}, dtype)
+    types: list[Type] = [type_ or TensorType((), "float32") for type_ in known]
+    values: dict[int, Tensor] = {}
+    for i, type_ in zip(places, drawn, strict=True):
+        types[i] = known[i] or _of_dtype(type_, dtype)
+    for i, name in enumerate(op.operand_names):
+        if i in places:
+            continue
+        number = np.float32(sampler.pick((0.5, 1.0, 0.25))) if "scale" in name else np.int32(sampler.pick((0, 0, 1, -2)))
+        if name.endswith("s") and isinstance(types[0], TupleType):
+            types[i] = known[i] or TupleType([TensorType((), number.dtype.name)] * len(types[0].fields))
+        elif known[i] is None:
+            types[i], values[i] = TensorType((), number.dtype.name), Tensor.dense(np.asarray(number))
+    return types, {name: value for name, value in {**attrs, **fixed}.items() if name in op.attr_params}, values
+
+
+def _counterpart(op: Op) -> Op:
+    """The operator on real numbers; `negative` for those that keep shapes."""
+    name = op.name.removeprefix("qnn.")
+    return find_op(_REAL.get(op.name, f"nn.{name}")) or find_op(name) or get_op("negative")
+
+
+def _of_dtype(type_: Type, dtype: str) -> Type:
+    if isinstance(type_, TupleType):
+        return TupleType([_of_dtype(field, dtype) for field in type_.fields])
+    assert isinstance(type_, TensorType)
+    return type_.with_dtype(dtype)
