@@ -1,17 +1,31 @@
 """Function inlining."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from passat.ir.expr import Call, Expr, Function, Let, Match, Var
-from passat.ir.traverse import children, evaluation_parts, post_order, with_children
+from passat.ir.expr import (
+    BaseFunc,
+    Call,
+    Clause,
+    Expr,
+    Function,
+    GlobalVar,
+    Let,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    Var,
+)
+from passat.ir.module import IRModule
+from passat.ir.traverse import children, evaluation_parts, pattern_vars, post_order, with_children
 
 
 def inline_calls(expr: Expr, wanted: Callable[[Function], bool]) -> Expr:
     """Inlines calls of wanted functions. Returns the same object where there are none.
 
     Inlines functions that are called directly or through the variable of a let. New nodes keep types that are known for certain; other
-    types are not inferred. Each copy of a body binds fresh variables. Recursive functions, and functions with a `match` that are called
-    more than once, are not inlined.
+    types are not inferred. Each copy of a body binds fresh variables. Recursive functions are not inlined.
 
     >>> from passat.ir.text import parse_expr
     >>> inline_calls(parse_expr("fn (%x: int8) { %0 = fn (%p0: int8, Primitive=1) { negative(%p0) }; %0(%0(%x)) }"), lambda function: True)
@@ -34,17 +48,11 @@ class _Inliner:
         }
         self._functions: dict[int, Function] = {}
         """The function to inline, by identity of the call."""
-        times: dict[int, int] = {}
         for node in self._order:
             if isinstance(node, Call):
                 callee = self._named.get(node.op) if isinstance(node.op, Var) else node.op
                 if isinstance(callee, Function) and wanted(callee) and len(callee.params) == len(node.args):
                     self._functions[id(node)] = callee
-                    times[id(callee)] = times.get(id(callee), 0) + 1
-        stays = {key for key, count in times.items() if count > 1} & {
-            id(function) for function in self._functions.values() if any(isinstance(part, Match) for part in post_order(function.body))
-        }
-        self._functions = {key: function for key, function in self._functions.items() if id(function) not in stays}
         self._done: dict[int, Expr] = {}
 
     def run(self) -> Expr:
@@ -89,20 +97,137 @@ def _mentions(function: Function, var: Var) -> bool:
 
 
 def instantiated(body: Expr, values: Mapping[Var, Expr]) -> Expr:
-    """Copies the nodes that depend on the variables, with values substituted. Lets and functions inside bind fresh variables."""
+    """Copies the nodes that depend on the variables, with values substituted. Lets, functions and matches inside bind fresh variables."""
     done: dict[int, Expr] = {}
     order = post_order(body, parts_of=evaluation_parts)
     new: dict[Var, Expr] = dict(values)
     for node in order:
-        for var in node.params if isinstance(node, Function) else (node.var,) if isinstance(node, Let) else ():
+        for var in _bound(node):
             new[var] = copy = Var(var.name_hint, var.type_annotation, var.span)
             copy._checked_type = var._checked_type
     for node in order:
         if isinstance(node, Var):
             done[id(node)] = new.get(node, node)
         else:
-            done[id(node)] = _rebuilt(node, [done[id(part)] for part in children(node)])
+            made = _rebuilt(node, [done[id(part)] for part in children(node)])
+            if isinstance(made, Match) and _bound(made):
+                clauses = [Clause(_renamed(clause.lhs, new), clause.rhs) for clause in made.clauses]
+                made = Match(made.data, clauses, made.complete, made.span).assume_type(made._checked_type)
+            done[id(node)] = made
     return done[id(body)]
+
+
+def _bound(node: Expr) -> Sequence[Var]:
+    """The variables that a node binds."""
+    if isinstance(node, Function):
+        return node.params
+    if isinstance(node, Match):
+        return [var for clause in node.clauses for var in pattern_vars(clause.lhs)]
+    return (node.var,) if isinstance(node, Let) else ()
+
+
+def _renamed(pattern: Pattern, new: Mapping[Var, Expr]) -> Pattern:
+    """A pattern that binds other variables."""
+    if isinstance(pattern, PatternVar):
+        var = new[pattern.var]
+        assert isinstance(var, Var)  # a copy
+        return PatternVar(var)
+    if isinstance(pattern, PatternConstructor):
+        return PatternConstructor(pattern.constructor, [_renamed(part, new) for part in pattern.patterns])
+    return PatternTuple([_renamed(part, new) for part in pattern.patterns]) if isinstance(pattern, PatternTuple) else pattern
+
+
+def inline_globals(module: IRModule) -> IRModule:
+    """Replaces calls of the module's functions with the attribute `Inline` by their bodies, callees first, and other uses by the functions.
+
+    Recursive functions are not inlined. A function with the attribute `Compiler` is not entered: it stays whole where it is called. Those
+    that have been inlined and are not used any more are removed. Returns the same module where nothing is inlined.
+    """
+    by_name = {var.name_hint: var for var in module.functions}
+    used = {
+        var.name_hint: {node.name_hint for node in post_order(function) if isinstance(node, GlobalVar)}
+        for var, function in module.functions.items()
+    }
+    functions: dict[str, BaseFunc] = {var.name_hint: function for var, function in module.functions.items()}
+    wanted = {
+        name
+        for name, function in functions.items()
+        if isinstance(function, Function) and function.attrs.get("Inline") and not _reaches(name, name, used)
+    }
+    done: dict[str, BaseFunc] = {}
+    for name in _callees_first(functions, used):
+        function = functions[name]
+        known = {other: done[other] for other in used[name] & wanted}
+        enters = known and isinstance(function, Function) and "Compiler" not in function.attrs
+        done[name] = _with_callees(function, known) if enters else function
+    inlined = wanted & {other for name, function in functions.items() if done[name] is not function for other in used[name]}
+    # What only removed functions use is gone with them, as these have been inlined into their callers.
+    removed = {name for name in inlined if not any(name in _names_in(done[other]) for other in done if other not in inlined)}
+    if not inlined:
+        return module
+    made = module.shallow_copy()
+    made.functions = {by_name[name]: done[name] for name in functions if name not in removed}
+    return made
+
+
+def _names_in(function: Expr) -> set[str]:
+    return {node.name_hint for node in post_order(function) if isinstance(node, GlobalVar)}
+
+
+def _reaches(start: str, goal: str, used: Mapping[str, set[str]]) -> bool:
+    """Whether a function uses another, directly or by way of others."""
+    seen: set[str] = set()
+    stack = list(used.get(start, ()))
+    while stack:
+        name = stack.pop()
+        if name == goal:
+            return True
+        if name not in seen:
+            seen.add(name)
+            stack.extend(used.get(name, ()))
+    return False
+
+
+def _callees_first(functions: Mapping[str, BaseFunc], used: Mapping[str, set[str]]) -> list[str]:
+    """The names of the functions, each after those that it uses; in the order of the module where there are cycles."""
+    order: dict[str, None] = {}
+    begun: set[str] = set()
+    stack = [(name, False) for name in reversed(list(functions))]
+    while stack:
+        name, ready = stack.pop()
+        if ready:
+            order.setdefault(name)
+        elif name not in begun:
+            begun.add(name)
+            stack.append((name, True))
+            stack.extend((other, False) for other in sorted(used[name]) if other in functions)
+    return list(order)
+
+
+def _opens(callee: Function, call: Call) -> bool:
+    return "Compiler" not in callee.attrs and len(callee.params) == len(call.args)
+
+
+def _with_callees(function: Expr, known: Mapping[str, BaseFunc]) -> Function:
+    """A function with calls of others replaced."""
+    done: dict[int, Expr] = {}
+    for node in post_order(function):
+        callee = known.get(node.op.name_hint) if isinstance(node, Call) and isinstance(node.op, GlobalVar) else None
+        if isinstance(node, GlobalVar):
+            done[id(node)] = known.get(node.name_hint, node)
+        elif (
+            isinstance(node, Call)
+            and isinstance(callee, Function)
+            and "Compiler" not in callee.attrs
+            and len(callee.params) == len(node.args)
+        ):
+            args = [done[id(arg)] for arg in node.args]
+            done[id(node)] = instantiated(callee.body, dict(zip(callee.params, args, strict=True)))
+        else:
+            done[id(node)] = _rebuilt(node, [done[id(part)] for part in children(node)])
+    made = done[id(function)]
+    assert isinstance(made, Function)  # made of one
+    return made
 
 
 def _rebuilt(node: Expr, parts: list[Expr]) -> Expr:

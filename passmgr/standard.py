@@ -8,6 +8,7 @@ from passat.ir.anf import to_anf, to_graph
 from passat.ir.basic_blocks import to_basic_blocks
 from passat.ir.expr import Expr, Function, GlobalVar
 from passat.ir.infer import infer_module
+from passat.ir.inline import inline_globals
 from passat.ir.module import IRModule
 from passat.ir.traverse import post_order
 from passat.passmgr.context import PassContext
@@ -85,6 +86,21 @@ def _each_function(mod: IRModule, convert: Callable[[Expr], Expr]) -> IRModule:
     updated = mod.shallow_copy()
     updated.functions.update(changed)
     return updated
+
+
+@register_pass("relay._transform.Inline")
+@dataclass(frozen=True, repr=False)
+class Inline(ModulePass):
+    """Replaces calls of functions with the attribute `Inline` by their bodies, and removes those that are not used any more.
+
+    Recursive functions stay. A function with the attribute `Compiler` stays whole where it is called.
+    """
+
+    info = PassInfo(1, "Inline")
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Returns the same module if nothing is inlined."""
+        return inline_globals(mod)
 
 
 @register_pass("relay._transform.ToGraphNormalForm")

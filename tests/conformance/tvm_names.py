@@ -31,8 +31,11 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
     "tvm.runtime": ("passat.runtime", "passat.nd", "passat.container"),
     "tvm.runtime.container": ("passat.container",),
     "tvm.relay.backend.interpreter": ("passat.runtime",),
+    "tvm.relay.frontend.common": ("passat.ir.infer",),
     "tvm.target": ("passat.target",),
+    "tvm.te": ("passat.tir",),
     "tvm.testing": ("passat.testing",),
+    "tvm.tir": ("passat.tir",),
     "tvm.transform": ("passat.transform",),
 }
 """Modules of TVM and the modules of Passat that have their names. `tvm.relay.X` is `passat.relay.X` where there is such a module, and what

@@ -21,6 +21,7 @@ LEVELS = {
     "RemoveUnusedFunctions": 1,
     "SimplifyExpr": 0,
     "SimplifyInference": 0,
+    "Inline": 1,
     "ToANormalForm": 1,
     "ToBasicBlockNormalForm": 1,
     "ToGraphNormalForm": 1,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from passat.ir.analysis import well_formed
-from passat.ir.equality import structural_equal
+from passat.ir.analysis import ill_formed, well_formed
+from passat.ir.equality import assert_structural_equal, structural_equal
 from passat.ir.expr import Call, Expr, Function, Var
 from passat.ir.inline import inline_calls
 from passat.ir.text import parse_expr
@@ -65,12 +65,19 @@ def test_functions_in_functions() -> None:
     )
 
 
+def test_a_match_binds_variables_of_its_own_in_each_copy() -> None:
+    text = "fn (%x: int8) { %0 = fn (%p: int8) { match? ((%p, %p)) { (%a, %b) => { add(%a, %b) } } }; (%0(%x), %0(%x)) }"
+    once = "match? ((%x, %x)) { (%a, %b) => { add(%a, %b) } }"
+    made = inline_calls(parse_expr(text), lambda function: True)
+    assert_structural_equal(made, parse_expr(f"fn (%x: int8) {{ ({once}, {once}) }}"))
+    assert ill_formed(made) == []
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "fn (%x: int8) { let %f = fn (%p: int8) -> int8 { %f(%p) }; %f(%x) }",
         "fn (%x: int8) { %0 = fn (%p: int8, Keep=1) { negative(%p) }; %0(%x) }",
-        "fn (%x: int8) { %0 = fn (%p: int8) { match? ((%p, %p)) { (%a, %b) => { add(%a, %b) } } }; (%0(%x), %0(%x)) }",
         "fn (%f: fn (int8) -> int8, %x: int8) { %f(%x) }",
         "fn (%x: int8) { negative(%x) }",
     ],

@@ -1,0 +1,52 @@
+"""`tvm.tir` and `tvm.te`, as far as programs of Relay use them: numbers, and the variables of sizes. There is no TIR."""
+
+from passat.ir import shape
+from passat.ir.shape import SymDim
+
+__all__ = ["Any", "FloatImm", "IntImm", "SizeVar", "StringImm", "Var", "size_var", "var"]
+
+
+def IntImm(dtype: str, value: int) -> int:  # noqa: N802  # TVM's name of a class
+    """An integer, or a truth value where the element type is bool.
+
+    >>> IntImm("int32", 1), IntImm("bool", 1)
+    (1, True)
+    """
+    return bool(value) if dtype == "bool" else int(value)
+
+
+def FloatImm(dtype: str, value: float) -> float:  # noqa: N802  # TVM's name of a class
+    """A floating-point number."""
+    return float(value)
+
+
+def StringImm(value: str) -> str:  # noqa: N802  # TVM's name of a class
+    """A text."""
+    return value
+
+
+def Any() -> shape.Any:  # noqa: N802  # TVM's name of a class
+    """The unknown dimension."""
+    return shape.ANY
+
+
+def Var(name: str, dtype: str = "int32") -> SymDim:  # noqa: N802  # TVM's name of a class
+    """A size by name.
+
+    >>> Var("n") * 2
+    2*n
+    """
+    return SymDim.named(name)
+
+
+def var(name: str = "tindex", dtype: str = "int32") -> SymDim:
+    """A size by name."""
+    return SymDim.named(name)
+
+
+def size_var(name: str = "size", dtype: str = "int32") -> SymDim:
+    """A size by name."""
+    return SymDim.named(name)
+
+
+SizeVar = Var
