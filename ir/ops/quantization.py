@@ -11,10 +11,12 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.cost import Cost
+from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from passat.ir.op import CostFunction, Op, OpTypeError, Relation, define_op
 from passat.ir.ops.fixed_point import COMPUTE_DTYPES, ROUNDINGS, away_from_zero, rescaled, saturated
 from passat.ir.shape import may_equal
 from passat.ir.tensor import Array
+from passat.ir.traverse import post_order
 from passat.ir.types import TensorType, Type
 
 NARROW_QUANTIZED: Final = frozenset({"int8", "uint8", "int16", "uint16"})
@@ -165,3 +167,11 @@ def requantize(
     check_scales(data, input_scale, input_zero_point, axis, "input")
     check_scales(data, output_scale, output_zero_point, None, "output")
     return data.with_dtype(out_dtype)
+
+
+def region_before(end: Expr) -> list[Call] | None:
+    """The calls from qnn.dequantize to an expression, operands first; None where anything but calls, tuples and constants is among them."""
+    nodes = post_order(end, into=lambda node: not (isinstance(node, Call) and node.op is dequantize))
+    if all(isinstance(node, (Call, Op, Tuple, TupleGetItem, Constant)) for node in nodes):
+        return [node for node in nodes if isinstance(node, Call)]
+    return None

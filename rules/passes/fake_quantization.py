@@ -17,11 +17,11 @@ from passat.ir.affine_type import (
     TensorAffineType,
     TupleAffineType,
 )
-from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
+from passat.ir.expr import Call, Expr, Function, Tuple, TupleGetItem
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.op import Op, get_op
-from passat.ir.ops.quantization import dequantize, quantize
+from passat.ir.ops.quantization import dequantize, quantize, region_before
 from passat.ir.passat_error import PassatError
 from passat.ir.traverse import children, post_order, rewrite, with_children
 from passat.ir.types import TensorType
@@ -92,7 +92,7 @@ class FakeQuantizationToInteger(FunctionPass):
         """A qnn.quantize with the region before it in integers; any other node, or one that has no such region, as it is."""
         if not isinstance(end, Call) or end.op is not quantize:
             return end
-        region = _region(end.args[0])
+        region = region_before(end.args[0])
         if region is None or not region:
             return end
         for call in region:
@@ -107,7 +107,7 @@ class FakeQuantizationToInteger(FunctionPass):
         """A call whose operands are dequantized in integers, and dequantized behind it; any other node as it is."""
         if not isinstance(call, Call) or not isinstance(call.op, Op) or call.op.name not in SINGLE:
             return call
-        regions = [_region(arg) for arg in call.args]
+        regions = [region_before(arg) for arg in call.args]
         operands = [node for region in regions for node in region or ()]
         if None in regions or not operands:
             return call
@@ -175,14 +175,6 @@ class FakeQuantizationToInteger(FunctionPass):
 
 def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, FakeQuantizationError) else f"{type(error).__name__}: {error}"
-
-
-def _region(start: Expr) -> list[Call] | None:
-    """The calls from qnn.dequantize to an expression, operands first; None where anything but calls, tuples and constants is among them."""
-    nodes = post_order(start, into=lambda node: not _is(node, dequantize))
-    if all(isinstance(node, (Call, Op, Tuple, TupleGetItem, Constant)) for node in nodes):
-        return [node for node in nodes if isinstance(node, Call)]
-    return None
 
 
 def _convert_part(node: Expr, made: dict[int, Expr], types: AffineTypes) -> Expr:

@@ -42,6 +42,7 @@ from passat.rules.library.layouts import (
     wanted,
 )
 from passat.rules.library.views import ChainedViews, Transposes, Views
+from passat.rules.passes.altered import altered_by_attribute
 from passat.rules.pattern import PCall, RuleError
 from passat.rules.rule import EXPLORING, Rule, RuleSet, RuleSetMeta
 from passat.rules.rule_pass import RulePass
@@ -245,13 +246,25 @@ def forget_alter_op_layout(op: str) -> None:
     del _PREFERRED[op]
 
 
+class AlterByAttribute(LayoutPass):
+    """AlterOpLayout: the layouts that the target prefers, and before them the functions that users registered (FTVMAlterOpLayout)."""
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """Alters one function."""
+        altered, layouts = altered_by_attribute(func)
+        if layouts:
+            altered = LayoutPass(layouts, name=self.info.name).transform_function(altered, mod, ctx)
+        return super().transform_function(altered, mod, ctx) if self.layouts or self.given_sets or altered is func else altered
+
+
 @register_pass(_PREFIX + "AlterOpLayout")
 def alter_op_layout() -> LayoutPass:
     """Converts operators to the layouts that the target prefers (`passat.rules.passes.layouts.register_alter_op_layout`), with few
-    transposes. Without preferences nothing changes, and a remark says so."""
+    transposes, and calls the functions that are registered for operators as FTVMAlterOpLayout. Without either nothing changes, and a remark
+    says so."""
     layouts = {op: given for op, given in _PREFERRED.items() if not isinstance(given, RuleSetMeta)}
     sets = tuple(dict.fromkeys(given for given in _PREFERRED.values() if isinstance(given, RuleSetMeta)))
-    return LayoutPass(layouts, sets, name="AlterOpLayout", doc=alter_op_layout.__doc__ or "")
+    return AlterByAttribute(layouts, sets, name="AlterOpLayout", doc=alter_op_layout.__doc__ or "")
 
 
 @register_pass(_PREFIX + "SimplifyExprPostAlterOp")

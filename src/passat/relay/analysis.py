@@ -10,6 +10,7 @@ from passat.ir.hashing import structural_hash
 from passat.ir.kinds import check_kind
 from passat.ir.module import IRModule
 from passat.ir.op import Op
+from passat.ir.ops.quantization import dequantize, quantize, region_before
 from passat.ir.traverse import post_order, post_order_visit
 from passat.ir.type_variables import all_type_vars as _all_type_vars
 from passat.ir.type_variables import bound_type_vars as _bound_type_vars
@@ -31,6 +32,7 @@ __all__ = [
     "detect_feature",
     "free_type_vars",
     "free_vars",
+    "list_fake_quantized_op_freqs",
     "list_op_freqs",
     "post_order_visit",
     "structural_equal",
@@ -76,4 +78,16 @@ def list_op_freqs(mod: IRModule) -> dict[str, int]:
         for node in post_order(function):
             if isinstance(node, Call) and isinstance(node.op, Op):
                 found[node.op.name] = found.get(node.op.name, 0) + 1
+    return found
+
+
+def list_fake_quantized_op_freqs(mod: IRModule) -> dict[str, int]:
+    """How often each operator is called between `qnn.dequantize` and `qnn.quantize` in the main function, by its name."""
+    ends = [node for node in post_order(mod["main"]) if isinstance(node, Call) and node.op is quantize]
+    regions = [region_before(end.args[0]) or () for end in ends]
+    calls = {id(call): call for region in regions for call in region if call.op is not dequantize}
+    found: dict[str, int] = {}
+    for call in calls.values():
+        if isinstance(call.op, Op):
+            found[call.op.name] = found.get(call.op.name, 0) + 1
     return found

@@ -203,3 +203,10 @@ def test_an_error_of_a_conversion_keeps_the_region() -> None:
             converted(body, hard_fail=True)
     finally:
         get_op("sin").reset_attr("FTVMFakeQuantizationToInteger")
+
+
+def test_operators_in_regions_are_counted() -> None:
+    x = real(x_of((4, 8)))
+    body = relay.sigmoid(real(integers(relay.nn.dense(relay.nn.relu(x), real(x_of((5, 8), name="w"))))))
+    module = relay.IRModule.from_expr(Function(relay.analysis.free_vars(body), body))
+    assert relay.analysis.list_fake_quantized_op_freqs(module) == {"nn.relu": 1, "nn.dense": 1}
