@@ -13,6 +13,7 @@ Connected nodes without a counterpart form a difference.
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from onnx import FunctionProto, GraphProto, NodeProto, ValueInfoProto
@@ -119,7 +120,8 @@ class Alignment:
     * `outer` is the correspondence of the enclosing graphs.
 
     Inputs and outputs correspond by name, or by position where only one graph has the name. With `by_place`, as for subgraphs, they
-    correspond by position only. Raises OnnxError for a cycle.
+    correspond by position only. `sources` says, for results of nodes of the second graph, from which nodes of the first they were made:
+    such nodes without a counterpart are in one difference. Raises OnnxError for a cycle.
     """
 
     def __init__(
@@ -130,6 +132,7 @@ class Alignment:
         *,
         outer: "Alignment | None" = None,
         by_place: bool = False,
+        sources: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
         around: tuple[Mapping[str, int], Mapping[str, int]] = (outer.before.values, outer.after.values) if outer is not None else ({}, {})
         try:
@@ -139,7 +142,7 @@ class Alignment:
             raise OnnxError(str(error)) from error
         self._to: dict[int, int] = {}
         self._from: dict[int, int] = {}
-        self.wholes, self._outer, self._by_place = wholes, outer, by_place
+        self.wholes, self._outer, self._by_place, self._sources = wholes, outer, by_place, sources
         self._number_inputs(numbering)
         self.before.renumber({})
         self.after.renumber({})
@@ -315,8 +318,8 @@ class Alignment:
         return found
 
     def _places(self) -> Iterator[Place]:
-        """Groups the nodes without a counterpart: nodes that feed only each other, or that produce the same operand of corresponding
-        nodes."""
+        """Groups the nodes without a counterpart: nodes that were made from others with these, the others if they feed only each other, or
+        produce the same operand of corresponding nodes."""
         leader: dict[tuple[int, int], tuple[int, int]] = {}
 
         def find(each: tuple[int, int]) -> tuple[int, int]:
@@ -332,20 +335,36 @@ class Alignment:
         for number, i in leader:
             for name in sides[number].reads(sides[number].nodes[i]):
                 readers[number, sides[number].makers.get(name, (-1, 0))[0]].append((number, i))
+        made = self._made_from()
+        leader.update(((0, one), (1, other)) for one, other in made.items())
+        known = {(0, one) for one in made} | {(1, other) for other in made.values()}
         for values in [self.outputs(), *(self.operands(one, other) for one, other in self._to.items())]:
             for one, other in values:
                 makers = ((0, self.before.makers.get(one, (-1, 0))[0]), (1, self.after.makers.get(other, (-1, 0))[0]))
-                if makers[0] in leader and makers[1] in leader:
+                if makers[0] in leader and makers[1] in leader and known.isdisjoint(makers):
                     leader[find(makers[0])] = find(makers[1])
         for each in sorted(leader, reverse=True):  # users first
             # Nodes read by several differences form a difference of their own.
-            if len({find(reader) for reader in readers.get(each, ())}) == 1:
+            if each not in known and len({find(reader) for reader in readers.get(each, ())}) == 1:
                 leader[find(each)] = find(readers[each][0])
         groups: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
         for each in sorted(leader):
             groups.setdefault(find(each), ([], []))[each[0]].append(each[1])
         for mine, theirs in groups.values():
             yield Place(tuple(mine), tuple(theirs))
+
+    def _made_from(self) -> dict[int, int]:
+        """For nodes of the first graph without a counterpart, the node of the second that was made from them; from the fewest, if there are
+        several."""
+        mine, theirs = self._open()
+        named = {called(self.before.nodes[i]): i for i in reversed(mine)}
+        found: dict[int, int] = {}
+        sources = [(self._sources.get(next(iter(self.after.nodes[i].output), ""), ()), i) for i in theirs]
+        for names, i in sorted(sources, key=lambda each: len(each[0])):
+            for name in names:
+                if name in named:
+                    found.setdefault(named[name], i)
+        return found
 
 
 def function_body(function: FunctionProto) -> GraphProto:

@@ -3,8 +3,9 @@
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 from typing import Any as AnyValue
 
@@ -118,17 +119,23 @@ def diff(
 
 
 def alignments(
-    one: "tuple[ModelProto, str | None]", other: "tuple[ModelProto, str | None]", said: list[str] | None = None
+    one: "tuple[ModelProto, str | None]",
+    other: "tuple[ModelProto, str | None]",
+    said: list[str] | None = None,
+    sources: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> "Iterator[tuple[str, Alignment]]":
     """The correspondence of the main graphs of two models, given with the folders of their external data, then of their local functions
-    and subgraphs, each with where it is. What functions differ in besides their bodies goes to `said`. Raises OnnxError."""
+    and subgraphs, each with where it is. What functions differ in besides their bodies goes to `said`;
+    `sources` is for the main graphs (see `Alignment`). Raises OnnxError."""
     from passat.ir.onnx.alignment import Alignment, Whole, function_body
     from passat.ir.onnx.frame import opsets_of
     from passat.ir.onnx.same_graph import Numbering
 
     (before, folder), (after, other_folder) = one, other
     numbering = Numbering()
-    main = Alignment((before.graph, after.graph), (Whole(folder, opsets_of(before)), Whole(other_folder, opsets_of(after))), numbering)
+    main = Alignment(
+        (before.graph, after.graph), (Whole(folder, opsets_of(before)), Whole(other_folder, opsets_of(after))), numbering, sources=sources
+    )
     waiting: list[tuple[str, Alignment]] = [("", main)]
     for title, mine, theirs in _functions(before, after, [] if said is None else said):
         bodies = (Whole(folder, opsets_of(mine)), Whole(other_folder, opsets_of(theirs)))

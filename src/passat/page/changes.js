@@ -7,7 +7,11 @@ const OPERATORS_SHOWN = 5;
 const LISTED_CHANGES = 60;
 const NEIGHBORS = 2;
 const MOST_DRAWN = 160;
-const shown = { group: -1, instance: 0, nodes: { before: [], after: [] }, chosen: { side: "after", node: -1 }, zoom: 1 };
+const MOST_MORE = 4;
+const FIRST = 30;
+const shown = {
+  group: -1, instance: 0, nodes: { before: [], after: [] }, chosen: { side: "after", node: -1 }, zoom: 1, more: 0, again: () => {},
+};
 const users = {};
 const regionOf = { before: new Map(), after: new Map() };
 
@@ -56,6 +60,7 @@ function startChanges() {
   }
   byId("zoom-in").addEventListener("click", () => zoomBy(1.25));
   byId("zoom-out").addEventListener("click", () => zoomBy(0.8));
+  byId("draw-more").addEventListener("click", () => shown.again(shown.more + 1));
   byId("previous-place").addEventListener("click", () => showChange(shown.group, shown.instance - 1));
   byId("next-place").addEventListener("click", () => showChange(shown.group, shown.instance + 1));
   new ResizeObserver(() => scalePictures()).observe(byId("before"));
@@ -63,12 +68,21 @@ function startChanges() {
     showChange(0, 0);
   } else {
     byId("previous-place").hidden = byId("next-place").hidden = byId("details").hidden = true;
-    showNodes({ before: firstNodes("before"), after: firstNodes("after") }, null);
+    showFirst();
   }
 }
 
-function firstNodes(side) {
-  return data.graphs[side].kind.map((_, node) => node).slice(0, 30);
+/** Shows the beginning of both models. */
+function showFirst(more = 0) {
+  shown.more = more;
+  shown.again = showFirst;
+  const first = (side) => data.graphs[side].kind.map((_, node) => node).slice(0, FIRST * 4 ** more);
+  showNodes({ before: first("before"), after: first("after") }, null);
+}
+
+/** How many nodes are drawn on a side: four times as many each time that more are asked for. */
+function mostDrawn() {
+  return MOST_DRAWN * 4 ** shown.more;
 }
 
 function listChanges() {
@@ -117,19 +131,31 @@ function listChanges() {
 function neighbors(side, nodes) {
   const own = new Set(nodes);
   const { operands } = data.graphs[side];
-  const found = (each) => [...new Set(nodes.flatMap(each))].filter((node) => node >= 0 && !own.has(node)).slice(0, AROUND);
+  const found = (each) => [...new Set(nodes.flatMap(each))].filter((node) => node >= 0 && !own.has(node))
+    .slice(0, AROUND * 4 ** shown.more);
   return [...new Set([...found((node) => operands[node]), ...found((node) => users[side][node])])];
 }
 
+/** Some nodes with those around them, up to a distance. */
+function grown(side, nodes, distance) {
+  let found = [...nodes];
+  for (let step = 0; step < distance; step += 1) {
+    found = [...new Set([...found, ...neighbors(side, found)])];
+  }
+  return found;
+}
+
 /** Shows one place of a change on both sides, with the nodes around it. */
-function showChange(group, instance) {
+function showChange(group, instance, more = 0) {
   const change = data.regions[group];
   const number = (instance + change.instances.length) % change.instances.length;
   const place = change.instances[number];
   shown.group = group;
   shown.instance = number;
+  shown.more = more;
+  shown.again = (further) => showChange(group, number, further);
   shown.chosen = { side: "after", node: -1 };
-  const around = Object.fromEntries(SIDES.map((side) => [side, neighbors(side, place[side])]));
+  const around = Object.fromEntries(SIDES.map((side) => [side, grown(side, place[side], 1 + more).slice(place[side].length)]));
   const nodes = {};
   around.after = [...new Set([...around.after, ...place.into])];
   for (const side of SIDES) {
@@ -148,15 +174,10 @@ function showChange(group, instance) {
 }
 
 /** Shows the surroundings of a node on both sides. */
-function showSurroundings(side, node) {
-  const grow = (at, seeds) => {
-    let found = [...seeds];
-    for (let depth = 0; depth < NEIGHBORS; depth += 1) {
-      found = [...new Set([...found, ...neighbors(at, found)])];
-    }
-    return found.slice(0, MOST_DRAWN).sort((a, b) => a - b);
-  };
-  const own = grow(side, [node]);
+function showSurroundings(side, node, more = 0) {
+  shown.more = more;
+  shown.again = (further) => showSurroundings(side, node, further);
+  const own = grown(side, [node], NEIGHBORS + more).slice(0, mostDrawn()).sort((a, b) => a - b);
   const twins = [...new Set(own.map((each) => data.graphs[side].twin[each]).filter((each) => each >= 0))];
   shown.group = -1;
   document.querySelectorAll("#list .change").forEach((button) => button.setAttribute("aria-pressed", "false"));
@@ -169,7 +190,9 @@ function showSurroundings(side, node) {
 function showNodes(nodes, place) {
   shown.nodes = nodes;
   shown.place = place;
-  shown.layouts = Object.fromEntries(SIDES.map((side) => [side, layOutNodes(side, nodes[side].slice(0, MOST_DRAWN))]));
+  shown.layouts = Object.fromEntries(SIDES.map((side) => [side, layOutNodes(side, nodes[side].slice(0, mostDrawn()))]));
+  const isWhole = SIDES.every((side) => shown.layouts[side].nodes.length === data.graphs[side].kind.length);
+  byId("draw-more").hidden = isWhole || shown.more === MOST_MORE;
   if (place !== null) {
     const [shorter, taller] = [...SIDES].sort((a, b) => shown.layouts[a].height - shown.layouts[b].height);
     const by = shown.layouts[taller].height - shown.layouts[shorter].height;
@@ -179,7 +202,7 @@ function showNodes(nodes, place) {
     const graph = data.graphs[side];
     const own = place === null ? nodes[side] : place[side];
     const counted = own.filter((node) => (place === null ? graph.counted[node] : graph.kind[node] === 0)).length;
-    const left = nodes[side].length - Math.min(nodes[side].length, MOST_DRAWN);
+    const left = nodes[side].length - Math.min(nodes[side].length, mostDrawn());
     const kind = place !== null && place.what.length > 0 ? "changed node" : side === "before" ? "removed node" : "new node";
     const whole = `${counted} of ${count(data.head.nodes[side === "before" ? 0 : 1], "node")}`;
     const told = own.length === 0 ? "nothing" : place === null ? whole : count(counted, kind);

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
+from passat.ir.expr import Call
 from passat.ir.onnx.flat_graph import NODE
 from passat.model_diff import alignments, changes
 from passat.page.origins import Origins, Record
 from passat.page.sides import Side, is_counted
 from passat.page.texts import shown
+from passat.rules.provenance.node_traces import REWRITTEN, NodeTraces
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -61,7 +63,8 @@ def compare(record: Record, sides: tuple[Side, Side]) -> Comparison:
     twins = tuple([-1] * len(side.nodes) for side in sides)
     states = tuple([KEPT] * len(side.nodes) for side in sides)
     found = Comparison((twins[0], twins[1]), (states[0], states[1]), [])
-    for _, aligned in alignments((record.models[0], record.folder), (record.models[1], record.folder)):
+    models = (record.models[0], record.folder), (record.models[1], record.folder)
+    for _, aligned in alignments(*models, sources=_sources(record, sides[1])):
         numbers = [_numbers(side, nodes.nodes) for side, nodes in zip(sides, (aligned.before, aligned.after), strict=True)]
         for pair in aligned.pairs:
             one, other = numbers[0][pair.before], numbers[1][pair.after]
@@ -82,6 +85,19 @@ def compare(record: Record, sides: tuple[Side, Side]) -> Comparison:
             found.regions.append(region)
     _pair_ends(sides, twins)
     _add_inner(sides, found)
+    return found
+
+
+def _sources(record: Record, side: Side) -> dict[str, Sequence[str]]:
+    """The nodes of the input that rules made each node of the result from, by the name of its first output. Walks do not tell that."""
+    traces = NodeTraces(record.runs[: record.first], [each for each in record.pass_events if each.end <= record.first])
+    found: dict[str, Sequence[str]] = {}
+    for node, calls in zip(side.nodes, side.calls, strict=True):
+        for call in calls if node.kind == NODE and node.outputs else ():
+            if isinstance(call, Call) and traces.changed(call):
+                trace = traces.of(call)
+                if any(event.rule != REWRITTEN for event in trace.events):
+                    found.setdefault(node.outputs[0], trace.sources)
     return found
 
 

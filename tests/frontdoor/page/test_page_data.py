@@ -73,6 +73,22 @@ def test_rules_share_the_saving_of_a_change() -> None:
     assert [rules["Small.root"][name] for name in ("regions", "removed", "made")] == [1, 2, 1]
 
 
+def test_a_node_is_paired_with_those_that_it_was_made_from() -> None:
+    """Not with what only stood before its reader."""
+    text = """<ir_version: 9, opset_import: ["" : 17]> g (float[2, 3] x) => (float[2, 3] y, float[2, 3] u) <float[3] zero = {0, 0, 0}> {
+        m = Mul(x, x)
+        s = Sqrt(m)
+        r = Add(s, zero)
+        y = Relu(r)
+        u = Tanh(s)
+    }"""
+    data = data_of(optimized(onnx.parser.parse_model(text)))
+    assert [(change["before"], change["after"]) for change in data["regions"]] == [
+        ([["Mul", 1], ["Sqrt", 1]], [["Abs", 1]]),
+        ([["Add", 1]], []),
+    ]
+
+
 def test_the_largest_saving_comes_first() -> None:
     data = data_of(passat.optimize(EXAMPLES / "bert_tiny.onnx", record=True, verify=False))
     savings = [change["costs"][0] - change["costs"][1] for change in data["regions"]]

@@ -196,6 +196,23 @@ def test_a_node_that_no_change_has_is_shown_with_what_is_around_it(tab: Tab, wal
     assert len(boxes(tab, "after")) > 2
 
 
+def test_more_of_a_model_is_drawn_where_it_is_asked_for(tab: Tab, walked: Path) -> None:
+    tab.open(walked)
+    first = len(boxes(tab, "after"))
+    tab.run("byId('draw-more').click()")
+    more = len(boxes(tab, "after"))
+    assert more > first
+    tab.run("while (!byId('draw-more').hidden) byId('draw-more').click()")
+    assert len(boxes(tab, "after")) > more
+    tab.run("byId('next-place').click()")
+    assert len(boxes(tab, "after")) < more
+    node = tab.run("data.graphs.after.state.findIndex((state, i) => data.graphs.after.kind[i] === 0 && state === 0)")
+    tab.run(f"goTo('after', {node})")
+    around = len(boxes(tab, "after"))
+    tab.run("byId('draw-more').click()")
+    assert len(boxes(tab, "after")) > around
+
+
 def test_the_tree_of_times_of_nested_pipelines(tab: Tab, tmp_path: Path) -> None:
     text = "Sequential{name=all}(Sequential{name=outer}(Sequential{name=inner}(SimplifyExpr,FoldConstant),DeadCodeElimination))"
     passat.optimize(small_model(), passes=text, record=True).write_report(tmp_path / "page.html")
