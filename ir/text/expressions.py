@@ -43,6 +43,7 @@ from passat.ir.text.atoms import AtomReader, Hidden
 from passat.ir.text.attributes import AttributeReader
 from passat.ir.text.lexer import ParseError, Tokens
 from passat.ir.text.literals import COMPOUND
+from passat.ir.text.relay_attributes import translated
 from passat.ir.types import Type
 
 _DIGITS: Final = 9
@@ -232,9 +233,11 @@ class ExprReader(AtomReader):
         tokens = self.tokens
         if isinstance(callee, Op):
             try:
+                args, attrs = translated(callee, args, attrs)
                 return Call(callee, args, callee.bind_attrs(attrs), span=tokens.span(at))
             except OpTypeError as error:
                 raise tokens.error_at(tokens.starts[at], str(error)) from None
+        attrs.pop("attrs_type_key", None)  # the class of TVM's attributes, of which there is one here
         return Call(callee, args, attrs, type_args, tokens.span(at))
 
     def _compound(self) -> Rule:

@@ -7,7 +7,8 @@ The section is an object whose key `relay.Constant` lists the constants that `me
 * `splat`: the uniform element, in base64;
 * `strings`: the list of strings of a string tensor, or its uniform string (bytes that are not valid text as `{"base64": ...}`).
 
-Objects without an encoding are listed by class with their `repr`, for reading only; they cannot be parsed back.
+A section that TVM has written, a graph of nodes (`passat.ir.graph_json`), is read as well. Objects without an encoding are listed by class
+with their `repr`, for reading only; they cannot be parsed back.
 """
 
 import base64
@@ -98,6 +99,21 @@ class MetadataReader:
             except json.JSONDecodeError as error:
                 reason = f"the metadata section is not valid JSON: {error.msg} in its line {error.lineno}"
                 raise tokens.error_at(tokens.starts[-1], reason) from None
+            if isinstance(self._tables, dict) and "nodes" in self._tables:
+                self._read_graph()
+
+    def _read_graph(self) -> None:
+        """Takes the constants of a section as TVM writes it, which is a graph of nodes."""
+        from passat.ir.graph_json import JSONError, load_json
+
+        tokens = self._tokens
+        try:
+            found = load_json(tokens.rest)
+            if not isinstance(found, dict):
+                raise JSONError("its root is not a map")
+            self.refer_to({kind: values for kind, values in found.items() if kind == CONSTANT})
+        except (JSONError, TypeError) as error:
+            raise tokens.error_at(tokens.starts[-1], f"the metadata section cannot be read: {error}") from None
 
     def refer_to(self, table: Mapping[str, Sequence[Expr]]) -> None:
         """Takes the constants of references from a table instead, by kind and index. Raises TypeError for values that are not constants."""

@@ -25,7 +25,9 @@ from passat.ir.types import (
     write_type,
 )
 
-RESERVED: Final = NAMES | {"Tensor", "fn", "ref", "_", "meta"}
+ALIASES: Final = {"int": "int32", "uint": "uint32", "float": "float32"}
+"""Other names of types of scalars, as TVM reads them."""
+RESERVED: Final = NAMES | ALIASES.keys() | {"Tensor", "fn", "ref", "_", "meta"}
 """Words that must be quoted as names of types."""
 ONNX_TYPES: Final = {"onnx.Sequence": 1, "onnx.Optional": 1, "onnx.Map": 2, "onnx.SparseTensor": 1}
 """Built-in types, with the number of their parameters."""
@@ -106,6 +108,8 @@ class TypeReader:
             return RefType(value)
         if name in NAMES:
             return TensorType((), name)
+        if name in ALIASES and name not in self.type_vars:
+            return TensorType((), ALIASES[name])
         return self._applied(name)
 
     def read_params(self) -> list[TypeVar]:

@@ -121,7 +121,7 @@ def test_constructors_and_operators_of_one_name_are_told_apart(name: str) -> Non
         ("def @f() { @g(a=1, a=2) } def @g() { 1 }", "1:20: the attribute 'a' is given twice"),
         ("def @f(a=1, a=2) { 1 }", "1:13: the attribute 'a' is given twice"),
         ("def @f() { free_var %x; free_var %x; %x }", "1:34: the variable '%x' is declared twice"),
-        ("def @f(%x: int) { %x }", "1:12: unknown type 'int'; did you mean int8 or int4 or int2?"),
+        ("def @f(%x: imt8) { %x }", "1:12: unknown type 'imt8'; did you mean int8 or uint8?"),
         ("def @f(%x: NoSuch[int8]) { %x }", "1:12: unknown type 'NoSuch'"),
         ("def @f() -> Tensr { 1 }", "1:13: unknown type 'Tensr'; did you mean Tensor?"),
         ("def @f(%x: fn (ref((A, int8))) -> A) { 1 }", "1:21: unknown type 'A'"),

@@ -1,0 +1,90 @@
+"""Calls as TVM prints them: attributes and operands that Passat's operators have in another form, or that follow from the operands.
+
+What TVM writes is translated where it means the same here. What means something else stays, and is an error of the operator.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any as AnyValue
+from typing import Final
+
+from passat.ir.expr import Constant, Expr
+from passat.ir.op import Op
+from passat.ir.types import TensorType
+
+_WITHOUT_MEANING: Final[dict[str, tuple[AnyValue, ...]]] = {
+    "auto_scheduler_rewritten_layout": ("",),
+    "meta_schedule_original_shape": (None, ()),
+    "out_layout": ("",),
+    "out_dtype": ("", None),
+    "slice_mode": ("end",),
+}
+"""Attributes of TVM's operators, and values of them that say nothing."""
+_SAME_RESULT: Final = frozenset(("nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.conv2d_transpose", "nn.dense", "nn.matmul", "nn.batch_matmul"))
+"""Operators whose results have the element type of their first operand."""
+
+
+def translated(op: Op, args: Sequence[Expr], attrs: dict[str, AnyValue]) -> tuple[list[Expr], dict[str, AnyValue]]:
+    """The operands and attributes of a call, with those of TVM in Passat's form."""
+    args, attrs = list(args), dict(attrs)
+    for name, values in _WITHOUT_MEANING.items():
+        if name in attrs and name not in op.defaults and attrs[name] in values:
+            del attrs[name]
+    if op.name in _SAME_RESULT and args and attrs.get("out_dtype") == _dtype(args[0]) is not None:
+        del attrs["out_dtype"]
+    if attrs.get("out_layout") is not None and attrs.get("out_layout") == attrs.get("data_layout", op.defaults.get("data_layout")):
+        del attrs["out_layout"]
+    change = _CHANGES.get(op.name)
+    if change is not None:
+        change(args, attrs)
+    return args, attrs
+
+
+def _dtype(expr: Expr) -> str | None:
+    type_ = expr._checked_type
+    return type_.dtype if isinstance(type_, TensorType) else None
+
+
+def _units(axis: int) -> Callable[[list[Expr], dict[str, AnyValue]], None]:
+    """Drops the number of units, unless the weight is known to have another."""
+
+    def change(args: list[Expr], attrs: dict[str, AnyValue]) -> None:
+        type_ = args[1]._checked_type if len(args) == 2 else None
+        turned = bool(attrs.get("transpose_b"))
+        size = type_.shape[axis - turned if axis else axis] if isinstance(type_, TensorType) and type_.ndim == 2 else None
+        if "units" in attrs and (attrs["units"] is None or not isinstance(size, int) or attrs["units"] == size):
+            del attrs["units"]
+
+    return change
+
+
+def _take(args: list[Expr], attrs: dict[str, AnyValue]) -> None:
+    """The modes differ in indices that are out of range alone."""
+    if attrs.get("mode") in ("clip", "wrap", "fast"):
+        del attrs["mode"]
+    if attrs.get("batch_dims") == 0:
+        del attrs["batch_dims"]
+
+
+def _pad(args: list[Expr], attrs: dict[str, AnyValue]) -> None:
+    """The value is an operand there."""
+    if len(args) == 2 and isinstance(args[1], Constant) and args[1].data.size == 1 and "pad_value" not in attrs:
+        attrs["pad_value"] = float(args.pop().data.numpy().reshape(()))  # type: ignore[attr-defined]  # a Constant
+
+
+def _one_axis(args: list[Expr], attrs: dict[str, AnyValue]) -> None:
+    """The axis is a list there."""
+    axis = attrs.get("axis")
+    if isinstance(axis, tuple) and len(axis) == 1:
+        attrs["axis"] = axis[0]
+    if attrs.get("exclude") is False:
+        del attrs["exclude"]
+
+
+_CHANGES: Final[dict[str, Callable[[list[Expr], dict[str, AnyValue]], None]]] = {
+    "nn.dense": _units(0),
+    "nn.matmul": _units(1),
+    "take": _take,
+    "nn.pad": _pad,
+    "argmax": _one_axis,
+    "argmin": _one_axis,
+}
