@@ -237,7 +237,7 @@ class ExprReader(AtomReader):
                 return Call(callee, args, callee.bind_attrs(attrs), span=tokens.span(at))
             except OpTypeError as error:
                 raise tokens.error_at(tokens.starts[at], str(error)) from None
-        attrs.pop("attrs_type_key", None)  # the class of TVM's attributes, of which there is one here
+        attrs.pop("attrs_type_key", None)  # TVM names the class of the attributes; Passat has one class
         return Call(callee, args, attrs, type_args, tokens.span(at))
 
     def _compound(self) -> Rule:
