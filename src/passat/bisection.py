@@ -38,7 +38,7 @@ READ_AND_WRITTEN: Final = "(reading and writing)"
 CANNOT_TELL: Final = 125
 """The exit code of a check command that cannot decide, as in `git bisect run`."""
 AS_GIVEN: Final = Variant()
-"""The model as it is in its file."""
+"""The model as read from its file."""
 
 
 class CheckError(PassatError, ValueError):
@@ -51,7 +51,7 @@ class Check:
     """The base class of checks. `folder` holds the external data of the model."""
 
     why = ""
-    """What was wrong with the last bad module."""
+    """Why the last bad module was bad."""
     unclear = ""
     """Why the check could not decide on the last unclear module."""
 
@@ -264,7 +264,7 @@ def find_guilty(reference: Reference, pipeline: Pass, module: IRModule, ctx: Pas
 
 @dataclass(frozen=True, eq=False)
 class Bisection:
-    """The result of a bisection: the first bad pass, and what is wrong after it, in one sentence."""
+    """The result of a bisection: the first bad pass, and why the module after it is bad, in one sentence."""
 
     source: str
     check: str
@@ -409,7 +409,7 @@ CHECKS: Mapping[str, Callable[[Given, Comparing, float], Check]] = {
 
 
 def make_check(check: str, given: Given, how: Comparing, margin: float = 0.1) -> Check:
-    """The check of this name, or of a command, for what passes make of a model. Raises CheckError, OnnxError, VerifyError."""
+    """The check of this name, or of a command, for results of passes. Raises CheckError, OnnxError, VerifyError."""
     return CHECKS[check](given, how, margin) if check in CHECKS else make_command(check, given.source.folder)
 
 

@@ -145,7 +145,7 @@ def write_certificate(certificate: Certificate, path: str | os.PathLike[str]) ->
 
 
 def _compare(data: Certificate, module: IRModule, place: int, what: str) -> Mapping[str, AnyValue]:
-    """The constants of a model by digest. Raises CertificateError if the certificate is about another model."""
+    """The constants of a model by digest. Raises CertificateError if the certificate belongs to another model."""
     terms = Terms()
     for number, row in enumerate(data["terms"]):
         if terms.add(row) != number:

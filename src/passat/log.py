@@ -1,4 +1,4 @@
-"""What Passat logs, under the name `passat` of Python's `logging`: each step of the work with its time, and warnings about models."""
+"""The logger `passat`: each step of the work with its time, and warnings about models."""
 
 import logging
 from collections.abc import Callable
@@ -10,7 +10,7 @@ LOG.addHandler(logging.NullHandler())
 
 
 def telling(progress: Callable[[str], None] | None) -> Callable[[str], None]:
-    """Logs what begins, and tells it to `progress` where there is one."""
+    """Logs each step that begins, and passes it to `progress` if given."""
 
     def tell(text: str) -> None:
         LOG.info(text)

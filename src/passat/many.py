@@ -29,31 +29,31 @@ class Future(Protocol):
     """The result of a job that an executor may still be running."""
 
     def result(self) -> AnyValue:
-        """Waits for the result. Raises what the job has raised."""
+        """Waits for the result. Raises the job's exception."""
 
     def cancel(self) -> object:
-        """Keeps a job from being started; False where it is running."""
+        """Prevents a job from starting; False if it is running."""
 
     def add_done_callback(self, function: AnyValue, /) -> object:
         """Calls a function with the future once the job is done."""
 
 
 class Executor(Protocol):
-    """What runs jobs: an executor of `concurrent.futures`, a `dask.distributed.Client`, or the like."""
+    """Runs jobs: an executor of `concurrent.futures`, a `dask.distributed.Client`, or a similar object."""
 
     def submit(self, function: AnyValue, /, *args: AnyValue) -> Future:
         """Starts a job."""
 
 
 class LostError(PassatError, RuntimeError):
-    """The process that optimized a model has ended, as it does where memory runs out."""
+    """The process that optimized a model has ended, for example because memory ran out."""
 
     exit_code = 1
 
 
 @dataclass(frozen=True, eq=False)
 class Optimized:
-    """What came of one of several models: the report and the result, or the error. Where results are written to files, `result` is None."""
+    """The outcome for one of several models: the report and the result, or the error. `result` is None if results are written to files."""
 
     source: str
     report: Report | None = None
@@ -72,8 +72,8 @@ def optimize_many(
     """Optimizes several models. A model that cannot be optimized does not stop the others.
 
     * `models`: models as `passat.optimize` takes them.
-    * `output`: a folder, in which each result gets the name of its model's file, or a path for each result. Without it, results come back
-      in memory.
+    * `output`: a folder, in which each result gets the name of its model's file, or a path for each result. Without it, results stay in
+      memory.
     * `jobs`: the number of processes. With more than one, a script needs `if __name__ == "__main__":` around its calls, as with
       `multiprocessing`.
     * `executor`: runs the jobs instead: an executor of `concurrent.futures`, a `dask.distributed.Client`, or anything with a method
@@ -103,12 +103,12 @@ def optimize_each(
     executor: Executor | None = None,
     **keywords: AnyValue,
 ) -> Iterator[tuple[int, Optimized]]:
-    """The same as `optimize_many`, one by one as they are done, each with its number. Arguments are checked when the first is asked for."""
+    """The results of `optimize_many`, each with its number, in order of completion. Checks the arguments when the first one is requested."""
     if jobs < 1:
         raise ArgumentError(f"jobs is a number of at least 1, not {jobs!r}")
     for name in keywords.keys() - {field.name for field in fields(Settings)}:
         raise TypeError(f"optimize_many() got an unexpected keyword argument {name!r}")
-    Settings(**keywords)  # raises for what makes no sense
+    Settings(**keywords)  # raises for invalid values
     outputs = output_paths(models, output)
     entered = PassContext.entered()
     context = None if entered is None else entered.with_instruments()
@@ -132,7 +132,7 @@ def optimize_each(
 
 
 def output_paths(models: Sequence[ModelLike], output: PathLike | Sequence[PathLike] | None) -> list[str | None]:
-    """Where results go. Raises ArgumentError where two of them would go to one file, or one would replace one of the models."""
+    """The paths of the results. Raises ArgumentError if two results have the same path, or a result would replace a model."""
     if output is None:
         return [None] * len(models)
     if isinstance(output, (str, os.PathLike)):
@@ -161,7 +161,7 @@ def _name(model: ModelLike) -> str:
 
 
 def _portable(model: ModelLike, folder: PathLike | None, *, absolute: bool) -> AnyValue:
-    """A model as it goes to another process: its path, or a ModelProto. Raises OnnxError."""
+    """The form of a model that is sent to another process: its path, or a ModelProto. Raises OnnxError."""
     if isinstance(model, (str, os.PathLike)):
         return os.path.abspath(model) if absolute else model
     return open_source(model, folder).proto
@@ -199,7 +199,7 @@ class _Task:
     keywords: dict[str, AnyValue]
 
     def __call__(self) -> Optimized:
-        """Optimizes the model, and writes the result where it goes to a file."""
+        """Optimizes the model, and writes the result if it has a path."""
         LOG.info("optimizing %s", self.name)
         try:
             with contextlib.nullcontext() if self.context is None else self.context:
@@ -230,7 +230,7 @@ def _elsewhere(task: _Task) -> Optimized:
         return found
     try:
         pickle.loads(pickle.dumps(found.error))
-    except Exception:  # whatever the class does
+    except Exception:  # any error of a user's class
         error = _SentError(f"{found.error}")
         error.exit_code = getattr(found.error, "exit_code", None)  # type: ignore[misc]  # of this one
         return Optimized(task.name, error=error)
@@ -300,8 +300,8 @@ def _ignoring_interrupts() -> Iterator[None]:
 
 
 def _in_processes(jobs: int, tasks: dict[int, _Task]) -> Iterator[tuple[int, Optimized]]:
-    """What comes of tasks in processes of this machine. Where one of them ends, it takes the others along: those that were running run
-    again, each in a process of its own, and the rest as before."""
+    """The results of tasks in processes of this machine. A process that ends also ends the others: the tasks that were running run again,
+    each in a separate process, and the rest as before."""
     spawn, rest, lost = multiprocessing.get_context("spawn"), tasks, list[int]()
     while rest:
         before, unstarted = len(lost), dict[int, _Task]()
@@ -330,4 +330,4 @@ def _lost(task: _Task) -> LostError:
 
 
 class _UnstartedError(RuntimeError):
-    """A task that an executor does not take."""
+    """A task that an executor rejected."""

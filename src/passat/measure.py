@@ -319,7 +319,7 @@ def _single(op: Op, types: Sequence[Type], attrs: Attrs) -> _Single:
         if isinstance(type_, TupleType):
             return Tuple([operand(field, index) for field in type_.fields])
         if not isinstance(type_, TensorType):
-            raise _UnmeasurableError("it takes what is no tensor")
+            raise _UnmeasurableError("an operand is not a tensor")
         inputs.append(TensorType([assumed_size(dim) for dim in type_.shape], type_.dtype))
         operands.append(index)
         params.append(Var(f"x{len(params)}", inputs[-1]))
@@ -331,7 +331,7 @@ def _single(op: Op, types: Sequence[Type], attrs: Attrs) -> _Single:
         assert isinstance(function, Function)
         return _Single(to_onnx(IRModule({"main": function})), inputs, operands)
     except Exception as error:  # incompatible sizes, operators without an ONNX form, inference of opaque ones
-        raise _UnmeasurableError(f"it is no model by itself: {sentence_of(error)}") from error
+        raise _UnmeasurableError(f"it does not form a model of its own: {sentence_of(error)}") from error
 
 
 def _sized(value: AnyValue) -> AnyValue:

@@ -1,4 +1,4 @@
-"""How two models differ, by operator and by structure: `passat.diff`, and the command of that name."""
+"""The differences of two models, by operator and by structure: `passat.diff` and `passat diff`."""
 
 import json
 import os
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Change(NamedTuple):
-    """A node of both models that applies its operator otherwise: what is different, as `perm: [0, 1] became [1, 0]`."""
+    """A node of both models with different attributes or constants, such as `perm: [0, 1] became [1, 0]`."""
 
     before: str
     after: str
@@ -29,7 +29,7 @@ class Change(NamedTuple):
 
 
 class Instance(NamedTuple):
-    """One place at which models differ: the nodes of the first, and those that stand instead of them in the second."""
+    """One place where the models differ: the nodes of the first, and those that replace them in the second."""
 
     before: tuple[str, ...]
     after: tuple[str, ...]
@@ -37,8 +37,8 @@ class Instance(NamedTuple):
 
 @dataclass(frozen=True)
 class Difference:
-    """Places that differ in the same way: the operators of the first model, how often each, and those of the second. `graph` says in which
-    subgraph, as `If 'choose': then_branch`; it is empty for the main graph."""
+    """Places that differ in the same way: the operators of the first model with their counts, and those of the second. `graph` names the
+    subgraph, such as `If 'choose': then_branch`; it is empty for the main graph."""
 
     before: dict[str, int]
     after: dict[str, int]
@@ -48,10 +48,10 @@ class Difference:
 
 @dataclass
 class ModelDiff:
-    """How two models differ. Nodes are counted by operator, subgraphs and local functions included. `interface` lists what is different of
-    inputs, outputs, opsets and IR versions; `same` is how many nodes compute the same from the same inputs in both, `moved` how many
-    correspond to each other although what they read differs; `changes` are nodes whose attributes or constants are different, and
-    `differences` the places at which other nodes stand, the most frequent first. The counts leave out subgraphs."""
+    """The differences of two models. Nodes are counted by operator, including subgraphs and local functions. `interface` lists the
+    differences of inputs, outputs, opsets and IR versions. `same` counts nodes that compute the same from the same inputs in both, `moved`
+    corresponding nodes with different operands. `changes` are nodes with different attributes or constants, and `differences` the places
+    with different nodes, most frequent first. These counts exclude subgraphs."""
 
     before: str
     after: str
@@ -67,7 +67,7 @@ class ModelDiff:
 
     @property
     def equal(self) -> bool:
-        """Whether the models are the same up to names and the order of nodes."""
+        """True if the models are the same except for names and the order of nodes."""
         return not (self.interface or self.changes or self.differences)
 
     def to_dict(self) -> dict[str, AnyValue]:
@@ -96,10 +96,10 @@ class ModelDiff:
 def diff(
     before: ModelLike, after: ModelLike, *, folders: tuple[str | os.PathLike[str] | None, str | os.PathLike[str] | None] = (None, None)
 ) -> ModelDiff:
-    """How two models differ: two exports of one network, or a model and what an optimizer made of it.
+    """Compares two models: two exports of one network, or a model before and after optimization.
 
-    Each is a model as `optimize` takes it; `folders` are where the external data of ModelProtos lies. Names, and the order of nodes, make
-    no difference; they help to find out which nodes correspond. Raises OnnxError.
+    Each is any model that `optimize` accepts; `folders` contain the external data of ModelProtos. Names and the order of nodes do not count
+    as differences, but help to find corresponding nodes. Raises OnnxError.
     """
     one, other = open_source(before, folders[0]), open_source(after, folders[1])
     found = ModelDiff(
@@ -161,7 +161,7 @@ def _graphs(mine: "NodeProto", theirs: "NodeProto") -> "Iterator[tuple[str, tupl
 
 
 def _functions(one: "ModelProto", other: "ModelProto", said: list[str]) -> "Iterator[tuple[str, FunctionProto, FunctionProto]]":
-    """The local functions that both models call, with what they are called; what is different of them beside the bodies goes to `said`."""
+    """The local functions that both models call, with their names. Differences outside their bodies are added to `said`."""
     mine, theirs = _called(one), _called(other)
     for key in mine:
         if key not in theirs:
@@ -179,7 +179,7 @@ def _functions(one: "ModelProto", other: "ModelProto", said: list[str]) -> "Iter
 
 
 def _called(model: "ModelProto") -> "dict[tuple[str, str, str], FunctionProto | None]":
-    """What the nodes of a model call, those of the functions that they call included: local functions, and None for operators."""
+    """The callees of the nodes of a model and of the functions that they call: local functions, and None for operators."""
     from passat.ir.onnx.scope import inner_nodes
 
     known = {(function.domain, function.name, function.overload): function for function in model.functions}
@@ -202,7 +202,7 @@ def _defaults(function: "FunctionProto") -> dict[str, bytes | None]:
 
 
 def _interface(one: "ModelProto", other: "ModelProto") -> Iterator[str]:
-    """What is different of what models say of themselves."""
+    """The differences of the models' metadata and interfaces."""
     if one.ir_version != other.ir_version:
         yield f"the IR version {one.ir_version} became {other.ir_version}"
     yield from _opset_changes(one, other)
@@ -254,7 +254,7 @@ def _types(values: "Sequence[ValueInfoProto]") -> dict[str, str]:
 
 
 def _grouped(aligned: "Alignment", where: str) -> list[Difference]:
-    """The places of a graph, those together that differ in the same way."""
+    """The places of a graph, grouped by equal differences."""
     from passat.ir.onnx.alignment import called, operators
 
     before, after = aligned.before.nodes, aligned.after.nodes
@@ -269,13 +269,13 @@ def _grouped(aligned: "Alignment", where: str) -> list[Difference]:
 
 
 def changes(aligned: "Alignment", one: int, other: int) -> list[Change]:
-    """What is different of a node that is in both models, beside what it reads."""
+    """The differences of a node of both models, except in its operands."""
     from passat.ir.onnx.alignment import called
     from passat.ir.onnx.plain_nodes import changed_attributes
 
     mine, theirs = aligned.before.nodes[one], aligned.after.nodes[other]
     what = list(changed_attributes(mine, theirs))
-    operands = aligned.operands(one, other)[: min(len(mine.input), len(theirs.input))]  # what subgraphs read is compared there
+    operands = aligned.operands(one, other)[: min(len(mine.input), len(theirs.input))]  # operands of subgraphs are compared there
     what += [f"operand {place} is {text}" for place, text in _other_values(aligned, operands)]
     if len(mine.input) != len(theirs.input):
         what.append(f"{len(mine.input)} {'operand' if len(mine.input) == 1 else 'operands'} became {len(theirs.input)}")
@@ -283,14 +283,14 @@ def changes(aligned: "Alignment", one: int, other: int) -> list[Change]:
 
 
 def _other_outputs(aligned: "Alignment", where: str) -> Iterator[str]:
-    """Which outputs of a graph are other values than in the other graph."""
+    """The outputs of a graph whose values differ from those of the other graph."""
     outputs = aligned.outputs()
     for place, text in _other_values(aligned, outputs):
         yield f"output {place} of {where} is {text}" if where else f"the output {outputs[place][1]!r} is {text}"
 
 
 def _other_values(aligned: "Alignment", values: Sequence[tuple[str, str]]) -> Iterator[tuple[int, str]]:
-    """Which values given in pairs are not the same, by their places, and what is different."""
+    """The pairs of values that differ, by position, with the difference."""
     for place, one, other in aligned.rewired(values):
         constants = one in aligned.before.constants and other in aligned.after.constants
         kind = "another constant" if constants else "another value"

@@ -1,4 +1,4 @@
-"""What notebooks show of reports: the tables and sentences of the command line, as HTML."""
+"""Displays of reports in notebooks: the tables and sentences of the command line, as HTML."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ _OPEN: Final = ("operators", "programs")
 
 
 def html(shown: RenderableType) -> str:
-    """What is printed with rich, as HTML: a line for each text, tables under the heading of their first column."""
+    """Converts rich output to HTML: a line for each text, tables under the heading of their first column."""
     parts = []
     for part in _parts(shown):
         if isinstance(part, Table):

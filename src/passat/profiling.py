@@ -1,4 +1,4 @@
-"""How long two models take on ONNX Runtime, and whether they differ by more than noise: `passat.profile`, and the command of that name."""
+"""Measures two models on ONNX Runtime, and whether they differ by more than noise: `passat.profile` and `passat profile`."""
 
 import contextlib
 import json
@@ -35,7 +35,7 @@ _CONFIDENCE: Final = 1.96
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio of times: the median over all rounds, and where that lies with 95 % confidence."""
+    """A ratio of times: the median over all rounds, with its 95 % confidence interval."""
 
     median: float
     low: float
@@ -44,8 +44,8 @@ class Ratio:
 
 @dataclass(frozen=True)
 class OperatorTime:
-    """What one operator takes in a run: calls and seconds, of both models. Operators are those that ONNX Runtime runs, once it has
-    fused what it fuses."""
+    """The time of one operator in a run: calls and seconds, of both models. The operators are those that ONNX Runtime runs, after its
+    fusions."""
 
     operator: str
     calls_before: float
@@ -56,11 +56,11 @@ class OperatorTime:
 
 @dataclass
 class ModelProfile:
-    """How long two models take on ONNX Runtime with all its optimizations, interleaved on the same inputs.
+    """The times of two models on ONNX Runtime with all its optimizations, interleaved on the same inputs.
 
-    `ratio` is that of the second's time to the first's, `control` that of another session of the first: how far it is from 1 is noise.
-    `seconds_before` is the median time of the first, `seconds_after` what the ratio makes of it: where the machine is slower in half of
-    the rounds, the median of the second alone may contradict the ratio. `sizes` are those of named dimensions.
+    `ratio` is the second model's time divided by the first's. `control` is the same for another session of the first model: its distance
+    from 1 is noise. `seconds_before` is the median time of the first, `seconds_after` that time multiplied by the ratio: if the machine is
+    slower in half of the rounds, the median of the second alone may contradict the ratio. `sizes` are those of named dimensions.
     """
 
     before: str
@@ -116,12 +116,12 @@ def profile(
     folders: tuple[str | os.PathLike[str] | None, str | os.PathLike[str] | None] = (None, None),
     progress: Callable[[str], None] | None = None,
 ) -> ModelProfile:
-    """How long two models take that have the same inputs: a model, and what an optimizer made of it.
+    """Measures two models with the same inputs: a model before and after optimization.
 
-    Each is a model as `optimize` takes it; `folders` are where the external data of ModelProtos lies. They run on `inputs` (arrays by name,
+    Each is any model that `optimize` accepts; `folders` contain the external data of ModelProtos. They run on `inputs` (arrays by name,
     or a file of `numpy.savez`), or on random ones, where named dimensions have the `sizes` given, or the largest of 64, 32, 16, 8 and 4
     that the models take. Measuring takes some `seconds`, and as long again for the operators of large models; `threads` are those of ONNX
-    Runtime; `progress` is called with what begins now.
+    Runtime; `progress` is called with each step that begins.
 
     Raises OnnxError for a model that cannot be read, ArgumentError, SpecializeError for unknown dimensions, InputsError, CustomOpsError,
     VerifyError without ONNX Runtime, and NothingToTimeError where a model does not run.
@@ -163,7 +163,7 @@ def _nodes(source: Source) -> int:
 
 
 def _runner(source: Source, threads: int = 1, *, apart: bool = False, profile: str | None = None) -> Runner:
-    """A model to be timed, which is tried `apart` before: ONNX Runtime may end the process over it. Raises NothingToTimeError."""
+    """A model to be timed. It first runs `apart`, since ONNX Runtime may crash on it. Raises NothingToTimeError."""
     try:
         return Runner(
             *(source.original,), folder=source.folder, threads=threads, optimize="all", arena=not apart, apart=apart, profile=profile
@@ -175,7 +175,7 @@ def _runner(source: Source, threads: int = 1, *, apart: bool = False, profile: s
 
 
 def _try(source: Source, runner: Runner, feed: dict[str, AnyValue]) -> None:
-    """Raises NothingToTimeError where a model does not run on inputs."""
+    """Raises NothingToTimeError if a model does not run on the inputs."""
     try:
         runner.run(feed)
     except Exception as error:  # ONNX Runtime's errors have no common base
@@ -189,7 +189,7 @@ def _times(
     times: list[list[float]] = [[], [], []]
     for number in range(SETS):
         tell(f"measuring ({number + 1} of {SETS})")
-        order = [0, 1, 2] if number % 2 == 0 else [2, 1, 0]  # in which sessions are made
+        order = [0, 1, 2] if number % 2 == 0 else [2, 1, 0]  # sessions are created in it
         made = {which: _runner(sources[which // 2], threads) for which in order}
         rounds = take_turns(
             lambda which, repeat, made=made: time_of(made[which], feed, repeat),  # type: ignore[misc]  # mypy knows no default of a lambda
@@ -217,7 +217,7 @@ def _operators(source: Source, feed: dict[str, AnyValue], threads: int, seconds:
     with tempfile.TemporaryDirectory() as folder:
         runner = _runner(source, threads, profile=os.path.join(folder, "profile"))
         for _ in range(2):
-            runner.run(feed)  # what is allocated once is none of the operators'
+            runner.run(feed)  # excludes one-time allocations
         once = time_of(runner, feed, 1)
         runs = max(3, min(RUNS, round(seconds / 2 / max(once, 1e-6))))
         for _ in range(runs):
@@ -235,7 +235,7 @@ def _operators(source: Source, feed: dict[str, AnyValue], threads: int, seconds:
 
 
 def _joined(before: Mapping[str, tuple[float, float]], after: Mapping[str, tuple[float, float]]) -> list[OperatorTime]:
-    """The times of operators in both models, those first that take longest."""
+    """The times of operators in both models, slowest first."""
     nothing = (0.0, 0.0)
     joined = [OperatorTime(name, *before.get(name, nothing), *after.get(name, nothing)) for name in {**before, **after}]
     return sorted(joined, key=lambda each: -max(each.seconds_before, each.seconds_after))

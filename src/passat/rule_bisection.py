@@ -80,7 +80,7 @@ class GuiltyApplication:
             return f"{first}, after which a pass raises"
         lines = [f"{first}: {self.rule}, in {self.pass_name}, function @{self.function}, at {self.place}"]
         if self.matched is not None:
-            for title, side in (("what stood there", self.matched.before), ("what took its place", self.matched.after)):
+            for title, side in (("matched", self.matched.before), ("replaced by", self.matched.after)):
                 lines += [f"{title}:", *(f"  {line}" for line in _text(side).splitlines())]
         return "\n".join(lines)
 
@@ -225,7 +225,7 @@ def _candidates(asked: Questions, source: str) -> tuple[list[str], bool]:
     check, runs = asked.check, asked.runs
     answer, outcome = asked.answer(None)
     if answer is None:
-        raise CannotTellError(f"the check cannot tell whether what the rules make of {source} is bad: {check.unclear}", "the result")
+        raise CannotTellError(f"the check cannot decide whether the rules make {source} bad: {check.unclear}", "the result")
     if not answer:
         _not_bad(asked, source, outcome)
     if asked((), 0) is None:

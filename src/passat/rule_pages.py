@@ -179,7 +179,7 @@ def _other_passes(passes: Sequence[tuple[str, RulePass]]) -> list[str]:
 
 
 def _pass(name: str, pass_: Pass) -> str:
-    """A pass: what it does, and with which sets."""
+    """A pass: its description and rule sets."""
     doc = _text(" ".join((pass_.__doc__ or "").split("\n\n")[0].split()))
     lines = [f"* **{name}** (level {pass_.info.opt_level}): {doc}"]
     if isinstance(pass_, RulePass) and pass_.sets:
@@ -206,7 +206,7 @@ def _rounds(count: int | None) -> str:
 
 
 def _subject(subject: Subject, run_by: dict[RuleSetMeta, dict[str, list[str]]] | None) -> str:
-    """A file: what it says of itself, its sets, and what their guards mean."""
+    """A file: its docstring, its sets, and the meaning of their guards."""
     guards, computed = named_functions(rule for rules in subject.sets for rule in rules)
     parts = [f"## {subject.path}", _paragraphs(subject.doc)]
     for rules in subject.sets:

@@ -62,7 +62,7 @@ class RuleReplay(NamedTuple):
 
     @property
     def failure(self) -> str | None:
-        """What is wrong with the rules, or why the check cannot decide; None if the model is good."""
+        """Why the model is bad, or why the check cannot decide; None if it is good."""
         return None if self.after is False else self.why or "bad"
 
     def __str__(self) -> str:
@@ -141,7 +141,7 @@ def _readme(found: RuleBisection, smallest: bool, command: str) -> str:
     lines += [f"To see it again:      {command}", *([f"To make the model:    {found.command}"] if found.command else []), ""]
     if smallest:
         lines.append(f"{SMALLEST} is the matched part alone, which becomes bad as well.")
-    lines.append("before.onnx is what comes of the model without the application, after.onnx with it (where no pass raises then).")
+    lines.append("before.onnx is the result without the application, after.onnx with it (unless a pass raises).")
     return "\n".join(lines) + "\n"
 
 

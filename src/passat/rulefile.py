@@ -136,7 +136,7 @@ def _run(file: Path) -> tuple[ModuleType, bytes]:
         raise RuleFileError(f"{file} cannot be read: {error.strerror or error}") from error
     except SyntaxError as error:
         del sys.modules[name]
-        if not error.lineno:  # bytes that are no text
+        if not error.lineno:  # not text
             raise RuleFileError(f"{file} is not a Python file: {error.msg}; name a file of rules") from error
         raise RuleFileError(f"{error.filename or file}, line {error.lineno}: {error.msg}") from error
     except (Exception, SystemExit) as error:

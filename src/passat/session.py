@@ -148,14 +148,14 @@ def pack(value: AnyValue, arrays: list[Array]) -> AnyValue:
             return {"list": [pack(each, arrays) for each in value]}
         case Mapping():
             return {"map": [[pack(key, arrays), pack(each, arrays)] for key, each in value.items()]}
-    raise WireError(f"a {type(value).__name__} is no value that is handed to another process")
+    raise WireError(f"a {type(value).__name__} cannot be sent to another process")
 
 
 def _packed_array(value: Array, arrays: list[Array]) -> AnyValue:
     if value.dtype.kind == "O":
         texts = value.ravel().tolist()
         if not all(isinstance(text, str) for text in texts):
-            raise WireError("an array of objects that are no texts is not handed to another process")
+            raise WireError("an array of objects other than strings cannot be sent to another process")
         return {"texts": texts, "shape": value.shape}
     arrays.append(value)
     return {"array": len(arrays) - 1}
@@ -256,7 +256,7 @@ def serve() -> None:
             if reply is not None:
                 write(replies, *reply)
             del reply  # may be large
-    except OSError:  # nobody reads the answer
+    except OSError:  # no reader is left
         os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""What is wanted of an optimization: the keywords of `passat.optimize`, their defaults, and a sentence for what makes no sense."""
+"""The settings of an optimization: the keywords of `passat.optimize`, their defaults, and error messages for invalid values."""
 
 import math
 import numbers
@@ -28,7 +28,7 @@ DEFAULT_LEVEL: Final = 3
 
 
 class ArgumentError(PassatError, ValueError):
-    """An argument whose value makes no sense. The message names it."""
+    """An argument with an invalid value. The message names it."""
 
     exit_code = 2
 
@@ -137,8 +137,8 @@ class Variant:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Settings(Variant):
-    """What is wanted of an optimization, as `passat.optimize` says of its keywords. Raises TypeError and ValueError for values that make no
-    sense; passes and rules are looked at when the pipeline is made."""
+    """The settings of an optimization; `passat.optimize` describes them. Raises TypeError and ValueError for invalid values. Passes and
+    rules are checked when the pipeline is built."""
 
     passes: Passes = None
     rules: RulesLike = ()

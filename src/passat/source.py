@@ -1,4 +1,4 @@
-"""The model that an optimization starts from: what it is called, what it holds, and where it can be read again."""
+"""The model that an optimization starts from: its name, content, and the place to read it again."""
 
 import contextlib
 import os
@@ -53,7 +53,7 @@ class Source:
 
     @cached_property
     def is_accepted(self) -> bool:
-        """Whether `onnx.checker` accepts it. ONNX Runtime runs models that it does not."""
+        """True if `onnx.checker` accepts it. ONNX Runtime also runs some models that the checker rejects."""
         from passat.ir.onnx.files import check_model
 
         try:
@@ -78,8 +78,8 @@ class Source:
         return replace(self, proto=proto, is_specialized=True)
 
     def read(self, opset: int | None, *, lenient: bool = False) -> "tuple[ModelProto, IRModule]":
-        """The model in an opset, its own where none is given, and its module. Where it contradicts itself, ONNX Runtime decides
-        whether it can be read, unless `lenient` says so. Raises OnnxError."""
+        """The model in an opset, by default its own, and its module. If the model contradicts itself, ONNX Runtime decides whether it can
+        be read, unless `lenient`. Raises OnnxError."""
         with self.named():
             if lenient:
                 return self._read(opset, lenient=True)
@@ -106,7 +106,7 @@ class Source:
         return model, module
 
     def named(self) -> contextlib.AbstractContextManager[None]:
-        """Lets an OnnxError begin with the name of the file, where there is one."""
+        """Prefixes an OnnxError with the name of the file, if there is one."""
         return about(self.name) if self.in_file else contextlib.nullcontext()
 
 
@@ -138,7 +138,7 @@ def _in_memory(model: "ModelLike") -> "ModelProto":
 
 
 def _bytes_of(model: "ModelLike") -> bytes | None:
-    """The bytes of a model that is given so, or as a file object; None for anything else. Raises OnnxError."""
+    """The bytes of a model given as bytes or as a file object; None for anything else. Raises OnnxError."""
     if isinstance(model, (bytes, bytearray, memoryview)):
         return bytes(model)
     read = getattr(model, "read", None)
@@ -156,7 +156,7 @@ def _bytes_of(model: "ModelLike") -> bytes | None:
 
 @contextlib.contextmanager
 def about(source: str, output: str | None = None) -> Iterator[None]:
-    """Lets an OnnxError begin with the name of the model, unless it names the file that is written."""
+    """Prefixes an OnnxError with the name of the model, unless it names the file that is written."""
     try:
         yield
     except OnnxError as error:

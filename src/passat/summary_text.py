@@ -1,4 +1,4 @@
-"""Summaries of models, how two differ, and their profiles, as people read them."""
+"""Summaries, differences and profiles of models as text."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -98,7 +98,7 @@ def _names(group: Opaque) -> str:
 
 
 def _counted(count: int, what: str) -> str:
-    """A number of things.
+    """A count with its noun.
 
     >>> _counted(1, "node"), _counted(2000, "node")
     ('1 node', '2,000 nodes')
@@ -183,7 +183,7 @@ def _difference(difference: Difference) -> list[RenderableType]:
 
 
 def _listed(operators: Mapping[str, int]) -> str:
-    """Operators with their numbers.
+    """Operators with their counts.
 
     >>> _listed({"MatMul": 1, "Add": 2})
     'MatMul, 2 Add'
@@ -220,7 +220,7 @@ def render_profile(profile: "ModelProfile") -> RenderableType:
 
 
 def said(profile: "ModelProfile") -> str:
-    """Whether a model is faster than another, in one line."""
+    """One line that says whether the second model is faster."""
     verdict = "as fast, up to noise" if profile.verdict == "no different" else profile.verdict
     name = profile.after if profile.after != profile.before else "the second model"
     return f"{name} is {verdict}: {_shown(profile.ratio)} of the time; the first model against itself {_shown(profile.control)}"

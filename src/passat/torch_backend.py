@@ -21,7 +21,7 @@ from passat.settings import ArgumentError, Settings
 from passat.torch_graph import GraphModule, Outputs, Split, Tensor, UnsupportedError, difference, export, outputs_of, split
 
 MOST_VERSIONS: Final = 16
-"""How many values of the weights one graph is optimized for. Weights that change more often are no constants."""
+"""How many values of the weights one graph is optimized for. Weights that change more often are not constants."""
 _LONGEST: Final = 300
 _LOG: Final = logging.getLogger("passat.torch")
 

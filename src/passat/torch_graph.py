@@ -84,11 +84,11 @@ def export(graph: GraphModule, arguments: Sequence[AnyValue], places: Split) -> 
     import torch
 
     module, sizes = _closed(graph, arguments, places)
-    tensors = tuple(arguments[place].clone() for place in places.inputs)  # of a view, the export would ask about what it is a view of
+    tensors = tuple(arguments[place].clone() for place in places.inputs)  # the export would look up the base of a view
     if not tensors:
         raise UnsupportedError("it has no input, only weights")
     exported = torch.export.export(module, tensors, dynamic_shapes=sizes, strict=False)
-    # What composite operators write into, and that they draw random numbers, shows in what they are made of.
+    # The parts of composite operators show what they write to and whether they draw random numbers.
     functional = exported.run_decompositions({})
     if functional.graph_signature.buffers_to_mutate or functional.graph_signature.user_inputs_to_mutate:
         raise UnsupportedError("it changes its arguments, or buffers of the model")
@@ -120,7 +120,7 @@ def _is_random(node: AnyValue) -> bool:
 
 @contextlib.contextmanager
 def _quiet(logger: logging.Logger) -> Iterator[None]:
-    """Keeps a logger from reporting what is no error."""
+    """Silences a logger for messages that are not errors."""
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
@@ -161,7 +161,7 @@ def _closed(graph: GraphModule, arguments: Sequence[AnyValue], places: Split) ->
             copied.output(tuple(moved[each] for each in kept))
         elif node.op != "placeholder":
             moved[node] = copied.node_copy(node, moved.__getitem__)
-            moved[node].meta = {}  # what it says is about tensors of another tracing
+            moved[node].meta = {}  # it describes tensors of another trace
     for name, part in graph.named_children():
         root.add_module(name, part)
     for node in graph.graph.find_nodes(op="get_attr"):
@@ -193,7 +193,7 @@ def _placeholders(graph: GraphModule) -> list[AnyValue]:
 
 
 def _memory(node: AnyValue) -> AnyValue:
-    """What the tensors that share the memory of a node's have in common; None for what is no tensor."""
+    """The common identity of all tensors that share memory with a node's; None for other values."""
     value = node.meta.get("example_value")
     try:
         return value.untyped_storage()._cdata

@@ -75,9 +75,9 @@ def test_the_finding_in_words() -> None:
     assert lines[0] == "the rule Wrong.relu makes it bad, of 3 that fired"
     assert lines[1] == "  nn.relu(x) -> x  [wrong.py:6]"
     assert lines[2].startswith("application 1 of 19: Wrong.relu, in Wrong+Fine, function @main, at '/")
-    assert lines[3] == "what stood there:"
+    assert lines[3] == "matched:"
     assert lines[5] == "    nn.relu(%x) /* ty=Tensor[(batch, 8, 16, 16), float32] */"
-    assert "what took its place:" in lines
+    assert "replaced by:" in lines
     assert "    %x" in lines
     assert lines[-2].startswith("after it: the output 'output' ")
     assert lines[-1].startswith("(the passes ran ")

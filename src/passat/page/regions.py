@@ -30,7 +30,7 @@ _CLIMB: Final = 2
 
 @dataclass
 class Region:
-    """Connected nodes of the input and those of the result that stand in their place; for a node of both models what is different of it.
+    """Connected nodes of the input and the nodes of the result that replace them; for a node of both models, its differences.
     `rules` are those that made the nodes of the result or whose right sides replaced those of the input, `other` what else did it. `into`
     are nodes of the result outside the region that its readers read instead."""
 
@@ -234,7 +234,7 @@ def _after(region: Region) -> list[int]:
 
 
 def _numbers(side: Side, nodes: "Sequence[NodeProto]") -> list[int]:
-    """The numbers of nodes of a graph, by what they make; -1 where there is none."""
+    """The indices of the nodes of a graph by their outputs; -1 for no node."""
     return [next((side.by_output[name] for name in node.output if name in side.by_output), -1) for node in nodes]
 
 

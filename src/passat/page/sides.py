@@ -106,7 +106,7 @@ def spelling(sides: Sequence[Side]) -> dict[str, str]:
 
 
 def details(record: Record, side: Side, *, after: bool) -> tuple[list[str], list[float]]:
-    """The types of the outputs of each node, and its costs, both of the model as it is read."""
+    """The output types and the cost of each node of the model as read."""
     module = from_onnx(record.models[1], folder=record.folder, lenient=True) if after else record.before
     return _details(module, side.nodes, record.prices)
 
