@@ -103,7 +103,7 @@ def optimize_each(
     executor: Executor | None = None,
     **keywords: AnyValue,
 ) -> Iterator[tuple[int, Optimized]]:
-    """The results of `optimize_many`, each with its number, in order of completion. Checks the arguments when the first one is requested."""
+    """The results of `optimize_many`, each with its number, in order of completion. Checks the arguments at the first one."""
     if jobs < 1:
         raise ArgumentError(f"jobs is a number of at least 1, not {jobs!r}")
     for name in keywords.keys() - {field.name for field in fields(Settings)}:

@@ -56,7 +56,7 @@ def test_two_processes_write_the_same_bytes() -> None:
     assert differing([*(folders if SOAK else folders[:1]), "--only"]) == []
 
 
-def test_the_command_tells_of_what_is_wrong(tmp_path: Path) -> None:
+def test_the_command_reports_faults(tmp_path: Path) -> None:
     (tmp_path / "broken.onnx").write_bytes(b"no model")
     command = [sys.executable, str(ROOT / "benchmarks" / "corpus.py"), str(tmp_path), "--only"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -119,7 +119,7 @@ def test_no_axes_are_all_of_them_or_none(operator: str, noop: int) -> None:
         optimize(weighted(parse(text), **values), {"x": floats(2, 3, seed=9)})
 
 
-def test_nothing_is_squeezed_where_nothing_has_one_element() -> None:
+def test_tensors_without_unit_axes_are_not_squeezed() -> None:
     text = "g (float[2, 1, 3] x) => (float[] y) { a = Squeeze (x)  b = Unsqueeze (a, middle)  y = Exp (b) }"
     out, _ = optimize(weighted(parse(text), middle=np.array([1])), {"x": floats(2, 1, 3)})
     assert operators(out) == {"Exp": 1}

@@ -82,7 +82,7 @@ def test_ifs_inside_ifs() -> None:
     assert operators(out) == {"Exp": 1, "If": 2, "Add": 1, "Sub": 1}
 
 
-def test_equal_ifs_become_one() -> None:
+def test_equal_ifs_are_merged() -> None:
     branches = "<then_branch = t () => (float[4] a) { a = Exp(x) }, else_branch = e () => (float[4] b) { b = Neg(x) }>"
     model = parse(f"g (float[4] x, bool c) => (float[4] y) {{ p = If (c) {branches}  q = If (c) {branches}  y = Add(p, q) }}")
     optimize(model, {"x": floats(4), "c": np.array(True)})

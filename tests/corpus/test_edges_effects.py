@@ -97,7 +97,7 @@ def test_batch_normalization_in_training_mode_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("opset", [7, 9, 13])
-def test_a_batch_normalization_that_declares_what_training_wants_is_in_training_mode(opset: int) -> None:
+def test_a_batch_normalization_with_training_outputs_is_in_training_mode(opset: int) -> None:
     model = parse(
         """g (float[N, 2, 5, 5] x) => (float[N, 3, 3, 3] y)
         <float[3] s = {1, 2, 3}, float[3] b = {0, 1, 0}, float[3] m = {0, 0, 1}, float[3] v = {1, 2, 1}> {
@@ -170,7 +170,7 @@ def test_each_call_of_a_function_draws_its_own_numbers(op: str, place: str) -> N
     assert result.report.verification.equal is True
 
 
-def test_an_output_that_takes_the_numbers_of_another_is_seen() -> None:
+def test_an_output_with_the_values_of_another_is_detected() -> None:
     model = parse("g (float[2, 3] x) => (float[2, 3] y, float[2, 3] w) { z = RandomNormalLike(x) y = RandomNormalLike(x) w = Neg(y) }")
     other = parse("g (float[2, 3] x) => (float[2, 3] y, float[2, 3] w) { y = RandomNormalLike(x) z = RandomNormalLike(x) w = Neg(z) }")
     assert compare_models(model, model).equal is True

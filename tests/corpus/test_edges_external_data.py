@@ -110,7 +110,7 @@ def test_a_link_to_outside_the_folder_is_rejected(tmp_path: Path) -> None:
         passat.optimize(path)
 
 
-def test_data_that_is_missing_or_too_short_is_said(tmp_path: Path) -> None:
+def test_missing_or_short_data_is_reported(tmp_path: Path) -> None:
     path = write(tmp_path)
     os.truncate(tmp_path / "model.bin", 100)
     with pytest.raises(OnnxError, match=r"model\.bin.*the file has 100 bytes"):

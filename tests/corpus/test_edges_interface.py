@@ -132,7 +132,7 @@ def test_nodes_in_any_order() -> None:
     assert [node.op_type for node in result.model.graph.node] in (["Neg", "Exp", "Add", "Neg"], ["Add", "Neg", "Exp", "Neg"])
 
 
-def test_nodes_that_nobody_needs_vanish() -> None:
+def test_unused_nodes_are_removed() -> None:
     model = parse("g (float[4] x) => (float[4] y) { a = Exp(x)  b = Exp(a)  y = Neg(x)  c = Add(a, b) }")
     out, _ = optimize(model, {"x": floats(4)})
     assert operators(out) == {"Neg": 1}
@@ -152,7 +152,7 @@ def test_initializers_among_the_inputs_in_ir_version_3_are_constants() -> None:
     assert "w" not in {value.name for value in out.graph.input}
 
 
-def test_initializers_that_an_input_may_override_are_no_constants() -> None:
+def test_overridable_initializers_are_not_constants() -> None:
     model = parse(
         "g (float[4] x, float[4] w) => (float[4] y) <float[4] w = {0, 0, 0, 0}> { v = Add(w, w)  y = Add(x, v) }",
         ir=8,
@@ -264,7 +264,7 @@ def test_scalars_symbols_and_unknown_shapes() -> None:
     assert operators(result.model) == {"Neg": 2, "Exp": 1}
 
 
-def test_an_output_without_a_shape_gets_one_even_where_nothing_else_is_done() -> None:
+def test_an_output_without_a_shape_gets_one_even_without_other_changes() -> None:
     model = parse("g (float[N, 4] x) => (float[N, 4] y) { y = Exp(x) }")
     model.graph.output[0].type.tensor_type.ClearField("shape")
     result = passat.optimize(model)

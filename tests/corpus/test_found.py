@@ -63,7 +63,7 @@ def test_stft_of_known_lengths_has_the_shape_that_it_declares() -> None:
     assert operators(out) == {"STFT": 1}
 
 
-def test_operators_whose_implementations_differ_are_folded_to_what_the_runtime_computes() -> None:
+def test_inexact_kernels_fold_to_the_values_of_the_runtime() -> None:
     """onnx.reference computes something else here."""
     model = parse(
         """g (float[1, 1, 1, 2] x) => (float[1, 1, 1, 2] y) <float[4] scales = {1, 1, 0.6, 0.6}> {
@@ -104,7 +104,7 @@ def test_cast_like_is_a_cast() -> None:
         "g1 = Transpose<perm = [0, 1, 3, 2]>(c)\nh = Transpose<perm = [0, 1, 3, 2]>(g1)",
     ],
 )
-def test_what_does_nothing_between_a_convolution_and_its_normalization_keeps_them_apart_no_more(between: str) -> None:
+def test_identities_between_convolution_and_normalization_do_not_block_folding(between: str) -> None:
     model = with_weight(
         f"""g (float[2, 2, 5, 5] x) => (float[2, 3, 5, 5] y)
         <float[3] s = {{1, 2, 3}}, float[3] b = {{1, 2, 4}}, float[3] m = {{0, 1, 2}}, float[3] v = {{1, 2, 1}},
@@ -120,7 +120,7 @@ def test_what_does_nothing_between_a_convolution_and_its_normalization_keeps_the
 
 
 @pytest.mark.parametrize("step", ["Add(p, zero)", "Mul(p, one)", "Mul(one, p)", "Add(p, zeros)", "Div(p, one)"])
-def test_weights_are_not_touched_for_what_changes_nothing(step: str) -> None:
+def test_weights_stay_unless_something_improves(step: str) -> None:
     """A sum with 0 became a bias of zeros, and a product with 1 a new copy of the weight."""
     model = with_weight(
         f"g (float[N, 4] x) => (float[N, 3] y) <float zero = {{0}}, float one = {{1}}, float[3] zeros = {{0, 0, 0}}> {{ p = MatMul(x, w)  y = {step} }}",
@@ -133,7 +133,7 @@ def test_weights_are_not_touched_for_what_changes_nothing(step: str) -> None:
     assert not [rule.name for rule in report.rules if rule.fired and rule.name.startswith("ScaleAxis")]
 
 
-def test_an_output_of_a_wider_type_than_what_computed_it() -> None:
+def test_an_output_with_a_wider_type_than_its_value() -> None:
     """Two runs of float32 arithmetic, cast to float64 at the end, agree to float32 and no further."""
     model = with_weight(
         """g (float[8, 64] x) => (double[8, 64] y) <float c = {0.3}> {
@@ -234,7 +234,7 @@ HALF_RANGE: dict[str, tuple[str, dict[str, float]]] = {
 
 
 @pytest.mark.parametrize("case", HALF_RANGE)
-def test_constants_that_leave_the_range_of_float16_together_stay_apart(case: str) -> None:
+def test_constants_whose_product_overflows_float16_are_not_merged(case: str) -> None:
     """Folded into one, they were infinite, where what they are applied to is small."""
     nodes, given = HALF_RANGE[case]
     model = parse(f"g (float16[1, 3, 4, 4] x) => (float16[1, 3, 4, 4] y) {{ {nodes} }}")
@@ -263,7 +263,7 @@ def number_of_tensor() -> AttributeProto:
     ],
     ids=["attribute", "kind", "inputs", "outputs", "operands", "dimension", "operator"],
 )
-def test_what_an_operator_does_not_have_is_rejected(change: Callable[[ModelProto], object], sentence: str) -> None:
+def test_unknown_attributes_are_rejected(change: Callable[[ModelProto], object], sentence: str) -> None:
     """What readers do not look for was passed over: a Transpose with `axes` for `perm` reversed all axes."""
     model = parse("g (float[N, 4] x) => (float[M, K] y) { t = Transpose<perm = [0, 1]>(x)  y = Neg(t) }")
     change(model)

@@ -186,7 +186,7 @@ def feed_of(model: ModelProto) -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_what_onnx_runtime_runs_is_not_lost(name: str, tmp_path: Path) -> None:
+def test_models_that_onnx_runtime_runs_are_accepted(name: str, tmp_path: Path) -> None:
     text, change = MODELS[name]
     imports = "".join(f', "{domain}" : 1' for domain in ("com.microsoft", "my") if f" {domain}." in text)
     model = parse(text, imports=imports)
@@ -218,14 +218,14 @@ def test_many_warnings_are_counted() -> None:
     assert passat.optimize(model).report.warnings[20:] == ["... and 9 more"]
 
 
-def test_what_the_checker_rejects_before_and_after_is_said() -> None:
+def test_checker_errors_before_and_after_are_reported() -> None:
     model = parse(CHAIN)
     model.graph.name = ""
     (sentence,) = passat.optimize(model).report.warnings
     assert sentence.startswith("ONNX Runtime loads the input, but onnx.checker does not accept the model: Field 'name'")
 
 
-def test_what_onnx_runtime_does_not_load_either_is_rejected() -> None:
+def test_models_that_onnx_runtime_does_not_load_either_are_rejected() -> None:
     model = parse("g (float[2, 3] x) => (float[N, M] y) { y = MatMul(x, x) }")
     with pytest.raises(
         OnnxError, match=r"the MatMul node that produces 'y' does not accept operands of types float32\[2, 3\], float32\[2, 3\]"

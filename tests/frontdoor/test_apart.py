@@ -85,7 +85,7 @@ def test_an_original_that_ends_it_is_not_compared(text: str, said: str) -> None:
         passat.optimize(parsed(text))
 
 
-def test_the_command_says_so(tmp_path: Path) -> None:
+def test_the_command_reports_it(tmp_path: Path) -> None:
     onnx.save(parsed(LOAD), "in.onnx")
     rejected = run("optimize", "in.onnx", "-o", "out.onnx")
     assert rejected.exit_code == 1
@@ -114,7 +114,7 @@ class _DearNegation:
         return 1.0 if op.name == "negative" else 1e-3
 
 
-def test_what_ends_it_on_some_inputs_is_compared_on_others() -> None:
+def test_a_model_that_crashes_on_some_inputs_is_compared_on_others() -> None:
     reference = Reference(parsed(SOMETIMES))
     assert reference.ended == ENDED
     assert {"n": 5} not in [trial.sizes for trial in reference.trials]
@@ -123,7 +123,7 @@ def test_what_ends_it_on_some_inputs_is_compared_on_others() -> None:
     assert len(report.trials) == 3
 
 
-def test_what_ends_it_now_and_then_is_no_difference() -> None:
+def test_an_occasional_crash_is_not_a_difference() -> None:
     """Here the original changes under way, as memory that is read by mistake may."""
     onnx.save(parsed(FINE), "in.onnx")
     reference = Reference("in.onnx")
@@ -145,7 +145,7 @@ def test_a_process_that_was_killed_is_started_again() -> None:
         assert runner.run({"x": x})[0].tobytes() == before.tobytes()
 
 
-def test_a_process_that_is_killed_while_it_works_is_told() -> None:
+def test_a_killed_process_is_reported() -> None:
     runner = Runner(onnx.parser.parse_model(ENDLESS), apart=True)
     keeper = apart._state.keeper
     assert keeper is not None
@@ -209,7 +209,7 @@ def test_rounding_is_the_same_and_so_are_random_numbers() -> None:
         assert [value.tobytes() for value in each] == [value.tobytes() for value in found[0]]
 
 
-def test_external_data_and_paths_are_those_of_where_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_external_data_and_paths_are_relative_to_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = parsed("g (float[300] x) => (float[300] y) { y = Add(x, w) }").graph
     graph.initializer.append(onnx.numpy_helper.from_array(np.arange(300, dtype=np.float32), "w"))
     model = parsed(FINE)
@@ -226,7 +226,7 @@ def test_external_data_and_paths_are_those_of_where_one_is(tmp_path: Path, monke
         assert Runner(in_memory, folder=data, apart=True).run(feed)[0].tolist() == list(range(1, 301))
 
 
-def test_what_onnx_runtime_says_is_what_it_says_here() -> None:
+def test_messages_of_onnx_runtime_are_passed_on() -> None:
     model = parsed("g (float[2] x) => (float[2] y) { y = NoSuchThing(x) }")
     with pytest.raises(RejectedError) as there:
         Runner(model, apart=True)
@@ -245,7 +245,7 @@ def test_whether_it_loads() -> None:
     assert not loads(b"nonsense")
 
 
-def test_sessions_go_when_nobody_has_them() -> None:
+def test_unused_sessions_are_released() -> None:
     runner = Runner(parsed(FINE), apart=True)
     keeper, number = apart._state.keeper, runner._session._number  # type: ignore[union-attr]  # it is apart
     assert keeper is not None
@@ -272,7 +272,7 @@ def one_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("one_process")
 @pytest.mark.parametrize(("name", "value"), [("executable", ""), ("executable", "/nowhere/python"), ("frozen", True)])
-def test_where_python_cannot_be_started_models_run_in_this_process(name: str, value: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_child_processes_models_run_in_this_process(name: str, value: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, name, value, raising=False)
     assert compare_models(parsed(FINE), parsed(FINE)).equal is True
     assert apart._state.keeper is None
@@ -280,7 +280,7 @@ def test_where_python_cannot_be_started_models_run_in_this_process(name: str, va
 
 
 @pytest.mark.usefixtures("one_process")
-def test_where_passat_cannot_be_imported_models_run_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_the_child_cannot_import_passat_models_run_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apart, "_COMMAND", "raise SystemExit(1)")
     assert compare_models(parsed(FINE), parsed(FINE)).equal is True
     monkeypatch.setattr(apart, "_COMMAND", "print('hello ' * 99)")
@@ -332,7 +332,7 @@ def test_a_forked_process_has_one_of_its_own() -> None:
     assert one != other
 
 
-def test_what_a_library_prints_is_no_answer() -> None:
+def test_output_of_a_library_is_not_a_response() -> None:
     """The output stream of the other process is the error stream of this one."""
     serving = (
         "import os; from passat import session; run = session.Session.run; "
@@ -344,7 +344,7 @@ def test_what_a_library_prints_is_no_answer() -> None:
     assert done.stdout.split()[1:] == ["4.0"]
 
 
-def test_nothing_is_started_where_nothing_is_compared() -> None:
+def test_no_process_starts_without_a_comparison() -> None:
     code = "import passat\npassat.optimize(m, verify=False)\nprint(apart._state.keeper)\npassat.optimize(m)\nprint(apart._state.keeper is None)\n"
     assert python(code).stdout.split() == ["None", "False"]
 

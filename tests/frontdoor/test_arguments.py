@@ -103,7 +103,7 @@ def test_a_model_is_taken_as_an_open_file(folder: Path) -> None:
         ("/dev/zero", "/dev/zero cannot be read: it is a device, not a file"),
     ],
 )
-def test_what_is_no_model_is_rejected_in_one_sentence(model: AnyValue, said: str) -> None:
+def test_files_that_are_not_models_are_rejected_in_one_sentence(model: AnyValue, said: str) -> None:
     with pytest.raises(OnnxError) as caught:
         optimized(model)
     assert said in str(caught.value)
@@ -123,7 +123,7 @@ def test_passes_are_taken_as_a_list_of_names(folder: Path) -> None:
     assert runs == [("InferType", 0), ("stage 1", 0), ("FoldConstant", 1), ("Negated", 1)]
 
 
-def test_passes_of_a_rule_file_run_and_what_they_say_is_in_the_report(folder: Path) -> None:
+def test_passes_of_a_rule_file_run_and_their_remarks_are_reported(folder: Path) -> None:
     for _ in range(2):  # the file may be loaded again
         report = optimized(rules="passes.py", passes=["RemarkOfTest"]).report
     text = str(report)
@@ -133,7 +133,7 @@ def test_passes_of_a_rule_file_run_and_what_they_say_is_in_the_report(folder: Pa
     assert "RemarkOfTest: remark 24" in report.remarks
 
 
-def test_a_file_of_passes_none_of_which_runs_is_warned_of(folder: Path) -> None:
+def test_a_file_whose_passes_do_not_run_gives_a_warning(folder: Path) -> None:
     said = "passes.py registers the passes CountOfTest, RemarkOfTest, which do not run: a pipeline has to name them, or all passes of its `after` and `before`"
     assert optimized(rules="passes.py").report.warnings == [said]
 

@@ -103,7 +103,7 @@ def test_a_pointer_of_git_lfs() -> None:
     assert "in.onnx is a Git LFS pointer, not an ONNX model" in rejected("optimize", "in.onnx", "-o", "out.onnx")
 
 
-def test_what_the_checker_rejects_comes_with_the_names_of_file_and_node() -> None:
+def test_checker_errors_name_file_and_node() -> None:
     text = rejected_model(edited(lambda m: m.graph.node[0].input.append("")))
     assert text.startswith("error: in.onnx: onnx.checker does not accept the model: Node ")
     assert "OpType: Add" in text
@@ -190,7 +190,7 @@ def test_an_output_that_is_a_folder(empty: Path) -> None:
     assert f"{RESNET.name} is a folder" in rejected("optimize", RESNET, "-o", "folder", code=2)
 
 
-def test_an_output_that_is_no_file(empty: Path) -> None:
+def test_an_output_that_is_not_a_file(empty: Path) -> None:
     os.mkfifo("pipe")
     assert "pipe is no file" in rejected("optimize", RESNET, "-o", "pipe", code=2, written="nothing")
     with pytest.raises(passat.ir.onnx.OnnxError, match="pipe cannot be written: it is no file"):
@@ -328,7 +328,7 @@ def test_a_full_disk_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["optimize", str(RESNET), "-o", "out.onnx", "--no-verify"], ["passes"], ["--version"], ["--help"]])
-def test_no_room_for_what_is_printed_is_a_sentence(arguments: list[str]) -> None:
+def test_a_full_device_for_standard_output_is_one_sentence(arguments: list[str]) -> None:
     command = [sys.executable, "-m", "passat", *arguments]
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
@@ -361,7 +361,7 @@ def test_an_interruption_while_a_compiled_module_is_imported() -> None:
         raise_interrupt(failed)
 
 
-def test_a_tensor_that_does_not_fit_its_shape_is_no_fault_of_a_pass(empty: Path) -> None:
+def test_a_tensor_that_contradicts_its_shape_is_not_blamed_on_a_pass(empty: Path) -> None:
     """Its contents are looked at when something folds them."""
     tensor = onnx.TensorProto(name="w", data_type=onnx.TensorProto.FLOAT, dims=[2, 3], raw_data=b"\0" * 20)
     info = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2, 3]) for name in ("x", "y")]

@@ -191,7 +191,7 @@ def test_a_folder_that_cannot_be_is_rejected_before_the_work() -> None:
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_what_was_found_is_told_where_it_cannot_be_saved(monkeypatch: pytest.MonkeyPatch, as_json: bool) -> None:
+def test_findings_are_printed_if_they_cannot_be_saved(monkeypatch: pytest.MonkeyPatch, as_json: bool) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", "found/before.onnx")
 

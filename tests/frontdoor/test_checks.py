@@ -221,7 +221,7 @@ def command(code: str) -> list[str]:
         ("255", True, "the command ends with exit code 255"),
     ],
 )
-def test_the_exit_code_of_a_command_says_what_it_found(code: str, answer: bool | None, why: str) -> None:
+def test_the_exit_code_of_a_command_is_its_finding(code: str, answer: bool | None, why: str) -> None:
     check = Command(command(f"import sys; sys.exit({code})"))
     assert check(from_onnx(scaled(1.0))) is answer
     assert check.why == why

@@ -92,7 +92,7 @@ def test_a_lucky_median_is_not_enough() -> None:
     assert fastest(times) == 1
 
 
-def test_what_does_not_run_does_not_win() -> None:
+def test_a_candidate_that_does_not_run_does_not_win() -> None:
     assert fastest([Timing("input", 1.0, 11), Timing("a", failed="it does not load")]) is None
 
 
@@ -123,7 +123,7 @@ def test_turns_begin_with_each_in_turn() -> None:
     assert asked[9:] == [(which, repeats[which]) for first in (1, 2, 0, 1) for which in (first, (first + 1) % 3, (first + 2) % 3)]
 
 
-def test_there_are_no_more_rounds_than_may_be() -> None:
+def test_the_number_of_rounds_is_limited() -> None:
     assert [len(own) for own in take_turns(lambda which, repeat: 1.0, 2, rounds=(2, 7), seconds=1e9, turn=0.0)] == [7, 7]
 
 
@@ -215,7 +215,7 @@ def test_the_next_best_of_each_pass_take_turns_with_other_models() -> None:
         assert calls(Sequential([rule_pass(Doubles), rule_pass(Signs)])(from_onnx(doubled()))) == ["divide", "negative"]
 
 
-def test_what_changed_nothing_comes_last() -> None:
+def test_passes_without_changes_come_last() -> None:
     found, _ = candidates_of(Sequential([rule_pass(Signs), rule_pass(Doubles)]), 2)
     assert [candidate.name for candidate in found] == ["Odd", "Odd, 2nd of Doubles"]
 
@@ -229,7 +229,7 @@ def test_a_pass_is_not_asked_for_more_than_it_has() -> None:
     ]
 
 
-def test_what_was_picked_is_where_the_next_best_begin() -> None:
+def test_the_next_best_start_from_the_pick() -> None:
     """The third best of Doubles is the input, and so no candidate."""
     found, told = candidates_of(Sequential([rule_pass(Doubles), rule_pass(Signs)]), 2, pick={"Doubles": 1})
     assert calls(found[0].module) == ["divide", "negative"]
@@ -295,7 +295,7 @@ def test_the_fastest_is_taken_and_verified(monkeypatch: pytest.MonkeyPatch) -> N
     assert "faster than the input in 100% of 11 rounds" in text
 
 
-def test_the_input_stays_where_no_candidate_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_input_stays_if_no_candidate_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passat.choose, "take_turns", timed(lambda which: 1.0 - which * MARGIN / 2))
     proto = model("Neg", "Neg", "Exp")
     result = optimize(proto, choose="time", cost="nodes", candidates=1)
@@ -315,7 +315,7 @@ def test_a_candidate_that_does_not_load_is_none(monkeypatch: pytest.MonkeyPatch)
     assert report.timings[1].failed.split()[0] in str(report)
 
 
-def test_where_nothing_can_be_timed_the_cost_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_timings_the_cost_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(runner: Runner, how: Comparing) -> None:
         raise NothingToTimeError("does not run on random inputs: no reason")
 
@@ -334,7 +334,7 @@ def test_a_model_that_is_not_loaded_is_not_timed(monkeypatch: pytest.MonkeyPatch
     assert "nothing was timed, the cost decides: the model is not loaded by ONNX Runtime: broken" in report.cost_notes
 
 
-def test_nothing_is_timed_where_nothing_changed() -> None:
+def test_nothing_is_timed_if_nothing_changed() -> None:
     report = optimize(model("Exp"), choose="time").report
     assert report.timings == []
     assert report.kept == "no pass changed anything"
@@ -369,7 +369,7 @@ def test_a_bad_model_is_named_and_no_pass_is_blamed(choose: str) -> None:
         optimize(model("Neg", "Neg", "Exp"), cost=Broken(), choose=choose)  # type: ignore[arg-type]  # a text is one of them
 
 
-def test_a_bad_model_is_an_error_where_no_pass_asks_it() -> None:
+def test_a_bad_cost_model_is_an_error_even_if_no_pass_uses_it() -> None:
     with pytest.raises(CostError, match="the cost model Broken gave nan"):
         optimize(model("Exp"), passes="DeadCodeElimination", cost=Broken())
 
@@ -381,13 +381,13 @@ class Fond:
         return 100.0 if op.name == "exp" else 1.0
 
 
-def test_the_final_choice_goes_by_the_same_model() -> None:
+def test_the_final_choice_uses_the_same_cost_model() -> None:
     report = optimize(model("Neg", "Neg", "Exp"), cost=Fond()).report
     assert (report.cost_model, report.cost_before, report.cost_after) == ("Fond", 102, 100)
     assert "estimated 102 Fond became 100 Fond" in str(report)
 
 
-def test_what_is_dearer_by_that_model_is_not_taken() -> None:
+def test_a_result_of_higher_cost_is_not_taken() -> None:
     @module_pass(opt_level=0)
     def becomes(mod: IRModule, ctx: PassContext) -> IRModule:
         return from_onnx(model("Exp"))

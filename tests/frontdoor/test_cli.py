@@ -74,7 +74,7 @@ def test_optimize_prints_json_and_nothing_else(empty: Path) -> None:
     assert {"name", "seconds", "depth", "counters", "own", "stage"} == set(report["passes"][0])
 
 
-def test_the_result_stands_beside_the_input_unless_told_otherwise(empty: Path) -> None:
+def test_the_result_is_written_beside_the_input_by_default(empty: Path) -> None:
     shutil.copy(RESNET, empty / "model.onnx")
     result = run("optimize", "model.onnx", "--no-verify")
     assert result.stdout.endswith("written to model.optimized.onnx\n")
@@ -153,7 +153,7 @@ def test_options_of_the_passes_can_be_given(empty: Path) -> None:
 
 
 @pytest.mark.parametrize(("math", "left"), [("exact", 22), ("reassociate", 0), ("finite", 0)])
-def test_what_rules_may_do_to_numbers_has_a_short_form(empty: Path, math: str, left: int) -> None:
+def test_math_is_a_short_form_of_rules_math(empty: Path, math: str, left: int) -> None:
     result = run("optimize", RESNET, "-o", "out.onnx", "--math", math, "--config", "rules.math=exact", "--json")
     assert result.exit_code == 0
     assert json.loads(result.stdout)["nodes_after"].get("BatchNormalization", 0) == left
@@ -182,7 +182,7 @@ def test_a_users_rules_py_in_an_empty_folder(empty: Path) -> None:
         ((), "nothing matched its left side"),
     ],
 )
-def test_a_rule_that_nobody_looked_for_says_why(empty: Path, options: tuple[str, ...], why: str) -> None:
+def test_a_disabled_rule_states_the_reason(empty: Path, options: tuple[str, ...], why: str) -> None:
     Path("rules.py").write_text(RULES + '    sines = (op.sin(op.sin(x)) >> op.sin(x)).inexact("once")\n')
     command = ["optimize", RESNET, "-o", "out.onnx", "--no-verify", "--stats", "--rules", "rules.py", *options]
     (said,) = re.findall(r"! Mine.sines did not fire: (.*?)(?= !| verification| written)", " ".join(run(*command).stdout.split()))
@@ -193,7 +193,7 @@ def test_a_rule_that_nobody_looked_for_says_why(empty: Path, options: tuple[str,
     assert said in " ".join(answer.split()) or not row["why_not_run"]
 
 
-def test_the_report_says_that_the_passes_of_a_rule_file_did_not_run(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_lists_passes_of_rule_files_that_did_not_run(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_ENTRIES", dict(registry._ENTRIES))  # other tests list the passes
     Path("passes.py").write_text("""
 from passat.passmgr import module_pass, register_pass
@@ -215,7 +215,7 @@ def idle(mod, ctx):
     assert json.loads(run(*command, "--passes", "IdleOfTest").stdout)["warnings"] == []
 
 
-def test_what_a_rule_file_prints_does_not_stand_between_the_json(empty: Path) -> None:
+def test_output_of_a_rule_file_does_not_mix_with_json(empty: Path) -> None:
     Path("rules.py").write_text("print('hello')\n" + RULES)
     result = run("optimize", RESNET, "-o", "out.onnx", "--rules", "rules.py", "--json")
     assert result.stderr == "hello\n"
@@ -228,7 +228,7 @@ def test_a_rule_file_that_is_given_twice_counts_once(empty: Path) -> None:
     assert json.loads(result.stdout)["order"] == ["InferType", "Mine"]
 
 
-def test_a_rule_that_did_not_fire_says_why(empty: Path) -> None:
+def test_a_rule_that_did_not_fire_states_the_reason(empty: Path) -> None:
     two = RULES.replace('tensors("x")', 'tensors("x")\nc = constant("c")').replace("op, tensors", "constant, op, tensors")
     two = two.replace("import RuleSet", "import RuleSet") + "    none = op.sin(op.sin(x)) >> op.sin(x)\n"
     two += "    zero = (op.maximum(x, c) >> x).when(is_all(c, -7))\n"
@@ -248,7 +248,7 @@ def test_order_in_every_format(empty: Path) -> None:
     assert plan["order"][-1] == "FoldConstant"
 
 
-def test_order_shows_where_rules_of_ones_own_run(empty: Path) -> None:
+def test_order_shows_where_user_rules_run(empty: Path) -> None:
     Path("rules.py").write_text(RULES)
     lines = run("order", "--rules", "rules.py").stdout.splitlines()
     assert sum("Mine" in line for line in lines) >= 2
@@ -288,7 +288,7 @@ def test_rules_of_a_file_are_listed(empty: Path) -> None:
         ('.finite("none is")', "    finite: none is\n"),
     ],
 )
-def test_what_rules_do_to_numbers_is_listed(empty: Path, said: str, told: str) -> None:
+def test_effects_of_rules_on_values_are_listed(empty: Path, said: str, told: str) -> None:
     Path("rules.py").write_text(RULES.replace("op.nn.relu(x) >> op.maximum(x, 0.0)", f"(op.nn.relu(x) >> op.maximum(x, 0.0)){said}"))
     assert run("rules", "list", "--rules", "rules.py").stdout.endswith(told)
 

@@ -104,7 +104,7 @@ def test_options_of_a_pass() -> None:
     assert '  options        header: str = ""\n' in run("passes", "PrintIR").stdout
 
 
-def test_the_ending_of_a_file_says_the_format(empty: Path) -> None:
+def test_the_extension_of_a_file_selects_the_format(empty: Path) -> None:
     for name, form in (("a.SVG", "svg"), ("a.json", "json"), ("a.txt", "text")):
         assert run("order", "-o", name).exit_code == 0
         assert Path(name).read_text() == run("order", "--format", form).stdout

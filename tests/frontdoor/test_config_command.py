@@ -56,5 +56,5 @@ def test_options_of_passes_of_ones_own(tmp_path: Path) -> None:
     assert run("explain", "mine.level", "--rules", file).startswith("mine.level: How far mine goes.\n\ntype     int\ndefault  3\n")
 
 
-def test_an_unknown_option_is_told_the_nearest() -> None:
+def test_an_unknown_option_gets_a_suggestion() -> None:
     assert "did you mean 'rules.math'?" in run("explain", "rules.mth", code=2)

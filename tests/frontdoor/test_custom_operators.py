@@ -107,14 +107,14 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, list(map(str, arguments)))
 
 
-def test_the_report_says_which_nodes_are_left_opaque_and_why() -> None:
+def test_the_report_lists_opaque_nodes_with_reasons() -> None:
     result = passat.optimize(model(), passes="SimplifyExpr", verify=False)
     assert result.report.warnings == [f"2 nodes left opaque because {REASON}"]
     assert f"! 2 nodes left opaque because {REASON}" in " ".join(str(result.report).split())
     assert json.loads(result.report.to_json())["warnings"] == result.report.warnings
 
 
-def test_why_not_says_whose_type_is_unknown() -> None:
+def test_why_not_names_values_of_unknown_type() -> None:
     asked = run("rules", "why-not", "RaiseOps.silu", "in.onnx", "--json")
     [finding] = (each for each in json.loads(asked.stdout)["findings"] if each["kind"] == "untyped")
     assert (finding["text"], finding["nodes"]) == (f"2 nodes left opaque because {REASON}", ["gate", "y"])
@@ -145,7 +145,7 @@ def test_a_declared_operator_is_matched_and_made() -> None:
     onnx.checker.check_model(result.model)
 
 
-def test_why_not_says_what_is_not_as_declared() -> None:
+def test_why_not_names_deviations_from_declarations() -> None:
     file = rules(DECLARED.format("").replace("alpha: float = 1.0", "beta: float = 1.0"), RULES.format(alpha=1).replace("alpha", "beta"))
     said = (
         "node 'fused' (com.mycompany.FusedThing) is left opaque, since it does not match its declaration: "
@@ -155,7 +155,7 @@ def test_why_not_says_what_is_not_as_declared() -> None:
     assert said in run("rules", "why-not", "Mine.drop", "in.onnx", "--rules", file, "--passes", "Mine", "--node", "fused").stdout
 
 
-def test_what_onnx_runtime_cannot_run_is_not_written_unasked() -> None:
+def test_unverifiable_results_are_not_written_by_default() -> None:
     onnx.save(model(CHAIN), "chain.onnx")
     command = ["optimize", "chain.onnx", "-o", "out.onnx", "--passes", "InferType", "--rules", rules(DECLARED.format(KERNEL), MAKES)]
     rejected = run(*command)
@@ -173,7 +173,7 @@ def test_a_file_of_declarations_alone_gives_types() -> None:
     assert {rule["name"]: rule["fired"] for rule in report["rules"]}["RaiseOps.silu"] == 1
 
 
-def test_an_undeclared_operator_is_matched_where_types_are_known() -> None:
+def test_an_undeclared_operator_is_matched_if_types_are_known() -> None:
     typed = MODEL.replace("{", "<float[n, 4] f> {", 1)
     result = optimized(typed, RULES.format(alpha=0.1))
     assert not any(node.domain for node in result.model.graph.node)
@@ -208,7 +208,7 @@ def test_attributes_that_an_undeclared_operator_has_not_got(left: str) -> None:
         (("y = op.com.microsoft.QuickGelu(x)\n",), "line 7: nodes of com.microsoft.QuickGelu are imported as calls of a declared operator"),
     ],
 )
-def test_what_cannot_be_is_said_with_its_line(parts: tuple[str, ...], reason: str) -> None:
+def test_invalid_rules_are_reported_with_their_line(parts: tuple[str, ...], reason: str) -> None:
     result = run("optimize", "in.onnx", "-o", "out.onnx", "--rules", rules(*parts))
     assert (result.exit_code, Path("out.onnx").exists()) == (1, False)
     assert f"error: mine.py, {reason}" in result.stderr

@@ -44,7 +44,7 @@ def test_names_order_and_defaults_make_no_difference(before: str, after: str) ->
     assert str(found).endswith("the models are the same up to names and the order of nodes")
 
 
-def test_constants_are_compared_by_what_they_hold(tmp_path: Path) -> None:
+def test_constants_are_compared_by_content(tmp_path: Path) -> None:
     inline = parsed("y = Add(x, w)", values="float[4] w = {1, 2, 3, 4}")
     node = parsed("w = Constant<value = float[4] {1, 2, 3, 4}>() y = Add(x, w)")
     onnx.save(inline, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=1)
@@ -59,7 +59,7 @@ def test_constants_are_compared_by_what_they_hold(tmp_path: Path) -> None:
     assert (found.same, found.moved, found.differences) == (0, 1, [])
 
 
-def test_without_other_operators_there_is_no_row_for_them() -> None:
+def test_without_other_operators_their_row_is_omitted() -> None:
     assert "others" not in str(passat.diff(parsed("y = Relu(x)"), parsed("y = Neg(x)")))
     assert "others" in str(passat.diff(parsed("a = Exp(x) y = Relu(a)"), parsed("a = Exp(x) y = Neg(a)")))
 
@@ -88,7 +88,7 @@ def test_places_that_differ_in_the_same_way_stand_together() -> None:
     assert found.changes == []
 
 
-def test_what_is_gone_and_what_is_new() -> None:
+def test_removed_and_added_nodes() -> None:
     found = passat.diff(parsed("a = Identity(x) b = Neg(a) y = Exp(b)"), parsed("b = Neg(x) c = Abs(b) y = Exp(c)"))
     assert [(each.before, each.after) for each in found.differences] == [({"Identity": 1}, {}), ({}, {"Abs": 1})]
 
@@ -101,7 +101,7 @@ def test_attributes_and_operands() -> None:
     assert found.changes == [Change("y", "y", "Clip", ("1 operand became 2",))]
 
 
-def test_what_models_say_of_themselves() -> None:
+def test_metadata_of_models() -> None:
     before = parsed("y = Neg(x) z = Exp(x)", signature="(float[n, 4] x) => (float[n, 4] y, float[n, 4] z)")
     after = parsed("y = Neg(x)", signature="(float[1, 4] x) => (float[1, 4] y)", opset=21)
     assert passat.diff(before, after).interface == [
@@ -182,7 +182,7 @@ in 4 places: Div, Erf, Add, 2 Mul became Gelu
     assert data["differences"][0]["instances"][3]["after"] == ["other3"]
 
 
-def test_what_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_input(tmp_path: Path) -> None:
     path = tmp_path / "no.onnx"
     assert f"error: {path} cannot be read" in run(EXAMPLES / "bert_tiny.onnx", path, code=1)
     cycle = helper.make_model(
@@ -260,7 +260,7 @@ def calling(body: str, *, opset: int = 20, call: str = "y = own.f(x)", other: st
     return model
 
 
-def test_functions_are_compared_by_what_is_in_them() -> None:
+def test_functions_are_compared_by_their_bodies() -> None:
     one = calling("c = Neg(a) b = Exp(c)")
     assert passat.diff(one, calling("d = Neg(a) b = Exp(d)")).equal
     found = passat.diff(one, calling("b = Exp(a)"))

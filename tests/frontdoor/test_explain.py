@@ -73,7 +73,7 @@ def done(folder: Path) -> Path:
     return folder
 
 
-def test_each_node_says_where_it_comes_from(done: Path) -> None:
+def test_each_node_records_its_origin(done: Path) -> None:
     text = run("explain", "out.onnx")
     head, *nodes = text.split("\n\n")
     assert head == "2 of 4 nodes were changed; the others are the input's own"
@@ -96,7 +96,7 @@ VANISHING = """<ir_version: 10, opset_import: ["" : 21]> g (float[2, 3] x, float
 }"""
 
 
-def test_a_node_that_vanished_says_what_became_of_it(folder: Path) -> None:
+def test_a_vanished_node_has_an_explanation(folder: Path) -> None:
     onnx.save(onnx.parser.parse_model(VANISHING), "in.onnx")
     run("optimize", "in.onnx", "-o", "out.onnx", "--explain")
     there, back, same, unused, second = (run("explain", "out.onnx", "--node", name) for name in ("there", "back", "same", "unused", "f"))
@@ -125,7 +125,7 @@ def test_a_result_from_which_nodes_only_vanished(folder: Path) -> None:
     )
 
 
-def test_a_node_may_be_asked_for_by_its_name_a_value_or_what_it_was_made_of(done: Path) -> None:
+def test_a_node_is_found_by_name_value_or_origin(done: Path) -> None:
     whole = run("explain", "out.onnx", "--node", "product")
     assert whole.startswith("product (Exp)\n")
     assert run("explain", "out.onnx", "--node", "tanh") == "tanh (Tanh) is the input's own\n"
@@ -147,7 +147,7 @@ def test_json_has_the_same(done: Path) -> None:
     assert alone == [{"name": "tanh", "op": "Tanh", "outputs": ["out"], "sources": [], "steps": []}]
 
 
-def test_it_stands_in_the_metadata_of_the_nodes(done: Path) -> None:
+def test_provenance_is_in_the_metadata_of_nodes(done: Path) -> None:
     nodes = {node.name: {entry.key: entry.value for entry in node.metadata_props} for node in onnx.load("out.onnx").graph.node}
     assert set(nodes["product"]) == {FROM, RULES}
     assert nodes["tanh"] == {}
@@ -179,7 +179,7 @@ def test_it_has_to_be_asked_for_beforehand() -> None:
     assert caught.value.exit_code == 2
 
 
-def test_a_second_run_carries_on_what_the_first_one_wrote(folder: Path) -> None:
+def test_a_second_run_keeps_the_steps_of_the_first(folder: Path) -> None:
     run("optimize", "in.onnx", "-o", "one.onnx", "--passes", "SimplifyExpr", "--explain")
     first = json.loads(run("explain", "one.onnx", "--node", "exp_y", "--json"))["nodes"][0]
     assert first["steps"] == ["SimplifyExpr: Arithmetic.add_zero at add_zero"] or len(first["steps"]) == 1
@@ -203,7 +203,7 @@ def test_nodes_of_old_versions_have_no_metadata(folder: Path) -> None:
     assert run("explain", "again.onnx") == run("explain", "out.onnx")
 
 
-def test_a_model_that_says_nothing(folder: Path) -> None:
+def test_a_model_without_provenance(folder: Path) -> None:
     assert "the model does not say where its nodes come from" in run("explain", "in.onnx", code=1)
     untouched = run("optimize", "in.onnx", "-o", "out.onnx", "--passes", "FoldConstant", "--explain")
     assert "no pass changed anything" in " ".join(untouched.split())
@@ -211,7 +211,7 @@ def test_a_model_that_says_nothing(folder: Path) -> None:
     assert passat.optimize(model(), passes="FoldConstant", explain=True).explain().changed == ()
 
 
-def test_metadata_of_others_is_no_provenance(folder: Path) -> None:
+def test_foreign_metadata_is_not_provenance(folder: Path) -> None:
     """Whoever else writes under these keys, in other forms, is not believed."""
     strange = model()
     for node, value in zip(strange.graph.node, ("", "[1]", "{}", "[" * 100_000, '"a"', "null"), strict=True):
@@ -239,7 +239,7 @@ def test_a_certificate_is_checked_against_both_files(done: Path) -> None:
     assert found["uncovered"] == []
 
 
-def test_another_model_is_not_the_one(done: Path) -> None:
+def test_another_model_is_rejected(done: Path) -> None:
     other = model()
     other.graph.node[4].op_type = "Abs"
     onnx.save(other, "other.onnx")
@@ -280,7 +280,7 @@ def test_a_certificate_that_was_changed_names_the_step(done: Path) -> None:
         ("[" * 100_000, "bad.json is nested too deeply"),
     ],
 )
-def test_files_that_are_no_certificates(folder: Path, content: str, said: str) -> None:
+def test_files_that_are_not_certificates(folder: Path, content: str, said: str) -> None:
     Path("bad.json").write_text(content)
     assert said in " ".join(run("explain", "--check", "bad.json", code=1).split())
 
@@ -294,7 +294,7 @@ def test_a_certificate_that_was_cut_short(done: Path) -> None:
     assert "is not a complete certificate" in run("explain", "--check", "binary.json", code=1)
 
 
-def test_what_does_not_go_together(folder: Path) -> None:
+def test_incompatible_options(folder: Path) -> None:
     assert "name a model" in run("explain", code=2)
     assert "--before, --after, --rules and --trust belong to --check" in run("explain", "in.onnx", "--before", "in.onnx", code=2)
     assert "the result is given twice" in run("explain", "in.onnx", "--check", "a.json", "--after", "in.onnx", code=2)
@@ -309,7 +309,7 @@ def test_the_input_that_came_back_has_a_certificate_too(folder: Path) -> None:
     assert check_certificate(result.certificate, before="in.onnx", after=result.model).unions == 0
 
 
-def test_a_file_that_is_there_is_replaced_in_one_go(done: Path) -> None:
+def test_an_existing_file_is_replaced_atomically(done: Path) -> None:
     before = read_certificate("proof.json")
     assert os.listdir(done).count("proof.json.part") == 0
     run("optimize", "in.onnx", "-o", "out.onnx", "--rules", "mine.py", "--certificate", "proof.json")

@@ -54,7 +54,7 @@ def test_a_named_dimension_gets_a_size_in_the_whole_model() -> None:
     assert shapes(model.graph.output) == {"output": [1, 7, 64]}
 
 
-def test_in_python_the_callers_model_stays_as_it_is() -> None:
+def test_the_callers_model_is_not_modified() -> None:
     model = parsed()
     before = model.SerializeToString()
     result = passat.optimize(model, dims={"n": 2}, input_shapes={"w": [None, 5, 3]})
@@ -88,7 +88,7 @@ def test_an_input_without_a_rank_gets_one() -> None:
     assert shapes(onnx.load("out.onnx").graph.input) == {"x": [3]}
 
 
-def test_what_only_other_outputs_need_goes() -> None:
+def test_nodes_for_removed_outputs_are_removed() -> None:
     report = json.loads(run("in.onnx", "-o", "out.onnx", "--outputs", "y", "--json"))
     graph = onnx.load("out.onnx").graph
     assert ([value.name for value in graph.input], [value.name for value in graph.output]) == (["x"], ["y"])
@@ -97,7 +97,7 @@ def test_what_only_other_outputs_need_goes() -> None:
     assert report["kept"] == "no pass changed anything; it has the sizes and outputs that were asked for"
 
 
-def test_outputs_of_subgraphs_keep_what_these_read() -> None:
+def test_operands_of_subgraphs_are_kept() -> None:
     then = helper.make_graph([helper.make_node("Neg", ["a"], ["t"])], "then", [], [helper.make_tensor_value_info("t", 1, ["n"])])
     other = helper.make_graph([helper.make_node("Exp", ["x"], ["e"])], "else", [], [helper.make_tensor_value_info("e", 1, ["n"])])
     nodes = [
@@ -148,7 +148,7 @@ def test_external_data_is_found() -> None:
         (("--outputs", ","), "--outputs takes the names of outputs, separated by commas"),
     ],
 )
-def test_what_the_model_does_not_have_is_a_sentence(arguments: tuple[str, ...], said: str) -> None:
+def test_unknown_names_are_reported_in_a_sentence(arguments: tuple[str, ...], said: str) -> None:
     assert said in run("in.onnx", "-o", "out.onnx", *arguments, code=2)
     assert os.listdir() == ["in.onnx"]
 

@@ -54,7 +54,7 @@ def test_they_are_the_first_trial() -> None:
     ]
 
 
-def test_what_shows_on_them_alone_is_seen(tmp_path: Path) -> None:
+def test_differences_on_user_inputs_alone_are_found(tmp_path: Path) -> None:
     clip = parsed("(float[n] x) => (float[n] y) <float low = {-100}, float high = {100}> { c = Clip(x, low, high) d = Neg(c) y = Neg(d) }")
     passes = [rule_pass(BelowHundred, opt_level=0)]
     assert passat.optimize(clip, passes=passes).report.node_count_after == 1, "an Identity"
@@ -129,14 +129,14 @@ def test_sizes_of_one_name_agree() -> None:
     ("kind", "array"),
     [("string", np.array(["a", "bc"])), ("bfloat16", np.array([1, 2]).astype(ml_dtypes.bfloat16)), ("bool", np.array([True, False]))],
 )
-def test_arrays_of_types_that_files_hold_in_another_form(kind: str, array: npt.NDArray[np.generic], tmp_path: Path) -> None:
+def test_arrays_of_types_that_npz_stores_differently(kind: str, array: npt.NDArray[np.generic], tmp_path: Path) -> None:
     model = parsed(f"({kind}[n] x) => ({kind}[n] y) {{ y = Identity(x) }}")
     np.savez(tmp_path / "i.npz", x=array)
     found = compare_models(model, model, inputs=tmp_path / "i.npz")
     assert (found.equal, found.trials[0].sizes) == (True, {"n": 2})
 
 
-def test_what_the_model_does_not_run_on() -> None:
+def test_inputs_that_the_model_rejects() -> None:
     model = parsed("(float[n] x) => (float[m] y) <int64[2] s = {2, -1}> { y = Reshape(x, s) }")
     with pytest.raises(InputsError, match="the model does not run on the inputs given: "):
         compare_models(model, model, inputs={"x": np.ones(3, F)})
@@ -186,7 +186,7 @@ def test_files_that_hold_no_arrays_are_rejected_and_nothing_in_them_is_executed(
     assert str(path) in "".join(done.output.split())
 
 
-def test_damaged_files_are_rejected_whatever_is_damaged(tmp_path: Path) -> None:
+def test_every_damage_to_a_file_is_rejected(tmp_path: Path) -> None:
     good, path, random = tmp_path / "good.npz", tmp_path / "i.npz", np.random.default_rng(1)
     np.savez_compressed(good, x=np.ones((20, 3), F), i=np.arange(300))
     content, rejected = np.frombuffer(good.read_bytes(), np.uint8), 0
@@ -201,7 +201,7 @@ def test_damaged_files_are_rejected_whatever_is_damaged(tmp_path: Path) -> None:
     assert rejected > 200
 
 
-def test_the_command_says_what_was_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_reports_the_comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     onnx.save(parsed("(float[n] x) => (float[n] y) { a = Neg(x) y = Neg(a) }"), "in.onnx")
     np.savez("i.npz", x=np.ones(4, F))

@@ -61,7 +61,7 @@ def test_a_form_that_is_narrower_than_the_node() -> None:
     assert [(group.operator, group.reason) for group in passat.inspect(model).opaque] == [("ReduceSum", NARROWER)]
 
 
-def test_functions_of_the_model_are_no_unknown_operators() -> None:
+def test_local_functions_are_not_unknown_operators() -> None:
     graph = '<ir_version: 9, opset_import: ["" : 18, "own" : 1]> g (float[n] x) => (float[n] y) { a = own.f (x) y = own.f (a) }'
     model = parser.parse_model(f'{graph} <domain: "own", opset_import: ["" : 18]> f (p) => (q) {{ q = Neg (p) }}')
     found = passat.inspect(model)
@@ -69,7 +69,7 @@ def test_functions_of_the_model_are_no_unknown_operators() -> None:
     assert "  2 own.f ('a', 'y'): " in str(found)
 
 
-def test_silu_is_no_gelu() -> None:
+def test_silu_is_not_gelu() -> None:
     assert passat.inspect(parsed("s = Sigmoid (x) y = Mul (x, s)")).fused == {"QuickGelu": 1}
 
 
@@ -119,7 +119,7 @@ def test_the_command_and_its_json(tmp_path: Path) -> None:
     assert str(passat.inspect(path)).split() == text.split()
 
 
-def test_what_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_input(tmp_path: Path) -> None:
     path = tmp_path / "no.onnx"
     assert f"error: {path} cannot be read: No such file or directory" in run(path, code=1)
     with pytest.raises(OnnxError, match="a model is a ModelProto"):

@@ -122,7 +122,7 @@ def test_time_memory_and_verify_each() -> None:
     ]
 
 
-def test_what_was_measured_is_shown_where_a_pass_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measurements_are_shown_if_a_pass_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise KeyError("broken")
 
@@ -192,7 +192,7 @@ def test_a_pass_that_ends_the_process_is_a_failure(monkeypatch: pytest.MonkeyPat
     assert json.loads(result.stdout) == {"error": sentence}
 
 
-def test_names_are_not_missed_where_nothing_ran() -> None:
+def test_no_names_are_reported_missing_if_nothing_ran() -> None:
     result = run("--passes", "Nope", "--print-ir-after", "FoldConstant")
     assert result.exit_code == 2
     assert "note" not in result.stderr
@@ -281,5 +281,5 @@ def test_passes_are_disabled_and_required() -> None:
     )
 
 
-def test_a_change_of_less_than_a_percent_is_no_zero() -> None:
+def test_a_change_below_one_percent_is_not_shown_as_zero() -> None:
     assert "(-0 %)" not in run("--passes", "FoldConstant").stdout

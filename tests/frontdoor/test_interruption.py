@@ -71,7 +71,7 @@ def test_later_and_the_second_time_it_ends_the_call(stage: str, times: int) -> N
         ("writing out.onnx", "interrupted; nothing was written", False),
     ],
 )
-def test_the_command_says_what_was_written(stage: str, said: str, written: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_reports_written_files(stage: str, said: str, written: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("in.onnx").write_bytes(negations().SerializeToString())
     tell = pressed_at(stage)
@@ -84,7 +84,7 @@ def test_the_command_says_what_was_written(stage: str, said: str, written: bool,
 
 
 @pytest.mark.parametrize(("error", "said", "code"), [(KeyboardInterrupt, "interrupted", 130), (Terminated, "terminated", 143)])
-def test_an_interruption_outside_of_any_stage_is_said_too(
+def test_an_interruption_outside_of_stages_is_reported_too(
     error: type[BaseException], said: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def pressed(*_: object) -> None:

@@ -78,9 +78,7 @@ def test_the_certificate_of_outputs_that_became_one_is_complete(name: str, math:
 
 
 @pytest.mark.parametrize(("name", "rule"), [("swapped", "Reassociate.commuted"), ("grouped", "Reassociate.grouped")])
-def test_a_result_that_became_the_name_of_another_says_by_which_rule(
-    name: str, rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_renamed_result_names_its_rule(name: str, rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     onnx.save(MODELS[f"{name} as ab"], "in.onnx")
     shown = run("optimize", "in.onnx", "-o", "out.onnx", "--stats", "--explain")
@@ -95,7 +93,7 @@ def test_a_result_that_became_the_name_of_another_says_by_which_rule(
     assert {entry["name"]: entry["taken"] for entry in stats["rules"] if entry["fired"]} == {rule: True}
 
 
-def test_a_result_that_another_rule_left_nothing_of_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_removed_by_another_rule_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     onnx.save(model("a = Neg(x) b = Neg(a)", results("b")), "in.onnx")
     run("optimize", "in.onnx", "-o", "out.onnx", "--explain")
@@ -129,7 +127,7 @@ def test_nodes_that_only_name_a_value_say_whose_it_is(name: str) -> None:
     assert all(words in step for words, step in zip(said, steps, strict=True))
 
 
-def test_a_result_of_a_branch_that_was_folded_says_so() -> None:
+def test_a_result_in_a_folded_branch_is_reported() -> None:
     text = f"u = If (c) <then_branch = t () => (float[2] b) {{ {CONSTANT} }}, else_branch = e () => (float[2] d) {{ d = Exp(k) }}>"
     (node,) = passat.optimize(model(text, "float[2] u", "bool c, float[2] k"), explain=True, verify=False).explain().changed
     assert (node.op, node.steps) == ("Constant", ("stage 1: ConstantFolding.call at b",))

@@ -85,7 +85,7 @@ def test_schemas_are_valid_and_strict(name: str) -> None:
         (["order", "-O1", "--disable", "FoldConstant", "--passes", "FoldConstant, DynamicToStatic"], "plan-1"),
     ],
 )
-def test_what_commands_print(folder: Path, arguments: Sequence[str], schema: str) -> None:
+def test_output_of_commands(folder: Path, arguments: Sequence[str], schema: str) -> None:
     check(printed(folder, *arguments, "--json"), schema)
 
 
@@ -111,7 +111,7 @@ def test_a_missing_or_unknown_key_is_found(folder: Path) -> None:
             check(changed, "inspect-1")
 
 
-def test_of_several_models_there_is_a_list(folder: Path) -> None:
+def test_several_models_give_a_list(folder: Path) -> None:
     failed, report = printed(folder, "optimize", "none.onnx", "known.onnx", "--dry-run", "--no-verify", "--json", code=1)
     check(failed, "error-1")
     check(report, "report-1")

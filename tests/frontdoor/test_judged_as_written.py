@@ -67,7 +67,7 @@ def replaced(function: Function) -> Pass:
     return module_pass(lambda mod, ctx: IRModule({"main": function}, attrs=mod.attrs), opt_level=0, name="Replaced")
 
 
-def test_one_call_for_several_nodes_is_no_improvement() -> None:
+def test_one_call_for_several_nodes_is_not_an_improvement() -> None:
     """A model of the nodes that a call is written as is not improved by being that call, whatever the operator."""
     several: dict[str, set[tuple[str, ...]]] = {}
     for of in OPERATORS:
@@ -104,7 +104,7 @@ def test_swish_comes_back_byte_for_byte(cost: CostName, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cost", COSTS)
-def test_what_else_is_improved_counts_by_itself(cost: CostName) -> None:
+def test_other_improvements_count_separately(cost: CostName) -> None:
     """Of a swish beside a double negation only the negations are gained."""
     model = parsed("(float[4, 64] x) => (float[4, 64] y) { s = Sigmoid(x) m = Mul(x, s) n = Neg(m) k = Neg(n) y = Sin(k) }")
     result = optimize(model, cost=cost)
@@ -113,7 +113,7 @@ def test_what_else_is_improved_counts_by_itself(cost: CostName) -> None:
     assert result.report.cost_after == pytest.approx(alone.report.cost_before)
 
 
-def test_a_swish_is_no_candidate_in_a_race(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_swish_is_not_a_candidate_for_timing(monkeypatch: pytest.MonkeyPatch) -> None:
     def times(run: object, count: int, **_: object) -> list[list[float]]:
         return [[1.0 / (which + 1)] * 11 for which in range(count)]
 
@@ -130,7 +130,7 @@ class Lowered(RuleSet):
     swish = (op.nn.swish(x) >> x * op.sigmoid(x)).lowering()
 
 
-def test_what_is_lowered_to_what_it_was_comes_back_too() -> None:
+def test_a_result_lowered_to_the_input_is_replaced_by_it() -> None:
     model = parsed(SWISH)
     assert optimize(model, rules=[Lowered]).model is model
 
@@ -143,7 +143,7 @@ class Choices(RuleSet):
 
 
 @pytest.mark.parametrize(("opset", "chosen"), [(8, False), (9, True)])
-def test_what_the_opset_does_not_have_is_not_chosen(opset: int, chosen: bool) -> None:
+def test_operators_missing_in_the_opset_are_not_extracted(opset: int, chosen: bool) -> None:
     """What other rules make comes all the same."""
 
     class ByName:
@@ -161,7 +161,7 @@ def test_what_the_opset_does_not_have_is_not_chosen(opset: int, chosen: bool) ->
     assert "Add" not in nodes_of(result.model)
 
 
-def test_a_pass_that_makes_what_the_opset_does_not_have_loses_no_model() -> None:
+def test_a_pass_that_makes_operators_missing_in_the_opset_keeps_the_input() -> None:
     """The input comes back, and the report says why."""
 
     @module_pass(opt_level=0, name="Choose")

@@ -180,13 +180,13 @@ def test_without_a_folder_results_go_beside_the_models() -> None:
     assert sorted(os.listdir()) == ["a.onnx", "a.optimized.onnx", "b.onnx", "b.optimized.onnx", "bad.onnx"]
 
 
-def test_one_model_goes_into_a_folder_that_is_there() -> None:
+def test_one_model_is_written_into_an_existing_folder() -> None:
     Path("out").mkdir()
     assert "written to out/a.onnx" in run("a.onnx", "-o", "out", *FLAGS).stdout
     assert "-o would write over a.onnx, which is one of the models" in run("a.onnx", "-o", ".", *FLAGS, code=2).stderr
 
 
-def test_a_folder_is_made_only_where_something_is_written() -> None:
+def test_a_folder_is_created_only_for_results() -> None:
     assert "error: 2 of 2 models were not optimized" in run("bad.onnx", "none.onnx", "-o", "out/inner", code=1).stderr
     assert "out" not in os.listdir() or not os.listdir("out")
 
@@ -212,7 +212,7 @@ def test_json_is_a_list_in_the_order_of_the_models() -> None:
         (("a.onnx", "b.onnx", "--quiet", "--verbose"), "--quiet and --verbose contradict each other"),
     ],
 )
-def test_what_makes_no_sense_is_rejected_before_anything_runs(arguments: tuple[str, ...], said: str) -> None:
+def test_invalid_arguments_are_rejected_before_anything_runs(arguments: tuple[str, ...], said: str) -> None:
     Path("sub").mkdir()
     onnx.save(parsed(), "sub/a.onnx")
     before = sorted(os.listdir())

@@ -76,7 +76,7 @@ def test_an_operator_is_measured_once(folder: Path) -> None:
     assert (folder / FILE).is_file()
 
 
-def test_operators_attributes_and_types_are_told_apart() -> None:
+def test_operators_attributes_and_types_are_distinguished() -> None:
     model = Measured()
     kinds: list[tuple[str, list[Type], dict[str, AnyValue]]] = [
         ("add", [T, T], {}),
@@ -91,7 +91,7 @@ def test_operators_attributes_and_types_are_told_apart() -> None:
     assert counts(model) == (6, 0, 0)
 
 
-def test_a_constant_operand_matters_where_it_is_packed() -> None:
+def test_a_constant_operand_matters_if_it_is_packed() -> None:
     model = Measured()
     ask(model, "nn.matmul", [T, T], [False, True])
     ask(model, "nn.matmul", [T, T], [False, False])
@@ -127,7 +127,7 @@ def test_all_kinds_of_operands(name: str, types: list[Type], attrs: dict[str, An
     assert counts(model) == (1, 0, 0), model.notes()
 
 
-def test_what_cannot_be_measured_is_estimated_for_this_machine() -> None:
+def test_unmeasurable_operators_are_estimated_for_this_machine() -> None:
     model = Measured()
     large = TensorType((1 << 16, 1 << 16))
     assert ask(model, "add", [large, large]) == pytest.approx(Roofline(model.machine).call(get_op("add"), [large, large], large, Attrs()))
@@ -172,7 +172,7 @@ def test_counting_begins_anew() -> None:
     assert model.notes() == ["0 operators measured in 0.0 s, 1 remembered from before, 0 estimated"]
 
 
-def test_what_there_was_no_time_for_is_measured_later() -> None:
+def test_operators_skipped_for_time_are_measured_later() -> None:
     model = Measured(seconds=0)
     price = ask(model, "add", [T, T])
     assert ask(model, "add", [T, T]) == price
@@ -199,7 +199,7 @@ def test_models_go_to_other_processes() -> None:
         assert ask(other, "add", [T, T]) == price
 
 
-def test_copies_of_a_call_run_and_nobody_reads_them() -> None:
+def test_unread_copies_of_a_call_run() -> None:
     single = _single(get_op("split"), [T], get_op("split").bind_attrs({"indices_or_sections": 2, "axis": 0}))
     made = _copies(single.model, 3, {"x0": np.ones((8, 8), np.float32)}, set())
     assert [node.op_type for node in made.graph.node].count("Split") == 3
@@ -236,7 +236,7 @@ def test_without_onnx_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
         Measured()
 
 
-def test_passes_ask_it() -> None:
+def test_passes_use_it() -> None:
     from passat.ir.module import IRModule
 
     x = var("x", (8, 8))
@@ -247,7 +247,7 @@ def test_passes_ask_it() -> None:
     assert sum(counts(measured())) > 0
 
 
-def test_optimize_measures_and_says_so(folder: Path) -> None:
+def test_optimize_measures_and_reports_it(folder: Path) -> None:
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 4]) for name in ("x", "y")]
     nodes = [helper.make_node("Neg", ["x"], ["a"]), helper.make_node("Neg", ["a"], ["b"]), helper.make_node("Exp", ["b"], ["y"])]
     graph = helper.make_graph(nodes, "g", values[:1], values[1:])
@@ -282,7 +282,7 @@ def filled(folder: Path) -> Path:
     return folder / FILE
 
 
-def test_what_is_put_in_comes_out(tmp_path: Path) -> None:
+def test_stored_measurements_are_returned(tmp_path: Path) -> None:
     times = cache(tmp_path / "a" / "b")
     assert times.get("add") is None
     times.put("add", 1.5)
@@ -312,7 +312,7 @@ def test_a_file_that_was_cut_short_keeps_its_whole_lines(tmp_path: Path, share: 
 
 
 @given(place=st.integers(0, 30_000), data=st.binary(min_size=1, max_size=300))
-def test_whatever_is_written_over_the_file_the_cache_goes_on(place: int, data: bytes) -> None:
+def test_the_cache_survives_any_content_of_its_file(place: int, data: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = filled(Path(folder))
         with open(path, "r+b") as file:
@@ -324,14 +324,14 @@ def test_whatever_is_written_over_the_file_the_cache_goes_on(place: int, data: b
         assert cache(Path(folder)).get("add") == 1.0
 
 
-def test_a_file_of_another_kind_is_passed_over(tmp_path: Path) -> None:
+def test_files_of_other_kinds_are_ignored(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 100)
     assert len(cache(tmp_path)) == 0
     cache(tmp_path).put("add", 1.0)
     assert cache(tmp_path).get("add") == 1.0
 
 
-def test_lines_that_are_no_times_are_passed_over(tmp_path: Path) -> None:
+def test_invalid_lines_are_ignored(tmp_path: Path) -> None:
     path = filled(tmp_path)
     rows: list[object] = [
         "a",
@@ -402,7 +402,7 @@ def test_a_folder_in_the_place_of_the_file_means_no_cache(tmp_path: Path) -> Non
     assert (tmp_path / FILE).is_dir()
 
 
-def test_where_the_folder_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_location_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PASSAT_CACHE", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -32,7 +32,7 @@ def operators(model: ModelProto) -> list[str]:
     return [node.op_type for node in model.graph.node]
 
 
-def test_an_onnx_ir_model_is_optimized_and_goes_back() -> None:
+def test_an_onnx_ir_model_round_trips() -> None:
     model = onnx_ir.from_proto(doubled(weight()))
     result = passat.optimize(model)
     assert isinstance(result.model, ModelProto)

@@ -88,7 +88,7 @@ def test_optimizing_again_changes_nothing_more() -> None:
     assert twice.report.node_count_after == once.report.node_count_after
 
 
-def test_what_cannot_be_made_cheaper_comes_back_itself() -> None:
+def test_an_optimal_model_comes_back_unchanged() -> None:
     model = chain("Relu", "Sin")
     result = optimize(model)
     assert result.model is model
@@ -96,7 +96,7 @@ def test_what_cannot_be_made_cheaper_comes_back_itself() -> None:
     assert result.report.nodes_after == {"Relu": 1, "Sin": 1}
 
 
-def test_a_dearer_result_is_replaced_by_the_input() -> None:
+def test_a_more_expensive_result_is_replaced_by_the_input() -> None:
     @passat_module_pass
     def worse(model: ModelProto) -> ModelProto:
         return build([helper.make_node("Sin", ["x"], ["s"]), helper.make_node("Neg", ["s"], ["t"]), helper.make_node("Neg", ["t"], ["y"])])
@@ -183,7 +183,7 @@ def test_no_time_is_a_limit_that_the_report_names() -> None:
     assert "time" in report.limits[0]
 
 
-def test_progress_tells_stages_and_passes() -> None:
+def test_progress_names_stages_and_passes() -> None:
     told: list[str] = []
     optimize(chain("Neg", "Neg"), passes=[rule_pass(Negations)], progress=told.append)
     assert told[0] == "reading the model"
@@ -212,19 +212,19 @@ def test_external_data_is_read_compared_and_copied(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"not a model", b"\x08\x07\x12\xff\xff"])
-def test_what_is_no_model_is_an_onnx_error_that_names_the_file(content: bytes, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_model_is_an_onnx_error_with_its_name(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(content)
     with pytest.raises(OnnxError, match=str(path)):
         optimize(path)
 
 
-def test_what_is_not_even_a_path() -> None:
+def test_values_that_are_not_paths() -> None:
     with pytest.raises(OnnxError, match=r"a model is a ModelProto, .* or a torch\.onnx\.ONNXProgram, not int"):
         optimize(3)  # type: ignore[arg-type]  # on purpose
 
 
-def test_a_result_whose_sizes_are_better_known_is_not_taken_for_dearer() -> None:
+def test_newly_known_sizes_do_not_make_a_result_more_expensive() -> None:
     """Expand to a computed shape: before that is folded, what follows has no known size and looks cheap."""
     nodes = [
         helper.make_node("Shape", ["x"], ["shape"]),
@@ -260,7 +260,7 @@ def test_rules_that_are_none() -> None:
         optimize(EXAMPLES / "resnet_tiny.onnx", passes=3)  # type: ignore[arg-type]  # the mistake
 
 
-def test_two_sizes_that_nobody_knows_are_not_one() -> None:
+def test_two_unknown_sizes_are_not_equal() -> None:
     """Exporters write `?` for each size that they do not know: the two of an image need not be equal."""
     model = onnx.parser.parse_model(
         """<ir_version: 8, opset_import: ["" : 17]> g (float[a,b] x) => (float[c,d] y) {

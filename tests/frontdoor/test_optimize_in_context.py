@@ -89,7 +89,7 @@ def test_without_a_context_around_it_the_default_one_of_the_thread_does_not_coun
         default.disabled_pass, default.opt_level = [], 2
 
 
-def test_what_is_not_given_comes_from_around() -> None:
+def test_missing_settings_come_from_the_surrounding_context() -> None:
     diagnostics = Diagnostics()
     around = {"rules.math": "exact", "rules.nodes": 7, "rules.time_limit": 9.0}
     with PassContext(4, ["A"], ["B"], None, around, diag_ctx=diagnostics) as ctx:
@@ -182,7 +182,7 @@ def test_how_requirements_are_resolved_comes_from_either_side() -> None:
         passat.optimize(model(), passes=[lost], verify=False, config={"passmgr.resolve": "graph"})
 
 
-def test_bad_settings_are_told_before_the_model_is_read() -> None:
+def test_bad_settings_are_reported_before_the_model_is_read() -> None:
     with pytest.raises(AttributeError, match=r"Invalid config option 'rules\.mth'"):
         passat.optimize("no such file", config={"rules.mth": 1})
     with pytest.raises(TypeError, match="opt_level is an integer from 0 to 4, not '3'"):

@@ -51,7 +51,7 @@ def test_only_what_is_beyond_noise_is_a_difference(ratio: Ratio, control: Ratio,
     assert made(ratio, control).verdict == verdict
 
 
-def test_how_it_is_said() -> None:
+def test_the_verdict_in_one_line() -> None:
     assert (
         str(made(Ratio(0.5, 0.45, 0.6), Ratio(1.0, 0.98, 1.02)))
         == """\
@@ -75,13 +75,13 @@ def test_times_do_not_contradict_the_ratio() -> None:
     assert found.seconds_after == pytest.approx(found.seconds_before * found.ratio.median)
 
 
-def test_models_of_one_name_are_told_apart() -> None:
+def test_models_of_the_same_name_are_distinguished() -> None:
     found = made(Ratio(0.9, 0.88, 0.92), Ratio(1.0, 0.99, 1.01))
     found.after = found.before
     assert str(found).startswith("the second model is faster: ")
 
 
-def test_what_is_measured() -> None:
+def test_measured_times() -> None:
     before = parsed("a = Neg(x) b = Exp(a) c = Sin(b) y = Cos(c)")
     found = passat.profile(before, parsed("y = Neg(x)"), sizes={"n": 300}, seconds=BRIEFLY)
     assert (found.nodes_before, found.nodes_after, found.sizes) == (4, 1, {"n": 300})
@@ -110,7 +110,7 @@ def test_the_command_and_its_json(tmp_path: Path) -> None:
     assert "on 1 thread, n=5\n" in text
 
 
-def test_what_cannot_be_measured(tmp_path: Path) -> None:
+def test_unmeasurable_models(tmp_path: Path) -> None:
     model = parsed("y = Neg(x)")
     path = tmp_path / "model.onnx"
     save(model, path)

@@ -34,7 +34,7 @@ def test_constants_are_copies() -> None:
     assert constant.data.numpy().tolist() == [1, 1]
 
 
-def test_what_is_no_constant() -> None:
+def test_values_that_are_not_constants() -> None:
     with pytest.raises(ValueError, match="value has to be scalar or NDArray"):
         relay.const("text")
     with pytest.raises(ValueError, match=r"Can only specify either type_annotation or shape\."):
@@ -52,7 +52,7 @@ def test_tuple_wrapper() -> None:
     assert isinstance(relay.TupleWrapper(relay.GlobalVar("f")(x), 2), relay.Tuple)
 
 
-def test_functions_take_none_for_what_is_left_out() -> None:
+def test_functions_take_none_for_omitted_operands() -> None:
     function = relay.Function([x], x, None, None, None)
     assert (function.type_params, dict(function.attrs)) == ((), {})
     assert relay.Call(relay.op.get("add"), [x, x], None, None).type_args == ()
@@ -99,7 +99,7 @@ def test_build_config_makes_a_context_and_warns() -> None:
         assert relay.build_config().opt_level == 2
 
 
-def test_build_config_says_at_which_level_passes_run() -> None:
+def test_build_config_sets_the_level_of_passes() -> None:
     assert relay.build_config.__doc__ is not None
     assert "FoldScaleAxis                3" in relay.build_config.__doc__
 

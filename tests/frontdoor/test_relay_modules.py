@@ -33,7 +33,7 @@ def test_other_names_of_expressions() -> None:
 
 
 @pytest.mark.parametrize("module", [tvm, tvm.ir, relay, relay.nn, relay.op, relay.transform])
-def test_completion_shows_what_there_is_and_no_imports(module: object) -> None:
+def test_completion_lists_operators_and_no_imports(module: object) -> None:
     shown = [name for name in dir(module) if not name.startswith("__")]
     assert shown == sorted(set(shown))
     assert set(module.__all__) - {"__version__"} <= set(shown)  # type: ignore[attr-defined]  # all of them have it
@@ -54,7 +54,7 @@ def test_completion_of_passes_knows_those_that_are_registered() -> None:
         (lambda: relay.nn.qqqq, "relay.nn has no operator and no other name 'qqqq'$"),  # type: ignore[attr-defined]
     ],
 )
-def test_operators_that_there_are_not(get: Callable[[], object], message: str) -> None:
+def test_unknown_operators(get: Callable[[], object], message: str) -> None:
     with pytest.raises(AttributeError, match=message):
         get()
 

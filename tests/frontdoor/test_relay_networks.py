@@ -70,7 +70,7 @@ def test_parameters_are_filled_by_the_callers_function() -> None:
         create_workload(x + relay.var("z"))
 
 
-def test_networks_that_there_are_not() -> None:
+def test_unknown_networks() -> None:
     with pytest.raises(ValueError, match="a ResNet has one of 18, 34, 50, 101, 152 layers, not 20"):
         testing.resnet.get_workload(num_layers=20)
     with pytest.raises(ValueError, match=r"SqueezeNet has the versions 1.0 and 1.1, not '2'"):

@@ -164,7 +164,7 @@ def test_python_values_become_attributes(build: Callable[[], relay.Expr], key: s
         (lambda: relay.nn.max_pool2d(relay.reshape(x, (1, 1, 2, 3)), (2, 3)), X.max().reshape(1, 1, 1, 1)),
     ],
 )
-def test_what_they_compute(build: Callable[[], relay.Expr], expected: Any) -> None:
+def test_values_of_the_functions(build: Callable[[], relay.Expr], expected: Any) -> None:
     np.testing.assert_allclose(computed(build(), y=X), expected, rtol=1e-5)
 
 
@@ -214,7 +214,7 @@ def test_normalizations_without_scale_and_shift() -> None:
     np.testing.assert_allclose(instance.mean((2, 3)), 0, atol=1e-5)
 
 
-def test_a_batch_norm_is_taken_apart() -> None:
+def test_a_batch_norm_is_decomposed() -> None:
     v = relay.const(np.ones(3))
     out, mean, var = relay.nn.batch_norm(x, v, v, v, v)
     assert [part.checked_type.shape for part in map(relay.testing.run_infer_type, (out, mean, var))] == [(2, 3), (3,), (3,)]  # type: ignore[attr-defined]
@@ -288,7 +288,7 @@ def test_element_types_and_units_that_agree_are_accepted() -> None:
         (lambda: relay.topk(x, ret_type="all"), ValueError, "ret_type='all' is not supported"),
     ],
 )
-def test_what_they_reject(build: Callable[[], object], error: type[Exception], message: str) -> None:
+def test_rejected_arguments(build: Callable[[], object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         build()
 

@@ -195,7 +195,7 @@ def test_parameters_stand_in_tvms_order(name: str) -> None:
     assert not keyword_only & {*SIGNATURES[name]}
 
 
-def test_arguments_by_position_mean_what_they_mean_in_tvm() -> None:
+def test_positional_arguments_have_the_meaning_of_tvm() -> None:
     span = relay.Span(None, 3, 4, 14, 20)
     assert (span.source_name, span.line, span.end_line, span.column, span.end_column, span.outputs) == ("", 3, 4, 14, 20, ())
     x = relay.var("x", relay.TensorType((1, 4, 8, 8)), None, "float32", span)

@@ -55,7 +55,7 @@ def stub(prefix: str, names: list[str]) -> str:
 
 
 @pytest.mark.parametrize("module", STUBS)
-def test_the_stubs_say_what_the_functions_are(module: str) -> None:
+def test_the_stubs_match_the_functions(module: str) -> None:
     assert (HOME / f"{module}.pyi").read_text() == stub(*STUBS[module]), "python tests/frontdoor/test_relay_stubs.py writes them"
 
 

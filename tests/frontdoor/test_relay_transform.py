@@ -43,7 +43,7 @@ def test_every_pass_that_is_registered_is_found() -> None:
             assert isinstance(getattr(relay.transform, entry.name)(*REQUIRED.get(entry.name, ())), transform.Pass)
 
 
-def test_a_pass_that_there_is_not() -> None:
+def test_an_unknown_pass() -> None:
     with pytest.raises(AttributeError, match=r"relay.transform has no pass 'SplitArgs'; it has: A"):
         relay.transform.SplitArgs  # type: ignore[attr-defined]
 

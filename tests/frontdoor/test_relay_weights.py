@@ -75,7 +75,7 @@ def test_weights_whose_type_does_not_follow() -> None:
     assert str(declared.type_annotation) == "Tensor[(9, 9), float32]"
 
 
-def test_data_of_a_wrong_type_is_told_by_inference_and_not_here() -> None:
+def test_wrong_types_of_data_are_reported_by_inference() -> None:
     wrong, bias = relay.var("a", shape=(2, 3)) + relay.var("b", shape=(2, 4)), weight()
     made = relay.nn.bias_add(wrong, bias)
     assert bias.type_annotation is None

@@ -132,7 +132,7 @@ def test_a_repaired_pass_does_not_fail_neither_on_the_module_nor_on_the_model() 
     assert result.stdout == "the pass Broken on the saved module does not fail\nthe whole pipeline on the model does not fail\n"
 
 
-def test_another_failure_has_a_code_of_its_own() -> None:
+def test_other_failures_have_a_separate_exit_code() -> None:
     crash("--reproducer", "crash")
     Path("mine.py").write_text(RULES.replace("{}[len(func.params)]", "[][0]"))
     result = run("replay", "crash", "--rules", "mine.py")
@@ -143,7 +143,7 @@ def test_another_failure_has_a_code_of_its_own() -> None:
     )
 
 
-def test_what_only_the_whole_pipeline_shows() -> None:
+def test_failures_of_the_whole_pipeline_only() -> None:
     """A pass that raises when it meets what the text of the module does not keep."""
 
     @register_pass("NeedsFrame", override=True)
@@ -175,7 +175,7 @@ def test_a_module_that_is_gone_leaves_the_model() -> None:
     assert (result.exit_code, result.stderr) == (2, "error: crash has no module.relay\n")
 
 
-def test_a_large_model_stays_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_model_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("passat.crash.MODEL_LIMIT", 1000)
     shutil.copy(RESNET, "m.onnx")
 
@@ -241,7 +241,7 @@ def test_passes_given_as_objects() -> None:
     assert replay_folder("crash")[0].same
 
 
-def test_a_reproducer_that_cannot_be_written_is_told_and_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_reproducer_is_reported_with_the_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -269,7 +269,7 @@ def test_folders_that_cannot_be_one_are_rejected_before_any_work() -> None:
     assert not Path("out.onnx").exists()
 
 
-def test_nothing_is_written_where_no_pass_raises() -> None:
+def test_nothing_is_written_if_no_pass_raises() -> None:
     assert run("optimize", RESNET, "-o", "out.onnx", "--no-verify", "--reproducer", "crash").exit_code == 0
     assert sorted(os.listdir()) == ["mine.py", "out.onnx"]
 
@@ -309,7 +309,7 @@ def test_a_model_that_was_tampered_with_is_left_alone(model: object) -> None:
     assert (result.exit_code, result.stdout) == (0, "the pass Broken on the saved module does not fail\n")
 
 
-def test_folders_that_are_no_reproducers() -> None:
+def test_folders_that_are_not_reproducers() -> None:
     for folder, sentence in (
         ("nothing", "there is no folder nothing"),
         (".", "has no reproducer.json, so it is not a crash reproducer"),

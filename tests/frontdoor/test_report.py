@@ -74,7 +74,7 @@ def test_statistics_become_rules_passes_limits_and_remarks() -> None:
     assert report.remarks == ["Simplify: something else"]
 
 
-def test_an_interruption_is_told_once() -> None:
+def test_an_interruption_is_reported_once() -> None:
     report, statistics = Report(), Statistics()
     for name in ("Simplify", "Algebra"):
         statistics.remark(name, "interrupted; the best program so far was extracted")
@@ -122,7 +122,7 @@ def test_a_report_reads() -> None:
     ]
 
 
-def test_what_was_not_done_is_said() -> None:
+def test_skipped_work_is_reported() -> None:
     report = Report("in.onnx", nodes_before={"Add": 1}, nodes_after={"Add": 1})
     assert "no operator occurs more or less often than before" in str(report)
     assert "no rule fired" in str(report)
@@ -136,7 +136,7 @@ def test_what_was_not_done_is_said() -> None:
     assert "output y: not compared: chance" in str(report)
 
 
-def test_numbers_stay_whole_where_there_is_little_room() -> None:
+def test_numbers_are_not_wrapped_in_narrow_terminals() -> None:
     report = Report(rules=[RuleReport("ScaleAxis.conv2d_normalized_by_more", matched=1234, rejected=345, fired=889)])
     lines = report_text(report, width=40).splitlines()
     assert any(line.endswith("889     1234       345") for line in lines), lines
@@ -164,14 +164,14 @@ def test_short_work_is_not() -> None:
     assert "FoldConstant" not in out.getvalue()
 
 
-def test_nothing_is_shown_where_there_is_no_terminal() -> None:
+def test_nothing_is_shown_without_a_terminal() -> None:
     console, out = terminal(False)
     with ProgressLine(console, delay=0.0) as progress:
         progress("running FoldConstant")
     assert out.getvalue() == ""
 
 
-def test_work_that_lasts_long_is_told_in_lines_where_there_is_no_terminal() -> None:
+def test_long_work_is_reported_in_lines_without_a_terminal() -> None:
     for interval, said in ((0.0, "checking [a] ...\nchecking b ...\n"), (60.0, "")):
         console, out = terminal(False)
         with ProgressLine(console, lines=True, interval=interval) as progress:

@@ -91,7 +91,7 @@ def test_rules_of_one_set_are_listed(tmp_path: Path) -> None:
     assert rows == {**{rule.name: ["FastMath"] for rule in FastMath}, "Mine.relu": []}
 
 
-def test_the_table_tells_which_passes_run_at_each_level() -> None:
+def test_the_table_lists_the_passes_of_each_level() -> None:
     lines = [line for line in library_table().splitlines() if re.fullmatch(r"\| \w+ \|(( yes)? +\|){5}", line)]
     rows = {
         name: tuple(cell == "yes" for cell in cells)
@@ -159,7 +159,7 @@ def test_the_page_does_not_depend_on_the_order_of_hashes() -> None:
     assert len(made) == 1
 
 
-def test_what_conditions_say_in_words() -> None:
+def test_descriptions_of_guards() -> None:
     guards, _ = named_functions(Arithmetic)
     assert "is_float" in {function.__name__ for function in guards}
     assert call_of(is_all(c, 0).function) == "is_all(c, value)"
@@ -183,7 +183,7 @@ def test_which_passes_run_a_set() -> None:
     assert by[library.Reassociate] == {"Explore": ["joining", ""], "LinearAlgebra": ["joining"]}
 
 
-def test_kinds_and_exactness_are_told_once_where_all_are_alike() -> None:
+def test_common_kinds_and_exactness_are_stated_once() -> None:
     text = page(subjects_of([Constants, FastMath]))
     assert "All rules are reducing." in text
     assert (
@@ -218,14 +218,14 @@ def test_the_command_writes_a_file(tmp_path: Path) -> None:
         (("missing.py",), "missing.py cannot be read: No such file or directory"),
     ],
 )
-def test_what_the_command_cannot_do(arguments: tuple[str, ...], sentence: str) -> None:
+def test_unsupported_uses_of_the_command(arguments: tuple[str, ...], sentence: str) -> None:
     result = run(*arguments)
     assert result.exit_code in (1, 2)
     assert sentence in result.stderr
     assert "Traceback" not in result.stderr
 
 
-def test_the_page_tells_the_kind_that_a_pass_uses_a_set_as() -> None:
+def test_the_page_states_the_kind_of_a_set_in_each_pass() -> None:
     text = library_page()
     assert "\n\nRun by `Explore` (also joining), `LinearAlgebra` (joining). Operators: " in text
     assert "Run by `SimplifyInference{unpack=True}`. Operators: " in text

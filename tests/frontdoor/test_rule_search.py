@@ -36,7 +36,7 @@ def test_one_rule_among_many_takes_a_logarithmic_number_of_questions(guilty: int
     assert len(asked.sets) <= math.log2(len(RULES)) + 1
 
 
-def test_nothing_is_asked_twice_nor_what_is_known() -> None:
+def test_no_check_runs_twice() -> None:
     asked = needs(RULES[5], RULES[90], RULES[91])
     assert smallest_set(RULES, asked) == [RULES[5], RULES[90], RULES[91]]
     assert len(set(asked.sets)) == len(asked.sets)
@@ -61,7 +61,7 @@ def test_rules_that_come_together(numbers: set[int]) -> None:
 
 @given(st.lists(st.sets(st.integers(0, 15), min_size=1, max_size=4), min_size=1, max_size=4), st.sets(st.integers(0, 15), max_size=3))
 @settings(deadline=None, max_examples=share(105, 300))
-def test_whatever_is_bad_the_set_is_bad_and_no_smaller_one_is(causes: list[set[int]], hiding: set[int]) -> None:
+def test_the_found_set_is_minimal(causes: list[set[int]], hiding: set[int]) -> None:
     """Several causes, and rules that hide what the others do unless all rules run: no monotone predicate."""
     rules = RULES[:16]
 
@@ -74,7 +74,7 @@ def test_whatever_is_bad_the_set_is_bad_and_no_smaller_one_is(causes: list[set[i
     assert len(found) == 1 or not any(bad([other for other in found if other != rule]) for rule in found)
 
 
-def test_rules_that_nothing_can_be_told_of_are_all_kept() -> None:
+def test_undecidable_rules_are_kept() -> None:
     asked = Asked(lambda rules: None if 0 < len(rules) < 4 else len(rules) >= 4)
     assert smallest_set(RULES[:4], asked) == RULES[:4]
 
@@ -96,7 +96,7 @@ def test_the_first_application_takes_a_logarithmic_number_of_questions(bad: int)
 
 @given(st.lists(st.booleans(), min_size=1, max_size=200))
 @settings(deadline=None, max_examples=share(70, 200))
-def test_where_good_and_bad_take_turns_a_place_where_it_turns_bad_is_found(answers: list[bool]) -> None:
+def test_alternating_results_give_one_transition(answers: list[bool]) -> None:
     states = [False, *answers, True]
     found = first_application(len(states) - 1, states.__getitem__)
     assert found is not None
@@ -110,6 +110,6 @@ def test_bad_before_any_application() -> None:
     assert first_application(None, lambda _: True) is None
 
 
-def test_applications_that_nothing_can_be_told_of_lie_between() -> None:
+def test_undecidable_applications_are_reported_as_a_range() -> None:
     assert first_application(100, lambda number: None if 40 <= number < 44 else number >= 44) == (39, 44)
     assert first_application(None, lambda number: None if 40 <= number < 44 else number >= 44) == (39, 44)

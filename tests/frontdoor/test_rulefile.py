@@ -96,11 +96,11 @@ def test_a_failing_import_gives_the_line(tmp_path: Path) -> None:
     assert error_of(path) == f"{path}, line 3: ModuleNotFoundError: No module named 'no_such_module_anywhere'"
 
 
-def test_an_exit_is_no_exit(tmp_path: Path) -> None:
+def test_sys_exit_in_a_rule_file_is_an_error(tmp_path: Path) -> None:
     assert "SystemExit: 3" in error_of(write(tmp_path, "raise SystemExit(3)\n"))
 
 
-def test_text_that_is_no_python_at_all(tmp_path: Path) -> None:
+def test_text_that_is_not_python(tmp_path: Path) -> None:
     path = tmp_path / "rules.py"
     path.write_bytes(b"\x00\x01\xff")
     assert str(path) in error_of(path)

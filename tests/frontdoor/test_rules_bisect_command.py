@@ -96,7 +96,7 @@ def test_two_rules_that_are_bad_together() -> None:
     assert str(bisection).startswith("the rules Pair.there and Pair.back make it bad together, and no fewer of them, of ")
 
 
-def test_applications_in_branches_are_told_apart() -> None:
+def test_applications_in_branches_are_distinguished() -> None:
     data = found(branches("if.onnx"), "--rules", "wrong.py", "--save", "kept")
     application = data["application"]
     assert application["total"] == 3
@@ -221,7 +221,7 @@ def test_a_command_that_flaps() -> None:
         bisect_rules(chain(), check, rules=load_rules("wrong.py"))
 
 
-def test_what_only_regions_make_bad(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_that_need_regions(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = RuleRuns.run
 
     def without_rules_where_whole(self: RuleRuns, enabled: Any, unions: int | None, trace: Any = None) -> Any:
@@ -242,7 +242,7 @@ def test_an_interruption_ends_it() -> None:
     assert "interrupted" in result.stderr
 
 
-def test_times_near_the_limit_cannot_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_near_the_limit_are_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each application makes the model slower by 4 %; the limit is 10 %."""
 
     def times(self: Slower, candidate: Runner) -> tuple[float, float]:

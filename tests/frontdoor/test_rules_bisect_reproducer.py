@@ -73,7 +73,7 @@ def test_a_rule_that_has_been_mended_replays_as_good() -> None:
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_what_was_found_is_told_where_it_cannot_be_saved(monkeypatch: pytest.MonkeyPatch, as_json: bool) -> None:
+def test_findings_are_printed_if_they_cannot_be_saved(monkeypatch: pytest.MonkeyPatch, as_json: bool) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", "kept/before.onnx")
 
@@ -88,7 +88,7 @@ def test_what_was_found_is_told_where_it_cannot_be_saved(monkeypatch: pytest.Mon
         assert result.stdout.startswith("the rule Wrong.relu makes it bad")
 
 
-def test_folders_that_are_no_reproducers() -> None:
+def test_folders_that_are_not_reproducers() -> None:
     found(chain(), "--rules", "wrong.py", "--save", "kept")
     text = Path("kept/bisection.json").read_text()
     assert run("replay", "kept").stderr.startswith("error: kept needs the rules Wrong of ")

@@ -44,14 +44,14 @@ def test_a_wrong_rule_is_shown_with_its_smallest_instance(tmp_path: Path) -> Non
     assert run(path, "--rule", "Mine.twice", "--instances", "10") == "1 rule checked on 10 instances, 1 sound\n"
 
 
-def test_the_seed_reproduces_what_was_found(tmp_path: Path) -> None:
+def test_the_seed_reproduces_the_finding(tmp_path: Path) -> None:
     path = file(tmp_path, "mixed = op.transpose(x + y, axes=(1, 0)) >> op.transpose(x, axes=(1, 0)) + y")
     found = [json.loads(run(path, "--json", "--seed", "5", "--instances", "40", code=1)) for _ in range(2)]
     assert found[0] == found[1]
     assert found[0][0]["seed"] == 5
 
 
-def test_json_says_all_that_the_text_says(tmp_path: Path) -> None:
+def test_json_contains_all_facts_of_the_text(tmp_path: Path) -> None:
     path = file(tmp_path, "zero = (x + c >> x).when(is_all(c, 0), same_type(x, x + c))")
     [row] = json.loads(run(path, "--json", code=1))
     assert row["verdict"] == "rejected"
@@ -89,14 +89,14 @@ def test_a_file_that_cannot_be_used_is_one_sentence(tmp_path: Path, body: str, s
     assert json.loads(printed)["error"] == output.removeprefix("error: ").rstrip()
 
 
-def test_a_condition_that_raises_and_a_rule_that_loops_are_told(tmp_path: Path) -> None:
+def test_raising_guards_and_looping_rules_are_reported(tmp_path: Path) -> None:
     path = file(tmp_path, "raises = (op.nn.relu(x) >> x).when(is_axis(0, 'a', x))\nloops = (x + y) >> (y + x)")
     text = run(path, "--instances", "20", code=1)
     assert "  ! the rule Mine.raises (mine.py:8): is_axis(0, 'a', x) raises TypeError: " in text
     assert "  ! returns to its input, so it improves no program: use .exploring(), or .and_back()\n" in text
 
 
-def test_what_is_neither_file_nor_set_is_a_usage_error(tmp_path: Path) -> None:
+def test_an_unknown_file_or_set_is_a_usage_error(tmp_path: Path) -> None:
     assert (
         run("Arithmetik", code=2)
         == "error: Arithmetik is neither a rule file nor a set of the library or of a plug-in; did you mean Arithmetic or MaskArithmetic?\n"
@@ -111,7 +111,7 @@ def test_what_is_neither_file_nor_set_is_a_usage_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("error", "said", "code"), [(KeyboardInterrupt, "interrupted", 130), (Terminated, "terminated", 143)])
-def test_an_interruption_prints_what_was_checked_so_far(
+def test_an_interruption_prints_the_checks_so_far(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[KeyboardInterrupt], said: str, code: int
 ) -> None:
     path = file(tmp_path, "half = x / 2 >> x * 0.25\ntwice = op.negative(op.negative(x)) >> x\nagain = op.abs(op.abs(x)) >> op.abs(x)")

@@ -72,7 +72,7 @@ def test_the_parts_of_right_candidates_are_equal(right: str) -> None:
         ("y = Neg(c)", "y = Neg(t)", ""),
     ],
 )
-def test_what_is_wrong_in_a_part_is_seen(old: str, new: str, where: str) -> None:
+def test_differences_within_a_part_are_found(old: str, new: str, where: str) -> None:
     found = compared(ORIGINAL.replace(old, new))
     assert found.equal is (False if where else None)
     assert f"the output {where!r}" in found.mismatch if where else "do not correspond" in found.skipped
@@ -88,7 +88,7 @@ def test_unknown_nodes_that_are_others_are_not_compared(old: str, new: str) -> N
     assert found.equal is not True
 
 
-def test_two_of_a_kind_are_told_apart_by_their_names_else_by_their_order() -> None:
+def test_equal_nodes_are_matched_by_name_or_order() -> None:
     both = "p = acme.Fused(x) n = Neg(x) q = acme.Fused(n) y = Sub(p, q)"
     assert compared(both, original=both).equal is True
     assert compared("n = Neg(x) q = acme.Fused(n) p = acme.Fused(x) y = Sub(p, q)", original=both).equal is True
@@ -123,7 +123,7 @@ CHOICE = """b = If (c) <then_branch = t () => (float[n, 4] r) {{ r = acme.Fused 
         ({"other": "Sin"}, None),
     ],
 )
-def test_a_choice_with_an_unknown_node_inside_goes_whole_and_has_to_be_the_same(changed: dict[str, str], equal: bool | None) -> None:
+def test_a_branch_with_an_unknown_node_must_stay_equal(changed: dict[str, str], equal: bool | None) -> None:
     signature = "(float[n, 4] x, bool c) => (float[n, 4] y)"
     usual = {"alpha": "2.0", "read": "a", "other": "Cos", "end": "Neg"}
     one, other = (parsed(CHOICE.format(**{**usual, **each}), signature=signature) for each in ({}, changed))
@@ -150,7 +150,7 @@ def test_operators_of_onnx_itself_are_not_cut_out() -> None:
     assert "Could not find an implementation for Conv" in Reference(model).skipped
 
 
-def test_a_model_in_parts_is_optimized_and_its_report_says_so() -> None:
+def test_a_model_in_parts_is_optimized_and_reported() -> None:
     result = passat.optimize(parsed(ORIGINAL))
     assert [node.op_type for node in result.model.graph.node] == ["Exp", "Fused", "Tanh", "Fused", "Neg"]
     assert "compared in parts: cut at 2 nodes unknown to ONNX Runtime (com.acme.Fused)" in str(result.report)
@@ -193,7 +193,7 @@ def test_nothing_compared_is_nothing_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", [["--rtol", "0.1"], ["--atol", "0.1"], ["--allow-unverified"], ["--inputs", "some.npz"]])
-def test_what_belongs_to_a_comparison_needs_one(option: list[str], tmp_path: Path) -> None:
+def test_options_of_comparison_need_a_comparison(option: list[str], tmp_path: Path) -> None:
     onnx.save(unloadable(), tmp_path / "in.onnx")
     found = CliRunner().invoke(app, ["optimize", str(tmp_path / "in.onnx"), "-o", str(tmp_path / "out.onnx"), "--no-verify", *option])
     assert found.exit_code == 2
@@ -320,7 +320,7 @@ def test_bisecting_with_a_library(library: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("content", "said"), [(None, "there is no library"), ("no library", "does not load")])
-def test_what_is_no_library(content: str | None, said: str, tmp_path: Path) -> None:
+def test_files_that_are_not_libraries(content: str | None, said: str, tmp_path: Path) -> None:
     path = tmp_path / "lib.so"
     if content is not None:
         path.write_text(content)

@@ -47,7 +47,7 @@ def test_without_json_usage_errors_stand_on_the_error_stream_alone(arguments: st
     assert "Error" in result.stderr
 
 
-def test_what_a_command_itself_rejects_is_said_once() -> None:
+def test_errors_of_a_command_are_printed_once() -> None:
     result = CliRunner().invoke(app, ["order", "--json", "--format", "svg"])
     assert result.exit_code == 2
     assert json.loads(result.stdout) == {"error": "--json and --format svg contradict each other"}
@@ -71,7 +71,7 @@ def test_what_a_command_itself_rejects_is_said_once() -> None:
         ("rules doc mine.py -o mine.py", "-o would write over mine.py, which the command reads"),
     ],
 )
-def test_nothing_is_written_over_what_is_read(arguments: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inputs_are_never_overwritten(arguments: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("m.onnx", "mine.py", "f.npz", "a"):
         Path(name).write_text("kept")

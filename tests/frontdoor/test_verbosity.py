@@ -50,7 +50,7 @@ def test_limits_are_warnings(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
-def test_verbose_prints_what_is_logged_and_leaves_no_handler() -> None:
+def test_verbose_prints_the_log_and_leaves_no_handler() -> None:
     handlers = list(logging.getLogger("passat").handlers)
     result = CliRunner().invoke(app, ["optimize", "in.onnx", "--verbose", "--passes", "SimplifyExpr"])
     lines = result.stderr.splitlines()

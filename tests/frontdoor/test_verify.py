@@ -120,7 +120,7 @@ def test_a_wrong_sign_is_seen_in_every_element_type(kind: int) -> None:
     assert compare_models(unary("Neg", kind=kind), unary("Identity", kind=kind)).equal is False
 
 
-def test_a_scalar_of_bfloat16_goes_in_without_axes() -> None:
+def test_a_scalar_of_bfloat16_is_passed_without_axes() -> None:
     nodes = [helper.make_node("Identity", ["x"], ["y"])]
     scalar = [helper.make_tensor_value_info(name, TensorProto.BFLOAT16, []) for name in "xy"]
     (found,) = Runner(model(nodes, scalar[:1], scalar[1:])).run({"x": np.asarray(0.5, ml_dtypes.bfloat16)})
@@ -258,7 +258,7 @@ def random_and(factor: float, *, before: int) -> ModelProto:
     return model(nodes, [value("x", shape=(50,))], outputs, {"c": np.array(factor, np.float32)})
 
 
-def test_random_outputs_are_compared_where_both_models_draw_the_same_numbers() -> None:
+def test_random_outputs_are_compared_if_both_models_draw_the_same() -> None:
     report = compare_models(random_and(1.0, before=0), random_and(1.0, before=3))
     assert report.equal is True
     assert [output.compared for output in report.outputs] == [2, 2]
@@ -338,13 +338,13 @@ def test_initializers_that_are_inputs_too_are_not_fed() -> None:
     assert compare_models(base, scaled(2.0)).equal is True
 
 
-def test_without_onnx_runtime_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_onnx_runtime_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
     with pytest.raises(VerifyError, match=r"pip install 'passat\[onnx\]'"):
         compare_models(unary("Neg"), unary("Neg"))
 
 
-def test_rules_that_change_what_is_not_finite_are_left_out_where_that_shows() -> None:
+def test_rules_that_change_nonfinite_values_are_excluded_on_a_difference() -> None:
     nodes = [
         *(helper.make_node("Div", [name, "z"], [f"{name}_z"]) for name in "xy"),
         helper.make_node("Add", ["x_z", "y_z"], ["s"]),

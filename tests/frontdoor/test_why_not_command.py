@@ -156,7 +156,7 @@ def test_models_and_rules_that_cannot_be_used() -> None:
     assert "the right side uses 'y', which the left side does not bind" in raises.stderr
 
 
-def test_what_the_opset_of_the_model_does_not_have_is_named() -> None:
+def test_operators_missing_in_the_opset_are_named() -> None:
     mask = "one = Constant <value = float {1.0}> () low = Constant <value = float {-10000.0}> () f = Cast <to = 1> (m) i = Sub(one, f)"
     text = (
         f'<ir_version: 3, opset_import: ["": 8]> g (float[4,3] x, bool[4,3] m) => (float[4,3] y) {{ {mask} k = Mul(i, low) y = Add(x, k) }}'

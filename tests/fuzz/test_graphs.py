@@ -116,7 +116,7 @@ def test_no_window_leaves_a_tensor_empty_that_is_reduced_from_the_end() -> None:
         ("nn.matmul", {}, [(0, 2), (2, 3)], False),
     ],
 )
-def test_what_onnx_runtime_makes_of_nothing_is_its_own(
+def test_results_of_onnx_runtime_on_empty_tensors_are_excused(
     op: str, attrs: dict[str, Any], shapes: list[tuple[int, ...]], *, spared: bool
 ) -> None:
     """A sum over nothing in some kernels, whether types say that there is nothing or the inputs alone do."""

@@ -73,14 +73,14 @@ def test_scalars_are_moved_like_other_numbers() -> None:
 
 
 @pytest.mark.parametrize(("sizes", "said"), [((0, 3), True), ((3, 0), False), ((2, 3), True)])
-def test_a_concat_of_what_does_not_fit_says_nothing(sizes: tuple[int, int], said: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_concat_of_mismatched_shapes_is_inconclusive(sizes: tuple[int, int], said: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     swapping(monkeypatch, "Neg", "Relu")
     text = "g (float[2,3] x, float[m,n] y) => (float[p,3] a) { n = Neg(x) a = Concat<axis = -2>(n, y) }"
     assert (examine(parse(text, x=X, y=np.zeros(sizes, np.float32)), EXACT) is not None) == said
 
 
 @pytest.mark.parametrize(("size", "said"), [(1, False), (2, True)])
-def test_a_window_that_does_not_fit_says_nothing(size: int, said: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_that_does_not_fit_is_inconclusive(size: int, said: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     swapping(monkeypatch, "Neg", "Relu")
     text = "g (float[1,1,m,n] x) => (float[1,1,p,q] a) { n = Neg(x) a = MaxPool<kernel_shape = [2,2], strides = [2,2]>(n) }"
     assert (examine(parse(text, x=np.ones((1, 1, size, size), np.float32)), EXACT) is not None) == said
@@ -97,7 +97,7 @@ def test_a_finding_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch, tm
     assert examine(again, settings) == found
 
 
-def test_what_raises_is_a_lost_model_with_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_is_a_lost_model_with_a_location(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("passat.ir.onnx.importer.Importer.main", lambda *_: 1 // 0)
     found = examine(parse(CHAIN, x=X, y=Y), EXACT)
     assert found is not None
@@ -119,7 +119,7 @@ def against(case: Case, text: str) -> Case:
 
 
 @pytest.mark.parametrize(("ends", "passes"), [("i = Identity(e)", True), ("i = Where(c, e, n)", False)])
-def test_what_onnx_runtime_does_not_load_once_it_folds_constants_is_its_own(ends: str, passes: bool) -> None:
+def test_load_errors_from_constant_folding_of_onnx_runtime_are_excused(ends: str, passes: bool) -> None:
     """Its inference of an Unsqueeze of old opsets from the end is wrong; a Slice with constants is rejected for it, whoever makes the constants."""
     opset = '<ir_version: 10, opset_import: ["" : 10]>'
     ints = "int64[2] s = {0, 0}, int64[2] e = {1, 1}, int64[2] n = {1, 0}, int64[2] a = {0, 1}"
@@ -134,7 +134,7 @@ def test_what_onnx_runtime_does_not_load_once_it_folds_constants_is_its_own(ends
 
 
 @pytest.mark.parametrize(("x", "passes"), [(3.0, True), (3.5, False)])
-def test_rounding_excuses_what_rounding_can_do(x: float, passes: bool) -> None:
+def test_rounding_excuses_only_rounding_errors(x: float, passes: bool) -> None:
     """Of a number that may as well be a little below 3 the floor may be 2; that of 3.5 may not."""
     case = parse("g (float[1] x) => (float[1] y) { n = Neg(x) p = Neg(n) y = Floor(p) }", x=np.array([x], np.float32))
     two = against(case, "g (float[1] x) => (float[1] y) <float[1] y={2}> { }")
@@ -167,7 +167,7 @@ def test_mutations_are_a_function_of_their_seed() -> None:
     assert any(mutated(case.model, np.random.default_rng(seed)) != case.model for seed in range(3))
 
 
-def test_text_is_looked_at_where_the_rest_is_wrong() -> None:
+def test_messages_are_compared_for_failing_models() -> None:
     case = random_case(3, most=5)
     assert case is not None
     model = case.model
@@ -184,7 +184,7 @@ def test_values_inside_are_shown_as_they_are_declared() -> None:
     assert set(inner_values(model, {"x": X[0, :2]})) == {"a", "y"}
 
 
-def test_a_worker_tells_what_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_worker_reports_its_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
     work("mutations", range(5, 8), tmp_path, minimize=1)
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -224,7 +224,7 @@ def test_a_square_that_is_too_small_for_a_number_is_rounded() -> None:
     assert examine(case, ROUNDED) is None
 
 
-def test_a_product_beyond_float16_may_stay_finite_where_a_chain_goes_on_in_float32() -> None:
+def test_a_float16_overflow_may_stay_finite_in_a_float32_chain() -> None:
     """256 * 256, which ONNX Runtime computes in float32 and hands on so; other elements are infinite from the start."""
     text = "g () => (float[2] y) <float16[2] x = {23552, 31744}> { m = Mul(x, x) y = Cast<to = 1>(m) }"
     assert examine(parse(text), ROUNDED) is None
@@ -240,7 +240,7 @@ def test_a_product_beyond_float16_may_stay_finite_where_a_chain_goes_on_in_float
         "g (float[2, 3] x) => (float y) <int64[2] t = {0, 0}, float[1] w = {1}> { y = SoftmaxCrossEntropyLoss(x, t, w) }",
     ],
 )
-def test_what_does_not_fit_is_no_finding(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mismatched_shapes_are_not_a_finding(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.asarray([2**62 + 1]) if "int64[1] x" in text else np.ones((2, 3), np.float32)
     case = parse(text, x=x)
     swapping(monkeypatch, "none", "other")

@@ -199,7 +199,7 @@ def rewritten(text: str) -> str:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_a_document_shows_what_its_commands_print(document: str) -> None:
+def test_documents_show_the_output_of_their_commands(document: str) -> None:
     text = (HOME / document).read_text()
     assert TIMES.sub(" ", rewritten(text)) == TIMES.sub(" ", text), "make documents brings them up to date"
 
@@ -224,7 +224,7 @@ def printed_page(page: str) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_is_what_its_command_prints(page: str) -> None:
+def test_generated_pages_are_up_to_date(page: str) -> None:
     shown, printed = (HOME / page).read_text(), printed_page(page)
     differ = [line for line in printed.splitlines() if line not in set(shown.splitlines())]
     assert shown == printed, f"make documents brings it up to date; new: {differ[:3]}"

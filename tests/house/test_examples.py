@@ -17,5 +17,5 @@ def test_example(path: Path, tmp_path: Path) -> None:
     assert done.stdout
 
 
-def test_there_are_examples() -> None:
+def test_examples_exist() -> None:
     assert EXAMPLES

@@ -141,7 +141,7 @@ def module_name(path: Path) -> str:
         ("torch", ("src/passat/torch_backend.py", "src/passat/torch_graph.py")),
     ],
 )
-def test_a_package_is_imported_where_it_belongs(package: str, allowed: tuple[str, ...]) -> None:
+def test_packages_are_imported_only_where_allowed(package: str, allowed: tuple[str, ...]) -> None:
     found = [each for each in all_imports() if each.top == package and not each.typing]
     assert not [str(each) for each in found if not each.path.startswith(allowed or "nowhere")]
 

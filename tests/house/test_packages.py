@@ -58,7 +58,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         getattr(passat, "optimse")  # noqa: B009  # a type checker would reject the plain form
 
 
-def test_the_version_stands_in_the_changelog() -> None:
+def test_the_changelog_has_the_version() -> None:
     assert project()["project"]["version"] == passat.__version__
     versions = re.findall(r"^## \[?([^\] ]+)", (HOME / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert passat.__version__ in versions or versions[0] == "Unreleased"

@@ -39,5 +39,5 @@ def test_its_rules_are_checked_by_name(installed: Path) -> None:
     assert run(installed, "rules", "check", "Pooling", "--instances", "5") == "1 rule checked on 5 instances, 1 sound\n"
 
 
-def test_its_pass_without_a_place_runs_where_it_is_listed(installed: Path) -> None:
+def test_a_pass_without_a_place_runs_where_listed(installed: Path) -> None:
     assert "CountOperators  listed, level 0" in run(installed, "order", "--passes", "CountOperators, FoldConstant")

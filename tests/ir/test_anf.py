@@ -119,7 +119,7 @@ def test_a_normal_form_of(text: str, expected: str) -> None:
     assert_structural_equal(to_anf(parse_expr(text)), parse_expr(f"{head} {{ {expected} }}"), sharing=True)
 
 
-def test_expressions_that_are_no_functions_become_lets() -> None:
+def test_expressions_other_than_functions_become_lets() -> None:
     y = x + x
     normal = to_anf(-y)
     assert isinstance(normal, Let)
@@ -183,7 +183,7 @@ def effectful(text: str) -> bool:
         ("free_var %f: fn () -> int8; onnx.Loop(1, True, %f)", True),
     ],
 )
-def test_what_has_effects(text: str, expected: bool) -> None:
+def test_expressions_with_effects(text: str, expected: bool) -> None:
     assert effectful(text) == expected
 
 
@@ -204,7 +204,7 @@ def test_depth_is_data() -> None:
     assert len(post_order(graph)) == len(post_order(expr))
 
 
-def test_paths_are_no_nodes() -> None:
+def test_paths_are_not_nodes() -> None:
     expr: Expr = x
     for _ in range(100):
         expr = Tuple([expr, expr])

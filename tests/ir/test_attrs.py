@@ -37,7 +37,7 @@ def test_attributes_are_equal_by_content_in_any_order(values: dict[str, object])
         (Tensor.dense(np.int64(1)), 1),
     ],
 )
-def test_values_that_python_calls_equal_are_told_apart(a: object, b: object) -> None:
+def test_values_that_are_equal_in_python_are_distinguished(a: object, b: object) -> None:
     assert Attrs(value=a) != Attrs(value=b)
 
 
@@ -66,5 +66,5 @@ def test_attributes_are_read_as_fields_and_as_a_mapping() -> None:
         EMPTY_ATTRS.axes
 
 
-def test_private_names_are_no_attributes() -> None:
+def test_private_names_are_not_attributes() -> None:
     assert not hasattr(Attrs(a=1), "_nothing")

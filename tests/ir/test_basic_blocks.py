@@ -59,7 +59,7 @@ def test_without_lets_it_is_the_program_of_before(program: Function) -> None:
     assert_structural_equal(to_graph(to_basic_blocks(program)), to_graph(program), sharing=True)
 
 
-def test_what_two_branches_use_is_bound_around_them() -> None:
+def test_values_used_by_two_branches_are_bound_around_them() -> None:
     program = parse_expr(BRANCHES)
     assert_structural_equal(to_basic_blocks(program), parse_expr(BOUND))
     with pytest.raises(TVMError, match=r"add\(%x, 1f.*\) is used by several blocks; bind it by a let \(ToBasicBlockNormalForm\)"):
@@ -69,7 +69,7 @@ def test_what_two_branches_use_is_bound_around_them() -> None:
         assert run(to_basic_blocks(program))(x) == run(program)(x)
 
 
-def test_what_depends_on_a_let_is_bound_after_it() -> None:
+def test_dependents_of_a_let_are_bound_after_it() -> None:
     made = to_basic_blocks(parse_expr("fn (%c: bool, %x: int8) { let %y = (%x, %x); %0 = (%y, %x); if (%c) { (%0, 1) } else { (%0, 2) } }"))
     wanted = "fn (%c: bool, %x: int8) { let %y = (%x, %x); let %v = (%y, %x); if (%c) { (%v, 1) } else { (%v, 2) } }"
     assert_structural_equal(made, parse_expr(wanted))

@@ -14,7 +14,7 @@ def test_a_variable_of_an_expression() -> None:
     assert_structural_equal(bind(x + y, {x: z}), z + y)
 
 
-def test_what_does_not_occur_changes_nothing() -> None:
+def test_unused_variables_change_nothing() -> None:
     expr = x + x
     assert bind(expr, {y: z}) is expr
     function = Function([x], expr)
@@ -28,13 +28,13 @@ def test_a_parameter_that_is_bound_is_none_any_more() -> None:
     assert_structural_equal(bound, Function([x], x + const([1.0, 2.0])))
 
 
-def test_a_parameter_that_is_not_used_goes_too() -> None:
+def test_unused_parameters_are_removed_too() -> None:
     bound = bind(Function([x, y], x), {y: z})
     assert isinstance(bound, Function)
     assert bound.params == (x,)
 
 
-def test_what_becomes_free_becomes_a_parameter() -> None:
+def test_free_variables_become_parameters() -> None:
     bound = bind(Function([x, y], x + y), {x: z + z})
     assert isinstance(bound, Function)
     assert bound.params == (y, z)

@@ -90,7 +90,7 @@ def test_several_errors_are_raised_together() -> None:
     assert "warning: careful" in caught.value.render()
 
 
-def test_what_was_rendered_is_not_rendered_again() -> None:
+def test_diagnostics_are_rendered_once() -> None:
     told = io.StringIO()
     context = DiagnosticContext(None, DiagnosticRenderer(stream=told))
     context.emit(Diagnostic(WARNING, None, "careful"))
@@ -105,7 +105,7 @@ def test_what_was_rendered_is_not_rendered_again() -> None:
     assert told.getvalue() == "warning: careful\n"
 
 
-def test_fatal_errors_come_with_what_was_emitted_before() -> None:
+def test_fatal_errors_include_earlier_diagnostics() -> None:
     context = DiagnosticContext(None)
     context.emit(error_at("a"))
     with pytest.raises(DiagnosticError, match=r"^a: this is wrong\nb: this is wrong$"):
@@ -173,7 +173,7 @@ def test_the_renderer_in_place_hears_of_the_errors_of_parsing_and_inference(over
     ("kind", "also", "text"),
     [(ParseError, ValueError, "def @f() { %x }"), (InferError, TypeError, "def @f(%x: int8) { add(%x, 1f) }"), (OnnxError, ValueError, "")],
 )
-def test_errors_are_diagnostic_errors_and_what_they_were(kind: type[DiagnosticError], also: type[Exception], text: str) -> None:
+def test_errors_keep_their_class_as_diagnostic_errors(kind: type[DiagnosticError], also: type[Exception], text: str) -> None:
     assert issubclass(kind, DiagnosticError)
     assert issubclass(kind, also)
     if text:

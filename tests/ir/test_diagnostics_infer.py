@@ -59,7 +59,7 @@ def test_errors_of_independent_places_in_program_order() -> None:
     assert told(Tuple([wrong("a"), wrong("b"), Tuple([wrong("c")])])) == ["a", "b", "c"]
 
 
-def test_what_depends_on_an_error_is_no_error() -> None:
+def test_consequences_of_an_error_are_not_reported() -> None:
     a = wrong("a")
     assert told(Tuple([a, a + x, (a + y).astype("int8"), get_op("nn.softmax")(a, axis=7), a[3], a(x), RefRead(a)])) == ["a"]
     assert told(If(a, x, x)) == ["a"]
@@ -99,12 +99,12 @@ def test_variables_of_a_let_or_pattern_that_is_wrong_have_an_unknown_type() -> N
     assert p._checked_type is None
 
 
-def test_a_declared_type_holds_whatever_the_value_is() -> None:
+def test_a_declared_type_overrides_that_of_the_value() -> None:
     v = var("v", shape=(2, 3))
     assert told(Let(v, wrong("a"), Call(get_op("add"), [v, y], span=Span("b")))) == ["a", "b"]
 
 
-def test_a_shared_error_is_told_once() -> None:
+def test_a_shared_error_is_reported_once() -> None:
     a = wrong("a")
     expr: Expr = a
     for _ in range(50):
@@ -124,7 +124,7 @@ def test_the_program_is_left_as_it_was() -> None:
     assert infer_type(Tuple([fine, x])).checked_type is not None
 
 
-def test_what_is_known_of_values_is_left_as_it_was() -> None:
+def test_known_values_are_kept() -> None:
     shape = get_op("shape_of")(x)
     bad = Call(get_op("add"), [shape, const(1.0)], span=Span("a"))
     reshaped = Call(get_op("dyn.reshape"), [x, bad], span=Span("b"))
@@ -132,7 +132,7 @@ def test_what_is_known_of_values_is_left_as_it_was() -> None:
     assert not hasattr(bad, "_known_value")
 
 
-def test_patterns_say_where_they_are() -> None:
+def test_patterns_have_locations() -> None:
     with pytest.raises(InferError, match=r"^from_string:2:15: the pattern Nil is matched against a value of type int32$"):
         parse("type List[A] { Cons(A, List[A]), Nil }\ndef @main() { match (1) { Nil => 1 } }")
     with pytest.raises(InferError, match=r"^from_string:2:15: the constructor Cons has 2 fields"):
@@ -232,7 +232,7 @@ def told_all(expr: Expr) -> list[str]:
     return [found.sentence for found in caught.value.diagnostics]
 
 
-def test_long_programs_are_told_shortly() -> None:
+def test_long_programs_are_abbreviated() -> None:
     expr: Expr = wrong("a")
     for _ in range(20_000):
         expr = expr + x
@@ -263,7 +263,7 @@ class Breaker(ExprMutator):
 
 @settings(deadline=None, max_examples=80)
 @given(programs(effects=True), st.sets(st.integers(0, 6), min_size=1))
-def test_exactly_the_calls_that_are_wrong_are_told(program: Function, chosen: set[int]) -> None:
+def test_exactly_the_wrong_calls_are_reported(program: Function, chosen: set[int]) -> None:
     breaker = Breaker(chosen)
     broken = breaker.visit(program)
     nodes = post_order(broken)

@@ -118,7 +118,7 @@ def spans(expr: Expr) -> set[Span]:
     return {node.span for node in post_order(expr) if node.span is not None and not isinstance(node, Constant)}
 
 
-def test_what_a_mutator_rebuilds_keeps_its_span() -> None:
+def test_a_mutator_keeps_spans() -> None:
     main = parse(TEXT)["main"]
     for mutator in (Doubler(), Renamer()):
         made = mutator.visit(main)
@@ -126,7 +126,7 @@ def test_what_a_mutator_rebuilds_keeps_its_span() -> None:
         assert spans(made) == spans(main)
 
 
-def test_what_a_walk_rebuilds_keeps_its_span() -> None:
+def test_a_walk_keeps_spans() -> None:
     main = parse(TEXT)["main"]
     made = rewrite(main, lambda old, new: const(np.float32(4)) if isinstance(old, Constant) else new)
     assert made is not main

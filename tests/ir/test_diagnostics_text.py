@@ -125,7 +125,7 @@ def test_a_node_of_a_model() -> None:
     )
 
 
-def test_a_node_without_a_name_is_told_by_what_it_makes() -> None:
+def test_a_node_without_a_name_is_named_by_its_output() -> None:
     found = Diagnostic(ERROR, Span("", outputs=("a", "b", "", "d")), "no")
     assert render_diagnostics([found]) == 'error: no\n --> the producer of "a", "b" ...'
     assert render_diagnostics([Diagnostic(ERROR, Span(""), "no")]) == "error: no"

@@ -64,7 +64,7 @@ def test_equality_is_an_equivalence_and_the_hash_agrees(a: Function, b: Function
 
 @settings(deadline=None, max_examples=share(30, 80))
 @given(programs(size=5))
-def test_sharing_counts_only_where_it_is_asked_for(program: Function) -> None:
+def test_sharing_counts_only_on_request(program: Function) -> None:
     apart = unshared(program)
     assert structural_equal(program, apart)
     assert structural_equal(apart, program)
@@ -124,7 +124,7 @@ def matching(arms: str, mark: str = "") -> str:
         ("fn (%x: int8) { fn (%y: int8) { (%x, %y) } }", "fn (%y: int8) { fn (%x: int8) { (%y, %x) } }"),
     ],
 )
-def test_what_does_not_count(a: str, b: str) -> None:
+def test_ignored_differences(a: str, b: str) -> None:
     left, right = parse_expr(a), parse_expr(b)
     assert_structural_equal(left, right)
     assert structural_hash(left) == structural_hash(right)
@@ -209,7 +209,7 @@ def test_things_of_different_kinds_differ() -> None:
         assert_structural_equal(IRModule(), x)
 
 
-def test_free_variables_are_mapped_one_to_one_where_asked() -> None:
+def test_free_variables_are_mapped_one_to_one_on_request() -> None:
     a, b = x + y, Var("p", x.type_annotation) + Var("q", y.type_annotation)
     assert structural_equal(a, a)
     assert not structural_equal(a, b)
@@ -308,7 +308,7 @@ def test_lets_nest_deep() -> None:
     assert structural_hash(a) == structural_hash(b)
 
 
-def test_paths_are_no_nodes() -> None:
+def test_paths_are_not_nodes() -> None:
     def diamond(shared: bool, depth: int = 100) -> Function:
         param = var("p", shape=(2,))
         a: Expr = param

@@ -61,7 +61,7 @@ def test_huge_splats_are_computed_on_as_one_element() -> None:
     assert (joined.is_splat, joined.shape) == (True, (1 << 21, 1 << 20))
 
 
-def test_splats_of_different_values_are_laid_out_where_they_meet() -> None:
+def test_splats_of_different_values_become_dense_together() -> None:
     found = tensor(evaluate(concatenate, (Tensor.splat(1.0, (2,), "float32"), Tensor.splat(2.0, (1,), "float32")), axis=0))
     assert found == Tensor.dense(np.array([1, 1, 2], np.float32))
     zeros = tensor(evaluate(concatenate, (Tensor.splat(0.0, (1,), "float32"), Tensor.splat(-0.0, (1,), "float32")), axis=0))
@@ -79,7 +79,7 @@ def test_several_results() -> None:
     assert [tensor(part).numpy().tolist() for part in parts] == [[0, 1, 2], [3, 4, 5]]
 
 
-def test_results_of_unknown_sizes_are_what_the_kernel_gives() -> None:
+def test_results_of_unknown_sizes_have_the_size_of_the_kernels_result() -> None:
     one = Tensor.dense(np.ones((2, 3), np.float32))
     assert tensor(evaluate_call(add, [one, one], EMPTY_ATTRS, TensorType((ANY, 3)))).shape == (2, 3)
 
@@ -113,7 +113,7 @@ def reject(x: object) -> object:
         (strange(lambda x: (x,)), TupleType([TensorType((2,))] * 2), "returned 1 results, but 2 are declared"),
     ],
 )
-def test_what_cannot_be_evaluated(op: Op, result: Type, message: str) -> None:
+def test_expressions_that_cannot_be_evaluated(op: Op, result: Type, message: str) -> None:
     with pytest.raises(EvaluateError, match=message):
         evaluate_call(op, [Tensor.dense(np.ones(2, np.float32))], EMPTY_ATTRS, result)
 

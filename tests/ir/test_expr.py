@@ -102,12 +102,12 @@ def test_var_takes_a_type_the_name_of_one_or_a_shape() -> None:
         (Tensor.splat(1, (2,), "int64"), None, "int64"),
     ],
 )
-def test_const_demotes_to_32_bits_unless_told(value: object, dtype: str | None, expected: str) -> None:
+def test_const_demotes_to_32_bits_by_default(value: object, dtype: str | None, expected: str) -> None:
     assert const(value, dtype).data.dtype == expected  # type: ignore[arg-type]  # all that const takes
 
 
 @pytest.mark.parametrize("value", ["text", None, x, object()])
-def test_const_rejects_what_is_no_number(value: object) -> None:
+def test_const_rejects_values_that_are_not_numbers(value: object) -> None:
     with pytest.raises(ValueError, match="value has to be scalar or NDArray"):
         const(value)  # type: ignore[arg-type]  # that is the point
 

@@ -40,7 +40,7 @@ f = Function([x], x)
         (lambda: create_executor(mod=f), "the executor takes an IRModule, not a Function"),  # type: ignore[arg-type]
     ],
 )
-def test_what_is_no_expression(make: Callable[[], object], message: str) -> None:
+def test_values_that_are_not_expressions(make: Callable[[], object], message: str) -> None:
     with pytest.raises(TypeError, match=message):
         make()
 
@@ -53,7 +53,7 @@ def test_what_is_no_expression(make: Callable[[], object], message: str) -> None
         (lambda: var("x", "flot32"), "unknown element type 'flot32'"),
     ],
 )
-def test_types_of_variables_that_there_are_not(make: Callable[[], object], message: str) -> None:
+def test_types_of_unknown_variables(make: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
 
@@ -67,5 +67,5 @@ def test_dimensions_of_every_kind() -> None:
     assert var("x", "uint1").checked_type == TensorType((), "bool")
 
 
-def test_an_executor_says_what_it_is() -> None:
+def test_the_repr_of_an_executor() -> None:
     assert repr(create_executor()) == "Executor(llvm on cpu(0))"

@@ -29,7 +29,7 @@ def test_of_expressions(text: str) -> None:
     assert {feature.name for feature in detect_feature(parse_expr(text))} == set(TEXTS[text].split())
 
 
-def test_a_variable_that_is_used_twice_is_no_graph() -> None:
+def test_a_reused_variable_is_not_a_graph() -> None:
     x: Expr = var("x", shape=())
     assert Feature.fGraph not in detect_feature(x + x)
     y = x + x

@@ -82,7 +82,7 @@ def test_operators_of_a_kind_of_their_own_are_operators() -> None:
     assert ExprMutator().visit(opaque) is opaque
 
 
-def test_what_is_no_kind_of_expression_is_rejected() -> None:
+def test_unknown_kinds_of_expressions_are_rejected() -> None:
     class Strange(Expr):
         pass
 
@@ -105,7 +105,7 @@ class Order(ExprVisitor):
 
 @settings(deadline=None, max_examples=share(30, 80))
 @given(programs(effects=True))
-def test_a_visitor_sees_each_node_once_behind_its_parts(program: Function) -> None:
+def test_a_visitor_visits_each_node_once_after_its_operands(program: Function) -> None:
     order = Order()
     order.visit(program)
     assert len(order.done) == len(set(order.done))
@@ -139,7 +139,7 @@ def test_a_mutator_keeps_all_that_it_does_not_change(program: Function) -> None:
 
 
 @pytest.mark.parametrize(("expr", "kind"), [each for each in EACH if children(each[0])])
-def test_a_mutator_rebuilds_around_what_changed(expr: Expr, kind: str) -> None:
+def test_a_mutator_rebuilds_the_users_of_changes(expr: Expr, kind: str) -> None:
     copy = Copy().visit(expr)
     assert type(copy) is type(expr)
     assert copy is not expr
@@ -164,7 +164,7 @@ def test_an_overridden_method_replaces_calls() -> None:
     assert structural_equal(Simplify().visit(-minus), x + y)
 
 
-def test_an_overridden_visit_sees_every_node_and_need_not_keep_results() -> None:
+def test_an_overridden_visit_gets_every_node_without_caching() -> None:
     class Cut(ExprMutator):
         def visit(self, expr: Expr) -> Expr:
             return const(0.0) if expr is y else super().visit(expr)
@@ -174,7 +174,7 @@ def test_an_overridden_visit_sees_every_node_and_need_not_keep_results() -> None
     assert x in post_order(result)
 
 
-def test_types_are_visited_where_they_stand() -> None:
+def test_types_are_visited_in_place() -> None:
     class Half(ExprMutator):
         def visit_type(self, type_: Type) -> Type:
             return TensorType(type_.shape, "float16") if isinstance(type_, TensorType) else type_
@@ -190,7 +190,7 @@ def test_types_are_visited_where_they_stand() -> None:
     )
 
 
-def test_what_is_bound_must_stay_a_variable() -> None:
+def test_bound_variables_must_stay_variables() -> None:
     class Wrong(ExprMutator):
         def visit_var(self, var: Var) -> Expr:
             return const(1)
@@ -239,7 +239,7 @@ def test_chains_of_lets_take_no_stack() -> None:
     assert Copy().visit(nested) is not nested
 
 
-def test_paths_are_no_nodes() -> None:
+def test_paths_are_not_nodes() -> None:
     expr: Expr = x
     for _ in range(100):
         expr = expr + expr

@@ -78,7 +78,7 @@ def test_types_of_expressions(expr: Expr, type_: Type) -> None:
     assert expr.checked_type == type_
 
 
-def test_variables_of_lets_and_patterns_take_the_types_of_what_they_stand_for() -> None:
+def test_variables_of_lets_and_patterns_take_the_types_of_their_values() -> None:
     v, a, b = Var("v"), Var("a"), Var("b")
     infer_type(Let(v, pair, Match(v, [Clause(PatternTuple([PatternVar(a), PatternVar(b)]), a + b)])))
     assert (v.checked_type, a.checked_type, b.checked_type) == (pair.checked_type, f32, TensorType((3,)))
@@ -151,12 +151,12 @@ def test_polymorphic_functions() -> None:
     assert repr(module["first"].checked_type) == "fn [A, B](A, B) -> A"
 
 
-def test_callees_are_inferred_before_callers_whatever_the_order() -> None:
+def test_callees_are_inferred_before_callers_in_any_order() -> None:
     module = parse("def @main(%x: int8) { @second(%x) } def @second(%x: int8) { @third(%x) } def @third(%x: int8) { (%x, 1) }")
     assert repr(module["main"].body.checked_type) == "(int8, int32)"
 
 
-def test_recursive_functions_are_what_they_say() -> None:
+def test_recursive_functions_have_their_declared_types() -> None:
     module = parse("def @f(%x: int8) -> int32 { @g(%x) } def @g(%x: int8) { @f(%x) } def @h(%x: int8) { @h(%x) }")
     assert repr(module["g"].body.checked_type) == "int32"
     assert module["h"].body.checked_type == UNKNOWN

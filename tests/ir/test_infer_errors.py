@@ -82,7 +82,7 @@ def test_attributes_of_any_kind(op: str, attrs: dict[str, object], message: str)
         infer_type(Call(declared, [operand], declared.bind_attrs(attrs)))
 
 
-def test_a_type_relation_may_raise_what_lookups_and_arithmetic_raise() -> None:
+def test_a_type_relation_may_raise_lookup_and_arithmetic_errors() -> None:
     def relation(data: TensorType, *, table: int = 0) -> TensorType:
         return data.with_shape([{0: 1}[table] // data.ndim])
 
@@ -93,7 +93,7 @@ def test_a_type_relation_may_raise_what_lookups_and_arithmetic_raise() -> None:
         infer_type(careless(TupleGetItem(Tuple([const(1.0)]), 0)))
 
 
-def test_types_that_nest_deep_are_an_infer_error_where_they_are_too_deep() -> None:
+def test_types_that_nest_too_deep_are_an_infer_error() -> None:
     deep: Expr = x
     for _ in range(5000):
         deep = Tuple([deep])

@@ -17,7 +17,7 @@ def becomes(before: str, after: str) -> None:
     assert well_formed(made)
 
 
-def test_a_call_where_the_function_stands() -> None:
+def test_a_call_of_a_function_literal() -> None:
     becomes(
         "fn (%x: int8, %y: int8) { %0 = fn (%p: int8, %q: int8) { add(%p, %q) }; %0(%y, %x) }",
         "fn (%x: int8, %y: int8) { add(%y, %x) }",
@@ -28,7 +28,7 @@ def test_arguments_are_computed_once() -> None:
     becomes("fn (%x: int8) { %0 = fn (%p: int8) { add(%p, %p) }; %0(negative(%x)) }", "fn (%x: int8) { %0 = negative(%x); add(%0, %0) }")
 
 
-def test_what_a_body_captures_is_shared() -> None:
+def test_captures_of_a_body_are_shared() -> None:
     becomes(
         "fn (%x: int8) { %0 = negative(%x); %1 = fn (%p: int8) { add(%p, %0) }; %1(%1(%x)) }",
         "fn (%x: int8) { %0 = negative(%x); add(add(%x, %0), %0) }",
@@ -82,7 +82,7 @@ def test_a_match_binds_variables_of_its_own_in_each_copy() -> None:
         "fn (%x: int8) { negative(%x) }",
     ],
 )
-def test_what_stays(text: str) -> None:
+def test_unchanged_programs(text: str) -> None:
     program = parse_expr(text)
     assert inline_calls(program, lambda function: not function.attrs.get("Keep")) is program
 

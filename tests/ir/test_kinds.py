@@ -49,7 +49,7 @@ def test_parts_must_be_of_their_kinds(type_: Type, found: str) -> None:
         check_kind(type_)
 
 
-def test_a_data_type_takes_as_many_arguments_as_it_is_defined_with() -> None:
+def test_a_data_type_takes_the_declared_number_of_arguments() -> None:
     mod = IRModule()
     mod[LIST] = relay.TypeData(LIST, [A], [])
     assert check_kind(TypeCall(LIST, [F32]), mod) is TypeKind.Type

@@ -24,7 +24,7 @@ def test_functions_are_found_by_name_and_by_variable() -> None:
     assert ("f" in module, g in module, "h" in module, len(module)) == (True, True, False, 2)
 
 
-def test_a_function_that_is_missing_is_an_error_that_lists_those_there_are() -> None:
+def test_a_missing_function_is_an_error_that_lists_the_others() -> None:
     with pytest.raises(KeyError, match="the module has no function 'h'; it has: f, g"):
         IRModule({"f": identity, "g": doubled}).get_global_var("h")
     with pytest.raises(KeyError, match="it has: none"):

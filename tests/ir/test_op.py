@@ -37,7 +37,7 @@ def test_operators_are_listed_by_name() -> None:
     assert {"add", "nn.relu", "nn.conv2d"} <= set(names)
 
 
-def test_every_operator_says_what_it_is() -> None:
+def test_every_operator_has_a_description() -> None:
     assert all(each.doc for each in list_ops())
 
 
@@ -78,7 +78,7 @@ def test_a_relation_that_fails_names_operator_types_and_attributes() -> None:
         get_op("add").infer([f32], EMPTY_ATTRS)
 
 
-def test_operands_that_nobody_knows_give_results_that_nobody_knows() -> None:
+def test_unknown_operands_give_unknown_results() -> None:
     unknown = IncompleteType()
     assert get_op("add").infer([f32, unknown], EMPTY_ATTRS) == unknown
     assert get_op("concatenate").infer([TupleType([f32, unknown])], Attrs(axis=0)) == unknown
@@ -103,7 +103,7 @@ def test_declarations() -> None:
 
 
 @pytest.mark.usefixtures("registry")
-def test_relations_see_what_is_known_of_operands_that_ask_for_it() -> None:
+def test_relations_receive_known_values_on_request() -> None:
     @define_op("test.filled")
     def filled(shape: Known, *values: TensorType) -> TensorType:
         """A tensor of a shape that an operand says."""
@@ -126,7 +126,7 @@ def test_mappings_that_cannot_be_read(mapping: str) -> None:
         define_op(f"test.mapping {mapping}", onnx=mapping)(lambda x: x)
 
 
-def test_shape_arithmetic_goes_through_kernels() -> None:
+def test_shape_arithmetic_uses_kernels() -> None:
     add = get_op("add")
     type_ = TensorType((2,), "int64")
     n = SymDim.named("n")

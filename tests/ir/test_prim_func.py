@@ -33,7 +33,7 @@ def module() -> IRModule:
     return IRModule({"main": Function([x], Call(double, [x + x])), double: kernel()})
 
 
-def test_what_it_says_of_itself() -> None:
+def test_its_metadata() -> None:
     made = kernel(target="cpu")
     assert isinstance(made, BaseFunc)
     assert (made.name, made.body, made.attrs["target"]) == ("double", "y = 2 * x", "cpu")
@@ -67,7 +67,7 @@ def test_modules_hold_them() -> None:
     assert "double" not in mod
 
 
-def test_modules_print_them_as_what_they_are() -> None:
+def test_modules_print_them_by_kind() -> None:
     text = str(module())
     assert text.endswith("\n/* primfn @double(%x: Tensor[(2), float32]) -> Tensor[(2), float32]; a Source, not Relay */")
     only = IRModule({"*/ def /*": kernel()})
@@ -80,7 +80,7 @@ def test_inference_takes_their_types() -> None:
     assert mod.get_global_var("double").checked_type == kernel().checked_type
 
 
-def test_analyses_see_a_leaf() -> None:
+def test_analyses_treat_it_as_a_leaf() -> None:
     made = kernel()
     assert free_vars(made) == []
     assert node_count(made) == 1

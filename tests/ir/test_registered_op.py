@@ -67,7 +67,7 @@ def test_a_relation_may_be_a_function_of_types_and_attributes() -> None:
         infer_type(relay.Call(made, [x]))
 
 
-def test_what_cannot_be_declared() -> None:
+def test_invalid_declarations() -> None:
     declared("custom.op", 1, "Identity")
     for name in ("custom.op", "nn.relu"):
         with pytest.raises(TVMError, match=f"Operator {name} is registered before"):

@@ -147,7 +147,7 @@ def ones(size: int) -> Array:
     return np.ones(size, np.float32)
 
 
-def test_lazy_tensors_stay_lazy_where_their_loader_can_be_pickled() -> None:
+def test_lazy_tensors_with_picklable_loaders_stay_lazy() -> None:
     lazy = Tensor.lazy("float32", (3,), functools.partial(ones, 3), source="there", key=("file", "x"))
     back = again(lazy)
     assert repr(back) == "Tensor(float32[3], lazy)"

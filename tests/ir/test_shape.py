@@ -121,7 +121,7 @@ def test_text_of_dimensions(dim: Dim, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["floor(x)", "a b", "n +", "(n", "n)", "", "*", "2 3", "a,b", "größe!", "min(n)", "n//0", "(" * 100_000])
-def test_text_that_is_no_expression_is_a_name(text: str) -> None:
+def test_text_that_is_not_an_expression_is_a_name(text: str) -> None:
     assert parse_dim(text) == SymDim.named(text)
 
 
@@ -146,7 +146,7 @@ def test_sizes_are_those_of_tensors() -> None:
     assert static_size((ANY,) * 200) == static_size((2**40, 2**40)) == LARGEST_SIZE
 
 
-def test_there_is_one_unknown_dimension() -> None:
+def test_the_unknown_dimension_is_a_singleton() -> None:
     assert Any() is ANY is pickle.loads(pickle.dumps(ANY))
     assert (ANY + 1, 2 * ANY, ANY - n, n // ANY, -ANY) == (ANY,) * 5
     assert not same_dim(ANY, ANY)

@@ -131,7 +131,7 @@ def test_names_of_type_parameters_do_not_count() -> None:
     assert not structural_equal(free, bound, map_free_vars=True)
 
 
-def test_free_type_parameters_are_mapped_one_to_one_where_asked() -> None:
+def test_free_type_parameters_are_mapped_one_to_one_on_request() -> None:
     a, b, c = map(TypeVar, "ABC")
     assert not structural_equal(TupleType([a, b]), TupleType([b, c]))
     assert structural_equal(TupleType([a, b]), TupleType([b, c]), map_free_vars=True)

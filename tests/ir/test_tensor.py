@@ -144,7 +144,7 @@ def test_lazy_tensors_of_one_key_are_equal_unread() -> None:
     assert not second
 
 
-def test_a_lazy_tensor_of_another_shape_than_declared_is_rejected() -> None:
+def test_a_lazy_tensor_of_an_undeclared_shape_is_rejected() -> None:
     tensor = Tensor.lazy("float64", (2, 2), lambda: np.zeros(3))
     with pytest.raises(ValueError, match=r"a constant declared as float64\[2, 2\] holds 3 elements of shape \[3\]"):
         tensor.numpy()

@@ -168,7 +168,7 @@ def test_depth_is_data(step: Callable[[Expr], Expr], length: int) -> None:
     assert x not in post_order(changed)
 
 
-def test_paths_are_no_nodes() -> None:
+def test_paths_are_not_nodes() -> None:
     expr: Expr = x
     for _ in range(100):
         expr = expr + expr

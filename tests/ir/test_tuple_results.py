@@ -20,7 +20,7 @@ def batch_norm() -> Call:
     return get_op("nn.batch_norm")(x, v, v, v, v)
 
 
-def test_a_split_is_taken_apart() -> None:
+def test_a_split_is_decomposed() -> None:
     call = get_op("split")(x, indices_or_sections=2)
     first, second = call
     for i, part in enumerate((first, second)):
@@ -55,7 +55,7 @@ def test_an_index_that_is_out_of_range() -> None:
         batch_norm()[3]
 
 
-def test_a_call_is_true_whatever_its_length() -> None:
+def test_a_call_is_true_for_any_length() -> None:
     assert x + x
     assert batch_norm()
 

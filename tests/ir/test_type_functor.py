@@ -86,7 +86,7 @@ def test_each_kind_is_rejected_visited_and_kept(type_: Type) -> None:
     assert TypeMutator().visit(type_) == type_
 
 
-def test_what_is_no_type() -> None:
+def test_values_that_are_not_types() -> None:
     with pytest.raises(TypeError, match="int is not a kind of type that can be visited"):
         TypeVisitor().visit(1)  # type: ignore[arg-type]  # which is the point
 

@@ -44,7 +44,7 @@ def test_types_are_values(x: Type, y: Type) -> None:
 
 @settings(deadline=None, max_examples=share(35, 100))
 @given(tensor_types(), tensor_types())
-def test_what_two_types_of_one_value_say_together(x: Type, y: Type) -> None:
+def test_two_types_of_one_value_are_combined(x: Type, y: Type) -> None:
     assert compatible(x, x)
     assert refine(x, x) == x
     assert compatible(x, y) == compatible(y, x)
@@ -183,7 +183,7 @@ def test_equal_up_to_the_names_of_type_parameters(one: Type, other: Type, same: 
     assert not same or (hash(one) == hash(other) and structural_hash(one) == structural_hash(other))
 
 
-def test_what_is_put_in_for_a_parameter_is_not_bound_by_another() -> None:
+def test_substituted_arguments_are_not_bound_again() -> None:
     inner = FuncType([a], TupleType([a, b]), [a])
     assert substitute(inner, {b: a}) == FuncType([c], TupleType([c, a]), [c])
     assert repr(substitute(inner, {b: a})) == "fn [A1](A1) -> (A1, A)"
@@ -191,7 +191,7 @@ def test_what_is_put_in_for_a_parameter_is_not_bound_by_another() -> None:
     assert free_type_vars(TupleType([a, FuncType([a], b, [a])])) == [a, b]
 
 
-def test_a_type_may_be_a_tree_that_is_far_larger_than_what_it_is_made_of() -> None:
+def test_a_type_may_expand_to_a_large_tree() -> None:
     left: Type = f32
     right: Type = f32
     for _ in range(60):

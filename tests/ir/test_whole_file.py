@@ -28,7 +28,7 @@ def test_a_file_appears_whole(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a"]
 
 
-def test_what_cannot_be_written_names_the_file_and_leaves_it(tmp_path: Path) -> None:
+def test_a_failed_write_names_the_file_and_keeps_it(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     with pytest.raises(OSError, match="directory") as caught:
         write_whole(tmp_path / "a", b"")
@@ -39,7 +39,7 @@ def test_what_cannot_be_written_names_the_file_and_leaves_it(tmp_path: Path) -> 
     assert missing.value.filename == str(tmp_path / "no" / "a")
 
 
-def test_what_a_killed_process_left_goes_when_the_file_is_written_again(tmp_path: Path) -> None:
+def test_leftovers_of_killed_processes_are_removed_by_the_next_write(tmp_path: Path) -> None:
     left = killed(tmp_path / "a")
     (tmp_path / "a.data.12-3.part").touch()
     (tmp_path / "a.7.data.12-3.part").touch()
@@ -51,7 +51,7 @@ def test_what_a_killed_process_left_goes_when_the_file_is_written_again(tmp_path
     assert sorted(os.listdir(tmp_path)) == sorted(["a", *others])
 
 
-def test_what_is_being_written_stays(tmp_path: Path) -> None:
+def test_files_being_written_are_kept(tmp_path: Path) -> None:
     first = UnfinishedFile(os.fspath(tmp_path / "a"))
     first.write(b"first")
     write_whole(tmp_path / "a", b"second")
@@ -82,7 +82,7 @@ def test_unfinished_folders_go_too(tmp_path: Path) -> None:
     assert (tmp_path / "crash" / "file").read_text() == "whole"
 
 
-def test_saving_a_model_removes_what_was_left_of_it_and_of_its_data(tmp_path: Path) -> None:
+def test_saving_a_model_removes_its_leftovers(tmp_path: Path) -> None:
     os.mkdir(tmp_path / "in")
     weight = np.ones((32, 32), np.float32)
     (tmp_path / "in" / "w").write_bytes(weight.tobytes())

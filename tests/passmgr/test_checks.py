@@ -173,7 +173,7 @@ twice = Var("a")
         (Let(twice, Let(twice, y, twice), twice), "the variable %a is bound more than once", "let %a ="),
     ],
 )
-def test_what_is_bound_wrongly(body: Expr, sentence: str, shown: str, mod: IRModule) -> None:
+def test_wrong_bindings(body: Expr, sentence: str, shown: str, mod: IRModule) -> None:
     with pytest.raises(BrokenModuleError) as caught:
         verify(mod, body)
     error = caught.value

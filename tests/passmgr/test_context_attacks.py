@@ -65,7 +65,7 @@ def broken(mod: IRModule, ctx: PassContext) -> IRModule:
 
 @pytest.mark.parametrize("at", ["enter", "exit", "should", "before", "after", "failed"])
 @pytest.mark.parametrize("error", [ValueError("in a hook"), KeyboardInterrupt("in a hook")])
-def test_what_a_hook_raises_leaves_no_context_and_closes_what_was_opened(at: str, error: BaseException) -> None:
+def test_an_error_of_a_hook_leaves_the_context_and_closes_instruments(at: str, error: BaseException) -> None:
     log: list[str] = []
     ctx = PassContext(instruments=[Noisy(log, "a"), Noisy(log, "b", at, raising(error)), Noisy(log, "c")])
     with pytest.raises((ValueError, KeyboardInterrupt)), ctx:
@@ -100,7 +100,7 @@ def test_an_interrupt_in_pass_failed_does_not_keep_the_others_from_hearing() -> 
     assert log[-4:] == ["a failed", "b failed", "a exit", "b exit"]
 
 
-def test_coroutines_that_take_turns_do_not_see_each_other() -> None:
+def test_interleaved_coroutines_have_separate_contexts() -> None:
     async def one(level: int, turns: int) -> list[int]:
         seen = []
         with PassContext(level, inherit=True) as ctx:

@@ -152,7 +152,7 @@ def test_a_pass_by_itself(folder: Path) -> None:
     assert replay(str(folder)).same
 
 
-def test_nothing_is_written_where_nothing_raises_or_it_is_caught(folder: Path) -> None:
+def test_nothing_is_written_without_an_uncaught_exception(folder: Path) -> None:
     @module_pass(opt_level=0)
     def catches(mod: IRModule, ctx: PassContext) -> IRModule:
         with pytest.raises(OverflowError):
@@ -176,7 +176,7 @@ def test_a_crash_inside_a_pass_that_runs_passes_is_that_of_the_outer_one(folder:
     assert [name.name_hint for name in parse((folder / "module.relay").read_text())] == ["main"]
 
 
-def test_an_interruption_is_no_crash(folder: Path) -> None:
+def test_an_interruption_is_not_a_crash(folder: Path) -> None:
     @module_pass(opt_level=0)
     def interrupted(mod: IRModule, ctx: PassContext) -> IRModule:
         raise KeyboardInterrupt
@@ -186,7 +186,7 @@ def test_an_interruption_is_no_crash(folder: Path) -> None:
     assert os.listdir() == []
 
 
-def test_a_pass_that_is_not_registered_is_told_and_replays_with_the_pipeline(folder: Path) -> None:
+def test_an_unregistered_pass_is_reported_and_replays_with_the_pipeline(folder: Path) -> None:
     @module_pass(opt_level=0)
     def mine(mod: IRModule, ctx: PassContext) -> IRModule:
         raise LookupError("no")
@@ -316,7 +316,7 @@ def test_beyond_the_limit_only_a_splat_is_kept(folder: Path, monkeypatch: pytest
     assert replay(folder).same
 
 
-def test_settings_that_json_does_not_hold_are_told(folder: Path) -> None:
+def test_settings_without_a_json_form_are_reported(folder: Path) -> None:
     from passat.passmgr import register_option
 
     register_option("test.struct", Settings)
@@ -347,7 +347,7 @@ def test_an_older_reproducer_is_replaced_whole(folder: Path, monkeypatch: pytest
     assert replay(folder, RaisesOnLarge(0.1)).same
 
 
-def test_what_goes_wrong_while_writing_leaves_nothing_and_hides_nothing(folder: Path) -> None:
+def test_write_errors_leave_no_files_and_keep_the_original_error(folder: Path) -> None:
     def full(target: str, data: dict[str, AnyValue]) -> None:
         raise OSError(28, "No space left on device")
 
@@ -525,7 +525,7 @@ def test_files_that_are_missing_or_no_files(folder: Path) -> None:
         replay(folder)
 
 
-def test_the_place_of_a_pass_that_stands_twice(folder: Path) -> None:
+def test_the_position_of_a_pass_that_occurs_twice(folder: Path) -> None:
     pipeline = parse_pipeline("RaisesOnLarge{limit=5},RaisesOnLarge")
     crash(pipeline, program(LARGE), folder)
     assert data_of(folder)["pass"]["step"] == "3"

@@ -47,7 +47,7 @@ def test_others_are_rejected(key: str, hint: str, mod: IRModule) -> None:
     assert caught.value.__notes__[0] == "in the function pass Counting, function @main"
 
 
-def test_passes_that_declare_nothing_count_what_they_like() -> None:
+def test_passes_without_declared_counters_may_count_anything() -> None:
     statistics = Statistics()
     statistics.record("NothingDeclared", "anything")
     assert statistics.counters == {"NothingDeclared": {"anything": 1}}
@@ -83,7 +83,7 @@ def test_passes_of_one_name_declare_together() -> None:
 
 
 @pytest.mark.parametrize("counters", [["a"], {"a": 1}, {1: "a"}, "ab"])
-def test_what_is_no_mapping_of_strings(counters: object) -> None:
+def test_values_that_are_not_mappings_of_strings(counters: object) -> None:
     with pytest.raises(TypeError, match="counters must be a mapping of names to descriptions, not"):
         PassInfo(0, "WrongCounters", counters=counters)  # type: ignore[arg-type]  # that is the point
     assert declared_counters("WrongCounters") == {}

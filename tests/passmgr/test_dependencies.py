@@ -24,13 +24,13 @@ def order(*members: ModulePass | Sequential) -> list[str]:
     return Sequential(list(members)).plan(PassContext()).order
 
 
-def test_declared_order_where_nothing_else_decides() -> None:
+def test_declared_order_breaks_ties() -> None:
     register(make("A"), make("B"), make("C"))
     assert order(make("P", "C", "A", "B")) == ["C", "A", "B", "P"]
     assert order(make("P", "A", "C", "B")) == ["A", "C", "B", "P"]
 
 
-def test_what_is_required_comes_first_even_if_declared_later() -> None:
+def test_requirements_come_first_even_if_declared_later() -> None:
     register(make("A", "B"), make("B"))
     assert order(make("P", "A", "B")) == ["B", "A", "P"]
 
@@ -135,7 +135,7 @@ def test_passes_that_undo_each_other_may_serve_different_members() -> None:
     assert order(make("P", "Anf"), make("Q", "Graph"), make("R", "Anf")) == ["Anf", "P", "Graph", "Q", "Anf", "R"]
 
 
-def test_an_unknown_name_deep_below_says_who_requires_it() -> None:
+def test_an_unknown_transitive_requirement_names_its_pass() -> None:
     register(make("A", "Nowhere"))
     with pytest.raises(UnknownPassError, match=r"^the pass A requires Nowhere. Cannot use Nowhere to create the pass"):
         Sequential([make("P", "A")])

@@ -103,7 +103,7 @@ def test_requirements_hold_in_pipelines_of_pipelines(sandbox: Sandbox, made: dic
 
 
 @pytest.mark.usefixtures("forgotten")
-def test_a_pipeline_that_runs_for_what_is_in_it() -> None:
+def test_a_pipeline_is_required_for_its_member() -> None:
     t = make("T", provides=["types"], preserves="*")
     register_pass("T", t)
     register_pass("Both", Sequential([make("Undo"), t], name="Both"))
@@ -141,7 +141,7 @@ def test_a_plan_that_would_have_too_many_steps_is_rejected(monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("forgotten")
-def test_many_requirements_one_of_which_runs_again() -> None:
+def test_one_of_many_requirements_runs_again() -> None:
     register_pass("T", make("T", provides=["types"], preserves="*"))
     register_pass("C90", make("C90", preserves="*"))
     for i in range(90):
@@ -171,14 +171,14 @@ def test_a_member_whose_name_another_registered_pass_has_taken() -> None:
 
 
 @pytest.mark.usefixtures("forgotten")
-def test_members_of_one_name_and_different_options_stay_apart() -> None:
+def test_members_with_different_options_are_distinct() -> None:
     register_pass("R", make("R"))
     first, second = make("Same", ["R"]), make("Same")
     assert Sequential([second, first, second]).plan(PassContext()).order == ["Same", "R", "Same", "Same"]
 
 
 @pytest.mark.usefixtures("forgotten")
-def test_a_required_pass_that_needs_options_says_who_requires_it() -> None:
+def test_a_required_pass_with_mandatory_options_names_its_user() -> None:
     register_pass("Needs", lambda layout: make("Needs"))
     register_pass("Asks", make("Asks", ["Needs"]))
     with pytest.raises(PassOptionError, match=r"^the pass Asks requires Needs. the pass Needs requires the option layout$"):
@@ -188,7 +188,7 @@ def test_a_required_pass_that_needs_options_says_who_requires_it() -> None:
 
 
 @pytest.mark.usefixtures("forgotten")
-def test_a_pipeline_is_no_requirement_of_its_own_members() -> None:
+def test_a_pipeline_is_not_a_requirement_of_its_members() -> None:
     with PassContext(config={"passmgr.resolve": "relay"}):
         group = Sequential([make("A", ["group"])], name="group")
     with pytest.raises(PassDependencyError, match=r"cycle: group contains A requires group$|cycle: A requires group contains A$"):
@@ -205,7 +205,7 @@ def test_a_pipeline_may_require_one_of_its_members() -> None:
 
 
 @pytest.mark.usefixtures("forgotten")
-def test_what_a_registration_breaks_is_told_by_the_next_plan(mod: IRModule) -> None:
+def test_the_next_plan_reports_a_broken_registration(mod: IRModule) -> None:
     register_pass("R", make("R"))
     pipeline = Sequential([make("P", ["R"])])
     assert pipeline.plan().order == ["R", "P"]

@@ -42,14 +42,14 @@ def test_errors_of_a_pass_end_the_pipeline(mod: IRModule) -> None:
     assert ctx.diag_ctx is diagnostics
 
 
-def test_warnings_are_told_after_each_pass_once(mod: IRModule) -> None:
+def test_warnings_are_rendered_once_after_each_pass(mod: IRModule) -> None:
     told = io.StringIO()
     with PassContext(diag_ctx=DiagnosticContext(mod, DiagnosticRenderer(stream=told))):
         assert Sequential([warn, InferType(), warn])(mod) is mod
     assert told.getvalue() == "warning: a function\n" * 2
 
 
-def test_what_was_emitted_before_an_exception_is_told_with_it(mod: IRModule) -> None:
+def test_diagnostics_before_an_exception_are_attached_to_it(mod: IRModule) -> None:
     @module_pass(opt_level=0)
     def crash(mod: IRModule, ctx: PassContext) -> IRModule:
         complain.transform_module(mod, ctx)

@@ -233,7 +233,7 @@ def test_failure_while_overriding_leaves_no_instruments(old: str, new: str, call
     assert log == ["a.enter", *calls]
 
 
-def test_overriding_with_what_is_no_instrument_changes_nothing() -> None:
+def test_overriding_with_other_objects_changes_nothing() -> None:
     log: list[str] = []
     with PassContext(instruments=[Recorder("a", log)]) as ctx:
         with pytest.raises(TypeError, match="instruments must be a list of PassInstrument objects; 3 is not one"):
@@ -289,7 +289,7 @@ def test_decorator_keeps_the_class_usable() -> None:
         assert log == ["base", "extra"]
 
 
-def test_decorator_with_parentheses_on_a_derived_class_and_on_what_is_none() -> None:
+def test_decorator_with_parentheses_on_a_derived_class_and_on_others() -> None:
     class Mine(PassInstrument):
         pass
 

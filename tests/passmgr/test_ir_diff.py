@@ -52,7 +52,7 @@ def test_an_added_node_gets_a_new_number() -> None:
 
 @settings(deadline=None, max_examples=share(20, 60))
 @given(programs(effects=True))
-def test_a_program_does_not_differ_from_what_it_is_parsed_from(program: Function) -> None:
+def test_a_parsed_program_equals_its_source(program: Function) -> None:
     module = parse(IRModule.from_expr(program).astext())  # constants that were in files, which are not compared with others, are not now
     again = parse(module.astext())
     assert ir_diff(module, again) == ""
@@ -68,7 +68,7 @@ def printed(module: IRModule, name: str) -> list[str]:
 
 @settings(deadline=None, max_examples=share(20, 50))
 @given(modules(), modules())
-def test_the_first_program_is_shown_as_it_is_printed_and_the_second_with_other_names(before: IRModule, after: IRModule) -> None:
+def test_the_first_program_keeps_its_names_in_the_diff(before: IRModule, after: IRModule) -> None:
     for section in sections(before, after):
         signs = "".join(line[0] for line in section.lines)
         if section.kind != "added" and section.name:
@@ -149,7 +149,7 @@ def test_constants_in_files_are_not_read() -> None:
     assert len(changed_lines(ir_diff(module(0), module(8)))) == 2
 
 
-def test_types_on_one_side_only_are_no_difference() -> None:
+def test_types_on_one_side_only_are_not_a_difference() -> None:
     module = chain(3)
     typed = parse(module.astext())
     assert "/* ty=Tensor" in str(typed)
@@ -176,7 +176,7 @@ def test_variables_of_lets_are_renamed_like_temporaries() -> None:
     assert changed_lines(ir_diff(parse_expr(x), parse_expr(y))) == ["+  let %x4 = (%x1, %x1, %x1);"]
 
 
-def test_what_looks_like_a_temporary_in_a_string_is_left_alone() -> None:
+def test_temporaries_in_strings_are_left_alone() -> None:
     before = parse_expr('fn (%x: int8, note="%0 = 1 /* ty=int8 */") { (%x, (%x, %x)) }')
     after = parse_expr('fn (%x: int8, note="%1 = 1 /* ty=int8 */") { (%x, (%x, %x)) }')
     assert changed_lines(ir_diff(before, after)) == [

@@ -43,7 +43,7 @@ def run(passes: Sequence[Pass], *, joint: bool = True, opt_level: int = 2) -> No
         Sequential(list(passes))(IRModule({}))
 
 
-def test_side_by_side_they_run_as_one_where_the_context_asks() -> None:
+def test_adjacent_passes_are_joined_if_the_context_says_so() -> None:
     register_option("test.joint", bool, False)
     log: list[str] = []
     passes = [Joinable("A", log), Joinable("B", log), Joinable("X", log, None), Joinable("C", log), Joinable("D", log), Joinable("E", log)]
@@ -56,7 +56,7 @@ def test_side_by_side_they_run_as_one_where_the_context_asks() -> None:
     assert log[-6:] == ["A", "B", "X", "C", "D", "E"], "the default context does not ask"
 
 
-def test_what_is_measured_and_reported_belongs_to_the_stage() -> None:
+def test_measurements_belong_to_the_stage() -> None:
     register_option("test.joint", bool, False)
     pipeline = Sequential([Joinable("X", [], None), Joinable("A", []), Joinable("B", [])])
     told: list[str] = []
@@ -97,7 +97,7 @@ def test_a_pass_may_stand_several_times_in_a_group() -> None:
     assert log == ["A+B+A+A", "A+A"]
 
 
-def test_what_a_plan_joins_is_what_the_context_asks_for_each_time() -> None:
+def test_each_plan_joins_passes_by_its_context() -> None:
     register_option("test.joint", bool, False)
     register_option("test.other", bool, False)
     log: list[str] = []

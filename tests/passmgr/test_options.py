@@ -60,7 +60,7 @@ class Unroll:
         ({}, Unroll | None, Unroll()),
     ],
 )
-def test_what_fits(value: object, annotation: object, result: object) -> None:
+def test_accepted_values(value: object, annotation: object, result: object) -> None:
     converted = convert(value, annotation)
     assert converted == result
     assert type(converted) is type(result)
@@ -90,7 +90,7 @@ class Switch(enum.Enum):
         ("false", "a string annotation", False),
     ],
 )
-def test_a_word_means_itself_where_strings_are_wanted(text: str, annotation: object, result: object) -> None:
+def test_a_word_is_a_string_for_string_options(text: str, annotation: object, result: object) -> None:
     for value, wanted, expected in [
         (Word(text), annotation, result),
         ((Word(text), "a"), tuple[annotation, str], (result, "a")),  # type: ignore[valid-type]  # a type for each case
@@ -106,7 +106,7 @@ def test_no_word_is_let_through(annotation: object) -> None:
     assert list(convert(({"a": (Word("none"), "b")},), annotation)) == [{"a": (None, "b")}]
 
 
-def test_the_error_for_a_word_is_about_what_it_means() -> None:
+def test_the_error_for_a_word_names_its_value() -> None:
     with pytest.raises(TypeError, match=r"expected int, got None"):
         convert(Word("none"), int)
     with pytest.raises(TypeError, match=r"expected tuple\[int, ...\], got \(True, 1\)"):
@@ -133,7 +133,7 @@ def test_the_error_for_a_word_is_about_what_it_means() -> None:
         ({}, Needs, "Needs requires the field layout"),
     ],
 )
-def test_what_does_not_fit(value: object, annotation: object, text: str) -> None:
+def test_rejected_values(value: object, annotation: object, text: str) -> None:
     with pytest.raises(TypeError) as caught:
         convert(value, annotation)
     assert str(caught.value) == text
@@ -167,7 +167,7 @@ def test_text(value: object, text: str) -> None:
     assert show_value(value) == text
 
 
-def test_what_has_no_text() -> None:
+def test_passes_without_text() -> None:
     with pytest.raises(ValueError, match=r"a value of type dict cannot be written in pipeline text: {1: 2}"):
         show_value({1: 2})
     with pytest.raises(ValueError, match=r"a value of type bytes cannot be written in pipeline text: b'x'"):
@@ -190,7 +190,7 @@ def test_parameters_with_annotations_that_are_text() -> None:
     assert parameters(unknown)["a"].annotation == "Nowhere"
 
 
-def test_given_options_of_a_dataclass_are_those_that_are_no_defaults() -> None:
+def test_given_options_of_a_dataclass_differ_from_defaults() -> None:
     @dataclass
     class Options:
         rounds: int = 8

@@ -161,7 +161,7 @@ def test_the_function_is_found_that_makes_it_true(mod: IRModule) -> None:
     assert predicate.calls <= 4 + math.ceil(math.log2(20))
 
 
-def test_the_function_of_a_module_pass_is_told_where_only_one_changed(mod: IRModule) -> None:
+def test_the_only_changed_function_of_a_module_pass_is_named(mod: IRModule) -> None:
     def change(*names: str) -> Pass:
         def run(mod: IRModule, ctx: PassContext) -> IRModule:
             copy = mod.shallow_copy()
@@ -199,7 +199,7 @@ def test_a_predicate_that_forgets_to_return() -> None:
         bisect_passes(row(3), IRModule(), lambda mod: None if size(mod) == 3 else False)
 
 
-def test_modules_that_cannot_be_told_widen_the_answer() -> None:
+def test_undecidable_modules_widen_the_answer() -> None:
     found = bisect_passes(row(20), IRModule(), lambda mod: None if 7 <= size(mod) <= 9 else size(mod) > 8)
     assert [one.number for one in found.candidates] == [7, 8, 9, 10]
     assert found.execution.number == 10
@@ -208,13 +208,13 @@ def test_modules_that_cannot_be_told_widen_the_answer() -> None:
     assert str(found) == "one of the passes 7 (P7), 8 (P8), 9 (P9), 10 (P10), of 20: the check cannot tell between them"
 
 
-def test_modules_that_cannot_be_told_elsewhere_do_no_harm() -> None:
+def test_undecidable_modules_elsewhere_do_not_matter() -> None:
     found = bisect_passes(row(20), IRModule(), lambda mod: None if 9 <= size(mod) <= 12 else size(mod) >= 4)
     assert [one.number for one in found.candidates] == [4]
 
 
 @pytest.mark.parametrize("rerun", [False, True])
-def test_a_flapping_predicate_is_told(rerun: bool) -> None:
+def test_a_flapping_predicate_is_reported(rerun: bool) -> None:
     asked: dict[int, int] = {}
 
     def flaps(mod: IRModule) -> bool:
@@ -225,7 +225,7 @@ def test_a_flapping_predicate_is_told(rerun: bool) -> None:
         bisect_passes(row(8), IRModule(), flaps, rerun=rerun)
 
 
-def test_a_flapping_predicate_that_no_longer_tells_about_the_input() -> None:
+def test_a_flapping_predicate_that_becomes_undecided_on_the_input() -> None:
     answers = iter([False, True, None])
     with pytest.raises(FlappingError, match="about the input it returned good first, then that it cannot tell"):
         bisect_passes(adding("A"), IRModule(), lambda mod: next(answers))
@@ -272,7 +272,7 @@ def test_the_function_at_which_a_pass_raised(mod: IRModule) -> None:
     assert bisect_passes(crash, mod, lambda mod: False, crashes=True).function == "main"
 
 
-def test_a_wrong_pass_is_guilty_of_what_an_analysis_after_it_raises() -> None:
+def test_errors_of_an_analysis_are_blamed_on_the_pass_before_it() -> None:
     """InferType is never vetoed, so with reruns the pass that broke the types is found, and not the one that saw it."""
 
     @module_pass(opt_level=0)
@@ -307,7 +307,7 @@ def test_the_settings_and_instruments_of_the_context_hold() -> None:
         assert PassContext.current().instruments == ()
 
 
-def test_what_the_passes_count_does_not_reach_the_context_of_the_caller() -> None:
+def test_counters_of_bisection_stay_out_of_the_callers_context() -> None:
     @module_pass(opt_level=0)
     def counting(mod: IRModule, ctx: PassContext) -> IRModule:
         ctx.record("counting", "runs")
@@ -318,7 +318,7 @@ def test_what_the_passes_count_does_not_reach_the_context_of_the_caller() -> Non
     assert ctx.statistics.counters == {}
 
 
-def test_what_is_raised_outside_of_passes_and_by_the_predicate_comes_through() -> None:
+def test_errors_outside_of_passes_and_of_the_predicate_propagate() -> None:
     class Broken(PassInstrument):
         def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
             raise OSError("an instrument")
@@ -341,7 +341,7 @@ def test_a_limit_lets_the_first_passes_run(limit: int) -> None:
     assert len(limited.vetoed) + len(ran) == 5
 
 
-def test_a_limit_can_veto_analyses_too_but_not_what_the_context_requires() -> None:
+def test_a_limit_vetoes_analyses_but_not_required_passes() -> None:
     with PassContext(instruments=[limited := PassLimit(0, veto_all=True)], required_pass=["B"]):
         Sequential([adding("A"), InferType(), adding("B")])(IRModule())
     assert limited.vetoed == ["A", "InferType"]

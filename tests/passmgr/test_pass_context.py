@@ -81,7 +81,7 @@ def test_repr_is_that_of_tvm() -> None:
     )
 
 
-def test_repr_of_what_was_given() -> None:
+def test_repr_of_given_settings() -> None:
     class Mine(PassInstrument):
         pass
 

@@ -54,7 +54,7 @@ def context(told: list[Diagnostic]) -> DiagnosticContext:
 
 
 @KINDS
-def test_what_a_pass_reports_is_rendered_after_it(make: Make, both: IRModule) -> None:
+def test_diagnostics_of_a_pass_are_rendered_after_it(make: Make, both: IRModule) -> None:
     told: list[Diagnostic] = []
 
     def report(ctx: PassContext) -> None:
@@ -77,7 +77,7 @@ def test_errors_are_raised(make: Make, both: IRModule) -> None:
 
 
 @KINDS
-def test_what_a_pass_puts_in_its_place_is_rendered_and_taken_out(make: Make, both: IRModule) -> None:
+def test_a_replaced_diagnostic_context_is_rendered_and_restored(make: Make, both: IRModule) -> None:
     told: list[Diagnostic] = []
     outer = DiagnosticContext(None)
 
@@ -117,6 +117,6 @@ def test_without_diagnostics_nothing_happens(make: Make, both: IRModule) -> None
     assert seen == [None]
 
 
-def test_what_has_no_render() -> None:
+def test_objects_without_render() -> None:
     with pytest.raises(TypeError, match=r"^diag_ctx must have a method render\(\); 3 has none$"):
         PassContext(diag_ctx=3)  # type: ignore[arg-type]  # the mistake

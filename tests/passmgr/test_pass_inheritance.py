@@ -50,7 +50,7 @@ def test_all_of_it() -> None:
     assert (ctx.required_pass, list(ctx.config)) == (["A"], ["passmgr.resolve"])
 
 
-def test_what_is_given_wins() -> None:
+def test_given_values_win() -> None:
     with PassContext(4, ["A"], ["B"], [Watch()], {"passmgr.resolve": "relay", "passmgr.failed_enter": "v0.8"}):
         ctx = PassContext(2, [], ["C"], [], {"passmgr.resolve": "graph"}, inherit=True)
     assert (ctx.opt_level, ctx.required_pass, ctx.disabled_pass, ctx.instruments) == (2, [], ["C"], ())

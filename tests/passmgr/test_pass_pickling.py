@@ -85,7 +85,7 @@ def test_options_come_back() -> None:
     assert (made.by, made.given_options) == (5.0, {"by": 5.0})
 
 
-def test_what_is_local_cannot_be_pickled() -> None:
+def test_local_passes_cannot_be_pickled() -> None:
     @function_pass(opt_level=0)
     def local(func: Function, mod: IRModule, ctx: PassContext) -> Function:
         return func

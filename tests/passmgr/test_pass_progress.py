@@ -64,7 +64,7 @@ def test_planned_passes_are_numbered(mod: IRModule) -> None:
     assert all(event.seconds > 0 for event in events if event.kind == "finished")
 
 
-def test_without_a_plan_there_are_no_numbers(mod: IRModule) -> None:
+def test_progress_without_a_plan_has_no_numbers(mod: IRModule) -> None:
     assert begun(run(mod, Sequential([one]), plan=False)) == [("sequential", 0, 0, 0), ("one", 1, 0, 0)]
 
 
@@ -101,7 +101,7 @@ def test_a_pass_that_raises(mod: IRModule) -> None:
     ]
 
 
-def test_what_tell_raises_ends_the_pipeline(mod: IRModule) -> None:
+def test_errors_of_the_callback_end_the_pipeline(mod: IRModule) -> None:
     def stop(event: PassEvent) -> None:
         if event.kind == "begun" and event.name == "two":
             raise InterruptedError("enough")
@@ -122,7 +122,7 @@ def test_each_context_starts_from_the_beginning(mod: IRModule) -> None:
     assert [event.number for event in events if event.kind == "begun"] == [0, 1, 2, 0, 1, 2]
 
 
-def test_threads_are_told_of_apart(mod: IRModule) -> None:
+def test_threads_report_separately(mod: IRModule) -> None:
     events: list[PassEvent] = []
     pipeline = Sequential([one, one])
     progress = PassProgress(events.append, pipeline.plan())

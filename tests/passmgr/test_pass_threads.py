@@ -12,7 +12,7 @@ from passat.ir.module import IRModule
 from passat.passmgr import PassContext, PassInfo, PassInstrument, Sequential, module_pass
 
 
-def test_a_new_thread_sees_its_own_default() -> None:
+def test_a_new_thread_has_its_own_default() -> None:
     seen: list[PassContext] = []
 
     def look() -> None:
@@ -27,7 +27,7 @@ def test_a_new_thread_sees_its_own_default() -> None:
     assert seen[0] is not PassContext.current()
 
 
-def test_threads_do_not_see_each_other() -> None:
+def test_threads_have_separate_contexts() -> None:
     barrier = threading.Barrier(8)
     pipeline = Sequential(
         [module_pass(lambda mod, ctx: IRModule(attrs={"level": ctx.opt_level}), opt_level=i, name=f"P{i}") for i in range(8)]
@@ -88,7 +88,7 @@ def test_run_hands_on_arguments_results_and_exceptions() -> None:
     assert PassContext.current() is outside
 
 
-def test_a_context_is_carried_however_deep_and_what_is_left_open_is_closed() -> None:
+def test_a_context_is_carried_at_any_depth_and_closed() -> None:
     ctx = PassContext(opt_level=1)
 
     def leave_open() -> int:

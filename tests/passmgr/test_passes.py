@@ -73,7 +73,7 @@ def test_reprs() -> None:
     assert repr(module_pass(lambda mod, ctx: mod, opt_level=0, name="M")) == "Run Module pass: M at the optimization level 0"
 
 
-def test_what_is_not_defined_says_so(mod: IRModule) -> None:
+def test_undefined_names_are_reported(mod: IRModule) -> None:
     class Empty(ModulePass):
         info = PassInfo(0, "Empty")
 
@@ -143,7 +143,7 @@ def test_exceptions_name_pass_and_function() -> None:
     assert caught.value.__notes__ == ["in the module pass never"]
 
 
-def test_the_same_module_where_no_function_changed() -> None:
+def test_the_same_module_if_no_function_changed() -> None:
     mod = functions("f", "g")
     assert function_pass(lambda func, mod, ctx: func, opt_level=0, name="P")(mod) is mod
 

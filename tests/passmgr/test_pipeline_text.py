@@ -99,7 +99,7 @@ def test_print(text: str, printed: str) -> None:
     assert pipeline_text(parse_pipeline(printed)) == printed
 
 
-def test_print_single_passes_and_what_cannot_be_printed() -> None:
+def test_print_single_passes_and_unprintable_programs() -> None:
     assert pipeline_text(Saturate(3)) == "Saturate{rounds=3}"
     assert pipeline_text(Sequential([Saturate(), InferType()], name="x")) == "Sequential{name=x}(Saturate,InferType)"
     with pytest.raises(ValueError, match=r"a value of type bytes cannot be written in pipeline text: b''"):

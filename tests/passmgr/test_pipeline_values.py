@@ -152,7 +152,7 @@ def test_comments_and_layout() -> None:
         parse_pipeline("Tune # a comment takes the comma,\nTune")
 
 
-def test_names_that_are_no_words() -> None:
+def test_names_that_are_not_identifiers() -> None:
     def body(mod: IRModule, ctx: PassContext) -> IRModule:
         return mod
 

@@ -65,7 +65,7 @@ def landed(members: str, *newcomers: Pass) -> str:
     return " ".join(names(with_landed(Sequential([make(name) for name in members.split()]), newcomers).members))
 
 
-def test_what_the_passes_declare_gives_the_tuned_order_from_any_other() -> None:
+def test_declared_places_give_the_tuned_order_from_any_order() -> None:
     assert names(default_pipeline().members) == TUNED
     shuffled = default_passes()
     for seed in range(20):
@@ -73,7 +73,7 @@ def test_what_the_passes_declare_gives_the_tuned_order_from_any_other() -> None:
         assert names(in_order(shuffled)) == TUNED
 
 
-def test_what_is_left_open_stays_as_it_is_given() -> None:
+def test_undeclared_order_stays_as_given() -> None:
     assert names(in_order([make("C"), make("A", after=["Z"]), make("Z"), make("B"), make("D", before=["C"])])) == ["Z", "A", "B", "D", "C"]
     assert names(in_order([make("P", required=["R", "InferType"]), make("R")])) == ["R", "P"]
 
@@ -115,12 +115,12 @@ def test_a_pass_lands_beside_those_that_it_names(newcomers: list[Pass], expected
     assert landed("A B C D", *newcomers) == expected
 
 
-def test_of_what_runs_twice_the_first_and_the_last_count() -> None:
+def test_places_use_the_first_and_last_run_of_a_repeated_pass() -> None:
     assert landed("A B A B", make("X", after=["B"], before=["A"])) == "A B X A B"
     assert landed("A B A B", make("X", after=["A"], before=["B"])) == "A X B A B"
 
 
-def test_a_pass_lands_in_a_nested_pipeline_where_that_is_between_two_of_its_members() -> None:
+def test_a_pass_between_two_members_joins_their_nested_pipeline() -> None:
     inner = Sequential([make("A"), make("B")], opt_level=1, name="inner")
     outer = Sequential([make("Z"), inner, make("C")], name="outer")
     between = with_landed(outer, [make("X", after=["Z", "A"], before=["B"])])
@@ -171,7 +171,7 @@ def test_no_place_is_one_sentence() -> None:
     )
 
 
-def test_a_registered_pass_lands_in_the_default_pipeline_and_in_others_that_have_what_it_names(mod: IRModule) -> None:
+def test_a_registered_pass_joins_pipelines_that_have_the_passes_it_names(mod: IRModule) -> None:
     own = make("Lander", after=["FoldConstant"], before=["TargetForms"])
     register_pass("Lander", own)
     at = TUNED.index("FoldConstant") + 1
@@ -226,7 +226,7 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
-def test_a_pass_of_a_rule_file_stands_where_it_declares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pass_of_a_rule_file_runs_at_its_declared_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(
         "from passat.passmgr import function_pass, register_pass\n"

@@ -54,7 +54,7 @@ def test_text(pipeline: Sequential) -> None:
     )
 
 
-def test_text_of_what_does_not_run(pipeline: Sequential) -> None:
+def test_text_of_passes_that_do_not_run(pipeline: Sequential) -> None:
     plan = pipeline.plan(PassContext(opt_level=0, required_pass=["Saturate"], disabled_pass=["InferType"]))
     assert str(plan) == (
         "mine at opt_level 0\n"
@@ -186,7 +186,7 @@ def test_an_option_without_text_and_quotes_in_names() -> None:
     assert 'Odd "one"{...}' in Sequential([Odd(object())]).plan().to_text()
 
 
-def test_what_passes_declare_says_why_they_stand_where_they_do() -> None:
+def test_places_appear_as_reasons_in_the_plan() -> None:
     def make(name: str, after: tuple[str, ...] = (), before: tuple[str, ...] = ()) -> ModulePass:
         return module_pass(lambda mod, ctx: mod, opt_level=0, name=name, after=after, before=before)
 

@@ -47,7 +47,7 @@ def pipeline(forgotten: None) -> Sequential:
     )
 
 
-def test_what_it_holds(pipeline: Sequential) -> None:
+def test_contents(pipeline: Sequential) -> None:
     root = ET.fromstring(pipeline.plan(PassContext(opt_level=3, disabled_pass=["Off", "Zz"])).to_svg())
     assert root.tag == f"{SVG}svg"
     assert root.findtext(f"{SVG}title") == "The plan of mine"

@@ -46,7 +46,7 @@ def test_none_removes() -> None:
     assert "b" in mod
 
 
-def test_later_calls_see_what_earlier_ones_returned() -> None:
+def test_later_calls_receive_earlier_results() -> None:
     seen = []
 
     @prim_func_pass(opt_level=0)
@@ -59,7 +59,7 @@ def test_later_calls_see_what_earlier_ones_returned() -> None:
     assert bodies(result) == {"a": "a!", "c": "c!"}
 
 
-def test_the_same_module_where_nothing_changed() -> None:
+def test_the_same_module_if_nothing_changed() -> None:
     mod = module()
     assert prim_func_pass(lambda func, mod, ctx: func, opt_level=0)(mod) is mod
     plain = IRModule({"main": mod["main"]})
@@ -160,7 +160,7 @@ def test_exceptions_name_the_function_and_leave_the_module() -> None:
     assert bodies(mod) == {"a": "a", "b": "b", "c": "c"}
 
 
-def test_what_is_not_defined_says_so() -> None:
+def test_undefined_names_are_reported() -> None:
     class Bare(PrimFuncPass):
         info = PassInfo(0, "Bare")
 

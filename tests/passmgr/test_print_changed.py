@@ -71,7 +71,7 @@ def test_quiet(mod: IRModule) -> None:
     assert heads(out.getvalue()) == ["After negate on @main"]
 
 
-def test_what_a_pass_lets_others_do_is_theirs(mod: IRModule) -> None:
+def test_changes_by_callees_are_not_blamed_on_the_pass(mod: IRModule) -> None:
     @module_pass(opt_level=0)
     def both(mod: IRModule, ctx: PassContext) -> IRModule:
         changed = IRModule({"main": negate.transform_function(mod["main"], mod, ctx)})
@@ -141,7 +141,7 @@ def test_functions_that_are_removed(mod: IRModule) -> None:
     assert heads(out.getvalue()) == ["After empty on @main (removed)"]
 
 
-def test_a_pass_that_changes_its_input_is_told_too(mod: IRModule) -> None:
+def test_a_pass_that_changes_its_input_is_reported_too(mod: IRModule) -> None:
     @module_pass(opt_level=0)
     def sneaky(mod: IRModule, ctx: PassContext) -> IRModule:
         del mod["main"]
@@ -208,7 +208,7 @@ def test_modes_that_are_none() -> None:
         PrintIRChanged(mode="all")  # type: ignore[arg-type]  # that is the point
 
 
-def test_passes_within_passes_are_told_in_order(mod: IRModule) -> None:
+def test_nested_passes_are_reported_in_order(mod: IRModule) -> None:
     out = io.StringIO()
     with PassContext(instruments=[PrintIRChanged(file=out, quiet=True)]):
         busy(mod)

@@ -128,7 +128,7 @@ def test_functions_and_lines(mod: IRModule) -> None:
     )
 
 
-def test_a_pass_that_raises_shows_what_it_got(mod: IRModule) -> None:
+def test_a_failing_pass_shows_its_input(mod: IRModule) -> None:
     out = io.StringIO()
     with PassContext(instruments=[PrintIRAfter(file=out)]), pytest.raises(KeyError):
         Sequential([one, bad])(mod)
@@ -206,7 +206,7 @@ def test_an_earlier_dump_is_not_replaced_unasked(mod: IRModule, tmp_path: Path) 
     assert names(tmp_path) == ["000_notes.txt", "000_same.relay", "mine.relay"]
 
 
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
+def test_a_file_is_not_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(NotADirectoryError, match="is not a folder"):
         DumpIR(tmp_path / "file", refresh=True)
@@ -220,7 +220,7 @@ def test_counting_goes_on_in_the_next_context(mod: IRModule, tmp_path: Path) -> 
     assert names(tmp_path) == ["000_input.relay", "001_.._odd_name_.relay", "002_input.relay", "003_.._odd_name_.relay"]
 
 
-def test_what_cannot_be_written_leaves_nothing(mod: IRModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_no_files(mod: IRModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 

@@ -100,7 +100,7 @@ def test_two_instruments_do_not_disturb_each_other(mod: IRModule) -> None:
     assert len(first.timings) == len(second.timings) == 1
 
 
-def test_threads_are_measured_apart(mod: IRModule) -> None:
+def test_threads_are_measured_separately(mod: IRModule) -> None:
     timing = PassTimingInstrument()
     counts: list[int] = []
 
@@ -160,7 +160,7 @@ def in_mb(count: int | None) -> int:
     return round(count / MB)
 
 
-def test_what_is_kept_and_what_was_needed(mod: IRModule) -> None:
+def test_kept_and_peak_memory(mod: IRModule) -> None:
     with PassContext(instruments=[memory := PassMemoryInstrument(trace=True)]):
         Sequential([keeps, peaks, keeps], name="all")(mod)
     assert [(run.name, in_mb(run.allocated), in_mb(run.peak), run.depth, run.failed) for run in memory.runs] == [
@@ -179,7 +179,7 @@ def test_instruments_do_not_hide_peaks_from_each_other(mod: IRModule) -> None:
         assert [in_mb(run.peak) for run in memory.runs] == [8, 8, 4, 4]
 
 
-def test_without_tracing_there_is_the_size_of_the_process(mod: IRModule, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tracing_the_process_size_is_reported(mod: IRModule, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes, records = iter([10 * MB, 13 * MB]), iter([20 * MB, 20 * MB])
     monkeypatch.setattr(resources, "resident_bytes", lambda: next(sizes))
     monkeypatch.setattr(resources, "record_bytes", lambda: next(records))

@@ -41,7 +41,7 @@ class Count(PassInstrument):
         self.names.append(info.name)
 
 
-def test_members_run_in_list_order_where_their_level_is_on(mod: IRModule) -> None:
+def test_enabled_members_run_in_list_order(mod: IRModule) -> None:
     log = Log()
     pipeline = Sequential([log.make("B", 2), log.make("A", 1), log.make("C", 3)])
     assert pipeline(mod) is mod
@@ -74,7 +74,7 @@ def test_nested_ones_are_gated_by_their_own_level_and_then_by_those_of_the_membe
     assert log.ran == ["A", "A"]
 
 
-def test_what_it_requires_itself_matters_only_where_it_is_nested(mod: IRModule) -> None:
+def test_own_requirements_matter_only_if_nested(mod: IRModule) -> None:
     log = Log()
     register_pass("R", log.make("R"))
     inner = Sequential([log.make("A")], name="inner", required=["R"])
@@ -133,7 +133,7 @@ def test_a_required_pass_may_be_a_sequential(mod: IRModule) -> None:
         log.ran.clear()
 
 
-def test_a_member_serves_where_no_pass_of_that_name_is_registered(mod: IRModule) -> None:
+def test_an_unregistered_requirement_is_found_among_members(mod: IRModule) -> None:
     log = Log()
     a = log.make("A", preserves="*")
     Sequential([a, log.make("B", required=("A",))])(mod)

@@ -113,7 +113,7 @@ def test_functions_of_an_external_compiler_are_left_alone() -> None:
     assert made["kernel"] is mod["kernel"]
 
 
-def test_what_stands_in_primitive_functions_stays() -> None:
+def test_bodies_of_primitive_functions_are_unchanged() -> None:
     x, y = var("x", shape=(2,)), var("y", shape=(2,))
     inner = Function([y], (y + y) * y, attrs={"Primitive": 1})
     made = ToANormalForm()(IRModule.from_expr(Function([x], inner(x) + x)))
@@ -158,7 +158,7 @@ def names(mod: IRModule) -> list[str]:
     return [var.name_hint for var in mod.functions]
 
 
-def test_what_nothing_reaches_goes() -> None:
+def test_unreachable_functions_are_removed() -> None:
     mod = module({"unused": ["main"], "main": ["a"], "b": ["b"], "a": ["c"], "c": ["a"]})
     with PassContext() as ctx:
         made = RemoveUnusedFunctions()(mod)
@@ -167,7 +167,7 @@ def test_what_nothing_reaches_goes() -> None:
     assert ctx.statistics.counters == {"RemoveUnusedFunctions": {"removed": 2}}
 
 
-def test_where_all_are_reached_the_module_comes_back_itself() -> None:
+def test_if_all_functions_are_reachable_the_module_is_unchanged() -> None:
     mod = module({"main": ["a"], "a": []})
     assert RemoveUnusedFunctions()(mod) is mod
 
@@ -184,7 +184,7 @@ def test_other_entries() -> None:
     assert names(get_pass("RemoveUnusedFunctions", entry_functions=["second"])(mod)) == ["second"]
 
 
-def test_an_entry_that_there_is_not() -> None:
+def test_an_unknown_entry() -> None:
     with pytest.raises(KeyError, match="the module has no function 'main'; it has: f"):
         RemoveUnusedFunctions()(module({"f": []}))
 

@@ -83,7 +83,7 @@ def test_instruments_of_the_default_context_stay(log: list[str], mod: IRModule) 
     assert log == ["should P", "before P", "after P"]
 
 
-def test_the_context_a_pass_sees_is_the_one_it_was_called_in(mod: IRModule) -> None:
+def test_a_pass_receives_the_context_of_its_call(mod: IRModule) -> None:
     seen: list[object] = []
 
     @module_pass(opt_level=0)
@@ -165,7 +165,7 @@ def test_as_in_tvm_each_call_of_a_required_pass_is_a_new_one(mod: IRModule) -> N
 
 
 @pytest.mark.parametrize("config", [{}, RELAY])
-def test_what_is_required_does_not_run_for_a_member_that_is_off(config: dict[str, str], log: list[str], mod: IRModule) -> None:
+def test_requirements_of_disabled_members_do_not_run(config: dict[str, str], log: list[str], mod: IRModule) -> None:
     register_pass("R", make("R", log))
     with PassContext(opt_level=1, disabled_pass=["Q"], config=config):
         Sequential([make("P", log, 2, ["R"]), make("Q", log, 0, ["R"])])(mod)

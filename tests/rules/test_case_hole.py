@@ -41,7 +41,7 @@ NAMES = ["none, matmul", "none, dense", "row, matmul", "row, dense"]
 rows, matrix, shift = var("rows", (4, 3)), numbers((3, 5)), numbers((5,))
 
 
-def test_a_rule_stands_for_one_of_each_case() -> None:
+def test_a_rule_expands_to_its_cases() -> None:
     made = {direction.name: direction for direction in Weighed.scaled.directions()}
     assert list(made) == [f"Weighed.scaled[{name}]" for name in NAMES]
     one = made["Weighed.scaled[row, matmul]"]
@@ -81,7 +81,7 @@ def test_it_is_switched_off_as_one_or_for_a_case(disabled: str, fired: int) -> N
     assert outcome.fired("Weighed.scaled") == fired
 
 
-def test_the_list_says_which_cases_there_are() -> None:
+def test_the_list_names_the_cases() -> None:
     text = rules_text(rule_rows([Weighed]))
     assert "kind is matmul or dense" in text
     assert "bias is none or row" in text

@@ -71,7 +71,7 @@ def starts_of(body: Expr) -> int:
         pytest.param(tup(biased(DENSE, 3), DENSE), 2, id="the product is a result"),
     ],
 )
-def test_a_bias_is_free_where_a_product_takes_it_along_that_nothing_else_reads(body: Expr, starts: int) -> None:
+def test_a_bias_is_free_if_it_fuses_with_an_otherwise_unused_product(body: Expr, starts: int) -> None:
     assert starts_of(body) == starts
 
 
@@ -82,7 +82,7 @@ def test_the_same_question_has_the_same_answer() -> None:
     assert model.call(get_op("add"), [TensorType((2,)), TensorType((2,))], TensorType((2,)), EMPTY_ATTRS) != first
 
 
-def test_attributes_count_where_the_cost_depends_on_them() -> None:
+def test_attributes_count_if_the_cost_depends_on_them() -> None:
     model = Roofline()
     conv = get_op("nn.conv2d")
     image, weight = TensorType((1, 64, 32, 32)), TensorType((64, 64, 3, 3))
@@ -127,7 +127,7 @@ def test_calls_are_counted_once_however_often_they_are_used() -> None:
     assert count(x) == 0
 
 
-def test_what_follows_from_constants_is_free() -> None:
+def test_calls_on_constants_are_free() -> None:
     constant = ops.exp(const([1.0, 2.0]))
     assert count(constant + splat(1.0)) == 0
     assert count(ops.concatenate(tup(constant, const([3.0])))) == 0
@@ -135,7 +135,7 @@ def test_what_follows_from_constants_is_free() -> None:
     assert count(ops.concatenate(tup(constant, var("v", (2,))))) == 1
 
 
-def test_what_cannot_be_folded_is_not_free() -> None:
+def test_unfoldable_calls_are_not_free() -> None:
     assert count(ops.nn.dropout(const([1.0]))[0]) == 1
     assert count(ops.zeros(shape=(2,), dtype="float32")) == 1
     assert count(ops.exp(ops.zeros(shape=(2,), dtype="float32"))) == 2

@@ -134,7 +134,7 @@ def test_the_units_of_a_model_do_not_matter(function: Function, power: int) -> N
 
 @settings(deadline=None, max_examples=share(30, 80), derandomize=True)
 @given(programs(), st.integers(0, 1000))
-def test_no_model_makes_a_program_dearer(function: Function, seed: int) -> None:
+def test_no_cost_model_makes_a_program_more_expensive(function: Function, seed: int) -> None:
     model = Wild(seed)
     after = saturate(function, *SETS, ConstantFolding, rules__cost=model).function
     assert program_cost(after.body, model) <= program_cost(function.body, model) * (1 + 1e-9)
@@ -169,7 +169,7 @@ def test_prices_can_depend_on_which_operands_are_constants() -> None:
         (True, "True for negative\\(.*; a cost must be a number"),
     ],
 )
-def test_what_is_no_price_is_an_error(amount: object, said: str) -> None:
+def test_invalid_costs_are_errors(amount: object, said: str) -> None:
     with pytest.raises(CostError, match=f"^the cost model Flat gave {said}"):
         saturate(func(ops.negative(ops.negative(a))), Twice, rules__cost=Flat(amount))
 
@@ -187,7 +187,7 @@ def test_a_message_does_not_list_a_thousand_types() -> None:
     assert len(str(caught.value)) < 400
 
 
-def test_an_interruption_is_no_error_of_the_model() -> None:
+def test_an_interruption_is_not_an_error_of_the_model() -> None:
     class Interrupted:
         def call(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs) -> float:
             raise KeyboardInterrupt
@@ -202,7 +202,7 @@ def test_the_option_takes_names_and_models_only(value: object) -> None:
         PassContext(config={"rules.cost": value})
 
 
-def test_what_the_option_means() -> None:
+def test_meanings_of_the_option() -> None:
     assert cost_model("roofline") is ROOFLINE
     assert isinstance(cost_model("nodes"), NodeCount)
     machine = Machine(1.0, 2.0, 3.0)
@@ -214,7 +214,7 @@ def test_what_the_option_means() -> None:
     assert cost_model(own) is own
 
 
-def test_a_class_is_no_model_and_neither_is_an_object_without_the_method() -> None:
+def test_classes_and_objects_without_the_method_are_not_cost_models() -> None:
     with pytest.raises(CostError, match=r"the cost model NodeCount is a class; give an object of it: NodeCount\(\)"):
         cost_model(NodeCount)  # type: ignore[arg-type]  # what a type checker would say is said
     odd: AnyValue = object()

@@ -105,7 +105,7 @@ def test_a_pass_that_is_vetoed_takes_no_part(vetoed: str) -> None:
     assert operators(made) == ["add", "subtract", "negative", "negative"]
 
 
-def test_a_pass_that_stands_there_twice_runs_once_with_the_others() -> None:
+def test_a_repeated_pass_runs_once_with_the_others() -> None:
     spell, cancel, twice = (rule_pass(rules) for rules in SETS)
     watcher = Watcher()
     made, statistics = run([spell, twice, spell, cancel], program(), watcher)

@@ -136,7 +136,7 @@ def test_a_rule_with_several_roots_makes_a_tuple() -> None:
         np.testing.assert_array_equal(one.numpy(), other.numpy())
 
 
-def test_a_tuple_that_a_hole_stands_for_becomes_parameters() -> None:
+def test_a_tuple_bound_to_a_hole_becomes_parameters() -> None:
     class Joins(RuleSet):
         twice = op.negative(op.concatenate(x, attrs=a)) >> op.concatenate(x, attrs=a)
 

@@ -114,7 +114,7 @@ def test_no_term_is_tested_compared_converted_or_gone_through(use: str, term: st
         ("each(x @ y, sharing=x) >> x", "the right side of each(...) is parts(whole, axis=...), not x"),
     ],
 )
-def test_the_sentence_says_what_to_write_instead(text: str, said: str) -> None:
+def test_the_error_says_what_to_write_instead(text: str, said: str) -> None:
     with pytest.raises(RuleError) as caught:
         eval(text, KNOWN)
     assert said in str(caught.value)
@@ -226,7 +226,7 @@ def guarded(answer: AnyValue) -> Callable[[], RuleSetMeta]:
 @pytest.mark.parametrize(
     "answer", [7, 1, 0, None, 0.5, [], ["why"], b"why", KeyError("k"), ZeroDivisionError("z"), ValueError("v"), TypeError("t")]
 )
-def test_a_guard_that_neither_holds_nor_says_why_is_an_error_that_names_the_rule(answer: AnyValue) -> None:
+def test_an_invalid_answer_of_a_guard_is_an_error_that_names_the_rule(answer: AnyValue) -> None:
     rules = guarded(answer)()
     with pytest.raises(RuleError) as caught:
         run(rules, leaky(0.25))

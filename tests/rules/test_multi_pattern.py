@@ -51,7 +51,7 @@ def weights(*columns: int, rows: int = 3) -> list[Expr]:
     return [const([[0.5 * i - j + k for j in range(n)] for i in range(rows)]) for k, n in enumerate(columns)]
 
 
-def test_products_of_one_matrix_become_one() -> None:
+def test_products_of_one_matrix_are_merged() -> None:
     a = var("a", (2, 3))
     function = func(tup(*(ops.exp(ops.nn.matmul(a, weight)) for weight in weights(4, 1, 2))))
     made, statistics = run(Products, function)
@@ -60,7 +60,7 @@ def test_products_of_one_matrix_become_one() -> None:
     check_values(function, made)
 
 
-def test_only_what_shares_an_operand_and_attributes_is_taken_together() -> None:
+def test_only_calls_with_a_shared_operand_and_equal_attributes_are_merged() -> None:
     image, other = var("image", (1, 2, 6, 6)), var("other", (1, 2, 6, 6))
     weight = [const([[[[0.1 * (k + i + j)] * 3] * 3 for i in range(2)] for j in range(2)]) for k in range(6)]
     strided = {"strides": (2, 2)}
@@ -82,7 +82,7 @@ def test_only_what_shares_an_operand_and_attributes_is_taken_together() -> None:
     check_values(function, found)
 
 
-def test_what_is_computed_from_a_root_is_not_taken_together_with_it() -> None:
+def test_dependent_calls_are_not_merged() -> None:
     a = var("a", (3, 3))
     first = ops.nn.matmul(a, weights(3)[0])
     second = ops.nn.matmul(a, ops.exp(first))
@@ -113,14 +113,14 @@ def test_sizes_that_are_not_known_are_rejected() -> None:
     assert any("the size of axis 1 is unknown" in text for text in statistics.remarks["Together"])
 
 
-def test_what_is_not_cheaper_stays() -> None:
+def test_merges_that_do_not_pay_stay() -> None:
     """Two products and their parts: as many calls as before, so the program stays as it is."""
     function = func(tup(*(ops.nn.matmul(var("a", (2, 3)), weight) for weight in weights(4, 4))))
     assert run(Products, function)[0] is function or operators(run(Products, function)[0]) == ["nn.matmul", "nn.matmul"]
 
 
 @pytest.mark.parametrize("count", [10, 20])
-def test_what_is_made_grows_with_the_program_and_not_faster(count: int) -> None:
+def test_the_number_of_new_nodes_is_linear(count: int) -> None:
     """Twelve products for each input."""
     shared = weights(*[4] * 12)
     body = tup(*(ops.nn.matmul(var(f"a{i}", (2, 3)), weight) for i in range(count) for weight in shared))
@@ -170,7 +170,7 @@ def test_rules_with_several_roots_are_rules() -> None:
         ((each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).and_back, "no way back"),
     ],
 )
-def test_what_cannot_be_is_rejected(make: object, sentence: str) -> None:
+def test_invalid_rules_are_rejected(make: object, sentence: str) -> None:
     with pytest.raises(RuleError, match=sentence):
         make()  # type: ignore[operator]  # a function of no arguments
 

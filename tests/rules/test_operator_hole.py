@@ -31,7 +31,7 @@ v, w = var("v", (2, 3)), var("w", (2, 3))
 BOTH = func(ops.minimum(ops.minimum(v, w), w) + ops.maximum(ops.maximum(v, w), w))
 
 
-def test_a_rule_stands_for_one_of_each_operator() -> None:
+def test_a_rule_expands_to_its_operators() -> None:
     assert [rule.name for rule in Operated] == ["Operated.twice", "Operated.moved"]
     assert [each.name for each in Operated.twice.directions()] == ["Operated.twice[maximum]", "Operated.twice[minimum]"]
     assert repr(Operated.twice.directions()[0]) == "maximum(maximum(x, y), y) -> maximum(x, y)"
@@ -40,13 +40,13 @@ def test_a_rule_stands_for_one_of_each_operator() -> None:
     assert "Operated.moved[copy]" not in names
 
 
-def test_attributes_are_kept_where_an_operator_has_any() -> None:
+def test_attributes_are_kept_if_an_operator_has_any() -> None:
     made = {each.name: repr(each) for each in Operated.moved.directions()}
     assert made["Operated.moved[exp]"] == "exp(transpose(x, axes=p)) -> transpose(exp(x), axes=p)"
     assert made["Operated.moved[clip]"] == "clip(transpose(x, axes=p), attrs=a) -> transpose(clip(x, attrs=a), axes=p)"
 
 
-def test_guards_and_computed_values_see_the_operator() -> None:
+def test_guards_and_computed_values_receive_the_operator() -> None:
     from passat.rules.guards import same_type, shape_of
 
     rule = (extremum(x, y) >> op.broadcast_to(x, shape=shape_of(extremum(x, y)))).when(same_type(x, extremum(x, y)))
@@ -77,7 +77,7 @@ def test_why_not_answers_for_each_operator() -> None:
     assert inquiry.answer("Operated.twice[minimum]").findings[0].times == 1
 
 
-def test_the_list_says_what_a_hole_stands_for() -> None:
+def test_the_list_describes_holes() -> None:
     text = rules_text(rule_rows([Operated]))
     assert "extremum is maximum or minimum" in text
     assert "f is any elementwise operator of 1 operand but copy" in text

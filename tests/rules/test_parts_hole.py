@@ -30,7 +30,7 @@ def join(*parts: object) -> object:
     return ops.concatenate(tup(*parts), axis=0)  # type: ignore[arg-type]  # expressions
 
 
-def test_a_rule_stands_for_one_of_each_number() -> None:
+def test_a_rule_expands_to_its_numbers_of_operands() -> None:
     assert [repr(each) for each in Joined.negated.directions()] == [
         "negative(concatenate((x, ys1), axis=p)) -> concatenate((negative(x), negative(ys1)), axis=p)",
         "negative(concatenate((x, ys1, ys2), axis=p)) -> concatenate((negative(x), negative(ys1), negative(ys2)), axis=p)",
@@ -61,7 +61,7 @@ def test_a_guard_about_the_operands_holds_of_each() -> None:
     assert [repr(each) for each in two.guards] == ["same_rank(x, ys1)", "same_rank(x, ys2)", "are_all(2, (ys1, ys2))"]
 
 
-def test_the_list_says_how_many() -> None:
+def test_the_list_names_the_numbers() -> None:
     assert "*ys is 1 to 2 operands" in rules_text(rule_rows([Joined]))
 
 

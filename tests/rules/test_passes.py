@@ -75,7 +75,7 @@ def test_the_default_pipeline() -> None:
 
 
 @pytest.mark.parametrize("level", range(5))
-def test_what_runs_at_each_level(level: int) -> None:
+def test_passes_of_each_level(level: int) -> None:
     context = PassContext(opt_level=level)
     run = [member.info.name for member in default_pipeline().members if context.pass_enabled(member.info)]
     assert run == [name for name, least in LEVELS.items() if least <= level]
@@ -161,7 +161,7 @@ def test_the_default_pipeline_on_a_small_network() -> None:
         assert default_pipeline()(module) is module
 
 
-def test_what_is_made_of_constants_alone_becomes_a_constant() -> None:
+def test_calls_on_constants_become_constants() -> None:
     function = func(tup(splat(1.0) + splat(2.0), x))
     with PassContext(opt_level=3):
         after = default_pipeline()(IRModule.from_expr(function))["main"]

@@ -116,7 +116,7 @@ def test_the_holes_of_a_term() -> None:
     assert holes_of(3) == tensor_holes("text") == set()
 
 
-def test_a_deep_term_is_no_trouble() -> None:
+def test_deep_terms_are_supported() -> None:
     deep: Pattern = x
     for _ in range(500):
         deep = op.exp(deep)
@@ -144,7 +144,7 @@ def test_a_deep_term_is_no_trouble() -> None:
         (lambda: op.exp(HOLE), "p is an attribute, not a tensor; on a right side, number(p) makes a constant of it"),
     ],
 )
-def test_what_is_rejected(build: object, message: str) -> None:
+def test_rejected_nodes(build: object, message: str) -> None:
     assert callable(build)
     with pytest.raises(RuleError) as caught:
         build()
@@ -167,6 +167,6 @@ def test_a_rule_error_is_a_value_error() -> None:
     assert issubclass(RuleError, ValueError)
 
 
-def test_a_tensor_is_no_attribute() -> None:
+def test_a_tensor_is_not_an_attribute() -> None:
     with pytest.raises(RuleError, match=r"transpose\(axes=...\) is an attribute: write attribute\('axes'\) for a hole, not x"):
         op.transpose(x, axes=x)

@@ -88,12 +88,12 @@ def test_the_programs_come_in_the_order_of_their_cost() -> None:
     assert found == [[first, "exp"] for first in ("multiply", "add", "divide", "divide", "divide")]
 
 
-def test_where_there_is_one_program_it_is_taken() -> None:
+def test_a_single_program_is_extracted() -> None:
     function = func(ops.multiply(ops.multiply(a, const(0.5)), const(0.5)))
     assert all(structural_equal(picked(function, rank, Doubles), function) for rank in range(3))
 
 
-def test_only_the_pass_that_is_named_goes_on() -> None:
+def test_only_the_named_pass_uses_its_rank() -> None:
     mod = IRModule.from_expr(func(ops.multiply(ops.multiply(ops.add(a, a), const(0.5)), const(0.5))))
     with PassContext(config={"rules.pick": {"Doubles": 1}, "rules.cost": PRICES, "rules.joint": False}):
         made = Sequential([rule_pass(Doubles), rule_pass(Quarters, ConstantFolding)])(mod)["main"]
@@ -108,7 +108,7 @@ def test_passes_in_one_e_graph_go_on_together(name: str) -> None:
     assert operators(made) == ["add", "exp"]
 
 
-def test_what_is_left_to_choose_from_is_counted() -> None:
+def test_alternatives_are_counted() -> None:
     outcome = saturate(func(ops.exp(ops.add(ops.add(a, a), ops.add(a, a)))), Doubles)
     assert outcome.count("alternatives") == 2
     assert saturate(func(ops.exp(a)), Doubles).count("alternatives") == 0
@@ -167,7 +167,7 @@ def layers(count: int) -> Function:
     return func(value)
 
 
-def test_each_region_goes_on() -> None:
+def test_each_region_uses_the_rank() -> None:
     function = layers(60)
     made = [saturate(function, Doubles, rules__pick={"Tried": rank}, rules__cost=PRICES, rules__region_nodes=20) for rank in range(2)]
     regions = int(made[1].count("regions"))
@@ -206,7 +206,7 @@ def test_bad_picks(pick: object, said: str) -> None:
         ("DeadCodeElimination", "config rules.pick names DeadCodeElimination, which has no e-graph"),
     ],
 )
-def test_a_pass_that_there_is_not(name: str, said: str, tmp_path: Path) -> None:
+def test_an_unknown_pass(name: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(AttributeError) as caught:
         optimize(model("Neg", "Exp"), config={"rules.pick": {name: 1}})
     assert str(caught.value) == said
@@ -223,7 +223,7 @@ def test_a_pass_of_another_pipeline_may_be_named() -> None:
     assert [node.op_type for node in done.model.graph.node] == ["Exp"]
 
 
-def test_what_is_dearer_than_the_input_is_not_the_result() -> None:
+def test_results_more_expensive_than_the_input_are_discarded() -> None:
     value = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 4])
     result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 4])
     graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "g", [value], [result])

@@ -46,13 +46,13 @@ def test_rules_are_named_after_their_set() -> None:
     assert Sums.helper is x
 
 
-def test_a_rule_prints_as_it_is_written() -> None:
+def test_a_rule_prints_as_written() -> None:
     assert repr(Sums.swap) == "(x + y) -> (y + x)"
     assert repr(Sums.swap.and_back()) == "(x + y) <-> (y + x)"
     assert repr(Sums.same.guards) == "(is_float(x),)"
 
 
-def test_a_rule_knows_where_it_was_written() -> None:
+def test_a_rule_knows_its_source_line() -> None:
     assert re.fullmatch(r"test_rule\.py:\d+", Sums.swap.source)
     assert Sums.swap.source != Sums.same.source
 
@@ -103,7 +103,7 @@ def test_conditions_add_up_in_order() -> None:
     assert not Sums.swap.guards
 
 
-def test_what_rules_do_to_numbers() -> None:
+def test_effects_of_rules_on_values() -> None:
     plain = x + y >> y + x
     assert (plain.math, plain.note) == (EXACT, "")
     assert (plain.inexact("rounds").math, plain.inexact("rounds").note) == (REASSOCIATE, "rounds")
@@ -113,7 +113,7 @@ def test_what_rules_do_to_numbers() -> None:
     assert plain.math == EXACT
 
 
-def test_what_becomes_of_results_that_are_not_finite() -> None:
+def test_changes_of_nonfinite_results() -> None:
     plain = x * y + x * z >> x * (y + z)
     assert (plain.liberty, plain.inexact("once").liberty) == ((EXACT, KEPT), (REASSOCIATE, KEPT))
     resolved = plain.inexact("once", nonfinite=RESOLVED)
@@ -127,7 +127,7 @@ def test_what_becomes_of_results_that_are_not_finite() -> None:
     assert [each in LIBERTIES for each in (plain.liberty, resolved.liberty, several.liberty)] == [True, True, True]
 
 
-def test_a_word_that_says_nothing_of_them_is_rejected() -> None:
+def test_unknown_words_for_them_are_rejected() -> None:
     with pytest.raises(RuleError, match="results that are not finite are 'kept' or 'resolved' or 'mixed', not 'dropped'"):
         (x * y + x * z >> x * (y + z)).inexact("once", nonfinite="dropped")  # type: ignore[arg-type]  # what is rejected
 
@@ -217,7 +217,7 @@ def define(value: object) -> RuleSetMeta:
         ),
     ],
 )
-def test_what_is_rejected(build: Callable[[], object], message: str) -> None:
+def test_rejected_nodes(build: Callable[[], object], message: str) -> None:
     with pytest.raises(RuleError) as caught:
         build()
     if message.endswith(" "):
@@ -234,7 +234,7 @@ def test_a_comparison_binds_looser_than_a_rule() -> None:
         op.exp(x) >> x.when(is_float(x))  # type: ignore[attr-defined]  # a user's mistake: `when` belongs outside of brackets
 
 
-def test_sides_are_only_rejected_where_no_sample_agrees() -> None:
+def test_sides_are_rejected_only_if_no_sample_agrees() -> None:
     """A flattening keeps matrices as they are; of other tensors a guard may say so."""
 
     class Flat(RuleSet):
@@ -246,7 +246,7 @@ def test_sides_are_only_rejected_where_no_sample_agrees() -> None:
     assert len(Flat) == 2
 
 
-def test_what_no_sample_fits_is_not_rejected() -> None:
+def test_rules_without_fitting_samples_are_not_rejected() -> None:
     class Attention(RuleSet):
         """Products of stacks, of which no sample is well typed."""
 
@@ -261,7 +261,7 @@ def test_rules_are_values() -> None:
         Sums.swap.other = 1  # type: ignore[attr-defined]  # there is no such field
 
 
-def test_a_rule_is_not_lost_to_another_of_its_name() -> None:
+def test_a_rule_is_not_shadowed_by_another_of_its_name() -> None:
     with pytest.raises(RuleError, match=r"Twice\.r is defined twice"):
 
         class Twice(RuleSet):
@@ -283,7 +283,7 @@ def test_a_rule_with_equal_sides_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("narrow", [Rule.inexact, Rule.finite])
-def test_a_rule_that_changes_values_says_what(narrow: Callable[[Rule, str], Rule]) -> None:
+def test_a_rule_that_changes_values_states_how(narrow: Callable[[Rule, str], Rule]) -> None:
     rule = op.exp(op.log(x)) >> x
     assert narrow(rule, "rounds once instead of twice").note
     with pytest.raises(RuleError, match="state what it changes"):

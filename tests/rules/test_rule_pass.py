@@ -71,13 +71,13 @@ def test_the_rules_of_a_pass() -> None:
         ((), "rule_pass needs at least one rule set, or a name"),
     ],
 )
-def test_what_is_rejected(arguments: tuple[type[RuleSet], ...], message: str) -> None:
+def test_rejected_nodes(arguments: tuple[type[RuleSet], ...], message: str) -> None:
     with pytest.raises(RuleError) as caught:
         rule_pass(*arguments)
     assert str(caught.value) == message
 
 
-def test_what_is_counted() -> None:
+def test_counters() -> None:
     function = func(ops.negative(ops.negative(a)) + ops.abs(ops.negative(b)))
     outcome = apply(rule_pass(Negations), function)
     counted = {key: value for key, value in outcome.statistics.counters["Negations"].items() if key != "seconds"}
@@ -106,7 +106,7 @@ def test_folding_and_cse_are_counted() -> None:
 
 
 @pytest.mark.parametrize("math", ["exact", "reassociate", "finite"])
-def test_what_rules_may_do_to_numbers(math: str) -> None:
+def test_limits_on_changes_of_values(math: str) -> None:
     function = func(tup(ops.exp(a) / ops.exp(b), b - b))
     names = operators(apply(rule_pass(Rounding), function, rules__math=math).function.body)
     assert ("divide" in names) == (math == "exact")
@@ -225,7 +225,7 @@ def test_a_pass_may_have_no_rules_at_all() -> None:
     assert apply(made, function).function is function
 
 
-def test_exact_search_finds_what_only_pays_together() -> None:
+def test_exact_search_finds_changes_that_only_pay_together() -> None:
     """Each sum alone is as cheap in its first form as in its second; in their second forms the two share a part."""
 
     class Sharing(RuleSet):
@@ -248,7 +248,7 @@ class Joining(RuleSet):
     swapped = (x + y >> y + x).joining()
 
 
-def test_a_joining_rule_unites_what_is_there() -> None:
+def test_a_joining_rule_unites_existing_classes() -> None:
     a, b = var("a", (4,)), var("b", (4,))
     outcome = apply(rule_pass(Joining), func(tup(ops.exp(a + b), ops.tanh(b + a))))
     assert sorted(operators(outcome.function)) == ["add", "exp", "tanh"]
@@ -264,7 +264,7 @@ def test_a_joining_rule_makes_nothing() -> None:
     assert outcome.count("fired:Joining.swapped") == 0
 
 
-def test_a_joining_rule_goes_one_way() -> None:
+def test_a_joining_rule_has_one_direction() -> None:
     with pytest.raises(RuleError, match="a joining rule goes one way, and is not lowering"):
         (op.exp(x) >> op.tanh(x)).and_back().joining()
 
@@ -283,7 +283,7 @@ def test_a_set_is_used_as_another_kind() -> None:
         assert sorted(operators(rule_pass(joining)(IRModule.from_expr(func(tup(a + b, b + a))))["main"])) == ["add", "add"]
 
 
-def test_a_set_that_cannot_be_of_a_kind_says_so() -> None:
+def test_an_impossible_kind_of_a_set_is_an_error() -> None:
     with pytest.raises(RuleError, match="goes both ways cannot be reducing"):
         Associates.of_kind("reducing")
     with pytest.raises(RuleError, match="has several roots, and cannot be joining"):

@@ -140,7 +140,7 @@ def test_kinds_of_rules() -> None:
         (lambda: (x + y >> y + x).lowering().and_back(), "a lowering rule has no reverse direction"),
     ],
 )
-def test_what_is_rejected(make: object, said: str) -> None:
+def test_rejected_nodes(make: object, said: str) -> None:
     assert callable(make)
     with pytest.raises(RuleError, match=said):
         make()

@@ -16,7 +16,7 @@ def bound(rule: Rule) -> set[object]:
     return set(bound_keys(rule))
 
 
-def test_holes_the_root_and_what_guards_name_stand_for_themselves() -> None:
+def test_holes_roots_and_terms_of_guards_are_opaque() -> None:
     inner = op.exp(x)
     deep = op.negative(op.abs(inner)) >> op.abs(inner)
     assert bound(deep.exploring()) == {deep.lhs.key, x.key}, "what the right side creates again has its own attributes"

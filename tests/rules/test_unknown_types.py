@@ -70,7 +70,7 @@ PROGRAMS = [*networks(), *(build(seed, 8, tame=True) for seed in (2, 14, 18, 32,
 
 
 @pytest.mark.parametrize("number", range(len(PROGRAMS)))
-def test_no_pass_raises_or_changes_what_is_computed(number: int) -> None:
+def test_no_pass_raises_or_changes_values(number: int) -> None:
     function = PROGRAMS[number]
     infer_type(function)
     feeds = feeds_of(function, np.random.default_rng(number))

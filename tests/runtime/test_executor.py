@@ -56,7 +56,7 @@ def test_a_function_becomes_a_callable() -> None:
     assert run(2 * ONES, ONES) == run(x=2 * ONES, y=ONES) == run(2 * ONES, y=ONES) == NDArray(ONES)
 
 
-def test_a_global_function_becomes_one_too() -> None:
+def test_a_global_function_is_converted_too() -> None:
     mod = IRModule({"main": difference(), "other": Function([x], x + x)})
     executor = create_executor(mod=mod)
     assert executor.evaluate(mod.get_global_var("other"))(ONES) == NDArray(2 * ONES)

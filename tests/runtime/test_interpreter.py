@@ -38,7 +38,7 @@ def test_a_field_of_an_operator_with_several_results() -> None:
     ]
 
 
-def test_lets_and_what_they_shadow() -> None:
+def test_lets_and_shadowing() -> None:
     assert value("fn (%x: int32) { let %y = add(%x, 1); let %z = { let %y = multiply(%y, 10); %y }; subtract(%z, %y) }", 1).numpy() == 18
 
 
@@ -52,7 +52,7 @@ def test_an_if_within_an_expression() -> None:
     assert value("fn (%b: bool) { add(if (%b) { let %x = 1; %x } else { 2 }, 10) }", True).numpy() == 11
 
 
-def test_a_closure_sees_what_is_around_it() -> None:
+def test_a_closure_captures_its_surroundings() -> None:
     text = """fn (%x: int32) {
       let %add = fn (%y: int32) { add(%x, %y) };
       let %twice = fn (%f: fn (int32) -> int32, %y: int32) { %f(%f(%y)) };
@@ -166,7 +166,7 @@ def test_a_let_that_is_a_value_and_the_result() -> None:
     assert create_executor().evaluate(Let(var("w", "int32"), twice, twice)).numpy() == 6
 
 
-def test_what_a_function_inside_shares_with_what_is_around_it() -> None:
+def test_values_shared_with_a_nested_function() -> None:
     shared = A + A
     inner = Function([n := var("n", "int32")], n + shared)
     assert create_executor().evaluate(Function([A], (shared + inner(A)) + inner(shared)))(1).numpy() == 2 + 3 + 4
@@ -199,7 +199,7 @@ def test_parameters_without_types() -> None:
         ("fn (%x: int32) { onnx.Nonsense(%x, opset=18) }", (1,), "onnx.Nonsense"),
     ],
 )
-def test_what_cannot_be_run(text: str, args: tuple[Any, ...], message: str) -> None:
+def test_unrunnable_models(text: str, args: tuple[Any, ...], message: str) -> None:
     with pytest.raises(ExecutorError, match=message):
         value(text, *args)
 

@@ -108,7 +108,7 @@ def test_no_text_of_the_program_gets_into_the_source() -> None:
         ("fn (%f) { if (%f) { 1 } else { 2 } }", "the condition of an if must be a scalar bool"),
     ],
 )
-def test_what_cannot_be_run(text: str, message: str) -> None:
+def test_unrunnable_models(text: str, message: str) -> None:
     def call() -> None:
         run(text)(NDArray(np.int32(1)))
 

@@ -7,7 +7,7 @@ from passat.ir.tensor import Tensor
 from passat.runtime import NDArray, TupleValue, array, cpu
 
 
-def test_what_an_array_tells() -> None:
+def test_properties_of_arrays() -> None:
     value = NDArray(np.arange(6, dtype=np.int16).reshape(2, 3))
     assert (value.shape, value.dtype, len(value), value.device) == ((2, 3), "int16", 2, cpu())
     assert value.data is value

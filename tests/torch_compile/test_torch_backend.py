@@ -191,7 +191,7 @@ def test_random_numbers_are_left_to_torch() -> None:
         assert torch.equal(found, torch.nn.Dropout()(torch.ones(100)))
 
 
-def test_what_changes_its_buffers_is_left_to_torch() -> None:
+def test_models_that_change_their_buffers_are_left_to_torch() -> None:
     model, x = torch.nn.BatchNorm1d(4).train(), torch.randn(8, 4)
     with torch.no_grad():
         falls_back(model, x, why="it changes its arguments, or buffers of the model")  # and is run once

@@ -204,7 +204,7 @@ def test_the_input_that_came_back() -> None:
     assert [rule for rule in data["rules"] if rule["made"]] == []
 
 
-def test_what_came_of_a_node_through_several_passes() -> None:
+def test_a_node_is_traced_through_several_passes() -> None:
     result = passat.optimize(EXAMPLES / "bert_tiny.onnx", record=True, verify=False)
     data = data_of(result)
     assert result.record is not None
@@ -217,7 +217,7 @@ def test_what_came_of_a_node_through_several_passes() -> None:
     assert {name: rules.count(name) for name in set(rules) - {""}} == made
 
 
-def test_what_is_recorded_changes_no_result() -> None:
+def test_recording_does_not_change_the_result() -> None:
     model = EXAMPLES / "resnet_tiny.onnx"
     recorded, plain = passat.optimize(model, record=True, verify=False), passat.optimize(model, verify=False)
     assert recorded.model == plain.model
@@ -246,7 +246,7 @@ def test_branches_and_local_functions_are_drawn() -> None:
     assert "If 't': then_branch" in column(data, "before", "where") or "If 'y': then_branch" in column(data, "before", "where")
 
 
-def test_large_models_are_cut_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_models_are_truncated_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("passat.page.document.MOST", 20)
     result = optimized(layered(3))
     assert result.record is not None
@@ -256,7 +256,7 @@ def test_large_models_are_cut_and_that_is_said(monkeypatch: pytest.MonkeyPatch) 
     assert all(part < 20 for parts in cut["operands"] for part in parts)
 
 
-def test_large_egraphs_are_cut_around_what_rules_did(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_egraphs_keep_the_surroundings_of_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("passat.page.egraphs.MOST", 30)
     result = passat.optimize(layered(20), record=True, verify=False)
     assert result.record is not None
@@ -278,7 +278,7 @@ def test_weights_are_not_in_the_page() -> None:
 
 
 @pytest.mark.parametrize("first", range(0, 1000, 50))
-def test_data_of_random_models_refer_to_what_is_there(first: int) -> None:
+def test_data_of_random_models_have_valid_references(first: int) -> None:
     case = next(case for case in map(random_case, itertools.count(first)) if case is not None)
     result = passat.optimize(case.model, record=True, verify=False)
     data = data_of(result)
@@ -302,7 +302,7 @@ def test_data_of_random_models_refer_to_what_is_there(first: int) -> None:
     json.loads(script_json(data))
 
 
-def test_what_eager_rules_made_is_never_said_not_to_be_taken() -> None:
+def test_results_of_eager_rules_count_as_taken() -> None:
     report = passat.optimize(EXAMPLES / "resnet_tiny.onnx", passes="FoldBatchNorm", record=True, verify=False).report
     taken = {rule.name: rule.taken for rule in report.rules if rule.fired}
     assert taken == {"ConstantFolding.call": None, "ScaleAxis.normalized": True}

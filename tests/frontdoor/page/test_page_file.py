@@ -89,12 +89,12 @@ def test_the_policy_lets_nothing_run_but_the_script_of_the_page(page: Page) -> N
     assert "unsafe" not in page.policy
 
 
-def test_the_data_are_what_the_page_holds(page: Page) -> None:
+def test_the_page_contains_the_data(page: Page) -> None:
     data = json.loads(page.content["script"][0])
     assert data["head"]["nodes"] == [4, 2]
 
 
-def test_the_scripts_make_text_of_what_they_are_told() -> None:
+def test_the_scripts_insert_text_only() -> None:
     own = [path for path in files("passat.page").iterdir() if path.name.endswith(".js") and not path.name.endswith(".min.js")]
     scripts = {path.name: path.read_text("utf-8") for path in own}
     assert len(scripts) == 9
@@ -106,7 +106,7 @@ def test_the_scripts_make_text_of_what_they_are_told() -> None:
         assert not re.search(r"[ \t]$", text, re.MULTILINE)
 
 
-def test_what_a_page_is_made_of_is_packaged() -> None:
+def test_the_files_of_the_page_are_packaged() -> None:
     root = Path(__file__).resolve().parents[3]
     project = tomllib.loads((root / "pyproject.toml").read_text())
     packaged = project["tool"]["setuptools"]["package-data"]["passat.page"]

@@ -132,7 +132,7 @@ def test_the_largest_saving_is_shown_first_on_both_sides(tab: Tab, walked: Path)
     assert seen, "the change is on the first screen, at a size at which it can be read"
 
 
-def test_what_surrounds_a_change_stands_at_the_same_height_on_both_sides(tab: Tab, walked: Path) -> None:
+def test_surroundings_of_a_change_are_aligned_on_both_sides(tab: Tab, walked: Path) -> None:
     tab.open(walked, width=1280, height=900)
     shared = tab.run(
         "SIDES.map((side) => Object.fromEntries(shown.layouts[side].nodes.map((node, at) => [side === 'before' ? node :"
@@ -186,7 +186,7 @@ def test_the_keyboard_chooses_a_node(tab: Tab, walked: Path) -> None:
     assert tab.text("#details h3") == "Gemm"
 
 
-def test_a_node_that_no_change_has_is_shown_with_what_is_around_it(tab: Tab, walked: Path) -> None:
+def test_an_unchanged_node_is_shown_with_its_surroundings(tab: Tab, walked: Path) -> None:
     tab.open(walked)
     node = tab.run(
         "data.graphs.after.kind.findIndex((kind, i) => kind === 0 && data.graphs.after.state[i] === 0 && !shown.nodes.after.includes(i))"
@@ -269,7 +269,7 @@ def test_reasons_of_rejections_unfold(tab: Tab, bert: Path) -> None:
     assert tab.run("document.querySelector('#rules tr:has(button.more)').nextSibling.hidden") is False
 
 
-def test_what_a_rule_made_is_shown(tab: Tab, bert: Path) -> None:
+def test_nodes_made_by_a_rule_are_shown(tab: Tab, bert: Path) -> None:
     tab.open(bert)
     tab.run("showRule('Weights.into_weight')")
     assert tab.text("#matches").startswith("Weights.into_weight: ")
@@ -279,7 +279,7 @@ def test_what_a_rule_made_is_shown(tab: Tab, bert: Path) -> None:
     assert tab.run("document.querySelector('#clusters .chosen .made') !== null")
 
 
-def test_what_a_pass_without_rules_made_is_shown(tab: Tab, walked: Path) -> None:
+def test_nodes_made_by_a_pass_without_rules_are_shown(tab: Tab, walked: Path) -> None:
     tab.open(walked)
     graph = "data.graphs.after"
     node = tab.run(f"{graph}.pass.findIndex((name, i) => text(name) === 'CollapseBatchRegions' && {graph}.state[i] === 1)")

@@ -36,7 +36,7 @@ def test_shown_texts_are_short_and_can_be_seen(text: str, limit: int) -> None:
         assert len(made) <= limit
 
 
-def test_what_is_written_from_right_to_left_by_force() -> None:
+def test_right_to_left_overrides_are_neutralized() -> None:
     assert shown("safe\u202egnp.exe") == "safe\\u202egnp.exe"
     assert shown("\u05d0\u05d1") == "\u05d0\u05d1", "a language is not an attack"
 
@@ -74,7 +74,7 @@ def test_constants() -> None:
     assert "\\u202e" in constant_text(Tensor.dense(np.array(["a\u202eb"], np.object_)))
 
 
-def test_strings_are_told_once() -> None:
+def test_each_string_is_stored_once() -> None:
     strings = Strings()
     assert [strings.number(text) for text in ("a", "b", "a")] == [0, 1, 0]
     assert strings.texts == ["a", "b"]

@@ -34,7 +34,7 @@ def chain(length: int) -> Expr:
     return expr
 
 
-def test_matches_are_replaced_until_there_are_none() -> None:
+def test_matches_are_replaced_until_none_is_left() -> None:
     assert rewrite(AddZero(), relay.tanh(chain(3))).args[0] is X  # type: ignore[attr-defined]  # a call
     untouched = relay.tanh(X)
     assert AddZero().rewrite(untouched) is untouched
@@ -77,7 +77,7 @@ def test_a_partition_is_a_call_of_a_function() -> None:
     assert partition(is_op("add")(wildcard(), wildcard()), made) is made  # nothing is looked for in it
 
 
-def test_what_others_use_is_not_taken() -> None:
+def test_calls_with_other_users_are_not_fused() -> None:
     total = X + Y
     pattern = is_op("nn.relu")(wildcard() + wildcard())
     both = relay.Tuple([relay.nn.relu(total), relay.exp(total)])
@@ -94,7 +94,7 @@ def test_constants_that_the_pattern_names_go_inside() -> None:
     assert [len(made.args) for made in (named, either, anything) if isinstance(made, Call)] == [1, 1, 2]
 
 
-def test_what_a_dominator_passes_is_inside() -> None:
+def test_calls_between_dominator_and_root_are_included() -> None:
     top = relay.nn.softmax(X)
     expr = relay.tanh(top) + relay.exp(relay.tanh(top))
     path = is_op("tanh")(wildcard()) | is_op("exp")(wildcard())

@@ -166,7 +166,7 @@ def test_constants_of_all_of_tvms_element_types_come_back(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("value", [object(), PrimFunc([], None), Attrs(x=object()), const(np.array("a"), "string")])
-def test_what_has_no_form_is_rejected(value: object) -> None:
+def test_calls_without_a_form_are_rejected(value: object) -> None:
     with pytest.raises(TypeError, match="cannot be saved as JSON"):
         save_json(value)
 
@@ -212,7 +212,7 @@ def test_texts_of_earlier_versions_are_read() -> None:
         (graph(1, {"type_key": "TypeVar", "attrs": {"kind": "9", "name_hint": "a"}}), "9 is not the number of a kind"),
     ],
 )
-def test_what_is_no_program_is_rejected(text: str, found: str) -> None:
+def test_invalid_programs_are_rejected(text: str, found: str) -> None:
     with pytest.raises(JSONError, match=found):
         load_json(text)
 

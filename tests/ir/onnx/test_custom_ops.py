@@ -53,7 +53,7 @@ def calls(model: ModelProto) -> Iterator[Call]:
     return (node for node in post_order(function) if isinstance(node, Call))
 
 
-def test_a_node_is_read_as_it_is_declared(parse: Parse) -> None:
+def test_a_node_is_read_as_declared(parse: Parse) -> None:
     fused = declare()
     model = parse(
         "g (float[2, 3] x) => (float[2, 3] y) { f = com.mine.Fused<alpha = 0.1, gamma = [0.3, 2.0]>(x) y = Relu(f) }",
@@ -66,7 +66,7 @@ def test_a_node_is_read_as_it_is_declared(parse: Parse) -> None:
     assert to_onnx(from_onnx(model)) == model
 
 
-def test_a_call_is_written_as_it_is_declared() -> None:
+def test_a_call_is_written_as_declared() -> None:
     fused = declare()
     x = var("x", shape=(2, 3))
     body = get_op("nn.relu")(fused(x, alpha=2, scale=[1, 0.1], steps=3.0, span=Span("n", outputs=("f",))))
@@ -114,7 +114,7 @@ def test_several_results_and_any_number_of_operands(parse: Parse) -> None:
         ("com.mine.Fused(h)", "n: com.mine.Fused(Tensor[(2, 3), float16]; alpha=1.0, scale=(), mode='fast', steps=1): x is of float32"),
     ],
 )
-def test_what_does_not_fit_is_left_opaque_and_said(parse: Parse, node: str, reason: str) -> None:
+def test_undeclared_forms_stay_opaque_and_are_reported(parse: Parse, node: str, reason: str) -> None:
     declare()
     text = f"g (float[2, 3] x, float16[2, 3] h) => (float[2, 3] y) {{ [n] y = {node} }}"
     module = from_onnx(parse(text, imports=', "com.mine": 1'))
@@ -122,7 +122,7 @@ def test_what_does_not_fit_is_left_opaque_and_said(parse: Parse, node: str, reas
     assert str(warning.sentence) == f"node 'n' (com.mine.Fused) is left opaque, since it does not match its declaration: {reason}"
 
 
-def test_whatever_a_declaration_raises_is_a_sentence(parse: Parse) -> None:
+def test_every_error_of_a_declaration_is_a_sentence(parse: Parse) -> None:
     @define_op(onnx="com.mine.Odd")
     def odd(x: TensorType) -> TensorType:
         """It fails."""

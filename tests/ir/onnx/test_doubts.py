@@ -120,7 +120,7 @@ def test_a_backward_slice(begin: int, end: int, stride: int, dims: str) -> None:
     held(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}'))
 
 
-def test_no_size_is_counted_of_which_onnx_runtime_believes_another() -> None:
+def test_sizes_that_onnx_runtime_doubts_are_not_counted() -> None:
     """Its inference is wrong about a ConvTranspose whose paddings follow from its sizes."""
     text = """g (float[1, 2, 2, 1, 5] x) => (float[14, 3, p, 4, 1] y)
         <float[2, 2, 1, 3, 1] w = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, int64[5] sizes = {14, 3, 0, 4, 1}> {

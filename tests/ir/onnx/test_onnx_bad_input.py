@@ -171,7 +171,7 @@ def test_shapes_that_contradict_each_other(node: str, shown: str, parse: Parse) 
     assert len(text) > len(shown)
 
 
-def test_an_output_declared_as_another_element_type(parse: Parse) -> None:
+def test_an_output_with_another_declared_element_type(parse: Parse) -> None:
     model = parse("g (float[2, 3] x) => (int64[2, 3] y) { y = Relu(x) }")
     text = "'y' is declared as int64[2, 3], but the Relu node that produces 'y' returns float32[2, 3]"
     assert message(lambda: from_onnx(model)) == text
@@ -210,7 +210,7 @@ def test_attributes_of_the_wrong_kind(parse: Parse) -> None:
     assert "kernel_shape" in text
 
 
-def test_a_scan_that_does_not_say_what_it_scans(parse: Parse) -> None:
+def test_a_scan_without_its_number_of_inputs(parse: Parse) -> None:
     model = parse(
         """g (float[2] a, float[3, 2] b) => (float[2] y, float[3, 2] z) {
             y, z = Scan <num_scan_inputs = 1, body = step (float[2] p, float[2] q) => (float[2] r, float[2] s) {
@@ -290,7 +290,7 @@ def test_importing_the_package_does_not_import_onnx() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_without_onnx_the_sentence_says_how_to_install_it() -> None:
+def test_without_onnx_the_error_names_the_extra() -> None:
     code = (
         "import sys; sys.modules['onnx'] = None\n"
         "from passat.ir.onnx import OnnxError, load\n"
@@ -349,7 +349,7 @@ def test_a_sparse_tensor_that_is_none(model: ModelProto, said: str) -> None:
         (TensorProto(name="w", dims=[1], data_type=TensorProto.COMPLEX64, float_data=[1, 2, 3]), "1.5"),
     ],
 )
-def test_a_tensor_of_another_number_of_elements_is_rejected_when_it_is_read(tensor: TensorProto, held: str) -> None:
+def test_a_tensor_with_a_wrong_number_of_elements_is_rejected(tensor: TensorProto, held: str) -> None:
     outputs = [helper.make_tensor_value_info("y", tensor.data_type, None)]
     graph = helper.make_graph([helper.make_node("Identity", ["w"], ["y"])], "g", [], outputs, [tensor])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)

@@ -91,7 +91,7 @@ def test_contradictions_in_subgraphs() -> None:
     assert sorted(found.span.source_name for found in error.diagnostics if found.span is not None) == ["else_branch", "last", "then_branch"]
 
 
-def test_nodes_out_of_order_are_told_once() -> None:
+def test_nodes_out_of_order_are_reported_once() -> None:
     nodes = [node("Add", ["a", "b"], "s", "first"), node("Relu", ["late"], "o"), node("Relu", ["a"], "late")]
     assert len(rejected(model(nodes, {"s": [2], "o": [2, 3]})).diagnostics) == 1
 

@@ -52,7 +52,7 @@ def test_an_output_of_another_rank_keeps_its_declaration(parse: Parse) -> None:
     assert to_onnx(module).graph.output == model.graph.output
 
 
-def test_nobody_reads_a_value_by_the_name_of_an_output_that_is_declared_wrong(parse: Parse) -> None:
+def test_wrongly_declared_outputs_are_not_read_by_name(parse: Parse) -> None:
     """ONNX Runtime goes by the declaration there, and runs no Scan whose body then has a value of no shape."""
     model = parse(
         "g (float[1, 3] x, float[4, 3] s) => (float[1, 3] y, float[4, 1, 3] z, float[N, M, N, M] w) {"
@@ -95,7 +95,7 @@ def test_sizes_of_the_body_of_a_scan_are_not_taken_from_wrong_declarations(parse
     assert [value.shape for value in Runner(result).run(feed)] == [value.shape for value in Runner(model).run(feed)] == [(1, 5, 3)]
 
 
-def test_what_passat_infers_itself_is_right(parse: Parse) -> None:
+def test_inferred_shapes_are_right(parse: Parse) -> None:
     module = from_onnx(declare(parse("g (float[2, 3] x) => (float[2, 3] y) { a = Relu(x) y = Neg(a) }"), "a", 9))
     assert warnings(module) == [
         "'a' is declared as float32[9], but the Relu node that produces 'a' returns float32[2, 3]; the declaration is ignored"
@@ -103,7 +103,7 @@ def test_what_passat_infers_itself_is_right(parse: Parse) -> None:
     assert types(module) == {"a": "float32[2, 3]", "y": "float32[2, 3]"}
 
 
-def test_neither_side_is_relied_on_where_onnx_infers(parse: Parse) -> None:
+def test_contradictory_declarations_are_ignored(parse: Parse) -> None:
     text = "g (float[2, 3] x) => (int64[p, q] y) { a = NonZero(x) b = Transpose(a) y = Neg(b) }"
     module = from_onnx(declare(parse(text), "a", 5, 7, element=TensorProto.INT64))
     sentence = (
@@ -158,7 +158,7 @@ def test_another_element_type_is_an_error(place: str, parse: Parse) -> None:
     assert len(warnings(from_onnx(model, lenient=True))) == 1
 
 
-def test_lenient_reading_keeps_what_contradicts_itself(parse: Parse) -> None:
+def test_lenient_reading_keeps_contradictions(parse: Parse) -> None:
     model = parse("g (float[2, 3] x) => (float[N, M] y) { a = MatMul(x, x) b = Neg(a) y = Neg(b) }")
     with pytest.raises(OnnxError, match="does not accept operands"):
         from_onnx(model)
@@ -195,7 +195,7 @@ LOOP = """g (float[2, 3] x, int64 n) => (float[N, 3] y) {{
         ("float[2, 3]", "Unsqueeze(s, i1)", "_", "float32[1, 2, 3]"),
     ],
 )
-def test_what_a_loop_carries(carried: str, step: str, inside: str, warned: str, parse: Parse) -> None:
+def test_types_of_loop_carried_values(carried: str, step: str, inside: str, warned: str, parse: Parse) -> None:
     """The type of a value that a loop carries holds as the loop begins, and after each iteration."""
     model = parse(LOOP.format(carried=carried, step=step))
     model.graph.initializer.append(helper.make_tensor("i1", TensorProto.INT64, [1], [0]))
@@ -242,7 +242,7 @@ def test_other_declarations_that_say_nothing(parse: Parse) -> None:
         ("_", "float32[3]", "float32[3]"),
     ],
 )
-def test_what_both_say(inferred: str, declared: str, expected: str) -> None:
+def test_facts_of_both_declarations(inferred: str, declared: str, expected: str) -> None:
     assert show_type(agreed(parse_type(inferred), parse_type(declared))) == expected
 
 
@@ -257,7 +257,7 @@ def test_what_both_say(inferred: str, declared: str, expected: str) -> None:
         ("_", "float32[3]", "_"),
     ],
 )
-def test_what_holds_of_both(declared: str, found: str, expected: str) -> None:
+def test_facts_that_hold_of_both(declared: str, found: str, expected: str) -> None:
     assert show_type(holding(parse_type(declared), parse_type(found))) == expected
 
 
@@ -269,7 +269,7 @@ def test_a_module_with_warnings_can_be_copied(parse: Parse) -> None:
     assert warnings(copy) == warnings(module) != []
 
 
-def test_negative_dimensions_are_unknown_as_in_onnx_runtime_and_told(parse: Parse) -> None:
+def test_negative_dimensions_are_unknown_and_reported(parse: Parse) -> None:
     model = parse("g (float[2, 3] x) => (float[2, 3] y) { y = Neg(x) }")
     assert warnings(from_onnx(model)) == []
     for value, size in ((model.graph.input[0], -2), (model.graph.output[0], -1)):
@@ -286,7 +286,7 @@ def test_negative_dimensions_are_unknown_as_in_onnx_runtime_and_told(parse: Pars
 
 
 @pytest.mark.parametrize("text", ["_", "seq(_)", "opt(_)", "opt(seq(_))"])
-def test_nothing_is_declared_of_what_holds_what_is_unknown(text: str) -> None:
+def test_containers_of_unknown_types_are_not_declared(text: str) -> None:
     assert not value_info("s", parse_type(text)).HasField("type")
 
 
@@ -300,7 +300,7 @@ def not_inferred() -> list[tuple[str, int]]:
 
 @pytest.mark.parametrize(("op", "opset"), not_inferred())
 @pytest.mark.parametrize("again", [False, True], ids=["as it was read", "made anew"])
-def test_what_onnx_does_not_infer_is_declared(op: str, opset: int, again: bool) -> None:
+def test_types_that_onnx_does_not_infer_are_declared(op: str, opset: int, again: bool) -> None:
     operands = {"GroupNormalization": "x, x1, x1", "GreaterOrEqual": "x, x", "LessOrEqual": "x, x"}[op]
     attributes = "<num_groups = 1>" if op == "GroupNormalization" else ""
     model = onnx.parser.parse_model(
@@ -314,7 +314,7 @@ def test_what_onnx_does_not_infer_is_declared(op: str, opset: int, again: bool) 
     assert declared == [("a", "1, 1, n]")]
 
 
-def test_a_scan_runs_on_what_onnx_does_not_infer() -> None:
+def test_a_scan_runs_on_types_that_onnx_does_not_infer() -> None:
     """ONNX Runtime runs none in whose body a shape is unknown. (The names of the body are declared without one.)"""
     model = onnx.parser.parse_model(
         """<ir_version: 8, opset_import: ["" : 14]> g (float[2, 2] x) => (bool[2, 2] y, bool[2, 2] z) <bool[2, 2] a> {
@@ -328,7 +328,7 @@ def test_a_scan_runs_on_what_onnx_does_not_infer() -> None:
     assert [value.tolist() for value in Runner(result).run(feed)] == [value.tolist() for value in Runner(model).run(feed)]
 
 
-def test_nobody_reads_a_value_by_the_name_of_an_output_that_is_declared_narrower(parse: Parse) -> None:
+def test_narrowly_declared_outputs_are_not_read_by_name(parse: Parse) -> None:
     """The first output is declared of one column, and has five: ONNX Runtime only warns, unless something reads the values by that name."""
     model = parse(
         "g (int64[n, m] x) => (uint8[n, 1] a, uint8[k, 5] y) { b = Cast<to = 2>(x) a = Cast<to = 2>(x) y = Concat<axis = 0>(b, c) }",

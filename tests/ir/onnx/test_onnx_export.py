@@ -223,7 +223,7 @@ def test_an_output_that_is_listed_twice_is_made_once(run: Run) -> None:
         np.testing.assert_array_equal(given, found)
 
 
-def test_a_subgraph_declares_what_its_results_are(rebuilt: Callable[[IRModule], IRModule]) -> None:
+def test_a_subgraph_declares_its_results(rebuilt: Callable[[IRModule], IRModule]) -> None:
     """ONNX Runtime runs a Scan whose body declares another rank, or rejects it, by what is around it."""
     model = onnx.parser.parse_model(
         """<ir_version: 8, opset_import: ["" : 17]> g (float[2, 3] x, float[1] s) => (float[1] t, float[2, 3, 1] y) {
@@ -244,7 +244,7 @@ def test_a_group_norm_of_nothing_is_nothing() -> None:
     assert kinds(model) == ["Identity"]
 
 
-def test_a_node_that_only_gives_a_name_takes_none_that_another_node_has() -> None:
+def test_renaming_nodes_have_unique_names() -> None:
     """ONNX Runtime loads no model in which two nodes have one name."""
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x, float[2] u) => (float[2] y, float[4] z)'

@@ -174,7 +174,7 @@ def test_new_tensors_and_attributes_go_along(source: Path, tmp_path: Path) -> No
     np.testing.assert_array_equal(numpy_helper.to_array(thing.attribute[0].t), WEIGHT)
 
 
-def test_too_much_for_one_message_goes_to_a_file(parse: Parse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_beyond_the_protobuf_limit_goes_to_a_file(parse: Parse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data_file, "INLINE_LIMIT", 4000)
     model = parse("g (float[N, 32] x) => (float[N, 32] y) { y = MatMul(x, w) }")
     model.graph.initializer.append(numpy_helper.from_array(WEIGHT, "w"))
@@ -203,7 +203,7 @@ def test_large_models_are_checked_without_their_tensors(parse: Parse, monkeypatc
         check(model)
 
 
-def test_nothing_is_left_where_writing_fails(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_nothing(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "out"
     target.mkdir()
     (target / "m.onnx").write_bytes(b"before")

@@ -31,7 +31,7 @@ def kinds(model: ModelProto) -> list[str]:
     return [node.op_type for node in model.graph.node]
 
 
-def test_functions_that_are_called_where_they_stand(run: Run) -> None:
+def test_function_literals_that_are_called(run: Run) -> None:
     module = parse(
         """#[version = "0.0.5"]
         def @main(%x: Tensor[(1, 3), float32]) {
@@ -92,7 +92,7 @@ def test_the_bodies_of_control_flow_are_fused_too(level: int, parse: Parse, run:
         assert all(np.array_equal(a, b) for a, b in zip(run(model, feeds), run(source, feeds), strict=True))
 
 
-def test_what_is_not_known_where_it_is_called_is_rejected() -> None:
+def test_unknown_callees_are_rejected() -> None:
     """A function that calls itself has no form in ONNX."""
     module = parse(
         """#[version = "0.0.5"]
@@ -105,7 +105,7 @@ def test_what_is_not_known_where_it_is_called_is_rejected() -> None:
         to_onnx(module)
 
 
-def test_a_local_function_with_an_element_type_that_there_is_not_promises_nothing() -> None:
+def test_a_local_function_with_an_invalid_element_type_is_opaque() -> None:
     constant = helper.make_node("Constant", [], ["c"], value=TensorProto(dims=[1], data_type=2**31 - 1))
     body = [constant, helper.make_node("Add", ["a", "c"], ["b"])]
     graph = helper.make_graph(

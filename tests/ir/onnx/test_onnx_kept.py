@@ -98,7 +98,7 @@ def test_a_new_constant_of_ir_version_3_is_an_input_too(parse: Parse) -> None:
     assert len(out.graph.initializer) == 2
 
 
-def test_a_default_value_that_the_caller_may_override_is_no_constant(parse: Parse, run: Run) -> None:
+def test_an_overridable_default_is_not_a_constant(parse: Parse, run: Run) -> None:
     model = parse("g (float[2] x) => (float[2] y) { y = Add(x, w) }")
     initializer(model, "w", np.array([1, 2], np.float32), as_input=True)
     module = from_onnx(model)
@@ -261,7 +261,7 @@ def test_quantization_annotations_follow_their_values(parse: Parse) -> None:
     assert [tensor.name for tensor in out.graph.initializer] == ["scale"]
 
 
-def test_what_training_changes_is_no_constant(parse: Parse) -> None:
+def test_trained_values_are_not_constants(parse: Parse) -> None:
     model = parse("g (float[2] x) => (float[2] y) { y = Add(x, w) }")
     initializer(model, "w", np.array([1, 2], np.float32))
     info = model.training_info.add()

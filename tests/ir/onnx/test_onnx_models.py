@@ -208,7 +208,7 @@ def test_the_frame_travels_with_the_module() -> None:
     assert isinstance(module.shallow_copy().attrs["onnx"], Frame)
 
 
-def test_saving_writes_what_is_loaded_again(tmp_path: Path) -> None:
+def test_saved_models_round_trip(tmp_path: Path) -> None:
     path = DATA / "light" / "light_resnet50.onnx"
     save(load(path), tmp_path / "m.onnx")
     assert os.listdir(tmp_path) == ["m.onnx"]

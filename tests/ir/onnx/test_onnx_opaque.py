@@ -57,7 +57,7 @@ def test_types_as_protos_and_back(type_: Type) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "float32", "vec(float32[])", "float32[2", "seq()"])
-def test_text_that_is_no_type(text: str) -> None:
+def test_text_that_is_not_a_type(text: str) -> None:
     with pytest.raises(ValueError, match="is no type"):
         parse_type(text)
 
@@ -123,7 +123,7 @@ def test_types_that_depend_on_values_are_carried(parse: Parse) -> None:
     assert again.checked_type == call.checked_type
 
 
-def test_several_outputs_of_which_one_is_absent(parse: Parse) -> None:
+def test_an_absent_output_among_several(parse: Parse) -> None:
     model = parse(
         "g (float[5, 2, 3] x, float[1, 16, 3] w, float[1, 16, 4] r) => (float[5, 1, 2, 4] y, float[1, 2, 4] c) {"
         " y, , c = LSTM<hidden_size = 4>(x, w, r) }"
@@ -151,7 +151,7 @@ def test_values_come_from_the_runtime() -> None:
     )
 
 
-def test_what_the_runtime_rejects_is_an_evaluate_error() -> None:
+def test_rejections_of_the_runtime_are_evaluate_errors() -> None:
     op = get_op("onnx.BitShift")
     attrs = Attrs(opset=11, outputs="1", direction="SIDEWAYS")
     with pytest.raises(EvaluateError, match="BitShift"):
@@ -229,7 +229,7 @@ def test_other_domains_are_imported_by_modules_built_by_hand() -> None:
         ("Optional", [], {"type": 1}, "Expected: 'TYPE_PROTO', actual: 'INT'"),
     ],
 )
-def test_attributes_of_another_kind_than_declared(op_type: str, inputs: list[str], attributes: dict[str, Any], said: str) -> None:
+def test_attributes_of_undeclared_kinds(op_type: str, inputs: list[str], attributes: dict[str, Any], said: str) -> None:
     node = helper.make_node(op_type, inputs, ["y"], **attributes)
     kinds = {"x": (TensorProto.FLOAT, [2]), "m": (TensorProto.INT64, [1]), "c": (TensorProto.BOOL, []), "y": (TensorProto.FLOAT, None)}
     values = {name: helper.make_tensor_value_info(name, *kind) for name, kind in kinds.items()}

@@ -181,7 +181,7 @@ def test_names_of_sibling_branches_do_not_clash(parse: Parse) -> None:
     assert len(made) == len(set(made))
 
 
-def test_operators_with_other_subgraphs_pass_whole_with_what_they_capture(parse: Parse, run: Run, rebuilt: Rebuilt) -> None:
+def test_operators_with_subgraphs_keep_their_captures(parse: Parse, run: Run, rebuilt: Rebuilt) -> None:
     model = parse(
         """g (float[2] x, float[2] k) => (float[4] y) {
             h = Relu(k)

@@ -42,7 +42,7 @@ def test_opsets_are_not_lowered() -> None:
         in_opset(model(18), 17)
 
 
-def test_an_opset_that_there_is_not() -> None:
+def test_an_unknown_opset() -> None:
     with pytest.raises(OnnxError, match=r"cannot be converted from opset 18 to 999: the installed onnx .* supports 1 to"):
         in_opset(model(18), 999)
 
@@ -54,7 +54,7 @@ def test_element_types_that_an_operator_no_longer_takes(name: str) -> None:
         in_opset(of_integers, 28)
 
 
-def test_a_logarithm_of_a_sum_goes_to_its_newest_version() -> None:
+def test_a_logarithm_of_a_sum_is_converted_to_its_newest_version() -> None:
     assert opset_of(in_opset(model(18, "y = ReduceLogSum(x)", results="float[1, 1] y"), 28)) == 28
 
 
@@ -80,7 +80,7 @@ def test_equal_parts_of_nothing(opset: int, axis: int, known: bool, rows: int, r
         np.testing.assert_array_equal(after, before)
 
 
-def test_one_part_of_what_may_be_nothing(run: Run) -> None:
+def test_one_part_of_a_possibly_empty_split(run: Run) -> None:
     source = model(14, "y = Split<axis = -1>(x)", "float[2, n] x", "float[2, n] y")
     for count in (0, 3):
         (found,) = run(in_opset(source, 19), {"x": np.ones((2, count), np.float32)})
@@ -117,7 +117,7 @@ def test_nodes_whose_operators_are_the_same_stay_as_they_are() -> None:
 @pytest.mark.parametrize("target", [13, 14])
 @pytest.mark.parametrize("axis", [None, 0, 1, 2, -2])
 @pytest.mark.parametrize("shape", ["2, 3, 4", "2, N, 4", "A, B, C", "0, 3, 4", "2, 3, 1", "1, 3, N"])
-def test_what_flattened_takes_the_same_elements_together(
+def test_operators_that_flattened_are_converted(
     name: str, target: int, axis: int | None, shape: str, run: Run, random: np.random.Generator
 ) -> None:
     said = "" if axis is None else f"<axis = {axis}>"
@@ -178,7 +178,7 @@ def test_resizing_by_scales_that_are_computed_is_rejected() -> None:
         in_opset(before, 13)
 
 
-def test_pooling_without_a_kernel_is_rejected_where_nothing_is_known_of_its_operand() -> None:
+def test_pooling_without_a_kernel_is_rejected_for_unknown_operands() -> None:
     before = model(10, "y = Reshape(x, s)  z = GlobalLpPool(y)", "float[1, 1, 4, 5] x, int64[n] s", "float[] z")
     with pytest.raises(
         OnnxError, match="the GlobalLpPool node that produces 'z' cannot be converted from opset 10 to 22: ONNX Runtime has no kernel"
@@ -206,7 +206,7 @@ def test_functions_that_onnx_runtime_has_no_kernel_of_float64_for(op_type: str) 
     assert in_opset(model(18, f"y = {op_type}(x)", "float[2] x", "float[2] y"), 23).opset_import[0].version == 23
 
 
-def test_no_two_nodes_have_one_name_where_a_call_is_written_as_several_twice() -> None:
+def test_nodes_of_expanded_calls_have_unique_names() -> None:
     before = model(10, "a = OneHot(i, d, v)  b = OneHot(i, d, v)", "int64[1] i, int64 d, float[2] v", "float[1, n] a, float[1, n] b")
     before.graph.node[0].name, before.graph.node[1].name = "first", "second"
     made = passat.optimize(before, verify=False, opset=13).model
@@ -250,7 +250,7 @@ def test_graphs_inside_nodes_are_raised(run: Run, random: np.random.Generator) -
         np.testing.assert_array_equal(run(raised, feed)[0], run(before, feed)[0])
 
 
-def test_what_cannot_be_raised_inside_a_node_is_named() -> None:
+def test_unconvertible_operators_in_subgraphs_are_named() -> None:
     body = helper.make_graph(
         [helper.make_node("Hardmax", ["e"], ["r"], axis=0)],
         "b",
@@ -279,7 +279,7 @@ f (a) => (b) {{ b = {}(a) }}
 
 
 @pytest.mark.parametrize(("op_type", "functions"), [("Hardmax", 0), ("Softplus", 1)])
-def test_local_functions_are_inlined_where_they_change(op_type: str, functions: int, run: Run, random: np.random.Generator) -> None:
+def test_changed_local_functions_are_inlined(op_type: str, functions: int, run: Run, random: np.random.Generator) -> None:
     before = onnx.parser.parse_model(FUNCTIONS.format(op_type))
     raised = in_opset(before, 17)
     assert len(raised.functions) == functions
@@ -345,7 +345,7 @@ def test_an_average_of_windows_that_do_not_fit_stays_in_its_opset() -> None:
         in_opset(model, 20)
 
 
-def test_an_average_of_what_has_no_known_shape_goes_to_another_opset() -> None:
+def test_an_average_over_unknown_shapes_is_converted() -> None:
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 15, "own" : 1]> g (float[1, 2, 4, 4] x) => (float[a, b, c, d] y)'
         "{ u = own.Thing (x) y = AveragePool <kernel_shape = [3, 3]> (u) }"

@@ -114,7 +114,7 @@ def test_elements_of_half_a_byte() -> None:
         (node("SequenceConstruct", ["x"], ["y"]), [Tensor.splat(1, (2,), "float32")], 13, "not a tensor"),
     ],
 )
-def test_what_is_rejected(proto: onnx.NodeProto, operands: list[Tensor | None], opset: int, message: str) -> None:
+def test_rejected_nodes(proto: onnx.NodeProto, operands: list[Tensor | None], opset: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         evaluate_node(proto, operands, {"": opset, "mine": 1})
 
@@ -137,7 +137,7 @@ def test_a_runtime_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
         evaluate_node(node("Relu", ["x"], ["y"]), [Tensor.splat(1, (2,), "float32")], {"": 13})
 
 
-def test_the_model_is_left_as_it_is() -> None:
+def test_the_model_is_unchanged() -> None:
     model = ModelProto()
     model.graph.node.append(node("Relu", ["x"], ["y"], name="first"))
     before = model.SerializeToString()

@@ -67,13 +67,13 @@ def test_the_order_of_nodes_does_not_matter() -> None:
         ("y = Softmax<axis = 1>(c)", "d = Softmax<axis = 1>(c) y = Identity(d)"),
     ],
 )
-def test_whatever_computes_does_matter(old: str, new: str) -> None:
+def test_computing_nodes_count(old: str, new: str) -> None:
     changed = BASE.replace(old, new)
     assert changed != BASE
     assert not same(BASE, changed)
 
 
-def test_operands_of_what_does_not_commute_keep_their_places() -> None:
+def test_operands_of_noncommutative_operators_keep_their_order() -> None:
     text = "g (float[2] x, float[2] z) => (float[2] y) {{ y = {} }}"
     for operator in ("Sub", "Div", "Pow", "Less", "MatMul"):
         assert not same(text.format(f"{operator}(x, z)"), text.format(f"{operator}(z, x)"))

@@ -94,7 +94,7 @@ def test_other_sentences_of_the_checker_stay_its_own() -> None:
 
 
 @pytest.mark.parametrize("change", [no_type, no_shape, no_element_type])
-def test_an_output_is_declared_as_what_is_inferred(change: Callable[[TypeProto], None]) -> None:
+def test_outputs_declare_inferred_types(change: Callable[[TypeProto], None]) -> None:
     changed = model()
     change(changed.graph.output[0].type)
     assert to_onnx(from_onnx(changed)).graph.output == model().graph.output
@@ -129,7 +129,7 @@ def test_a_file_with_external_data_is_spoken_of_as_well(tmp_path: Path) -> None:
         ("value_info", no_element_type, "the value 'a', which a Neg node produces, has no declared element type"),
     ],
 )
-def test_what_onnx_runtime_does_not_load_for_an_element_type_is_named(where: str, change: Callable[[TypeProto], None], said: str) -> None:
+def test_operators_without_a_kernel_for_an_element_type_are_named(where: str, change: Callable[[TypeProto], None], said: str) -> None:
     changed = model()
     changed.graph.value_info.add(name="a").type.CopyFrom(changed.graph.output[0].type)
     change(getattr(changed.graph, where)[0].type)

@@ -74,7 +74,7 @@ def test_rotary_positions(interleaved: int) -> None:
     check_agrees(model(f"{head} {{ y = RotaryEmbedding<{attrs}>(x, c, s) }}"), "nn.rotary_embedding")
 
 
-def test_what_stays_opaque() -> None:
+def test_nodes_that_stay_opaque() -> None:
     soft = attention_model("q_num_heads = 4, kv_num_heads = 2, softcap = 2.0")
     causal = attention_model("q_num_heads = 4, kv_num_heads = 2, is_causal = 1")  # three queries, five keys
     four = "main (float[2, 4, 3, 4] q, float[2, 4, 5, 4] k) => (float[2, 4, 3, 4] y) { y = Attention(q, k, k) }"
@@ -111,7 +111,7 @@ def test_named_sizes() -> None:
         ({"q_num_heads": 4}, "differ in size"),
     ],
 )
-def test_what_attention_rejects(changes: dict[str, float], reason: str) -> None:
+def test_rejected_operands_of_attention(changes: dict[str, float], reason: str) -> None:
     q, k = var("q", (2, 3, 8)), var("k", (2, 5, 8))
     attrs = {"q_num_heads": 2, "kv_num_heads": 2, "scale": 1.0, **changes}
     with pytest.raises(InferError, match=reason):
@@ -125,7 +125,7 @@ def test_a_mask_that_does_not_broadcast() -> None:
             infer_type(ops.nn.attention(q, k, k, mask, q_num_heads=2, kv_num_heads=2, scale=1.0))
 
 
-def test_what_rotary_positions_reject() -> None:
+def test_rejected_operands_of_rotary_embeddings() -> None:
     x = var("x", (2, 3, 8))
     with pytest.raises(InferError, match="must be"):
         infer_type(ops.nn.rotary_embedding(x, var("c", (2, 3, 3)), var("s", (2, 3, 2)), num_heads=2))

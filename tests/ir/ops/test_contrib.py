@@ -88,7 +88,7 @@ def test_values_and_nodes_are_those_of_onnx_runtime(op_type: str, name: str, ope
         ("BiasSoftmax", [X, X], {"axis": 1, "is_inner_broadcast": 1}),
     ],
 )
-def test_what_is_not_known_stays_opaque(op_type: str, operands: list[Array], attrs: dict[str, AnyValue]) -> None:
+def test_nodes_with_unknown_attributes_stay_opaque(op_type: str, operands: list[Array], attrs: dict[str, AnyValue]) -> None:
     module = from_onnx(model_of(op_type, operands, attrs))
     assert call_of(module).op.name not in {name for _, name, _, _ in NODES}  # type: ignore[attr-defined]  # a call of an operator
     (node,) = to_onnx(module).graph.node
@@ -105,7 +105,7 @@ def test_an_absent_operand_is_for_onnx_runtime_to_reject(op_type: str, names: li
     assert call.op.name == f"onnx.{DOMAIN}.{op_type}"  # type: ignore[attr-defined]  # an operator
 
 
-def test_a_function_of_the_model_with_that_name_is_no_such_operator() -> None:
+def test_a_local_function_of_that_name_is_not_the_operator() -> None:
     model = model_of("QuickGelu", [X], {})
     body = helper.make_node("Neg", ["a"], ["b"])
     model.functions.append(helper.make_function(DOMAIN, "QuickGelu", ["a"], ["b"], [body], [helper.make_opsetid("", 18)]))

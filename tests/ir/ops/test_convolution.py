@@ -228,7 +228,7 @@ def test_narrow_floats_are_summed_in_float32(nodes: "Nodes") -> None:
     np.testing.assert_allclose(nodes.evaluate(expr, feeds), nodes.refer(nodes.write(expr, 11), feeds), rtol=1e-2, atol=1e-2)
 
 
-def test_a_bias_goes_back_into_its_convolution(nodes: "Nodes") -> None:
+def test_a_bias_returns_to_its_convolution(nodes: "Nodes") -> None:
     expr = nodes.read("Conv", 11, [floats(1, 2, 5), floats(3, 2, 3), floats(3)])
     assert isinstance(expr, Call)
     assert (expr.op, expr.attrs) == (get_op("nn.bias_add"), Attrs(axis=1))
@@ -275,7 +275,7 @@ def test_costs() -> None:
         ("nn.conv1d_transpose", [(1, 4, 2), (4, 4, 1)], {"padding": 2}, "padding=2 crops more elements than the result has"),
     ],
 )
-def test_what_is_wrong_is_said(name: str, shapes: list[tuple[int, ...]], attrs: dict[str, AnyValue], message: str) -> None:
+def test_invalid_operands_are_reported(name: str, shapes: list[tuple[int, ...]], attrs: dict[str, AnyValue], message: str) -> None:
     with pytest.raises(OpTypeError, match=r"^" + name.replace(".", r"\.") + r"\(Tensor") as error:
         infer(name, *(tensor(*shape) for shape in shapes), **attrs)
     assert message in str(error.value)

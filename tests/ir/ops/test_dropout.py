@@ -75,7 +75,7 @@ def _ratio(nodes: "Nodes", expr: Expr, opset: int) -> dict[str, float]:
         (7, [X], 1, {"is_test": 1}),
     ],
 )
-def test_what_is_opaque(nodes: "Nodes", version: int, operands: list[AnyValue], n_outputs: int, attrs: dict[str, AnyValue]) -> None:
+def test_opaque_nodes(nodes: "Nodes", version: int, operands: list[AnyValue], n_outputs: int, attrs: dict[str, AnyValue]) -> None:
     assert nodes.read("Dropout", version, operands, n_outputs, **attrs) is None
 
 
@@ -87,7 +87,7 @@ def test_it_is_stateful_and_has_a_mask(nodes: "Nodes") -> None:
     np.testing.assert_array_equal(nodes.evaluate(infer_type(call[1]), {"x": np.zeros((2, 3), np.float32)}), np.ones((2, 3)))
 
 
-def test_what_is_wrong_is_said() -> None:
+def test_invalid_operands_are_reported() -> None:
     op = get_op("nn.dropout")
     with pytest.raises(OpTypeError, match=r"rate must be between 0 and 1, but is 1\.5"):
         op.infer([X], op.bind_attrs({"rate": 1.5}))

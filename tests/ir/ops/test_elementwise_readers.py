@@ -112,7 +112,7 @@ READ: list[tuple[str, list[Expr | None], dict[str, AnyValue], int, str, dict[str
 @pytest.mark.parametrize(
     ("op_type", "inputs", "attrs", "version", "name", "expected"), READ, ids=lambda part: part if isinstance(part, str) else None
 )
-def test_nodes_and_what_they_are_read_as(
+def test_nodes_are_read_as_calls(
     op_type: str, inputs: list[Expr | None], attrs: dict[str, AnyValue], version: int, name: str, expected: dict[str, AnyValue]
 ) -> None:
     found = read(op_type, inputs, attrs, version)

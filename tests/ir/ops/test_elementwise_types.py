@@ -87,7 +87,7 @@ def test_symbolic_dimensions() -> None:
     assert repr(infer(sum_(var("s", shape=())))) == "float32"
 
 
-def test_what_depends_on_an_operand_of_unknown_type_is_unknown() -> None:
+def test_results_of_operands_of_unknown_type_are_unknown() -> None:
     unknown, x = var("u"), var("x", shape=(2,))
     for call in (get_op("add")(unknown, x), get_op("exp")(unknown), get_op("sum")(unknown, axis=0)):
         assert isinstance(infer(call), IncompleteType)

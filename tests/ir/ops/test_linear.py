@@ -335,7 +335,7 @@ def test_costs() -> None:
         ("einsum", [TupleType([])], {"equation": ""}, "at least one operand is required"),
     ],
 )
-def test_what_is_wrong_is_said(name: str, types: list[Type], attrs: dict[str, AnyValue], message: str) -> None:
+def test_invalid_operands_are_reported(name: str, types: list[Type], attrs: dict[str, AnyValue], message: str) -> None:
     with pytest.raises(OpTypeError, match=r"^" + name.replace(".", r"\.") + r"\(") as error:
         infer(name, *types, **attrs)
     assert message in str(error.value)

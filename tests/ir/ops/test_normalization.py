@@ -218,7 +218,7 @@ def test_an_absent_shift_is_the_empty_tuple(nodes: "Nodes") -> None:
         ("InstanceNormalization", 6, 1, [tensor(2, 4, 3), tensor(4), tensor(4)], {"consumed_inputs": (1,)}),
     ],
 )
-def test_what_is_opaque(
+def test_opaque_nodes(
     nodes: "Nodes", op_type: str, version: int, n_outputs: int, types: Sequence[TensorType], attrs: dict[str, AnyValue]
 ) -> None:
     assert nodes.read(op_type, version, types, n_outputs, **attrs) is None
@@ -304,7 +304,7 @@ def test_cost_counts_elements() -> None:
         ("nn.rms_norm", [tensor(2, 3), tensor(3, dtype="float16")], {}, "gamma has element type float16, but data has float32; cast one"),
     ],
 )
-def test_what_is_wrong_is_said(name: str, types: Sequence[Type], attrs: dict[str, AnyValue], message: str) -> None:
+def test_invalid_operands_are_reported(name: str, types: Sequence[Type], attrs: dict[str, AnyValue], message: str) -> None:
     with pytest.raises(OpTypeError, match=r"^" + name.replace(".", r"\.") + r"\(Tensor") as error:
         infer(name, *types, **attrs)
     assert message in str(error.value)

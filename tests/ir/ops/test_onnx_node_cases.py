@@ -86,7 +86,7 @@ def difference(found: Sequence[Array], expected: Sequence[Array]) -> str:
 
 
 @pytest.mark.parametrize("constant", [False, True], ids=["operands-at-run-time", "operands-constant"])
-def test_what_is_read_has_the_value_of_the_case(constant: bool) -> None:
+def test_imported_nodes_have_the_expected_value(constant: bool) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # making the cases divides by zero, and more
         cases = collect_testcases(None)

@@ -187,7 +187,7 @@ def test_global_pooling_of_nothing_has_no_value() -> None:
         ("GlobalLpPool", 13, (1, 2, 3), {"p": 0}),
     ],
 )
-def test_what_is_opaque(nodes: "Nodes", op_type: str, version: int, shape: tuple[Dim, ...], attrs: dict[str, AnyValue]) -> None:
+def test_opaque_nodes(nodes: "Nodes", op_type: str, version: int, shape: tuple[Dim, ...], attrs: dict[str, AnyValue]) -> None:
     assert nodes.read(op_type, version, [tensor(*shape)], **attrs) is None
 
 
@@ -308,7 +308,7 @@ def test_costs() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said(name: str, type_: TensorType, attrs: dict[str, AnyValue], message: str) -> None:
+def test_invalid_operands_are_reported(name: str, type_: TensorType, attrs: dict[str, AnyValue], message: str) -> None:
     with pytest.raises(OpTypeError, match=r"^" + name.replace(".", r"\.") + r"\(Tensor") as error:
         infer(name, type_, **attrs)
     assert message in str(error.value)

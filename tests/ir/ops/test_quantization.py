@@ -76,7 +76,7 @@ def test_requantize_rounds_halves_upward_or_away_from_zero(compute_dtype: str) -
     np.testing.assert_array_equal(nearest, np.array([-2, -2, -1, -1, 0, 1, 1, 2, 2], np.int8))
 
 
-def test_a_configuration_says_how_to_requantize_where_a_call_does_not() -> None:
+def test_a_configuration_supplies_missing_requantize_options() -> None:
     operands = (relay.var("x", shape=(3,), dtype="int32"), const(1.0), const(0), const(2.0), const(0))
     with qnn.requantize_config(rounding="TONEAREST", compute_dtype="float32"):
         assert qnn.current_requantize_config().rounding == "TONEAREST"
@@ -174,7 +174,7 @@ def test_functions_are_those_of_real_numbers_up_to_rounding(name: str) -> None:
     assert np.abs(found - np.clip(real / 0.1 + 3, -128, 127)).max() <= 0.5001
 
 
-def test_leaky_relu_scales_what_is_below_the_zero_point() -> None:
+def test_leaky_relu_scales_values_below_the_zero_point() -> None:
     x = np.array([0, 50, 100, 150], np.uint8)
     np.testing.assert_array_equal(
         compute("qnn.leaky_relu", x, f32(1), i32(100), f32(1), i32(100), alpha=0.5), np.array([50, 75, 100, 150], np.uint8)
@@ -220,7 +220,7 @@ def test_concatenate_takes_each_part_to_the_scale_of_the_result() -> None:
         ("qnn.add", "int8 uint8 float32 int32 float32 int32 float32 int32", {}, "different element types"),
     ],
 )
-def test_what_has_no_meaning_is_rejected_in_a_sentence(name: str, types: str, attrs: dict[str, AnyValue], message: str) -> None:
+def test_meaningless_operands_are_rejected_in_a_sentence(name: str, types: str, attrs: dict[str, AnyValue], message: str) -> None:
     op = get_op(name)
     found = [text.partition(":") for text in types.split()]
     data = 2 if name in ("qnn.dense", "qnn.add") else 1

@@ -117,7 +117,7 @@ def test_an_infinite_norm_survives_the_oldest_opset(nodes: "Nodes") -> None:
         ("nn.lrn", TensorType((2, 3)), {"size": 0}, "they are 2 and 0"),
     ],
 )
-def test_what_is_wrong_is_said(name: str, type_: TensorType, attrs: dict[str, AnyValue], message: str) -> None:
+def test_invalid_operands_are_reported(name: str, type_: TensorType, attrs: dict[str, AnyValue], message: str) -> None:
     op = get_op(name)
     with pytest.raises(OpTypeError, match=r"^" + name.replace(".", r"\.") + r"\(Tensor") as error:
         op.infer([type_], op.bind_attrs(attrs))

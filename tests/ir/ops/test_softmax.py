@@ -70,7 +70,7 @@ def test_the_old_default_axis(nodes: "Nodes") -> None:
     ("version", "shape", "attrs"),
     [(7, (2, 3), {"axis": 2}), (13, (), {}), (13, (2, 3), {"axis": 0, "extra": 1}), (11, (2, 3), {"axis": -3})],
 )
-def test_what_is_opaque(nodes: "Nodes", version: int, shape: tuple[Dim, ...], attrs: dict[str, AnyValue]) -> None:
+def test_opaque_nodes(nodes: "Nodes", version: int, shape: tuple[Dim, ...], attrs: dict[str, AnyValue]) -> None:
     assert nodes.read("Softmax", version, [TensorType(shape)], **attrs) is None
 
 
@@ -97,7 +97,7 @@ def test_half_precision_is_summed_in_float32(nodes: "Nodes") -> None:
     np.testing.assert_array_equal(found, np.full(5000, np.float16(1 / 5000)))
 
 
-def test_what_is_wrong_is_said() -> None:
+def test_invalid_operands_are_reported() -> None:
     op = get_op("nn.softmax")
     with pytest.raises(OpTypeError, match=r"^nn\.softmax\(Tensor\[\(2,\), float32\]; axis=1\): .* has no axis 1"):
         op.infer([TensorType((2,))], op.bind_attrs({"axis": 1}))

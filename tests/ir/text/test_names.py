@@ -91,7 +91,7 @@ def test_any_word_may_name_anything(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["add", "constructor", "None", "two words", "_", "Plain"])
-def test_constructors_and_operators_of_one_name_are_told_apart(name: str) -> None:
+def test_constructors_and_operators_of_the_same_name_are_distinguished(name: str) -> None:
     module = parse(f'type T {{ "{name}"(int8), "{name}0" }} def @f(%x: int8) {{ (constructor("{name}")(%x), constructor("{name}0")()) }}')
     made = next(iter(module.type_definitions.values())).constructors
     fields = module["f"].body
@@ -143,7 +143,7 @@ def test_constructors_and_operators_of_one_name_are_told_apart(name: str) -> Non
         ("type T { add }", "1:10: add is an operator; quote it to use it as the name of a constructor"),
     ],
 )
-def test_what_is_not_defined_or_defined_twice(text: str, message: str) -> None:
+def test_undefined_and_duplicate_names(text: str, message: str) -> None:
     with pytest.raises(ParseError) as caught:
         parse(text, "f")
     assert str(caught.value).splitlines()[0] == f"f:{message}"
@@ -217,7 +217,7 @@ def test_numbers_of_attributes_beyond_their_type_are_errors(number: str) -> None
         (" * ".join(["(a + b + c + d + e + f + g + h)"] * 30), "f:1:17: the product is too large for a dimension"),
     ],
 )
-def test_dimensions_that_there_are_not(shape: str, message: str) -> None:
+def test_invalid_dimensions(shape: str, message: str) -> None:
     with pytest.raises(ParseError, match=f"^{message}"):
         parse_expr(f"fn (%x: Tensor[({shape}), int8]) {{ 1 }}", "f")
 

@@ -20,7 +20,7 @@ from passat.ir.types import GlobalTypeVar, TensorType, Type
 x = var("x", shape=(2, 3))
 
 
-def test_names_are_unique_and_quoted_where_they_must_be() -> None:
+def test_names_are_unique_and_quoted_if_necessary() -> None:
     hints = ["x", "x", "x1", "x", "input:0", "a/b", "/a", "1", "", "a.b", 'q"\n', "/", "a//b", "é", "_"]
     variables = [Var(hint) for hint in hints]
     text = pretty_print(Function(variables, GlobalVar("g 1")()))
@@ -29,7 +29,7 @@ def test_names_are_unique_and_quoted_where_they_must_be() -> None:
     )
 
 
-def test_operators_whose_names_are_no_words() -> None:
+def test_operators_whose_names_are_not_identifiers() -> None:
     assert pretty_print(Call(get_op("onnx.my-domain.Op"), [])).startswith('"onnx.my-domain.Op"(')
     assert pretty_print(get_op("nn.relu")) == "nn.relu"
 

@@ -159,7 +159,7 @@ def same(text: str, expr: Expr) -> None:
         ("%x/**/", x),
     ],
 )
-def test_what_people_write(text: str, expr: Expr) -> None:
+def test_common_notations(text: str, expr: Expr) -> None:
     same(FREE + text, expr)
 
 
@@ -191,7 +191,7 @@ def test_shared_numbers_are_shared_nodes() -> None:
     assert pair[0] is pair[1]
 
 
-def test_expressions_know_where_they_stand() -> None:
+def test_expressions_have_spans() -> None:
     call = parse_expr("free_var %x: int8;\n  add(%x,\n    negative(%x))", "my.relay")
     assert call.span == ("my.relay", 2, 3, 3, 18, ())
     assert isinstance(call, Call)
@@ -203,7 +203,7 @@ def test_type_errors_name_the_place() -> None:
         parse("def @main(%x: int8, %y: int16) {\n  add(%x, %y)\n}")
 
 
-def test_modules_that_are_given_say_what_names_mean() -> None:
+def test_given_modules_resolve_names() -> None:
     module = parse("type Option[A] { Some(A), None_ }\ndef @f(%x: int8) { %x }")
     call = infer_type(parse_expr("Some(@f(1i8))", module=module))
     assert isinstance(call, Call)

@@ -88,7 +88,7 @@ def @h() { @f(@g()) }
         ("def @f() { $ } /* \n \n", ["f:1:12", "f:1:16"]),
     ],
 )
-def test_each_error_is_told_once(text: str, found: list[str]) -> None:
+def test_each_error_is_reported_once(text: str, found: list[str]) -> None:
     assert [":".join(sentence.split(":")[:3]) for sentence in errors_of(text)] == found
 
 
@@ -111,7 +111,7 @@ def test_expressions_are_read_on_too() -> None:
 @pytest.mark.parametrize(
     "text", ["type A { B }\ntype C { B }", "def @f(%x: int8) { %x }", "let %x = 1; def @f() { %x }", "{ def @f( } type T { }"]
 )
-def test_definitions_where_an_expression_is_wanted(text: str) -> None:
+def test_definitions_in_place_of_an_expression(text: str) -> None:
     with pytest.raises(ParseError, match="there is no operator"):
         parse_expr(text)
 
@@ -186,7 +186,7 @@ PIECES = [
 
 @settings(deadline=None, max_examples=share(50, 150))
 @given(modules(), st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 20), st.sampled_from(PIECES)), min_size=1, max_size=3))
-def test_damaged_texts_are_told_by_places_in_them(module: IRModule, damages: list[tuple[int, int, str]]) -> None:
+def test_errors_in_damaged_texts_have_locations(module: IRModule, damages: list[tuple[int, int, str]]) -> None:
     text = astext(module)
     for at, width, piece in damages:
         start = at % (len(text) + 1)

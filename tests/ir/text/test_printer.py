@@ -99,7 +99,7 @@ def test_shared_expressions_get_numbers_in_the_order_of_evaluation() -> None:
     )
 
 
-def test_a_node_stands_in_the_innermost_body_around_its_uses() -> None:
+def test_a_node_is_bound_in_the_innermost_body_around_its_uses() -> None:
     outer, inner, twice = -x, x * x, x - x
     choice = If(c, Tuple([outer, inner, inner]), If(c, Tuple([twice]), Tuple([twice, outer])))
     assert pretty_print(Function([x, c], choice)) == lines(
@@ -167,7 +167,7 @@ def test_lets_that_are_values_and_operands_stand_in_braces() -> None:
     )
 
 
-def test_what_a_recursive_function_shares_with_its_body_stands_before_it() -> None:
+def test_values_shared_with_a_recursive_body_are_bound_before_it() -> None:
     f, n = Var("f"), Var("n")
     shared = x + x
     assert pretty_print(Let(f, Function([n], f(shared)), f(shared))) == lines(
@@ -247,7 +247,7 @@ def test_without_metadata_nothing_is_read() -> None:
     assert "omitted" in repr(lazy)
 
 
-def test_what_stands_behind_expressions_can_be_chosen() -> None:
+def test_comments_after_expressions_can_be_chosen() -> None:
     expr = Tuple([-x, const(2)])
     text = astext(expr, annotate=lambda node: f"/* {type(node).__name__} */" if not isinstance(node, Constant) else "")
     assert (
@@ -271,7 +271,7 @@ def test_types_never_end_their_comment() -> None:
     assert parse(text.replace("fn (", "def @main("))["main"].params[0].type_annotation == odd.type_annotation
 
 
-def test_a_constructor_without_fields_is_its_value_unless_said_otherwise() -> None:
+def test_a_constructor_without_fields_is_its_value_by_default() -> None:
     nil, some = Constructor("Nil", [], GlobalTypeVar("T")), Constructor("Some", [TensorType(())], GlobalTypeVar("T"))
     assert pretty_print(Tuple([nil, some, Call(nil, []), Call(some, [x])])) == lines(
         """
@@ -283,7 +283,7 @@ def test_a_constructor_without_fields_is_its_value_unless_said_otherwise() -> No
     )
 
 
-def test_paths_are_no_nodes() -> None:
+def test_paths_are_not_nodes() -> None:
     expr: Expr = x
     for _ in range(100):
         expr = expr + expr

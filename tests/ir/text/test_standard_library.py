@@ -37,7 +37,7 @@ def test_it_is_written_and_read() -> None:
     assert structural_equal(parse(astext(module)), module)
 
 
-def test_a_file_is_imported_once_and_beside_what_is_there() -> None:
+def test_a_file_is_imported_once_into_an_existing_module() -> None:
     module = parse("def @main(%x: int8) -> int8 { %x }")
     main = module["main"]
     for _ in range(2):

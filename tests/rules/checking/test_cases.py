@@ -81,14 +81,14 @@ def array(*values: object, dtype: object = F32) -> Array:
     return np.array(values, dtype)  # type: ignore[call-overload,no-any-return]  # a dtype by any name
 
 
-def test_bit_for_bit_one_nan_is_as_good_as_another_and_zero_has_a_sign() -> None:
+def test_exact_comparison_ignores_nan_payloads_but_not_signs_of_zero() -> None:
     quiet, other = np.array([0x7FC00000, 0xFFC00001], np.uint32).view(F32).reshape(2, 1)
     assert difference([quiet], [other]) is None
     assert difference([array(0.0)], [array(-0.0)]) == "the element at (0,) is 0.0 on the right, -0.0 on the left"
     assert difference([array(1.0)], [array(np.nextafter(F32(1), F32(2)))]) is not None
 
 
-def test_within_a_bound_infinities_and_nan_stay_what_they_are() -> None:
+def test_bounded_comparison_keeps_infinities_and_nan() -> None:
     assert difference([array(1.0, 0.0)], [array(1.01, -0.0)], [0.02]) is None
     assert difference([array(1.0)], [array(1.03)], [0.02]) == (
         "the element at (0,) is 1.0 on the right, 1.03 on the left; up to 0.02 apart would be rounding"
@@ -98,12 +98,12 @@ def test_within_a_bound_infinities_and_nan_stay_what_they_are() -> None:
     assert difference([array(3e38)], [array(np.inf)], [1e9]) is not None
 
 
-def test_integers_are_equal_or_not_whatever_the_bound() -> None:
+def test_bounds_do_not_apply_to_integers() -> None:
     assert difference([array(3, dtype=np.int8)], [array(4, dtype=np.int8)], [9.0]) is not None
     assert difference([array(True, dtype=np.bool_)], [array(True, dtype=np.bool_)]) is None
 
 
-def test_only_finite_elements_count_where_that_is_asked() -> None:
+def test_only_finite_elements_count_on_request() -> None:
     assert difference([array(0.0, 1.0)], [array(np.nan, 1.0)], [0.0], finite=True) is None
     assert difference([array(np.nan)], [array(1.0)], [0.0], finite=True) is not None
 
@@ -122,9 +122,7 @@ def test_only_finite_elements_count_where_that_is_asked() -> None:
         (np.inf, 1.0, [*NONFINITE]),
     ],
 )
-def test_what_is_not_finite_is_another_such_value_as_far_as_that_is_said(
-    found: float, expected: float, rejected_by: list[NonFinite]
-) -> None:
+def test_nonfinite_values_may_change_as_declared(found: float, expected: float, rejected_by: list[NonFinite]) -> None:
     pairs = {words: difference([array(found, 2.0)], [array(expected, 2.0)], [9.0], nonfinite=words) for words in NONFINITE}
     assert [words for words in NONFINITE if pairs[words]] == rejected_by
     exactly = difference([array(found)], [array(expected)], nonfinite=MIXED)
@@ -146,7 +144,7 @@ def test_shapes_and_numbers_of_results_are_compared() -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=6), st.sampled_from(["float32", "float16", "bfloat16", "float64"]))
-def test_sums_in_another_order_are_within_the_bound(values: list[float], dtype: str) -> None:
+def test_reordered_sums_are_within_the_bound(values: list[float], dtype: str) -> None:
     kind = np.dtype(getattr(ml_dtypes, dtype) if dtype == "bfloat16" else dtype)
     numbers = np.array(values).astype(kind)
     there = back = np.zeros((), kind)
@@ -157,7 +155,7 @@ def test_sums_in_another_order_are_within_the_bound(values: list[float], dtype: 
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_evaluation_says_how_large_numbers_become_on_the_way(wide: bool) -> None:
+def test_evaluation_returns_the_largest_intermediate_magnitude(wide: bool) -> None:
     from passat.ir.infer import infer_type
     from passat.ir.tensor import Tensor
 

@@ -85,7 +85,7 @@ RULES = [direction for rule in CHECKED for direction in rule.directions()]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_a_right_side_with_another_permutation_scale_or_axis_is_found_out(rule: Rule) -> None:
+def test_a_wrong_permutation_scale_or_axis_is_found(rule: Rule) -> None:
     others = list(changed(rule))
     if rule.name.startswith("Attentions.with_") and rule.name != "Attentions.with_guarded_rows[one]":
         others = others[:: len(others) // 2]  # they are all of one make

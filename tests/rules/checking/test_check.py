@@ -30,7 +30,7 @@ def report_of(rule: Rule, instances: int = 200) -> RuleReport:
 
 
 @pytest.mark.parametrize("rule", Sound.rules, ids=lambda rule: rule.name)
-def test_what_is_sound_is_found_sound_on_as_many_instances_as_wanted(rule: Rule) -> None:
+def test_sound_rules_pass_on_the_requested_instances(rule: Rule) -> None:
     report = report_of(rule, 60)
     assert (report.verdict, report.findings, report.fixed_by) == ("sound", [], "")
     assert report.compared == 120 if rule.back else report.compared == 60
@@ -62,7 +62,7 @@ def wrong_report(rule: Rule) -> RuleReport:
 
 
 @pytest.mark.parametrize("rule", Wrong.rules, ids=lambda rule: rule.name)
-def test_what_is_wrong_is_shown_and_mended_where_it_can_be(rule: Rule) -> None:
+def test_wrong_rules_get_a_counterexample_and_a_fix(rule: Rule) -> None:
     report = wrong_report(rule)
     assert (report.verdict, kinds(report)) == ("rejected", ["value"])
     assert report.fixed_by == MENDED[rule.name.partition(".")[2]]
@@ -88,13 +88,13 @@ def test_what_is_wrong_is_shown_and_mended_where_it_can_be(rule: Rule) -> None:
     ],
     ids=lambda value: value.name if isinstance(value, Rule) else "",
 )
-def test_the_smallest_instance_is_what_a_person_would_write_down(rule: Rule, lines: list[str]) -> None:
+def test_the_smallest_instance_is_simple(rule: Rule, lines: list[str]) -> None:
     report = wrong_report(rule)
     assert report.counterexample is not None
     assert report.counterexample.lines == lines
 
 
-def test_a_difference_that_is_no_rounding_is_preferred_to_the_sign_of_zero() -> None:
+def test_differences_beyond_rounding_are_preferred_to_signs_of_zero() -> None:
     report = wrong_report(Wrong.relu_of_scaled)
     assert report.counterexample is not None
     assert report.counterexample.reason == "the element is 0.0 on the right, -1.0 on the left"
@@ -112,7 +112,7 @@ USELESS = {
 
 
 @pytest.mark.parametrize("rule", Useless.rules, ids=lambda rule: rule.name)
-def test_what_can_do_nothing_is_told(rule: Rule) -> None:
+def test_rules_that_never_fire_are_reported(rule: Rule) -> None:
     [report] = check_rules([rule])
     kind, text = USELESS[rule.name.partition(".")[2]]
     assert kinds(report) == [kind]
@@ -126,7 +126,7 @@ def test_the_instance_at_which_a_condition_raises_is_shown() -> None:
     assert report.counterexample.lines == ["x: float32 = 0", "left  nn.relu(%x)"]
 
 
-def test_rules_that_undo_each_other_are_told_and_others_are_not() -> None:
+def test_only_rules_that_undo_each_other_are_reported() -> None:
     reports = {report.name: report for report in check_rules(Circle, instances=40)}
     circle = "forms a cycle, so it improves no program: Circle.there -> Circle.back -> Circle.there; use .exploring() on one of them"
     assert [finding.text for finding in reports["Circle.there"].findings] == [circle]
@@ -134,7 +134,7 @@ def test_rules_that_undo_each_other_are_told_and_others_are_not() -> None:
     assert reports["Circle.aside"].ok
 
 
-def test_rules_that_others_cover_are_told() -> None:
+def test_subsumed_rules_are_reported() -> None:
     reports = {report.name: report for report in check_rules(Covering, instances=40)}
     covered = {name for name, report in reports.items() if "subsumed" in kinds(report)}
     assert covered == {"Covering.of_relu", "Covering.swapped"}
@@ -167,7 +167,7 @@ def test_both_directions_of_a_rule_are_tried() -> None:
     assert report_of(wrong_back, 40).compared == 80
 
 
-def test_types_of_all_kinds_and_odd_elements_are_met() -> None:
+def test_instances_include_all_types_and_special_elements() -> None:
     checked = tried((op.copy(x) >> x).named("copy"), 0, 400)
     types = [trial.case.types["x"] for _, trial in checked.agreeing]
     arrays = [trial.left_value[0] for _, trial in checked.agreeing]
@@ -186,13 +186,13 @@ def test_types_of_all_kinds_and_odd_elements_are_met() -> None:
     assert {-128, 127, 0} <= set(small.tolist())
 
 
-def test_a_condition_that_asks_for_constants_gets_them() -> None:
+def test_guards_on_constants_get_constants() -> None:
     report = report_of((x - y >> op.negative(y)).when(is_all(x, 0), same_type(y, x - y)).inexact("0.0 - 0.0 is 0.0").named("zero"), 60)
     assert report.compared == 60
     assert report.verdict == "sound"
 
 
-def test_what_cannot_be_evaluated_is_said_and_not_called_sound() -> None:
+def test_unevaluated_rules_are_reported_and_not_sound() -> None:
     @guard
     def is_zero(c: Term) -> bool | str:
         """An integer zero."""
@@ -225,6 +225,6 @@ def test_computed_numbers_and_literals_are_tried() -> None:
     assert report_of(rules.rules[0], 40).verdict == "sound"
 
 
-def test_what_a_joining_rule_says_is_tried_wherever_its_left_side_stands() -> None:
+def test_joining_rules_are_checked_like_others() -> None:
     assert check_rule((x + y >> y + x).joining().named("Joins.swapped"), instances=20).report.verdict == "sound"
     assert kinds(check_rule((x - y >> y - x).joining().named("Joins.wrong"), instances=20).report)[0] == "value"

@@ -63,7 +63,7 @@ def test_a_reshape_of_numbers_counted_up_is_checked() -> None:
     assert (report.verdict, report.compared >= 40) == ("sound", True)
 
 
-def test_what_is_too_large_is_not_computed() -> None:
+def test_too_large_instances_are_not_computed() -> None:
     """Odd numbers may ask for exabytes."""
     numbers = op.arange(0, x, 1, ...)
     case = Case(

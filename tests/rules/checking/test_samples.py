@@ -32,7 +32,7 @@ luckily = guard(_is_reversal)
 knowingly = guard(strategy=_a_reversal)(_is_reversal)
 
 
-def test_what_luck_only_finds_trivial_instances_of_is_rejected_where_the_condition_says_more() -> None:
+def test_a_strategy_finds_instances_that_chance_misses() -> None:
     """A product with a reversal reverses; of one element that is what it was."""
     rule = ((x @ c) >> x).finite("infinity times 0 is no number").named("Mine.reversed")
     assert not tried(rule.when(luckily(c)), 0, 60).wrong
@@ -42,7 +42,7 @@ def test_what_luck_only_finds_trivial_instances_of_is_rejected_where_the_conditi
     assert "c: constant Tensor[(2, 2), float32] = [[0, 1], [1, 0]]" in report.counterexample.lines
 
 
-def test_what_a_condition_raises_while_it_says_is_told() -> None:
+def test_errors_of_a_strategy_are_reported() -> None:
     def broken(sampler: Sampler, x: Sample) -> Samples:
         raise KeyError("size")
 

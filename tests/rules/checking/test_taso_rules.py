@@ -42,7 +42,7 @@ def test_all_published_rules_are_there_with_guards() -> None:
 
 
 @pytest.mark.parametrize("rule", PUBLISHED, ids=lambda rule: rule.name)
-def test_what_is_wrong_as_published_is_rejected(rule: Rule) -> None:
+def test_published_but_wrong_rules_are_rejected(rule: Rule) -> None:
     wanted = share(30, 200) if rule.name in RIGHT else INSTANCES.get(rule.name, 200)
     checked = tried(rule, 0, wanted, enough=1)
     assert bool(checked.wrong) == (rule.name not in RIGHT)

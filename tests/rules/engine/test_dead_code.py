@@ -24,14 +24,14 @@ def dropped(text: str) -> Function:
     return result
 
 
-def test_a_let_that_nobody_uses_goes() -> None:
+def test_an_unused_let_is_removed() -> None:
     result = dropped("fn (%x: int8) { let %a = negative(%x); let %b = negative(%a); %x }")
     assert lets(result) == []
     result = dropped("fn (%x: int8) { let %a = negative(%x); let %b = negative(%a); %a }")
     assert lets(result) == ["a"]
 
 
-def test_where_all_are_used_the_same_object_comes_back() -> None:
+def test_if_all_lets_are_used_the_function_is_unchanged() -> None:
     function = parse_expr("fn (%x: int8) { let %a = negative(%x); let %b = negative(%a); (%a, %b) }")
     assert isinstance(function, Function)
     assert drop_dead_lets(function) is function
@@ -48,7 +48,7 @@ def test_lets_inside_of_values_branches_and_functions() -> None:
     assert lets(result) == ["f"]
 
 
-def test_a_function_that_only_calls_itself_goes() -> None:
+def test_a_function_that_only_calls_itself_is_removed() -> None:
     f, y = Var("f"), var("y", (), "int8")
     recursive = Function([y], Call(f, [y]), ret_type=y.type_annotation)
     a = var("a", (), "int8")
@@ -64,7 +64,7 @@ def test_stateful_calls_stay() -> None:
     assert drop_dead_lets(function) is function
 
 
-def test_references_stay_and_what_they_need() -> None:
+def test_references_and_their_operands_stay() -> None:
     a, r, done = Var("a"), Var("r"), Var("_")
     body = Let(a, ops.negative(x), Let(r, RefCreate(x), Let(done, RefWrite(r, a), RefRead(r))))
     function = Function([x], body)
@@ -79,7 +79,7 @@ def test_calls_of_functions_that_are_not_known_stay() -> None:
     assert lets(drop_dead_lets(known)) == []
 
 
-def test_a_value_that_is_also_used_elsewhere_keeps_what_it_needs() -> None:
+def test_a_shared_value_keeps_its_operands() -> None:
     """The dead let's value is shared with the result; only the let goes, not the binding below it."""
     a, b = Var("a"), Var("b")
     shared = ops.negative(a)

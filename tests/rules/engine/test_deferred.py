@@ -83,7 +83,7 @@ def test_chains_of_any_length_are_computed_without_recursion() -> None:
     assert value.numpy().tolist() == [-1, 2]
 
 
-def test_what_two_chains_share_is_computed_once() -> None:
+def test_shared_parts_of_chains_are_computed_once() -> None:
     computed: list[object] = []
 
     def evaluate(op: AnyValue, values: AnyValue, attrs: AnyValue, type_: AnyValue) -> Value:

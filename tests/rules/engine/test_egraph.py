@@ -38,7 +38,7 @@ def chain(length: int) -> Rows:
     return {"s_leaf": [row(0, 7)], "s_neg": [row(i + 1, i) for i in range(length)]}
 
 
-def test_a_query_finds_what_is_loaded_once() -> None:
+def test_a_query_finds_loaded_nodes_once() -> None:
     graph = arithmetic()
     number = graph.add_query(NEG_NEG)
     graph.load(chain(3))
@@ -57,7 +57,7 @@ def test_payloads_are_columns_and_matched() -> None:
     assert matches[leaves] == [(0, 5), (1, 9)]
 
 
-def test_only_what_is_new_is_found_again() -> None:
+def test_only_new_matches_are_found_again() -> None:
     graph = arithmetic()
     graph.add_query(NEG_NEG)
     graph.load(chain(2))
@@ -109,7 +109,7 @@ def test_bare_nodes_are_operands_and_nothing_else() -> None:
     assert graph.step()[1][number] == [(2, 0, 1, 0), (3, 2, 2, 0)]
 
 
-def test_a_retired_node_matches_no_more() -> None:
+def test_a_retired_node_does_not_match() -> None:
     graph = arithmetic()
     graph.declare_retiring("s_neg", 1, False)
     graph.declare_retiring("s_add", 2, True)
@@ -153,7 +153,7 @@ def test_answers_are_sorted() -> None:
     assert len(found) == 1000
 
 
-def test_a_chain_of_50_000_goes_through() -> None:
+def test_a_chain_of_50_000_is_processed() -> None:
     graph = arithmetic()
     graph.add_query(NEG_NEG)
     graph.load(chain(50_000))
@@ -161,7 +161,7 @@ def test_a_chain_of_50_000_goes_through() -> None:
     assert len(found) == 49_999
 
 
-def test_what_was_defined_stays_and_what_was_loaded_goes() -> None:
+def test_definitions_stay_and_facts_are_removed() -> None:
     graph = arithmetic()
     graph.add_query(NEG_NEG)
     for length in (2, 3, 2):
@@ -171,7 +171,7 @@ def test_what_was_defined_stays_and_what_was_loaded_goes() -> None:
         graph.end()
 
 
-def test_an_e_graph_is_lent_again_to_who_asks_with_the_same_key() -> None:
+def test_an_e_graph_is_reused_for_the_same_key() -> None:
     graphs = EGraphs()
     with graphs.lend("a") as first:
         first.begin()

@@ -137,7 +137,7 @@ def test_programs_of_every_kind_keep_values_and_stay_well_formed(function: Funct
 # ---- where nothing is to be done
 
 
-def test_where_nothing_fires_the_same_object_comes_back() -> None:
+def test_without_applications_the_function_is_unchanged() -> None:
     for body in (a, ops.exp(a), tup(a, b), ops.exp(a) + ops.exp(a), negated(a)):
         function = func(body)
         assert saturate(function, Units).function is function
@@ -152,7 +152,7 @@ def test_cse_alone() -> None:
     assert saturate(plain, merge=True).function is plain
 
 
-def test_equal_parts_become_one_where_anything_changes() -> None:
+def test_changed_programs_are_hash_consed() -> None:
     function = func(tup(ops.exp(negated(a)), ops.exp(a)))
     assert operators(saturate(function, Arithmetic).function) == ["exp"]
 
@@ -212,7 +212,7 @@ def test_branches_are_optimized_in_turn() -> None:
     assert_equal_in_value(function, after, exact=True)
 
 
-def test_a_condition_shares_with_what_is_around_it() -> None:
+def test_a_condition_shares_nodes_with_its_surroundings() -> None:
     shared = ops.exp(negated(a))
     guard = ops.greater(ops.sum(shared, axis=(0, 1)), splat(0.0))
     function = func(tup(If(guard, a, b), shared))
@@ -269,7 +269,7 @@ def test_calls_of_functions_are_neither_merged_nor_lost() -> None:
     assert len(calls) == 2
 
 
-def test_what_branches_share_stays_one_thing() -> None:
+def test_values_shared_by_branches_stay_shared() -> None:
     c = var("c", (), "bool")
     dear = ops.nn.matmul(ops.exp(negated(a)), const(np.ones((3, 400))))
     function = func(tup(If(c, ops.abs(dear), dear), If(c, dear, ops.cos(dear)), ops.sin(dear)))
@@ -325,7 +325,7 @@ def test_a_stateful_call_is_not_lost() -> None:
 
 
 @pytest.mark.parametrize("method", ["step", "load", "begin", "declare"])
-def test_when_the_engine_fails_what_was_decided_until_then_holds(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+def test_if_the_engine_fails_earlier_decisions_hold(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     def fail(*args: object, **kwargs: object) -> None:
         raise EngineError("egglog failed: on purpose")
 

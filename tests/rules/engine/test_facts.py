@@ -64,7 +64,7 @@ def graph_of(body: Expr) -> tuple[Graph, int]:
     return graph, graph.load(func(body).body)
 
 
-def test_facts_are_worked_out_once_and_only_where_something_is_known() -> None:
+def test_facts_are_computed_once_and_on_demand() -> None:
     whole = _Whole()
     graph, root = graph_of(ops.round(ops.tanh(ops.floor(a))) + ops.floor(b))
     assert whole.asked == []
@@ -92,7 +92,7 @@ def test_a_chain_of_any_length_has_facts() -> None:
     assert graph.fact(_Whole(), root) is None
 
 
-def test_a_class_in_a_cycle_has_the_fact_of_what_is_not() -> None:
+def test_a_class_in_a_cycle_has_the_fact_of_its_other_nodes() -> None:
     graph, root = graph_of(ops.multiply(ops.exp(a), splat(1.0, ())))
     exp = graph.operands[root][0]
     graph.unite(exp, root)  # exp(a) = exp(a) * 1, in one class
@@ -107,7 +107,7 @@ def saturated(body: Expr, *rules: Rule) -> tuple[Graph, int, Saturator]:
     return graph, root, saturator
 
 
-def test_integers_learn_from_unions_and_what_was_rejected_is_tried_again() -> None:
+def test_unions_refine_integer_ranges_and_retry_rejected_matches() -> None:
     i, j = var("i", dtype="int64"), var("j", dtype="int64")
     absolute = (op.abs(x) >> x).when(never_negative(x)).named("R.absolute")
     told = (op.subtract(x, y) >> op.clip(y, a_min=0, a_max=9)).exploring().named("R.told")  # whatever sense that makes
@@ -120,7 +120,7 @@ def test_integers_learn_from_unions_and_what_was_rejected_is_tried_again() -> No
     assert saturator.result.rules["R.absolute"].unions
 
 
-def test_what_users_of_a_class_know_follows_from_what_it_learns() -> None:
+def test_facts_propagate_to_users() -> None:
     i, j = var("i", dtype="int64"), var("j", dtype="int64")
     absolute = (op.abs(x) >> x).when(never_negative(x)).named("R.absolute")
     told = (op.subtract(x, y) >> op.clip(y, a_min=0, a_max=9)).exploring().named("R.told")
@@ -155,7 +155,7 @@ class Floors(RuleSet):
     ceil = (op.ceil(x) >> x).when(is_whole(x)).eager()
 
 
-def test_guards_ask_of_any_analysis_and_eager_rules_too() -> None:
+def test_guards_of_all_rules_may_use_any_analysis() -> None:
     outcome = saturate(func(ops.ceil(ops.floor(ops.round(a)))), Floors)
     assert operators(outcome.function) == ["round"]
     kept = saturate(func(ops.ceil(ops.floor(ops.exp(a)))), Floors)
@@ -163,7 +163,7 @@ def test_guards_ask_of_any_analysis_and_eager_rules_too() -> None:
     assert any("elements may be fractions" in remark for remark in kept.remarks)
 
 
-def test_eager_rules_ask_about_what_they_are_about() -> None:
+def test_eager_rules_use_facts_of_their_node() -> None:
     whole = op.add(x, y)
     rule = (whole >> op.subtract(x, y)).when(is_whole(whole)).eager().named("R.whole")  # whatever sense that makes
     for body, unions in ((ops.add(ops.round(a), ops.floor(b)), 1), (ops.add(ops.exp(a), ops.floor(b)), 0)):

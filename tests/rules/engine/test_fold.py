@@ -52,7 +52,7 @@ def test_a_whole_program_of_constants() -> None:
     assert only_constant(folded(ops.exp(splat(0.0)) + splat(1.0))).numpy() == 2.0
 
 
-def test_where_nothing_folds_the_same_object_comes_back() -> None:
+def test_without_folding_the_function_is_unchanged() -> None:
     for body in (x, ops.exp(x) + splat(1.0), tup(x, splat(2.0)), const([1.0]), ops.split(x, indices_or_sections=2)[1]):
         function = func(body)
         outcome = apply(fold_constant(), function)
@@ -68,7 +68,7 @@ def test_calls_without_operands_stay() -> None:
     assert operators(folded(ops.zeros(shape=(2, 3), dtype="float32") + x).function) == ["zeros", "add"]
 
 
-def test_what_has_no_kernel_or_no_known_size_stays() -> None:
+def test_calls_without_kernel_or_known_size_stay() -> None:
     assert operators(apply(fold_constant(), func(no_kernel(splat(1.0)))).function) == ["test.no_kernel"]
     nowhere = ops.onnx.ai.mine.Thing(splat(1.0))
     assert operators(apply(fold_constant(), func(nowhere)).function) == ["onnx.ai.mine.Thing"]
@@ -91,7 +91,7 @@ def test_tuples_and_their_fields() -> None:
     assert outcome.applied(TupleProjection) == 1
 
 
-def test_shapes_are_constants_where_they_are_static() -> None:
+def test_static_shapes_are_constants() -> None:
     assert only_constant(folded(ops.shape_of(var("v", (4, 5)), dtype="int64"))).numpy().tolist() == [4, 5]
     assert only_constant(folded(ops.shape_of(var("v", (4, 5)), dtype="int32"))).dtype == "int32"
     assert only_constant(folded(ops.ndarray_size(var("v", (4, 5)), dtype="int64"))).numpy() == 20
@@ -136,7 +136,7 @@ def test_splats_stay_splats(body: Call) -> None:
     assert_equal_in_value(small, apply(fold_constant(), small).function, exact=False, rounds=1)
 
 
-def test_what_is_no_splat_any_more_is_dense() -> None:
+def test_values_that_are_no_longer_splats_are_dense() -> None:
     mixed = ops.concatenate(tup(splat(2.0, (10,)), splat(3.0, (10,))))
     assert not only_constant(folded(mixed)).is_splat
 
@@ -150,7 +150,7 @@ def test_results_that_would_enlarge_the_file_stay() -> None:
     assert operators(apply(fold_constant(), func(grown), rules__max_growth=1 << 22).function) == []
 
 
-def test_growth_is_measured_against_what_it_replaces() -> None:
+def test_growth_is_relative_to_the_replaced_constants() -> None:
     grown = func(ops.tile(numbers((100,)), reps=(2,)))
     assert operators(apply(fold_constant(), grown, rules__max_growth=399).function) == ["tile"]
     assert operators(apply(fold_constant(), grown, rules__max_growth=400).function) == []
@@ -190,7 +190,7 @@ _HUGE = (1 << 30, 1 << 20)
         ops.nn.matmul(splat(3.0, _HUGE), splat(4.0, _HUGE[::-1])),
     ],
 )
-def test_what_would_read_a_splat_of_exabytes_is_left(body: Expr) -> None:
+def test_kernels_on_huge_splats_do_not_run(body: Expr) -> None:
     outcome = apply(fold_constant(), func(body))
     assert not isinstance(outcome.function.body, Constant)
     assert outcome.applied(ConstantFolding) == 0

@@ -224,7 +224,7 @@ def test_folded_values_are_those_of_onnx_runtime(op: Op) -> None:
 
 
 @pytest.mark.parametrize("op", OPS, ids=repr)
-def test_kernels_compute_what_onnx_runtime_does_up_to_rounding(op: Op) -> None:
+def test_kernels_agree_with_onnx_runtime_up_to_rounding(op: Op) -> None:
     found = comparison(op)
     if op.name in OTHERWISE:
         assert found.kernel_otherwise, f"{op.name} need not be excused any more"

@@ -50,7 +50,7 @@ def test_nodes_stand_parts_first() -> None:
     assert graph.ids[id(a)] == 0
 
 
-def test_equal_parts_become_one_node() -> None:
+def test_equal_parts_are_hash_consed() -> None:
     graph, _ = loaded(ops.exp(a) + ops.exp(a))
     assert shown(graph) == ["leaf", "exp", "add"]
     assert graph.merged == 1
@@ -58,13 +58,13 @@ def test_equal_parts_become_one_node() -> None:
     assert shown(graph).count("sum") == 2
 
 
-def test_shared_parts_are_no_merge() -> None:
+def test_shared_parts_do_not_count_as_merged() -> None:
     shared = ops.exp(a)
     graph, _ = loaded(shared + shared)
     assert graph.merged == 0
 
 
-def test_stateful_calls_are_kept_apart() -> None:
+def test_stateful_calls_are_not_merged() -> None:
     one = ops.nn.dropout(a)
     graph, _ = loaded(tup(one[0], ops.nn.dropout(a)[0], one[1]))
     assert shown(graph).count("nn.dropout") == 2
@@ -102,13 +102,13 @@ def test_a_field_of_a_new_tuple_is_that_field() -> None:
     assert graph.payloads[root] == 1
 
 
-def test_small_constants_are_one_where_their_contents_are() -> None:
+def test_small_constants_are_equal_by_content() -> None:
     graph, _ = loaded(tup(const([1.0, 2.0]), const([1.0, 2.0]), const([1.0, 3.0]), splat(0.0), splat(-0.0)))
     assert shown(graph).count("const") == 4
     assert graph.constant_of(0) == const([1.0, 2.0]).data
 
 
-def test_large_constants_are_one_where_they_are_one_object() -> None:
+def test_large_constants_are_equal_by_identity() -> None:
     data = Tensor.dense(np.arange(5000, dtype=np.float32))
     again = Tensor.dense(np.arange(5000, dtype=np.float32))
     body = func(tup(Constant(data), Constant(data), Constant(again))).body
@@ -122,7 +122,7 @@ def test_large_constants_are_one_where_they_are_one_object() -> None:
     assert shown(graph).count("const") == 2
 
 
-def test_splats_are_one_whatever_their_size() -> None:
+def test_splats_are_equal_at_any_size() -> None:
     graph, _ = loaded(tup(splat(1.0, (10**6,)), splat(1.0, (10**6,))))
     assert shown(graph).count("const") == 1
 
@@ -155,7 +155,7 @@ def test_known_shapes_fold_too() -> None:
     assert known.tolist() == [SymDim.named("n"), 5]
 
 
-def test_what_is_known_of_nodes_that_rules_made() -> None:
+def test_facts_of_nodes_made_by_rules() -> None:
     graph, root = loaded(ops.shape_of(var("v", ("n", 5)), dtype="int64"))
     made = graph.make(symbol(CALL, get_op("add"), 2), 0, (root, root))
     known = graph.known_of(made)
@@ -179,7 +179,7 @@ def test_making_nodes() -> None:
     assert graph.make(GET_SYMBOL, 1, (pair,)) == twice
 
 
-def test_making_what_has_no_type() -> None:
+def test_making_ill_typed_nodes() -> None:
     graph, root = loaded(tup(a, var("i", dtype="int8")))
     with pytest.raises(OpTypeError, match="element types float32 and int8"):
         graph.make(ADD, 0, (0, 1))
@@ -217,7 +217,7 @@ def test_facts_go_with_the_class() -> None:
     assert known.tolist() == [4, 5]
 
 
-def test_edges_tell_which_operator_stands_below_which() -> None:
+def test_edges_relate_operators_to_operands() -> None:
     graph, _ = loaded(ops.exp(ops.exp(a)) + b)
     edges = graph.edges()
     assert (EXP, 0, EXP) in edges
@@ -227,7 +227,7 @@ def test_edges_tell_which_operator_stands_below_which() -> None:
     assert (EXP, 0, ADD) not in edges
 
 
-def test_attributes_are_one_where_they_are_equal() -> None:
+def test_equal_attributes_are_shared() -> None:
     graph = Graph()
     assert graph.attr_id(Attrs(axis=1)) == graph.attr_id(Attrs(axis=1))
     assert graph.attr_id(Attrs(axis=1)) != graph.attr_id(Attrs(axis=1.0))
@@ -257,7 +257,7 @@ def test_variables_of_no_known_type_load() -> None:
     assert graph.symbols[0].kind == LEAF
 
 
-def test_a_constant_that_nobody_keeps_is_not_taken_for_the_next_one_in_its_place() -> None:
+def test_a_freed_constant_is_not_confused_with_its_successor() -> None:
     """Equal large constants are one node, and the second of them dies: what is made in its place has the same identity."""
     graph = Graph(compare_large=True)
     graph.add_constant(Tensor.dense(np.zeros(5000, "float32")))

@@ -74,7 +74,7 @@ def test_the_second_one_interrupts(monkeypatch: pytest.MonkeyPatch) -> None:
         apply(rule_pass(Sums), long_sum())
 
 
-def test_what_would_begin_later_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_saturations_do_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     interrupt_at(monkeypatch, 1000)
     with interruptible() as asked:
         apply(rule_pass(Sums), long_sum())

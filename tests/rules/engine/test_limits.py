@@ -109,7 +109,7 @@ def test_a_busy_machine_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     ]
 
 
-def test_no_time_at_all_leaves_the_program_as_it_is() -> None:
+def test_no_time_leaves_the_program_unchanged() -> None:
     function = long_sum()
     outcome = run(function, seconds=0.0)
     assert outcome.function is function
@@ -142,7 +142,7 @@ def test_a_round_that_would_be_too_large_is_not_begun_in_a_small_graph() -> None
     assert outcome.function.body is outcome.function.params[0]
 
 
-def test_what_saturates_reaches_no_limit() -> None:
+def test_a_saturated_program_reaches_no_limit() -> None:
     outcome = run(long_sum(4))
     assert stopped_at(outcome) == []
     assert outcome.count("rounds") > 2
@@ -198,7 +198,7 @@ def test_the_process_knows_its_size() -> None:
     assert size == 0.0 or 5 < size < 100_000
 
 
-def test_a_rule_that_explodes_lets_the_others_be_heard() -> None:
+def test_an_exploding_rule_does_not_starve_others() -> None:
     """With the budget of a round the explosion takes longer, and what another rule finds far up is found all the same."""
     function = long_sum(8)
     free, bound = run(function, rounds=6, rule_matches=1_000_000), run(function, rounds=6, rule_matches=20)
@@ -210,7 +210,7 @@ def test_a_rule_that_explodes_lets_the_others_be_heard() -> None:
         assert_equal_in_value(function, outcome.function, exact=True)
 
 
-def test_what_was_put_off_is_done_in_the_end() -> None:
+def test_matches_of_banned_rules_are_applied_in_the_end() -> None:
     """Saturated is saturated: with a small budget the same e-graph comes out, in more rounds."""
     matchers = [Matcher(direction) for rule in Sums for direction in rule.directions()]
     found = []
@@ -244,7 +244,7 @@ def test_back_off_doubles() -> None:
     assert not backoff.waiting
 
 
-def test_what_waits_is_let_go_in_parts() -> None:
+def test_deferred_matches_are_applied_in_parts() -> None:
     backoff = Backoff(1)
     rows = [(i,) for i in range(7)]
     assert backoff.due(0, 0, rows) == ()
@@ -263,7 +263,7 @@ def test_a_round_of_half_a_million() -> None:
     assert program_cost(outcome.function.body, NodeCount()) == 13
 
 
-def test_so_many_applications_and_no_more() -> None:
+def test_the_number_of_applications_is_limited() -> None:
     function = long_sum(5)
     everything = apply(rule_pass(Sums), function)
     total = sum(int(everything.fired(rule.name)) for rule in Sums)

@@ -26,7 +26,7 @@ class Negations(RuleSet):
     twice = op.negative(op.negative(x)) >> x
 
 
-def test_what_is_dearer_is_taken_all_the_same() -> None:
+def test_lowering_applies_regardless_of_cost() -> None:
     function = func(a - b)
     outcome = apply(rule_pass(Target), function)
     assert operators(outcome.function) == ["negative", "add"]
@@ -34,7 +34,7 @@ def test_what_is_dearer_is_taken_all_the_same() -> None:
     assert_equal_in_value(function, outcome.function, exact=True)
 
 
-def test_what_comes_of_it_is_lowered_in_turn() -> None:
+def test_results_of_lowering_are_lowered_again() -> None:
     function = func(ops.nn.relu(a) - ops.nn.relu(b))
     outcome = apply(rule_pass(Target), function)
     left = operators(outcome.function)
@@ -51,7 +51,7 @@ def test_it_comes_after_the_other_rules() -> None:
         assert sorted(operators(outcome.function)) == ["add", "exp", "negative"]
 
 
-def test_what_is_rejected_stays() -> None:
+def test_rejected_matches_stay() -> None:
     class Narrow(RuleSet):
         """Only for matrices."""
 
@@ -68,7 +68,7 @@ def test_a_program_without_such_calls_is_the_same_object() -> None:
     assert apply(rule_pass(Target), function).function is function
 
 
-def test_what_needs_itself_is_not_lowered() -> None:
+def test_recursive_lowerings_are_not_applied() -> None:
     class Circle(RuleSet):
         """Says nothing of use."""
 
@@ -102,7 +102,7 @@ def test_branches_are_lowered() -> None:
     assert sorted(operators(apply(rule_pass(Target), function).function)) == ["add", "exp", "negative"]
 
 
-def test_nothing_is_lowered_where_the_rules_are_off() -> None:
+def test_disabled_rules_lower_nothing() -> None:
     function = func(a - b)
     assert apply(rule_pass(Target), function, rules__disabled=["Target"]).function is function
     assert isinstance(rule_pass(Target), RulePass)

@@ -70,7 +70,7 @@ def test_operands_of_commutative_operators_stand_in_both_orders() -> None:
     assert not rows(b - ops.exp(a), op.exp(x) - y >> y)
 
 
-def test_two_holes_are_swapped_where_they_are_named_elsewhere() -> None:
+def test_swapped_holes_are_bound_elsewhere() -> None:
     """Of `x + y` both orders say the same, unless x or y stands somewhere else too."""
     assert len(rows(a + b, x + y >> y + x)) == 1
     assert len(rows((a + b) - b, (x + y) - x >> y)) == 1
@@ -152,7 +152,7 @@ def test_all_attributes_at_once() -> None:
     assert made(body, rule).body.attrs == body.attrs  # type: ignore[attr-defined]  # a call
 
 
-def test_attributes_are_handed_on_to_another_operator_by_name() -> None:
+def test_attributes_are_passed_to_another_operator_by_name() -> None:
     rule = op.sum(x, attrs=p) >> op.mean(x, attrs=p, keepdims=True)
     result = made(ops.sum(a, axis=(1,), keepdims=True), rule).body
     assert (result.attrs.axis, result.attrs.keepdims) == ((1,), True)  # type: ignore[attr-defined]  # a call
@@ -249,7 +249,7 @@ def test_an_ill_typed_right_side_is_rejected() -> None:
     assert reason.startswith("ill-typed: nn.matmul(Tensor[(2, 3), float32], Tensor[(2, 3), float32];")
 
 
-def test_a_field_that_is_not_there_is_rejected() -> None:
+def test_a_missing_field_is_rejected() -> None:
     rule = op.split(x, indices_or_sections=2)[0] >> op.split(x, indices_or_sections=2)[5]
     (reason,) = reasons(ops.split(a, indices_or_sections=2)[0], rule)
     assert reason == "ill-typed: (Tensor[(1, 3), float32], Tensor[(1, 3), float32]) has no field 5"
@@ -262,7 +262,7 @@ def test_a_field_that_is_not_there_is_rejected() -> None:
 # ---- guards
 
 
-def test_conditions_see_terms_that_are_not_in_the_program() -> None:
+def test_guards_may_name_terms_outside_the_program() -> None:
     rule = (x + y >> y + x).when(
         has_rank(op.sum(x + y, axis=(0,)), 1), is_float(op.concatenate((x, y))), has_rank(op.split(x, indices_or_sections=1)[0], 2)
     )
@@ -272,7 +272,7 @@ def test_conditions_see_terms_that_are_not_in_the_program() -> None:
     assert reason == "has_rank(sum((x + y), axis=(0,)), 1): the tensor has 2 dimensions, not 1"
 
 
-def test_a_condition_says_why_it_rejects() -> None:
+def test_a_guard_states_its_reason() -> None:
     @guard
     def never(term: Term) -> bool | str:
         """Rejects without a reason."""
@@ -323,7 +323,7 @@ def test_the_node_that_a_reducing_rule_retires() -> None:
     assert Matcher((x * c >> x).exploring()).retired(*found[0]) is None
 
 
-def test_a_retired_node_keeps_its_attributes_apart() -> None:
+def test_a_retired_node_keeps_its_attributes() -> None:
     graph = Graph()
     root = graph.load(func(ops.transpose(a, axes=(1, 0))).body)
     matcher = Matcher(op.transpose(x, axes=p) >> x)
@@ -331,7 +331,7 @@ def test_a_retired_node_keeps_its_attributes_apart() -> None:
     assert matcher.retired(matcher.variants[0], row) == (*graph.operands[root], graph.payloads[root])
 
 
-def test_a_rejection_is_no_error_of_the_program() -> None:
+def test_a_rejection_is_not_an_error() -> None:
     graph = Graph()
     root = graph.load(func(ops.exp(a)).body)
     matcher = Matcher((op.exp(x) >> x).when(has_rank(x, 5)))
@@ -340,7 +340,7 @@ def test_a_rejection_is_no_error_of_the_program() -> None:
         matcher.decide(graph, row)
 
 
-def test_what_a_rule_makes_has_the_right_value() -> None:
+def test_results_of_rules_have_the_right_value() -> None:
     function = func(a * (b + a))
     result = made(function.body, x * (y + z) >> x * y + x * z)
     feeds = [const(np.ones((2, 3)) * k).data for k in (2, 3)]

@@ -20,13 +20,13 @@ def loaded(body: Expr) -> tuple[Graph, int]:
     return graph, graph.load(func(body).body)
 
 
-def test_what_did_not_change_is_the_same_object() -> None:
+def test_unchanged_parts_are_the_same_objects() -> None:
     for body in (a, ops.exp(a) + b, tup(a, b), ops.split(a, indices_or_sections=2)[1], const([1.0])):
         graph, root = loaded(body)
         assert rebuild(graph, as_it_is(graph), root) is body
 
 
-def test_only_what_depends_on_a_change_is_new() -> None:
+def test_only_users_of_a_change_are_new() -> None:
     left, right = ops.exp(a), ops.sin(b)
     body = left + right
     graph, root = loaded(body)
@@ -44,7 +44,7 @@ def test_only_what_depends_on_a_change_is_new() -> None:
     assert made.args[0].checked_type == left.checked_type
 
 
-def test_new_nodes_take_over_the_origin_of_what_they_stand_for() -> None:
+def test_new_nodes_inherit_the_origin_of_replaced_nodes() -> None:
     span = Span("node7", outputs=("out",))
     inner = ops.exp(a)
     body = Call(get_op("abs"), [inner], span=span)
@@ -56,7 +56,7 @@ def test_new_nodes_take_over_the_origin_of_what_they_stand_for() -> None:
     assert again.span is span
 
 
-def test_equal_nodes_become_one() -> None:
+def test_equal_nodes_are_merged() -> None:
     one, other = ops.exp(ops.abs(a)), ops.exp(ops.cos(a))
     graph, root = loaded(one + other)
     choice = as_it_is(graph)
@@ -131,7 +131,7 @@ def test_a_chain_of_50_000() -> None:
     assert rebuild(graph, as_it_is(graph), root) is body
 
 
-def test_what_a_rule_makes_says_where_it_comes_from() -> None:
+def test_results_of_rules_have_origins() -> None:
     """The inner `exp` of what took the place of `abs(exp(a))` is the old one's, the `cos` around it stands where `abs` stood."""
     inner = Call(get_op("exp"), [a], span=Span("inner", outputs=("i",)))
     body = Call(get_op("abs"), [inner], span=Span("outer", outputs=("o",)))

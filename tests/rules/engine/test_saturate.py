@@ -53,7 +53,7 @@ def test_classes_of_several_nodes_have_members() -> None:
     assert found.result.rules["R.negate"].matches == 1
 
 
-def test_what_one_round_makes_the_next_one_finds() -> None:
+def test_a_round_matches_the_results_of_the_previous_one() -> None:
     deep: Expr = a
     for _ in range(8):
         deep = ops.negative(deep)
@@ -131,7 +131,7 @@ def test_a_rejected_match_is_decided_again_when_its_classes_learn_something() ->
     assert saturate(body, known, fold=True).result.rules["R.known"].unions == 0
 
 
-def test_users_of_what_becomes_constant_are_folded() -> None:
+def test_users_of_new_constants_are_folded() -> None:
     clear = (op.abs(x) * c >> c).named("R.clear")
     inner = ops.abs(a) * splat(0.0, (2, 3))
     body = ops.exp(inner) + splat(1.0)
@@ -145,7 +145,7 @@ def test_users_of_what_becomes_constant_are_folded() -> None:
     assert without.graph.find(without.graph.ids[id(body)]) not in without.graph.constants
 
 
-def test_what_is_made_and_matched_at_once_can_still_be_matched_from_above() -> None:
+def test_immediately_matched_nodes_still_match_from_above() -> None:
     """`halve` matches the call that `merge` makes, and retires it; `above` needs that call below another one all the same."""
     merge = op.exp(op.negative(x)) >> op.tanh(x)
     halve = op.tanh(x) >> op.sigmoid(x)
@@ -176,7 +176,7 @@ def test_two_saturations_of_one_program_are_equal() -> None:
     assert first.provenance == second.provenance
 
 
-def test_rules_on_constants_find_what_folding_made() -> None:
+def test_rules_on_constants_match_folded_ones() -> None:
     add_add = ((x + c) + d >> x + (c + d)).named("R.add_add")
     body = ((a + splat(1.0)) + splat(2.0)) + splat(3.0)
     found = saturate(body, add_add, fold=True)

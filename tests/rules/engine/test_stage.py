@@ -28,7 +28,7 @@ def found(present: set[Symbol], *rules: Rule, eager: Eager | None = None) -> lis
     return [matcher.rule for matcher in reachable(present, [Matcher(rule) for rule in rules], makes)]
 
 
-def test_what_a_rule_makes_may_be_what_another_matches() -> None:
+def test_rules_match_results_of_other_rules() -> None:
     assert found(calls("negative", "abs"), SECOND, OTHER, FIRST) == [SECOND, FIRST]
     assert found(calls("negative"), SECOND, OTHER, FIRST) == []
 

@@ -91,7 +91,7 @@ def check(graph: Graph, root: int, found: Extraction, model: CostModel, members:
     assert found.cost <= found.input_cost * (1 + 1e-9)
 
 
-def test_what_has_no_alternative_comes_back() -> None:
+def test_without_alternatives_the_program_is_unchanged() -> None:
     classes = Classes(ops.exp(x) + y)
     found = classes.extract(NodeCount())
     assert sorted(found.choice.values()) == [0, 1, 2, 3]
@@ -130,7 +130,7 @@ def test_a_part_that_nothing_else_needs_costs_all_of_itself() -> None:
     assert classes.chosen(Prices(exp=4, tan=3)) == ["abs", "tan"]
 
 
-def test_what_frees_a_shared_part_gains_it() -> None:
+def test_freeing_a_shared_part_counts_as_gain() -> None:
     """Two users of a dear part each have an alternative that costs a little more than the user, but not more than the part."""
     dear = ops.exp(x)
     first, second = ops.cos(dear), ops.tan(dear)
@@ -285,7 +285,7 @@ def cost_of(graph: Graph, root: int, choice: Mapping[int, int], model: Prices) -
 
 @settings(deadline=None, max_examples=share(105, 300), derandomize=True)
 @given(random_classes())
-def test_random_classes_give_programs_between_the_best_and_what_went_in(drawn: tuple[Classes, Prices]) -> None:
+def test_random_e_graphs_give_costs_between_optimum_and_input(drawn: tuple[Classes, Prices]) -> None:
     classes, model = drawn
     found = classes.extract(model)
     best = optimum(classes, model)

@@ -136,7 +136,7 @@ def test_each_solver_alone_is_right(egraph: tuple[Nodes, Biases, list[int]]) -> 
 
 @settings(deadline=None, max_examples=share(70, 200))
 @given(egraphs(), st.randoms(use_true_random=False))
-def test_what_a_change_adds_is_what_the_whole_costs_more(egraph: tuple[Nodes, Biases, list[int]], random: Random) -> None:
+def test_the_added_cost_of_a_change_is_exact(egraph: tuple[Nodes, Biases, list[int]], random: Random) -> None:
     """However classes take other nodes, the total that is kept along is that of the program."""
     nodes, biases, named = egraph
     space, first = space_of(nodes, biases)
@@ -195,14 +195,14 @@ def test_several_cycles_do_not_get_in_each_others_way() -> None:
     assert climb(space, [first[0]], 10).cost == 9.0
 
 
-def test_nodes_that_another_makes_needless_are_left_out() -> None:
+def test_dominated_nodes_are_omitted() -> None:
     space, first = space_of(
         [(0, 2.0, (1,)), (0, 3.0, (1,)), (0, 2.0, (1, 2)), (0, 1.0, (1, 2)), (1, 1.0, ()), (2, 1.0, ()), (0, 0.0, (0,))]
     )
     assert useful_nodes(space, [first[0]]) == {0: [3, 0], 4: [4], 5: [5]}
 
 
-def test_a_root_without_a_program_is_told() -> None:
+def test_a_root_without_a_program_is_reported() -> None:
     space, first = space_of([(0, 1.0, (1,)), (1, 1.0, (0,)), (2, 1.0, ())])
     with pytest.raises(NoProgramError, match="each of its nodes needs itself"):
         climb(space, [first[2], first[0]])

@@ -52,15 +52,15 @@ def test_one_is_the_one_that_is_known() -> None:
     assert several(space, [first[2]], known, 1) == [known]
 
 
-def test_without_a_choice_there_is_one() -> None:
+def test_a_forced_choice_is_made() -> None:
     assert costs_of([(0, 1, ()), (1, 2, (0, 0))], 1, 5) == [3]
 
 
-def test_a_cycle_is_no_program() -> None:
+def test_a_cycle_is_not_a_program() -> None:
     assert costs_of([(0, 1, ()), (0, 1, (1,)), (1, 1, (0,)), (1, 5, ())], 1, 5) == [2, 5]
 
 
-def test_what_is_not_accepted_is_passed_over() -> None:
+def test_rejected_programs_are_skipped() -> None:
     space, first = space_of(INDEPENDENT)
 
     def dear_leaf(choice: Mapping[int, int]) -> bool:
@@ -72,7 +72,7 @@ def test_what_is_not_accepted_is_passed_over() -> None:
     assert several(space, [first[2]], climb(space, [first[2]]), 3, lambda choice: False) == []
 
 
-def test_an_equal_node_is_no_other_program() -> None:
+def test_an_equal_node_is_not_another_program() -> None:
     classes, costs = [0, 0, 2, 2, 2], [1.0, 1.0, 1.0, 1.0, 2.0]
     space = Space(classes, [(), (), (0,), (0,), ()], costs, {0: [0], 2: [2, 4]}, [0, 0, 2, 2, 2])
     assert [found.choice for found in several(space, [2], climb(space, [2]), 9)] == [{0: 0, 2: 2}, {2: 4}]
@@ -86,7 +86,7 @@ def chain(length: int) -> Nodes:
 
 
 @pytest.mark.parametrize("length", [10, 2_000])
-def test_the_next_best_is_where_least_is_added(length: int) -> None:
+def test_the_next_best_adds_the_least_cost(length: int) -> None:
     assert costs_of(chain(length), length - 1, 3) == [length, length + 1, length + 2]
 
 
@@ -151,7 +151,7 @@ def test_all_are_different_programs_and_none_is_below_the_best(nodes: Nodes, cou
 
 @settings(deadline=None, max_examples=share(70, 200), derandomize=True)
 @given(egraphs())
-def test_what_another_node_adds(nodes: Nodes) -> None:
+def test_added_cost_of_another_node(nodes: Nodes) -> None:
     """The difference is that of the costs of two programs, and leaves the first as it was."""
     space, first = space_of(nodes)
     root = first[max(cls for cls, _, _ in nodes)]

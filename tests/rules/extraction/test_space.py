@@ -45,7 +45,7 @@ def programs(draw: st.DrawFn) -> Function:
 
 @settings(deadline=None, max_examples=40)
 @given(programs())
-def test_extraction_and_the_program_agree_on_what_it_costs(function: Function) -> None:
+def test_extraction_and_program_cost_agree(function: Function) -> None:
     infer_type(function)
     report = EngineReport()
     made = infer_type(Engine([Matcher(rule) for rule in RULES]).run(function, report))
@@ -92,7 +92,7 @@ def test_nodes_classes_and_roots() -> None:
     assert climb(egraph.space, egraph.roots).cost == 3.0
 
 
-def test_what_else_a_file_holds_is_ignored() -> None:
+def test_other_content_of_a_file_is_ignored() -> None:
     assert parse_egraph({**GOOD, "class_data": {"a": {"type": "i32"}}}).roots == [0]
 
 
@@ -113,7 +113,7 @@ def test_what_else_a_file_holds_is_ignored() -> None:
         ({"nodes": {"a": node("x", cost=True)}, "root_eclasses": ["x"]}, "the cost of the node 'a' is True"),
     ],
 )
-def test_what_is_no_egraph_is_rejected(data: Any, sentence: str) -> None:
+def test_files_that_are_not_e_graphs_are_rejected(data: Any, sentence: str) -> None:
     with pytest.raises(EGraphFileError, match=sentence):
         parse_egraph(data)
 

@@ -213,7 +213,7 @@ def test_the_default_pipeline_finds_it_too(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, identity in LIST.items() if identity.math != FINITE])
-def test_infinities_are_no_numbers_and_numbers_are_the_same(name: str) -> None:
+def test_infinities_may_change_and_numbers_stay(name: str) -> None:
     function, made = explored(name)
     generator = np.random.default_rng(0)
     for _ in range(8):
@@ -223,13 +223,13 @@ def test_infinities_are_no_numbers_and_numbers_are_the_same(name: str) -> None:
         assert difference(run(made, feeds), expected, [1e-3] * len(expected), nonfinite=MIXED) is None
 
 
-def test_only_what_gets_lost_beside_an_infinity_asks_for_finite_values() -> None:
+def test_only_rules_that_drop_infinities_assume_finite_values() -> None:
     assert len(LIST) == 57
     assert [name for name, identity in LIST.items() if identity.math == FINITE] == ["a sum less a part"]
 
 
 @pytest.mark.parametrize("name", [name for name, identity in LIST.items() if identity.math == FINITE])
-def test_what_is_for_finite_values_asks_for_that(name: str) -> None:
+def test_rules_for_finite_values_declare_it(name: str) -> None:
     function = func(LIST[name].program())
     made, best = apply(explore(), function).function, apply(explore(), function, rules__math=FINITE).function
     assert program_cost(made.body, ROOFLINE) > program_cost(best.body, ROOFLINE)

@@ -204,7 +204,7 @@ def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_rejects(rules, rule, example)
 
 
-def test_where_of_a_wider_condition_is_no_identity() -> None:
+def test_a_where_with_a_wider_condition_is_not_an_identity() -> None:
     narrow = var("v", (3,))
     outcome = saturate(func(ops.where(cond, narrow, narrow)), Arithmetic)
     assert outcome.fired("Arithmetic.where_same") == 0
@@ -217,12 +217,12 @@ def test_a_unit_that_enlarges_is_kept() -> None:
     assert any("the types differ" in remark for remark in outcome.remarks)
 
 
-def test_a_unit_on_the_left_counts_where_the_operator_commutes() -> None:
+def test_a_unit_on_the_left_counts_for_commutative_operators() -> None:
     assert operators(saturate(func(splat(1.0) * x), Units).function) == []
     assert operators(saturate(func(splat(1.0) / x), Units).function) == ["divide"]
 
 
-def test_minus_negative_zero_is_kept_where_bits_count() -> None:
+def test_subtracting_negative_zero_stays_in_exact_mode() -> None:
     function = func(x - splat(-0.0))
     outcome = saturate(function, Units)
     assert outcome.fired("Units.subtract") == 0
@@ -240,7 +240,7 @@ def test_a_constant_that_may_enlarge_an_unknown_size_is_kept() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "bfloat16", "float64"])
-def test_scales_that_overflow_together_stay_apart(dtype: str) -> None:
+def test_scales_whose_product_overflows_are_not_merged(dtype: str) -> None:
     largest = {"float16": 300.0, "float32": 1e30, "bfloat16": 1e30, "float64": 1e200}[dtype]
     a = var("a", dtype=dtype)
     function = func((a * splat(largest, (), dtype)) * splat(largest, (), dtype))
@@ -249,7 +249,7 @@ def test_scales_that_overflow_together_stay_apart(dtype: str) -> None:
     assert saturate(function, Constants).function is function
 
 
-def test_zeros_among_factors_are_no_overflow() -> None:
+def test_zeros_among_factors_are_not_an_overflow() -> None:
     function = func((x * const([0.0, 2.0, 3.0])) * splat(2.0))
     outcome = saturate(function, Constants, ConstantFolding)
     assert operators(outcome.function) == ["multiply"]
@@ -307,7 +307,7 @@ def test_a_sum_of_integers_is_doubled_exactly() -> None:
     assert_equal_in_value(before, after, exact=True, special=True)
 
 
-def test_squares_become_one_unless_rounding_has_to_stay() -> None:
+def test_squares_are_merged_unless_exact() -> None:
     function = func(x * x + (x * y) * splat(2.0) + y * y)
     assert saturate(function, Powers).count("fired:Powers.binomial") == 1
     assert saturate(function, Powers, rules__math="exact").count("fired:Powers.binomial") == 0
@@ -315,7 +315,7 @@ def test_squares_become_one_unless_rounding_has_to_stay() -> None:
 
 @settings(deadline=None, max_examples=40)
 @given(bounds, bounds, bounds, bounds)
-def test_two_clips_are_one(low: AnyValue, high: AnyValue, then_low: AnyValue, then_high: AnyValue) -> None:
+def test_two_clips_are_merged(low: AnyValue, high: AnyValue, then_low: AnyValue, then_high: AnyValue) -> None:
     before = func(ops.clip(ops.clip(x, a_min=low, a_max=high), a_min=then_low, a_max=then_high))
     after = saturate(before, Clips).function
     hollow = any(None not in pair and pair[0] > pair[1] for pair in ((low, high), (then_low, then_high)))
@@ -331,7 +331,7 @@ def test_a_bound_stays_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize(("low", "high"), [(-0.0, None), (0.0, -0.0), (-1.0, -0.0)])
-def test_zeros_keep_their_signs_where_a_clip_takes_a_relu_in(low: float, high: float | None) -> None:
+def test_zeros_keep_their_signs_if_a_clip_absorbs_a_relu(low: float, high: float | None) -> None:
     before = func(ops.clip(ops.nn.relu(x), a_min=low, a_max=high))
     after = saturate(before, Clips).function
     assert operators(after) == ["clip"]
@@ -354,7 +354,7 @@ def test_fractions_are_cut_off_by_a_cast() -> None:
     # What is NaN is not less than anything, nor equal, nor greater; so that only what never holds is decided.
     [("less", 0.0, True), ("greater_equal", 0.0, False), ("equal", -1.0, True), ("not_equal", -1.0, True), ("greater", -1.0, False)],
 )
-def test_comparisons_with_what_may_be_nan(compare: str, bound: float, decided: bool) -> None:
+def test_comparisons_with_possible_nan(compare: str, bound: float, decided: bool) -> None:
     found = saturate(func(getattr(ops, compare)(ops.exp(x), splat(bound))), Arithmetic).function
     assert (operators(found) == []) is decided
 

@@ -132,7 +132,7 @@ def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_rejects(rules, rule, example)
 
 
-def test_as_many_copies_as_heads_may_stand_in_another_order() -> None:
+def test_copies_for_all_heads_may_be_reordered() -> None:
     """Two copies of two heads, whole copies side by side: the shapes are those of heads that stand beside their copies."""
     wide = [ops.broadcast_to(ops.expand_dims(heads, axis=1), shape=(2, 2, 2, 5, 6)) for heads in (keys, values)]
     joined = [ops.transpose(ops.reshape(heads, newshape=(2, 4, 5, 6)), axes=(0, 2, 1, 3)) for heads in wide]
@@ -179,6 +179,6 @@ def test_a_mask_gets_a_row_for_each_query() -> None:
     assert operators(outcome.function) == ["where", "broadcast_to", "nn.attention"]
 
 
-def test_softmax_over_queries_is_no_attention() -> None:
+def test_softmax_over_queries_is_not_attention() -> None:
     function = func(attend(scores(True), axis=2))
     assert saturate(function, Attentions).function is function

@@ -167,7 +167,7 @@ def test_factors_that_make_weights_infinite_stay_outside(factor: float) -> None:
     rejects(norm(var("x", (1, CHANNELS, 5))) * size, "BatchNorms.scaled", "the weight times the constant may reach", BatchNorms)
 
 
-def test_named_sizes_are_no_obstacle() -> None:
+def test_named_sizes_are_supported() -> None:
     data = var("x", ("batch", 2, "height", "width"))
     function = func(norm(ops.nn.conv2d(data, numbers((3, 2, 2, 2)))))
     outcome = saturate(function, ScaleAxis, ConstantFolding)

@@ -194,7 +194,7 @@ def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), NO_VALUE, ids=named)
-def test_what_is_not_chosen_needs_no_value(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
+def test_values_that_are_not_selected_are_dropped(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     """A cast that is out of range has no value, so that the constant is not computed ahead; where nobody reads it, it is."""
     assert "cast" in operators(saturate(example.positive, ConstantFolding).function)
     outcome = saturate(example.positive, rules, ConstantFolding)
@@ -234,7 +234,7 @@ def test_a_number_of_several_axes_gives_a_count_axes_that_a_reshape_may_name() -
     assert saturate(func(wide), CreationOps, ConstantFolding).fired("CreationOps.arange_steps") == 0
 
 
-def test_what_is_copied_into_a_count_names_no_element_of_its_own() -> None:
+def test_copies_in_an_index_do_not_enumerate_elements() -> None:
     """A count of which it is not known that it goes over all rows may be one number, copied; a column may stand for rows."""
     square = var("square", (2, 2))
     last = ops.reshape(ops.arange(const(0, "int64"), const(2, "int64"), const(1, "int64")), newshape=(1, 2))

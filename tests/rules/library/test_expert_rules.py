@@ -81,7 +81,7 @@ def test_indices_from_the_back_count_from_the_back() -> None:
     assert_equal_in_value(before, outcome.function, exact=False)
 
 
-def test_where_copies_are_dear_there_are_none() -> None:
+def test_expensive_copies_are_not_made() -> None:
     many = var("many", (64, 64, 1))
     weights = ops.take(numbers((4, 256, 64)), var("places", (64,), "int64"), axis=0)
     assert (
@@ -89,7 +89,7 @@ def test_where_copies_are_dear_there_are_none() -> None:
     )
 
 
-def test_where_few_of_many_experts_are_chosen_they_are_copied() -> None:
+def test_few_of_many_experts_are_copied() -> None:
     few = var("few", (2, 64, 1))
     function = func(ops.nn.matmul(ops.take(numbers((64, 64, 64)), var("places", (2,), "int64"), axis=0), few))
     assert saturate(function, TransformerWeights, Views, ConstantFolding).function is function

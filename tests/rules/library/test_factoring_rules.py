@@ -85,7 +85,7 @@ def test_it_rejects(rule: Rule, example: Case) -> None:
 
 
 @pytest.mark.parametrize("body", [x - x, x * splat(0.0), (x + y) - x, (x - y) + y], ids=str)
-def test_what_infinities_and_nan_would_tell_apart_stays(body: Expr) -> None:
+def test_programs_that_differ_on_nonfinite_values_stay(body: Expr) -> None:
     function = func(body)
     assert saturate(function, Cancellations).function is function
     assert operators(saturate(function, Cancellations, rules__math="finite").function) != operators(function)

@@ -43,7 +43,7 @@ def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_rejects(rules, rule, example)
 
 
-def test_where_math_is_exact_only_what_keeps_every_bit_is_folded() -> None:
+def test_exact_math_folds_only_exact_kernels() -> None:
     made = saturate(EXACT_CASE.positive, ConstantFolding, rules__math="exact")
     assert operators(made.function) == ["add"]
     assert (made.fired("ConstantFolding.exact"), made.fired("ConstantFolding.call")) == (1, 0)
@@ -64,7 +64,7 @@ def test_fields_of_tuples_are_switched_off_by_name() -> None:
     assert saturate(function, rules__disabled=["TupleProjection.field"]).function is function
 
 
-def test_a_tuple_of_more_fields_than_the_hole_says() -> None:
+def test_a_tuple_with_more_fields_than_the_hole_allows() -> None:
     function = func(TupleGetItem(tup(*[ops.exp(x)] * 40, x), 40))
     assert saturate(function).function.body is x
 

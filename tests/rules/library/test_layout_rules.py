@@ -198,7 +198,7 @@ def test_any_order_of_the_letters(layout: str, kernel: str) -> None:
         assert_equal_in_value(before, after.function, exact=True)
 
 
-def test_the_kernel_layout_that_goes_with_a_data_layout() -> None:
+def test_the_kernel_layout_for_a_data_layout() -> None:
     for name, data_layout, depthwise, kernel in (
         ("nn.conv2d", "NHWC", False, "HWIO"),
         ("nn.conv2d", "NHWC", True, "HWOI"),
@@ -222,6 +222,6 @@ def test_the_kernel_layout_that_goes_with_a_data_layout() -> None:
         ("nn.max_pool2d", "NHWC", "HWIO", "nn.max_pool2d has no kernel"),
     ],
 )
-def test_layouts_that_there_are_not(name: str, data_layout: str, kernel: str, message: str) -> None:
+def test_unknown_layouts(name: str, data_layout: str, kernel: str, message: str) -> None:
     with pytest.raises(RuleError, match=message):
         check_layouts(name, data_layout, kernel)

@@ -116,7 +116,7 @@ def test_groups_of_unknown_sizes_stay() -> None:
     assert any("may be empty" in remark or "is not static" in remark for remark in outcome.remarks)
 
 
-def test_every_dropout_goes() -> None:
+def test_every_dropout_is_removed() -> None:
     body = x
     for rate in (0.1, 0.1, 0.5):
         body = ops.nn.relu(ops.nn.dropout(body, rate=rate)[0])

@@ -104,26 +104,26 @@ def test_batches_of_unknown_number() -> None:
     assert saturate(function, BatchTransposes).fired("BatchTransposes.keys") == 0  # no size says that they are the same
 
 
-def test_the_guard_stays_where_numbers_may_be_none() -> None:
+def test_the_guard_stays_if_values_may_be_nan() -> None:
     function = func(guarded(product))
     assert saturate(function, AttentionMasks).function is function
     assert operators(saturate(function, AttentionMasks, rules__math="finite").function) == ["nn.matmul", "nn.softmax"]
 
 
-def test_a_mean_of_rows_is_no_pooling() -> None:
+def test_a_mean_of_rows_is_not_a_pooling() -> None:
     function = func(ops.mean(var("rows", (2, 3, 4)), axis=(2,), keepdims=True))
     assert saturate(function, TargetForms).function is function
 
 
 @pytest.mark.parametrize(("shape", "pooled"), [((0, 3, 4, 5), True), ((2, 0, 4, 5), False), ((2, 3, 0, 5), False), ((2, "c", 4, 5), False)])
-def test_a_mean_of_what_may_be_empty_is_no_pooling(shape: tuple[int | str, ...], pooled: bool) -> None:
+def test_a_mean_of_a_possibly_empty_tensor_is_not_a_pooling(shape: tuple[int | str, ...], pooled: bool) -> None:
     """ONNX Runtime pools no samples, but rejects samples without channels and channels without elements."""
     function = saturate(func(ops.mean(var("images", shape), axis=(2, 3), keepdims=True)), TargetForms).function
     assert operators(function) == ["nn.global_avg_pool2d" if pooled else "mean"]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_a_mean_is_a_pooling_where_onnx_runtime_has_one(dtype: str) -> None:
+def test_a_mean_is_a_pooling_if_onnx_runtime_has_a_kernel(dtype: str) -> None:
     function = saturate(func(ops.mean(var("images", (2, 3, 4, 5), dtype), axis=(2, 3), keepdims=True)), TargetForms).function
     pools = onnx.helper.make_node("GlobalAveragePool", ["x"], ["y"])
     values = [onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(to_numpy(dtype)), None) for name in "xy"]

@@ -49,7 +49,7 @@ def twice(rules: list[Rule]) -> set[tuple[str, ...]]:
     }
 
 
-def test_an_equation_stands_once() -> None:
+def test_each_equation_occurs_once() -> None:
     sets = library.rule_sets().values()
     assert twice([direction for rules in sets for rule in rules if type(rule) is Rule for direction in rule.directions()]) == set(TWICE)
 

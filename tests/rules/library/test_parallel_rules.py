@@ -167,7 +167,7 @@ def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 
 @pytest.mark.parametrize("name", ["groups", "dilation", "strides"])
-def test_attributes_that_differ_keep_branches_apart(name: str) -> None:
+def test_branches_with_different_attributes_are_not_merged(name: str) -> None:
     others: dict[str, AnyValue] = {"groups": 3, "dilation": (2, 2), "strides": (2, 2)}
     inputs = 1 if name == "groups" else 3
     odd = ops.nn.conv2d(image, numbers((3, inputs, 3, 3)), **{name: others[name]})

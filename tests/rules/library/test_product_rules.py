@@ -90,7 +90,7 @@ def test_rows_of_unknown_length_are_not_certainly_the_same() -> None:
     rejected(reshape(matmul(ops.reshape(unknown, newshape=(-1, 3)), weight), 2, -1, 5), "Products.unflatten", "does not have the rows")
 
 
-def test_a_stack_of_weights_is_no_weight() -> None:
+def test_a_stack_of_weights_is_not_a_weight() -> None:
     rejected(reshape(matmul(reshape(x, -1, 3), numbers((2, 3, 5))), 2, 4, 5), "Products.unflatten", "is not a matrix with rows")
 
 
@@ -115,7 +115,7 @@ def tuple_of_sizes(of: Expr) -> Expr:
     return tup(ops.strided_slice(ops.shape_of(of, dtype="int64"), begin=(0,), end=(2,)), const([5], "int64"))
 
 
-def test_a_division_becomes_a_product_only_where_no_bit_is_lost() -> None:
+def test_a_division_becomes_a_product_only_if_exact() -> None:
     for dtype, good, bad in [("float32", -126, -127), ("float16", -14, -15), ("float16", 14, 15), ("float32", 126, 127)]:
         a = var("a", dtype=dtype)
         fires = func(a / splat(2.0**good, (), dtype))
@@ -126,7 +126,7 @@ def test_a_division_becomes_a_product_only_where_no_bit_is_lost() -> None:
 
 
 @pytest.mark.parametrize("value", [0.0, -0.0, 3.0, float("inf"), float("nan"), 2.0**-149])
-def test_what_is_no_power_of_two(value: float) -> None:
+def test_divisors_that_are_not_powers_of_two(value: float) -> None:
     term = Term(TensorType((), "float32"), Tensor.splat(value, (), "float32"))
     assert is_power_of_two(term).function(term) is not True
 

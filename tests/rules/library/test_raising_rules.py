@@ -178,7 +178,7 @@ def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_layer_normalization_in_whatever_words(way: str) -> None:
+def test_layer_normalization_in_all_forms(way: str) -> None:
     assert operators(saturate(func(WAYS[way]), RootForms, RaiseOps, ConstantFolding).function) == ["nn.layer_norm"]
 
 
@@ -187,7 +187,7 @@ def test_normalization_over_several_axes() -> None:
     assert operators(saturate(function, RaiseOps).function) == ["nn.layer_norm"]
 
 
-def test_what_is_computed_in_64_bits_stays() -> None:
+def test_float64_computations_stay() -> None:
     wide = var("wide", (2, 4), "float64")
     function = func(wide / ops.sqrt(mean(wide * wide) + splat(1e-5, (), "float64")) * numbers((4,), "float64"))
     assert any("float64" in remark for remark in saturate(function, RaiseOps).remarks)
@@ -211,7 +211,7 @@ def test_constants_as_exporters_round_them(digits: float) -> None:
     assert operators(saturate(function, RaiseOps).function) == ["nn.gelu"]
 
 
-def test_a_constant_that_adds_axes_is_another_program() -> None:
+def test_a_constant_that_adds_axes_does_not_match() -> None:
     function = func((rows * (one + ops.erf(rows / splat(math.sqrt(2))))) * splat(0.5, (1, 1, 1)))
     assert saturate(function, RaiseOps).function is function
 
@@ -227,7 +227,7 @@ def test_sizes_need_not_be_known(make: Callable[[Expr], Expr], name: str, shape:
     assert operators(saturate(func(make(var("x", shape))), RaiseOps).function.body) == [name]
 
 
-def test_constants_that_enlarge_are_no_part_of_an_activation() -> None:
+def test_constants_that_broadcast_the_result_are_not_part_of_an_activation() -> None:
     wide = splat(6.0, (2, 3))
     whole = func((x_row * ops.clip(x_row + splat(3.0), a_min=0.0, a_max=6.0)) / wide)
     outcome = saturate(whole, RaiseOps)

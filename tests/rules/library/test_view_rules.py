@@ -186,7 +186,7 @@ def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_rejects(rules, rule, example)
 
 
-def test_many_views_become_one() -> None:
+def test_many_views_are_merged() -> None:
     function = func(ops.reshape(ops.squeeze(ops.expand_dims(ops.nn.batch_flatten(cube), axis=0), axis=0), newshape=(3, 2)))
     outcome = saturate(function, Views)
     assert operators(outcome.function) == ["reshape"]
@@ -199,7 +199,7 @@ def test_views_that_undo_each_other_vanish() -> None:
     assert operators(saturate(function, Views).function) == ["expand_dims", "squeeze"]  # of (n, ?) no reshape is certain
 
 
-def test_new_axes_merge_whatever_the_sizes() -> None:
+def test_new_axes_merge_for_all_sizes() -> None:
     function = func(ops.expand_dims(ops.expand_dims(var("v", ("n", "?")), axis=-1, num_newaxis=2), axis=(0, 2)))
     outcome = saturate(function, ChainedViews, Views)
     assert operators(outcome.function) == ["expand_dims"]
@@ -228,13 +228,13 @@ def test_a_cast_through_a_type_that_holds_every_value_changes_nothing(source: st
             assert difference([back], [values], exact=True) is None, through
 
 
-def test_casts_say_what_is_lost() -> None:
+def test_lossy_casts_state_the_reason() -> None:
     rejected = {(a, b) for a in NUMBERS for b in NUMBERS if loses_nothing(b).function(Term(TensorType((), a)), b) is not True}
     assert {("int8", "uint8"), ("uint8", "int8"), ("int32", "float32"), ("float32", "bfloat16"), ("float16", "bfloat16")} <= rejected
     assert not {("int8", "int16"), ("uint8", "int16"), ("int16", "float32"), ("bfloat16", "float32"), ("bool", "float16")} & rejected
 
 
-def test_what_is_like_another_tensor_does_not_need_it() -> None:
+def test_zeros_like_does_not_need_its_operand() -> None:
     outcome = saturate(func(ops.zeros_like(ops.tanh(x))), CreationOps)
     assert operators(outcome.function) == ["zeros"]
 
@@ -252,7 +252,7 @@ def test_a_filled_tensor_becomes_a_number() -> None:
 
 
 @pytest.mark.parametrize("form", ["full", "full_like", "zeros", "zeros_like"])
-def test_a_quotient_of_integers_keeps_what_may_be_0(form: str) -> None:
+def test_a_quotient_of_integers_keeps_a_possible_zero_divisor(form: str) -> None:
     """ONNX Runtime does not load a quotient by an integer constant 0, even of an empty tensor."""
     integers = var("i", (0, 3), "int32")
     fill = {

@@ -44,7 +44,7 @@ def altered(function: Function, **config: object) -> tuple[Function, list[str]]:
     return after, list(context.statistics.remarks.get("AlterOpLayout", {}))
 
 
-def test_the_identity_where_the_target_prefers_nothing() -> None:
+def test_without_preferences_of_the_target_nothing_changes() -> None:
     after, said = altered(NETWORK)
     assert after is NETWORK
     assert said == ["neither the pass nor the target requests layouts: nothing was changed"]
@@ -89,7 +89,7 @@ def test_alternatives_of_a_rule_set_are_chosen_by_cost() -> None:
 
 
 @pytest.mark.usefixtures("preferred")
-def test_what_cannot_be_registered() -> None:
+def test_invalid_registrations() -> None:
     with pytest.raises(ValueError, match=r"nn\.conv2d is already registered"):
         register_alter_op_layout("nn.conv2d", ["NCHW"])
     with pytest.raises(RuleError, match=r"nn\.dense has no layouts"):
@@ -111,7 +111,7 @@ def test_the_pass() -> None:
         assert operators(other(IRModule.from_expr(NETWORK))["main"]).count("transpose") == 2
 
 
-def test_what_altered_layouts_leave_behind() -> None:
+def test_views_left_by_altered_layouts() -> None:
     simplify = simplify_expr_post_alter_op()
     assert (simplify.info.name, simplify.info.opt_level) == ("SimplifyExprPostAlterOp", 0)
     becomes(

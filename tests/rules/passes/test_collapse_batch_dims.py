@@ -30,7 +30,7 @@ def test_the_rows_of_a_sum_are_the_sum_of_rows() -> None:
     )
 
 
-def test_the_guard_of_softmax_goes_where_everything_is_finite() -> None:
+def test_the_guard_of_softmax_is_removed_for_finite_values() -> None:
     signature, body = "%x: (2, 3), %w: (3, 3)", "%0 = nn.softmax(nn.matmul(%x, %w)); %1 = isnan(%0); where(%1, 0f, %0)"
     stays(collapse_batch_dims(), signature, body)
     becomes(collapse_batch_dims(), signature, body, "nn.softmax(nn.matmul(%x, %w))", rules__math="finite")

@@ -56,17 +56,17 @@ def test_products_take_in_residuals() -> None:
     stays(CollapseBatchRegions(), signature, "%0 = add(%x, nn.matmul(%x, %w)); add(%0, nn.matmul(%0, %v))")
 
 
-def test_sums_of_integers_are_no_biases() -> None:
+def test_sums_of_integers_are_not_biases() -> None:
     stays(CollapseBatchRegions(), "%x: (2, 3, 4) int32, %w: (4, 4) int32, %c: (4) int32", layers(6))
 
 
-def test_what_others_read_is_a_stack_again_once() -> None:
+def test_results_with_other_users_are_unflattened_once() -> None:
     body = layers(6).rpartition(";")[0] + "; nn.batch_matmul(%11, transpose(%11, axes=[0, 2, 1]), transpose_b=False)"
     found = run_pass(CollapseBatchRegions(), program("%x: (2, 3, 4), %w: (4, 4), %c: (4)", body))["main"]
     assert operators(found).count("reshape") == 2
 
 
-def test_nothing_is_done_where_rounding_must_not_change() -> None:
+def test_nothing_changes_in_exact_mode() -> None:
     stays(CollapseBatchRegions(), SIGNATURE, layers(8), rules__math="exact")
 
 
@@ -104,7 +104,7 @@ def test_there_may_be_no_rows(sizes: tuple[int, int]) -> None:
     assert found.shape == (*sizes, 4)
 
 
-def test_what_comes_in_as_matrix_stays_one() -> None:
+def test_matrices_stay_matrices() -> None:
     rows = var("rows", ("batch", "sequence", 6))
     first = ops.nn.matmul(ops.reshape(rows, newshape=(-1, 6)), numbers((6, 4)))
     shape = ops.concatenate(tup(ops.shape_of(rows, end=2), const([4], "int64")), axis=0)

@@ -35,7 +35,7 @@ def check(pass_: AnyValue, branches: Sequence[Expr], left: Sequence[str]) -> Out
     return outcome
 
 
-def test_convolutions_become_one() -> None:
+def test_convolutions_are_merged() -> None:
     branches = [ops.nn.conv2d(image, kernel(count, seed=count)) for count in (4, 2, 5)]
     check(combine_parallel_conv2d(), branches, ["nn.conv2d", "split"])
 
@@ -60,7 +60,7 @@ def test_the_tails_are_taken_along() -> None:
     check(combine_parallel_conv2d(), scaled, ["nn.conv2d", "multiply", "split"])
 
 
-def test_only_what_all_have_is_taken_along() -> None:
+def test_only_common_consumers_are_merged() -> None:
     branches = [ops.nn.relu(biased(4)), ops.tanh(biased(2)), ops.sigmoid(biased(5))]
     check(combine_parallel_conv2d(), branches, ["nn.conv2d", "nn.bias_add", "split", "nn.relu", "tanh", "sigmoid"])
 
@@ -75,7 +75,7 @@ def test_only_what_all_have_is_taken_along() -> None:
         pytest.param(lambda: ops.nn.conv2d(image, kernel(4), padding=(1, 1)), id="padding"),
     ],
 )
-def test_what_differs_stays_apart(other: AnyValue) -> None:
+def test_different_calls_are_not_merged(other: AnyValue) -> None:
     branches = [ops.nn.conv2d(image, kernel(count, seed=count)) for count in (4, 2)]
     check(combine_parallel_conv2d(), [*branches, other()], ["nn.conv2d"] * 3)
 
@@ -85,7 +85,7 @@ def test_kernels_of_two_sizes_are_two_groups() -> None:
     check(combine_parallel_conv2d(), branches, [*["nn.conv2d", "split"] * 2, *["exp"] * 6])
 
 
-def test_dense_layers_become_one() -> None:
+def test_dense_layers_are_merged() -> None:
     branches = [ops.nn.dense(rows, numbers((count, 6), seed=count)) for count in (4, 2, 5)]
     check(combine_parallel_dense(), branches, ["nn.dense", "split"])
     shifted = [ops.nn.relu(each_ + numbers((count,), seed=count)) for each_, count in zip(branches, (4, 2, 5), strict=True)]
@@ -102,7 +102,7 @@ def test_dense_layers_of_one_shape_become_a_stack() -> None:
     check(combine_parallel_dense(to_batch=True), unlike, ["nn.dense"] * 3)
 
 
-def test_stacks_of_matrices_become_one() -> None:
+def test_stacks_of_matrices_are_merged() -> None:
     branches = [ops.nn.batch_matmul(stack, numbers((2, count, 6), seed=count)) for count in (4, 2, 5)]
     check(combine_parallel_batch_matmul(), branches, ["nn.batch_matmul", "split"])
 
@@ -112,7 +112,7 @@ def projection(seed: int, axes: tuple[int, ...] = (0, 2, 1, 3)) -> Expr:
     return made
 
 
-def test_projections_to_heads_become_one() -> None:
+def test_projections_to_heads_are_merged() -> None:
     check(combine_parallel_dense(), [projection(seed) for seed in range(3)], ["nn.matmul", "reshape", "transpose", "split"])
 
 
@@ -121,7 +121,7 @@ def test_keys_that_are_transposed_otherwise_are_taken_along_up_to_there() -> Non
     check(combine_parallel_dense(), branches, ["nn.matmul", "reshape", "split", *["transpose"] * 3])
 
 
-def test_projections_with_biases_become_one() -> None:
+def test_projections_with_biases_are_merged() -> None:
     branches = [
         ops.transpose(
             ops.reshape(ops.nn.matmul(hidden, numbers((8, 8), seed=i)) + numbers((8,), seed=i), newshape=(2, 5, 2, 4)), axes=(0, 2, 1, 3)
@@ -139,7 +139,7 @@ def test_it_is_for_the_highest_level() -> None:
         assert operators(function) == ["nn.conv2d"] * 3
 
 
-def test_a_rule_says_how_many_it_takes() -> None:
+def test_a_rule_declares_its_number_of_calls() -> None:
     x, w = tensors("x w")
     rule = each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)
     assert isinstance(rule, MultiRule)

@@ -38,7 +38,7 @@ def test_a_product_that_others_read_is_not_computed_twice() -> None:
     stays(contrib_operators(), "%x: (2, 3, 4), %x2: (2, 4, 5)", body, rules__domains=[DOMAIN])
 
 
-def test_without_the_domain_nothing_happens_and_that_is_said() -> None:
+def test_without_the_domain_a_remark_explains_that_nothing_happens() -> None:
     stays(contrib_operators(), SIGNATURE, SCORES)
     with PassContext() as context:
         contrib_operators()(program(SIGNATURE, SCORES))

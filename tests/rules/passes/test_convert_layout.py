@@ -334,7 +334,7 @@ BETWEEN = {
 
 
 @pytest.mark.parametrize("name", BETWEEN)
-def test_what_transposes_pass(name: str) -> None:
+def test_operators_that_transposes_pass(name: str) -> None:
     before, after = BETWEEN[name]
     *first, last = before.split(";")
     *then, end = after.split(";")
@@ -359,7 +359,7 @@ REDUCED = {
 
 
 @pytest.mark.parametrize("name", REDUCED)
-def test_where_transposes_end(name: str) -> None:
+def test_operators_that_stop_transposes(name: str) -> None:
     before, after = REDUCED[name]
     converts(FIRST, NHWC, CONVOLVED + before, TURNED + after)
 
@@ -536,7 +536,7 @@ def networks(draw: st.DrawFn) -> Function:
 
 @settings(deadline=None, max_examples=share(15, 40))
 @given(networks(), st.sampled_from(["NHWC", "HWNC"]))
-def test_values_stay_what_they_were(before: Function, layout: str) -> None:
+def test_values_are_unchanged(before: Function, layout: str) -> None:
     after = converted(before, {"nn.conv2d": (layout,)})
     assert_equal_in_value(before, after, exact=False, rounds=1)
     again = converted(after, FIRST)
@@ -617,7 +617,7 @@ def test_the_pass_as_text() -> None:
         ({"nn.max_pool2d": ("NHWC", "HWIO")}, "nn.max_pool2d has no kernel"),
     ],
 )
-def test_what_is_rejected(layouts: Layouts, message: str) -> None:
+def test_rejected_nodes(layouts: Layouts, message: str) -> None:
     with pytest.raises(RuleError, match=message):
         pipeline(layouts)
 
@@ -635,7 +635,7 @@ def test_large_constants_are_transposed_once() -> None:
     assert context.statistics.counters["ConvertLayout"]["nodes"] < 300
 
 
-def test_it_says_what_it_did_not_reach() -> None:
+def test_operators_without_the_layout_are_reported() -> None:
     module = program(f"{IMAGE}, {WEIGHT}", "nn.relu(nn.conv2d(%x, %w))")
     with PassContext(opt_level=3, config={"rules.disabled": ["ChannelsLast.convolution[nn.conv2d]"]}) as context:
         after = pipeline(LAST)(module)["main"]
@@ -648,7 +648,7 @@ def test_under_any_cost_model(cost: str) -> None:
     assert transposes(converted(resnet(classes=False), rules__cost=cost)) == 2
 
 
-def test_it_says_that_there_is_nothing_to_do() -> None:
+def test_nothing_to_do_is_reported() -> None:
     for layouts, said in (
         (LAST, "there is no call of nn.conv2d: nothing was changed"),
         ({}, "neither the pass nor the target requests layouts"),

@@ -62,7 +62,7 @@ def test_graphs_of_many_ways(seed: int, size: int) -> None:
     check(func(tup(*pool[-2:]) if generator.random() < 0.3 else pool[-1]))
 
 
-def test_a_value_with_two_ways_has_the_node_where_they_meet() -> None:
+def test_a_value_with_two_paths_is_bound_at_their_join() -> None:
     x = var("x", (2, 3))
     y = ops.exp(x)
     left, right = ops.tanh(y), ops.transpose(y, axes=(0, 1))

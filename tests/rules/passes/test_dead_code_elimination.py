@@ -41,10 +41,10 @@ def test_dead_bindings_go(before: str, after: str) -> None:
         pytest.param("add(exp(%x), %x)", id="no bindings"),
     ],
 )
-def test_what_does_more_than_compute_or_is_used_stays(body: str) -> None:
+def test_used_or_effectful_bindings_stay(body: str) -> None:
     stays(DeadCodeElimination(), X, body)
 
 
-def test_it_does_not_put_a_binding_where_it_is_used() -> None:
+def test_bindings_are_not_inlined() -> None:
     """TVM's `inline_once` does; ToGraphNormalForm is there for that."""
     stays(parse_pipeline("DeadCodeElimination"), X, "let %a = exp(%x); tanh(%a)")

@@ -95,7 +95,7 @@ def test_info() -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(programs(tame=True))
-def test_what_is_in_normal_form_is_taken_apart_too(function: Function) -> None:
+def test_normal_forms_are_processed_too(function: Function) -> None:
     """A-normal form binds fused functions to variables; graph form has them where they are called."""
     assume(runs(function))
     fused = run(FuseOps(), IRModule.from_expr(function))

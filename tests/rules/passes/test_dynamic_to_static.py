@@ -53,19 +53,19 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("name", STATIC)
-def test_what_is_known_becomes_static(name: str) -> None:
+def test_known_operands_become_static(name: str) -> None:
     becomes(dynamic_to_static(), *STATIC[name])
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_what_is_unknown_stays_and_says_why(name: str) -> None:
+def test_unknown_operands_stay_with_a_reason(name: str) -> None:
     signature, body, operator = UNKNOWN[name]
     stays(dynamic_to_static(), signature, body)
     outcome = apply(dynamic_to_static(), program(signature, body)["main"])
     assert any(f"unknown before run time (None) in the operands of {operator}" in remark for remark in outcome.remarks), outcome.remarks
 
 
-def test_sizes_that_are_known_in_part_are_enough_where_one_is_left_out() -> None:
+def test_partly_known_sizes_suffice_if_one_is_inferred() -> None:
     """One size may be unknown, which becomes the one that a reshape infers."""
     outcome = apply(dynamic_to_static(), program("%x: (?, 6), %y: (?, 3, 2)", f"dyn.reshape(%x, {vector(-1, 3, 2)})")["main"])
     assert operators(outcome.function) == ["reshape"]

@@ -18,7 +18,7 @@ def is_tanh(expr: Expr) -> bool:
 
 
 @pytest.mark.parametrize("pass_", [eliminate_common_subexpr(is_tanh), eliminate_common_subexpr(("tanh",))])
-def test_what_is_named_stays_apart(pass_: Pass) -> None:
+def test_named_bindings_are_not_merged(pass_: Pass) -> None:
     becomes(pass_, "%x: (3)", TWICE, "%0 = nn.relu(%x); %1 = tanh(%0); %2 = tanh(%0); (%1, %2)", sharing=True)
 
 
@@ -48,7 +48,7 @@ def test_equal_scalars_are_equal_and_other_constants_are_not() -> None:
     )
 
 
-def test_attributes_tell_calls_apart() -> None:
+def test_attributes_distinguish_calls() -> None:
     becomes(
         eliminate_common_subexpr(("nothing",)),
         "%x: (3, 3)",
@@ -70,7 +70,7 @@ def test_fields_of_one_tuple() -> None:
     stays(eliminate_common_subexpr(lambda expr: isinstance(expr, TupleGetItem)), "%x: (3)", body)
 
 
-def test_calls_that_are_stateful_stay_apart() -> None:
+def test_stateful_calls_are_not_merged() -> None:
     stays(eliminate_common_subexpr(("nothing",)), "%x: (3)", "(nn.dropout(%x).1, nn.dropout(%x).1)")
 
 
@@ -108,7 +108,7 @@ def test_a_long_chain() -> None:
         pytest.param("%0 = (%x, tanh(%x)); %1 = (%x, tanh(%x)); (%0, %1)", "%0 = (%x, tanh(%x)); (%0, %0)", id="tuples"),
     ],
 )
-def test_without_fskip_all_that_is_equal_is_one(before: str, after: str) -> None:
+def test_without_fskip_all_equal_calls_are_merged(before: str, after: str) -> None:
     becomes(eliminate_common_subexpr(), "%x: (3)", before, after, sharing=True)
 
 
@@ -121,6 +121,6 @@ def test_without_fskip_all_that_is_equal_is_one(before: str, after: str) -> None
         pytest.param("(subtract(%x, tanh(%x)), subtract(tanh(%x), %x))", id="operands in another order"),
     ],
 )
-def test_without_fskip_what_differs_stays_apart(body: str) -> None:
+def test_without_fskip_different_calls_are_not_merged(body: str) -> None:
     wanted = body.replace("(subtract(%x, tanh(%x)), subtract(tanh(%x), %x))", "%0 = tanh(%x); (subtract(%x, %0), subtract(%0, %x))")
     becomes(eliminate_common_subexpr(), "%x: (3)", body, wanted, sharing=True)

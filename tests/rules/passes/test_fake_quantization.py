@@ -94,7 +94,7 @@ def test_moved_elements_keep_their_integers() -> None:
     agree(integers(moved, 2.0), ["strided_slice", "transpose", "reshape"])
 
 
-def test_a_quantize_of_another_scale_requantizes() -> None:
+def test_a_quantize_with_another_scale_requantizes() -> None:
     agree(integers(relay.transpose(real(x_of((4, 6)), 2.0, 3), [1, 0]), 4.0, 1, "uint8"), ["transpose", "qnn.requantize"], 1)
 
 
@@ -114,7 +114,7 @@ def test_constants_have_a_scale_of_their_own(operator: AnyValue, value: float, d
     agree_in_value(body, made, 1)
 
 
-def test_what_is_divided_by_a_constant_is_multiplied() -> None:
+def test_divisions_by_a_constant_become_products() -> None:
     agree(integers(relay.divide(real(x_of((4,)), 0.5), const(4.0)), 1.0), ["qnn.quantize", "qnn.mul"], 1)
 
 
@@ -156,12 +156,12 @@ def test_a_region_is_converted_as_a_whole_or_not_at_all() -> None:
         converted(body, hard_fail=True)
 
 
-def test_without_a_quantize_or_a_dequantize_there_is_no_region() -> None:
+def test_a_region_needs_quantize_and_dequantize() -> None:
     for body in (relay.nn.relu(real(x_of((4,)))), integers(relay.nn.relu(x_of((4,), "float32"))), integers(const(np.ones(3, np.float32)))):
         assert ops_of(converted(body, hard_fail=True)) == ops_of(Function([], body))
 
 
-def test_single_operators_are_converted_where_that_is_asked_for() -> None:
+def test_single_operators_are_converted_on_request() -> None:
     product = relay.nn.batch_matmul(real(x_of((1, 4, 2)), 2.0), real(x_of((1, 4, 2), name="y"), 6.0))
     made = converted(relay.cos(product), use_qat=True)
     assert ops_of(made) == ["qnn.batch_matmul", "qnn.dequantize", "cos"]

@@ -83,7 +83,7 @@ def test_it_keeps(name: str) -> None:
     folds(fold_batch_norm(), signature, body, body)
 
 
-def test_what_changes_rounding_is_not_exact() -> None:
+def test_rewrites_that_change_rounding_are_not_exact() -> None:
     signature, before, _ = FOLDED["a convolution"]
     folds(fold_batch_norm(), signature, before, before, rules__math="exact")
 

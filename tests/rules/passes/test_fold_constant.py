@@ -25,7 +25,7 @@ X = "%x: (2, 3)"
         pytest.param("divide(%x, divide(1f, 0f))", "divide(%x, inff)", id="an infinity, as it is in a run"),
     ],
 )
-def test_what_is_known_is_computed(before: str, after: str) -> None:
+def test_known_values_are_folded(before: str, after: str) -> None:
     becomes(fold_constant(), X, before, after)
 
 
@@ -41,7 +41,7 @@ def test_what_is_known_is_computed(before: str, after: str) -> None:
         pytest.param("tanh(exp(%x))", id="no constant"),
     ],
 )
-def test_what_is_not_computed(body: str) -> None:
+def test_calls_that_are_not_folded(body: str) -> None:
     stays(fold_constant(), X, body)
 
 

@@ -143,7 +143,7 @@ def test_a_scale_that_meets_no_product_stays() -> None:
         assert apply(pass_, before).function.body is before.body
 
 
-def test_a_scale_goes_where_there_is_less_to_scale() -> None:
+def test_a_scale_moves_to_the_smaller_tensor() -> None:
     after = apply(forward_fold_scale_axis(), func(ops.nn.max_pool2d(x * scale, pool_size=(3, 3), strides=(3, 3))))
     assert operators(after.function) == ["nn.max_pool2d", "multiply"]
 
@@ -162,7 +162,7 @@ def test_weights_of_half_precision_do_not_overflow() -> None:
     assert any("may reach 90000" in remark for remark in outcome.remarks)
 
 
-def test_named_sizes_are_no_obstacle() -> None:
+def test_named_sizes_are_supported() -> None:
     data = var("x", ("batch", 4, "height", "width"))
     before = func(ops.nn.conv2d(ops.nn.relu(data * scale), weight))
     after = apply(forward_fold_scale_axis(), before).function

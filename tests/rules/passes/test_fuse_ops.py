@@ -115,7 +115,7 @@ def test_at_level_0_each_call_is_a_function() -> None:
     )
 
 
-def test_convolutions_and_what_follows_them() -> None:
+def test_convolutions_and_their_consumers() -> None:
     """The sum of two convolutions is fused with one of them; what is elementwise before a convolution is not fused with it."""
     check(
         f"%x: {BIG}, %w1: (4, 4, 3, 3), %w2: (4, 4, 1, 1), %w3: (4, 4, 3, 3)",
@@ -140,7 +140,7 @@ def test_bias_and_activation_follow_a_convolution() -> None:
     )  # fmt: skip
 
 
-def test_what_changes_shape_does_not_follow_a_convolution() -> None:
+def test_shape_changes_are_not_fused_after_a_convolution() -> None:
     check(
         f"%x: {BIG}, %w: (4, 4, 1, 1)",
         "exp(transpose(nn.conv2d(%x, %w), axes=[0, 2, 3, 1]))",
@@ -216,7 +216,7 @@ def test_nothing_is_fused_over_a_let() -> None:
     )
 
 
-def test_match_arms_are_fused_by_themselves() -> None:
+def test_match_arms_are_fused_separately() -> None:
     check(
         "%x: (3)",
         "match? ((exp(%x), %x)) { (%a, %b) => { exp(add(%a, %b)) } }",
@@ -244,7 +244,7 @@ def test_functions_that_are_sealed_stay() -> None:
     assert len(primitives(run(FuseOps(1), module)["main"])) == 1
 
 
-def test_fields_of_a_tuple_are_fused_with_what_made_it() -> None:
+def test_fields_of_a_tuple_are_fused_with_its_producer() -> None:
     """Gates of an LSTM: the split goes with what reads its parts, the product before it does not."""
     body = "%0 = split({}, indices_or_sections=3, axis=1); add(sigmoid(%0.0), multiply(tanh(%0.1), exp(%0.2)))"
     check(
@@ -264,7 +264,7 @@ def test_a_field_is_the_result_of_a_function() -> None:
     )
 
 
-def test_a_field_of_what_is_opaque() -> None:
+def test_a_field_of_an_opaque_call() -> None:
     """By itself it is taken outside; what is fused with it gets the tuple."""
     result = "(Tensor[(4), float32], Tensor[(4), float32])"
     dropout = prim("%p0: (4)", result, "nn.dropout(%p0)")
@@ -273,7 +273,7 @@ def test_a_field_of_what_is_opaque() -> None:
     check("%x: (4)", "%0 = nn.dropout(%x); exp(%0.0)", f"%0 = {dropout}; %1 = {exp}; %1(%0(%x))")
 
 
-def test_fields_of_tuples_that_were_just_made_are_no_function() -> None:
+def test_fields_of_new_tuples_are_not_fused() -> None:
     check("%x: (3), %y: (3)", "%0 = (%x, %y); %1 = (%0.1, %0.0); (%1.0, %1.1)", "%0 = (%x, %y); %1 = (%0.1, %0.0); (%1.0, %1.1)")
     body = "%0 = (exp({0}), {0}); %0.0"
     check("%x: (3)", body.format("%x"), f"%9 = {prim('%p0: (3)', '(3)', body.format('%p0'))}; %9(%x)")
@@ -359,12 +359,12 @@ def test_a_product_is_not_fused_into_a_reduction() -> None:
     )
 
 
-def test_softmax_takes_what_follows() -> None:
+def test_softmax_fuses_its_consumers() -> None:
     body = "cast(nn.softmax({}), dtype='float16')".replace("'", '"')
     check("%x: (4, 5)", body.format("%x"), f"%0 = {prim('%p0: (4, 5)', 'Tensor[(4, 5), float16]', body.format('%p0'))}; %0(%x)")
 
 
-def test_constants_that_are_no_scalars_become_arguments() -> None:
+def test_nonscalar_constants_become_arguments() -> None:
     """Also where they select: TVM's tests of take and gather_nd."""
     x, index = var("x", (10, 1)), numbers((2,), "int64")
     for made in (
@@ -502,7 +502,7 @@ class TestPass:
             FuseOps()(module)
         assert context.statistics.counters["FuseOps"]["groups"] == 2
 
-    def test_what_has_no_calls_stays(self) -> None:
+    def test_expressions_without_calls_stay(self) -> None:
         module = program("%x: (3)", "(%x, (%x, 1f))")
         assert run(FuseOps(), module)["main"] is module["main"]
 

@@ -24,7 +24,7 @@ def doubled(attrs: Any, inputs: list[Expr], types: list[Any]) -> Expr:
     return relay.tanh(inputs[0] + inputs[0])
 
 
-def test_calls_become_what_functions_return() -> None:
+def test_calls_become_results_of_registered_functions() -> None:
     with TempOpAttr("tanh", "FTVMLegalize", doubled):
         made = run_opt_pass(program(), relay.transform.Legalize())
     assert structural_equal(made, relay.Function([X], relay.nn.relu(relay.tanh(X + X))))
@@ -45,12 +45,12 @@ def test_none_leaves_a_call_and_other_attributes_are_other_functions() -> None:
     ("result", "message"),
     [(3, "FTVMLegalize of tanh returns an expression or None, not a int"), (relay.const(1.0), "made float32 of Tensor")],
 )
-def test_what_does_not_fit_is_rejected(result: object, message: str) -> None:
+def test_ill_typed_results_are_rejected(result: object, message: str) -> None:
     with TempOpAttr("tanh", "FTVMLegalize", lambda attrs, inputs, types: result), pytest.raises(TypeError, match=message):
         run_opt_pass(program(), relay.transform.Legalize())
 
 
-def test_what_it_did_is_counted() -> None:
+def test_applications_are_counted() -> None:
     with TempOpAttr("tanh", "FTVMLegalize", doubled), PassContext() as context:
         Sequential([relay.transform.Legalize()])(IRModule.from_expr(program()))
     assert context.statistics.counters["Legalize"]["legalized"] == 1

@@ -45,7 +45,7 @@ FINITE = "finite"
         ),
     ],
 )
-def test_what_needs_no_finite_values(signature: str, before: str, after: str) -> None:
+def test_rules_without_assumptions_about_finite_values(signature: str, before: str, after: str) -> None:
     becomes(linear_algebra(), signature, before, after)
     becomes(explore(), signature, before, after)
 
@@ -56,7 +56,7 @@ def test_what_needs_no_finite_values(signature: str, before: str, after: str) ->
         pytest.param("%x: (4, 3), %y: (4, 3)", "%0 = add(%x, %y);\n%1 = subtract(%0, %x);\ntanh(%1)", "tanh(%y)", id="part"),
     ],
 )
-def test_what_needs_finite_values(signature: str, before: str, after: str) -> None:
+def test_rules_that_assume_finite_values(signature: str, before: str, after: str) -> None:
     becomes(linear_algebra(), signature, before, after, rules__math=FINITE)
     stays(linear_algebra(), signature, before)
 
@@ -101,7 +101,7 @@ def test_weights_on_the_left_need_no_transposes(body: Expr) -> None:
 
 
 @pytest.mark.parametrize("body", [columns(4, plain), turned_each_time(4, activation=plain)], ids=["columns", "each"])
-def test_linear_layers_with_transposes_between_them_are_one(body: Expr) -> None:
+def test_linear_layers_with_transposes_between_them_are_merged(body: Expr) -> None:
     function = func(ops.nn.relu(body))
     made = apply(linear_algebra(), function).function
     assert operators(made.body) == ["nn.matmul", "nn.bias_add", "nn.relu"]
@@ -149,7 +149,7 @@ def layers(count: int) -> Function:
 
 
 @pytest.mark.parametrize("math", ["reassociate", FINITE])
-def test_what_is_looked_at_grows_with_the_program_and_not_faster(math: str) -> None:
+def test_the_work_is_linear_in_the_program(math: str) -> None:
     few, many = (apply(linear_algebra(), layers(count), rules__math=math).count("nodes") for count in (4, 16))
     assert many <= 6 * few
     assert apply(explore(), layers(16), rules__math=math).count("nodes") <= 40 * len(operators(layers(16)))

@@ -109,7 +109,7 @@ def test_several_patterns_in_the_order_of_the_table() -> None:
         check(table, signature, before, f"%0 = {first}; %1 = {second}; %1(%0(%a, %w, %b), %d)")
 
 
-def test_what_comes_first_takes_it() -> None:
+def test_the_first_pattern_wins() -> None:
     function = func(ops.nn.relu(ops.abs(ops.add(var("a"), var("b")))))
     small, middle, large = ("S", op.abs(x)), ("M", op.abs(x + y)), ("L", op.nn.relu(op.abs(x + y)))
     assert composites(merged([large, middle, small], function)) == ["L"]
@@ -222,7 +222,7 @@ def test_why_a_condition_rejected_is_a_remark() -> None:
     assert list(context.statistics.remarks["MergeComposite"]) == ["n: has_rank(x, 1): the tensor has 2 dimensions, not 1"]
 
 
-def test_a_check_is_a_function_of_what_was_found() -> None:
+def test_a_check_receives_the_match() -> None:
     def small(found: Expr) -> bool:
         return found.checked_type == relay.TensorType((2, 3), "float32")
 
@@ -272,7 +272,7 @@ class TestNamedTables:
         register_pattern_table(named, [CONV_BIAS_RELU])  # as in TVM, what comes later counts
         assert get_pattern_table(named) == [CONV_BIAS_RELU]
 
-    def test_a_name_that_there_is_not(self) -> None:
+    def test_an_unknown_name(self) -> None:
         with pytest.raises(ValueError, match="unknown pattern table 'none'; registered: "):
             MergeComposite("none")
         with pytest.raises(ValueError, match="unknown pattern table 'none'"):

@@ -77,7 +77,7 @@ def test_a_weight_that_is_larger_than_the_data_is_left_alone(scale: Expr) -> Non
         assert all(call.checked_type == relay.TensorType((1, 512)) for call in _calls(made, "multiply"))
 
 
-def test_convolutions_with_parameters_are_combined_where_that_is_cheaper() -> None:
+def test_convolutions_with_parameters_are_combined_if_cheaper() -> None:
     wide = relay.var("x", shape=(1, 64, 96, 96))
     small = [relay.var(f"w{i}", shape=(2, 64, 1, 1)) for i in range(4)]
     made = after(Function([wide, *small], relay.Tuple([nn.conv2d(wide, each) for each in small])), "CombineParallelConv2D")

@@ -17,7 +17,7 @@ reshape(transpose(%4, axes=[0, 2, 1, 3]), newshape=[2, 5, 8])
 ROWS = "%q: (2, 5, 8), %k: (2, 5, 8), %v: (2, 5, 8)"
 
 
-def test_gelu_whose_half_stands_inside() -> None:
+def test_gelu_with_its_half_inside() -> None:
     becomes(raise_operators(), "%x: (4, 3)", "multiply(%x, multiply(0.5f, add(1f, erf(divide(%x, 1.4142135f)))))", "nn.gelu(%x)")
 
 
@@ -36,14 +36,14 @@ def test_softmax() -> None:
     stays(raise_operators(), "%x: (4, 3)", body, rules__math="exact")
 
 
-def test_attention_where_the_target_has_it() -> None:
+def test_attention_is_raised_if_the_target_has_it() -> None:
     found = str(run(raise_attention(), program(ROWS, ATTENTION), rules__opset=23))
     assert "nn.attention(%q, %k, %v, ()" in found.replace("%0 = ();", "").replace("%0,", "(),")
     assert "q_num_heads=2, kv_num_heads=2, scale=0.5" in found
     assert "transpose" not in found
 
 
-def test_attention_stays_where_the_target_lacks_it() -> None:
+def test_attention_stays_decomposed_if_the_target_lacks_it() -> None:
     stays(raise_attention(), ROWS, ATTENTION)
     stays(raise_attention(), ROWS, ATTENTION, rules__opset=22)
 

@@ -51,7 +51,7 @@ def test_root_mean_squares(root: str) -> None:
         pytest.param(layer_norm("multiply(%0, sqrt(%1))"), id="a root that multiplies"),
     ],
 )
-def test_what_only_looks_like_one_stays(body: str) -> None:
+def test_lookalikes_stay(body: str) -> None:
     made = str(run(raise_operators(), program(ROWS, body), rules__math="finite"))
     assert "nn.layer_norm" not in made
 

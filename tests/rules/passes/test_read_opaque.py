@@ -63,7 +63,7 @@ def test_modules_of_another_origin_stay() -> None:
         "r = Unsqueeze(d, i)  y = MatMul(r, e)",
     ],
 )
-def test_what_is_known_by_now_contradicts_another_node(text: str) -> None:
+def test_newly_known_sizes_contradict_another_node(text: str) -> None:
     """ONNX Runtime loads such a model with its optimizations off."""
     constants = "<int64[1] c = {-1}, float[2] d = {1, 2}, float[3, 3] e = {1, 2, 3, 4, 5, 6, 7, 8, 9}>"
     module = read(f"(float[m, n] x) => (float[k] y) {constants} {{ i = Identity(c)  {text} }}")

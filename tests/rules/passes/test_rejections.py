@@ -47,7 +47,7 @@ def remarks(pass_: Pass, module: IRModule, **config: AnyValue) -> list[str]:
 @pytest.mark.parametrize("name", PASSES)
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("body", ["subtract(%x, %x)", "divide(%x, %x)", "subtract(add(%x, %y), %x)", "add(subtract(%x, %y), %y)"])
-def test_what_infinities_and_nan_tell_apart_is_kept(name: str, dtype: str, body: str) -> None:
+def test_programs_that_differ_on_nonfinite_values_are_kept(name: str, dtype: str, body: str) -> None:
     """inf - inf, inf / inf and 0 / 0 are no numbers."""
     module = program(f"%x: (2, 3) {dtype}, %y: (2, 3) {dtype}", body)
     after = run(PASSES[name](), module)["main"]

@@ -64,5 +64,5 @@ def test_rewrites(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", UNCHANGED)
-def test_what_stays(name: str) -> None:
+def test_unchanged_programs(name: str) -> None:
     stays(simplify_expr(doubles=True), *UNCHANGED[name], rules__math="finite")

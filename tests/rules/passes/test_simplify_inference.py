@@ -86,7 +86,7 @@ def test_normalizations_of_groups_keep_their_values(body: str) -> None:
     assert_equal_in_value(before["main"], after["main"], exact=False)
 
 
-def test_what_cannot_be_taken_apart_stays() -> None:
+def test_programs_that_cannot_be_decomposed_stay() -> None:
     stays(simplify_inference(unpack=True), "%x: (2, 3) float16, %g: (3) float16, %b: (3) float16", "nn.layer_norm(%x, %g, %b)")
     stays(simplify_inference(unpack=True), "%x: (2, 3), %g: (3), %b: (3)", "nn.layer_norm(%x, %g, %b)", rules__math="exact")
 
@@ -101,7 +101,7 @@ def test_the_option_in_pipeline_text() -> None:
     assert pipeline_text(parse_pipeline(text)) == text
 
 
-def test_relay_s_pass_takes_normalizations_apart() -> None:
+def test_relays_pass_unpacks_normalizations() -> None:
     from passat import relay
 
     made = run(relay.transform.SimplifyInference(), program("%x: (2, 3), %g: (3), %b: (3)", "nn.layer_norm(%x, %g, %b)"))

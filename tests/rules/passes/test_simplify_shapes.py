@@ -8,7 +8,7 @@ from tests.rules.passes.golden import becomes, folds, stays
 DATA = "%x: (b, s, 4)"
 
 
-def test_sizes_of_what_is_computed_are_those_of_the_input() -> None:
+def test_computed_sizes_are_those_of_the_input() -> None:
     becomes(
         SimplifyShapes(),
         DATA,
@@ -68,5 +68,5 @@ def test_shape_arithmetic_that_cancels() -> None:
         ("%x: (b), %y: (s), %z: (s, b)", "(shape_of(%z), nn.relu(%z))"),  # two shapes and a concat for one
     ],
 )
-def test_what_stays(signature: str, body: str) -> None:
+def test_unchanged_programs(signature: str, body: str) -> None:
     stays(SimplifyShapes(), signature, body)

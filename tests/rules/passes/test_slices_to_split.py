@@ -56,7 +56,7 @@ def test_slices_of_slices() -> None:
         ("%x: (4, 6), %y: (4, 6)", "(strided_slice(%x, begin=[0], end=[3], axes=[1]), strided_slice(%y, begin=[3], end=[6], axes=[1]))"),
     ],
 )
-def test_what_stays(signature: str, body: str) -> None:
+def test_unchanged_programs(signature: str, body: str) -> None:
     stays(SlicesToSplit(), signature, body)
 
 

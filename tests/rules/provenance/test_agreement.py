@@ -99,7 +99,7 @@ def test_of_rules_that_join_all_say_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(LIST)[:: 57 // share(10, 57)])
-def test_without_a_rule_that_is_said_not_to_be_taken_the_result_costs_no_more(name: str) -> None:
+def test_excluding_untaken_rules_does_not_change_the_cost(name: str) -> None:
     function = func(LIST[name].program())
     found = written(function, [linear_algebra()], **{"rules.math": LIST[name].math, "rules.cost": "roofline"})
     led = set(map(without_operators, found.node_traces.rules()))

@@ -98,7 +98,7 @@ def test_computed_numbers_and_both_directions() -> None:
     proven(found, Words)
 
 
-def test_guards_may_ask_that_something_is_not_known_where_the_checker_knows_it() -> None:
+def test_guards_may_require_unknown_facts_that_the_checker_knows() -> None:
     """The engine applies such a rule before it finds a constant, and the checker may have that already: here from earlier steps."""
 
     class Moves(RuleSet):
@@ -153,13 +153,13 @@ def test_common_parts_and_dead_code_need_no_steps() -> None:
     proven(found, unions=0)
 
 
-def test_lets_are_what_they_bind() -> None:
+def test_lets_equal_their_values() -> None:
     bound = Var("t", a.checked_type)
     found = written(func(Let(bound, ops.exp(a), ops.multiply(bound, ops.exp(b))), a, b), [rule_pass(Words)])
     proven(found, Words)
 
 
-def test_branches_are_proven_by_themselves() -> None:
+def test_branches_are_proven_separately() -> None:
     flag = Var("flag", const(True, "bool").checked_type)
     choice = If(flag, ops.multiply(ops.exp(a), ops.exp(b)), ops.negative(a))
     infer_type(choice)
@@ -167,13 +167,13 @@ def test_branches_are_proven_by_themselves() -> None:
     proven(found, Words)
 
 
-def test_functions_inside_are_proven_by_themselves() -> None:
+def test_nested_functions_are_proven_separately() -> None:
     inner = func(ops.multiply(ops.exp(b), ops.exp(ops.negative(b))), b)
     found = written(func(ops.tanh(Call(inner, [a])), a), [rule_pass(Words)])
     proven(found, Words)
 
 
-def test_stateful_calls_are_told_apart_by_their_names() -> None:
+def test_stateful_calls_are_distinguished_by_name() -> None:
     drops = [named(ops.nn.dropout(ops.add(a, const(0.0))), f"drop{i}") for i in range(2)]
     body = ops.subtract(*(infer_type(drop)[0] for drop in drops))
     found = written(func(body), [simplify_expr()])
@@ -181,7 +181,7 @@ def test_stateful_calls_are_told_apart_by_their_names() -> None:
     proven(found)
 
 
-def test_what_is_not_covered_is_said() -> None:
+def test_gaps_are_reported() -> None:
     class Swap(FunctionPass):
         """Swaps the operands of sums."""
 
@@ -199,7 +199,7 @@ def test_what_is_not_covered_is_said() -> None:
     assert str(verdict).endswith("not covered: pass Swap in the function main")
 
 
-def test_what_a_pass_without_rules_only_respells_is_proven_after_the_fact() -> None:
+def test_rewrites_of_passes_without_rules_may_be_proven_afterward() -> None:
     class Respell(FunctionPass):
         """Writes a sum in other words, and copies it."""
 
@@ -225,7 +225,7 @@ def test_functions_that_draw_random_numbers_are_not_covered() -> None:
 
 
 @pytest.mark.parametrize("kind", ["references", "stateful"])
-def test_programs_that_are_not_covered_are_said_to_be_that(kind: str) -> None:
+def test_uncovered_programs_are_reported(kind: str) -> None:
     def body() -> Expr:
         if kind == "references":
             return infer_type(ops.add(RefRead(RefCreate(a)), ops.add(b, const(0.0))))
@@ -269,7 +269,7 @@ def test_a_constant_that_is_asked_for_has_to_be_at_hand() -> None:
         found._replace(constants={}).check()
 
 
-def test_a_rule_that_is_not_at_hand_or_another_one_is_rejected() -> None:
+def test_missing_or_changed_rules_are_rejected() -> None:
     found = written(func(ops.multiply(ops.exp(a), ops.exp(b))), [rule_pass(Words)])
     with pytest.raises(CertificateError, match=r"unknown rule Words\.squared"):
         found.check()
@@ -294,7 +294,7 @@ def test_the_checker_does_not_import_the_engine() -> None:
     assert seen == {"checker", "instance", "plain", "terms"}
 
 
-def test_the_checker_runs_where_there_is_no_egglog(tmp_path: Path) -> None:
+def test_the_checker_runs_without_egglog(tmp_path: Path) -> None:
     found = written(func(ops.add(ops.multiply(a, const(1.0)), const(0.0))), [simplify_expr()])
     file = tmp_path / "certificate.json"
     file.write_text(json.dumps(found.certificate), encoding="utf-8")

@@ -24,7 +24,7 @@ def call(closure: Closure, name: str, operand: int, **attrs: str) -> int:
 
 @pytest.mark.parametrize("order", [1, -1])
 @pytest.mark.parametrize("shapes", [((ANY, 4), (3, 4)), ((ANY, 4), (3, ANY)), ((ANY, ANY), (3, 4))])
-def test_users_learn_what_is_known_of_their_operands(shapes: tuple[tuple[Dim, ...], tuple[Dim, ...]], order: int) -> None:
+def test_users_learn_facts_of_their_operands(shapes: tuple[tuple[Dim, ...], tuple[Dim, ...]], order: int) -> None:
     """A guard may ask for the type of a call whose operand is proved equal to one of known shape."""
     closure = Closure(lambda label: False)
     first, second = (leaf(closure, name, shape) for name, shape in zip("ab", shapes[::order], strict=True))

@@ -46,14 +46,14 @@ def chain(left: Expr, right: Expr) -> Expr:
     return named(ops.multiply(named(ops.exp(left), "e1"), named(ops.exp(right), "e2")), "product")
 
 
-def test_a_node_that_a_rule_made_names_the_rule_and_what_it_matched() -> None:
+def test_a_new_node_names_its_rule_and_match() -> None:
     found = written(func(chain(a, b)), [rule_pass(Words, name="First")])
     assert found.steps("exp") == ["First: Words.squared at product"]
     assert found.node_trace("exp").sources == ("product", "e1", "e2")
     assert found.node_trace("add").sources == ("product", "e1", "e2"), "the sum inside was made with it"
 
 
-def test_what_nobody_touched_is_the_inputs_own() -> None:
+def test_unchanged_nodes_belong_to_the_input() -> None:
     function = func(tup(chain(a, b), named(ops.tanh(a), "kept")))
     found = written(function, [rule_pass(Words, name="First")])
     assert found.node_trace("tanh").events == ()
@@ -80,7 +80,7 @@ def test_chains_inside_one_saturation_are_followed_in_order() -> None:
     assert found.node_trace("subtract").sources == ("product", "e1", "e2", "minus")
 
 
-def test_a_node_whose_operand_went_away_says_by_which_rule() -> None:
+def test_a_removed_operand_names_its_rule() -> None:
     found = written(func(named(ops.tanh(named(ops.add(a, const(0.0)), "zero")), "top")), [rule_pass(Zeros, name="First")])
     assert found.steps("tanh") == ["First: Zeros.zero at zero"]
     assert found.node_trace("tanh").sources == ("top", "zero")
@@ -121,7 +121,7 @@ def test_lowering_is_a_step() -> None:
     assert found.steps("maximum") == ["Lower: Target.relu at r"]
 
 
-def test_a_pass_without_rules_is_said_to_have_rewritten_what_it_made() -> None:
+def test_nodes_of_passes_without_rules_are_rewritten() -> None:
     class Swap(FunctionPass):
         """Swaps the operands of sums."""
 
@@ -152,7 +152,7 @@ class Sigmoids(FunctionPass):
         return made
 
 
-def test_what_a_walk_only_made_anew_keeps_its_history() -> None:
+def test_rebuilt_nodes_keep_their_history() -> None:
     product = named(ops.abs(chain(named(ops.tanh(a), "lower"), b)), "top")
     other = named(ops.cos(named(ops.negative(named(ops.tanh(b), "other")), "end")), "far")
     found = written(func(tup(product, other)), [rule_pass(Words, name="First"), Sigmoids()])
@@ -174,7 +174,7 @@ def test_branches_are_explained_like_everything_else() -> None:
     assert found.steps("exp") == ["First: Words.squared at product"]
 
 
-def test_lets_are_taken_apart_and_what_is_in_them_is_said_to_be_rewritten() -> None:
+def test_nodes_of_removed_lets_are_rewritten() -> None:
     bound = Var("t", a.checked_type)
     body = Let(bound, chain(a, b), ops.tanh(bound))
     found = written(func(body, a, b), [rule_pass(Words, name="First")])
@@ -189,13 +189,13 @@ class Two(RuleSet):
     second = 2.0 + op.tanh(x) >> op.sigmoid(x)
 
 
-def test_rules_that_made_what_others_matched_led_to_the_result() -> None:
+def test_rules_that_enabled_others_count() -> None:
     found = written(func(named(ops.add(const(2.0), named(ops.exp(ops.log(a)), "e")), "top")), [rule_pass(Two, name="Only")])
     assert found.steps("sigmoid") == ["Only: Two.first at e", "Only: Two.second at top"]
     assert found.node_traces.rules() == {"Two.first", "Two.second"}
 
 
-def test_what_follows_for_calls_above_names_the_rule_below() -> None:
+def test_consequences_above_name_the_rule_below() -> None:
     """The sums become one, so that the calls above are one too, also of an operator that no rule is about."""
 
     class Joins(RuleSet):

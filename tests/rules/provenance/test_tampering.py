@@ -65,7 +65,7 @@ def find(kind: str, name: str | None = None) -> int:
     return next(i for i, row in enumerate(GOOD.certificate["terms"]) if row[0] == kind and name in (None, row[1]))
 
 
-def test_it_has_what_is_tampered_with() -> None:
+def test_the_certificate_contains_the_tampered_parts() -> None:
     assert [step["rule"] for step in RULES["steps"]] == ["Words.quotient", "Words.total"]
     assert [step["rule"] for step in FOLDING["steps"]] == ["ConstantFolding.call"]
 
@@ -83,7 +83,7 @@ def test_the_name_of_a_rule() -> None:
     assert tampered(both) == "Words, part 2, step 1 (Words.other): the left side does not match: this is not sqrt(x)"
 
 
-def test_what_a_rule_says() -> None:
+def test_text_of_a_rule() -> None:
     def change(data: AnyValue) -> None:
         data["rules"]["Words.quotient"] = "(exp(x) / exp(y)) -> exp((x + y)) [exact]"
 
@@ -107,7 +107,7 @@ def test_the_instance() -> None:
     assert tampered(elsewhere) == "Words, part 2, step 1 (Words.quotient): the left side does not match: this is not (exp(x) / exp(y))"
 
 
-def test_operands_in_the_other_order_are_another_instance() -> None:
+def test_swapped_operands_are_another_instance() -> None:
     def change(data: AnyValue) -> None:
         data["terms"][words(data)[0]["left"][0]][3].reverse()
 
@@ -271,7 +271,7 @@ def test_steps_that_are_not_needed_may_go() -> None:
     assert found.check().unions == 2
 
 
-def test_sizes_are_equal_where_shape_arithmetic_knows_that_they_are() -> None:
+def test_shape_arithmetic_proves_equal_sizes() -> None:
     """Without any step: one name in two shapes is one size, and another name is another."""
     m, k = var("m", ("n", "l")), var("k", ("l", "n"))
 

@@ -44,7 +44,7 @@ def run(nodes: int, *, merge: bool = True) -> Outcome:
     return saturate(twins(), Plain, merge=merge, rules__region_nodes=nodes)
 
 
-def test_equal_layers_of_different_regions_become_one() -> None:
+def test_equal_layers_of_different_regions_are_merged() -> None:
     whole, cut, apart = run(1 << 30), run(0), run(0, merge=False)
     assert whole.count("regions") == 0
     assert cut.count("regions") == apart.count("regions") >= 12

@@ -36,14 +36,14 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regions, "WINDOW", 20)
 
 
-def test_regions_are_cut_where_one_value_crosses() -> None:
+def test_regions_are_cut_at_single_values() -> None:
     found = cut(stack(6), NOTHING)
     assert found is not None
     assert [(len(region.nodes), len(region.inputs), len(region.tensors), len(region.outputs)) for region in found] == [(4, 1, 1, 1)] * 6
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_regions_hold_every_node_once_and_use_only_what_is_before_them(seed: int) -> None:
+def test_regions_partition_the_nodes_in_order(seed: int) -> None:
     function = build(seed, 30)
     found = cut(function, NOTHING)
     if found is None:
@@ -59,7 +59,7 @@ def test_regions_hold_every_node_once_and_use_only_what_is_before_them(seed: int
     assert set(outside) <= {id(output) for region in found for output in region.outputs}
 
 
-def test_a_pattern_of_a_rule_is_not_cut_where_there_is_another_place() -> None:
+def test_cuts_avoid_patterns_of_rules() -> None:
     x, y = tensors("x y")
 
     class Doubled(RuleSet):
@@ -88,7 +88,7 @@ def test_tuples_and_shape_arithmetic_stay_with_their_users() -> None:
     assert len({home[id(part)] for part in (whole, *fields)}) == 1
 
 
-def test_what_is_no_pure_dataflow_stays_whole() -> None:
+def test_functions_other_than_pure_dataflow_stay_whole() -> None:
     dropped = ops.nn.dropout(a)[0]
     for seed in range(4):
         dropped = layer(dropped, numbers((2, 3), seed=seed))

@@ -270,7 +270,7 @@ def test_small_functions_and_functions_of_different_layers_stay_whole() -> None:
     assert in_regions(func(value), Units).count("regions") == 0
 
 
-def test_statistics_count_what_each_region_did() -> None:
+def test_statistics_count_each_region() -> None:
     function = layered(*[ones_but(None) for _ in range(6)])
     whole, cut = saturate(function, Units), in_regions(function, Units, fold=False)
     names = [key for key in whole.statistics.counters["Tried"] if key.startswith("fired:")]

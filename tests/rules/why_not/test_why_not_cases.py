@@ -591,7 +591,7 @@ def test_both_directions_of_a_rule() -> None:
     assert back.text == "((x * y) + (x * z)) -> (x * (y + z))"
 
 
-def test_what_is_put_off_in_the_first_round_is_heard_in_the_end() -> None:
+def test_rules_banned_in_the_first_round_run_in_the_end() -> None:
     class Patient(RuleSet):
         """Its budget is smaller than the program."""
 
@@ -661,7 +661,7 @@ def test_data_for_programs() -> None:
 ARITHMETIC = [direction for rule in Arithmetic for direction in rule.directions()]
 
 
-def test_a_set_of_which_no_rule_fires() -> None:
+def test_a_set_without_applications() -> None:
     module = IRModule.from_expr(func(at("Add", ops.add(X, at("Relu", ops.nn.relu(Y))))))
     text = set_text("Arithmetic", why_not_set("Arithmetic", module))
     first, *lines = text.split("\n")
@@ -673,7 +673,7 @@ def test_a_set_of_which_no_rule_fires() -> None:
     ) in lines
 
 
-def test_a_set_of_which_one_fires() -> None:
+def test_a_set_with_one_application() -> None:
     text = set_text("Arithmetic", why_not_set("Arithmetic", IRModule.from_expr(func(NEGATED)), pipeline=simplify_expr()))
     assert text.startswith(f"1 of the {len(ARITHMETIC)} rules of Arithmetic fired and was taken\n")
 
@@ -687,18 +687,18 @@ def test_a_set_of_which_one_fires() -> None:
         ("Arithmetic.add_negative", "Ad", "there is no node 'Ad'; did you mean Add"),
     ],
 )
-def test_names_that_there_are_not(rule: str, node: str | None, sentence: str) -> None:
+def test_unknown_names(rule: str, node: str | None, sentence: str) -> None:
     with pytest.raises(WhyNotError) as caught:
         why_not(rule, IRModule.from_expr(func(NEGATED)), node=node)
     assert str(caught.value).startswith(sentence)
 
 
-def test_a_set_that_there_is_not() -> None:
+def test_an_unknown_set() -> None:
     with pytest.raises(WhyNotError, match="unknown rule set 'Arithmetics'; did you mean Arithmetic"):
         why_not_set("Arithmetics", IRModule.from_expr(func(NEGATED)))
 
 
-def test_a_pass_that_lowers_runs_rules_for_finite_values_unless_told_to_be_exact() -> None:
+def test_lowering_passes_run_rules_for_finite_values_unless_exact() -> None:
     module = IRModule.from_expr(func(at("Exp", ops.exp(X))))
     with PassContext(4):
         assert why_not("FastMath.exp", module, pipeline=fast_math()).verdict is Kind.TAKEN
@@ -723,7 +723,7 @@ class Later(RuleSet):
         ("triangle", ops.sqrt, "the model is written in opset 8, and trilu of Tensor[(2, 3), float32] needs ONNX opset 14 or later"),
     ],
 )
-def test_what_the_opset_of_the_result_does_not_have_is_named(rule: str, program: Callable[[Expr], Expr], why: str) -> None:
+def test_operators_missing_in_the_opset_of_the_result_are_named(rule: str, program: Callable[[Expr], Expr], why: str) -> None:
     module = IRModule.from_expr(func(at("Top", program(program(program(X))))))
     config = {"rules.cost": "nodes", "rules.opset": 8}
     (finding,) = why_not(f"Later.{rule}", module, pipeline=rule_pass(Later), config=config).findings

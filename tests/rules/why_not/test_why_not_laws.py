@@ -68,7 +68,7 @@ def test_every_rule_gets_an_answer(function: Function, rule: Rule, nodes: bool) 
 
 @settings(deadline=None, max_examples=share(15, 25))
 @given(programs())
-def test_a_rule_fired_where_a_pass_came_out_otherwise(function: Function) -> None:
+def test_a_rule_fires_at_changes_of_a_pass(function: Function) -> None:
     inquiry = Inquiry(IRModule.from_expr(function), config={"rules.cost": "nodes"})
     inquiry.answer("Units.add")
     assert inquiry.watched is not None

@@ -274,7 +274,7 @@ def test_our_own_operators_are_written(bench: "Bench") -> None:
         ("dyn.strided_slice", 9, [TensorType((2,)), *[TensorType((1,), "int64")] * 4], {}, "dyn.strided_slice needs ONNX opset 10"),
     ],
 )
-def test_what_an_opset_has_no_form_for(
+def test_operators_without_a_form_in_the_opset(
     bench: "Bench", name: str, opset: int, operands: list[TensorType], attrs: dict[str, AnyValue], message: str
 ) -> None:
     with pytest.raises(OnnxVersionError, match=message):

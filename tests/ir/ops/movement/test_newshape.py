@@ -71,7 +71,7 @@ def test_symbols(shape: Shape, newshape: Sequence[Dim], expected: Shape) -> None
         ((6, 3), (-4, 2), "-4 must be followed by the two sizes"),
     ],
 )
-def test_what_is_impossible(shape: Shape, newshape: tuple[int, ...], message: str) -> None:
+def test_impossible_variants(shape: Shape, newshape: tuple[int, ...], message: str) -> None:
     with pytest.raises(OpTypeError, match=message):
         reshaped(shape, newshape)
 

@@ -69,7 +69,7 @@ def test_the_heads_of_an_attention() -> None:
     assert merged.checked_type == TensorType((B, S, 768))
 
 
-def test_a_size_that_nobody_knows_among_others() -> None:
+def test_an_unknown_size_among_others() -> None:
     x, length = Var("x", TensorType((B, S, 768))), Var("length", TensorType((1,), "int64"))
     shape = op("concatenate", (size(x, 0), length, ints(768)), axis=0)
     assert dims(shape) == [B, ANY, 768]
@@ -78,7 +78,7 @@ def test_a_size_that_nobody_knows_among_others() -> None:
     assert static(found) == ("reshape", {"newshape": (0, 0, 768), "allowzero": False})
 
 
-def test_nothing_is_known_of_nothing() -> None:
+def test_unknown_operands_give_unknown_values() -> None:
     length = Var("length", TensorType((1,), "int64"))
     assert dims(op("concatenate", (length, length), axis=0)) is None
     unsized = Var("shape", TensorType((ANY,), "int64"))
@@ -181,7 +181,7 @@ CASES: list[tuple[str, dict[str, AnyValue]]] = [
 @pytest.mark.parametrize(("name", "attrs"), CASES)
 @settings(deadline=None, max_examples=25)
 @given(data=st.data())
-def test_what_is_known_is_what_a_run_gives(bench: "Bench", name: str, attrs: dict[str, AnyValue], data: st.DataObject) -> None:
+def test_inferred_values_equal_computed_ones(bench: "Bench", name: str, attrs: dict[str, AnyValue], data: st.DataObject) -> None:
     elements = data.draw(st.lists(st.sampled_from([0, 1, 5, B, S, B * S + 1, ANY]), min_size=4, max_size=4))
     known = np.empty((1, 4), np.object_)
     known[0, :] = elements

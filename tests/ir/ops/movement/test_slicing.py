@@ -141,7 +141,7 @@ def test_slices_of_symbolic_sizes_compose() -> None:
 
 @settings(deadline=None, max_examples=share(35, 100))
 @given(size=st.integers(0, 4), part=parts)
-def test_what_does_nothing(bench: "Bench", size: int, part: tuple[int, int, int]) -> None:
+def test_calls_without_effect(bench: "Bench", size: int, part: tuple[int, int, int]) -> None:
     attrs = attrs_of(part, 0)
     array = np.arange(size)
     kept = bench.value("strided_slice", [array], **attrs)

@@ -188,7 +188,7 @@ def test_pads_and_one_hots() -> None:
         ("dyn.topk", TensorType((4, M)), [[ANY]], TupleType([TensorType((4, ANY)), TensorType((4, ANY), "int64")])),
     ],
 )
-def test_types_use_what_is_known(op: str, data: TensorType, operands: list[list[Dim] | None], expected: Type) -> None:
+def test_types_use_known_values(op: str, data: TensorType, operands: list[list[Dim] | None], expected: Type) -> None:
     types: list[Type] = [data, *(TensorType((ANY,) if dims is None else (len(dims),), "int64") for dims in operands)]
     values = [None, *(None if dims is None else known(dims) for dims in operands)]
     if op == "dyn.pad":
