@@ -76,13 +76,13 @@ function startChanges() {
 function showFirst(more = 0) {
   shown.more = more;
   shown.again = showFirst;
-  const first = (side) => data.graphs[side].kind.map((_, node) => node).slice(0, FIRST * 4 ** more);
+  const first = (side) => data.graphs[side].kind.map((_, node) => node).slice(0, FIRST * 2 ** more);
   showNodes({ before: first("before"), after: first("after") }, null);
 }
 
-/** How many nodes are drawn on a side: four times as many each time that more are asked for. */
+/** How many nodes are drawn on a side: twice as many each time that more are asked for. */
 function mostDrawn() {
-  return MOST_DRAWN * 4 ** shown.more;
+  return MOST_DRAWN * 2 ** shown.more;
 }
 
 function listChanges() {
@@ -132,7 +132,7 @@ function neighbors(side, nodes) {
   const own = new Set(nodes);
   const { operands } = data.graphs[side];
   const found = (each) => [...new Set(nodes.flatMap(each))].filter((node) => node >= 0 && !own.has(node))
-    .slice(0, AROUND * 4 ** shown.more);
+    .slice(0, AROUND * 2 ** shown.more);
   return [...new Set([...found((node) => operands[node]), ...found((node) => users[side][node])])];
 }
 
