@@ -63,13 +63,8 @@ class Finding(NamedTuple):
     parts: int | None = None
 
     def to_dict(self) -> dict[str, AnyValue]:
-        """The finding as plain data, without inapplicable fields."""
-        found: dict[str, AnyValue] = {"kind": str(self.kind), "text": self.text, "nodes": list(self.nodes), "passes": list(self.passes)}
-        found["times"] = self.times
-        for name in ("extra_cost", "cost", "agreed", "parts"):
-            if getattr(self, name) is not None:
-                found[name] = getattr(self, name)
-        return found
+        """The finding as plain data; inapplicable fields are None."""
+        return {**self._asdict(), "kind": str(self.kind), "nodes": list(self.nodes), "passes": list(self.passes)}
 
 
 class Answer(NamedTuple):

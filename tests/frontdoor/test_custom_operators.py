@@ -116,7 +116,7 @@ def test_the_report_lists_opaque_nodes_with_reasons() -> None:
 
 def test_why_not_names_values_of_unknown_type() -> None:
     asked = run("rules", "why-not", "RaiseOps.silu", "in.onnx", "--json")
-    [finding] = (each for each in json.loads(asked.stdout)["findings"] if each["kind"] == "untyped")
+    [finding] = (each for each in json.loads(asked.stdout)["rules"][0]["findings"] if each["kind"] == "untyped")
     assert (finding["text"], finding["nodes"]) == (f"2 nodes left opaque because {REASON}", ["gate", "y"])
     at_node = run("rules", "why-not", "RaiseOps.silu", "in.onnx", "--node", "gate")
     assert at_node.stdout.splitlines()[1] == f"'gate' is left opaque because {REASON}"

@@ -81,12 +81,31 @@ def test_schemas_are_valid_and_strict(name: str) -> None:
         (["passes", "PrintIR"], "pass-1"),
         (["config", "list"], "options-1"),
         (["rules", "list"], "rules-1"),
+        (["rules", "why-not", "Units.unit[multiply]", "known.onnx"], "why-not-1"),
+        (["rules", "why-not", "Units", "known.onnx"], "why-not-1"),
         (["rules", "check", "Units", "--instances", "2"], "checks-1"),
         (["order", "-O1", "--disable", "FoldConstant", "--passes", "FoldConstant, DynamicToStatic"], "plan-1"),
     ],
 )
 def test_output_of_commands(folder: Path, arguments: Sequence[str], schema: str) -> None:
     check(printed(folder, *arguments, "--json"), schema)
+
+
+def test_bisections_and_what_they_leave(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    rules = "from passat.rules import RuleSet, op, tensors\nx, y = tensors('x y')\nclass Wrong(RuleSet):\n    add = x + y >> x\n"
+    (folder / "wrong.py").write_text(rules)
+    options = ("known.onnx", "--rules", "wrong.py", "--passes", "Wrong", "--json")
+    check(printed(folder, "bisect", *options), "bisect-1")
+    check(printed(folder, "rules", "bisect", *options, "--save", "kept"), "rules-bisect-1")
+    check(printed(folder, "replay", "kept", "--rules", "wrong.py", "--json", code=1), "replay-1")
+
+
+def test_extraction(folder: Path) -> None:
+    nodes = {"a": {"op": "a", "cost": 2, "eclass": "1", "children": []}, "b": {"op": "b", "cost": 1, "eclass": "1", "children": []}}
+    (folder / "graph.json").write_text(json.dumps({"nodes": nodes, "root_eclasses": ["1"]}))
+    check(printed(folder, "extract", str(folder / "graph.json"), "--json"), "extract-1")
+    check(printed(folder, "extract", str(folder / "graph.json"), "--json", "--choice", "--top", "2"), "extract-1")
 
 
 def test_provenance_and_certificates(folder: Path) -> None:
@@ -96,6 +115,9 @@ def test_provenance_and_certificates(folder: Path) -> None:
     assert explanation["nodes"]
     certificate = json.loads((folder / "a.certificate").read_text())
     check(certificate, "certificate-2")
+    verdict = printed(folder, "explain", "--check", "a.certificate", "--before", "known.onnx", "--json")
+    check(verdict, "certificate-check-1")
+    assert verdict["compared"] == {"before": True, "after": False}
     assert {"call", "const", "function", "var"} <= {term[0] for term in certificate["terms"]}
 
 

@@ -108,7 +108,7 @@ def test_a_crash_is_written_and_replayed() -> None:
     assert (again.exit_code, again.stderr) == (1, "")
     assert again.stdout == "the pass Broken on the saved module fails the same way: KeyError: 1\n"
     told = json.loads(run("replay", "crash", "--rules", "mine.py", "--json").stdout)
-    assert told == {"failed": True, "same": True, "error": "KeyError: 1", "said": [again.stdout.strip()]}
+    assert told == {"schema": "replay-1", "failed": True, "same": True, "error": "KeyError: 1", "said": [again.stdout.strip()]}
 
 
 def test_rules_are_named_and_not_run_unless_they_are_given() -> None:

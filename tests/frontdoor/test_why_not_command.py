@@ -88,9 +88,10 @@ def test_passes_that_do_not_run() -> None:
 
 def test_json() -> None:
     result = run("Units.add", RESNET, "--json", "--passes", SMALL)
-    found = json.loads(result.stdout)
+    data = json.loads(result.stdout)
+    (found,) = data["rules"]
     assert (found["rule"], found["verdict"], found["passes"]) == ("Units.add", "near", ["FoldBatchNorm", "SimplifyExpr"])
-    assert found["model"] == str(RESNET)
+    assert (data["model"], data["set"]) == (str(RESNET), None)
     assert [finding["nodes"] for finding in found["findings"]] == [["/4/Add"], ["/5/Add"], ["/6/Add"]]
 
 
@@ -162,6 +163,6 @@ def test_operators_missing_in_the_opset_are_named() -> None:
         f'<ir_version: 3, opset_import: ["": 8]> g (float[4,3] x, bool[4,3] m) => (float[4,3] y) {{ {mask} k = Mul(i, low) y = Add(x, k) }}'
     )
     onnx.save(onnx.parser.parse_model(text), "masked.onnx")
-    finding = json.loads(run("MaskArithmetic.inverted_scaled", "masked.onnx", "--json").stdout)["findings"][0]
+    finding = json.loads(run("MaskArithmetic.inverted_scaled", "masked.onnx", "--json").stdout)["rules"][0]["findings"][0]
     assert finding["kind"] == "dearer"
     assert finding["text"].endswith("not extracted: the model is written in opset 8, and where needs ONNX opset 9 or later")

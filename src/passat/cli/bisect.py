@@ -64,7 +64,7 @@ def bisect(
             paths = found.save(folder)
             return {"saved": paths}, _lines(paths)
 
-        _bisect(bisect_model, write, {"saved": []}, model, options, save)
+        _bisect("bisect-1", bisect_model, write, {"saved": []}, model, options, save)
 
 
 @command(rules_app, "bisect")
@@ -89,10 +89,11 @@ def bisect_rules(
             again = f"to see it again{' on the matched part alone' if saved.smallest else ''}: {saved.command}\n"
             return {"saved": saved.paths, "replay": saved.command}, _lines(saved.paths) + again
 
-        _bisect(search, write, {"saved": [], "replay": None}, model, options, save)
+        _bisect("rules-bisect-1", search, write, {"saved": [], "replay": None}, model, options, save)
 
 
 def _bisect(
+    schema: str,
     search: Callable[..., _Found],
     write: Callable[[_Found, str], tuple[dict[str, AnyValue], str]],
     unsaved: dict[str, AnyValue],
@@ -100,8 +101,8 @@ def _bisect(
     options: BisectOptions,
     save: Path | None,
 ) -> None:
-    """Searches, and prints what was found. `write` writes it into a folder, and tells so as data and in words; `unsaved` stands in place of
-    that data where nothing is written."""
+    """Searches, and prints what was found, as JSON by a schema. `write` writes it into a folder, and tells so as data and in words;
+    `unsaved` stands in place of that data where nothing is written."""
     from passat.ir.onnx import OnnxError
     from passat.runner import custom_operators
     from passat.settings import Variant
@@ -123,10 +124,10 @@ def _bisect(
     except (OSError, OnnxError) as error:
         if as_json:  # what took much work to find is printed all the same
             sentence, code = explain(error)
-            print(json.dumps({**found.to_dict(), **unsaved, "error": sentence}, indent=2))
+            print(json.dumps({"schema": schema, **found.to_dict(), **unsaved, "error": sentence}, indent=2))
             end(sentence, code, as_json=False)
         raise
-    print(json.dumps({**found.to_dict(), **written}, indent=2) + "\n" if as_json else words, end="")
+    print(json.dumps({"schema": schema, **found.to_dict(), **written, "error": None}, indent=2) + "\n" if as_json else words, end="")
 
 
 def _lines(paths: list[str]) -> str:
@@ -166,7 +167,13 @@ def replay(
             raise CommandError(sentence, USAGE) from error
         last = found[-1]
         if as_json:
-            told = {"failed": last.failure is not None, "same": last.same, "error": last.failure, "said": list(map(str, found))}
+            told = {
+                "schema": "replay-1",
+                "failed": last.failure is not None,
+                "same": last.same,
+                "error": last.failure,
+                "said": list(map(str, found)),
+            }
             print(json.dumps(told, indent=2))
         else:
             print("\n".join(map(str, found)))

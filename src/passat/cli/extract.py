@@ -47,19 +47,20 @@ def extract(
         seconds = sum(taken for _, taken in found.stages.values())
         if as_json:
             stages = {name: {"cost": cost, "seconds": taken} for name, (cost, taken) in found.stages.items()}
-            shown: dict[str, object] = {
+            shown = {
+                "schema": "extract-1",
                 "cost": found.cost,
                 "bound": found.bound,
                 "proven": found.proven,
                 "seconds": seconds,
                 "stages": stages,
-            }
-            if top > 1:
-                shown["others"] = [
-                    {"cost": other.cost, **({"choice": [egraph.names[node] for node in other.choice.values()]} if choice else {})}
+                "choice": chosen if choice else None,
+                "others": [
+                    {"cost": other.cost, "choice": [egraph.names[node] for node in other.choice.values()] if choice else None}
                     for other in others
-                ]
-            print(json.dumps({**shown, "choice": chosen} if choice else shown, indent=2))
+                ],
+            }
+            print(json.dumps(shown, indent=2))
             return
         roots = f"{len(egraph.roots)} root{'s' * (len(egraph.roots) != 1)}"
         print(f"{file}: {len(egraph.names)} nodes, {len(set(egraph.space.classes))} classes, {roots}")

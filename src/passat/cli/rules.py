@@ -220,7 +220,7 @@ def _check(
         verdict = check_certificate(certificate, before=before, after=after, rules=sets, trust=trust)
     compared = {"before": before is not None, "after": after is not None}
     if as_json:
-        print(json.dumps({**asdict(verdict), "compared": compared}, indent=2))
+        print(json.dumps({"schema": "certificate-check-1", **asdict(verdict), "compared": compared}, indent=2))
         return
     print(verdict)
     for what, done in compared.items():
@@ -263,7 +263,7 @@ def why_not(
             except WhyNotError as error:
                 fail(str(error), USAGE)
         if as_json:
-            found = [answer.to_dict() for answer in answers]
-            print(json.dumps({"model": str(model), "set": rule, "rules": found} if whole else {"model": str(model), **found[0]}, indent=2))
+            head = {"schema": "why-not-1", "model": str(model), "set": rule if whole else None}
+            print(json.dumps({**head, "rules": [answer.to_dict() for answer in answers]}, indent=2))
         else:
             print(set_text(rule, answers) if whole else answers[0])
