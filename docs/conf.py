@@ -37,7 +37,7 @@ html_copy_source = False
 html_show_sphinx = False
 nitpicky = True
 # The types in signatures may be of other packages, whose documentation is not fetched, or Passat's own that users do not make.
-nitpick_ignore_regex = [("py:class", ".*"), ("py:.*", r"(?!passat\.).*")]
+nitpick_ignore_regex = [("py:class", ".*"), ("py:.*", r"(?!passat\.).*"), ("py:obj", r".*\.T")]  # T is a type variable
 suppress_warnings = ["ref.python"]  # `type` in an annotation is the builtin one, also where a class has a property of that name
 
 

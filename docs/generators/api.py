@@ -37,6 +37,12 @@ MODULES: Final[Mapping[str, Sequence[str] | None]] = {
     "passat.ir.onnx": None,
     "passat.ir.onnx_mapping": ("from_onnx", "to_onnx", "OnnxNode", "Emitter", "OnnxVersionError"),
     "passat.ir.diagnostics": ("DiagnosticError", "Diagnostic"),
+    "passat.relay": None,
+    "passat.relay.nn": None,
+    "passat.relay.transform": None,
+    "passat.relay.analysis": None,
+    "passat.relay.dataflow_pattern": None,
+    "passat.relay.testing": None,
 }
 """The modules with the names in them that users need; None for all that a module exports. A name of several modules is documented in the
 first."""
