@@ -175,7 +175,8 @@ class GraphWriter:
             assert isinstance(product.op, Op)
             call, op, args = product, product.op, (*product.args, call.args[1])
         if op.to_onnx is None:
-            raise OnnxError(f"the operator {op.name} has no ONNX form")
+            hint = "; relay.qnn.transform.CanonicalizeOps replaces most quantized operators" if op.name.startswith("qnn.") else ""
+            raise OnnxError(f"the operator {op.name} has no ONNX form{hint}")
         operands = [name for arg in args for name in self._operand(arg)]
         try:
             found = op.to_onnx(call, operands, self.emitter)

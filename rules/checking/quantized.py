@@ -8,7 +8,7 @@ import numpy as np
 from passat.ir.op import Op, find_op, get_op
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
-from passat.rules.checking.attributes import Attributes
+from passat.rules.checking.attributes import Attributes, random_attributes
 from passat.rules.checking.sampler import Sampler
 
 _REAL: Final = {"qnn.mul": "multiply"}
@@ -27,15 +27,23 @@ def fit_quantized(op: Op, known: Sequence[Type | None], fixed: Attributes, sampl
     values: dict[int, Tensor] = {}
     for i, type_ in zip(places, drawn, strict=True):
         types[i] = known[i] or _of_dtype(type_, dtype)
+    shape = tuple(dim if isinstance(dim, int) else 2 for dim in types[0].shape) if isinstance(types[0], TensorType) else ()
+    own = random_attributes(op, shape, dtype, sampler)
+    if op.name in ("qnn.quantize", "qnn.requantize"):
+        own["out_dtype"] = sampler.pick(("int8", "int8", "int16", "int32"))
+    attrs = {**own, **attrs, **fixed}
+    axis = attrs.get("axis", -1)
+    vector = (shape[axis],) if shape and isinstance(axis, int) and -len(shape) <= axis < len(shape) and sampler.chance(0.3) else ()
     for i, name in enumerate(op.operand_names):
         if i in places:
             continue
-        number = np.float32(sampler.pick((0.5, 1.0, 0.25))) if "scale" in name else np.int32(sampler.pick((0, 0, 1, -2)))
+        number = np.float32(sampler.pick((0.5, 1.0, 0.25, 0.3))) if "scale" in name else np.int32(sampler.pick((0, 0, 1, -2)))
         if name.endswith("s") and isinstance(types[0], TupleType):
             types[i] = known[i] or TupleType([TensorType((), number.dtype.name)] * len(types[0].fields))
         elif known[i] is None:
-            types[i], values[i] = TensorType((), number.dtype.name), Tensor.dense(np.asarray(number))
-    return types, {name: value for name, value in {**attrs, **fixed}.items() if name in op.attr_params}, values
+            size = vector if "axis" in op.attr_params and (name.startswith("input") or op.name == "qnn.quantize") else ()
+            types[i], values[i] = TensorType(size, number.dtype.name), Tensor.dense(np.full(size, number))
+    return types, {name: value for name, value in attrs.items() if name in op.attr_params}, values
 
 
 def _counterpart(op: Op) -> Op:

@@ -146,10 +146,10 @@ class FakeQuantizationToInteger(FunctionPass):
             else:
                 made[id(node)] = _convert_part(node, made, types)
         result = made[id(last)]
-        if end is not None:
-            return result
-        type_ = _of_tensor(types[result])
-        return dequantize(result, type_.scale, type_.zero_point, axis=type_.axis)
+        if end is None:
+            type_ = _of_tensor(types[result])
+            result = dequantize(result, type_.scale, type_.zero_point, axis=type_.axis)
+        return infer_type(result)  # an operator may reject integers of this type
 
     def _convert_call(self, call: Call, made: dict[int, Expr], types: AffineTypes, out: TensorAffineType | None, *, is_last: bool) -> Expr:
         conversion = self._conversion(call)

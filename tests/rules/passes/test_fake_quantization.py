@@ -205,6 +205,13 @@ def test_an_error_of_a_conversion_keeps_the_region() -> None:
         get_op("sin").reset_attr("FTVMFakeQuantizationToInteger")
 
 
+def test_a_function_of_sums_of_32_bits_keeps_the_region() -> None:
+    body = integers(relay.tanh(relay.nn.dense(real(x_of((4, 8))), real(x_of((5, 8), name="w")))))
+    assert "nn.dense" in ops_of(converted(body))
+    with pytest.raises(FakeQuantizationError, match=r"qnn\.tanh.*the element type must be one of int16, int8, uint16, uint8, not int32"):
+        converted(body, hard_fail=True)
+
+
 def test_operators_in_regions_are_counted() -> None:
     x = real(x_of((4, 8)))
     body = relay.sigmoid(real(integers(relay.nn.dense(relay.nn.relu(x), real(x_of((5, 8), name="w"))))))
