@@ -9,6 +9,7 @@ built, from the attributes of the operator and the type of its data, where Relay
 """
 
 import inspect
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any as AnyValue
 from typing import TypeAlias
@@ -25,7 +26,6 @@ from passat.ir.shape import Dim
 from passat.ir.traverse import post_order
 from passat.ir.types import TensorType, TupleType, Type
 from passat.passmgr.options import convert, show_annotation
-from passat.rules.symbolic import AttributeTerm
 
 _PER_CHANNEL = ("nn.batch_norm", "nn.bias_add", "nn.group_norm", "nn.instance_norm", "nn.layer_norm", "nn.prelu")
 _CONVOLUTIONS = tuple(f"nn.conv{rank}d{kind}" for rank in (1, 2, 3) for kind in ("", "_transpose"))
@@ -128,13 +128,19 @@ def attribute(what: str, value: object, annotation: object) -> AnyValue:
 
     The attribute of a rule, in a callback that becomes one (`passat.rules.dataflow`), stays what it is.
     """
-    if isinstance(value, AttributeTerm):
+    if _is_of_rule(value):
         return value
     try:
         found = convert(plain(value), annotation)
     except TypeError as error:
         raise TypeError(f"{what}: expected {show_annotation(annotation)}, got {value!r}") from error
     return shortest(found) if isinstance(found, float) and found == np.float32(found) else found
+
+
+def _is_of_rule(value: object) -> bool:
+    """Whether a value is an attribute of a rule. None is where the rule language has not been imported, which importing relay does not."""
+    language = sys.modules.get("passat.rules.symbolic")
+    return language is not None and isinstance(value, language.AttributeTerm)
 
 
 def plain(value: object) -> object:
