@@ -9,6 +9,7 @@
 Each pair of nodes is compared once, regardless of the number of paths to it.
 """
 
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from passat.ir.attrs import Attrs
@@ -35,18 +36,22 @@ from passat.ir.hashing import Comparable, structural_hash, whole
 from passat.ir.module import IRModule, TypeData
 from passat.ir.op import Op
 from passat.ir.prim_func import PrimFunc
+from passat.ir.shape import Any, Dim, SymDim
 from passat.ir.traverse import evaluation_parts, pattern_vars
 from passat.ir.type_comparison import Names, TypeComparison
 from passat.ir.types import Type
 
 _Path: TypeAlias = "tuple[_Path, Expr, int] | None"
 """The path to a node: the path of its parent, the parent, and the index of the part."""
+Elements: TypeAlias = Sequence[Comparable | Dim]
+Comparables: TypeAlias = Comparable | Elements
+"""What can be compared: also sequences, of dimensions too, element by element."""
 _SHOWN: Final = 12
 """Number of steps at either end of a path that an error message shows."""
 
 
-def structural_equal(lhs: Comparable, rhs: Comparable, map_free_vars: bool = False, sharing: bool = False) -> bool:
-    """Whether two programs are equal up to names.
+def structural_equal(lhs: Comparables, rhs: Comparables, map_free_vars: bool = False, sharing: bool = False) -> bool:
+    """Whether two programs, or two sequences of them, are equal up to names.
 
     >>> from passat.ir.text import parse_expr
     >>> structural_equal(parse_expr("fn (%x: int8) { %x }"), parse_expr("fn (%y: int8) { %y }"))
@@ -55,14 +60,18 @@ def structural_equal(lhs: Comparable, rhs: Comparable, map_free_vars: bool = Fal
     return _difference(lhs, rhs, map_free_vars, sharing) is None
 
 
-def assert_structural_equal(lhs: Comparable, rhs: Comparable, map_free_vars: bool = False, sharing: bool = False) -> None:
+def assert_structural_equal(lhs: Comparables, rhs: Comparables, map_free_vars: bool = False, sharing: bool = False) -> None:
     """Raises ValueError where two programs differ. The message names the first difference and its location."""
     difference = _difference(lhs, rhs, map_free_vars, sharing)
     if difference is not None:
         raise ValueError(f"the left side differs from the right one {difference}")
 
 
-def _difference(lhs: Comparable, rhs: Comparable, map_free_vars: bool, sharing: bool) -> str | None:
+def _difference(lhs: Comparables, rhs: Comparables, map_free_vars: bool, sharing: bool) -> str | None:
+    if isinstance(lhs, (list, tuple)) and isinstance(rhs, (list, tuple)):
+        return _elements_differ(lhs, rhs, map_free_vars, sharing)
+    if isinstance(lhs, Sequence) or isinstance(rhs, Sequence):
+        return "in kind: one of them is a sequence"
     ours, theirs = _kind_of(lhs), _kind_of(rhs)
     if ours is not theirs:
         return f"in kind: {_article(ours)} against {_article(theirs)}"
@@ -76,6 +85,19 @@ def _difference(lhs: Comparable, rhs: Comparable, map_free_vars: bool, sharing: 
     if isinstance(lhs, Attrs) and isinstance(rhs, Attrs):
         return None if lhs == rhs else f"as a whole: {_attrs_difference(lhs, rhs)}"
     return comparison.difference(whole(lhs), whole(rhs), "")
+
+
+def _elements_differ(lhs: Elements, rhs: Elements, map_free_vars: bool, sharing: bool) -> str | None:
+    if len(lhs) != len(rhs):
+        return f"in length: {len(lhs)} elements against {len(rhs)}"
+    for i, (a, b) in enumerate(zip(lhs, rhs, strict=True)):
+        if isinstance(a, (int, SymDim, Any)) or isinstance(b, (int, SymDim, Any)):
+            found = None if a == b else f"as a whole: {a} against {b}"
+        else:
+            found = _difference(a, b, map_free_vars, sharing)
+        if found is not None:
+            return f"in element {i} {found}"
+    return None
 
 
 def _kind_of(node: Comparable) -> type:

@@ -1,5 +1,6 @@
 """The pass manager: contexts, passes, the registry, dependencies, plans, pipeline text, and instruments."""
 
+from passat.passmgr.closures import EtaExpand, LambdaLift
 from passat.passmgr.context import PassContext
 from passat.passmgr.debugging.bisect import AlreadyTrueError, BisectError, FlappingError, NeverTrueError, PassBisect, bisect_passes
 from passat.passmgr.debugging.executions import Execution, ExecutionTracker, PassLimit
@@ -67,6 +68,7 @@ __all__ = [
     "ConfigOption",
     "CrashReproducer",
     "DumpIR",
+    "EtaExpand",
     "Execution",
     "ExecutionTracker",
     "FlappingError",
@@ -74,6 +76,7 @@ __all__ = [
     "ImmutableModuleCheck",
     "InferType",
     "Inline",
+    "LambdaLift",
     "ModulePass",
     "NeverTrueError",
     "Pass",

@@ -3,7 +3,7 @@
 from passat.ir import shape
 from passat.ir.shape import SymDim
 
-__all__ = ["Any", "FloatImm", "IntImm", "SizeVar", "StringImm", "Var", "size_var", "var"]
+__all__ = ["Any", "FloatImm", "IntImm", "SizeVar", "StringImm", "Var", "int32", "int64", "size_var", "var"]
 
 
 def IntImm(dtype: str, value: int) -> int:  # noqa: N802  # TVM's name of a class
@@ -50,3 +50,11 @@ def size_var(name: str = "size", dtype: str = "int32") -> SymDim:
 
 
 SizeVar = Var
+
+
+def int32(value: int) -> int:
+    """An integer, as TVM's script writes it."""
+    return int(value)
+
+
+int64 = int32

@@ -32,6 +32,7 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
     "tvm.runtime.container": ("passat.container",),
     "tvm.relay.backend.interpreter": ("passat.runtime",),
     "tvm.relay.frontend.common": ("passat.ir.infer",),
+    "tvm.script.tir": ("passat.tir",),
     "tvm.target": ("passat.target",),
     "tvm.te": ("passat.tir",),
     "tvm.testing": ("passat.testing",),

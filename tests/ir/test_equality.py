@@ -16,6 +16,7 @@ from passat.ir.functor import ExprMutator
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.op import get_op
+from passat.ir.shape import SymDim
 from passat.ir.tensor import Tensor
 from passat.ir.text import parse, parse_expr
 from passat.ir.traverse import children, post_order, rewrite, with_children
@@ -333,3 +334,18 @@ def test_operators_and_globals_as_values() -> None:
 def test_rebuilding_does_not_count() -> None:
     total = x + y
     assert structural_equal(total, with_children(total, [get_op("add"), x, y]))
+
+
+def test_sequences_are_compared_element_by_element() -> None:
+    a, b = TensorType((2,)), TensorType((3,))
+    assert structural_equal([a, 1, SymDim.named("n")], (a, 1, SymDim.named("n")))
+    assert_structural_equal([const(1)], (const(1),))
+    for left, right, found in (
+        ([a], [b], "in element 0 as a type"),
+        ([a], [], "in length: 1 elements against 0"),
+        ([1], [2], "in element 0 as a whole: 1 against 2"),
+        ([a], [1], "in element 0 as a whole"),
+        ([a], a, "one of them is a sequence"),
+    ):
+        with pytest.raises(ValueError, match=found):
+            assert_structural_equal(left, right)

@@ -14,9 +14,11 @@ from passat.ir.module import IRModule
 from passat.ir.types import Type
 from passat.passmgr import (
     AnnotateSpans,
+    EtaExpand,
     FunctionPass,
     InferType,
     Inline,
+    LambdaLift,
     ModulePass,
     Pass,
     PassContext,
@@ -43,6 +45,7 @@ __all__ = [
     "DefuseOps",
     "DynamicToStatic",
     "EliminateCommonSubexpr",
+    "EtaExpand",
     "FakeQuantizationToInteger",
     "FoldConstant",
     "FoldConstantExpr",
@@ -51,6 +54,7 @@ __all__ = [
     "InferType",
     "InferTypeLocal",
     "Inline",
+    "LambdaLift",
     "Legalize",
     "MergeComposite",
     "ModulePass",

@@ -1,0 +1,50 @@
+"""Passes about functions as values: EtaExpand, LambdaLift."""
+
+from dataclasses import dataclass
+
+from passat.ir.closures import eta_expand, lambda_lift
+from passat.ir.expr import Function, GlobalVar
+from passat.ir.module import IRModule
+from passat.passmgr.context import PassContext
+from passat.passmgr.pass_info import PassInfo
+from passat.passmgr.passes import ModulePass
+from passat.passmgr.registry import register_pass
+
+
+@register_pass("relay._transform.EtaExpand")
+@dataclass(frozen=True, repr=False)
+class EtaExpand(ModulePass):
+    """Replaces constructors and global functions that are values by functions that call them, each where it is asked for."""
+
+    expand_constructor: bool = False
+    expand_global_var: bool = False
+
+    info = PassInfo(1, "EtaExpand", required=("InferType",))
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Transforms every function; returns the same module if nothing is expanded."""
+        types = {var.name_hint: function.checked_type for var, function in mod.functions.items()} if self.expand_global_var else {}
+        changed: dict[GlobalVar, Function] = {}
+        for var, function in mod.functions.items():
+            if isinstance(function, Function):
+                made = eta_expand(function, constructors=self.expand_constructor, functions=types)
+                assert isinstance(made, Function)  # the result for a function
+                if made is not function:
+                    changed[var] = made
+        if not changed:
+            return mod
+        updated = mod.shallow_copy()
+        updated.functions.update(changed)
+        return updated
+
+
+@register_pass("relay._transform.LambdaLift")
+@dataclass(frozen=True, repr=False)
+class LambdaLift(ModulePass):
+    """Makes each nested function a function of the module; one that captures variables becomes the result of a function of these."""
+
+    info = PassInfo(1, "LambdaLift", required=("InferType",))
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Returns the same module if there are no nested functions."""
+        return lambda_lift(mod)
