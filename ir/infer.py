@@ -2,6 +2,7 @@
 
 from typing import Final, TypeAlias
 
+from passat.ir.called_literals import bind_params, takes_types
 from passat.ir.diagnostics import Diagnostic, announce
 from passat.ir.expr import (
     Call,
@@ -110,6 +111,12 @@ def _infer_on(stack: _Stack) -> _Failure | None:
                     stack += [(node, 2), *((clause.rhs, 0) for clause in reversed(node.clauses))]
                 else:
                     node._checked_type = join_clauses(node.clauses)
+            elif isinstance(node, Call) and takes_types(node.op):  # the arguments first
+                if state == 0:
+                    stack += [(node, 1), *((arg, 0) for arg in reversed(node.args))]
+                else:
+                    bind_params(node.op, [arg.checked_type for arg in node.args])
+                    stack += [(node, 1), (node.op, 0)]
             elif state == 0:
                 stack.append((node, 1))
                 stack.extend((part, 0) for part in reversed(children(node)))

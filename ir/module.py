@@ -175,7 +175,8 @@ class IRModule:
             self[name] = function
 
     def import_from_std(self, file_to_import: str) -> None:
-        """Adds the functions and types of a file of the standard library, `prelude.rly` or `nat.rly`, which needs the first, once.
+        """Adds the functions and types of a file of the standard library, `prelude.rly`, `nat.rly`, which needs the first, or
+        `core.rly`, once.
 
         Raises ValueError for another name, and ParseError where the module defines one of these otherwise.
         """

@@ -6,6 +6,7 @@ from typing import Final
 
 from passat.ir.anf import to_anf, to_graph
 from passat.ir.basic_blocks import to_basic_blocks
+from passat.ir.called_literals import annotate_called
 from passat.ir.expr import Expr, Function, GlobalVar
 from passat.ir.infer import infer_module
 from passat.ir.inline import inline_globals
@@ -20,7 +21,8 @@ from passat.passmgr.registry import register_pass
 @register_pass("relay._transform.InferType")
 @dataclass(frozen=True, repr=False)
 class InferType(ModulePass):
-    """Infers the type of every expression without one. Types are stored on the nodes, so the same module is returned.
+    """Infers the type of every expression without one. Types are stored on the nodes, so the same module is returned, unless function
+    literals that are called where they stand lack annotations of their parameters, which are added.
 
     Establishes the fact "types". Raises passat.ir.infer.InferError for an ill-typed program.
     """
@@ -32,7 +34,7 @@ class InferType(ModulePass):
         for var, function in mod.functions.items():
             type_ = function._checked_type
             if type_ is None or (type_ is not var._checked_type and type_ != var._checked_type):
-                return infer_module(mod)
+                return _each_function(infer_module(mod), annotate_called)
         return mod
 
 

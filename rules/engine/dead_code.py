@@ -1,38 +1,81 @@
 """Eliminates unused let bindings. In graph form there is no dead code, since only what the result needs is reachable."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from passat.ir.effects import effectful_nodes
 from passat.ir.expr import Expr, Function, Let, Var
 from passat.ir.traverse import children, post_order, with_children
 
 
-def drop_dead_lets(function: Function) -> Function:
+def drop_dead_lets(function: Function, *, ignore_impurity: bool = False) -> Function:
     """The function without unused lets, except those whose value has effects (references, stateful calls, calls of unknown functions).
 
-    Like Relay's DeadCodeElimination v0.18. v0.8 also drops effectful values, which changes program behavior.
+    Like Relay's DeadCodeElimination v0.18. With `ignore_impurity`, also drops values with effects, as v0.8 does, which changes program
+    behavior.
     """
     order = post_order(function)
-    dropped = {id(let) for let in _dead(function, order)}
-    if not dropped:
+    if not any(isinstance(node, Let) for node in order):
         return function
+    dropped: dict[Var, Expr | None] = {let.var: None for let in _dead(function, set() if ignore_impurity else effectful_nodes(function))}
+    return _without(function, order, dropped) if dropped else function
+
+
+def inline_single_uses(function: Function, *, ignore_impurity: bool = False) -> Function:
+    """The function with the values of lets where their variables are used, if they have no effects and are used once, in the same function
+    literal: in another one, each of its calls would compute them."""
+    order = post_order(function)
+    if not any(isinstance(node, Let) for node in order):
+        return function
+    effectful = set() if ignore_impurity else effectful_nodes(function)
+    bound, uses = _uses(order)
+    once: dict[Var, Expr | None] = {var: let.value for var, let in bound.items() if uses.get(var) == [True] and let.value not in effectful}
+    return _without(function, order, once) if once else function
+
+
+def _without(function: Function, order: Sequence[Expr], values: dict[Var, Expr | None]) -> Function:
+    """The function without the lets of some variables, which their values stand for."""
     made: dict[int, Expr] = {}
     for node in order:
-        if id(node) in dropped:
-            assert isinstance(node, Let)
+        if isinstance(node, Let) and node.var in values:
             made[id(node)] = made[id(node.body)]
         else:
-            made[id(node)] = with_children(node, [made[id(part)] for part in children(node)])
+            made[id(node)] = with_children(node, [made[id(_behind(part, values))] for part in children(node)])
     result = made[id(function)]
     assert isinstance(result, Function)
     return result
 
 
-def _dead(function: Function, order: Sequence[Expr]) -> list[Let]:
+def _behind(part: Expr, values: dict[Var, Expr | None]) -> Expr:
+    """What stands for a part: the value of a variable, unless that is another one with a value."""
+    while isinstance(part, Var):
+        value = values.get(part)
+        if value is None:
+            break
+        part = value
+    return part
+
+
+def _uses(order: Sequence[Expr]) -> tuple[dict[Var, Let], dict[Var, list[bool]]]:
+    """The lets by their variables, and of each use of a variable whether it is in the function literal of its let."""
+    bound = {node.var: node for node in order if isinstance(node, Let)}
+    homes: dict[Var, set[Expr]] = {}
+    used: dict[Var, list[Expr]] = {}
+    for function in (node for node in order if isinstance(node, Function)):
+        for node in post_order(function.body, into=lambda part: not isinstance(part, Function)):
+            if isinstance(node, Function):
+                continue
+            if isinstance(node, Let):
+                homes.setdefault(node.var, set()).add(function)
+            for part in (node.value, node.body) if isinstance(node, Let) else children(node):
+                if isinstance(part, Var):
+                    used.setdefault(part, []).append(function)
+        if isinstance(function.body, Var):
+            used.setdefault(function.body, []).append(function)
+    return bound, {var: [homes[var] == {place} for place in places] for var, places in used.items() if var in homes}
+
+
+def _dead(function: Function, effectful: Collection[Expr]) -> list[Let]:
     """The dead lets. Starts from the result, and visits the value of a let once its variable is needed."""
-    if not any(isinstance(node, Let) for node in order):
-        return []
-    effectful = effectful_nodes(function)
     waiting: dict[Var, Let] = {}
     needed: set[Expr] = set()
     stack: list[Expr] = [function.body]

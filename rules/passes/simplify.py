@@ -11,7 +11,7 @@ from passat.ir.op import Op
 from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, post_order, with_children
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
-from passat.rules.engine.dead_code import drop_dead_lets
+from passat.rules.engine.dead_code import drop_dead_lets, inline_single_uses
 from passat.rules.library.arithmetic import Arithmetic, Clips, Constants, Powers, SelfSums, Sums, Units
 from passat.rules.library.batch_norm import BatchNorms, ScaleAxis
 from passat.rules.library.dynamic_shapes import CreationOps, DynamicViews
@@ -172,10 +172,14 @@ def eliminate_common_subexpr(fskip: Skip | tuple[str, ...] | None = None) -> Rul
 @register_pass(_PREFIX + "DeadCodeElimination")
 @dataclass(frozen=True)
 class DeadCodeElimination(FunctionPass):
-    """Drops unused let bindings whose values have no effects."""
+    """Drops unused let bindings whose values have no effects; with `inline_once`, puts such values that are used once where they are used.
+    With `ignore_impurity`, takes all values for such."""
 
+    inline_once: bool = False
+    ignore_impurity: bool = False
     info = PassInfo(1, "DeadCodeElimination", provides=("types",), preserves=("types",), after=["AvoidSkipLayerNorm"])
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Drops the dead lets of one function."""
-        return drop_dead_lets(func)
+        made = drop_dead_lets(func, ignore_impurity=self.ignore_impurity)
+        return inline_single_uses(made, ignore_impurity=self.ignore_impurity) if self.inline_once else made

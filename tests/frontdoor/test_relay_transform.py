@@ -1,10 +1,10 @@
 """`relay.transform`: passes under Relay's names, with its levels, required passes and arguments."""
 
-from collections.abc import Callable
-
+import numpy as np
 import pytest
 
 from passat import relay, transform
+from passat.ir.traverse import post_order
 from passat.passmgr import list_passes
 
 x = relay.var("x", shape=(2,))
@@ -50,18 +50,6 @@ def test_an_unknown_pass() -> None:
         relay.transform.SplitArgs  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: relay.transform.DeadCodeElimination(inline_once=True), "DeadCodeElimination: inline_once=True is not supported"),
-        (lambda: relay.transform.DeadCodeElimination(ignore_impurity=True), "ignore_impurity=True is not supported"),
-    ],
-)
-def test_options_that_are_not_supported(make: Callable[[], object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
 def test_unused_functions() -> None:
     mod = relay.IRModule({"main": relay.Function([x], x), "other": relay.Function([x], x)})
     assert len(relay.transform.RemoveUnusedFunctions()(mod)) == 1
@@ -92,3 +80,27 @@ def test_decorators() -> None:
 
     assert isinstance(same, relay.transform.FunctionPass)
     assert "Same" in str(same)
+
+
+def test_optimize_runs_what_a_build_runs_before_fusion() -> None:
+    weight = relay.var("w", shape=(3,))
+    data = relay.var("x", shape=(3,))
+    mod = relay.IRModule.from_expr(relay.Function([data, weight], relay.exp(data + weight)))
+    with transform.PassContext(opt_level=3, required_pass=["FastMath"]):
+        made, params = relay.optimize(mod, target="llvm", params={"w": np.zeros(3, np.float32)})
+    assert "fast_exp(%x)" in made.astext()
+    assert params == {}
+    assert "%w" in mod.astext()
+    with pytest.raises(ValueError, match="unsupported device"):
+        relay.optimize(mod, target="cuda")
+
+
+def test_parameters_of_called_literals_get_annotations() -> None:
+    y, z = relay.var("y"), relay.var("z")
+    inner = relay.Function([y], relay.nn.relu(y))
+    outer = relay.Function([z], relay.Call(inner, [z]))
+    mod = relay.IRModule.from_expr(relay.Function([x], relay.Call(outer, [x])))
+    made = relay.transform.InferType()(mod)
+    found = [node for node in post_order(made["main"]) if isinstance(node, relay.Function)]
+    assert [node.params[0].type_annotation for node in found] == [x.type_annotation] * 3  # the inner literal, the outer one, and main
+    assert relay.transform.InferType()(made) is made

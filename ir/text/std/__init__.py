@@ -1,4 +1,5 @@
-"""The standard library of Relay programs: lists, options, trees, natural numbers, and functions over them, in Relay's text."""
+"""The standard library of Relay programs: lists, options, trees, natural numbers, and functions over them, and storage, in
+Relay's text."""
 
 import re
 from importlib.resources import files
@@ -20,5 +21,7 @@ def standard_library(name: str, module: "IRModule") -> "IRModule":
     if name not in known:
         raise ValueError(f"the standard library has no {name!r}; it has: {', '.join(known)}")
     text = folder.joinpath(name).read_text("utf-8")
-    functions = re.findall(r"^def @(\w+)", text, re.MULTILINE)
-    return module if all(function in module for function in functions) else parse(text, name, module)
+    functions, types = re.findall(r"^def @(\w+)", text, re.MULTILINE), re.findall(r"^(?:extern )?type (\w+)", text, re.MULTILINE)
+    known_types = {variable.name for variable in module.get_global_type_vars()}
+    there = known_types.issuperset(types) and all(function in module for function in functions)
+    return module if there else parse(text, name, module)

@@ -42,7 +42,7 @@ from passat.relay import (
     ty,
     type_functor,
 )
-from passat.relay.build_module import build_config, create_executor
+from passat.relay.build_module import build_config, create_executor, optimize
 from passat.relay.derived import *  # noqa: F403  # relay.add and so on
 from passat.relay.expr import *  # noqa: F403
 from passat.relay.scope_builder import ScopeBuilder
@@ -78,6 +78,7 @@ __all__ = [
     "function",
     "nn",
     "op",
+    "optimize",
     "parse",
     "parse_expr",
     "prelude",

@@ -124,10 +124,9 @@ def EliminateCommonSubexpr(fskip: Callable[[AnyValue], bool] | None = None) -> P
 
 
 def DeadCodeElimination(inline_once: bool = False, ignore_impurity: bool = False) -> Pass:
-    """Drops bindings that nobody uses and that have no effects. Inlining, and dropping effects, are not supported: ValueError."""
-    _reject("DeadCodeElimination", "inline_once", inline_once)
-    _reject("DeadCodeElimination", "ignore_impurity", ignore_impurity)
-    return _make("DeadCodeElimination")
+    """Drops bindings that nobody uses and that have no effects. With `inline_once`, a value that is used once, in the function of its
+    binding, stands where it is used. With `ignore_impurity`, effects count for nothing."""
+    return _make("DeadCodeElimination", inline_once=inline_once, ignore_impurity=ignore_impurity)
 
 
 def FuseOps(fuse_opt_level: int = -1) -> Pass:
@@ -174,11 +173,6 @@ def RemoveUnusedFunctions(entry_functions: list[str] | tuple[str, ...] | None = 
 def InferTypeLocal(expr: Expr) -> Type:
     """The type of an expression, whose parts keep the types that they have. Raises InferError."""
     return infer_type(expr).checked_type
-
-
-def _reject(name: str, option: str, value: object) -> None:
-    if value:
-        raise ValueError(f"relay.transform.{name}: {option}={value!r} is not supported")
 
 
 def _registered() -> dict[str, Callable[..., Pass]]:

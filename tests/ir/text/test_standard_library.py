@@ -47,7 +47,7 @@ def test_a_file_is_imported_once_into_an_existing_module() -> None:
     assert len(module.functions) == 30
     with pytest.raises(ParseError, match="the function @id is defined twice"):
         parse("def @id(%x: int8) -> int8 { %x }").import_from_std("prelude.rly")
-    with pytest.raises(ValueError, match=r"has no 'std\.rly'; it has: nat\.rly, prelude\.rly"):
+    with pytest.raises(ValueError, match=r"has no 'std\.rly'; it has: core\.rly, nat\.rly, prelude\.rly"):
         IRModule().import_from_std("std.rly")
 
 
@@ -58,3 +58,11 @@ def test_programs_use_it() -> None:
     assert isinstance(nil, relay.Constructor)
     prelude.mod["main"] = relay.Function([], prelude.length(cons(relay.const(1), cons(relay.const(2), nil()))))
     assert repr(relay.transform.InferType()(prelude.mod)["main"].checked_type) == "fn () -> int32"
+
+
+def test_storage_is_a_type_without_constructors() -> None:
+    module = IRModule()
+    for _ in range(2):
+        module.import_from_std("core.rly")
+    assert [repr(variable) for variable in module.get_global_type_vars()] == ["Storage"]
+    assert len(module.get_type("Storage")) == 1

@@ -45,6 +45,31 @@ def test_used_or_effectful_bindings_stay(body: str) -> None:
     stays(DeadCodeElimination(), X, body)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param("let %a = exp(%x); tanh(%a)", "tanh(exp(%x))", id="used once"),
+        pytest.param("let %a = exp(%x); let %b = %a; tanh(%b)", "tanh(exp(%x))", id="by another name"),
+        pytest.param("let %a = exp(%x); add(%a, %a)", "let %a = exp(%x); add(%a, %a)", id="used twice"),
+        pytest.param(
+            "let %a = exp(%x); let %f = fn (%y: Tensor[(3), float32]) { let %b = tanh(%y); add(%a, %b) }; (%f(%x), %f(%x))",
+            "let %a = exp(%x); let %f = fn (%y: Tensor[(3), float32]) { add(%a, tanh(%y)) }; (%f(%x), %f(%x))",
+            id="in a function that is called twice",
+        ),
+        pytest.param(
+            "let %r = ref(%x); let %a = ref_read(%r); let %b = ref_write(%r, exp(%x)); %a",
+            "let %r = ref(%x); let %a = ref_read(%r); let %b = ref_write(%r, exp(%x)); %a",
+            id="effects stay in order",
+        ),
+    ],
+)
+def test_values_used_once_stand_where_they_are_used(before: str, after: str) -> None:
+    becomes(parse_pipeline("DeadCodeElimination{inline_once=true}"), X, before, after)
+
+
+def test_effects_may_count_for_nothing() -> None:
+    becomes(DeadCodeElimination(ignore_impurity=True), X, "let %a = nn.dropout(%x); %x", "%x")
+
+
 def test_bindings_are_not_inlined() -> None:
-    """TVM's `inline_once` does; ToGraphNormalForm is there for that."""
     stays(parse_pipeline("DeadCodeElimination"), X, "let %a = exp(%x); tanh(%a)")
