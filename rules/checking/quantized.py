@@ -39,7 +39,9 @@ def fit_quantized(op: Op, known: Sequence[Type | None], fixed: Attributes, sampl
             continue
         number = np.float32(sampler.pick((0.5, 1.0, 0.25, 0.3))) if "scale" in name else np.int32(sampler.pick((0, 0, 1, -2)))
         if name.endswith("s") and isinstance(types[0], TupleType):
-            types[i] = known[i] or TupleType([TensorType((), number.dtype.name)] * len(types[0].fields))
+            whole = known[i]
+            given_fields = whole.fields if isinstance(whole, TupleType) else [None] * len(types[0].fields)
+            types[i] = TupleType([field if isinstance(field, TensorType) else TensorType((), number.dtype.name) for field in given_fields])
         elif known[i] is None:
             size = vector if "axis" in op.attr_params and (name.startswith("input") or op.name == "qnn.quantize") else ()
             types[i], values[i] = TensorType(size, number.dtype.name), Tensor.dense(np.full(size, number))

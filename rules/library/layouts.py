@@ -18,7 +18,7 @@ from passat.ir.ops.windows import SPATIAL, axes_of
 from passat.ir.types import TensorType, TupleType
 from passat.rules.guards import Reject, Term, computed, guard
 from passat.rules.holes import OperatorHole, operator
-from passat.rules.pattern import RuleError, attributes, op, tensors
+from passat.rules.pattern import Pattern, RuleError, attributes, op, tensors
 from passat.rules.rule import Rule, RuleSet
 from passat.rules.samples import Sample, Samples
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from passat.rules.checking.sampler import Sampler
 
 x, w = tensors("x w")
+_SCALES: Final = tensors("input_zero kernel_zero input_scale kernel_scale")
 (a,) = attributes("a")
 DEFAULT: Final = "default"
 """Selects the kernel layout that matches the data layout."""
@@ -33,17 +34,19 @@ LAST: Final = "channels last"
 FIRST: Final = "channels first"
 """Selects, for each operator, the data layout with channels as axis 1."""
 CONVOLUTIONS: Final = {of.name: of for of in list_ops() if "kernel_layout" in of.attr_params and not of.non_computational}
+QUANTIZED: Final = {of.name: of for of in list_ops() if "kernel_layout" in of.attr_params and of.non_computational}
+"""Quantized convolutions, whose further operands are zero points and scales."""
 POOLINGS: Final = {of.name: of for of in list_ops() if "layout" in of.attr_params and not of.non_computational}
 
 
 def data_attribute(name: str) -> str:
     """The name of the attribute that holds the data layout."""
-    return "data_layout" if name in CONVOLUTIONS else "layout"
+    return "layout" if name in POOLINGS else "data_layout"
 
 
 def _letters(name: str) -> str:
     """The default data layout of an operator."""
-    found: str = (CONVOLUTIONS | POOLINGS)[name].defaults[data_attribute(name)]
+    found: str = (CONVOLUTIONS | QUANTIZED | POOLINGS)[name].defaults[data_attribute(name)]
     return found
 
 
@@ -59,15 +62,16 @@ def channels_first(of: Op) -> str:
 
 def check_layouts(name: str, data: str, kernel: str = DEFAULT) -> None:
     """Raises RuleError for operators without layouts, and for layouts that an operator does not have."""
-    if name not in CONVOLUTIONS and name not in POOLINGS:
-        raise RuleError(f"{name} has no layouts; those that have are {', '.join([*CONVOLUTIONS, *POOLINGS])}")
+    known = (*CONVOLUTIONS, *QUANTIZED, *POOLINGS)
+    if name not in known:
+        raise RuleError(f"{name} has no layouts; those that have are {', '.join(known)}")
     try:
         axes_of(data, _letters(name))
         if kernel != DEFAULT:
             if name in POOLINGS:
                 raise RuleError(f"{name} has no kernel, and so no kernel layout {kernel!r}")
             axes_of(kernel, "OI" + SPATIAL[len(data) - 2])
-        elif name in CONVOLUTIONS:
+        elif name not in POOLINGS:
             kernel_layout(name, data, kernel, depthwise=False)
     except OpTypeError as error:
         raise RuleError(f"{name}: {error}") from None
@@ -82,7 +86,7 @@ def kernel_layout(name: str, data: str, kernel: str, *, depthwise: bool) -> str:
     if data == f"NC{places}":
         return ("IO" if name.endswith("transpose") else "OI") + places
     if data == f"N{places}C":
-        return places + ("OI" if depthwise and name == "nn.conv2d" else "IO")
+        return places + ("OI" if depthwise and name.endswith("nn.conv2d") else "IO")
     if data == "HWNC":
         return "HWOI"
     raise RuleError(f"{name}: no kernel layout goes with the data layout {data}; name one")
@@ -141,13 +145,15 @@ def to_kernel_layout(attrs: Attrs, w: Term, of: Op, data: str, kernel: str) -> t
 def conversion(name: str, data: str, kernel: str = DEFAULT) -> Rule:
     """The rule that converts an operator to these layouts. Raises RuleError if it does not have them."""
     check_layouts(name, data, kernel)
-    return _of_pooling(operator("pool", name), data) if name in POOLINGS else _of_convolution(operator("conv", name), data, kernel)
+    if name in POOLINGS:
+        return _of_pooling(operator("pool", name), data)
+    return _of_convolution(operator("conv", name), data, kernel, _SCALES if name in QUANTIZED else ())
 
 
-def _of_convolution(conv: OperatorHole, data: str, kernel: str = DEFAULT) -> Rule:
+def _of_convolution(conv: OperatorHole, data: str, kernel: str = DEFAULT, scales: Sequence[Pattern] = ()) -> Rule:
     weight = op.transpose(w, axes=to_kernel_layout(a, w, conv, data, kernel))
-    made = conv(op.transpose(x, axes=to_layout(a, conv, data)), weight, attrs=in_layout(a, w, conv, data, kernel))
-    rule = conv(x, w, attrs=a) >> op.transpose(made, axes=from_layout(a, conv, data))
+    made = conv(op.transpose(x, axes=to_layout(a, conv, data)), weight, *scales, attrs=in_layout(a, w, conv, data, kernel))
+    rule = conv(x, w, *scales, attrs=a) >> op.transpose(made, axes=from_layout(a, conv, data))
     return rule.when(is_laid_out_otherwise(a, w, conv, data, kernel)).exploring()
 
 

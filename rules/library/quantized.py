@@ -4,24 +4,32 @@ qnn.dequantize qnn.requantize qnn.add qnn.subtract qnn.dense qnn.batch_matmul an
 From Relay's qnn.CanonicalizeOps.
 """
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
-from typing import Final
 
 import numpy as np
 
 from passat.ir.dtypes import to_numpy
 from passat.ir.ops.elementwise import finite_limits
 from passat.ir.ops.fixed_point import multiplier_and_shift
+from passat.ir.ops.movement import permutation
 from passat.ir.ops.quantization import along
 from passat.ir.tensor import Array, Tensor
-from passat.rules.guards import Reject, Term, computed, dtype_of, equals, guard
-from passat.rules.holes import cases
+from passat.rules.guards import Reject, Term, computed, dtype_of, equals, guard, same_rank
+from passat.rules.holes import cases, operator
+from passat.rules.library.commuting import axis_before
+from passat.rules.library.layouts import permuted_back
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors, value
 from passat.rules.rule import RuleSet
+from passat.rules.samples import Sample, Samples
+
+if TYPE_CHECKING:
+    from passat.rules.checking.sampler import Sampler
 
 x, y, s, z, t, u, v, w = tensors("x y s z t u v w")
 c, e = constants("c e")
-d, p, q, r, k = attributes("d p q r k")
+a, d, p, q, r, k = attributes("a d p q r k")
 
 
 @computed
@@ -209,3 +217,60 @@ class CanonicalQuantized(RuleSet):
         function(**{name: getattr(op.qnn, name)(x, s, z, t, u) for name in _NAMES})
         >> op.qnn.quantize(function(**{name: getattr(op, name)(_REAL) for name in _NAMES}), t, u, out_dtype=dtype_of(x), axis=-1)
     ).lowering()
+
+
+def _integers(sampler: "Sampler", x: Sample) -> Samples:
+    return [Sample(dtype="int8", shape=x.shape or tuple(sampler.pick((1, 2, 3)) for _ in range(sampler.pick((2, 3, 4)))))]
+
+
+@guard(strategy=_integers)
+def is_no_scalar(x: Term) -> bool | str:
+    """The tensor has at least one axis."""
+    return x.type.ndim > 0 or "a scalar has no axes"
+
+
+@computed
+def channel_before(axis: int, axes: Sequence[int] | None, x: Term, scale: Term) -> int:
+    """The axis of the tensor that corresponds to that of scales of its transpose; that of a single scale stays."""
+    return axis if scale.type.size == 1 else permutation(x.type.ndim, axes)[x.type.axis(axis)]
+
+
+total = operator("total", "qnn.add", "qnn.subtract", "qnn.mul")
+_TURNED_X, _TURNED_Y = op.transpose(x, axes=p), op.transpose(y, axes=p)
+
+
+class QuantizedTransposes(RuleSet):
+    """Sinks transposes below quantized operators; scales per channel go along."""
+
+    requantize = (
+        (
+            op.qnn.requantize(_TURNED_X, s, z, t, u, attrs=a, axis=q)
+            >> op.transpose(op.qnn.requantize(x, s, z, t, u, attrs=a, axis=axis_before(q, p, x)), axes=p)
+        )
+        .when(is_no_scalar(x))
+        .exploring()
+    )
+    sums = (
+        (
+            total(_TURNED_X, _TURNED_Y, s, z, t, u, v, w, lhs_axis=q, rhs_axis=r)
+            >> op.transpose(total(x, y, s, z, t, u, v, w, lhs_axis=channel_before(q, p, x, s), rhs_axis=channel_before(r, p, y, t)), axes=p)
+        )
+        .when(is_no_scalar(x), same_rank(x, y))
+        .exploring()
+    )
+    pool = (
+        (
+            op.qnn.avg_pool2d(_TURNED_X, s, z, t, u, attrs=a, layout=q)
+            >> op.transpose(op.qnn.avg_pool2d(x, s, z, t, u, attrs=a, layout=permuted_back(q, p, x)), axes=p)
+        )
+        .when(is_no_scalar(x))
+        .exploring()
+    )
+    concatenate = (
+        (
+            op.qnn.concatenate((_TURNED_X, _TURNED_Y), (s, z), (t, u), v, w, axis=q)
+            >> op.transpose(op.qnn.concatenate((x, y), (s, z), (t, u), v, w, axis=axis_before(q, p, x)), axes=p)
+        )
+        .when(is_no_scalar(x))
+        .exploring()
+    )

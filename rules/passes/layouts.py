@@ -5,7 +5,7 @@ operators in the wanted layouts and few transposes. TVM instead walks from input
 """
 
 import functools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any as AnyValue
 from typing import Final, TypeAlias
@@ -16,7 +16,7 @@ from passat.ir.expr import Call, Expr, Function
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.op import Op, get_op
-from passat.ir.ops.movement import transpose
+from passat.ir.ops.movement import permutation, transpose
 from passat.ir.traverse import children, post_order, rewrite
 from passat.ir.types import TensorType, Type, tensor_type
 from passat.passmgr import PassContext, register_pass
@@ -41,6 +41,7 @@ from passat.rules.library.layouts import (
     conversion,
     wanted,
 )
+from passat.rules.library.quantized import QuantizedTransposes
 from passat.rules.library.views import ChainedViews, Transposes, Views
 from passat.rules.passes.altered import altered_by_attribute
 from passat.rules.pattern import PCall, RuleError
@@ -58,7 +59,7 @@ _NONE: Final = "neither the pass nor the target requests layouts"
 _CONVERSIONS: Final = {ChannelsLast: channels_last, ChannelsFirst: channels_first}
 
 
-_PASSAGES: Final = (Transposes.of_kind(EXPLORING), MoveTransposes, Views, CommuteUnary, ScaleAxis)
+_PASSAGES: Final = (Transposes.of_kind(EXPLORING), MoveTransposes, Views, CommuteUnary, QuantizedTransposes, ScaleAxis)
 """Rules that move transposes until they cancel. Exploring, since a tensor may be the transpose of several, so those that meet must stay
 matchable."""
 _WITHOUT: Final = (
@@ -149,32 +150,56 @@ class LayoutPass(RulePass):
 
 
 def _sunk(function: Function) -> Function:
-    """The function with transposes behind elementwise operators of one tensor, so that convolutions and their activations stay together.
+    """The function with transposes behind elementwise operators of one tensor and behind quantized sums, so that convolutions and what
+    follows them stay together.
 
     A walk: both orders cost the same, so extraction does not choose between them.
     """
     uses = Counter(id(part) for node in post_order(function) for part in children(node))
 
     def sink(old: Expr, made: Expr) -> Expr:
-        if not isinstance(made, Call) or not isinstance(made.op, Op) or not made.op.elementwise or not isinstance(old, Call):
+        if not isinstance(made, Call) or not isinstance(made.op, Op) or not isinstance(old, Call):
             return made
-        types = [arg.checked_type for arg in old.args]
-        tensors = [i for i, type_ in enumerate(types) if not isinstance(type_, TensorType) or type_.ndim]
-        if len(tensors) != 1 or not isinstance(before := types[tensors[0]], TensorType):
+        places = _data_of(made.op, [arg.checked_type for arg in old.args])
+        turned = [made.args[i] for i in places]
+        operands = [arg.args[0] for arg in turned if isinstance(arg, Call) and arg.op is transpose and isinstance(arg.args[0], Call)]
+        axes = {arg.attrs["axes"] for arg in turned if isinstance(arg, Call) and arg.op is transpose}
+        if not places or len(operands) != len(places) or len(axes) != 1:
             return made
-        place, after = tensors[0], tensor_type(old.checked_type)
-        turned = made.args[place]
-        is_turned = isinstance(turned, Call) and turned.op is transpose and isinstance(turned.args[0], Call)
-        if not is_turned or uses[id(old.args[place])] != 1 or itemsize(after.dtype) > itemsize(before.dtype):
+        inputs = [old.args[i] for i in places]
+        grows = itemsize(tensor_type(old.checked_type).dtype) > itemsize(tensor_type(inputs[0].checked_type).dtype)
+        if grows or any(uses[id(arg)] != sum(arg is other for other in inputs) for arg in inputs):
             return made
-        assert isinstance(turned, Call)
-        operands = [turned.args[0] if i == place else arg for i, arg in enumerate(made.args)]
-        return Call(transpose, [Call(made.op, operands, made.attrs, span=made.span)], turned.attrs, span=turned.span)
+        order = permutation(tensor_type(inputs[0].checked_type).ndim, axes.pop())
+        attrs = {name: order[made.attrs[name]] for name, scale in _CHANNELS[made.op.name].items() if _is_vector(old.args[scale])}
+        below = [operands[places.index(i)] if i in places else arg for i, arg in enumerate(made.args)]
+        return Call(transpose, [Call(made.op, below, Attrs(made.attrs, **attrs), span=made.span)], Attrs(axes=order), span=made.span)
 
     result = rewrite(function, sink)
     assert isinstance(result, Function)
     infer_type(result)
     return result
+
+
+_SUM: Final = {"lhs_axis": 2, "rhs_axis": 4}
+_CHANNELS: Final[Mapping[str, Mapping[str, int]]] = defaultdict(
+    dict, {"qnn.requantize": {"axis": 0}, "qnn.add": _SUM, "qnn.subtract": _SUM, "qnn.mul": _SUM}
+)
+"""Attributes that name the axis of scales, and the operands that decide whether it matters: requantize has it in all cases, as in TVM."""
+
+
+def _is_vector(expr: Expr) -> bool:
+    return tensor_type(expr.checked_type).size != 1
+
+
+def _data_of(op: Op, types: Sequence[Type]) -> list[int]:
+    """The operands of an operator that have the layout of the result, where the others are scalars or scales; none for other operators."""
+    if op.name in ("qnn.requantize", "qnn.add", "qnn.subtract", "qnn.mul"):
+        return [0] if op.name == "qnn.requantize" else [0, 1]
+    if not op.elementwise or not all(isinstance(type_, TensorType) for type_ in types):
+        return []
+    found = [i for i, type_ in enumerate(types) if tensor_type(type_).ndim]
+    return found if len(found) == 1 else []
 
 
 def _pair(op: str, given: Sequence[str]) -> tuple[str, str]:
@@ -199,7 +224,7 @@ def _conversion(op: str, data: str, kernel: str) -> Rule:
         for rule in _conversions(rules) if kernel == DEFAULT else []:
             if isinstance(rule.lhs, PCall) and rule.lhs.op.name == op and layout(rule.lhs.op) == data:
                 return rule
-    return conversion(op, data, kernel).named(f"{op.removeprefix('nn.')}_{data}_{kernel}")
+    return conversion(op, data, kernel).named(f"{op.removeprefix('nn.').replace('.', '_')}_{data}_{kernel}")
 
 
 def _remade(

@@ -30,6 +30,7 @@ from passat.rules.library.lowering import CanonicalOps, ContribForms, TargetForm
 from passat.rules.library.lowering import DivToMul as DivToMulRules
 from passat.rules.library.lowering import FastMath as FastMathRules
 from passat.rules.library.masks import AttentionMasks, BatchTransposes
+from passat.rules.library.quantized import CanonicalQuantized
 from passat.rules.library.raising import RaiseOps, RootForms
 from passat.rules.library.views import Broadcasts, Copies, Transposes, Views
 from passat.rules.pass_options import written_opset
@@ -202,6 +203,12 @@ def fast_math() -> RulePass:
 def canonicalize_ops() -> RulePass:
     """Decomposes nn.bias_add into expand_dims and add."""
     return LoweringPass((CanonicalOps,), name="CanonicalizeOps", opt_level=3, doc=canonicalize_ops.__doc__ or "")
+
+
+@register_pass(_PREFIX + "QnnCanonicalizeOps")
+def qnn_canonicalize_ops() -> RulePass:
+    """Decomposes quantized operators (qnn.*) into others, which can be written to ONNX."""
+    return LoweringPass((CanonicalQuantized,), name="QnnCanonicalizeOps", opt_level=1, doc=qnn_canonicalize_ops.__doc__ or "")
 
 
 @register_pass(_PREFIX + "DivToMul")

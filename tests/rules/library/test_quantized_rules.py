@@ -10,9 +10,9 @@ from passat import relay
 from passat.ir.expr import Expr
 from passat.ir.onnx import OnnxError, to_onnx
 from passat.relay import qnn
-from passat.rules.library import CanonicalQuantized
+from passat.rules.library import CanonicalQuantized, QuantizedTransposes
 from passat.rules.rule import Rule, RuleSetMeta
-from tests.rules.building import const, ops, splat, var
+from tests.rules.building import const, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
 
 x, y = var("x", (2, 3), "int8"), var("y", (4, 3), "int8")
@@ -57,7 +57,35 @@ CASES: dict[str, Case] = {
         for name in FUNCTIONS
     },
 }
-TABLE = pairs(CASES, CanonicalQuantized)
+TURN = (0, 2, 1)
+images = [var(name, (1, 4, 3), "int8") for name in ("i", "j")]
+turned = [ops.transpose(image, axes=TURN) for image in images]
+shifts = (scale, zero, other, one, scale, one)
+planes = [ops.transpose(var(name, (1, 4, 4, 3), "int8"), axes=(0, 3, 1, 2)) for name in ("i", "j")]
+
+
+def pooled(image: Expr) -> Expr:
+    return ops.qnn.avg_pool2d(image, scale, zero, other, one, pool_size=(2, 2))  # type: ignore[no-any-return]  # as above
+
+
+def joined(*parts: Expr) -> Expr:
+    return ops.qnn.concatenate(tup(*parts), tup(scale, other), tup(zero, one), scale, one, axis=1)  # type: ignore[no-any-return]  # as above
+
+
+CASES |= {
+    "QuantizedTransposes.requantize": case(ops.qnn.requantize(turned[0], scale, zero, other, one), requantized("None", "None"), ""),
+    **{
+        f"QuantizedTransposes.sums[qnn.{name}]": case(
+            getattr(ops.qnn, name)(*turned, *shifts),
+            getattr(ops.qnn, name)(turned[0], var("k", (1, 3, 4), "int8"), *shifts),
+            "",
+        )
+        for name in ("add", "subtract", "mul")
+    },
+    "QuantizedTransposes.pool": case(pooled(planes[0]), pooled(var("i", (1, 4, 4, 3), "int8")), ""),
+    "QuantizedTransposes.concatenate": case(joined(*turned), joined(turned[0], var("k", (1, 3, 4), "int8")), ""),
+}
+TABLE = pairs(CASES, CanonicalQuantized, QuantizedTransposes)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")

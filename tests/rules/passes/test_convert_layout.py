@@ -4,6 +4,7 @@ import pickle
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any as AnyValue
 
 import numpy as np
 import onnx
@@ -21,6 +22,7 @@ from passat.ir.tensor import Array
 from passat.ir.traverse import post_order
 from passat.ir.types import tensor_type
 from passat.passmgr import PassContext, Sequential, get_entry, parse_pipeline, pipeline_text
+from passat.relay import qnn
 from passat.rules.passes import fold_constant, simplify_inference
 from passat.rules.passes.layouts import LayoutPass, Layouts, convert_layout
 from passat.rules.pattern import RuleError
@@ -291,6 +293,27 @@ def test_a_residual_sum() -> None:
   transpose(nn.relu(add(%3, %2)), axes=[0, 3, 1, 2])
 """,
     )
+
+
+def test_quantized_convolutions_and_what_follows_them() -> None:
+    def network(layout: str, kernel_layout: str) -> relay.Function:
+        x, w = relay.var("x", shape=(1, 6, 6, 4), dtype="int8"), relay.var("w", shape=(3, 3, 4, 4), dtype="int8")
+        zero, scale, scales = relay.const(1), relay.const(0.5), relay.const(np.full(4, 0.25, np.float32))
+        attrs: dict[str, AnyValue] = {"channels": 4, "kernel_size": (3, 3), "data_layout": layout, "kernel_layout": kernel_layout}
+        product = qnn.conv2d(x, w, zero, zero, scale, scales, **attrs)
+        rescaled = qnn.requantize(product, scales, zero, scale, zero, axis=3)
+        both = qnn.add(rescaled, relay.clip(rescaled, 0, 9), scale, zero, scale, zero, scale, zero)
+        return relay.Function([x, w], qnn.concatenate([both, rescaled], [scale, scale], [zero, zero], scale, zero, axis=3))
+
+    before = IRModule.from_expr(network("NHWC", "HWIO"))
+    after = run(convert_layout({"qnn.conv2d": ["NCHW", "default"]}), before)
+    assert [call.attrs.data_layout for call in calls_of(after, "qnn.conv2d")] == ["NCHW"]
+    assert [call.attrs.axis for call in calls_of(after, "qnn.requantize")] == [1]
+    assert operators(after["main"]).count("transpose") == 3  # of the data, the weight and the result
+    rng = np.random.default_rng(0)
+    args = [rng.integers(-20, 20, shape).astype(np.int8) for shape in ((1, 6, 6, 4), (3, 3, 4, 4))]
+    expected, found = (relay.create_executor().evaluate(module["main"])(*args).numpy() for module in (before, after))
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_a_concatenation() -> None:

@@ -8,7 +8,7 @@ __all__ = ["CanonicalizeOps", "Legalize"]
 def CanonicalizeOps() -> Pass:
     """Quantized operators become others: what functions return that are registered for them as FTVMQnnCanonicalize, then what the rules of
     CanonicalQuantized make of them. Convolutions, pooling, products of elements, concatenation, softmax and leaky_relu stay."""
-    rules = get_pass("relay._transform.Legalize", sets=("CanonicalQuantized",))
+    rules = get_pass("relay._transform.QnnCanonicalizeOps")
     return Sequential([_by_attribute("FTVMQnnCanonicalize"), rules], name="qnn.CanonicalizeOps")
 
 
