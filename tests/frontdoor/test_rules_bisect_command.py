@@ -283,7 +283,7 @@ def test_no_rule_is_to_blame() -> None:
     )
     unclear = bisect(RESNET, "--check", "sh -c 'exit 125'")
     assert unclear.stderr == (
-        f"error: the check cannot tell whether what the rules make of {RESNET} is bad: the command says so, by ending with exit code 125\n"
+        f"error: the check cannot decide whether the rules make {RESNET} bad: the command says so, by ending with exit code 125\n"
     )
 
 
