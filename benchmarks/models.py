@@ -4,7 +4,7 @@
     python benchmarks/models.py OUTDIR --only bert gpt2_dynamo    # those whose name starts with one of these
     python benchmarks/models.py OUTDIR --size h192                # of hidden size 192, 256 or 768, with 4, 3 and 2 layers
     python benchmarks/models.py OUTDIR --size deep --only bert    # 12 layers instead of 2
-    python benchmarks/models.py OUTDIR --size wide --only bert    # 2 layers of real width, hidden 768, with 128 tokens or images of 224 pixels
+    python benchmarks/models.py OUTDIR --size wide --only bert    # 2 layers of real width, hidden 768, 128 tokens or images of 224 pixels
     python benchmarks/models.py OUTDIR --size base --only bert    # 12 layers of real width, hidden 768: files of 300 to 600 MB
     python benchmarks/models.py OUTDIR --opset 17 --only bert     # in an opset without Gelu and the like, as published models are
     python benchmarks/models.py OUTDIR --only big_external        # 2.2 GB with external data, made only when named
@@ -190,7 +190,8 @@ def vit(size: Size) -> Example:
 def swin(size: Size) -> Example:
     """A hierarchical vision transformer with shifted windows: many reshapes, transposes and rolls."""
     config = transformers.SwinConfig(
-        image_size=size.image, patch_size=max(2, size.image // 56), embed_dim=size.hidden // 2, depths=[size.layers] * 2, num_heads=[2, 4], window_size=4,
+        image_size=size.image, patch_size=max(2, size.image // 56), embed_dim=size.hidden // 2,
+        depths=[size.layers] * 2, num_heads=[2, 4], window_size=4,
     )  # fmt: skip
     config._attn_implementation = "eager"
     return _pixels(transformers.SwinModel(config), size)
