@@ -117,7 +117,7 @@ def affine(length: int = 6) -> onnx.ModelProto:
 
 
 def columns(length: int = 6) -> onnx.ModelProto:
-    """Linear layers with weights on the left, of what has its features in rows, transposed before and behind."""
+    """Linear layers with weights on the left, for features in rows, between two transposes."""
     net = Network((ROWS, WIDTH))
     result = net("Transpose", "x", perm=[1, 0])
     for _ in range(length):
@@ -145,7 +145,7 @@ def pointwise(length: int = 6) -> onnx.ModelProto:
 
 
 def branches(length: int = 6) -> onnx.ModelProto:
-    """Blocks with a large and a small kernel side by side (RepVGG, as it is trained)."""
+    """Blocks with a large and a small kernel side by side (RepVGG in its training form)."""
     net = Network((1, 32, 28, 28))
     result = "x"
     for _ in range(length):
@@ -175,7 +175,7 @@ PROGRAMS: Final[Mapping[str, Callable[[], onnx.ModelProto]]] = {
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line asks for."""
+    """The settings of the command line."""
     parser = argparse.ArgumentParser(description="Compare the latency of programs with algebraic slack on ONNX Runtime.")
     parser.add_argument("--work", type=Path, required=True, help="where the models are kept")
     parser.add_argument("--only", nargs="+", choices=PROGRAMS, default=list(PROGRAMS), metavar="NAME", help="some of the programs")

@@ -64,7 +64,7 @@ class Bridge:
         self.egraph.run_program(*rules)
 
     def saturate(self, rounds: int) -> None:
-        """Runs all rules so many times."""
+        """Runs all rules a number of times."""
         self.egraph.run_program(*(self._parse("(run rules 1)") * rounds))
 
     def extract(self, outputs: Sequence[int]) -> tuple[list[tuple[str, int, tuple[int, ...]]], list[int]]:

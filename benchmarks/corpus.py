@@ -1,4 +1,4 @@
-"""Every model there is through the optimizer: what comes out is checked, compared with what went in, and optimized again.
+"""Optimizes every available model, checks the result, compares it with the input, and optimizes it again.
 
     python benchmarks/corpus.py                          # the models and the operator tests of the installed onnx package
     python benchmarks/corpus.py FOLDER ...               # and every .onnx file in some folders
@@ -6,9 +6,9 @@
     python benchmarks/corpus.py --every 20               # every twentieth operator test
     python benchmarks/corpus.py --determinism            # also that two processes write the same bytes
 
-Of each model it is checked that `onnx.checker` accepts the result; that its values are those of the original, on random inputs at
+For each model it checks that `onnx.checker` accepts the result; that its values are those of the original, on random inputs at
 several sizes and on the inputs that come with the model, under ONNX Runtime with its optimizations off, or under onnx.reference where
-that cannot run it; that the file has not grown by more than the limit; that optimizing the result again makes it no dearer. Operator
+that cannot run it; that the file has not grown by more than the limit; that optimizing it again does not increase its cost. Operator
 tests are also run with all inputs but the first, and with all inputs, as constants, so that what can be folded is. The exit code is 1
 when anything fails.
 """
@@ -146,7 +146,7 @@ def examine(case: Case) -> Row:
     row = Row(case.name)
     try:
         _examine(case, row)
-    except Exception as error:  # whatever it is, the other models are still wanted
+    except Exception as error:  # any error: the other models still run
         row.problem = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
     return row
 
@@ -235,7 +235,7 @@ def _by_runtime(model: ModelProto, feed: Mapping[str, Any]) -> Values | None:
 def _by_reference(model: ModelProto, feed: Mapping[str, Any]) -> Values | None:
     try:
         return list(ReferenceEvaluator(model).run(None, dict(feed)))
-    except Exception:  # nor has the reference
+    except Exception:  # the reference has no base class either
         return None
 
 
@@ -257,7 +257,7 @@ def digests(cases: Iterable[Case]) -> dict[str, str]:
     for case in cases:
         try:
             model = passat.optimize(case.model, verify=False).model
-        except Exception as error:  # `examine` tells of it
+        except Exception as error:  # `examine` reports it
             found[case.name] = type(error).__name__
         else:
             found[case.name] = hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()
@@ -278,7 +278,7 @@ def differing(arguments: Sequence[str]) -> list[str]:
 
 
 def cases_of(folders: Sequence[Path], *, onnx_too: bool, every: int) -> Iterator[Case]:
-    """What a command line asks for."""
+    """The settings of a command line."""
     if onnx_too:
         for folder in sorted(path for path in DATA.iterdir() if path.is_dir()):
             yield from files(folder)

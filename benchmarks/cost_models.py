@@ -2,7 +2,7 @@
 
     python benchmarks/cost_models.py MODELS                      # ten models, about a minute
     python benchmarks/cost_models.py MODELS --only bert vit      # all variants of these
-    python benchmarks/cost_models.py MODELS --fresh              # forgets what was measured before
+    python benchmarks/cost_models.py MODELS --fresh              # discards earlier measurements
 
 Times are medians on one thread; every model runs interleaved with its optimized form, without ONNX Runtime's own optimizations (which
 is what the models estimate) and with all of them. Operators are measured as `--cost measured` does it. The table goes to standard output
@@ -32,7 +32,7 @@ TEN: Final = ("bert", "convnext", "gpt2", "llama", "mixtral", "resnet", "swin", 
 
 
 def times(path: Path) -> tuple[list[float], object]:
-    """Seconds of a model and of what Passat makes of it, without and with ONNX Runtime's optimizations; the optimized model."""
+    """Seconds of a model and of its optimized form, without and with ONNX Runtime's optimizations; the optimized model."""
     made = optimize(path, verify=False, cost="roofline").model
     found: list[float] = []
     for level in (False, "all"):

@@ -39,7 +39,7 @@ EPSILON: Final[Mapping[str, float]] = {
 class Difference:
     """How two values differ: the largest absolute difference, and the same relative to the largest element of the tensor.
 
-    `share` is the part of the elements that differ at all. `reason` says what is wrong; it is empty where the values pass as equal.
+    `share` is the fraction of differing elements. `reason` states the difference; it is empty if the values pass as equal.
     """
 
     absolute: float = 0.0
@@ -58,7 +58,7 @@ class Difference:
 
 
 def difference(expected: Any, actual: Any, tolerance: Tolerance | None = None) -> Difference:
-    """How a value differs from the expected one, whatever its kind.
+    """How a value of any kind differs from the expected one.
 
     `tolerance` overrides that of the floating-point element types.
     """

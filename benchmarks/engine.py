@@ -2,7 +2,7 @@
 
     python benchmarks/engine.py                             # the sizes of the table in README.md
     python benchmarks/engine.py --sizes 1000 --chains --runs 15
-    python benchmarks/engine.py --lessons                   # what single decisions of the design are worth
+    python benchmarks/engine.py --lessons                   # the effect of single design decisions
 
 Both run the twenty rules of `programs.py` for four rounds. The bridge (`bridge.py`) lets egglog decide and apply; Passat reads a
 typed function, lets egglog match, decides in Python under limits, types what it makes, counts rejections, extracts by a roofline
@@ -92,7 +92,7 @@ MATCHERS: Final = [Matcher(direction) for rule in Twenty for direction in rule.d
 
 def run_engine(program: Program) -> Run:
     """From a typed function to the extracted, typed function."""
-    function = Function(program.function.params, program.function.body)  # a new one, of which nothing is remembered
+    function = Function(program.function.params, program.function.body)  # a new object without cached results
     infer_type(function)
     engine, report, spent = Engine(MATCHERS, limits=Limits(rounds=ROUNDS)), EngineReport(), Counter[str]()
     gc.collect()

@@ -1,4 +1,4 @@
-"""Rules that explore: sums and products in every order. What they make of a program grows without end, so limits stop them."""
+"""Exploring rules: sums and products in every order. The e-graph grows without bound, so limits stop them."""
 
 from passat.rules import RuleSet
 from passat.rules.pattern import tensors

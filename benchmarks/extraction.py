@@ -1,11 +1,11 @@
-"""Extraction on e-graphs of the extraction-gym: the cost after each stage, what is proven, and how fast the greedy stages are.
+"""Extraction on e-graphs of the extraction-gym: the cost after each stage, proofs of optimality, and the speed of the greedy stages.
 
     git clone https://github.com/egraphs-good/extraction-gym
     python benchmarks/extraction.py extraction-gym/data --seconds 60
     python benchmarks/extraction.py FILE.json ... --seconds 0          # without exact search
 
-Costs count every chosen node once. The greedy stages of Passat are the cheapest trees and their improvement as a graph; beside them stands
-the greedy extractor of `greedy_dag.py`. Exact search has so many seconds for each file.
+Costs count every chosen node once. The greedy stages of Passat are the cheapest trees and their improvement as a graph; they are
+compared with the greedy extractor of `greedy_dag.py`. `--seconds` limits exact search for each file.
 """
 
 import argparse

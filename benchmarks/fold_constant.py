@@ -47,11 +47,11 @@ for line in sys.stdin:
     value = result.body if isinstance(result, relax.SeqExpr) else result
     print(json.dumps([seconds, float(value.value.numpy())]), flush=True)
 """
-"""The program that the interpreter with TVM runs: it folds as many additions as each line asks for, and answers with seconds and sum."""
+"""The program for the interpreter with TVM: for each input line it folds that many additions, and prints seconds and sum."""
 
 
 def ours(size: int) -> tuple[float, float]:
-    """Seconds that Passat takes to fold so many additions, and their sum."""
+    """Passat's seconds for folding a number of additions, and their sum."""
     value: Expr = const(np.float32(1))
     for i in range(size):
         value = Call(get_op("add"), [value, const(np.float32(i))])

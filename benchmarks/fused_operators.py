@@ -8,12 +8,12 @@ __all__ = ["count", "fewer", "table"]
 
 
 def fewer(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, tuple[int, int]]:
-    """The kinds of which there are fewer than before, with both counts."""
+    """The kinds with lower counts than before, with both counts."""
     return {kind: (count, after.get(kind, 0)) for kind, count in sorted(before.items()) if after.get(kind, 0) < count}
 
 
 def table(counts: Mapping[str, tuple[Mapping[str, int], Mapping[str, int]]]) -> str:
-    """The counts of each model's input and result as Markdown, and of which kinds there are fewer."""
+    """The counts of each model's input and result as Markdown, and the kinds with lower counts."""
 
     def shown(found: Mapping[str, int]) -> str:
         return ", ".join(f"{count} {kind}" for kind, count in sorted(found.items())) or "-"

@@ -97,7 +97,7 @@ def wide(size: int, *, seed: int = 0) -> onnx.ModelProto:
         read.add(name)
         return name
 
-    while len(build.nodes) + len(values) - len(read) < size:  # what nobody reads is summed at the end, one Add each
+    while len(build.nodes) + len(values) - len(read) < size:  # unread values are summed at the end, one Add each
         kind, x, w = build.random.random(), operand(), build.choose(weights)
         if kind < 0.04:
             values.append(build.call("Add", x, zero))

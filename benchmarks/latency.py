@@ -6,7 +6,7 @@
     python benchmarks/latency.py MODELS --work WORK --json latency.json              # all digits
     python benchmarks/latency.py MODELS --work WORK --peers --threads                # no times, fused operators alone
 
-Every result runs with all optimizations of ONNX Runtime on, so what is measured is what is left to gain on top of them. In each round the
+Every result runs with all optimizations of ONNX Runtime on, so the measurement shows the gain beyond them. In each round the
 contestants take turns: the input, the input a second time (the control: how far its ratio is from 1 is the noise), Passat's result and the
 others'. A ratio is that of a contestant's time to the input's in the same round; shown are medians, with half the distance of the quartiles
 as their spread. The rounds are shared out among `--sessions` sets of sessions in processes of their own, in another order each, since
@@ -14,7 +14,7 @@ where the weights of a session happen to lie moves all its times by a percent or
 system gives to processes, so that medians hold on a machine that is busy with other work too; with one thread its own time is measured,
 and what it waits is not.
 
-What the other optimizers make of a model is kept in WORK and made again only when the model changes; Passat's results are made in
+Results of other optimizers are kept in WORK and renewed only when the model changes; Passat's results are made in
 every run, or left as they are with `--keep`. Peers that are not installed are left out. Results whose values differ from the input's
 are marked `!`, and do not count for the best.
 
@@ -113,7 +113,7 @@ class Ratio(NamedTuple):
 
 
 def made(name: str, model: Path, work: Path, limit: float, *, keep: bool) -> Path | str:
-    """The file with what an optimizer makes of a model, or why there is none. What peers made before is taken as it is."""
+    """The file with the result of an optimizer, or why there is none. Earlier results of peers are reused."""
     digest = hashlib.sha256(model.read_bytes()).hexdigest()[:12]
     target = work / f"{model.stem}.{digest}.{name}.onnx"
     failure = target.with_suffix(".txt")
@@ -321,7 +321,7 @@ def size_of(text: str) -> tuple[str, int]:
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line asks for."""
+    """The settings of the command line."""
     parser = argparse.ArgumentParser(description="Compare the latency of optimized models on ONNX Runtime.")
     parser.add_argument("folder", type=Path, metavar="MODELS", help="a folder of models, or one model")
     parser.add_argument("--work", type=Path, required=True, help="where the optimized models are kept")
@@ -345,7 +345,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Reads the command line, optimizes, measures, prints the tables; returns 2 where there is no model."""
+    """Reads the command line, optimizes, measures, prints the tables; returns 2 without models."""
     options = arguments()
     warnings.simplefilter("ignore")
     if options.make:

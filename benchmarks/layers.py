@@ -43,7 +43,7 @@ class _Writer:
 
 def equal_layers(layers: int, *, seed: int = 0, splat: bool = False, kinds: int = 1) -> onnx.ModelProto:
     """A transformer of equal layers, some 55 nodes each, whose weights are random, or (`splat`) one value repeated. With several `kinds`
-    each layer is equal to the one so many before it, and from one to the next the perceptrons are wider."""
+    each layer is equal to the one a fixed number of layers before it, and from one to the next the perceptrons are wider."""
     writer = _Writer(seed, splat=splat)
     value = "input"
     for layer in range(layers):

@@ -1,4 +1,4 @@
-"""What single decisions in the design of the engine are worth, each measured by undoing it (`engine.py --lessons`).
+"""The effect of single decisions in the design of the engine, each measured by undoing it (`engine.py --lessons`).
 
 Every row runs the same program, a random graph of `programs.py`, as the engine does it and as it might have been done.
 """

@@ -33,7 +33,7 @@ class Products(RuleSet):
 
 
 def program(calls: int) -> IRModule:
-    """A module of about so many products."""
+    """A module with about the given number of products."""
     weights = [Constant(Tensor.dense(np.random.default_rng(i).normal(size=(8, 8)), "float32")) for i in range(PRODUCTS)]
     inputs = [Var(f"x{i}", TensorType((4, 8), "float32")) for i in range(calls // PRODUCTS)]
     products = [get_op("nn.matmul")(source, weight) for source in inputs for weight in weights]

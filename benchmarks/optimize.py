@@ -92,7 +92,7 @@ def work(name: str, path: Path, pipe: Connection) -> None:
 
 
 class Worker:
-    """A process that runs one optimizer on one model. `error` tells why it does not any more."""
+    """A process that runs one optimizer on one model. `error` is the reason why it ended."""
 
     def __init__(self, name: str, path: Path, limit: float) -> None:
         context = multiprocessing.get_context("spawn")
@@ -202,7 +202,7 @@ def main() -> int:
     parser.add_argument("--peers", nargs="*", choices=peers.PEERS, default=list(peers.PEERS))
     parser.add_argument("--runs", type=int, default=7, help="counted runs of each")
     parser.add_argument("--limit", type=float, default=400, help="seconds for one call")
-    parser.add_argument("--budget", type=float, default=60, help="seconds of one optimizer on one model after which it runs no more")
+    parser.add_argument("--budget", type=float, default=60, help="time limit of one optimizer on one model, in seconds")
     parser.add_argument("--json", type=Path, help="also write the results there")
     options = parser.parse_args()
     names = [OURS, *options.peers]

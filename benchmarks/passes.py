@@ -34,7 +34,7 @@ CASES: Final = {
     "a context, made, entered and left": f"context|{ENTRIES}",
     "a context, entered and left again": f"entered|{ENTRIES}",
 }
-"""What is measured, and by what name and number the programs know it."""
+"""The measurements, with their names and numbers in the programs."""
 
 THEIRS: Final = f"""
 from contextlib import ExitStack

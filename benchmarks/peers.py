@@ -1,4 +1,4 @@
-"""What other optimizers make of a model: one adapter per peer, and a measurement in which a crash stops nothing.
+"""Runs other optimizers on models: one adapter per peer, with measurements that survive crashes.
 
     python benchmarks/peers.py MODELS... --json peers.json --markdown peers.md [--peers onnxsim onnxslim] [--runs 4]
 
@@ -69,7 +69,7 @@ PEERS: Final[dict[str, Callable[[onnx.ModelProto], onnx.ModelProto]]] = {
 
 @dataclass
 class Outcome:
-    """What one peer did with one model. `error` says why nothing else is known, or what is wrong with the result."""
+    """What one peer did with one model. `error` is the reason for a missing or wrong result."""
 
     seconds: float | None = None
     nodes: int | None = None
@@ -197,7 +197,7 @@ def measure_apart(peer: str, path: Path, runs: int, limit: float, keep: Path | N
 
 
 def table(results: dict[str, dict[str, Outcome]], before: dict[str, tuple[int, int]]) -> str:
-    """Lay the results out as Markdown: nodes, times, sizes, and what is wrong."""
+    """Formats the results as Markdown: nodes, times, sizes, and faults."""
     peers = list(next(iter(results.values())))
 
     def rows(cell: Callable[[Outcome], str], first: Callable[[str], str]) -> list[str]:

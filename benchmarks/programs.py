@@ -48,7 +48,7 @@ class Row(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A program of both forms. `calls` counts the calls, `outputs` are the rows that nobody reads."""
+    """A program of both forms. `calls` counts the calls, `outputs` are the unread rows."""
 
     rows: list[Row]
     outputs: list[int]

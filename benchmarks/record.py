@@ -1,4 +1,4 @@
-"""What optimization makes of each model of a folder, in figures that may not become worse from one version to the next.
+"""Figures of optimization for each model of a folder, which must not become worse between versions.
 
     python benchmarks/record.py MODELS -o before.json              # one process a model
     python benchmarks/record.py MODELS -o after.json --only bert   # those whose name starts with one of these
@@ -92,7 +92,7 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> int:
         costs = new["cost"] / old["cost"]
         lost = {key: count for key, count in old["fused"].items() if new["fused"].get(key, 0) < count}
         signs = [
-            *(["dearer"] if costs > 1 + SAME_COST else []),
+            *(["costlier"] if costs > 1 + SAME_COST else []),
             *(["more nodes"] if new["nodes"] > old["nodes"] and costs > 1 - SAME_COST else []),
             *([f"fewer fused: {lost}"] if lost else []),
         ]
@@ -113,7 +113,7 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> int:
 
 def main() -> int:
     """Reads the command line."""
-    parser = argparse.ArgumentParser(description="Record what optimization makes of models, and compare two records.")
+    parser = argparse.ArgumentParser(description="Record figures of optimized models, and compare two records.")
     parser.add_argument("folders", type=Path, nargs="*", metavar="MODELS")
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--only", nargs="+", default=[""], metavar="NAME")

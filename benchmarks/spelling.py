@@ -45,7 +45,7 @@ def networks(folder: Path, only: list[str]) -> dict[tuple[str, str], dict[str, P
 
 
 def optimized(path: Path, target: Path, options: argparse.Namespace) -> Counter[str]:
-    """Writes what Passat makes of an export; its operators, without those that hold data."""
+    """Optimizes an export and writes the result; returns its operators, without those that hold data."""
     config = {"rules.math": options.math} if options.math else None
     result = passat.optimize(path, opset=options.opset, config=config)
     onnx.save(result.model, target)
@@ -65,8 +65,8 @@ def shown(ratio: Ratio | None) -> str:
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line asks for."""
-    parser = argparse.ArgumentParser(description="Compare what becomes of different exports of one network.")
+    """The settings of the command line."""
+    parser = argparse.ArgumentParser(description="Compare the results for different exports of one network.")
     parser.add_argument("folder", type=Path, metavar="MODELS", help="a folder of exports, as models.py makes them")
     parser.add_argument("--only", nargs="+", default=[""], metavar="NAME", help="networks whose name starts with one of these")
     parser.add_argument("--time", action="store_true", help="measure latencies as well")
@@ -83,7 +83,7 @@ def arguments() -> argparse.Namespace:
 
 
 def row(paths: Mapping[str, Path], options: argparse.Namespace) -> tuple[list[str], list[str], list[str]]:
-    """The cells of a network: nodes, latencies, and what is different or wrong."""
+    """The cells of a network: nodes, latencies, differences and faults."""
     counts: dict[str, Counter[str]] = {}
     with tempfile.TemporaryDirectory() as folder:
         made = {name: Path(folder) / f"{name}.onnx" for name in paths}
@@ -103,7 +103,7 @@ def row(paths: Mapping[str, Path], options: argparse.Namespace) -> tuple[list[st
 
 
 def main() -> int:
-    """Reads the command line, optimizes, prints the table; returns 2 where there are no exports, 1 where numbers of nodes differ."""
+    """Reads the command line, optimizes, prints the table; returns 2 without exports, 1 if numbers of nodes differ."""
     options = arguments()
     warnings.simplefilter("ignore")
     found = networks(options.folder, options.only)

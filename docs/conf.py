@@ -50,7 +50,7 @@ def public_reference(app: Sphinx, env: BuildEnvironment, node: addnodes.pending_
 
 
 def setup(app: Sphinx) -> None:
-    """Puts what is made from the program into the pages before they are read."""
+    """Inserts generated parts into the pages before they are read."""
     app.connect("source-read", lambda app, name, source: source.__setitem__(0, expand(source[0])))
     app.connect("autodoc-process-docstring", lambda app, what, name, obj, options, lines: lines.__setitem__(slice(None), to_rst(lines)))
     app.connect("missing-reference", public_reference)

@@ -1,4 +1,4 @@
-"""A pass of your own between those of Passat: registered by name, ordered by what it requires, timed by an instrument."""
+"""A user-defined pass among Passat's: registered by name, ordered by its requirements, timed by an instrument."""
 
 from collections import Counter
 from pathlib import Path
@@ -17,7 +17,7 @@ MODEL = Path(__file__).parent / "models" / "resnet_tiny.onnx"
 @register_pass("CountOperators")
 @module_pass(opt_level=0, name="CountOperators", required=["FoldBatchNorm"])
 def count_operators(mod: IRModule, ctx: PassContext) -> IRModule:
-    """Records how often each operator occurs, and leaves the module as it is."""
+    """Records how often each operator occurs, and does not change the module."""
     for function in mod.functions.values():
         calls = [node.op.name for node in post_order(function) if isinstance(node, Call) and isinstance(node.op, Op)]
         for name, count in Counter(calls).items():

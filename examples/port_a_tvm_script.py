@@ -46,7 +46,7 @@ def report(mod: tvm.IRModule, ctx: tvm.transform.PassContext) -> tvm.IRModule:
 
 @relay.transform.function_pass(opt_level=1)
 class DoubleConstants:
-    """A pass of one's own, as a class."""
+    """A user-defined pass, as a class."""
 
     def transform_function(self, func: relay.Function, mod: tvm.IRModule, ctx: tvm.transform.PassContext) -> relay.Function:
         doubled = TwiceTheConstants().visit(func)

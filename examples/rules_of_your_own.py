@@ -15,7 +15,7 @@ pool = attribute("pool")
 
 
 class Pooling(RuleSet):
-    """Work on what pooling leaves, not on what it throws away."""
+    """Moves work behind a pooling, where there are fewer elements."""
 
     relu_last = (op.nn.max_pool2d(op.nn.relu(x), attrs=pool) >> op.nn.relu(op.nn.max_pool2d(x, attrs=pool))).inexact("the sign of 0")
 

@@ -9,15 +9,15 @@ from passat.ir.expr import Constructor, Match, Pattern, PatternConstructor, Patt
 from passat.ir.module import IRModule
 
 _LIMIT: Final = 10_000
-"""How many cases are told apart."""
-_TOO_MANY: Final = f"the match has more than {_LIMIT} cases to tell apart; match one field at a time"
+"""Maximum number of distinguished cases."""
+_TOO_MANY: Final = f"the match has more than {_LIMIT} cases to distinguish; match one field at a time"
 
 
 def unmatched_cases(match: Match, mod: IRModule | None = None) -> list[Pattern]:
     """Patterns of the values that no arm takes, none of them twice; no pattern where the arms are exhaustive.
 
     `mod` has the definitions of the types whose constructors are matched. Raises KeyError where it does not, and ValueError where more than
-    10,000 cases would have to be told apart.
+    more than 10,000 cases would have to be distinguished.
     """
     waiting: list[Pattern] = [PatternWildcard()]
     missing: list[Pattern] = []

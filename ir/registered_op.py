@@ -14,7 +14,7 @@ TypeRel = Callable[[Sequence[Type], Attrs], Type]
 
 
 class OpRegistrationError(PassatError, ValueError, RuntimeError):
-    """An operator of this name exists, or nobody has declared it step by step."""
+    """An operator of this name exists already, or is not being registered step by step."""
 
 
 class RegisteredOp(Op):

@@ -167,7 +167,7 @@ class _Way:
             made = self._callback.callback(root, root, matched)
         except RuleError as error:
             raise self._error(str(error)) from error
-        except Exception as error:  # whatever a user's function raises on placeholders
+        except Exception as error:  # any error of a user's function on placeholders
             told = f"{type(error).__name__}: {error}"
             raise self._error(f"the callback looks at more than the structure of a match ({told}); write the rule, with a guard") from error
         right = self._right(made)
@@ -238,7 +238,7 @@ class _Way:
             return term
         of = self._term(inner)
         if not isinstance(of, Op):
-            raise self._error(f"attributes of {of!r}, which is no call")
+            raise self._error(f"attributes of {of!r}, which is not a call")
         if any(not of.has_attr(name) or of.get_attr(name) != value for name, value in pattern.attrs.items()):
             raise self._error(f"{of.name} does not have the attributes {pattern.attrs}")
         return of

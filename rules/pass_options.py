@@ -34,7 +34,7 @@ register_option(
     "rules.pick",
     dict[str, int],
     {},
-    'Which program passes take out of each of their e-graphs: {"SimplifyExpr": 1} is the second best of SimplifyExpr, 0 the best.',
+    'Rank of the program that passes extract from their e-graphs: {"SimplifyExpr": 1} is the second best of SimplifyExpr, 0 the best.',
     minimum=0,
 )
 

@@ -214,7 +214,7 @@ class Rule:
 
     def _reducing(self) -> "Rule":
         if self.back:
-            raise RuleError(f"rule [{self!r}]: a rule that goes both ways cannot be reducing")
+            raise RuleError(f"rule [{self!r}]: a bidirectional rule cannot be reducing")
         return self._but(kind=REDUCING)
 
     def exploring(self) -> "Rule":
@@ -228,14 +228,14 @@ class Rule:
         """Applies the rule only where its right side already exists, up to the order of operands, and unites the two. This proves sums in
         different orders equal without enumerating all orders."""
         if self.back or self.kind == LOWERING:
-            raise RuleError(f"rule [{self!r}]: a joining rule goes one way, and is not lowering")
+            raise RuleError(f"rule [{self!r}]: a joining rule has one direction, and is not lowering")
         return self._but(kind=JOINING)
 
     def lowering(self) -> "Rule":
         """Marks the rule as a decomposition of an operator that the target lacks. It runs after all other rules of its pass, and excludes
         what it matched from extraction, regardless of cost."""
         if self.back:
-            raise RuleError(f"rule [{self!r}]: a rule that goes both ways cannot be lowering")
+            raise RuleError(f"rule [{self!r}]: a bidirectional rule cannot be lowering")
         return self._but(kind=LOWERING)
 
     def eager(self) -> "Rule":
@@ -243,7 +243,7 @@ class Rule:
         extraction. The left side must be one operator over holes, or a field of a tuple of holes."""
         deep = [part for part in pattern_parts(self.lhs) if not isinstance(part, (PVar, PConst, PTuple))]
         if self.back or (deep and not isinstance(self.lhs, PGet)):
-            raise RuleError(f"rule [{self!r}]: the left side of an eager rule is one operator over holes, and it goes one way")
+            raise RuleError(f"rule [{self!r}]: the left side of an eager rule is one operator over holes, and the rule has one direction")
         return self._but(kind=EAGER)
 
     def budget(self, matches: int) -> "Rule":
@@ -263,7 +263,7 @@ class Rule:
     def directions(self) -> "list[Rule]":
         """The one-way rules that this one stands for: each choice of cases, operators and numbers of operands, in each direction.
 
-        `f(g(x)) -> g(f(x))`, named `Set.swap`, gives `Set.swap[exp, copy]` and others; a rule that goes both ways also
+        `f(g(x)) -> g(f(x))`, named `Set.swap`, gives `Set.swap[exp, copy]` and others; a bidirectional rule also
         `Set.swap.back[exp, copy]`.
         """
         from passat.rules.expansion import choices  # needs patterns and guards

@@ -35,7 +35,7 @@ class Symbolic:
 
     def __format__(self, form: str) -> str:
         if form:
-            self.reject(f"format {form!r}", "it is shown as it is written")
+            self.reject(f"format {form!r}", "its repr shows the source form")
         return repr(self)
 
     if not TYPE_CHECKING:  # type checkers know the attributes
@@ -69,7 +69,7 @@ def _rejecting(what: str, instead: str = "") -> Callable[..., AnyValue]:
 
 
 _INSTEAD: Final = {
-    "<<": "a rule goes from left to right: left >> right",
+    "<<": "write rules from left to right: left >> right",
     ">>": "a rule has a left and a right side, both patterns: left >> right",
     "&": "to require several guards, list them: .when(a, b); for the operator write op.logical_and(x, y)",
     "|": "write one guard that tests both; for the operator write op.logical_or(x, y)",

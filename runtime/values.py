@@ -215,11 +215,11 @@ def _tensor(value: object, type_: Type | None, what: str) -> Tensor:
     given = np.asarray(value)
     wanted = to_numpy(type_.dtype)
     if given.dtype.kind == "f" and type_.dtype not in FLOATS and wanted.kind != "c":
-        raise TypeError(f"{what} has element type {type_.dtype}, {value!r} is no such value")
+        raise TypeError(f"{what} has element type {type_.dtype}, {value!r} is not such a value")
     try:
         return Tensor.dense(np.asarray(value, wanted))
     except (OverflowError, ValueError) as error:
-        raise TypeError(f"{what} has element type {type_.dtype}, {value!r} is no such value") from error
+        raise TypeError(f"{what} has element type {type_.dtype}, {value!r} is not such a value") from error
 
 
 def _copy(data: AnyValue, dtype: str | None) -> Array:

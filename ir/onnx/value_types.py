@@ -158,14 +158,14 @@ def parse_type(text: str) -> Type:
     if text == "_":
         return UNKNOWN
     if found is None:
-        raise ValueError(f"{text!r} is no type")
+        raise ValueError(f"{text!r} is not a type")
     word, dims, inner = found.groups()
     if dims is not None:
         found_dims = re.findall(r'"(?:[^"\\]|\\.)*"|[^", ][^",]*', dims)
         shape: Shape = tuple(dim_of(json.loads(dim) if dim.startswith('"') else dim) for dim in found_dims)
         return TensorType(shape, word)
     if word not in _NAMED:
-        raise ValueError(f"{text!r} is no type")
+        raise ValueError(f"{text!r} is not a type")
     parts = inner.split("; ", 1) if word == "map" else [inner]
     return TypeCall(_NAMED[word], map(parse_type, parts))
 

@@ -43,7 +43,7 @@ def _names(*terms: AnyValue) -> bool | str:
 
 
 def fix(checked: Checked, seed: int, instances: int) -> str:
-    """The fix, as it is written: `.when(same_shape(x, y))`; empty if none is found.
+    """The fix, as source text: `.when(same_shape(x, y))`; empty if none is found.
 
     First tries a weaker claim about values, and attributes that the left side leaves open; then guards, for the rule and for these forms of
     it.
@@ -86,7 +86,7 @@ def _guards_for(checked: Checked, seed: int, instances: int) -> tuple[Guard, ...
 
 
 def _forms(rule: Rule) -> Iterator[tuple[str, Rule]]:
-    """The rule and its forms with weaker claims about values or stated attributes, smallest changes first, each as it is written."""
+    """The rule and its forms with weaker claims about values or stated attributes, smallest changes first, each as source text."""
     closed = next((call for call in subterms(rule.lhs) if _is_open(call)), None)
     for liberty in LIBERTIES[LIBERTIES.index(rule.liberty) :]:
         loose = loosened(rule, liberty)
@@ -173,7 +173,7 @@ class _Evidence:
         places = np.flatnonzero((self.good.sum(1) >= least) & (self.wrong.sum(1) < self.wrong.shape[1])).tolist()
         alone = [i for i in places if not self.wrong[i].any()]
         found = [(-self._plain(i) * float(self.good[i].sum()), [i]) for i in alone]
-        # Nobody means "integers do not round" as a guard.
+        # "Integers do not round" is never the intended guard.
         some = [i for i in places if i not in alone and self.guards[i].function.__name__ != "is_integer"]
         for i, j in combinations(some, 2):
             accepted = float((self.good[i] & self.good[j]).sum())

@@ -112,10 +112,10 @@ class Engine:
         if result is flat:
             return function
         # Code shared by several bodies is optimized in each. If the results differ, it might be computed more often.
-        dearer = not (self.rank or report.lowered) and all(
+        costlier = not (self.rank or report.lowered) and all(
             program_cost(result, model) > program_cost(flat, model) for model in (self.model, NodeCount())
         )
-        if dearer or _stateful_calls(result) > _stateful_calls(flat) or not well_formed(result):
+        if costlier or _stateful_calls(result) > _stateful_calls(flat) or not well_formed(result):
             report.failures.append("skipped: code shared by its branches would be computed more than once")
             return function
         made = infer_type(to_anf(result)) if has_lets else result

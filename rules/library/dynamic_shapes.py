@@ -209,7 +209,7 @@ def is_one_number(c: Term, whole: Term, shape: Term) -> bool | str:
     if c.type.size != 1:
         return f"{c.type!r} is not a single number"
     return (known is not None and len(known) == whole.type.ndim and all(map(same_dim, known, whole.type.shape))) or (
-        f"{whole.type!r} has not the shape {known}"
+        f"{whole.type!r} does not have the shape {known}"
     )
 
 

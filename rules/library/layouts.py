@@ -89,7 +89,7 @@ def kernel_layout(name: str, data: str, kernel: str, *, depthwise: bool) -> str:
         return places + ("OI" if depthwise and name.endswith("nn.conv2d") else "IO")
     if data == "HWNC":
         return "HWOI"
-    raise RuleError(f"{name}: no kernel layout goes with the data layout {data}; name one")
+    raise RuleError(f"{name}: there is no default kernel layout for the data layout {data}; name one")
 
 
 def is_depthwise(attrs: Attrs, shape: tuple[AnyValue, ...]) -> bool:

@@ -222,7 +222,7 @@ def _sizes(parts: Sequence[Term], axis: int) -> list[int]:
 
 def _field_sizes(split: Term, axis: int) -> list[Dim]:
     if not isinstance(split.type_, TupleType):
-        raise Reject(f"{split.type_!r} is no tuple")
+        raise Reject(f"{split.type_!r} is not a tuple")
     return [Term(field).type.shape[Term(field).type.axis(axis)] for field in split.type_.fields]
 
 

@@ -1,4 +1,4 @@
-"""FakeQuantizationToInteger: computes in integers what is written as real arithmetic between qnn.dequantize and qnn.quantize.
+"""FakeQuantizationToInteger: replaces real arithmetic between qnn.dequantize and qnn.quantize by integer arithmetic.
 
 Operators are converted by functions that are registered for them (`passat.ir.affine_type`). Those of Relay's operators are in
 `quantized_forms`.
@@ -39,7 +39,7 @@ def _is(node: Expr, op: Op) -> bool:
 @register_pass("relay._transform.FakeQuantizationToInteger")
 @dataclass(frozen=True)
 class FakeQuantizationToInteger(FunctionPass):
-    """Computes in integers what is written as real arithmetic between qnn.dequantize and qnn.quantize.
+    """Replaces real arithmetic between qnn.dequantize and qnn.quantize by integer arithmetic.
 
     A region is converted as a whole or not at all: each of its operators needs a conversion. With `hard_fail` a region that cannot be
     converted is an error; otherwise a remark says why it stays. With `use_qat`, single operators behind qnn.dequantize are converted too,

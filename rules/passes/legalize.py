@@ -15,7 +15,7 @@ from passat.passmgr import FunctionPass, PassContext, PassInfo
 class LegalizeByAttribute(FunctionPass):
     """Calls become what the function returns that is registered for their operator as the attribute `attribute`
     (`tvm.ir.register_op_attr`). It gets the attributes of the call, its arguments, and their types with that of the call at the end;
-    with None the call stays. Raises TypeError for anything else that is no expression, and for an expression of another type.
+    with None the call stays. Raises TypeError for other values, and for an expression of another type.
     """
 
     attribute: str = "FTVMLegalize"

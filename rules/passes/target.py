@@ -219,9 +219,9 @@ def div_to_mul() -> RulePass:
 
 @register_pass(_PREFIX + "Legalize")
 def legalize(sets: tuple[str | RuleSetMeta, ...] = (), attribute: str = "FTVMLegalize") -> RulePass | LegalizeByAttribute:
-    """Operators become what rules say that they are made of: `sets` are rule sets, or names of sets of the library, all of whose rules
-    lower here. Without sets, what functions return that are registered for operators as `attribute`. Raises RuleError for what is no such
-    set, and for rules that cannot lower (several roots, both directions)."""
+    """Expands operators by rules: `sets` are rule sets, or names of sets of the library, whose rules all lower here. Without sets, expands
+    them by functions that are registered for operators as `attribute`. Raises RuleError for unknown sets, and for rules that cannot lower
+    (several roots, both directions)."""
     if not sets:
         return LegalizeByAttribute(attribute)
     return LoweringPass([_set(each).of_kind(LOWERING) for each in sets], name="Legalize", opt_level=1, doc=legalize.__doc__ or "")

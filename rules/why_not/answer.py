@@ -24,7 +24,7 @@ class Kind(enum.StrEnum):
 
     TAKEN = "taken"
     """It fired, and its result was extracted."""
-    DEARER = "dearer"
+    COSTLIER = "costlier"
     """It fired, but its result was not extracted."""
     LEFT = "left"
     """It fired, but the engine skipped the function."""

@@ -17,7 +17,7 @@ from passat.rules.why_not.view import View
 from passat.rules.why_not.watch import Priced, Ran, RunTrace, extra_costs, views_of_module
 
 ORDER: Final = (
-    *(Kind.TAKEN, Kind.DEARER, Kind.LEFT, Kind.REJECTED, Kind.CUT, Kind.RETIRED, Kind.NOTHING_NEW),
+    *(Kind.TAKEN, Kind.COSTLIER, Kind.LEFT, Kind.REJECTED, Kind.CUT, Kind.RETIRED, Kind.NOTHING_NEW),
     *(Kind.NOT_RUN, Kind.ABSENT, Kind.UNTYPED, Kind.NEAR, Kind.NOTHING),
 )
 """The order of findings."""
@@ -111,9 +111,9 @@ class Collector:
             for (application, stood), priced in zip(not_taken, costs, strict=True):
                 text = self._why_not_taken(run_trace, application, priced)
                 for place in stood:
-                    self._note(Kind.DEARER, text, place, pass_name)
+                    self._note(Kind.COSTLIER, text, place, pass_name)
                 if priced is not None:
-                    self._costs[Kind.DEARER, text] = priced
+                    self._costs[Kind.COSTLIER, text] = priced
 
     def _why_not_taken(self, run_trace: RunTrace, application: Application, priced: Priced | None) -> str:
         run = run_trace.run
@@ -131,7 +131,7 @@ class Collector:
         by = run_trace.rewritten_above(application)
         return _GONE + (f": {by[0]} rewrote {run_trace.view.place(by[1])}" if by else "")
 
-    # ---- matches that nobody applied, and what nearly is one
+    # ---- unapplied matches and near misses
 
     def _look_near(self, view: View, pass_name: str, run_trace: RunTrace | None, fired: Container[int] = ()) -> None:
         rule, node = self.asked.rule, self.asked.node
@@ -218,14 +218,14 @@ class Collector:
         found = []
         fired = any(kind is Kind.TAKEN for kind, _ in self._found)
         for (kind, reason), places in self._found.items():
-            if fired and self.asked.node is None and kind is Kind.DEARER and reason.startswith(_GONE):
+            if fired and self.asked.node is None and kind is Kind.COSTLIER and reason.startswith(_GONE):
                 continue  # intermediate results of rules
             passes = self._passes({name for names in places.values() for name in names})
             where = f"at {listed(list(places))} (in {listed(passes)})"
             extra, cost = self._costs.get((kind, reason), (None, None))
             text = SENTENCES[kind].format(where=where, reason=reason, times=times(len(places)))
             found.append(Finding(kind, text, bare(places), tuple(passes), len(places), extra, cost))
-        if not any(finding.kind in (Kind.TAKEN, Kind.DEARER) for finding in found):
+        if not any(finding.kind in (Kind.TAKEN, Kind.COSTLIER) for finding in found):
             found += self._apart
         if not found:
             found = self._nearest()
@@ -254,7 +254,7 @@ class Collector:
 
 SENTENCES: Final = {
     Kind.TAKEN: "it did fire, {times}, and its result was extracted: {where}",
-    Kind.DEARER: "it fired {where}, but its result was not extracted: {reason}",
+    Kind.COSTLIER: "it fired {where}, but its result was not extracted: {reason}",
     Kind.LEFT: "it matches {where}, but the function was {reason}",
     Kind.REJECTED: "it matches {where} and is rejected: {reason}",
     Kind.CUT: "it matches {where}, but {reason}",

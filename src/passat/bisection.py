@@ -75,7 +75,7 @@ class Check:
         return None if found is None else bool(found)
 
     def judge(self, model: "ModelProto") -> str | None:
-        """What is wrong with a model, "" for nothing, None if the check cannot decide; `unclear` then says why."""
+        """Why a model is bad, "" if it is good, None if the check cannot decide; `unclear` then says why."""
         raise NotImplementedError
 
 

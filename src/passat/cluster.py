@@ -28,7 +28,7 @@ def connected(address: str) -> Iterator[AnyValue]:
         raise ClusterError("a cluster needs dask.distributed, which is not installed: pip install 'passat[cluster]' installs it") from None
     try:
         client = distributed.Client(address, timeout=SECONDS)
-    except (OSError, RuntimeError, TypeError, ValueError) as error:  # refused connections, missing certificates, no address
+    except (OSError, RuntimeError, TypeError, ValueError) as error:  # no connection, missing certificates, no address
         raise ClusterError(
             f"no scheduler of dask can be reached at {address}: {' '.join(str(error).split()) or type(error).__name__}"
         ) from error

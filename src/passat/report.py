@@ -222,7 +222,7 @@ class MismatchError(_ReportedError):
 
 
 class UnverifiedError(_ReportedError):
-    """Nothing could be compared, so that nobody knows whether the result is right. `report` holds why."""
+    """Nothing could be compared, so the result is unverified. `report` states the reason."""
 
 
 def histogram(model: "ModelProto") -> dict[str, int]:

@@ -245,7 +245,7 @@ def _not_bad(asked: Questions, source: str, outcome: Outcome) -> NoReturn:
         if _same(outcome.module, otherwise.module):
             raise FlappingError("the check is not stable: of the same model it said good first, then bad")
         raise BisectError(
-            f"{source} is bad only where large functions are cut into regions, so that single applications cannot be told apart; "
+            f"{source} is bad only where large functions are cut into regions, so that single applications cannot be distinguished; "
             "try another --config rules.region_nodes"
         )
     count = len({equation_of(name) for name in outcome.fired})

@@ -187,7 +187,7 @@ def test_a_pipe_is_rejected() -> None:
 def test_a_folder_that_cannot_be_is_rejected_before_the_work() -> None:
     Path("file").write_text("mine")
     result = run("bisect", "nowhere.onnx", "--save", "file")
-    assert (result.exit_code, result.stderr) == (2, "error: --save file: file is no folder\n")
+    assert (result.exit_code, result.stderr) == (2, "error: --save file: file is not a folder\n")
 
 
 @pytest.mark.parametrize("as_json", [False, True])

@@ -59,7 +59,7 @@ def test_a_pipeline_in_a_file(empty: Path) -> None:
     assert result.exit_code == 2
     assert "did you mean FoldConstant? (line 2, column 1)" in result.stderr
     Path("binary").write_bytes(b"\xff\xfe")
-    for name, why in (("@nowhere", "No such file or directory"), ("@binary", "it is no text")):
+    for name, why in (("@nowhere", "No such file or directory"), ("@binary", "it is not text")):
         result = run("order", "--passes", name)
         assert (result.exit_code, result.stderr) == (2, f"error: the pipeline {name} cannot be read: {why}\n")
 

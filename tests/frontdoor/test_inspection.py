@@ -91,7 +91,7 @@ def test_folders_to_dump_to_that_cannot_be() -> None:
         result = run("--dump-ir", place)
         assert result.exit_code == 2
         assert result.stderr.startswith(f"error: --dump-ir {place}: ")
-        assert result.stderr.endswith("file is no folder; nothing was written\n")
+        assert result.stderr.endswith("file is not a folder; nothing was written\n")
 
 
 @pytest.mark.skipif(not hasattr(resource, "RLIMIT_FSIZE"), reason="needs a limit on the size of files")

@@ -298,7 +298,7 @@ def test_no_rule_is_to_blame() -> None:
         (("--check", "sh 'x"), "the command to check with cannot be read: No closing quotation: sh 'x"),
         (("--config", "no.such=1"), "no.such"),
         (("--passes", "FoldConstnt"), "FoldConstnt"),
-        (("--save", "wrong.py"), "--save wrong.py: wrong.py is no folder"),
+        (("--save", "wrong.py"), "--save wrong.py: wrong.py is not a folder"),
     ],
 )
 def test_commands_that_make_no_sense(arguments: tuple[str, ...], sentence: str) -> None:

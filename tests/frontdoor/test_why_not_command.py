@@ -164,5 +164,5 @@ def test_operators_missing_in_the_opset_are_named() -> None:
     )
     onnx.save(onnx.parser.parse_model(text), "masked.onnx")
     finding = json.loads(run("MaskArithmetic.inverted_scaled", "masked.onnx", "--json").stdout)["rules"][0]["findings"][0]
-    assert finding["kind"] == "dearer"
+    assert finding["kind"] == "costlier"
     assert finding["text"].endswith("not extracted: the model is written in opset 8, and where needs ONNX opset 9 or later")

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-FOLDERS: Final = ("rules", "src", "passmgr", "runtime", "ir", "docs", "examples", "README.md", "CONTRIBUTING.md")
+FOLDERS: Final = ("rules", "src", "passmgr", "runtime", "ir", "docs", "examples", "benchmarks", "README.md", "CONTRIBUTING.md")
 INSTEAD: Final = {
     r"so many\b(?! that)": "state the number or the limit",
     r"nor (is|are|does|do|has|have|can) (it|they|there|what|the)\b": "use a sentence with the subject first",
@@ -21,6 +21,19 @@ INSTEAD: Final = {
     r"put off": "'banned' (back-off), 'deferred'",
     r"taken out of (an|its|the) e-graphs?": "'extracted from'",
     r"equal expressions become one": "'common subexpressions are eliminated'",
+    r"nobody": "'unused', 'unknown', or name who",
+    r"whatever": "'any', 'every', 'regardless of'",
+    r"dearer": "'more expensive'",
+    r"refus(e[sd]?|ing|al)\b(?! to\b)": "'reject', 'rejection'",
+    r"mend(s|ed|ing)?\b": "'fix'",
+    r"(taken|takes?|taking) out\b": "'extract'",
+    r"t(ell|ells|old|elling) (\w+ ){0,3}apart": "'distinguish'",
+    r"one's own": "'your own', 'user-defined'",
+    r"parted\b": "'separated'",
+    r"(has|have) not (a|an|the)\b": "'does not have'",
+    r"(?<!there )(is|are) no (tensor|model|type|constant|matrix|vector|text|call|operator|file|folder|string|expression|splat|mask|such)\b": "'is not a'",
+    r"as it came in": "'the original'",
+    r"what it is worth": "'its effect', 'its benefit'",
 }
 
 

@@ -83,7 +83,7 @@ def test_no_term_is_tested_compared_converted_or_gone_through(use: str, term: st
         ("op.nn.relu(x) >> op.nn.relu", "op.nn.relu is an operator that is not applied: write op.nn.relu(...)"),
         ("op.nn.relu(x)(y)", "nn.relu(x) is a pattern, and has no call: operators are applied as op.NAME(x)"),
         ("op.nn.relu(x) >> x >> y", "has a left and a right side already, and cannot become y as well: make two rules"),
-        ("op.nn.relu(x) << x", "has no operator <<: a rule goes from left to right: left >> right"),
+        ("op.nn.relu(x) << x", "has no operator <<: write rules from left to right: left >> right"),
         ("a >> b", "a is an attribute, and has no operator >>: a rule has a left and a right side, both patterns"),
         ("x[-1]", "fields are counted from 0"),
         ("x[1:2]", "fields are counted from 0; parts of a tensor are op.strided_slice(...)"),

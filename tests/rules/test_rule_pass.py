@@ -265,7 +265,7 @@ def test_a_joining_rule_makes_nothing() -> None:
 
 
 def test_a_joining_rule_has_one_direction() -> None:
-    with pytest.raises(RuleError, match="a joining rule goes one way, and is not lowering"):
+    with pytest.raises(RuleError, match="a joining rule has one direction, and is not lowering"):
         (op.exp(x) >> op.tanh(x)).and_back().joining()
 
 
@@ -284,7 +284,7 @@ def test_a_set_is_used_as_another_kind() -> None:
 
 
 def test_an_impossible_kind_of_a_set_is_an_error() -> None:
-    with pytest.raises(RuleError, match="goes both ways cannot be reducing"):
+    with pytest.raises(RuleError, match="a bidirectional rule cannot be reducing"):
         Associates.of_kind("reducing")
     with pytest.raises(RuleError, match="has several roots, and cannot be joining"):
         ParallelProducts.of_kind("joining")
@@ -293,6 +293,6 @@ def test_an_impossible_kind_of_a_set_is_an_error() -> None:
 
 
 class Associates(RuleSet):
-    """A rule that goes both ways."""
+    """A bidirectional rule."""
 
     both = (x * (y * z) >> (x * y) * z).inexact("rounds in another order").and_back()

@@ -136,7 +136,7 @@ def test_kinds_of_rules() -> None:
         (lambda: phase(Sums.commute), "phase takes classes derived from RuleSet, not "),  # type: ignore[arg-type]  # on purpose
         (lambda: rule_pass(phase(Sums), 3), "rule_pass takes classes derived from RuleSet, not 3"),  # type: ignore[arg-type]  # on purpose
         (lambda: (x + y >> y + x).budget(0), "a budget is at least one match, not 0"),
-        (lambda: (x + y >> y + x).and_back().lowering(), "a rule that goes both ways cannot be lowering"),
+        (lambda: (x + y >> y + x).and_back().lowering(), "a bidirectional rule cannot be lowering"),
         (lambda: (x + y >> y + x).lowering().and_back(), "a lowering rule has no reverse direction"),
     ],
 )

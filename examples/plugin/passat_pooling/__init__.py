@@ -17,7 +17,7 @@ register_pass("PoolFirst", rule_pass(Pooling, name="PoolFirst", opt_level=2, aft
 @register_pass("CountOperators")
 @module_pass(opt_level=0, name="CountOperators")
 def count_operators(mod: IRModule, ctx: PassContext) -> IRModule:
-    """Records how often each operator occurs, and leaves the module as it is."""
+    """Records how often each operator occurs, and does not change the module."""
     for function in mod.functions.values():
         calls = [node.op.name for node in post_order(function) if isinstance(node, Call) and isinstance(node.op, Op)]
         for name, count in Counter(calls).items():

@@ -169,7 +169,7 @@ def console(*, stderr: bool = False) -> "Console":
 
 
 def show(what: "RenderableType") -> None:
-    """Prints a table or a text, without spaces at the ends of lines where nobody sees them."""
+    """Prints a table or a text, without trailing spaces."""
     out = console()
     if out.is_terminal:
         out.print(what)
@@ -191,7 +191,7 @@ class Group(TyperGroup):
 
 
 class Commands(Group):
-    """The commands. What is wrong with their arguments is said in JSON too where that is asked for."""
+    """The commands. Errors in their arguments are printed as JSON on request, too."""
 
     def main(self, *args: AnyValue, **settings: AnyValue) -> AnyValue:
         """Runs the command of the process, or completes its words."""

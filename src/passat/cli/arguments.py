@@ -1,4 +1,4 @@
-"""The options that several commands have, and what is made of them."""
+"""Options that several commands share, and their evaluation."""
 
 import contextlib
 import json
@@ -115,7 +115,7 @@ class PassOptions:
         try:
             return read_bounded(self.passes[1:], _PIPELINE_LIMIT).decode("utf-8")
         except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is no text"
+            why = error.strerror if isinstance(error, OSError) else "it is not text"
             fail(f"the pipeline {self.passes} cannot be read: {why}", USAGE)
 
     @contextlib.contextmanager
@@ -277,7 +277,7 @@ def _check_output(path: Path, option: str) -> None:
     if path.is_dir():
         fail(f"{path} is a folder; {option} names the file to write", USAGE)
     if path.exists() and not path.is_file():
-        fail(f"{path} is no file; {option} names the file to write", USAGE)
+        fail(f"{path} is not a file; {option} names the file to write", USAGE)
     if not folder.is_dir():
         fail(f"{path} cannot be written: there is no folder {folder}", USAGE)
     if not os.access(folder, os.W_OK):
@@ -300,7 +300,7 @@ def check_output_folder(path: Path, option: str) -> None:
     """Ends the command where a folder for an option cannot be made, before any work is done."""
     there = next((folder for folder in (path, *path.absolute().parents) if folder.exists()), path)
     if not there.is_dir():
-        fail(f"{option} {path}: {there} is no folder", USAGE)
+        fail(f"{option} {path}: {there} is not a folder", USAGE)
     if not os.access(there, os.W_OK):
         fail(f"{option} {path}: the folder {there} is read-only", USAGE)
 

@@ -65,7 +65,7 @@ def check_rules(
 ) -> None:
     """Try rules on random well-typed instances: exact ones bit for bit, others up to rounding.
 
-    A rule that is wrong is shown with the smallest instance found, and with the guard that mends it where there is one.
+    A wrong rule is shown with the smallest counterexample found, and with a guard that fixes it if there is one.
     Exit code 0 where all are sound, 1 where one is not. Ctrl-C prints what was found so far, with exit code 130.
     """
     with errors(as_json):

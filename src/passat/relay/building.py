@@ -1,4 +1,4 @@
-"""How Relay's functions build calls: operands checked, Python values turned into attributes, what is known of types.
+"""Builds calls for Relay's functions: checks operands, converts Python values to attributes, propagates types.
 
 Functions of operators whose parameters are Relay's too are made from the declarations of the operators. The operands come first, then the
 attributes, in the order of the declaration; all by position or by name. A single operand `x` is called `data` and two of them `lhs` and
@@ -96,7 +96,7 @@ Exprs: TypeAlias = Expr | Sequence[Expr]
 def call(name: str, *operands: object, **attrs: object) -> Call:
     """A call of the operator `name`. Lists and tuples are operands where the operator takes a tuple.
 
-    Raises TypeError for an operand that is no expression and for an attribute of the wrong type; OpTypeError for unknown ones.
+    Raises TypeError for an operand that is not an expression and for an attribute of the wrong type; OpTypeError for unknown ones.
     """
     op = get_op(name)
     kinds = [parameter.annotation for parameter in inspect.signature(op.relation).parameters.values()][: len(operands)]
@@ -155,7 +155,7 @@ def plain(value: object) -> object:
 
 
 def is_dynamic(value: object) -> bool:
-    """Whether a value is computed in the run: an expression that is no constant."""
+    """True if a value is computed at run time: an expression other than a constant."""
     return isinstance(value, Expr) and not isinstance(value, Constant)
 
 

@@ -124,7 +124,7 @@ def EliminateCommonSubexpr(fskip: Callable[[AnyValue], bool] | None = None) -> P
 
 
 def DeadCodeElimination(inline_once: bool = False, ignore_impurity: bool = False) -> Pass:
-    """Drops bindings that nobody uses and that have no effects. With `inline_once`, a value that is used once, in the function of its
+    """Removes unused bindings without effects. With `inline_once`, a value that is used once, in the function of its
     binding, stands where it is used. With `ignore_impurity`, effects count for nothing."""
     return _make("DeadCodeElimination", inline_once=inline_once, ignore_impurity=ignore_impurity)
 

@@ -58,7 +58,7 @@ def test_types_as_protos_and_back(type_: Type) -> None:
 
 @pytest.mark.parametrize("text", ["", "float32", "vec(float32[])", "float32[2", "seq()"])
 def test_text_that_is_not_a_type(text: str) -> None:
-    with pytest.raises(ValueError, match="is no type"):
+    with pytest.raises(ValueError, match="is not a type"):
         parse_type(text)
 
 

@@ -218,7 +218,7 @@ def test_the_kernel_layout_for_a_data_layout() -> None:
         ("nn.dense", "NHWC", "default", "nn.dense has no layouts; those that have are nn.conv1d"),
         ("nn.conv2d", "NCHW4c", "default", "the layout 'NCHW4c' is not a permutation of the letters NCHW"),
         ("nn.conv2d", "NHWC", "HWI", "the layout 'HWI' is not a permutation of the letters OIHW"),
-        ("nn.conv2d", "CHWN", "default", "no kernel layout goes with the data layout CHWN; name one"),
+        ("nn.conv2d", "CHWN", "default", "there is no default kernel layout for the data layout CHWN; name one"),
         ("nn.max_pool2d", "NHWC", "HWIO", "nn.max_pool2d has no kernel"),
     ],
 )

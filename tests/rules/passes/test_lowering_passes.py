@@ -21,7 +21,7 @@ class Rectifiers(RuleSet):
 
 
 class Sums(RuleSet):
-    """A sum that goes both ways."""
+    """A bidirectional rule."""
 
     swap = (x + y >> y + x).and_back()
 
@@ -83,7 +83,7 @@ def test_sets_of_the_library_are_named() -> None:
     becomes(parse_pipeline("Legalize{sets=[CanonicalOps]}"), "%x: (2, 3), %b: (3)", "nn.bias_add(%x, %b)", "add(%x, %b)")
     with pytest.raises(RuleError, match="the library has no rule set 'Canonical'"):
         parse_pipeline("Legalize{sets=[Canonical]}")
-    with pytest.raises(RuleError, match="goes both ways cannot be lowering"):
+    with pytest.raises(RuleError, match="a bidirectional rule cannot be lowering"):
         legalize((Sums,))
     with pytest.raises(PipelineError):
         parse_pipeline("Legalize{sets=3}")

@@ -325,7 +325,7 @@ CASES: dict[str, Case] = {
         tup(*(at(f"Tanh_{n}", ops.tanh(var(f"t{n}", (2,) * n))) for n in (1, 2, 3))),
         own,
         "it fired at 'Tanh_2' (in Own), but its result was not extracted: the program costs the same with it (3.018 us), so the original is kept\nit matches at 'Tanh_1' (in Own) and is rejected: has_rank(x, 2): the tensor has 1 dimensions, not 2\nit matches at 'Tanh_3' (in Own) and is rejected: has_rank(x, 2): the tensor has 3 dimensions, not 2",
-        Kind.DEARER,
+        Kind.COSTLIER,
     ),
     "a right side of another type": Case(
         "Own.drop",
@@ -402,7 +402,7 @@ CASES: dict[str, Case] = {
         ops.tanh(long_sum(at("Exp", ops.exp(X)))),
         lambda: rule_pass(Busy),
         "it fired at 'Add_2' (in Busy), but its result was not extracted: the program costs the same with it (7.059 us), so the original is kept\nit matches at 'Add_3', 'Add_4' and 'Add_5' (in Busy), but it exceeded its budget of 1 matches in an iteration, was banned (back-off), and saturation stopped at the limit of rounds: more than 2 before it ran again\nit matches at 'Add_3' (in Busy), but its right side already exists: Sums.regroup and Sums.swap created it",
-        Kind.DEARER,
+        Kind.COSTLIER,
         config={"rules.rounds": 2},
     ),
     "a phase that ended": Case(
@@ -417,7 +417,7 @@ CASES: dict[str, Case] = {
         SUBTRACTED,
         dear,
         "it fired at 'Sub' (in Dear), but its result was not extracted: the program costs one call, and would cost one call more with it",
-        Kind.DEARER,
+        Kind.COSTLIER,
         config={"rules.cost": "nodes"},
     ),
     "a dearer program, in seconds": Case(
@@ -425,21 +425,21 @@ CASES: dict[str, Case] = {
         SUBTRACTED,
         dear,
         "it fired at 'Sub' (in Dear), but its result was not extracted: the program costs 1.01 us, and would cost 1.006 us more with it",
-        Kind.DEARER,
+        Kind.COSTLIER,
     ),
     "a program that costs as much": Case(
         "Dear.swap",
         at("Add", ops.add(X, Y)),
         dear,
         "it fired at 'Add' (in Dear), but its result was not extracted: the program costs the same with it (1.01 us), so the original is kept",
-        Kind.DEARER,
+        Kind.COSTLIER,
     ),
     "a place that another rule took away": Case(
         "Dear.apart",
         at("Neg", ops.negative(SUBTRACTED)),
         dear,
         "it fired at 'Sub' (in Dear), but its result was not extracted: that node is no longer part of the program: Dear.opposite rewrote 'Neg'",
-        Kind.DEARER,
+        Kind.COSTLIER,
         node="Sub",
     ),
     "what another rule of the pass rewrote first": Case(
@@ -511,7 +511,7 @@ CASES: dict[str, Case] = {
         tup(conv("First", numbers((2, 2, 3, 3))), conv("Second", numbers((2, 2, 3, 3), seed=1))),
         groups,
         "it fired at 'First' and 'Second' (in Groups), but its result was not extracted: the program costs 2.118 us, and would cost 1.026 us more with it",
-        Kind.DEARER,
+        Kind.COSTLIER,
     ),
     "none of such calls": Case("Groups.products", X, groups, "there is no nn.matmul in the model", Kind.ABSENT),
     "nothing at all": Case("Own.half", X, own, "there is no multiply in the model", Kind.ABSENT),
@@ -649,7 +649,7 @@ def test_long_programs() -> None:
 
 def test_data_for_programs() -> None:
     found = ask(CASES["a dearer program, in calls"]).to_dict()
-    assert (found["rule"], found["verdict"], found["passes"], found["node"]) == ("Dear.apart", "dearer", ["Dear"], None)
+    assert (found["rule"], found["verdict"], found["passes"], found["node"]) == ("Dear.apart", "costlier", ["Dear"], None)
     (finding,) = found["findings"]
     assert finding["nodes"] == ["Sub"]
     assert (round(finding["extra_cost"]), round(finding["cost"])) == (1, 1)
