@@ -23,7 +23,7 @@ def to_anf(expr: Expr) -> Expr:
     >>> from passat.ir.text import parse_expr
     >>> to_anf(parse_expr("fn (%x: int8) { (%x, (%x, 1i8)) }"))
     fn (%x: int8) {
-      let %x1 = (%x, 1i8 /* ty=int8 */);
+      let %x1 = (%x, 1i8);
       let %x2 = (%x, %x1);
       %x2
     }

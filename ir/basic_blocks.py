@@ -30,9 +30,9 @@ def to_basic_blocks(expr: Expr) -> Expr:
     fn (%c: bool, %x: int8) {
       let %x1 = (%x, %x);
       if (%c) {
-        (%x1, 1 /* ty=int32 */)
+        (%x1, 1)
       } else {
-        (%x1, 2 /* ty=int32 */)
+        (%x1, 2)
       }
     }
     """

@@ -22,7 +22,7 @@ def bind(expr: Expr, binds: Mapping[Var, Expr]) -> Expr:
     >>> x, y = var("x", "int8"), var("y", "int8")
     >>> bind(Function([x, y], x + y), {y: const(1, "int8")})
     fn (%x: int8) {
-      add(%x, 1i8 /* ty=int8 */)
+      add(%x, 1i8)
     }
     """
     if not isinstance(expr, Function):

@@ -52,7 +52,7 @@ def parse_expr(source: str, source_name: str = "from_string", module: IRModule |
 
     >>> parse_expr("free_var %x: int8; (%x, 1u8)")
     free_var %x: int8;
-    (%x, 1u8 /* ty=uint8 */)
+    (%x, 1u8)
     """
     with collector_paused():
         reader = _reader(source, source_name, IRModule() if module is None else module)

@@ -5,7 +5,7 @@ Programs are printed in graph normal form, so each node is printed once and pars
 * Variables, operators, constructors and scalar constants are printed at every use.
 * An expression with one use, as the value of a let or the result of a body, is printed at this use.
 * Other expressions get a number, `%0 = ...;`, in the order of evaluation, in the innermost body that encloses all uses.
-* Calls and constants of known type are followed by the comment `/* ty=... */`.
+* Calls and constants of known type are followed by the comment `/* ty=... */`; scalars only in programs whose types have been inferred.
 """
 
 from collections.abc import Callable, Iterator
@@ -81,6 +81,7 @@ def _print(node: Expr | IRModule, show_meta_data: bool, annotate: Annotate | Non
     else:
         parts = [ExprPrinter(node, meta, annotate).expression()]
     if meta:
+        parts += [] if isinstance(node, IRModule) else [""]
         parts.append(meta.astext() if show_meta_data else OMITTED)
     return "\n".join(parts)
 
@@ -160,8 +161,8 @@ class ExprPrinter:
                 self._statements.setdefault(self._scopes.place(node), []).append(node)
 
     def expression(self) -> str:
-        """The text of the expression, with a trailing line feed."""
-        return _join(self._body(self._scopes.root, self._root, 0)) + "\n"
+        """The text of the expression, without a trailing line feed."""
+        return _join(self._body(self._scopes.root, self._root, 0))
 
     def definition(self, var: GlobalVar) -> str:
         """The text of the expression, which is a function, as the definition of a module function."""
@@ -325,6 +326,8 @@ class ExprPrinter:
             return f" {text}" if text else ""
         if node._checked_type is None or not isinstance(node, (Call, Constant)):
             return ""
+        if isinstance(node, Constant) and not node.data.shape and (node is self._root or self._root._checked_type is None):
+            return ""  # its suffix says the type; in an inferred program every type is written
         note = self._notes.get(node._checked_type)
         if note is None:
             note = self._notes[node._checked_type] = f" /* ty={_uncommented(show_type(node._checked_type, SHOWN))} */"

@@ -131,4 +131,4 @@ def test_attributes_may_be_given_as_a_mapping() -> None:
 
 
 def test_an_expression_shows_itself_as_text() -> None:
-    assert repr(x + 1.0) == "free_var %x: Tensor[(2, 3), float32];\nadd(%x, 1f /* ty=float32 */)"
+    assert repr(x + 1.0) == "free_var %x: Tensor[(2, 3), float32];\nadd(%x, 1f)"

@@ -354,7 +354,7 @@ def test_long_chains_are_printed_and_parsed() -> None:
     for _ in range(20_000):
         expr = expr + x
     text = astext(Function([x], expr))
-    assert text.count("\n") == 20_003
+    assert text.count("\n") == 20_002
     assert len(post_order(parse_expr(text))) == 20_003
 
 

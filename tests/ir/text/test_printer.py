@@ -250,17 +250,13 @@ def test_without_metadata_nothing_is_read() -> None:
 def test_comments_after_expressions_can_be_chosen() -> None:
     expr = Tuple([-x, const(2)])
     text = astext(expr, annotate=lambda node: f"/* {type(node).__name__} */" if not isinstance(node, Constant) else "")
-    assert (
-        text
-        == lines(
-            """
+    assert text == lines(
+        """
         #[version = "0.0.5"]
         free_var %x: Tensor[(2, 3), float32];
         %0 = negative(%x) /* Call */;
         (%0, 2) /* Tuple */
         """
-        )
-        + "\n"
     )
 
 
@@ -305,3 +301,11 @@ def test_deep_bodies_are_indented_so_far_only() -> None:
     text = pretty_print(Function([x, c], expr))
     assert len(text) < 2000 * 5 * 100
     assert max(len(line) - len(line.lstrip()) for line in text.splitlines()) == 80
+
+
+def test_a_scalar_says_its_type_twice_only_where_types_have_been_inferred() -> None:
+    expr = Tuple([const(1), const(2.0, "float16"), const([1, 2])])
+    untyped = "(1, 2f16, meta[relay.Constant][0] /* ty=Tensor[(2), int32] */)"
+    assert pretty_print(expr).startswith(untyped)
+    assert pretty_print(infer_type(expr)).startswith("(1 /* ty=int32 */, 2f16 /* ty=float16 */, meta[relay.Constant][0] /* ty=")
+    assert astext(const(42, "int16")) == '#[version = "0.0.5"]\n42i16'
