@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from passat.rules.checking.sampler import Sampler
 
 x, w = tensors("x w")
-_SCALES: Final = tensors("input_zero kernel_zero input_scale kernel_scale")
+_SCALES: Final = tensors("first second third fourth")
+"""Scales and zero points, whose order is another for convolutions and poolings."""
 (a,) = attributes("a")
 DEFAULT: Final = "default"
 """Selects the kernel layout that matches the data layout."""
@@ -34,14 +35,22 @@ LAST: Final = "channels last"
 FIRST: Final = "channels first"
 """Selects, for each operator, the data layout with channels as axis 1."""
 CONVOLUTIONS: Final = {of.name: of for of in list_ops() if "kernel_layout" in of.attr_params and not of.non_computational}
-QUANTIZED: Final = {of.name: of for of in list_ops() if "kernel_layout" in of.attr_params and of.non_computational}
-"""Quantized convolutions, whose further operands are zero points and scales."""
+QUANTIZED: Final = {of.name: of for of in list_ops() if {"kernel_layout", "layout"} & set(of.attr_params) and of.non_computational}
+"""Quantized convolutions and poolings, whose further operands are zero points and scales."""
 POOLINGS: Final = {of.name: of for of in list_ops() if "layout" in of.attr_params and not of.non_computational}
+
+
+_WEIGHTED: Final = frozenset(name for name, of in (CONVOLUTIONS | QUANTIZED).items() if "kernel_layout" in of.attr_params)
+
+
+def has_weight(name: str) -> bool:
+    """Whether an operator with layouts is a convolution."""
+    return name in _WEIGHTED
 
 
 def data_attribute(name: str) -> str:
     """The name of the attribute that holds the data layout."""
-    return "layout" if name in POOLINGS else "data_layout"
+    return "data_layout" if has_weight(name) else "layout"
 
 
 def _letters(name: str) -> str:
@@ -68,10 +77,10 @@ def check_layouts(name: str, data: str, kernel: str = DEFAULT) -> None:
     try:
         axes_of(data, _letters(name))
         if kernel != DEFAULT:
-            if name in POOLINGS:
+            if not has_weight(name):
                 raise RuleError(f"{name} has no kernel, and so no kernel layout {kernel!r}")
             axes_of(kernel, "OI" + SPATIAL[len(data) - 2])
-        elif name not in POOLINGS:
+        elif has_weight(name):
             kernel_layout(name, data, kernel, depthwise=False)
     except OpTypeError as error:
         raise RuleError(f"{name}: {error}") from None
@@ -101,7 +110,7 @@ def is_depthwise(attrs: Attrs, shape: tuple[AnyValue, ...]) -> bool:
 
 def wanted(name: str, attrs: Attrs, shape: tuple[AnyValue, ...] | None, data: str, kernel: str) -> dict[str, str]:
     """The layout attributes of a call; `shape` is that of a convolution's weight, if known."""
-    if name in POOLINGS:
+    if not has_weight(name):
         return {"layout": data}
     depthwise = shape is not None and is_depthwise(attrs, shape)
     return {"data_layout": data, "kernel_layout": kernel_layout(name, data, kernel, depthwise=depthwise)}
@@ -145,9 +154,10 @@ def to_kernel_layout(attrs: Attrs, w: Term, of: Op, data: str, kernel: str) -> t
 def conversion(name: str, data: str, kernel: str = DEFAULT) -> Rule:
     """The rule that converts an operator to these layouts. Raises RuleError if it does not have them."""
     check_layouts(name, data, kernel)
-    if name in POOLINGS:
-        return _of_pooling(operator("pool", name), data)
-    return _of_convolution(operator("conv", name), data, kernel, _SCALES if name in QUANTIZED else ())
+    scales = _SCALES if name in QUANTIZED else ()
+    if has_weight(name):
+        return _of_convolution(operator("conv", name), data, kernel, scales)
+    return _of_pooling(operator("pool", name), data, scales)
 
 
 def _of_convolution(conv: OperatorHole, data: str, kernel: str = DEFAULT, scales: Sequence[Pattern] = ()) -> Rule:
@@ -157,9 +167,9 @@ def _of_convolution(conv: OperatorHole, data: str, kernel: str = DEFAULT, scales
     return rule.when(is_laid_out_otherwise(a, w, conv, data, kernel)).exploring()
 
 
-def _of_pooling(pool: OperatorHole, data: str) -> Rule:
-    made = pool(op.transpose(x, axes=to_layout(a, pool, data)), attrs=in_layout(a, None, pool, data, DEFAULT))
-    rule = pool(x, attrs=a) >> op.transpose(made, axes=from_layout(a, pool, data))
+def _of_pooling(pool: OperatorHole, data: str, scales: Sequence[Pattern] = ()) -> Rule:
+    made = pool(op.transpose(x, axes=to_layout(a, pool, data)), *scales, attrs=in_layout(a, None, pool, data, DEFAULT))
+    rule = pool(x, *scales, attrs=a) >> op.transpose(made, axes=from_layout(a, pool, data))
     return rule.when(is_laid_out_otherwise(a, None, pool, data, DEFAULT)).exploring()
 
 

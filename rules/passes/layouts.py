@@ -33,12 +33,14 @@ from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.layouts import (
     DEFAULT,
     POOLINGS,
+    QUANTIZED,
     ChannelsFirst,
     ChannelsLast,
     channels_first,
     channels_last,
     check_layouts,
     conversion,
+    has_weight,
     wanted,
 )
 from passat.rules.library.quantized import QuantizedTransposes
@@ -91,7 +93,7 @@ def is_laid_out(op: Op, types: Sequence[Type], attrs: Attrs, layouts: Mapping[st
     """True if a call on operands of these types is in the layouts wanted for its operator, if any."""
     if op.name not in layouts:
         return True
-    weight = types[1] if op.name not in POOLINGS else None
+    weight = types[1] if has_weight(op.name) else None
     shape = weight.shape if isinstance(weight, TensorType) else None
     return all(attrs[key] == layout for key, layout in wanted(op.name, attrs, shape, *layouts[op.name]).items())
 
@@ -207,7 +209,7 @@ def _pair(op: str, given: Sequence[str]) -> tuple[str, str]:
     if isinstance(given, str) or not 1 <= len(given) <= 2:
         raise RuleError(f"{op}: give a list of the data layout and, if there is a weight, the weight layout, not {given!r}")
     pair = (given[0], given[1] if len(given) > 1 else DEFAULT)
-    if op in POOLINGS and pair[1] == pair[0]:  # the layout of the result, which TVM allows to state
+    if op in POOLINGS | QUANTIZED and not has_weight(op) and pair[1] == pair[0]:  # the layout of the result, which TVM allows to state
         pair = (pair[0], DEFAULT)
     check_layouts(op, *pair)
     return pair

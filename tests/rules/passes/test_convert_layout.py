@@ -316,6 +316,16 @@ def test_quantized_convolutions_and_what_follows_them() -> None:
     np.testing.assert_array_equal(found, expected)
 
 
+def test_a_quantized_pooling() -> None:
+    x, scale, zero = relay.var("x", shape=(1, 6, 6, 4), dtype="int8"), relay.const(0.5), relay.const(1)
+    pooled = qnn.avg_pool2d(x, scale, zero, scale, zero, (2, 2), (1, 1), (0, 0), (1, 1))
+    after = run(convert_layout({"qnn.avg_pool2d": ["NCHW"]}), IRModule.from_expr(relay.Function([x], pooled)))
+    assert operators(after["main"]) == ["transpose", "qnn.avg_pool2d", "transpose"]
+    assert [call.attrs.layout for call in calls_of(after, "qnn.avg_pool2d")] == ["NCHW"]
+    with pytest.raises(RuleError, match="has no kernel, and so no kernel layout 'OIHW'"):
+        convert_layout({"qnn.avg_pool2d": ["NCHW", "OIHW"]})
+
+
 def test_a_concatenation() -> None:
     converts(
         FIRST,
