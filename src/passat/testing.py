@@ -1,7 +1,7 @@
 """`tvm.testing`: helpers for scripts and tests."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any as AnyValue
 from typing import TypeVar, overload
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from passat.runtime import Device, NDArray, Target, cpu
 
-__all__ = ["assert_allclose", "device_enabled", "enabled_targets", "main", "parametrize_targets", "requires_llvm", "uses_gpu"]
+__all__ = ["assert_allclose", "device_enabled", "enabled_targets", "main", "parameter", "parametrize_targets", "requires_llvm", "uses_gpu"]
 
 F = TypeVar("F", bound=Callable[..., AnyValue])
 
@@ -63,6 +63,17 @@ def parametrize_targets(*targets: AnyValue) -> AnyValue:
         return parametrize_targets()(targets[0])
     given = [(str(target), device) for target, device in enabled_targets() if not targets or target in map(str, targets)]
     return pytest.mark.parametrize(("target", "dev"), given)
+
+
+def parameter(*values: AnyValue, ids: Iterable[str] | None = None) -> AnyValue:
+    """A fixture that a test gets by the name of the variable that holds it; the test runs once for each value. Needs pytest."""
+    import pytest
+
+    @pytest.fixture(params=values, ids=None if ids is None else list(ids))
+    def fixture(request: pytest.FixtureRequest) -> AnyValue:
+        return request.param
+
+    return fixture
 
 
 def main() -> None:

@@ -78,7 +78,7 @@ class Missing:
 
     def _compare(self, other: Any) -> bool:
         if not Missing.collecting:
-            self._refuse()
+            self._reject()
         return False
 
     __lt__ = __le__ = __gt__ = __ge__ = _compare
