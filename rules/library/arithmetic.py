@@ -131,10 +131,28 @@ class Constants(RuleSet):
 _ROUNDS = "a power, a root and a quotient are rounded apart"
 
 
-class SelfSums(RuleSet):
-    """Rewrites `x + x` as a multiple."""
+@guard
+def keeps_order(q: Term, c: Term, zero: Term) -> bool | str:
+    """Multiplying by the positive scale, one for all elements, keeps different integers of 8 bits different, and in order."""
+    if q.type.dtype not in ("int8", "uint8"):
+        return f"the elements are {q.type.dtype}, not int8 or uint8"
+    if c.type.size != 1 or zero.type.size != 1:
+        return "the scale or the zero point differs by channels"
+    limits, scale = ml_dtypes.finfo(to_numpy(c.type.dtype)), float(c.value().uniform())  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
+    fits = float(limits.smallest_normal) <= scale <= float(limits.max) / 512
+    return fits or f"a scale of {scale:g} makes elements equal, or turns them around"
+
+
+extremum = operator("extremum", "argmax", "argmin")
+
+
+class RelayForms(RuleSet):
+    """Forms that Relay's SimplifyExpr makes: `x + x` as a multiple, quotients by roots as products; the place of the largest quantized
+    number as that of the largest integer."""
 
     twice = x + x >> x * 2
+    root_quotient = (c / op.sqrt(x) >> c * op.rsqrt(x)).when(is_float(x)).inexact(_ROUNDS).lowering()
+    quantized_extremum = (extremum(op.qnn.dequantize(x, c, d, ...), attrs=a) >> extremum(x, attrs=a)).when(keeps_order(x, c, d))
 
 
 class Sums(RuleSet):

@@ -234,7 +234,7 @@ def _together(root: Pattern, whole: Pattern, axis: int | CaseValue, *guards: Any
 
 kind, layout = cases("kind", "dense", "matmul"), cases("layout", "nchw", "nhwc")
 tail, bias = cases("tail", "plain", "biased", "shifted"), cases("bias", "none", "biased")
-end, ending = cases("end", "plain", "relu"), cases("end", "scaled", "shifted", "shifted_relu")
+end, ending = cases("end", "plain", "relu"), cases("end", "scaled", "scaled_relu", "shifted", "shifted_relu")
 _HELD: Final = {"strides": s, "padding": p, "dilation": q, "kernel_size": k, "data_layout": t, "kernel_layout": u, "groups": 1}
 _CONV, _CONVS = op.nn.conv2d(x, weight, ..., **_HELD), op.nn.conv2d(x, joined(weight, axis=0), **_HELD)
 _CHANNEL: Final = layout(nchw=1, nhwc=-1)
@@ -249,7 +249,7 @@ def _biased(of: Pattern, vector: Pattern) -> Pattern:
 
 
 def _spread(of: Pattern, scale: Pattern, shift: Pattern) -> Pattern:
-    return ending(scaled=of * scale, shifted=of + shift, shifted_relu=op.nn.relu(of + shift))
+    return ending(scaled=of * scale, scaled_relu=op.nn.relu(of * scale), shifted=of + shift, shifted_relu=op.nn.relu(of + shift))
 
 
 class ParallelConvolutions(RuleSet):
@@ -267,7 +267,7 @@ class ParallelConvolutions(RuleSet):
         _spread(_CONVS, joined(scale, axis=-3), joined(shift, axis=-3)),
         1,
         is_laid_out(t, u, "NCHW"),
-        *ending.only("scaled", is_column_of(scale, _CONV)),
+        *ending.only("scaled scaled_relu", is_column_of(scale, _CONV)),
         *ending.only("shifted shifted_relu", is_column_of(shift, _CONV)),
     )
 

@@ -12,7 +12,7 @@ from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, post_order, with_children
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 from passat.rules.engine.dead_code import drop_dead_lets, inline_single_uses
-from passat.rules.library.arithmetic import Arithmetic, Clips, Constants, Powers, SelfSums, Sums, Units
+from passat.rules.library.arithmetic import Arithmetic, Clips, Constants, Powers, RelayForms, Sums, Units
 from passat.rules.library.batch_norm import BatchNorms, ScaleAxis
 from passat.rules.library.dynamic_shapes import CreationOps, DynamicViews
 from passat.rules.library.folding import ConstantFolding, QuantizedFolding, TupleProjection
@@ -132,7 +132,7 @@ def simplify_expr(doubles: bool = False) -> RulePass:
     """Simplifies arithmetic, chains of reshapes, transposes, casts, clips and slices, redundant copies, uniform tensors, and powers that
     are products or roots. With `doubles`, x + x becomes x * 2, as in TVM from v0.18."""
     return RulePass(
-        (*FOLDING, *SIMPLIFY_EXPR, SelfSums) if doubles else (*FOLDING, *SIMPLIFY_EXPR),
+        (*FOLDING, *SIMPLIFY_EXPR, RelayForms) if doubles else (*FOLDING, *SIMPLIFY_EXPR),
         name="SimplifyExpr",
         opt_level=0,
         doc=simplify_expr.__doc__ or "",

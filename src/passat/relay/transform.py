@@ -40,6 +40,9 @@ from passat.relay.build_module import build_config
 __all__ = [
     "AlterOpLayout",
     "AnnotateSpans",
+    "CombineParallelBatchMatmul",
+    "CombineParallelConv2D",
+    "CombineParallelDense",
     "ConvertLayout",
     "DeadCodeElimination",
     "DefuseOps",
@@ -127,6 +130,21 @@ def DeadCodeElimination(inline_once: bool = False, ignore_impurity: bool = False
     """Removes unused bindings without effects. With `inline_once`, a value that is used once, in the function of its
     binding, stands where it is used. With `ignore_impurity`, effects count for nothing."""
     return _make("DeadCodeElimination", inline_once=inline_once, ignore_impurity=ignore_impurity)
+
+
+def CombineParallelConv2D(min_num_branches: int = 3) -> Pass:
+    """Convolutions of one tensor become one, with the concatenated weights, if there are at least `min_num_branches`."""
+    return _make("CombineParallelConv2D", min_num_branches=min_num_branches, always=True)
+
+
+def CombineParallelDense(min_num_branches: int = 3, to_batch: bool = True) -> Pass:
+    """Products of one matrix with several weights become one: with `to_batch`, a batched product of weights of one shape."""
+    return _make("CombineParallelDense", min_num_branches=min_num_branches, to_batch=to_batch, always=True)
+
+
+def CombineParallelBatchMatmul(min_num_branches: int = 3) -> Pass:
+    """Products of one stack of matrices with several stacks become one."""
+    return _make("CombineParallelBatchMatmul", min_num_branches=min_num_branches, always=True)
 
 
 def FuseOps(fuse_opt_level: int = -1) -> Pass:

@@ -54,9 +54,9 @@ def convolution_cases() -> dict[str, Case]:
     good, bad = shift((0, 1, 1)), shift((6,))
     found["ParallelConvolutions.per_channel[shifted]"] = case(branches(good), branches(bad), reason)
     found["ParallelConvolutions.per_channel[shifted_relu]"] = case(branches(relus(good)), branches(relus(bad)), reason)
-    found["ParallelConvolutions.per_channel[scaled]"] = case(
-        branches(shift((0, 1, 1), times=True)), branches(shift((6,), times=True)), reason
-    )
+    good, bad = shift((0, 1, 1), times=True), shift((6,), times=True)
+    found["ParallelConvolutions.per_channel[scaled]"] = case(branches(good), branches(bad), reason)
+    found["ParallelConvolutions.per_channel[scaled_relu]"] = case(branches(relus(good)), branches(relus(bad)), reason)
     return found
 
 

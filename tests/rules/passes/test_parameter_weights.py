@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from passat import relay
-from passat.ir.expr import Expr, Function
+from passat.ir.expr import Call, Expr, Function
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
+from passat.ir.op import Op, get_op
 from passat.ir.traverse import post_order
 from passat.passmgr import PassContext, get_pass
 from passat.relay import nn
@@ -100,3 +101,15 @@ def test_products_with_parameters_are_combined(name: str) -> None:
         function = Function([stack, *weights], relay.Tuple([nn.batch_matmul(stack, each) for each in weights]))
     made = after(function, name, "nodes")
     assert sorted(set(operators(made))) == ["concatenate", "nn.dense" if name == "CombineParallelDense" else "nn.batch_matmul", "split"]
+
+
+def test_relay_combines_at_any_cost_and_slices() -> None:
+    kernels = [relay.var(f"w{i}", shape=(size, 4, 3, 3)) for i, size in enumerate((6, 8))]
+    factors = [relay.var(f"s{i}", shape=(size, 1, 1)) for i, size in enumerate((6, 8))]
+    bodies = [nn.relu(nn.conv2d(image, kernel) * factor) for kernel, factor in zip(kernels, factors, strict=True)]
+    module = relay.IRModule.from_expr(Function([image, *kernels, *factors], relay.Tuple(bodies)))
+    made = relay.transform.CombineParallelConv2D(2)(relay.transform.InferType()(module))["main"]
+    found = [node for node in post_order(made) if isinstance(node, Call)]
+    names = [call.op.name for call in found if isinstance(call.op, Op)]
+    assert sorted(names) == ["concatenate", "concatenate", "multiply", "nn.conv2d", "nn.relu", "strided_slice", "strided_slice"]
+    assert [call.attrs.channels for call in found if call.op is get_op("nn.conv2d")] == [14]
