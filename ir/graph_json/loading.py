@@ -118,6 +118,8 @@ class _Loader:
             return []
         found = []
         for name, value in fields.items():
+            if value == "0":  # the null node
+                continue
             is_node = name not in _NUMBERS and name not in _TEXTS and name not in _IGNORED and not (kind in _ARRAYS and name == "data")
             if is_node and not (name in _NAMES and self._text_of_name(value) is not None):
                 found.append(self._index(value, f"the field {name!r} of node {at}"))

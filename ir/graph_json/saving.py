@@ -77,7 +77,10 @@ def save_json(node: AnyValue) -> str:
     Raises TypeError for values that have no form there: functions of other back ends, constants of element types that TVM does not have,
     and attributes that are arbitrary Python objects.
     """
-    return json.dumps(_Saver().save(node), indent=2)
+    graph = _Saver().save(node)
+    nodes = ",\n    ".join(map(json.dumps, graph.pop("nodes")))  # a line each, which is faster than indentation by json
+    rest = ",\n  ".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in graph.items())
+    return f'{{\n  "nodes": [\n    {nodes}\n  ],\n  {rest}\n}}'
 
 
 class _Saver:
