@@ -7,5 +7,5 @@ SOAK: Final = os.environ.get("PASSAT_SOAK") == "1"
 
 
 def share(some: int, everything: int) -> int:
-    """So many in CI, and so many at night."""
+    """One number in CI, and another in nightly runs."""
     return everything if SOAK else some

@@ -320,7 +320,8 @@ def _untyped(function: Function) -> Function:
 
 @st.composite
 def modules(draw: DrawFn) -> IRModule:
-    """Modules of one to three functions, of which later ones call earlier ones, and of a list type with a recursive function over it."""
+    """Modules of one to three functions, with calls of earlier functions by later ones, and a list type with a recursive function over
+    it."""
     list_of, element = GlobalTypeVar("List"), TypeVar("A")
     of = TypeCall(list_of, [element])
     cons, nil = Constructor("Cons", [element, of], of, 0), Constructor("Nil", [], of, 1)

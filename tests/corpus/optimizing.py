@@ -1,4 +1,4 @@
-"""What the tests of the corpus share: a model from text, optimized with everything on and held against what it was."""
+"""Shared by the tests of the corpus: optimizes a model from text with everything on, and compares the result with the original."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -54,7 +54,7 @@ def optimize(model: ModelProto, *feeds: Feed, verify: bool = True, again: bool =
 
 
 def assert_same_interface(found: ModelProto, model: ModelProto) -> None:
-    """Inputs, outputs, metadata and versions are the same; outputs without a shape may have got one, as `onnx.checker` wants."""
+    """Checks that inputs, outputs, metadata and versions are equal; outputs without a shape may get one, as `onnx.checker` requires."""
     for value, other in zip(model.graph.output, found.graph.output, strict=True):
         if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
             assert (other.name, other.type.tensor_type.elem_type) == (value.name, value.type.tensor_type.elem_type)

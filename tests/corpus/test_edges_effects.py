@@ -126,7 +126,7 @@ DRAWS = {
 
 
 def drawing_among_dead(draw: str, body: str, functions: str = "") -> ModelProto:
-    """A model of a body in which `R` stands for draws."""
+    """A model of a body with `R` as a placeholder for random operators."""
     weights = """<float[2, 3] halves = {0.5, 0.5, 0.5, 0.5, 0.5, 0.5}, float[2, 3] ones = {1.0, 1.0, 1.0, 1.0, 1.0, 1.0}, float half = {0.5},
         bool yes = {1}>"""
     text = f"g (float[2, 3] x, bool c) => (float[2, 3] y) {weights} {{ {body} }} {functions}"

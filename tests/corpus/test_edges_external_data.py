@@ -1,4 +1,4 @@
-"""Models whose weights lie in a file beside them: optimized without reading what nobody needs, saved to any folder."""
+"""Models with external weights: optimized without reading unneeded data, saved to any folder."""
 
 import json
 import os

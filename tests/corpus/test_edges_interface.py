@@ -1,4 +1,4 @@
-"""Names, inputs and outputs at their edges: what a model's user sees stays as it was, whatever becomes of the nodes."""
+"""Edge cases of names, inputs and outputs: the interface of a model stays the same."""
 
 from itertools import pairwise
 

@@ -40,7 +40,7 @@ DENSE = {"Gemm": 1, "Tanh": 1, "Split": 1, "Add": 3, "Concat": 1, "ReduceSum": 1
 
 
 class Writer:
-    """Writes nodes as a version of ONNX wants them."""
+    """Writes nodes in the form of an ONNX version."""
 
     def __init__(self, opset: int) -> None:
         self.opset = opset
@@ -128,7 +128,7 @@ def convolutional(opset: int) -> ModelProto:
 
 
 def dense(opset: int) -> ModelProto:
-    """Products with biases apart, slices, splits, reductions, squeezes, and arithmetic that does nothing."""
+    """Products with separate biases, slices, splits, reductions, squeezes, and arithmetic without effect."""
     w = Writer(opset)
     h = w.node("Add", w.node("MatMul", "x", w.weight(8, 12)), w.weight(12))
     h = w.node("Tanh", h)

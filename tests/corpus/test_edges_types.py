@@ -1,4 +1,4 @@
-"""Element types, empty and scalar tensors, quantized models, sequences and optional values: values stay equal, needless work goes."""
+"""Element types, empty and scalar tensors, quantized models, sequences and optional values: values stay equal, needless work is removed."""
 
 from typing import Any
 

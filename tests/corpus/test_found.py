@@ -184,7 +184,7 @@ def test_a_look_at_a_constant_does_not_keep_it_in_memory() -> None:
 
 
 def test_a_file_is_not_read_for_a_look(tmp_path: Path) -> None:
-    """Equal weights of one shape in a file are told apart by where they lie."""
+    """Equal weights of one shape in a file are distinguished by their offsets."""
     (tmp_path / "w.bin").write_bytes(floats(2, 32, 32).tobytes())
     model = parse("g (float[N, 32] x) => (float[N, 32] y) { a = MatMul(x, w0)  b = Tanh(a)  y = MatMul(b, w1) }")
     for i in range(2):

@@ -129,7 +129,7 @@ def test_a_gelu_between_products_stays_one_that_onnx_runtime_fuses(tmp_path: Pat
 
 @pytest.mark.parametrize("level", [3, 4])
 def test_a_gelu_between_two_layers_stays_one(level: int, tmp_path: Path) -> None:
-    """The scale of a Gelu could go into the weights before it, which would take apart what ONNX Runtime fuses."""
+    """The scale of a Gelu could be folded into the preceding weights, which would prevent the fusion of ONNX Runtime."""
     graph = gelu(0.5)
     random = np.random.default_rng(0)
     weights = {"w1": random.normal(size=(8, 8)), "b1": random.normal(size=8), "w2": random.normal(size=(8, 8)), "b2": random.normal(size=8)}

@@ -1,4 +1,4 @@
-"""Models over which ONNX Runtime ends its process: verification goes on, and says so. Values come from the other process as they are."""
+"""Models that crash ONNX Runtime: verification continues and reports it. Values from the other process are exact."""
 
 import gc
 import subprocess

@@ -106,7 +106,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def run(command: str, *arguments: str) -> Result:
-    """Runs a command, and checks what holds whatever it was given."""
+    """Runs a command, and checks what must hold for any arguments."""
     before = set(os.listdir())
     result = CliRunner().invoke(app, [*command.split(), *arguments])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception

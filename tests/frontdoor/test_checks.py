@@ -81,7 +81,7 @@ def test_who_is_not_guilty() -> None:
 
 
 def test_forms_that_onnx_does_not_have_cannot_tell() -> None:
-    """A closure has no ONNX: the answer is the passes between which nothing can be told."""
+    """A closure has no ONNX form: the answer is a range of undecidable passes."""
 
     @module_pass(opt_level=0)
     def closes(mod: IRModule, ctx: PassContext) -> IRModule:
@@ -175,7 +175,7 @@ def test_a_model_that_does_not_run_has_no_time() -> None:
 
 
 def custom() -> ModelProto:
-    """A model that ONNX Runtime does not load: nobody knows its operator."""
+    """A model with an unknown operator, which ONNX Runtime does not load."""
     made = model("Neg")
     made.graph.node[0].domain = "made.up"
     made.opset_import.add(domain="made.up", version=1)

@@ -408,7 +408,7 @@ SPELLINGS = {
 @pytest.mark.parametrize("opset", [13, 17])
 @pytest.mark.parametrize("name", list(SPELLINGS))
 def test_operators_that_are_written_as_several_nodes_are_proven(name: str, opset: int) -> None:
-    """What is raised in the program, and taken apart again where it is written, is read in other words: equations of the library."""
+    """An operator that is recovered, and expanded again on writing, is read in another form; equations of the library prove it."""
     model = respelled(opset, *SPELLINGS[name])
     result = passat.optimize(model, verify=False, certificate=True)
     verdict = check_certificate(json.loads(json.dumps(result.certificate)), before=model, after=result.model)

@@ -46,7 +46,7 @@ class Exported:
         return self("Div", self("Mul", of, clipped), self.number(6))
 
     def gated(self, of: str) -> str:
-        """Squeeze and excitation: biases are added apart, as vectors along the channels."""
+        """Squeeze and excitation with separate biases, as vectors along the channels."""
         inner = self("GlobalAveragePool", of)
         for last in (False, True):
             product = self("Conv", inner, self.weight(CHANNELS, CHANNELS, 1, 1))

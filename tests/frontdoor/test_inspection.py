@@ -1,4 +1,4 @@
-"""Looking into the passes: instruments given to `optimize`, and the options of `passat optimize` for them. All goes to the error stream."""
+"""Inspecting passes: instruments given to `optimize`, and the options of `passat optimize`. All output goes to the error stream."""
 
 import json
 import os

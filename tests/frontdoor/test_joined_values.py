@@ -1,4 +1,4 @@
-"""What is told of rules that unite two values of the input: that the result has one of them is their work, though they make no node."""
+"""Reports about rules that unite two values of the input: they are credited for the shared value, though they make no node."""
 
 import json
 from pathlib import Path

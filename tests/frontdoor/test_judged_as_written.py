@@ -68,7 +68,7 @@ def replaced(function: Function) -> Pass:
 
 
 def test_one_call_for_several_nodes_is_not_an_improvement() -> None:
-    """A model of the nodes that a call is written as is not improved by being that call, whatever the operator."""
+    """For every operator: a model of the nodes that a call is written as does not improve by becoming that call."""
     several: dict[str, set[tuple[str, ...]]] = {}
     for of in OPERATORS:
         for function, opset in itertools.product(calls(of), OPSETS):
@@ -125,7 +125,7 @@ def test_a_swish_is_not_a_candidate_for_timing(monkeypatch: pytest.MonkeyPatch) 
 
 
 class Lowered(RuleSet):
-    """Rules that lower run whatever that costs."""
+    """Lowering rules apply regardless of cost."""
 
     swish = (op.nn.swish(x) >> x * op.sigmoid(x)).lowering()
 

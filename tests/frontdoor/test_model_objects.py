@@ -17,7 +17,7 @@ from passat.model_objects import convert
 
 
 def doubled(weight: onnx.TensorProto) -> ModelProto:
-    """`x @ w` with two Relus on top, one of which is in excess."""
+    """`x @ w` followed by two Relus, one of them redundant."""
     nodes = [("MatMul", ["x", "w"], ["m"]), ("Relu", ["m"], ["r"]), ("Relu", ["r"], ["y"])]
     values = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 64]) for name in "xy"}
     graph = helper.make_graph([helper.make_node(*each) for each in nodes], "g", [values["x"]], [values["y"]], [weight])

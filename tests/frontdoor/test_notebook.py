@@ -1,4 +1,4 @@
-"""What notebooks show: well-formed, and names of a model are text in it, whatever they hold."""
+"""Displays in notebooks are well-formed, and names from models are always text."""
 
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser

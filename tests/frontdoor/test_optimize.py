@@ -290,8 +290,8 @@ def test_an_operator_that_onnx_runtime_has_no_kernel_for_is_not_made() -> None:
 
 
 def test_zeros_of_unknown_sizes_do_not_explode() -> None:
-    """A difference that is 0, and of which no constant can be made: all that is multiplied with it, and all differences of that, are in one
-    class. The search ends before a round that would fill the memory, with the best so far."""
+    """A difference that is 0 and cannot become a constant: all its products and differences are in one e-class. The search ends before a
+    round that would fill the memory, with the best program so far."""
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 17]> g (float[m, n, k, m] x) => (float[m, n, k, m] y)'
         "{ u = Sub (x, x) v = Sub (u, u) y = Relu (v) }"

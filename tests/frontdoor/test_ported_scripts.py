@@ -16,7 +16,7 @@ SCALAR = relay.TensorType((), "float32")
 
 
 def example() -> relay.Function:
-    """A convolution, constants to fold, and a subexpression that stands twice."""
+    """A convolution, constants to fold, and a subexpression that occurs twice."""
     c = relay.const(np.ones((1, 4, 6, 6), "float32"))
     x, weight = relay.var("x", relay.TensorType((1, 4, 8, 8), "float32")), relay.var("weight", shape=(4, 4, 3, 3))
     y = relay.add(relay.nn.conv2d(x, weight), relay.multiply(relay.add(c, c), relay.const(2, "float32")))

@@ -204,7 +204,7 @@ def test_a_large_model_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_default_pipeline_with_rules_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pass of the user's own rules stands in the default pipeline, with rules of Passat's in it."""
+    """The pass with the user's rules is part of the default pipeline, between Passat's."""
     from passat.rules.rule_pass import RulePass
 
     def fails(self: RulePass, func: Function, mod: IRModule, ctx: PassContext) -> Function:

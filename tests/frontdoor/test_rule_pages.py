@@ -1,4 +1,4 @@
-"""Pages on rules: what is told of each rule, and `passat rules doc`."""
+"""Pages about rules: the description of each rule, and `passat rules doc`."""
 
 import json
 import os

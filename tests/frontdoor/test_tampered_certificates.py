@@ -47,7 +47,7 @@ GOOD: dict[str, Any] = json.loads(json.dumps(RESULT.certificate))
 
 
 def check(data: Any, trust: list[str] = TRUST) -> tuple[list[str], set[str]]:
-    """What a certificate claims: of which functions, and provided that which passes can be trusted."""
+    """The claims of a certificate: its functions, and the passes that must be trusted."""
     verdict = check_certificate(data, before=BEFORE, after=RESULT.model, trust=trust)
     return verdict.functions, {gap.pass_name for gap in verdict.trusted}
 

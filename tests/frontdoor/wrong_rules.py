@@ -1,4 +1,4 @@
-"""Rule files and models in which something goes wrong, for the tests of `passat rules bisect`."""
+"""Faulty rule files and models for the tests of `passat rules bisect`."""
 
 import json
 from pathlib import Path
@@ -129,7 +129,7 @@ def write(path: str, nodes: list[onnx.NodeProto], inputs: list[onnx.ValueInfoPro
 
 
 def chain(path: str = "chain.onnx") -> str:
-    """A model of 19 relus, of which it takes one to do something."""
+    """A model of 19 relus, only one of which matters."""
     values = ["x", *(f"v{i}" for i in range(38))]
     nodes = [helper.make_node(("Sin", "Relu")[i % 2], [values[i]], [values[i + 1]], name=f"node{i}") for i in range(38)]
     return write(path, nodes, [value_info("x")])

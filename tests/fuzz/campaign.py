@@ -71,7 +71,7 @@ class Worker:
         self.lines.put(None)
 
     def serve(self, tally: Tally) -> bool:
-        """Takes in what the process has told; False when it is gone."""
+        """Receives messages of the process; False once it has ended."""
         while True:
             try:
                 line = self.lines.get_nowait()

@@ -123,7 +123,7 @@ def runs(model: ModelProto, feed: Mapping[str, Any]) -> bool:
 
 
 def finished(graph: Builder) -> ModelProto:
-    """The model of a graph: what nobody reads goes out, and some of what is read."""
+    """The model of a graph: unread values are outputs, and so are some of those that are read."""
     read = {name for node in graph.nodes for name in node.input}
     results = [value for value in graph.values if value.name not in {entry.value.name for entry in graph.inputs}]
     chosen = [value for value in results if value.name not in read or graph.chance(0.1)] or results[-1:]

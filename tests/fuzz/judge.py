@@ -68,11 +68,11 @@ class Finding:
     """Which of the inputs of the case show it."""
 
     def same_as(self, other: "Finding | None") -> bool:
-        """Whether another finding may well come from the same defect."""
+        """True if another finding probably has the same cause."""
         return other is not None and (self.kind, self.where) == (other.kind, other.where)
 
     def key(self, model: ModelProto, rule: str = "") -> str:
-        """What tells defects apart, once the model is minimal; the rule, where there is only one."""
+        """Distinguishes the defects of minimal models: the rule, if there is only one."""
         names = rule or "-".join(sorted(operators(model)))
         return re.sub(r"[^\w.:-]+", "_", f"{self.kind}.{self.where or names}")[:120]
 
@@ -109,7 +109,7 @@ def optimized(model: ModelProto | Path, settings: Settings) -> passat.Result:
 
 
 def examine(case: Case, settings: Settings, *, twice: bool = False, fired: set[str] | None = None) -> Finding | None:
-    """What is wrong with the optimized form of a case; `twice` looks whether it is the same twice. `fired` is told which rules fired."""
+    """The faults of the optimized form of a case; `twice` also compares two runs. `fired` receives the rules that fired."""
     if not case.feeds:
         return _rejected(case, settings)
     if case.other is not None:
@@ -217,13 +217,13 @@ def _has_no_elements(model: ModelProto, feed: Mapping[str, Any]) -> bool:
 
 
 def _has_float16(model: ModelProto, feed: Mapping[str, Any]) -> bool:
-    """Whether a model computes with float16 anywhere in its main graph."""
+    """True if a model computes with float16 anywhere in its main graph."""
     kinds = {kind for kind, _ in inner_values(model, feed).values()} | {tensor.data_type for tensor in model.graph.initializer}
     return TensorProto.FLOAT16 in kinds
 
 
 def _has_what_does_not_fit(model: ModelProto, feed: Mapping[str, Any]) -> bool:
-    """Whether a node of the main graph has operands that ONNX does not allow, and ONNX Runtime does not look at."""
+    """True if a node of the main graph has operands that ONNX forbids and ONNX Runtime does not check."""
     arrays = {name: np.asarray(value) for name, value in feed.items() if not isinstance(value, list)}
     arrays |= {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     arrays |= {name: value for name, (_, value) in inner_values(model, feed).items()}
@@ -242,7 +242,7 @@ def _given(node: NodeProto) -> dict[str, Any]:
 
 
 def _has_too_large_a_window(node: NodeProto, arrays: Mapping[str, Array]) -> bool:
-    """Whether the window of a pooling is larger than what it goes over, which counts otherwise from opset 19 on."""
+    """True if the window of a pooling exceeds its input, which is computed differently from opset 19 on."""
     if node.op_type not in _POOLING or node.input[0] not in arrays:
         return False
     given = _given(node)
@@ -253,7 +253,7 @@ def _has_too_large_a_window(node: NodeProto, arrays: Mapping[str, Array]) -> boo
 
 
 def _casts_beyond(node: NodeProto, arrays: Mapping[str, Array], makers: Mapping[str, NodeProto]) -> bool:
-    """Whether a number is cast to integers that do not hold it, and is itself cast from an integer: ONNX Runtime leaves one of the two out."""
+    """True if an out-of-range number is cast to integers and is itself a cast of an integer: ONNX Runtime drops one of the two casts."""
     maker = makers.get(node.input[0]) if node.op_type == "Cast" else None
     if maker is None or maker.op_type != "Cast":
         return False
@@ -265,8 +265,8 @@ def _casts_beyond(node: NodeProto, arrays: Mapping[str, Array], makers: Mapping[
 
 
 def _joins_misfits(node: NodeProto, arrays: Mapping[str, Array], makers: Mapping[str, NodeProto]) -> bool:
-    """Whether a Concat or ConcatFromSequence joins what fits only because it has no elements: some elements of the result stay open, and
-    its shape depends on whether it is optimized."""
+    """True if a Concat or ConcatFromSequence joins shapes that match only because they are empty: some elements of the result are
+    undefined, and its shape depends on optimizations."""
     if node.op_type not in ("Concat", "ConcatFromSequence"):
         return False
     given = _given(node)
@@ -284,7 +284,7 @@ def _joins_misfits(node: NodeProto, arrays: Mapping[str, Array], makers: Mapping
 
 
 def _weighs_other_classes(node: NodeProto, arrays: Mapping[str, Array]) -> bool:
-    """Whether a loss has another number of weights than of classes, which ONNX Runtime rejects from opset 22 on."""
+    """True if a loss has a different number of weights and classes, which ONNX Runtime rejects from opset 22 on."""
     if node.op_type not in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss") or not {*node.input[::2]} <= arrays.keys():
         return False
     return len(node.input) > 2 and arrays[node.input[2]].shape != arrays[node.input[0]].shape[1:2]

@@ -192,7 +192,7 @@ def _read(model: ModelProto) -> set[str]:
 
 
 def _tidy(model: ModelProto) -> None:
-    """Takes out nodes, initializers, inputs, functions and types that nobody reads."""
+    """Removes unused nodes, initializers, inputs, functions and types."""
     graph = model.graph
     while True:
         read = _read(model)

@@ -23,7 +23,7 @@ def mutated(model: ModelProto, random: np.random.Generator) -> ModelProto:
 
 
 def is_text(model: ModelProto) -> bool:
-    """Whether all text in a model is UTF-8, as protocol buffers have it; ONNX Runtime does not look."""
+    """True if all strings of a model are UTF-8, as protocol buffers require; ONNX Runtime does not check this."""
     return all(
         isinstance(text, str)
         for message in parts_of(model)

@@ -75,8 +75,8 @@ class Noise:
         self._variants: list[list[Any]] | None = None
 
     def _overflows(self, node: NodeProto) -> bool:
-        """Whether an exponential of the main graph, or a result in float16, is infinite where its operands are finite. (ONNX Runtime computes
-        chains of float16 in float32, and rounds where a chain ends.)"""
+        """True if an exponential of the main graph, or a float16 result, is infinite for finite operands. (ONNX Runtime computes chains of
+        float16 in float32, and rounds at their end.)"""
         kind, after = self.inner.get(node.output[0], (0, None))
         if after is None or (node.op_type != "Exp" and kind != TensorProto.FLOAT16) or not np.any(np.isinf(after)):
             return False

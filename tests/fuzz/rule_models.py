@@ -43,7 +43,7 @@ def rules() -> dict[str, Rule]:
 
 
 def pass_of(name: str) -> RulePass:
-    """A pass that runs one rule, whatever its kind."""
+    """A pass that runs one rule of any kind."""
     body: dict[str, Any] = {"__doc__": f"{name} alone."}
     alone = RuleSetMeta("Alone", (RuleSet,), body)
     alone.rules = (rules()[name],)

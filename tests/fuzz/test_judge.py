@@ -114,7 +114,7 @@ def test_bits(left: float, right: float, same: bool) -> None:
 
 
 def against(case: Case, text: str) -> Case:
-    """A case that is held against another model."""
+    """A case that is compared with another model."""
     return replace(case, other=onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 18]>\n{text}'))
 
 

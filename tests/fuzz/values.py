@@ -38,7 +38,7 @@ def dtype_of(kind: int) -> np.dtype[Any]:
 
 
 def is_finite(array: Array) -> bool:
-    """Whether all elements are numbers far from the ends of their range, so that one operation more keeps them finite."""
+    """True if all elements are far from the limits of their range, so that one more operation keeps them finite."""
     if not array.size or array.dtype.kind in "iubO":
         return True
     if array.dtype.kind == "V" and array.dtype.itemsize < 2:

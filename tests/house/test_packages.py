@@ -1,4 +1,4 @@
-"""What is packaged, documented and public is what stands in the folders."""
+"""Packaging, documentation and public names cover all folders."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""Attributes: a mapping that compares by exact content, whatever the order."""
+"""Attributes: a mapping that compares by exact content, in any order."""
 
 import pickle
 

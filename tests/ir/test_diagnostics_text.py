@@ -1,4 +1,4 @@
-"""How diagnostics look: golden texts, and that they are bounded and harmless whatever is in them."""
+"""The rendering of diagnostics: golden texts, bounded and harmless for any content."""
 
 import textwrap
 

@@ -1,4 +1,4 @@
-"""Type inference raises InferError and nothing else, whatever the program is, and what it infers are types."""
+"""Type inference raises only InferError, for any program, and infers types."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: nothing stays of what was not finished, and nothing goes that is being written."""
+"""Files that are written completely or not at all: unfinished files are removed, files being written are kept."""
 
 import os
 from pathlib import Path

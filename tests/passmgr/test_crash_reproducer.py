@@ -53,7 +53,7 @@ def folder(tmp_path: Path, forgotten: None, monkeypatch: pytest.MonkeyPatch) -> 
 
 @dataclass(frozen=True, repr=False)
 class RaisesOnLarge(FunctionPass):
-    """Raises where a function holds a constant of which an element is above a limit."""
+    """Raises if a function contains a constant with an element above a limit."""
 
     limit: float = 0.5
     info = PassInfo(0, "RaisesOnLarge", ["InferType"], preserves="*")

@@ -50,7 +50,7 @@ class Model:
         self.held[info.name] = info.provides
 
     def accepts(self, steps: Iterable[Step], as_requirement: bool = False) -> bool:
-        """Whether all that each pass requires holds when it runs, and what does not run because it holds does hold."""
+        """True if all requirements hold when each pass runs, and skipped passes are already satisfied."""
         for step in steps:
             if not step.runs:
                 if step.name not in self.held:

@@ -62,7 +62,7 @@ def acyclic(draw: st.DrawFn, facts: bool) -> list[Spec]:
 
 
 def holds(log: list[tuple[Spec, bool]], name: str) -> bool:
-    """Whether a pass ran and no later one undid it, by the definition."""
+    """True if a pass ran and no later one undid it, by definition."""
     for at in range(len(log) - 1, -1, -1):
         if log[at][0].name == name:
             return all(later.keeps(log[at][0], as_requirement) for later, as_requirement in log[at + 1 :])

@@ -1,4 +1,4 @@
-"""The diff of programs: small where the change is small, silent where only names change, told by functions."""
+"""The diff of programs: small for small changes, empty if only names change, grouped by functions."""
 
 import numpy as np
 import pytest

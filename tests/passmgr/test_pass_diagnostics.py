@@ -1,4 +1,4 @@
-"""The diagnostics of a context: rendered after each pass, put back whatever the pass did, lost in no exception."""
+"""The diagnostics of a context: rendered after each pass, always restored, never lost in an exception."""
 
 from collections.abc import Callable
 from typing import Any

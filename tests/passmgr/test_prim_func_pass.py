@@ -1,4 +1,4 @@
-"""PrimFuncPass and prim_func_pass: the module is edited as the pass goes along, None removes a function."""
+"""PrimFuncPass and prim_func_pass: the pass edits its module, None removes a function."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -203,7 +203,7 @@ def in_case(rule: Rule) -> Sequence[Rule]:
 
 
 def rewritten(function: Function, rule: Rule) -> tuple[list[Function], list[str]]:
-    """What a rule makes of the whole body of a function, once for each of its matches there, whatever that costs; and why it rejected."""
+    """The results of a rule on the whole body of a function, one for each match, regardless of cost; and the reasons of rejections."""
     infer_type(function)
     made: list[Function] = []
     reasons: list[str] = []

@@ -1,4 +1,4 @@
-"""Rules with holes for cases: what they stand for, how they fire, and what is rejected."""
+"""Rules with holes for cases: expansion, application, and rejected uses."""
 
 from collections.abc import Callable
 
@@ -27,7 +27,7 @@ def product(of: Pattern) -> Pattern:
 
 
 class Weighed(RuleSet):
-    """A factor behind a product, however that is written, and with or without a bias, goes into the weight."""
+    """A factor after a product in any form, with or without a bias, is folded into the weight."""
 
     scaled = (
         (bias(none=product(w), row=product(w) + b) * c >> bias(none=product(weight), row=product(weight) + b * c))

@@ -115,7 +115,7 @@ SHORT = var("short", (1, 3, "n", 10_000))
     ],
 )
 def test_every_size_has_a_price(body: Expr) -> None:
-    """However large a tensor is declared, and whatever is taken away from a size that has a name."""
+    """For any declared size of a tensor, and any difference of a named size."""
     assert 0 < program_cost(func(body).body, Roofline()) < 1e60
 
 

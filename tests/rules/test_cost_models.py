@@ -1,4 +1,4 @@
-"""Cost models of one's own: what the passes make of them, what is rejected, and that no program comes out dearer than it went in."""
+"""User-defined cost models: their use by passes, rejected ones, and that no program becomes more expensive."""
 
 import copy
 import hashlib

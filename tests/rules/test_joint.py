@@ -19,7 +19,7 @@ x, y = tensors("x y")
 
 
 class Spell(RuleSet):
-    """Differences in other words, which is dearer by itself."""
+    """Rewrites differences; more expensive by itself."""
 
     minus = (x - y >> x + op.negative(y)).exploring()
 
@@ -52,7 +52,7 @@ def run(passes: list[RulePass], mod: IRModule, *instruments: PassInstrument, joi
 
 
 class Watcher(PassInstrument):
-    """Notes what it sees; vetoes the passes that it is told to."""
+    """Records passes; vetoes some of them."""
 
     def __init__(self, *vetoed: str) -> None:
         self.vetoed = vetoed

@@ -1,4 +1,4 @@
-"""Rules with several roots: what they may say, which calls they take together, what comes of it, and that it stays small."""
+"""Multi-pattern rules: valid forms, matched calls, results, and linear size."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Rules with holes for operators: what they stand for, how they are named, switched off, counted and asked about."""
+"""Rules with holes for operators: expansion, names, disabling, counts and queries."""
 
 from typing import Any, cast
 

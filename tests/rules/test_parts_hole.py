@@ -1,4 +1,4 @@
-"""Rules with holes for any number of operands: what they stand for, how they fire, and what is rejected."""
+"""Rules with holes for any number of operands: expansion, application, and rejected uses."""
 
 from collections.abc import Callable
 

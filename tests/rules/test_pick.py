@@ -48,7 +48,7 @@ class Quarters(RuleSet):
 
 
 class Forgetful(RuleSet):
-    """What is right only because nobody looks at the values here."""
+    """Correct only because values are not compared here."""
 
     first = (op.tan(x + y) >> op.exp(x)).exploring()
     both = (op.tan(x + y) >> op.sin(y + x)).exploring()

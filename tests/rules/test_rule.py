@@ -248,7 +248,7 @@ def test_sides_are_rejected_only_if_no_sample_agrees() -> None:
 
 def test_rules_without_fitting_samples_are_not_rejected() -> None:
     class Attention(RuleSet):
-        """Products of stacks, of which no sample is well typed."""
+        """Products of stacks without well-typed samples."""
 
         twice = (op.nn.batch_matmul(op.nn.batch_matmul(x, y), z) >> op.nn.batch_matmul(x, op.nn.batch_matmul(y, z))).when(has_rank(x, 9))
 

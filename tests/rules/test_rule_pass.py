@@ -140,7 +140,7 @@ def test_a_rule_of_both_ways_is_switched_off_whole_or_by_halves() -> None:
 
 
 def test_costs_are_chosen_by_the_config() -> None:
-    """Two cheap calls in the place of a dear one: fewer nodes lose by the one, fewer seconds by the other."""
+    """Two cheap calls replace an expensive one: more nodes, fewer seconds."""
     big = var("big", (2000, 2000))
 
     class Choice(RuleSet):

@@ -43,7 +43,7 @@ def integers(*names: str) -> list[Expr]:
 
 
 def test_phases_share_an_e_graph() -> None:
-    """What the first phase has found, dearer by itself, is there for the second one."""
+    """The second phase uses the more expensive results of the first."""
     a, b = integers("a", "b")
     function = func(ops.abs((a + b) - b))
     for schedule in ((phase(Differences), phase(Cancel)), (Differences, Cancel)):

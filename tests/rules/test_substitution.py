@@ -1,4 +1,4 @@
-"""What a rule says of its holes once they stand for something: which parts stand for themselves, numbers, types of sides."""
+"""Substituted rules: terms that hide their operands, numbers, types of sides."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Passes on functions of which types are partly unknown: none raises, and none changes what a function computes."""
+"""Passes on functions with partly unknown types: none raises, and none changes values."""
 
 from random import Random
 
@@ -23,7 +23,7 @@ PASSES = [found.name for found in list_passes() if found.name != "PrintIR" and f
 
 
 class Forget(ExprMutator):
-    """Makes parameters anew, some without a type, some of sizes that nobody knows."""
+    """Renews parameters, some without a type, some with unknown sizes."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Models of which tests make pages."""
+"""Models for the tests of report pages."""
 
 from pathlib import Path
 from typing import Any

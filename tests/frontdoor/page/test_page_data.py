@@ -126,7 +126,7 @@ def test_rules() -> None:
 
 
 class Detours(RuleSet):
-    """One rule whose result is dearer than what it matched, one that leaves nothing behind, and one that another one builds on."""
+    """One rule whose result costs more than its match, one whose result vanishes, and one that another builds on."""
 
     x, y = tensors("x y")
     dearer = op.abs(x) >> op.sqrt(x * x)

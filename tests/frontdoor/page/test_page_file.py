@@ -42,7 +42,7 @@ def run(*arguments: object) -> Result:
 
 
 class Page(HTMLParser):
-    """What a browser would find in a page: its policy, its scripts and styles, and whatever points elsewhere."""
+    """The parts of a page that concern a browser: its policy, scripts and styles, and all external references."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

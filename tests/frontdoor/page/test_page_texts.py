@@ -1,4 +1,4 @@
-"""Texts of models: whatever they hold, they stay texts."""
+"""Texts of models stay texts, with any content."""
 
 import html.parser
 import json

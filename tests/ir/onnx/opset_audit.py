@@ -112,7 +112,7 @@ def _run(made: ort.InferenceSession, given: Mapping[str, Array]) -> list[Any]:
 
 @lru_cache(1)
 def versions() -> Mapping[str, Sequence[int]]:
-    """The versions of each operator of the default domain that has several, of which one is after opset 7."""
+    """The versions of each operator of the default domain with several versions, at least one of them after opset 7."""
     found: dict[str, list[int]] = {}
     for schema in onnx.defs.get_all_schemas_with_history():
         if not schema.domain:
@@ -153,7 +153,7 @@ def _types(sample: Sample, form: str) -> Iterator[ValueInfoProto]:
 
 
 def model(case: Case, form: str, results: Sequence[ValueInfoProto] = ()) -> ModelProto:
-    """The model of one node: its first operands are inputs, of which the form says more or less, the others initializers."""
+    """The model of one node: its first operands are inputs, declared as precisely as the form says, the others initializers."""
     sample = case.sample
     inputs = list(_types(sample, form))
     known = {value.name for value in inputs}
@@ -238,7 +238,7 @@ def check_raised(case: Case, form: str, target: int) -> list[Finding]:
 
 
 def has_form(case: Case, target: int) -> bool:
-    """Whether an operator takes operands of the types of a sample in a later opset: a few versions take fewer types than those before."""
+    """True if an operator accepts the operand types of a sample in a later opset: a few versions accept fewer types than earlier ones."""
     schema = onnx.defs.get_schema(case.sample.op_type, target, "")
     kinds = [None if operand is None else helper.np_dtype_to_tensor_dtype(operand.dtype) for operand in case.sample.operands[:1]]
     return all(kind is None or f"tensor({TensorProto.DataType.Name(kind).lower()})" in schema.inputs[0].types for kind in kinds)
@@ -318,7 +318,7 @@ def runnable(chosen: Iterable[Case]) -> tuple[list[Case], dict[Case, str]]:
 
 
 def by_opset(chosen: Iterable[Case], most: int = 64) -> Iterator[list[Case]]:
-    """Groups of cases of one opset, of at most so many."""
+    """Groups of cases of one opset, of a limited size."""
     groups: dict[int, list[Case]] = {}
     for case in chosen:
         groups.setdefault(case.opset, []).append(case)

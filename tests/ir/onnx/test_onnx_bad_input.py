@@ -427,7 +427,7 @@ def test_names_that_are_not_text(name: bytes) -> None:
 
 
 def _takes_integers(operand: onnx.defs.OpSchema.FormalParameter) -> bool:
-    """Whether an operand is always of integers: a shape, axes, sizes of parts."""
+    """True if an operand is always an integer tensor: a shape, axes, sizes of parts."""
     return set(operand.types) <= {"tensor(int64)", "tensor(int32)"}
 
 

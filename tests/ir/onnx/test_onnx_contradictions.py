@@ -1,4 +1,4 @@
-"""Models that contradict themselves in several places: all of them are told, what follows from one is not."""
+"""Models that contradict themselves in several places: all contradictions are reported, but not their consequences."""
 
 from collections.abc import Sequence
 

@@ -53,7 +53,7 @@ def test_an_output_of_another_rank_keeps_its_declaration(parse: Parse) -> None:
 
 
 def test_wrongly_declared_outputs_are_not_read_by_name(parse: Parse) -> None:
-    """ONNX Runtime goes by the declaration there, and runs no Scan whose body then has a value of no shape."""
+    """ONNX Runtime relies on the declaration there, and does not run a Scan whose body then has a value without shape."""
     model = parse(
         "g (float[1, 3] x, float[4, 3] s) => (float[1, 3] y, float[4, 1, 3] z, float[N, M, N, M] w) {"
         " a = Cos(x)"

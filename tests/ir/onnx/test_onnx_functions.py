@@ -1,4 +1,4 @@
-"""Writing programs that call functions: the functions' bodies stand in the places of the calls."""
+"""Writing programs that call functions: calls are replaced by the functions' bodies."""
 
 from collections.abc import Callable
 from typing import Any

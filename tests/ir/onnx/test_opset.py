@@ -1,4 +1,4 @@
-"""Models raised to a later opset. What each version of each operator becomes is held against ONNX Runtime in `test_opset_audit.py`."""
+"""Models converted to a later opset. `test_opset_audit.py` compares each version of each operator with ONNX Runtime."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Models that differ in names alone are told from all others."""
+"""Models that differ only in names are distinguished from all others."""
 
 import copy
 

@@ -99,7 +99,7 @@ class Nodes:
         return found.numpy()
 
     def write(self, expr: Expr, opset: int) -> onnx.ModelProto:
-        """A model of an expression with types, in which a bias goes with its product where it can; checked by onnx."""
+        """A model of an expression with types, with biases fused into products where possible; checked by onnx."""
         emit = FakeEmitter(opset)
         names: dict[int, list[str]] = {}
         inputs: dict[str, onnx.ValueInfoProto] = {}

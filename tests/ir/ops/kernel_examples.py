@@ -34,7 +34,7 @@ class Example(NamedTuple):
 
     @property
     def is_spread(self) -> bool:
-        """Whether all values meet each other."""
+        """True if all values are combined with each other."""
         return any(
             operand == PAIR or (isinstance(operand, list) and PAIR in operand)
             for operand in self.operands

@@ -312,7 +312,7 @@ def symbolic_instances(op: Op, dtype: str, attrs: Mapping[str, AnyValue]) -> Ite
 
 
 def same_meaning(found: Attrs, given: Attrs, ndim: int) -> bool:
-    """Whether attributes say the same: axes are read counted from the front, in order, without `exclude`."""
+    """True if attributes are equivalent: axes are counted from the front, in order, without `exclude`."""
     if "exclude" in given:
         from passat.ir.ops.reduction import reduced_axes
 

@@ -126,7 +126,7 @@ def vague(type_: Type) -> Type:
 
 
 def says_less(type_: Type, other: Type) -> bool:
-    """Whether a type leaves open what another one says."""
+    """True if a type is less specific than another."""
     if isinstance(type_, TupleType) and isinstance(other, TupleType):
         return any(map(says_less, type_.fields, other.fields))
     if not isinstance(type_, TensorType) or not isinstance(other, TensorType):

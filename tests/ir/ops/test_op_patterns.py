@@ -1,4 +1,4 @@
-"""The kinds that Relay's fusion goes by (TOpPattern of TVM v0.8), for every operator."""
+"""The operator kinds of Relay's fusion (TOpPattern of TVM v0.8), for every operator."""
 
 from passat.ir.op import list_ops
 

@@ -88,7 +88,7 @@ def evaluated(nodes: "Nodes", expr: Expr, x: Array) -> Array | None:
 
 
 def _fits(attrs: dict[str, AnyValue], sizes: list[int]) -> dict[str, AnyValue]:
-    """The attributes, of which a window fits into the data and the padding."""
+    """The attributes whose window fits into the data and the padding."""
     rank = len(sizes)
     gaps = attrs.get("dilations", [1] * rank)
     padded = [size + begin + end for size, begin, end in zip(sizes, attrs["pads"][:rank], attrs["pads"][rank:], strict=True)]
@@ -110,7 +110,7 @@ def swept(op_type: str, version: int) -> Iterator[dict[str, AnyValue]]:
 
 @pytest.mark.parametrize(("op_type", "version"), [("MaxPool", 12), ("AveragePool", 19), ("LpPool", 18)])
 def test_every_small_pooling_has_the_windows_of_the_runtime(nodes: "Nodes", op_type: str, version: int) -> None:
-    """Windows that start in the padding at the end do not count, whatever the opset and onnx's own inference say."""
+    """Windows that start in the padding at the end do not count, although the opset and onnx's own inference may differ."""
     seen = 0
     for attrs in swept(op_type, version):
         declared = [helper.make_tensor_value_info(name, 1, [1, 1, None]) for name in "xy"]

@@ -1,4 +1,4 @@
-"""Shape arithmetic through the operators' kernels: whatever is known of a result is what a run would give, for all sizes."""
+"""Shape arithmetic through the operators' kernels: known values equal those of a run, for all sizes."""
 
 import itertools
 from collections.abc import Mapping, Sequence

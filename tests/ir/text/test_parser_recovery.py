@@ -1,4 +1,4 @@
-"""Reading goes on behind errors: all of them are told, each once, and nothing that only follows from another."""
+"""The parser continues after errors: each error is reported once, and consequences are not."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""What checking says of rules: sound ones, each kind of what is wrong, on the smallest instance, with what mends it."""
+"""Results of checking rules: sound ones, each kind of fault on the smallest instance, and fixes."""
 
 import functools
 import json

@@ -52,7 +52,7 @@ def test_errors_of_a_strategy_are_reported() -> None:
 
 
 def test_constants_that_conditions_want_infinite_may_be_so() -> None:
-    """A rule of finite values is compared where its own guard wants minus infinity."""
+    """A rule for finite values is compared if its own guard requires -infinity."""
 
     @guard(strategy=lambda sampler, c: [Sample(elements=(float("-inf"),))])
     def is_least(c: Term) -> bool | str:

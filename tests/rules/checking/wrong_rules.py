@@ -1,4 +1,4 @@
-"""Rules of which something is wrong, one kind after the other, and rules of which nothing is."""
+"""Faulty rules, one of each kind, and sound ones."""
 
 from passat.rules.guards import Term, guard, has_dtype, has_rank, is_all, is_float, same_type
 from passat.rules.multi_pattern import each, joined, parts

@@ -165,7 +165,7 @@ def comparison(op: Op) -> Comparison:
 
 
 def takes(op: Op, example: Example, dtype: str) -> bool:
-    """Whether an operator takes operands of an element type."""
+    """True if an operator accepts operands of an element type."""
 
     def type_of(operand: Operand, place: int) -> Type:
         if isinstance(operand, np.ndarray):
@@ -190,7 +190,7 @@ def folded_value_of(call: Call, environment: Environment, *, exact: bool = False
 
 
 def is_left(call: Call) -> bool:
-    """Whether a call is not folded because it is of no elements: ONNX Runtime ends the process over some of these."""
+    """True if a call is not folded because it is empty: ONNX Runtime crashes on some of these."""
     assert isinstance(call.op, Op)
     values = values_of(call)
     operands = tensors(tuple(values)) or []

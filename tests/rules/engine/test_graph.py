@@ -1,4 +1,4 @@
-"""Programs as arrays: what loading merges, folds and projects, the facts of classes, and what is kept apart."""
+"""Programs as arrays: what loading merges, folds and projects, facts of e-classes, and distinct nodes."""
 
 import numpy as np
 import pytest
@@ -258,7 +258,7 @@ def test_variables_of_no_known_type_load() -> None:
 
 
 def test_a_freed_constant_is_not_confused_with_its_successor() -> None:
-    """Equal large constants are one node, and the second of them dies: what is made in its place has the same identity."""
+    """Equal large constants are one node. The second is freed, and the next object gets its identity."""
     graph = Graph(compare_large=True)
     graph.add_constant(Tensor.dense(np.zeros(5000, "float32")))
     for value in range(1, 200):

@@ -1,4 +1,4 @@
-"""Lowering: what rules say an operator is made of takes its place, whatever that costs; all of it, or nothing."""
+"""Lowering: operators are expanded by rules, regardless of cost; completely or not at all."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Random rules do what they say: the right side over what the holes of the left side stand for."""
+"""Random rules are applied exactly: the result is the right side, with the values of the holes of the left side."""
 
 from typing import Final
 
@@ -72,7 +72,7 @@ def terms_over(leaves: list[Pattern], holes: frozenset[str]) -> st.SearchStrateg
 
 
 def expression(of: Pattern, made: dict[object, Expr]) -> Expr:
-    """What a term stands for where its holes stand for variables and constants."""
+    """The instance of a term with variables and constants for its holes."""
     if of.key not in made:
         parts = [expression(part, made) for part in pattern_parts(of)]
         if isinstance(of, PCall):
@@ -96,7 +96,7 @@ def substituted(body: Expr, made: dict[int, Expr]) -> Expr:
 
 @st.composite
 def rules_of_any_form(draw: st.DrawFn) -> Rule:
-    """A rule, the right side of which is made of parts of the left."""
+    """A rule whose right side consists of parts of the left."""
     left = draw(extended(terms_over(list(HOLES), ALL), ALL))
     parts = [part for part in subterms(left) if not isinstance(part, PTuple)]
     bound = operator_names(left) | attr_holes(left)

@@ -132,7 +132,7 @@ def test_a_chain_of_50_000() -> None:
 
 
 def test_results_of_rules_have_origins() -> None:
-    """The inner `exp` of what took the place of `abs(exp(a))` is the old one's, the `cos` around it stands where `abs` stood."""
+    """In the replacement of `abs(exp(a))` the inner `exp` has the origin of the old one, the outer `cos` that of `abs`."""
     inner = Call(get_op("exp"), [a], span=Span("inner", outputs=("i",)))
     body = Call(get_op("abs"), [inner], span=Span("outer", outputs=("o",)))
     graph, root = loaded(body)

@@ -60,7 +60,7 @@ class Classes:
                 self.members[kept] = self.members.pop(kept, [kept]) + self.members.pop(gone, [gone])
 
     def extract(self, model: CostModel) -> Extraction:
-        """The best program, checked to be one: complete, in order, of the cost that is told."""
+        """The best program, checked: complete, in order, and with the reported cost."""
         found = extract(self.graph, [self.root], self.members, len(self.graph), model)
         check(self.graph, self.graph.find(self.root), found, model, self.members)
         return found
@@ -131,7 +131,7 @@ def test_a_part_that_nothing_else_needs_costs_all_of_itself() -> None:
 
 
 def test_freeing_a_shared_part_counts_as_gain() -> None:
-    """Two users of a dear part each have an alternative that costs a little more than the user, but not more than the part."""
+    """Two users of an expensive part each have an alternative that costs a little more than the user, but not more than the part."""
     dear = ops.exp(x)
     first, second = ops.cos(dear), ops.tan(dear)
     classes = Classes(tup(first, second))

@@ -169,7 +169,7 @@ def test_two_biases_on_one_product_cost_more_than_one_and_a_sum() -> None:
 
 
 def test_trees_share_nothing_and_dags_do() -> None:
-    """Two operands from one expensive class, or from two cheap ones: the tree is dearer, the graph is not."""
+    """Two operands from one expensive e-class, or from two cheap ones: the tree costs more, the graph does not."""
     space, first = space_of([(0, 1.0, (1, 1)), (0, 1.0, (2, 3)), (1, 6.0, ()), (2, 4.0, ()), (3, 4.0, ())])
     found = climb(space, [first[0]])
     assert found.stages["trees"][0] == 9.0

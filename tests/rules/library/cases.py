@@ -80,7 +80,7 @@ def check_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 
 def check_rewrites(rule: Rule, example: Case) -> None:
-    """The rule makes other programs of the whole of its first one, whatever these cost, with the same value; for rules that explore."""
+    """The rule makes other programs of its whole first program, regardless of cost, with the same value; for exploring rules."""
     made, reasons = rewritten(example.positive, rule)
     assert made, reasons
     exact = rule.math == EXACT

@@ -133,7 +133,7 @@ def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 
 def test_copies_for_all_heads_may_be_reordered() -> None:
-    """Two copies of two heads, whole copies side by side: the shapes are those of heads that stand beside their copies."""
+    """Two copies of two heads, whole copies side by side: the shapes equal those of heads next to their copies."""
     wide = [ops.broadcast_to(ops.expand_dims(heads, axis=1), shape=(2, 2, 2, 5, 6)) for heads in (keys, values)]
     joined = [ops.transpose(ops.reshape(heads, newshape=(2, 4, 5, 6)), axes=(0, 2, 1, 3)) for heads in wide]
     key, value = (ops.reshape(heads, newshape=(2, 5, -1)) for heads in joined)

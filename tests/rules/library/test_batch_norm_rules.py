@@ -38,7 +38,7 @@ def column(dims: int) -> Constant:
 
 
 def product_cases(name: str, product: Expr, other: Expr, reason: str, axis: int, along: Constant) -> dict[str, Case]:
-    """The cases of one kind of product: `other` is a product of which the channels lie elsewhere, and `reason` says so."""
+    """The cases of one kind of product: `other` is a product with channels on another axis, and `reason` states that."""
     wrap: dict[str, Callable[[Expr], Expr]] = {
         "normalized[none": norm,
         "normalized[biased": lambda of: norm(biased(of, axis)),

@@ -66,7 +66,7 @@ def turned(inner: Expr, *shape: Expr | int, axes: tuple[int, ...] = (0, 2, 1)) -
 
 
 def unread(chosen: tuple[bool, ...], kind: str, low: float = OUT_OF_RANGE) -> Expr:
-    """Numbers cast to integers, of which one is out of range, where the mask is false, and others where it is true."""
+    """Numbers cast to integers, one of them out of range, selected where the mask is false, and others where it is true."""
     cast = ops.cast(const([low, 1.5, 2.5]), dtype="int64")
     if kind != "cast":
         cast = cast + const(8, "int64")
@@ -195,7 +195,7 @@ def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 @pytest.mark.parametrize(("rules", "rule", "example"), NO_VALUE, ids=named)
 def test_values_that_are_not_selected_are_dropped(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
-    """A cast that is out of range has no value, so that the constant is not computed ahead; where nobody reads it, it is."""
+    """An out-of-range cast has no value, so the constant is not folded; if it is unread, it is."""
     assert "cast" in operators(saturate(example.positive, ConstantFolding).function)
     outcome = saturate(example.positive, rules, ConstantFolding)
     assert outcome.fired(rule.name) == 1
@@ -227,7 +227,7 @@ def test_lookups_at_run_time_in_all_words() -> None:
 
 
 def test_a_number_of_several_axes_gives_a_count_axes_that_a_reshape_may_name() -> None:
-    """`newshape=(0, -1)` is about the axes of the product, which the count alone does not have."""
+    """`newshape=(0, -1)` refers to the axes of the product, which the count alone lacks."""
     wide = ops.reshape(
         ops.arange(const(0, "int64"), batch, const(1, "int64")) * ops.reshape(const([3], "int64"), newshape=(1, 1)), newshape=(0, -1)
     )
@@ -235,7 +235,7 @@ def test_a_number_of_several_axes_gives_a_count_axes_that_a_reshape_may_name() -
 
 
 def test_copies_in_an_index_do_not_enumerate_elements() -> None:
-    """A count of which it is not known that it goes over all rows may be one number, copied; a column may stand for rows."""
+    """A count that may not cover all rows may be one copied number, or a column in place of rows."""
     square = var("square", (2, 2))
     last = ops.reshape(ops.arange(const(0, "int64"), const(2, "int64"), const(1, "int64")), newshape=(1, 2))
     unknown = ops.reshape(ops.arange(const(0, "int64"), var("n", (), "int64"), const(1, "int64")), newshape=(-1, 1))

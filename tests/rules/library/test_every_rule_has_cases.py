@@ -18,7 +18,7 @@ def module(name: str) -> ModuleType:
 
 
 def tables_of(tests: ModuleType) -> list[Table]:
-    """What `pairs` has made in a file, under whatever name."""
+    """The results of `pairs` in a file, under any name."""
     lists = [value for value in vars(tests).values() if isinstance(value, list) and value and isinstance(value[0], tuple)]
     return [value for value in lists if isinstance(value[0][-1], Case) and isinstance(value[0][0], RuleSetMeta)]
 

@@ -36,7 +36,7 @@ def root(pattern: Pattern) -> str:
 
 
 def twice(rules: list[Rule]) -> set[tuple[str, ...]]:
-    """The names of rules with one equation, whatever they ask for."""
+    """The names of rules with one equation, regardless of guards."""
     by_root = defaultdict(list)
     for rule in rules:
         by_root[root(rule.lhs), root(rule.rhs)].append(Rule(rule.lhs, rule.rhs, name=rule.name))

@@ -80,7 +80,7 @@ def rejected(function_body: Expr, rule: str, reason: str) -> None:
 
 
 def test_a_bias_along_rows_stays_along_rows() -> None:
-    """Of a square matrix nothing but the attribute tells them apart."""
+    """For a square matrix only the attribute distinguishes them."""
     flat_square = reshape(var("v", (3, 1, 3)), 3, 3)
     rejected(reshape(biased(matmul(flat_square, square), numbers((3,)), axis=0), 3, 1, 3), "Products.unflatten_biased", "axis 0 of")
 

@@ -44,7 +44,7 @@ def operand_cases() -> dict[str, Case]:
 
 
 def product_cases() -> dict[str, Case]:
-    """Transposes that leave the last two axes apart, or take others along, are none of matrices."""
+    """Transposes that separate the last two axes, or move others, are not matrix transposes."""
     wide, units = product(stack, y), var("units", (5, 3))
     batches = ops.nn.batch_matmul(stack, var("b", (2, 5, 3)))
     return {

@@ -1,4 +1,4 @@
-"""AlterOpLayout by functions that users register for operators: what they may return, and what becomes of it."""
+"""AlterOpLayout by functions that users register for operators: their valid results, and the effects."""
 
 from typing import Any as AnyValue
 

@@ -1,5 +1,5 @@
-"""CombineParallelConv2D, CombineParallelDense and CombineParallelBatchMatmul: what is taken together, how many branches it takes, and what
-keeps branches apart."""
+"""CombineParallelConv2D, CombineParallelDense and CombineParallelBatchMatmul: merged calls, numbers of branches, and branches that are not
+merged."""
 
 from collections.abc import Sequence
 from typing import Any as AnyValue

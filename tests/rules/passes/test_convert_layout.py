@@ -447,7 +447,7 @@ def normalized(x: Expr, channels: int, seed: int) -> Expr:
 
 
 def resnet(*, classes: bool) -> Function:
-    """Eight residual blocks upon a stem, with or without what classifies."""
+    """Eight residual blocks after a stem, with or without a classifier."""
     x = ops.nn.relu(normalized(ops.nn.conv2d(var("x", (1, 3, 64, 64)), numbers((2, 3, 7, 7)), strides=2, padding=(3, 3)), 2, 50))
     x = ops.nn.max_pool2d(x, pool_size=(3, 3), strides=(2, 2), padding=(1, 1))
     for stage in range(4):
@@ -493,7 +493,7 @@ def test_patches_that_become_rows_need_one_transpose_less() -> None:
 
 
 def dense_block(x: Expr, layers: int) -> Expr:
-    """Layers each of which sees what all layers before it have made."""
+    """Layers that each read the results of all earlier layers."""
     parts = [x]
     for i in range(layers):
         size = 4 + 2 * i

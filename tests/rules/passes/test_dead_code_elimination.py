@@ -1,4 +1,4 @@
-"""DeadCodeElimination: bindings that nobody uses."""
+"""DeadCodeElimination: unused bindings."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""DefuseOps: what FuseOps made is taken apart again; and what other passes do with fused and composite functions: nothing."""
+"""DefuseOps reverses FuseOps; other passes do not change fused and composite functions."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ CHAIN = "squeeze(exp(add({}, 1f)))"
 
 
 def test_simple() -> None:
-    """TVM's test_defuse_simple, fused at level 2 and taken apart."""
+    """TVM's test_defuse_simple, fused at level 2 and defused."""
     module = program("%x: (10, 20)", CHAIN.format("%x"))
     fused = run(FuseOps(2), module)
     assert not structural_equal(fused, module)

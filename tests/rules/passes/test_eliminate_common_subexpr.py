@@ -1,4 +1,4 @@
-"""EliminateCommonSubexpr with expressions that stay apart."""
+"""EliminateCommonSubexpr with expressions that are excluded."""
 
 import pytest
 

@@ -61,7 +61,7 @@ def values(function: Expr, *args: Array) -> Array:
 
 
 def agree(body: Expr, operators: list[str], within: int = 0, **options: AnyValue) -> None:
-    """Holds a region against itself in integers: what it is made of, and its values."""
+    """Compares a region with its integer form: operators and values."""
     made = converted(body, hard_fail=True, **options)
     assert ops_of(made) == operators
     agree_in_value(body, made, within)

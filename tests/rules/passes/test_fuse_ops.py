@@ -57,7 +57,7 @@ def calls(expr: Expr) -> list[str]:
 
 
 def check(signature: str, before: str, after: str, *, level: int = 1, values: bool = True, **config: AnyValue) -> None:
-    """That fusing makes one program of the other, that both have one value, and that taking it apart again gives the first one."""
+    """Checks that fusing turns one program into the other, that both have one value, and that defusing restores the first."""
     module = program(signature, before)
     infer_type(module["main"])
     apart = run(FuseOps(0), module)
@@ -72,7 +72,7 @@ def check(signature: str, before: str, after: str, *, level: int = 1, values: bo
 
 
 def check_sound(before: Function, after: Function, *, values: bool = True) -> None:
-    """That a fused function is well formed, has the value of the original, survives text, and can be taken apart again."""
+    """Checks that a fused function is well formed, has the value of the original, round-trips through text, and can be defused."""
     assert well_formed(after)
     again = parse(astext(IRModule.from_expr(after)))
     assert structural_equal(again["main"], after, sharing=True)
@@ -245,7 +245,7 @@ def test_functions_that_are_sealed_stay() -> None:
 
 
 def test_fields_of_a_tuple_are_fused_with_its_producer() -> None:
-    """Gates of an LSTM: the split goes with what reads its parts, the product before it does not."""
+    """Gates of an LSTM: the split is fused with the users of its parts, the product before it is not."""
     body = "%0 = split({}, indices_or_sections=3, axis=1); add(sigmoid(%0.0), multiply(tanh(%0.1), exp(%0.2)))"
     check(
         "%x: (1, 4), %w: (12, 4)",
@@ -265,7 +265,7 @@ def test_a_field_is_the_result_of_a_function() -> None:
 
 
 def test_a_field_of_an_opaque_call() -> None:
-    """By itself it is taken outside; what is fused with it gets the tuple."""
+    """A field alone is projected outside; a fused function receives the tuple."""
     result = "(Tensor[(4), float32], Tensor[(4), float32])"
     dropout = prim("%p0: (4)", result, "nn.dropout(%p0)")
     check("%x: (4)", "%0 = nn.dropout(%x); (%0.0, %0.0)", f"%0 = {dropout}; %1 = %0(%x); (%1.0, %1.0)")
@@ -390,7 +390,7 @@ def test_an_argument_is_given_once() -> None:
 
 
 def test_a_scalar_that_two_functions_use_is_an_argument() -> None:
-    """A constant that is one node for both belongs to neither; where its readers are fused it goes with them."""
+    """A constant that is one node for both belongs to neither; if its users are fused, it is part of that function."""
     one = Constant(relay.const(1.0).data)
     x, w = var("x", (4, 4)), var("w", (4, 4))
     before = func(ops.nn.dense(ops.add(x, one), w) + one)
@@ -402,7 +402,7 @@ def test_a_scalar_that_two_functions_use_is_an_argument() -> None:
 
 
 def test_split_with_a_reference_between() -> None:
-    """TVM's test_split: the result is well formed, though a field goes through a reference."""
+    """TVM's test_split: the result is well formed, although a field passes through a reference."""
     from passat.ir.expr import RefCreate, RefRead
 
     x = var("x", (6, 9))
@@ -415,7 +415,7 @@ def test_split_with_a_reference_between() -> None:
 
 
 def test_unknown_dimensions() -> None:
-    """TVM's test_fuse_dynamic_squeeze_slice_take: sizes that are not known do not keep injective operators apart."""
+    """TVM's test_fuse_dynamic_squeeze_slice_take: unknown sizes do not prevent the fusion of injective operators."""
     x, y = var("x", ("?", "?", 4)), var("y", ("?",), "int64")
     before = func(ops.take(ops.strided_slice(ops.squeeze(x, axis=(0,)), begin=(0, 0), end=(15130, 4), strides=(1, 1)), y, axis=0), x, y)
     after = fuse_ops(before)
@@ -516,7 +516,7 @@ def _kinds(function: Function) -> list[OpPattern]:
 
 
 def runs(function: Function) -> bool:
-    """Whether a random program has a value: some pad what is empty."""
+    """True if a random program has a value: some pad empty tensors."""
     try:
         value_of(function, feeds_of(function, np.random.default_rng(0), special=False))
     except EvaluateError:
@@ -527,7 +527,7 @@ def runs(function: Function) -> bool:
 @settings(deadline=None, max_examples=share(50, 150))
 @given(programs(tame=True, stateful=True))
 def test_laws(function: Function) -> None:
-    """Values stay; taking apart gives the program again; each function keeps the rules on kinds."""
+    """Values stay the same; defusing restores the program; each function satisfies the rules on kinds."""
     assume(runs(function))
     for fuse in (True, False):
         after = fuse_ops(function, fuse=fuse)

@@ -131,7 +131,7 @@ def test_their_levels() -> None:
 
 
 def layers(count: int) -> Function:
-    """Layers of attention and a perceptron, without what makes them useful."""
+    """Layers of attention and a perceptron, stripped down."""
     hidden: Expr = var("hidden", (1, 8, 16))
     for i in range(count):
         heads = [

@@ -1,4 +1,4 @@
-"""SimplifyInference: dropout goes, and with `unpack` normalizations fall into what they are made of."""
+"""SimplifyInference: removes dropout, and with `unpack` expands normalizations."""
 
 import pytest
 

@@ -50,7 +50,7 @@ class Written(NamedTuple):
         return check(self.certificate, self.constants, sets)
 
     def part(self, pass_name: str) -> dict[str, AnyValue]:
-        """The one part of the certificate that is about a pass."""
+        """The only part of the certificate for a pass."""
         (found,) = [part for part in self.certificate["steps"] if part["pass"] == pass_name]
         assert isinstance(found, dict)
         return found

@@ -1,4 +1,4 @@
-"""What is told of a rule is one thing, whoever tells it: node_traces, reports, why-not and certificates, for rules of every kind."""
+"""NodeTraces, reports, why-not and certificates agree about rules of every kind."""
 
 import functools
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Certificates: what they prove, of which rules and programs, and what they say that they do not cover."""
+"""Certificates: proofs for all kinds of rules and programs, and reported gaps."""
 
 import ast
 import json
@@ -279,7 +279,7 @@ def test_missing_or_changed_rules_are_rejected() -> None:
 
 
 def test_the_checker_does_not_import_the_engine() -> None:
-    """Neither itself nor what it is made of; nor is egglog imported when it runs."""
+    """Neither it nor its dependencies import the engine, and egglog is not imported when it runs."""
     folder = Path(checker_module.__file__).parent
     pending, seen = ["checker"], set[str]()
     while pending:

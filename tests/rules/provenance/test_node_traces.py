@@ -1,4 +1,4 @@
-"""NodeTraces: which rules, in which passes, led to a node, and of which nodes of the input it was made."""
+"""NodeTraces: the rules and passes that led to a node, and the nodes of the input that it derives from."""
 
 from passat.ir.expr import Call, Expr, Function, If, Let, Var
 from passat.ir.infer import infer_type
@@ -196,7 +196,7 @@ def test_rules_that_enabled_others_count() -> None:
 
 
 def test_consequences_above_name_the_rule_below() -> None:
-    """The sums become one, so that the calls above are one too, also of an operator that no rule is about."""
+    """The sums are merged, and so are the calls above, including those of operators without rules."""
 
     class Joins(RuleSet):
         """Sums in the other order, where they are there."""

@@ -266,7 +266,7 @@ def test_no_single_change_proves_something_else(data: st.DataObject) -> None:
 
 
 def test_steps_that_are_not_needed_may_go() -> None:
-    """What was not taken out needs no proof."""
+    """Terms that were not extracted need no proof."""
     found = written(func(ops.add(ops.add(a, const(0.0)), ops.multiply(b, const(1.0)))), [simplify_expr()])
     assert found.check().unions == 2
 

@@ -28,7 +28,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def twins() -> Function:
-    """Six layers, twice over: the same weights stand in both, as constants of their own."""
+    """Six layers, twice: both copies have the same weights, as separate constants."""
     a = var("a", (2, 4))
     results: list[Expr] = []
     for _ in range(2):

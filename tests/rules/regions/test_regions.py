@@ -18,7 +18,7 @@ a = var("a")
 
 
 def layer(value: Expr, weight: Constant) -> Expr:
-    """Four nodes, of which one is used twice: between layers one value crosses."""
+    """Four nodes, one of them used twice: one value crosses between layers."""
     scaled = ops.multiply(value, weight)
     return ops.add(ops.nn.relu(scaled), ops.negative(scaled))  # type: ignore[no-any-return]  # the calls of `ops` have no static type
 

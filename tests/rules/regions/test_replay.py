@@ -51,7 +51,7 @@ def in_regions(function: Function, *sets: RuleSetMeta, fold: bool = True, **conf
 
 
 def ones_but(place: int | None, value: float = 2.0) -> Constant:
-    """Eight ones, of which one may be another number."""
+    """Eight ones, one of which may be another number."""
     elements = np.ones((2, 4), np.float32)
     if place is not None:
         elements.reshape(-1)[place] = value

@@ -67,7 +67,7 @@ class Chain(RuleSet):
 
 
 class Sums(RuleSet):
-    """Sums in any order, of which there are many."""
+    """Sums in any order, with many matches."""
 
     regroup = ((x + y) + z >> x + (y + z)).exploring()
     swap = (x + y >> y + x).exploring()

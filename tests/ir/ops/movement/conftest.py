@@ -1,4 +1,4 @@
-"""Single ONNX nodes held against ONNX Runtime and onnx's reference: kernel, type, static and dynamic form, and what is written."""
+"""Compares single ONNX nodes with ONNX Runtime and onnx's reference: kernel, type, static and dynamic form, and the written form."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence

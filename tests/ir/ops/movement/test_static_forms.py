@@ -41,7 +41,7 @@ def vector(length: int) -> TensorType:
 
 
 def form_of(op: str, data: Type, *operands: Sequence[Dim] | None, **attrs: AnyValue) -> StaticForm | None:
-    """The static form of a call on `data` and vectors of which these elements are known."""
+    """The static form of a call on `data` and vectors with these known elements."""
     types = [data, *(vector(0 if dims is None else len(dims)) for dims in operands)]
     values = [None, *(None if dims is None else known(dims) for dims in operands)]
     return static_form(op, types, values, get_op(op).bind_attrs(attrs))
