@@ -129,7 +129,7 @@ class Detours(RuleSet):
     """One rule whose result costs more than its match, one whose result vanishes, and one that another builds on."""
 
     x, y = tensors("x y")
-    dearer = op.abs(x) >> op.sqrt(x * x)
+    costlier = op.abs(x) >> op.sqrt(x * x)
     gone = x + 0 >> x
     first = op.exp(x) * op.exp(y) >> op.exp(x + y)
     second = op.log(op.exp(x)) >> x
@@ -158,7 +158,7 @@ def test_the_statistics_say_which_rules_fired_and_were_not_taken(last: str, take
     fired = {rule.name.partition(".")[2]: rule.taken for rule in report.rules if rule.name.startswith("Detours.") and rule.fired}
     assert fired == {name: name in taken for name in ("costlier", "gone", "first", *(["second"] if last == "Log" else []))}
     lines = [line.split() for line in str(report).splitlines() if line.endswith("fired, not taken")]
-    assert [line[0] for line in lines] == ["Detours.dearer"]
+    assert [line[0] for line in lines] == ["Detours.costlier"]
 
 
 def test_rules_that_matched_nothing() -> None:
