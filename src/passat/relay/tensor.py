@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem, const
+from passat.ir.types import TensorType
 from passat.relay.building import Numbers, call, int_vector, is_dynamic, known_type, numbers, only, operand, rank
 
 __all__ = [
@@ -292,23 +293,31 @@ def cumsum(data: Expr, axis: int | None = None, dtype: str | None = None, exclus
 
 def shape_of(data: Expr, dtype: str = "int32") -> Call:
     """The shape as a tensor."""
-    return call("shape_of", data, dtype=dtype)
+    return _counted("shape_of", data, dtype)
 
 
 def reshape_like(
     data: Expr, shape_like: Expr, lhs_begin: int = 0, lhs_end: int | None = None, rhs_begin: int = 0, rhs_end: int | None = None
 ) -> Call:
-    """`data` in the shape of another tensor. Parts of shapes are not supported: ValueError."""
-    for what, value, whole in (
-        ("lhs_begin", lhs_begin, 0),
-        ("lhs_end", lhs_end, None),
-        ("rhs_begin", rhs_begin, 0),
-        ("rhs_end", rhs_end, None),
-    ):
-        only("reshape_like", what, value, whole)
-    return call("reshape_like", data, shape_like)
+    """`data` in the shape of another tensor; or with its axes from `lhs_begin` to before `lhs_end` in the shape that those of the other one
+    have from `rhs_begin` to before `rhs_end`: for that, both shapes have to be known, or ValueError."""
+    if (lhs_begin, lhs_end, rhs_begin, rhs_end) == (0, None, 0, None):
+        return call("reshape_like", data, shape_like)
+    types = known_type(data), known_type(shape_like)
+    ours, theirs = (type_.shape if isinstance(type_, TensorType) and type_.is_static else None for type_ in types)
+    if ours is None or theirs is None:
+        raise ValueError(f"relay.reshape_like: parts of shapes need known shapes, not {types[0]!r} and {types[1]!r}")
+    rest = () if lhs_end is None else ours[lhs_end:]
+    return call("reshape", data, newshape=(*ours[:lhs_begin], *theirs[rhs_begin:rhs_end], *rest))
 
 
 def ndarray_size(data: Expr, dtype: str = "int32") -> Call:
     """The number of elements, of a scalar 1."""
-    return call("ndarray_size", data, dtype=dtype)
+    return _counted("ndarray_size", data, dtype)
+
+
+def _counted(name: str, data: Expr, dtype: str) -> Call:
+    """Sizes in an integer type, cast to other types."""
+    if dtype in ("int32", "int64"):
+        return call(name, data, dtype=dtype)
+    return call("cast", call(name, data, dtype="int64"), dtype=dtype)
