@@ -49,20 +49,19 @@ def rewriters(before: Sequence[Ran], names: set[str]) -> str:
 
 
 def absent(rule: Rule, before: Sequence[Ran], holding: Sequence[Ran]) -> list[Finding]:
-    """The operators of the left side that occur in no program that a pass with the rule received, and what earlier passes did to them."""
+    """The operators of the left side that occur in no program that a pass with the rule received: those that the model never had or, if it
+    had them all, what earlier passes did to them."""
     wanted = dict.fromkeys(part.op for part in subterms(rule.lhs) if isinstance(part, PCall))
     seen: set[Op] = set()
     for each in holding:
         seen |= _ops(each.before)
         seen |= {symbol.op for run_trace in each.runs for symbol in run_trace.run.graph.symbols if symbol.op is not None}
-    return [_gone(op, before, holding[0]) for op in wanted if op not in seen]
+    missing = {op: [ran for ran in before if op in _ops(ran.before)] for op in wanted if op not in seen}
+    never = [Finding(Kind.ABSENT, f"there is no {op.name} in the model") for op, had in missing.items() if not had]
+    return never or [_gone(op, had[-1], holding[0]) for op, had in missing.items()]
 
 
-def _gone(op: Op, before: Sequence[Ran], first: Ran) -> Finding:
-    had = [ran for ran in before if op in _ops(ran.before)]
-    if not had:
-        return Finding(Kind.ABSENT, f"there is no {op.name} in the model")
-    last = had[-1]
+def _gone(op: Op, last: Ran, first: Ran) -> Finding:
     by = dict.fromkeys(rule for run_trace in last.runs for rule in _removers(run_trace, op))
     folded = any(run_trace.run.graph.applied for run_trace in last.runs)
     who = f"{listed(list(by))} (in {last.name}) rewrote" if by else f"{last.name} {'folded' if folded else 'removed'}"

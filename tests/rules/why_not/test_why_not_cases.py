@@ -615,6 +615,17 @@ def test_a_rule_that_lowers() -> None:
     assert none.line == "Lower.tan: there is no tan in the model"
 
 
+def test_an_operator_that_the_model_never_had_is_named_before_one_that_was_folded() -> None:
+    class Tangent(RuleSet):
+        """Of two operators, one of which the model has."""
+
+        of_relu = op.tan(op.nn.relu(x)) >> op.tan(x)
+
+    module = IRModule.from_expr(func(ops.exp(at("Relu", ops.nn.relu(numbers((3,)))))))
+    found = why_not("Tangent.of_relu", module, pipeline=Sequential([fold_constant(), rule_pass(Tangent)]))
+    assert found.line == "Tangent.of_relu: there is no tan in the model"
+
+
 def test_rules_of_passes_that_share_one_e_graph() -> None:
     module = IRModule.from_expr(func(NEGATED))
     found = why_not("Arithmetic.product_of_negatives", module, pipeline=small(), config={"rules.joint": True})
