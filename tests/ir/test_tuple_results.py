@@ -89,4 +89,4 @@ def test_arithmetic_of_an_array_with_an_expression_builds_a_call(function: Calla
 
 def test_an_expression_as_text() -> None:
     assert (x + x).astext().startswith('#[version = "0.0.5"]\nfree_var %x: Tensor[(4, 6), float32];\nadd(%x, %x)')
-    assert (x + x).astext(annotate=lambda node: "// here" if isinstance(node, Call) else "").endswith("add(%x, %x) // here\n")
+    assert (x + x).astext(annotate=lambda node: "// here" if isinstance(node, Call) else "").endswith("add(%x, %x) // here")
