@@ -14,6 +14,7 @@ from typing import Any as AnyValue
 
 from passat.apart import EndedError, RejectedError, error_stream, show_code
 from passat.choose import NothingToTimeError, choose_feed, take_turns, time_of
+from passat.feeds import GivenInputs, write_inputs
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, check, save, to_onnx
 from passat.ir.passat_error import PassatError
@@ -37,6 +38,8 @@ READ_AND_WRITTEN: Final = "(reading and writing)"
 """The name of the stage before all passes."""
 CANNOT_TELL: Final = 125
 """The exit code of a check command that cannot decide, as in `git bisect run`."""
+INPUTS_NAME: Final = "inputs.npz"
+"""The file of the user's inputs in a folder of results."""
 AS_GIVEN: Final = Variant()
 """The model as read from its file."""
 
@@ -270,6 +273,7 @@ class Bisection:
     check: str
     found: PassBisect
     why: str
+    given: GivenInputs | None = None
 
     def to_dict(self) -> dict[str, AnyValue]:
         """The result as plain data for JSON. `candidates` has several passes if the check cannot distinguish them."""
@@ -298,9 +302,8 @@ class Bisection:
         return f"the first bad pass is {found}{why}\n(the check ran {times})"
 
     def save(self, folder: str | os.PathLike[str]) -> list[str]:
-        """Writes the models before and after the pass, `before.onnx` and `after.onnx`, to a folder, which is created. Returns their paths.
-
-        A pass that raised has no model after it. Raises OnnxError.
+        """Writes the models before and after the pass, `before.onnx` and `after.onnx`, to a folder, which is created, and the
+        user's inputs, `inputs.npz`. Returns their paths. A pass that raised has no model after it. Raises OnnxError, OSError.
         """
         os.makedirs(folder, exist_ok=True)
         paths = []
@@ -308,6 +311,9 @@ class Bisection:
             if mod is not None:
                 paths.append(os.path.join(folder, f"{name}.onnx"))
                 save(to_onnx(mod), paths[-1], folder=os.path.dirname(self.source) or ".")
+        if self.given is not None:
+            paths.append(os.path.join(folder, INPUTS_NAME))
+            write_inputs(self.given, paths[-1])
         return paths
 
 
@@ -358,7 +364,7 @@ def bisect_model(
     except NeverTrueError as error:
         ran = str(error).rpartition("(")[2].removesuffix(")")
         raise NeverTrueError(f"{source} is good after all passes, so none is to blame ({ran})") from None
-    return Bisection(source, check, found, "" if found.error else asked.why)
+    return Bisection(source, check, found, "" if found.error else asked.why, how.given)
 
 
 class Subject(NamedTuple):

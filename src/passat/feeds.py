@@ -272,6 +272,15 @@ class GivenInputs:
                 raise InputsError(f"{self.name}: the input {spec.name!r} has size {size} where {dim} is {evaluate_dim(value, sizes)}")
 
 
+def write_inputs(given: GivenInputs, path: str | os.PathLike[str]) -> None:
+    """Writes arrays to a file that `read_inputs` reads; strings as Unicode, since objects would be pickled. Raises OSError."""
+    with zipfile.ZipFile(path, "w") as archive:  # numpy.savez takes no array of the name "file"
+        for name, given_array in given.arrays.items():
+            array = np.asarray(given_array)
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, array.astype(str) if array.dtype == object else array, allow_pickle=False)
+
+
 def read_inputs(path: str | os.PathLike[str]) -> GivenInputs:
     """The arrays of a file written by `numpy.savez`. Executes nothing. Raises InputsError."""
     name = os.fspath(path)

@@ -39,14 +39,15 @@ def rendered(what: RenderableType, width: int = 100) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
-def render_report(report: Report) -> RenderableType:
-    """A report for a rich console: changes, passes, rules and verification."""
+def render_report(report: Report, *, statistics: bool = True) -> RenderableType:
+    """A report for a rich console: changes, passes, rules and verification; with the statistics of rules where they were recorded and are
+    wanted."""
     parts: list[RenderableType] = [_headline(report), Text(), _operators(report)]
     if report.passes:
         parts += [Text(), _passes(report)]
     if report.timings:
         parts += [Text(), _timings(report)]
-    parts += [Text(), _statistics(report) if report.recorded else _rules(report)]
+    parts += [Text(), _statistics(report) if report.recorded and statistics else _rules(report)]
     parts += _idle(report)
     parts += [Text(f"! {said}", style="yellow") for said in (*report.warnings, *report.limits)]
     parts += _own_remarks(report)

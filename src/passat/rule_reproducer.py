@@ -4,6 +4,7 @@ The folder contains
 
 * `before.onnx` and `after.onnx`: the model without and with the bad application;
 * `smallest.onnx`: the matched part alone, as a model, if the rules make that bad too;
+* `inputs.npz`: the user's inputs, on which models were compared, if there were any;
 * `bisection.json`: the rules, the number of the application, the passes, the settings, the check; `model.onnx`, or the model's path;
 * `README.txt`: a description, and how to replay it.
 
@@ -19,8 +20,9 @@ from dataclasses import asdict, replace
 from typing import Any as AnyValue
 from typing import Final, NamedTuple
 
-from passat.bisection import CHECKS, CheckError, make_check, read_leniently
+from passat.bisection import CHECKS, INPUTS_NAME, CheckError, make_check, read_leniently
 from passat.crash import file_of, keep_model, kept_path, require_rules
+from passat.feeds import GivenInputs, read_inputs, write_inputs
 from passat.ir.bounded_read import read_bounded
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, read_model, save, to_onnx
@@ -43,7 +45,7 @@ _LIMIT: Final = 1 << 26
 """Maximum size of `bisection.json` in bytes."""
 JSON_NAME: Final = "bisection.json"
 SMALLEST: Final = "smallest.onnx"
-_OWN_FILES: Final = ("before.onnx", "after.onnx", SMALLEST, "model.onnx", "README.txt", JSON_NAME)
+_OWN_FILES: Final = ("before.onnx", "after.onnx", SMALLEST, "model.onnx", INPUTS_NAME, "README.txt", JSON_NAME)
 
 
 class RuleReplay(NamedTuple):
@@ -97,6 +99,9 @@ def save_bisection(found: RuleBisection, folder: str | os.PathLike[str]) -> Save
     paths += [os.path.join(folder, SMALLEST)] if smallest else []
     kept = keep_model(read_model(found.source), found.source, folder)
     paths += [os.path.join(folder, kept["file"])] if "file" in kept else []
+    if found.how.given is not None:
+        paths.append(os.path.join(folder, INPUTS_NAME))
+        write_inputs(found.how.given, paths[-1])
     command = _command(folder, found)
     texts = ((JSON_NAME, json.dumps(_data(found, kept, smallest), indent=2) + "\n"), ("README.txt", _readme(found, smallest, command)))
     for name, text in texts:
@@ -122,6 +127,7 @@ def _data(found: RuleBisection, kept: Mapping[str, AnyValue], smallest: bool) ->
         "why": found.why,
         "check": found.check,
         "seed": found.how.seed,
+        "inputs": None if found.how.given is None else INPUTS_NAME,
         "closeness": found.how.closeness,
         "margin": found.margin,
         "variant": asdict(found.variant),
@@ -141,6 +147,8 @@ def _readme(found: RuleBisection, smallest: bool, command: str) -> str:
     lines += [f"To see it again:      {command}", *([f"To make the model:    {found.command}"] if found.command else []), ""]
     if smallest:
         lines.append(f"{SMALLEST} is the matched part alone, which becomes bad as well.")
+    if found.how.given is not None:
+        lines.append(f"{INPUTS_NAME} has the inputs that the models were compared on, besides random ones.")
     lines.append("before.onnx is the result without the application, after.onnx with it (unless a pass raises).")
     return "\n".join(lines) + "\n"
 
@@ -231,12 +239,22 @@ def replay_bisection(folder: str | os.PathLike[str], rules: Sequence[type[RuleSe
         raise ReproducerError(f"{folder}: the model is not in it, and not where it was, or it is another one now")
     if model is not None:
         given = read_leniently(model, variant)
-        check_made = make_check(asked_for, given, how, data["margin"])
+        check_made = make_check(asked_for, given, replace(how, given=_inputs(folder, data.get("inputs"))), data["margin"])
         asked = Questions(RuleRuns(pipeline, given.module, settings), check_made, crashes=asked_for == "crash")
         number = data["application"]["number"] if data["application"] is not None else None
         first, second = (((), 0), (names, 0)) if number is None else ((names, number - 1), (names, number))
         found.append(_replay(asked, "the model", first, second))
     return found
+
+
+def _inputs(folder: str, name: str | None) -> GivenInputs | None:
+    """The user's inputs, which the folder has. Raises ReproducerError, InputsError."""
+    if name is None:
+        return None
+    path = os.path.join(folder, INPUTS_NAME)
+    if name != INPUTS_NAME or os.path.islink(path) or not os.path.isfile(path):
+        raise ReproducerError(f"{folder}: the inputs that its models were compared on are not in it, as {INPUTS_NAME}")
+    return read_inputs(path)
 
 
 _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
@@ -245,6 +263,7 @@ _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
     "application": (dict, type(None)),
     "check": (str,),
     "seed": (int,),
+    "inputs": (str, type(None)),
     "closeness": (list, type(None)),
     "margin": (int, float),
     "variant": (dict,),

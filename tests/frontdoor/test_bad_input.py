@@ -43,6 +43,21 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize("command", ["inspect m.onnx", "optimize m.onnx", "diff m.onnx m.onnx", "bisect m.onnx", "explain m.onnx"])
+def test_a_model_that_may_not_be_read_is_like_a_missing_one(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("m.onnx").touch()
+
+    def denied(path: str, limit: int) -> bytes:
+        raise PermissionError(13, "Permission denied", path)
+
+    may = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode, **how: str(path) != "m.onnx" and may(path, mode, **how))
+    monkeypatch.setattr("passat.ir.onnx.files.read_bounded", denied)
+    result = CliRunner().invoke(app, command.split())
+    assert result.exit_code == 1, result.stderr
+    assert result.stderr.startswith("error: m.onnx cannot be read: Permission denied")
+
+
 def sum_of(count: int, shape: tuple[int, ...] = (4,)) -> ModelProto:
     """The sum of many inputs."""
     inputs = [helper.make_tensor_value_info(f"x{i}", TensorProto.FLOAT, shape) for i in range(count)]

@@ -5,12 +5,14 @@ import os
 import sys
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 from typer.testing import CliRunner, Result
 
 from passat.bisection import bisect_model
 from passat.cli.app import app
+from passat.feeds import GivenInputs, write_inputs
 from passat.passmgr import FlappingError
 from tests.frontdoor.small_pipeline import passes_that_run
 
@@ -188,6 +190,16 @@ def test_a_folder_that_cannot_be_is_rejected_before_the_work() -> None:
     Path("file").write_text("mine")
     result = run("bisect", "nowhere.onnx", "--save", "file")
     assert (result.exit_code, result.stderr) == (2, "error: --save file: file is not a folder\n")
+
+
+def test_the_inputs_are_written_beside_the_models() -> None:
+    image = onnx.load(RESNET).graph.input[0]
+    array = np.ones([each.dim_value or 1 for each in image.type.tensor_type.shape.dim], np.float32)
+    write_inputs(GivenInputs("", {image.name: array}), "in.npz")
+    result = run("bisect", RESNET, "--rules", "wrong.py", "--passes", "Wrong", "--inputs", "in.npz", "--save", "found")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.endswith("found/after.onnx was written\nfound/inputs.npz was written\n")
+    assert np.load("found/inputs.npz")[image.name].tobytes() == array.tobytes()
 
 
 @pytest.mark.parametrize("as_json", [False, True])

@@ -86,6 +86,7 @@ def test_a_dry_run_writes_no_model(empty: Path) -> None:
     result = run("optimize", "model.onnx", "--no-verify", "--dry-run", "--report", "page.html")
     assert "73 nodes became 51" in result.stdout
     assert result.stdout.endswith("no model was written (--dry-run)\nthe page is in page.html\n")
+    assert re.search(r"^rule +fired +matched +rejected$", result.stdout, re.MULTILINE), "without --stats no statistics"
     assert sorted(os.listdir()) == ["model.onnx", "page.html"]
     assert json.loads(run("optimize", "model.onnx", "--no-verify", "--dry-run", "--json").stdout)["output"] == ""
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import passat
 from passat import MismatchError
 from passat.cli.app import app
-from passat.feeds import InputsError, read_inputs
+from passat.feeds import GivenInputs, InputsError, read_inputs, write_inputs
 from passat.rules import RuleSet, op, rule_pass, tensors
 from tests.comparing import compare_models
 
@@ -63,6 +63,16 @@ def test_differences_on_user_inputs_alone_are_found(tmp_path: Path) -> None:
         passat.optimize(clip, passes=passes, inputs=tmp_path / "large.npz")
     with pytest.raises(MismatchError, match="the inputs given"):
         passat.optimize(clip, passes=passes, inputs={"x": np.array([1, 1000], F)})
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    """Also names that are parameters of `numpy.savez`, strings that it would pickle, and bfloat16, which has no name in the file."""
+    arrays = {"file": np.ones(2, F), "a/b": np.array(["one", "zwölf"], object), "h": np.ones(3, ml_dtypes.bfloat16)}
+    write_inputs(GivenInputs("", arrays), tmp_path / "inputs.npz")
+    read = read_inputs(tmp_path / "inputs.npz").arrays
+    assert {name: array.dtype.kind for name, array in read.items()} == {"file": "f", "a/b": "U", "h": "V"}
+    assert read["a/b"].tolist() == ["one", "zwölf"]
+    assert read["h"].tobytes() == arrays["h"].tobytes()
 
 
 def test_a_model_that_runs_on_them_alone_is_compared() -> None:

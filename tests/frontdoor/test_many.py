@@ -205,6 +205,10 @@ def test_json_is_a_list_in_the_order_of_the_models() -> None:
         (("a.onnx", "a.onnx"), "a.onnx and a.onnx would both be written to a.optimized.onnx"),
         (("a.onnx", "b.onnx", "-o", "."), "-o would write over a.onnx, which is one of the models; name another folder"),
         (("a.onnx", "b.onnx", "-o", "bad.onnx"), "-o bad.onnx is a file; with several models it names the folder of the results"),
+        (
+            ("a.onnx", "b.onnx", "-o", "out/file.onnx"),
+            "-o out/file.onnx names a file; with several models it names the folder of the results",
+        ),
         (("a.onnx", "b.onnx", "--report", "page.html"), "--report is for one model, and several are given"),
         (("a.onnx", "b.onnx", "--dump-ir", "dump"), "--dump-ir is for one model, and several are given"),
         (("a.onnx", "b.onnx", "--dim", "n"), "--dim takes NAME=SIZE"),

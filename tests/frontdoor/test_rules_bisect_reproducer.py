@@ -5,14 +5,17 @@ import os
 import shlex
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
+from onnx import helper
 
+from passat.feeds import GivenInputs, write_inputs
 from passat.passmgr import NeverTrueError, PassContext
 from passat.rule_bisection import bisect_rules
 from passat.rule_reproducer import replay_bisection, save_bisection
 from passat.rulefile import load_rules
-from tests.frontdoor.wrong_rules import RESNET, WRONG, bisect, chain, found, run, write_rules
+from tests.frontdoor.wrong_rules import RESNET, WRONG, bisect, chain, found, run, value_info, write, write_rules
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +63,35 @@ def test_the_command_makes_the_bad_model() -> None:
     assert words[0] == "passat"
     assert run(*words[1:]).exit_code == 0
     assert Path("bad.onnx").read_bytes() == Path("kept/after.onnx").read_bytes()
+
+
+def test_the_inputs_are_kept_and_replayed() -> None:
+    """Only the given inputs show the difference, random ones are too small."""
+    Path("hundred.py").write_text(
+        """
+from passat.rules import RuleSet, op, tensors
+(x,) = tensors("x")
+
+class BelowHundred(RuleSet):
+    negated = op.negative(op.negative(op.minimum(x, 100.0))) >> x
+"""
+    )
+    nodes = [helper.make_node(*node) for node in (("Min", ["file", "c"], ["m"]), ("Neg", ["m"], ["n"]), ("Neg", ["n"], ["y"]))]
+    model = write("far.onnx", nodes, [value_info("file")], {"c": np.float32(100)})
+    write_inputs(GivenInputs("", {"file": np.full((2, 3), 1000, np.float32)}), "given.npz")
+    inputs = ["--rules", "hundred.py", "--inputs", "given.npz"]
+    data = found(model, *inputs, "--save", "kept")
+    assert "kept/inputs.npz" in data["saved"]
+    os.unlink("given.npz")
+    os.rename("kept", "moved")
+    result = run("replay", "moved", "--rules", "hundred.py")
+    assert result.exit_code == 1, result.stdout + result.stderr
+    assert result.stdout.startswith("the model becomes bad: the output 'y' 6 of 6 elements differ")
+    assert result.stdout.endswith("(the inputs in moved/inputs.npz)\n")
+    os.unlink("moved/inputs.npz")
+    result = run("replay", "moved", "--rules", "hundred.py")
+    assert result.exit_code == 2
+    assert result.stderr == "error: moved: the inputs that its models were compared on are not in it, as inputs.npz\n"
 
 
 def test_a_rule_that_has_been_mended_replays_as_good() -> None:

@@ -48,7 +48,7 @@ def command(parent: typer.Typer, name: str | None = None) -> Callable[[Callable[
             function(**given, **made)
 
         flat = list(_flattened(parameters, COMMON)) if made_of else parameters
-        flat = [each.replace(kind=each.KEYWORD_ONLY) for each in sorted(flat, key=_place)]
+        flat = [_unchecked(each).replace(kind=each.KEYWORD_ONLY) for each in sorted(flat, key=_place)]
         run.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]  # what typer reads
         run.__annotations__ = {each.name: each.annotation for each in flat}
         parent.command(name, cls=Command, help=_phrase(inspect.getdoc(function) or ""))(run)
@@ -70,6 +70,16 @@ def _flattened(parameters: Iterable[inspect.Parameter], panel: str) -> Iterator[
             yield from _flattened(inspect.signature(group).parameters.values(), getattr(group, "panel", COMMON))
         else:
             yield _placed(each, panel)
+
+
+def _unchecked(parameter: inspect.Parameter) -> inspect.Parameter:
+    """The parameter without typer's check of whether a file can be read: what reads the file says why it cannot, as of a missing one."""
+    if get_origin(parameter.annotation) is Annotated:
+        kind, info = get_args(parameter.annotation)[:2]
+        info = copy.copy(info)
+        info.readable = False
+        return parameter.replace(annotation=Annotated[kind, info])
+    return parameter
 
 
 def _option(parameter: inspect.Parameter) -> OptionInfo | None:

@@ -50,6 +50,8 @@ def result_paths(models: Sequence[Path], folder: Path | None, beside: Callable[[
     if folder is not None:
         if folder.is_file():
             fail(f"-o {folder} is a file; with several models it names the folder of the results", USAGE)
+        if folder.suffix == ".onnx" and not folder.is_dir():
+            fail(f"-o {folder} names a file; with several models it names the folder of the results, so give one without .onnx", USAGE)
         check_output_folder(folder, "-o")
     paths = [beside(model) if folder is None else folder / model.name for model in models]
     taken: dict[str, Path] = {}

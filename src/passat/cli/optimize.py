@@ -240,7 +240,7 @@ def _one(model: Path, request: _Request) -> None:
         elif not said.quiet:
             from passat.render import render_report
 
-            show(render_report(result.report))
+            show(render_report(result.report, statistics=stats))
             if dry_run:
                 print("no model was written (--dry-run)")
             if page is not None:
