@@ -117,14 +117,16 @@ def _tile(graph: Builder, form: Form) -> Draft:
 
 @recipe("Squeeze", "Unsqueeze")
 def _squeeze(graph: Builder, form: Form) -> Draft:
+    # Before opset 11 axes count from the front: the inference skips others, whose ranks ONNX Runtime's Scan believes.
+    back = 0.3 if form.version >= 11 else 0.0
     x = graph.operand(form.kinds(0), lambda value: form.op == "Unsqueeze" or 1 in value.shape, lambda: (*graph.shape(0, 2), 1))
     if form.op == "Squeeze":
         ones = [i for i, size in enumerate(x.shape) if size == 1]
         # An empty list of axes is all of them for some runtimes, ONNX Runtime's kernel for one, and none for others, as for its inference.
-        chosen = [i - (x.rank if graph.chance(0.3) else 0) for i in ones if graph.chance(0.7)] or ones[:1]
+        chosen = [i - (x.rank if graph.chance(back) else 0) for i in ones if graph.chance(0.7)] or ones[:1]
     else:
         rank = x.rank + graph.integer(1, 2)
-        chosen = [int(axis) - (rank if graph.chance(0.3) else 0) for axis in graph.random.permutation(rank)[: rank - x.rank]]
+        chosen = [int(axis) - (rank if graph.chance(back) else 0) for axis in graph.random.permutation(rank)[: rank - x.rank]]
     if form.op == "Squeeze" and graph.chance(0.1):
         return Draft([x])
     return Draft([x], {"axes": chosen}) if form.has("axes") else Draft([x, graph.ints(chosen)])
