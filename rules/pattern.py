@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 
 
 class RuleError(PassatError, ValueError):
-    """An invalid rule: an unbound hole, an unknown operator or attribute, or sides of different types. Raised when the rule is made."""
+    """An invalid rule: an unbound hole, an unknown operator or attribute, or sides of different types. Raised when the rule is made.
+
+    `source` is the file and line of the rule, if it was made before the error was found."""
 
     exit_code = 1
+    source = ""
 
 
 class AttrHole(AttributeTerm):
@@ -120,6 +123,18 @@ class Pattern(Symbolic):
 
     def __getitem__(self, index: "int | PVar | CaseValue") -> "PGet":
         return PGet(self, index)
+
+    def __eq__(self, other: object) -> bool:
+        """Raises RuleError for another term, a rule, a number or a text. Inside Passat, terms are compared by identity, or by `key`."""
+        from passat.rules.rule import Rule
+
+        if other is self or not isinstance(other, (Symbolic, Rule, int, float, str)):
+            return other is self
+        if not isinstance(other, Rule):
+            self.reject("comparison ==", self.comparison.replace("op.greater", "op.equal"))
+        return other == self
+
+    __hash__ = object.__hash__
 
     def __rshift__(self, right: "TermLike") -> "Rule":
         from passat.rules.rule import Rule

@@ -5,7 +5,7 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, NoReturn
 from typing import Any as AnyValue
 
@@ -170,13 +170,18 @@ class Rule:
             if not isinstance(value, Guard):
                 if callable(value) and not isinstance(value, Symbolic):
                     name = getattr(value, "__name__", "g")
+                    if name == "<lambda>":
+                        raise RuleError(
+                            f"rule [{self!r}]: a lambda is not a guard: write a function with a name, decorate it with @guard, "
+                            "and call it: .when(NAME(x))"
+                        )
                     raise RuleError(
                         f"rule [{self!r}]: {name} is a function; a guard is the call of one that @guard decorates: .when({name}(x))"
                     )
                 raise RuleError(f"rule [{self!r}]: {value!r} is not a guard; write one with @guard or take one from passat.rules.guards")
         return self._but(guards=self.guards + guards)
 
-    def inexact(self, note: str, *, nonfinite: NonFinite = KEPT) -> "Rule":
+    def inexact(self, note: str = "", *, nonfinite: NonFinite = KEPT) -> "Rule":
         """Marks the rule as changing floating-point rounding; `note` says how. It runs unless `rules.math` is `exact`.
 
         `nonfinite` states what happens to infinite and NaN results, for example of reassociated sums of infinities: they are `"kept"`; NaN
@@ -190,8 +195,8 @@ class Rule:
             return self._but(note=note)
         return self._but(math=REASSOCIATE, note=note, nonfinite=max(self.nonfinite, nonfinite, key=NONFINITE.index))
 
-    def finite(self, note: str) -> "Rule":
-        """Marks the rule as assuming that no value is NaN or infinite; it runs only if `rules.math` is `finite`."""
+    def finite(self, note: str = "") -> "Rule":
+        """Marks the rule as assuming that no value is NaN or infinite; it runs only if `rules.math` is `finite`. `note` says why."""
         return self._but(math=FINITE, note=note, nonfinite=KEPT)
 
     def and_back(self) -> "Rule":
@@ -255,6 +260,16 @@ class Rule:
 
     def __rshift__(self, right: object) -> NoReturn:
         raise RuleError(f"rule [{self!r}] has a left and a right side already, and cannot become {right!r} as well: make two rules")
+
+    def __eq__(self, other: object) -> bool:
+        """Rules are equal by identity. Raises RuleError for a comparison with a term: `left >> right == y` would be no rule."""
+        if isinstance(other, (Symbolic, int, float, tuple, list)):
+            raise RuleError(
+                f"rule [{self!r}] is compared with {other!r}, which makes no rule: write left >> right, and op.equal(x, y) for the operator"
+            )
+        return self is other
+
+    __hash__ = object.__hash__
 
     def named(self, name: str) -> "Rule":
         """The rule under a name."""
@@ -368,6 +383,16 @@ class _Body(dict[str, AnyValue]):
         super().__setitem__(name, value)
 
 
+def _check_none_within(where: str, values: Collection[AnyValue], namespace: Mapping[str, AnyValue]) -> None:
+    """Raises RuleError if a collection in a class body holds a rule that is not an attribute of its own: the set would not have it."""
+    for value in values.values() if isinstance(values, Mapping) else values:
+        if isinstance(value, Rule) and not any(value is own for own in namespace.values()):
+            raise RuleError(
+                f"{where} is a {type(values).__name__} that holds the rule [{value!r}], which the set would not have: make each rule an "
+                "attribute of its own"
+            )
+
+
 class RuleSetMeta(type):
     """Collects the rules of a class body, names them after the class and the attribute, and checks them. (Tests check the types of Passat's
     own library.)"""
@@ -396,6 +421,8 @@ class RuleSetMeta(type):
                 own.append(rule)
             elif isinstance(value, (PCall, PGet, PTuple)):
                 raise RuleError(f"{name}.{attribute} is a pattern without `>>`: a rule needs a right side")
+            elif isinstance(value, (tuple, list, set, frozenset, dict)):
+                _check_none_within(f"{name}.{attribute}", value, namespace)
         cls.rules = (*inherited, *own)
         cls.base = cls
         if own and not cls.__module__.startswith(_LIBRARY):

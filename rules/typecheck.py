@@ -42,10 +42,15 @@ def check_types(rule: Rule) -> None:
     Samples are few: one shape and one element type for all holes, all attributes at their defaults. Without a matching sample, nothing is
     reported.
     """
-    if rule.holes():
-        for direction in rule.directions():
-            check_types(direction)
-        return
+    try:
+        for direction in rule.directions() if rule.holes() else [rule]:
+            _check_direction(direction)
+    except RuleError as error:
+        error.source = error.source or rule.source
+        raise
+
+
+def _check_direction(rule: Rule) -> None:
     _check_calls(rule)
     if isinstance(rule.rhs, PValue):
         return  # computed values have the type of the left side, or are rejected when the rule is applied
@@ -53,7 +58,7 @@ def check_types(rule: Rule) -> None:
     for sample in itertools.islice(_samples(rule), _TRIES):
         try:
             left = sample.type_of(rule.lhs)
-            answers = [guard.function(*map(sample.value, guard.args)) for guard in rule.guards]
+            answers = [sample.ask(guard) for guard in rule.guards]
             if any(guard.rejection(answer, rule.name) for guard, answer in zip(rule.guards, answers, strict=True)):
                 continue
             right = sample.type_of(rule.rhs, left)
@@ -62,7 +67,7 @@ def check_types(rule: Rule) -> None:
         except (OpTypeError, Reject, LookupError, TypeError, ValueError):
             continue
         except Exception as error:
-            raise RuleError(f"rule {rule.name} [{rule!r}]: a guard or computed value raises {type(error).__name__}: {error}") from error
+            raise RuleError(f"rule {rule.name} [{rule!r}]: {sample.asked!r} raises {type(error).__name__}: {error}") from error
         if same_type(_twice(left, rule.right.axis) if isinstance(rule, MultiRule) else left, right):
             return
         holes = ", ".join(f"{name}: {type_!r}" for name, type_ in sample.types.items())
@@ -113,6 +118,13 @@ class _Sample:
         self.types = types
         self.constants = constants
         self.attrs: dict[str, AnyValue] = {}
+        self.asked: Guard | Computed | None = None
+
+    def ask(self, call: Guard | Computed) -> AnyValue:
+        """The answer of a guard or computed value; `asked` is the last one called."""
+        values = [self.value(arg) for arg in call.args]
+        self.asked = call
+        return call.function(*values)
 
     def type_of(self, pattern: Pattern, root: Type | None = None) -> Type:
         if isinstance(pattern, (PVar, PConst)):
@@ -158,7 +170,7 @@ class _Sample:
         if isinstance(argument, AttrHole):
             return self.attrs[argument.name]
         if isinstance(argument, Computed):
-            return argument.function(*map(self.value, argument.args))
+            return self.ask(argument)
         if isinstance(argument, Pattern):
             type_ = self.type_of(argument, TensorType(()))
             constant = None

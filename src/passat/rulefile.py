@@ -154,6 +154,10 @@ def _reason(error: BaseException) -> str:
 
 
 def _line(error: BaseException, file: str) -> str:
-    """The line of the file that an error comes from: the innermost one on the stack."""
+    """The line of the file that an error comes from: that of the rule, or the innermost one on the stack."""
+    if isinstance(error, RuleError) and error.source:
+        name, _, line = error.source.rpartition(":")
+        if name == os.path.basename(file):
+            return f", line {line}"
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return f", line {lines[-1]}" if lines else ""

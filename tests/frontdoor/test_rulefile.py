@@ -122,7 +122,26 @@ def test_an_unbound_hole_is_named(tmp_path: Path) -> None:
 
 
 def test_sides_of_different_type_are_rejected(tmp_path: Path) -> None:
-    assert "the sides have different types" in error_of(write(tmp_path, HEAD + "    bad = op.negative(x) >> op.equal(x, x)\n"))
+    path = write(tmp_path, HEAD + "    fine = op.negative(op.negative(x)) >> x\n\n    bad = op.negative(x) >> op.equal(x, x)\n")
+    text = error_of(path)
+    assert text.startswith(f"{path}, line 7: rule Mine.bad ")
+    assert "the sides have different types" in text
+
+
+def test_a_guard_that_raises_is_named_with_the_line_of_its_rule(tmp_path: Path) -> None:
+    guarded = "\n    bad = (op.negative(op.negative(x)) >> x).when(good(x))\n"
+    wrong = "from passat.rules.guards import guard\n@guard\ndef good(t):\n    return t.type.shpe == 3\n"
+    path = write(tmp_path, wrong + HEAD + guarded)
+    assert error_of(path) == (
+        f"{path}, line 10: rule Mine.bad [negative(negative(x)) -> x]: good(x) raises AttributeError: 'TensorType' object has no attribute 'shpe'"
+    )
+
+
+@pytest.mark.parametrize("line", ["lost = op.nn.relu(x) >> x == y", "lost = (op.negative(op.negative(x)) >> x, 3)"])
+def test_a_rule_that_would_be_lost_is_an_error_with_its_line(tmp_path: Path, line: str) -> None:
+    path = write(tmp_path, HEAD + f"    fine = op.negative(op.negative(x)) >> x\n    {line}\n")
+    assert str(path) + ", line " in error_of(path)
+    assert "rule [" in error_of(path)
 
 
 def test_an_unknown_operator_is_named_with_the_nearest(tmp_path: Path) -> None:

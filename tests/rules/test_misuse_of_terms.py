@@ -96,13 +96,27 @@ def test_no_term_is_tested_compared_converted_or_gone_through(use: str, term: st
         ("x + 1j", "1j cannot stand in a pattern"),
         ("x + (op.nn.relu(x) >> x)", "cannot stand in a pattern"),
         ("(op.nn.relu(x) >> x).when(True)", "True is not a guard"),
-        ("(op.nn.relu(x) >> x).when(x == y)", "False is not a guard"),
+        (
+            "(op.nn.relu(x) >> x).when(x == y)",
+            "x is a pattern, and has no comparison ==: compare in a guard, or apply an operator such as op.equal(x, y)",
+        ),
+        ("x != 3", "x is a pattern, and has no comparison =="),
+        ("op.nn.relu(x) >> x == y", "rule [nn.relu(x) -> x] is compared with y, which makes no rule: write left >> right"),
+        ("op.nn.relu(x) == x >> y", "the left side must apply an operator"),
+        ("op.nn.relu(x) == op.abs(x) >> x", "rule [abs(x) -> x] is compared with nn.relu(x), which makes no rule"),
+        ("op.nn.relu(x) >> x == 3", "rule [nn.relu(x) -> x] is compared with 3, which makes no rule"),
+        ("op.nn.relu(x) >> x != (x, y)", "rule [nn.relu(x) -> x] is compared with (x, y), which makes no rule"),
         (
             "(op.nn.relu(x) >> x).when(is_float)",
             "is_float is a function; a guard is the call of one that @guard decorates: .when(is_float(x))",
         ),
-        ("(op.nn.relu(x) >> x).when(lambda x: True)", "is a function; a guard is the call of one that @guard decorates"),
+        (
+            "(op.nn.relu(x) >> x).when(lambda x: True)",
+            "a lambda is not a guard: write a function with a name, decorate it with @guard, and call it",
+        ),
         ("(op.nn.relu(x) >> x).inexact(3)", "state what it changes"),
+        ("(op.nn.relu(x) >> x).inexact()", "state what it changes, as in .inexact('reassociates sums')"),
+        ("(op.nn.relu(x) >> x).finite()", "state what it changes, as in .inexact('reassociates sums') or .finite('x - x is 0')"),
         ("(op.nn.relu(x) >> x).budget('many')", "a budget is at least one match, not 'many'"),
         ("tensors('')", "holes are named in one string, such as 'x y', not ''"),
         ("tensors(['x', 'y'])", "holes are named in one string, such as 'x y', not ['x', 'y']"),
@@ -130,6 +144,26 @@ def test_in_a_rule_file_the_line_is_named_and_no_class_of_python(tmp_path: Path,
         load_rules(file)
     assert str(caught.value).startswith(f"{file}, line 5: ")
     assert "Error" not in str(caught.value)
+
+
+def test_terms_and_rules_have_an_identity() -> None:
+    x, y = tensors("x y")
+    rules = [op.nn.relu(x) >> x, op.nn.relu(x) >> x]
+    assert {x: 1, y: 2, rules[0]: 3}[x] == 1
+    assert x in [x, y]
+    assert x not in (None, ..., [], {})
+    assert [rules.index(rule) for rule in rules] == [0, 1]
+
+
+@pytest.mark.parametrize("hold", [lambda rule: (rule, tensor("x")), lambda rule: [rule], lambda rule: {"relu": rule}])
+def test_a_rule_that_a_set_would_lose_is_an_error(hold: Callable[[AnyValue], AnyValue]) -> None:
+    x = tensor("x")
+    first, lost = op.nn.relu(op.nn.relu(x)) >> op.nn.relu(x), op.abs(op.abs(x)) >> op.abs(x)
+    with pytest.raises(
+        RuleError, match=r"Mine\.rest is a \w+ that holds the rule \[abs\(abs\(x\)\) -> abs\(x\)\], which the set would not have"
+    ):
+        RuleSetMeta("Mine", (RuleSet,), {"first": first, "rest": hold(lost)})
+    assert len(RuleSetMeta("Mine", (RuleSet,), {"first": first, "lost": lost, "rest": hold(lost), "sides": (op.nn.relu(x), x)})) == 2
 
 
 def test_terms_are_shown_and_looked_at_as_before() -> None:
