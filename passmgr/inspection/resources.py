@@ -114,9 +114,13 @@ def _render(instrument: "PassTimingInstrument | None") -> str:
     return render_times(instrument.timings)
 
 
-def render_times(times: Sequence[PassTime]) -> str:
+def _microseconds(value: float) -> str:
+    return f"{value * 1e6:.0f}us"
+
+
+def render_times(times: Sequence[PassTime], show: Callable[[float], str] = _microseconds) -> str:
     """Formats measured runs (`PassTimingInstrument.timings`) as TVM does, after the context was exited. The passes of a stage, which TVM
-    does not have, are listed without a time.
+    does not have, are listed without a time. `show` formats seconds.
 
     >>> render_times([PassTime("outer", 4e-6, 0), PassTime("inner", 3e-6, 1)])
     'outer: 4us [1us] (100.00%; 100.00%)\\n\\tinner: 3us [3us] (75.00%; 75.00%)\\n'
@@ -136,7 +140,7 @@ def render_times(times: Sequence[PassTime]) -> str:
     lines = []
     for run, inner, parent in zip(times, nested, above, strict=True):
         of_total, of_parent = (100 * run.seconds / whole if whole else 0.0 for whole in (total, parent))
-        figures = f"{run.seconds * 1e6:.0f}us [{(run.seconds - inner) * 1e6:.0f}us] ({of_total:.2f}%; {of_parent:.2f}%)"
+        figures = f"{show(run.seconds)} [{show(run.seconds - inner)}] ({of_total:.2f}%; {of_parent:.2f}%)"
         indent = "\t" * run.depth
         lines.append(f"{indent}{run.name}: {f'in {run.stage}' if run.stage else figures}\n")
     return "".join(lines)

@@ -79,10 +79,14 @@ class Gone:
         return "\n".join([*lines, *(f"  {number}. {step}" for number, step in enumerate(self.steps, 1))])
 
 
+VANISHED_SHOWN: Final = 12
+"""Maximum number of vanished nodes in the text of a whole model; the rest is counted."""
+
+
 @dataclass(frozen=True)
 class Explanation:
     """All nodes of a result and the nodes of the input that vanished, or the requested ones. As text, a vanished node from which a node of
-    the result comes is listed there only, unless it was requested."""
+    the result comes is listed there only, unless it was requested, and only the first of the other vanished nodes are listed."""
 
     nodes: tuple[Explained, ...]
     vanished: tuple[Gone, ...] = ()
@@ -133,7 +137,9 @@ class Explanation:
             return "\n\n".join(map(str, (*gone, *self.nodes)))
         lost = f"; {len(gone)} {'other node' if len(gone) == 1 else 'other nodes'} of the input vanished" if gone else ""
         head = f"{len(changed)} of {len(self.nodes)} nodes were changed{others}{lost}"
-        return "\n\n".join([head, *map(str, changed), *map(str, gone)])
+        more = len(gone) - VANISHED_SHOWN
+        rest = [f"... and {more} more nodes of the input vanished; `--node NAME` explains one, and `--json` lists all"] if more > 0 else []
+        return "\n\n".join([head, *map(str, changed), *map(str, gone[:VANISHED_SHOWN]), *rest])
 
 
 def as_texts(data: AnyValue) -> tuple[str, ...]:

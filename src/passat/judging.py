@@ -254,6 +254,15 @@ def finite_share(values: Iterable[AnyValue]) -> float:
     return finite / total if total else 1.0
 
 
+def without_elements(value: AnyValue) -> bool:
+    """True of a tensor without elements, and of a sequence or a map of such.
+
+    >>> without_elements(np.zeros((0, 3))), without_elements([np.zeros(0), np.ones(1)])
+    (True, False)
+    """
+    return not any(np.size(part) for _, part in flatten(value) if not isinstance(part, str) and part is not None)
+
+
 def show(value: AnyValue) -> str:
     """An element as short text."""
     number = value.item() if isinstance(value, np.generic) else value

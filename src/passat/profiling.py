@@ -128,6 +128,8 @@ def profile(
     """
     if not (math.isfinite(seconds) and seconds > 0) or threads < 1:
         raise ArgumentError("seconds is a positive number, and threads a number of at least 1")
+    if empty := [name for name, size in (sizes or {}).items() if size == 0]:
+        raise ArgumentError(f"the dimension {empty[0]} has the size 0, with which there is nothing to measure; give it at least 1")
     how, tell = comparing(seed, inputs), telling(progress)
     tell("reading the models")
     sources = (open_source(before, folders[0]), open_source(after, folders[1]))

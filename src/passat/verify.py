@@ -15,7 +15,7 @@ from typing import Any as AnyValue
 from passat.apart import EndedError
 from passat.feeds import WIDE_RANGE, GivenInputs, InputsError, InputSpec, Trial, make_feed, read_inputs, size_assignments, symbols
 from passat.ir.custom_ops import declared_op
-from passat.judging import Closeness, finite_share, judge
+from passat.judging import Closeness, finite_share, judge, without_elements
 from passat.runner import ModelSource, Runner, VerifyError, loadable, sentence_of
 from passat.settings import ArgumentError
 
@@ -34,6 +34,7 @@ _AGAIN: Final = 5_000_011
 _ENDINGS: Final = 3
 """Number of crashes of ONNX Runtime's process on a model after which no other inputs are tried."""
 _OTHER_INPUTS: Final = "--inputs FILE.npz, or inputs=, compares on inputs of your own"
+_EMPTY: Final = "it has no elements on these inputs, so only its shape was compared"
 _LIBRARY: Final = "--custom-ops LIB, or custom_ops=, registers a library that has the operators"
 
 
@@ -349,7 +350,10 @@ class Reference:
         silent = next((output for output in outputs if not output.compared), None)
         if silent is not None:
             return VerifyReport(None, tuple(outputs), skipped=f"the output {silent.name!r} says nothing: {silent.note}; {_OTHER_INPUTS}")
-        return VerifyReport(True, tuple(outputs))
+        empty = [all(without_elements(values[i]) for values in self.values) for i in range(len(outputs))]
+        return VerifyReport(
+            True, tuple(replace(one, note=one.note or _EMPTY) if none else one for one, none in zip(outputs, empty, strict=True))
+        )
 
     def _ends(self, trial: Trial) -> bool:
         """True if ONNX Runtime also ends its process on the original, which ran before: it reads invalid memory."""

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import passat
 from passat.certificates import check_certificate, read_certificate
 from passat.cli.app import app
-from passat.explaining import FROM, PROVENANCE, RULES, VANISHED, ExplainError, explain_model
+from passat.explaining import FROM, PROVENANCE, RULES, VANISHED, Explained, ExplainError, Explanation, Gone, explain_model
 from passat.rules.provenance.plain import CertificateError
 from tests.frontdoor.small_pipeline import SMALL
 from tests.share import share
@@ -123,6 +123,17 @@ def test_a_result_from_which_nodes_only_vanished(folder: Path) -> None:
     assert said.startswith(
         "0 of 1 nodes were changed; the others are the input's own; 3 other nodes of the input vanished\n\nback (Transpose)"
     )
+
+
+def test_the_first_of_many_vanished_nodes_are_listed() -> None:
+    gone = tuple(Gone(f"n{i}", "Exp", (f"v{i}",)) for i in range(20))
+    explanation = Explanation((Explained("kept", "Exp", ("a",)), Explained("other", "Exp", ("b",))), gone)
+    head, *listed, last = str(explanation).split("\n\n")
+    assert head.endswith("; 20 other nodes of the input vanished")
+    assert listed == [f"n{i} (Exp) vanished" for i in range(12)]
+    assert last == "... and 8 more nodes of the input vanished; `--node NAME` explains one, and `--json` lists all"
+    assert str(explanation.of("n19")) == "n19 (Exp) vanished"
+    assert str(Explanation(explanation.nodes, gone[:12])).endswith("n11 (Exp) vanished")
 
 
 def test_a_node_is_found_by_name_value_or_origin(done: Path) -> None:

@@ -176,3 +176,11 @@ def test_inputs_of_ones_own_have_the_fixed_sizes() -> None:
     np.savez("inputs.npz", x=np.ones((3, 4), np.float32))
     said = run("in.onnx", "-o", "out.onnx", "--outputs", "y", "--dim", "n=2", "--inputs", "inputs.npz", code=1)
     assert "the input 'x' has shape [3, 4], the model takes [2, 4]" in said
+
+
+def test_a_size_of_0_compares_no_elements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(parsed("a = Identity(x) y = Neg(a) z = Mul(w, s)"), "in.onnx")
+    said = "output y: it has no elements on these inputs, so only its shape was compared"
+    assert said in run("in.onnx", "-o", "out.onnx", "--dim", "n=0")
+    assert "no elements" not in run("in.onnx", "-o", "out.onnx", "--dim", "n=1")

@@ -1,6 +1,7 @@
 """Arguments that make no sense: with --json what is wrong with them is said in JSON, as all errors are."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -99,3 +100,13 @@ def test_every_error_has_one_base(cause: Callable[[], object], code: int | None)
     with pytest.raises(passat.PassatError) as caught:
         cause()
     assert caught.value.exit_code == code
+
+
+def test_a_read_only_folder_is_named_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("m.onnx").touch()
+    may = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode, **how: mode != os.W_OK and may(path, mode, **how))  # root may write anywhere
+    result = CliRunner().invoke(app, ["optimize", "m.onnx"])
+    sentence = f"m.optimized.onnx cannot be written: the folder {tmp_path} is read-only; name a file elsewhere with -o"
+    assert (result.exit_code, result.stderr) == (2, f"error: {sentence}; nothing was written\n")

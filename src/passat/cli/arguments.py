@@ -281,7 +281,7 @@ def _check_output(path: Path, option: str) -> None:
     if not folder.is_dir():
         fail(f"{path} cannot be written: there is no folder {folder}", USAGE)
     if not os.access(folder, os.W_OK):
-        fail(f"{path} cannot be written: the folder {folder} is read-only", USAGE)
+        fail(f"{path} cannot be written: the folder {folder.absolute()} is read-only; name a file elsewhere with {option}", USAGE)
 
 
 def check_outputs(written: Mapping[str, Path | None], read: Mapping[str, Iterable[str | Path | None]]) -> None:
@@ -302,7 +302,7 @@ def check_output_folder(path: Path, option: str) -> None:
     if not there.is_dir():
         fail(f"{option} {path}: {there} is not a folder", USAGE)
     if not os.access(there, os.W_OK):
-        fail(f"{option} {path}: the folder {there} is read-only", USAGE)
+        fail(f"{option} {path}: the folder {there.absolute()} is read-only; name one elsewhere", USAGE)
 
 
 def parse_config(entries: Sequence[str] | None) -> dict[str, AnyValue]:

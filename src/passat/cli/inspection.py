@@ -121,6 +121,7 @@ class Inspection:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         from passat.passmgr import render_times
+        from passat.render import seconds
 
         if kind is None:
             for option, printing in self._names:
@@ -129,10 +130,10 @@ class Inspection:
         if self._time is not None and self._time.timings:
             slowed = ", slowed down by measuring memory" if self._memory is not None else ""
             head = f"time of each pass [without the passes in it] (part of the whole; of the pipeline around it){slowed}"
-            print(f"{head}:\n{render_times(self._time.timings)}", file=sys.stderr)
+            print(f"{head}:\n{render_times(self._time.timings, seconds).expandtabs(2)}", file=sys.stderr)
         if self._memory is not None and self._memory.runs:
             head = "memory of each pass: what stays allocated after it, the most while it ran; by how much the process and its record grew"
-            print(f"{head}:\n{self._memory.render()}", file=sys.stderr)
+            print(f"{head}:\n{self._memory.render().expandtabs(2)}", file=sys.stderr)
 
 
 def _split(option: str, given: Sequence[str]) -> list[str]:
