@@ -144,7 +144,7 @@ register_option(
     "Seconds per saturation of exact search for a provably cheapest program (needs OR-tools: passat[exact]).",
     minimum=0,
 )
-register_option("rules.disabled", list[str], [], "Rules (`Arithmetic.add_zero`) and rule sets (`Arithmetic`) to disable.")
+register_option("rules.disabled", list[str], [], "Rules (`Arithmetic.involution_twice`) and rule sets (`Arithmetic`) to disable.")
 
 
 COUNTERS: Final = {

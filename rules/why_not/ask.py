@@ -226,7 +226,8 @@ def _names(module: IRModule) -> dict[str, None]:
 
 def _hint(name: str, known: Mapping[str, object] | set[str]) -> str:
     names = sorted(known)
-    near = [one for one in names if one.rpartition(".")[2] == name] or difflib.get_close_matches(name, names, 3)
+    families = sorted({without_operators(one) for one in names})
+    near = [one for one in families if one.rpartition(".")[2] == name] or difflib.get_close_matches(name, families, 3)
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 

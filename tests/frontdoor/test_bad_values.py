@@ -154,6 +154,11 @@ def test_an_option_of_the_passes_that_makes_no_sense_is_a_sentence(key: str) -> 
             ("--disable", "FoldConstnt"),
             "--disable names 'FoldConstnt', which is neither a pass of this pipeline nor registered; did you mean FoldConstant?",
         ),
+        (
+            ("--disable", "involution_twice"),
+            "--disable names 'involution_twice', which is neither a pass of this pipeline nor registered; did you mean "
+            "Arithmetic.involution_twice?",
+        ),
         (("--disable", "Unitz"), "--disable names 'Unitz', which is neither a pass of this pipeline nor registered; did you mean Units?"),
         (("--disable", "Qqqq"), "nor registered; `passat passes` and `passat rules list` show all names"),
         (("--require", "Nothing"), "--require names 'Nothing', which is neither a pass of this pipeline nor registered"),

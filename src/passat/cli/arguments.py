@@ -249,7 +249,10 @@ def check_names(plan: "Plan", files: Sequence[Path], printed: Sequence[tuple[str
     steps = list(plan.walk())
     if plan.unknown:
         unknown = plan.unknown[0].replace("disabled_pass", "--disable", 1).replace("required_pass", "--require", 1)
-        fail(unknown + _way_out(unknown, PassContext.current().disabled_pass), USAGE)
+        disabled = PassContext.current().disabled_pass
+        if called := _rules_called(unknown, disabled):
+            fail(f"{unknown.partition(';')[0]}; did you mean {' or '.join(called[:3])}?", USAGE)
+        fail(unknown + _way_out(unknown, disabled), USAGE)
     check_disabled(PassContext.current(), [step.pass_ for step in steps])
     planned = {plan.name, *(step.name for step in steps)}
     known = planned | {entry.name for entry in list_passes()} if printed else planned
@@ -269,6 +272,14 @@ def _way_out(unknown: str, disabled: Sequence[str]) -> str:
     near = [set_ for name in disabled if repr(name) in unknown for set_ in get_close_matches(name, rule_sets(), 1)]
     lists = "`passat passes` and `passat rules list` show all names" if disabled else "`passat passes` shows all names"
     return f"; did you mean {near[0]}?" if near else f"; {lists}"
+
+
+def _rules_called(unknown: str, disabled: Sequence[str]) -> list[str]:
+    """The rules of the library that a sentence names without their set."""
+    from passat.rules.library import rule_sets
+
+    wanted = {name for name in disabled if repr(name) in unknown}
+    return [rule.name for rules in rule_sets().values() for rule in rules if rule.name.partition(".")[2] in wanted]
 
 
 def _check_output(path: Path, option: str) -> None:

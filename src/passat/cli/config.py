@@ -60,6 +60,8 @@ def explain_option(
         print()
         if option["type"] not in _IN_CODE:
             print(f"set by   --config '{key}=VALUE', with a text as it is, and JSON for all else")
+            if option["type"] == "list[str]":
+                print(f"         for example --config '{key}=[\"{'com.microsoft' if key == 'rules.domains' else 'NAME'}\"]'")
         print(f"         PassContext(config={{{key!r}: VALUE}}) or optimize(..., config={{{key!r}: VALUE}}) in Python")
 
 

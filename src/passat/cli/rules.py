@@ -145,6 +145,20 @@ def _chosen(rules: "list[Rule]", names: list[str]) -> "list[Rule]":
     return [known[name] for name in dict.fromkeys(names)] if names else rules
 
 
+def _sets_of_pass(name: str) -> str:
+    """A sentence that names the rule sets of a pass; empty if the name is not that of a pass with rules."""
+    from passat.passmgr import PassOptionError, UnknownPassError, get_pass
+    from passat.rules.rule_pass import RulePass
+
+    try:
+        made = get_pass(name)
+    except (UnknownPassError, PassOptionError):
+        return ""
+    if not isinstance(made, RulePass):
+        return ""
+    return f"{name} is a pass, not a rule; ask about one of its rule sets: {', '.join(rules.__name__ for rules in made.sets)}"
+
+
 def _nearest(name: str, known: Iterable[str]) -> str:
     """A question with up to three similar names, by the whole name or by the part after the set; empty if there is none."""
     known = list(known)
@@ -261,7 +275,7 @@ def why_not(
                     fail(f"--node goes with one rule, and {rule} is a set", USAGE)
                 answers = [inquiry.answer(name, node, nearest) for name in (inquiry.rules_of(rule) if whole else [rule])]
             except WhyNotError as error:
-                fail(str(error), USAGE)
+                fail(_sets_of_pass(rule) or str(error), USAGE)
         if as_json:
             head = {"schema": "why-not-1", "model": str(model), "set": rule if whole else None}
             print(json.dumps({**head, "rules": [answer.to_dict() for answer in answers]}, indent=2))
