@@ -67,7 +67,9 @@ def test_a_pipeline_in_a_file(empty: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("order", "--config", "passmgr.resolve=tvm"), "expect config passmgr.resolve to have type one of 'graph', 'relay' but get 'tvm'"),
+        (("order", "--config", "x=y"), "there is no config option 'x'; `passat config list` shows all options"),
+        (("order", "--config", "rules.domains=a.b"), "config rules.domains takes list[str], not 'a.b': --config 'rules.domains=[\"a.b\"]'"),
+        (("order", "--config", "passmgr.resolve=tvm"), "config passmgr.resolve takes one of 'graph', 'relay', not 'tvm'"),
         (("order", "--config", "passmgr.resolve"), "--config takes KEY=VALUE, not 'passmgr.resolve'"),
         (("passes", "FoldConstan"), "did you mean FoldConstant?"),
         (("order", "--passes", "Sequential{required=[Nope]}()", "--config", "passmgr.resolve=relay"), ""),

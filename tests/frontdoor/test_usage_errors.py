@@ -22,7 +22,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "models" / "resnet_tiny.onnx"
         ("optimize --json", "Missing argument 'IN'."),
         ("optimize a.onnx -o b.onnx --jason --json", "No such option: --jason"),
         ("optimize --json a.onnx -o b.onnx -O 9", "Invalid value for '--opt-level' / '-O'"),
-        ("optimize a.onnx -o b.onnx --choose never --json", "Invalid value for '--choose'"),
+        ("optimize a.onnx -o b.onnx --choose never --json", "Invalid value for '--choose': 'never' is not one of "),
         ("rules lst --json", "No such command 'lst'. Did you mean 'list'?"),
         ("optimizer --json", "No such command 'optimizer'. Did you mean 'optimize'?"),
         ("--bad optimize --json", "No such option: --bad"),

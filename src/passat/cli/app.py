@@ -88,6 +88,7 @@ def usage_errors(arguments: Sequence[str]) -> Iterator[None]:
     except KeyboardInterrupt as error:  # outside of `errors`, where typer would end without a word
         end(*interruption(error), as_json)
     except _UsageError as error:
+        error.message = error.message.removeprefix("Value error, ")  # pydantic's, which typer uses
         if as_json:
             _print_json(" ".join(error.format_message().split()))
         raise

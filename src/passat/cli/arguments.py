@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -98,13 +99,16 @@ class PassOptions:
     def context(self, config: Mapping[str, AnyValue] | None = None, *, apart: bool = False) -> "PassContext":
         """The settings of the passes; `config` goes before the options. With `apart` rule passes that stand side by side run one by one
         unless an option says otherwise. Ends the command where one makes no sense."""
-        from passat.passmgr import PassContext
+        from passat.passmgr import ConfigError, PassContext
 
         options = {**({"rules.joint": False} if apart else {}), **parse_config(self.config), **(config or {})}
         rules = [name for name in self.disable or () if _is_rule(name)]
         if rules:
             options["rules.disabled"] = [*options.get("rules.disabled", ()), *rules]
-        return PassContext(self.opt_level, self.require, [name for name in self.disable or () if name not in rules], config=options)
+        try:
+            return PassContext(self.opt_level, self.require, [name for name in self.disable or () if name not in rules], config=options)
+        except ConfigError as error:
+            fail(_in_plain_words(str(error)), USAGE)
 
     def text(self) -> str | None:
         """The text of the pipeline; `@FILE` stands for what is in the file. Ends the command where it cannot be read."""
@@ -314,6 +318,16 @@ def check_output_folder(path: Path, option: str) -> None:
         fail(f"{option} {path}: {there} is not a folder", USAGE)
     if not os.access(there, os.W_OK):
         fail(f"{option} {path}: the folder {there.absolute()} is read-only; name one elsewhere", USAGE)
+
+
+def _in_plain_words(message: str) -> str:
+    """The message of a ConfigError, which has TVM's wording in Python, as the command line says it."""
+    if found := re.fullmatch(r"Invalid config option (\S+) candidates are: .*", message):
+        return f"there is no config option {found[1]}; `passat config list` shows all options"
+    if found := re.fullmatch(r"expect config (\S+) to have type (.+) but get (.+)", message, re.DOTALL):
+        example = f""": --config '{found[1]}=[{found[3].replace("'", '"')}]'""" if found[2] == "list[str]" and found[3][0] == "'" else ""
+        return f"config {found[1]} takes {found[2]}, not {found[3]}{example}"
+    return message
 
 
 def parse_config(entries: Sequence[str] | None) -> dict[str, AnyValue]:
