@@ -101,7 +101,7 @@ def test_a_vanished_node_has_an_explanation(folder: Path) -> None:
     run("optimize", "in.onnx", "-o", "out.onnx", "--explain")
     there, back, same, unused, second = (run("explain", "out.onnx", "--node", name) for name in ("there", "back", "same", "unused", "f"))
     assert back.startswith("back (Transpose) vanished: equal to x\n  1. stage 1: ")
-    assert "\n\nkept (Tanh)\n" in back, "what comes of it is told as well"
+    assert "\n\nkept (Tanh)\n" in back, "it tells what the node became, too"
     assert there.startswith("kept (Tanh)\n"), "nothing reads it, and that is what comes of it"
     assert same.startswith("same (Identity) vanished: equal to x\n")
     assert unused == "unused (Exp) vanished: it was computed from constants, or left out, when the model was read\n"

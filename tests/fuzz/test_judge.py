@@ -120,7 +120,7 @@ def against(case: Case, text: str) -> Case:
 
 @pytest.mark.parametrize(("ends", "passes"), [("i = Identity(e)", True), ("i = Where(c, e, n)", False)])
 def test_load_errors_from_constant_folding_of_onnx_runtime_are_excused(ends: str, passes: bool) -> None:
-    """Its inference of an Unsqueeze of old opsets from the end is wrong; a Slice with constants is rejected for it, whoever makes the constants."""
+    """It infers wrong shapes for Unsqueeze with negative axes before opset 11, and so rejects a Slice once its operands are constants."""
     opset = '<ir_version: 10, opset_import: ["" : 10]>'
     ints = "int64[2] s = {0, 0}, int64[2] e = {1, 1}, int64[2] n = {1, 0}, int64[2] a = {0, 1}"
     inputs, slices = ("float[1] x, bool[1] c", "v = Unsqueeze<axes = [-1]>(x)")
