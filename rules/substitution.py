@@ -185,7 +185,8 @@ def build_together(rule: MultiRule, group: Sequence[Substitution], types: Sequen
     for node in subterms(rule.right.whole):
         if isinstance(node, PJoined):
             fields = [each.place(node.of) for each in group]
-            axis = _tensor(maker.type_of(fields[0])).axis(node.axis)
+            relays = rule.right.sliced and node.axis == -1  # Relay writes the last axis of such operands as -1
+            axis = -1 if relays else _tensor(maker.type_of(fields[0])).axis(node.axis)
             made[node.key] = _call(maker, "concatenate", maker.add_tuple(fields), axis=axis)
     whole = group[0].build(_Counting(maker) if rule.right.sliced else maker, rule.right.whole, made, types[0])
     axis = _tensor(maker.type_of(whole)).axis(rule.right.axis)

@@ -282,13 +282,21 @@ operand = cases("operand", "plain", "turned")
 _TURNED: Final = operand(plain=False, turned=True)
 
 
+_BATCH: Final = op.nn.batch_matmul(x, weight, transpose_a=p, transpose_b=_TURNED)
+_BATCHES: Final = op.nn.batch_matmul(
+    x, operand(plain=joined(weight, axis=2), turned=joined(weight, axis=1)), transpose_a=p, transpose_b=_TURNED
+)
+sum_of = cases("sum_of", "none", "shifted")
+
+
 class ParallelBatches(RuleSet):
-    """Merges products of one stack of matrices with several stacks into one product."""
+    """Merges products of one stack of matrices with several stacks, with the vectors added to them, into one product."""
 
     together = _together(
-        op.nn.batch_matmul(x, weight, transpose_a=p, transpose_b=_TURNED),
-        op.nn.batch_matmul(x, operand(plain=joined(weight, axis=2), turned=joined(weight, axis=1)), transpose_a=p, transpose_b=_TURNED),
+        sum_of(none=_BATCH, shifted=_BATCH + added),
+        sum_of(none=_BATCHES, shifted=_BATCHES + joined(added, axis=-1)),
         2,
+        *sum_of.only("shifted", is_product_bias(added, _BATCH)),
     )
 
 

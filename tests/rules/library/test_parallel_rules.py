@@ -1,6 +1,6 @@
 """Products and convolutions that run together: each rule on a program where it holds, and on one where it does not."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any as AnyValue
 
 import pytest
@@ -121,19 +121,35 @@ def heads(bias: bool = False, axes: tuple[int, ...] | None = None, view: tuple[i
 
 MOVED, INNER = (0, 2, 1, 3), (0, 1, 3, 2)
 FLAT = (2, 20, 2)
+
+
+def batches(turned: bool, bias: Sequence[int] | None = None) -> Branch:
+    """A product of stacks of matrices, and what is added to it: a vector, or a tensor with axes of size 1 before it."""
+
+    def branch(count: int) -> Expr:
+        shape = (2, count, 6) if turned else (2, 6, count)
+        made: Expr = ops.nn.batch_matmul(stack, numbers(shape, seed=count), transpose_b=turned)
+        return made if bias is None else made + numbers((*bias, count), seed=count + 9)
+
+    return branch
+
+
+def batch_cases() -> dict[str, Case]:
+    """Cases of ParallelBatches."""
+    made = {}
+    for name, turned in (("plain", False), ("turned", True)):
+        rejected = branches(batches(not turned)), f"transpose_b is {not turned}, not {turned}"
+        made[f"ParallelBatches.together[none, {name}]"] = case(branches(batches(turned)), *rejected)
+        made[f"ParallelBatches.together[shifted, {name}]"] = case(
+            branches(batches(turned, ())), branches(batches(turned, (4,))), "is not a bias for"
+        )
+    return made
+
+
 CASES: dict[str, Case] = {
     **convolution_cases(),
     **product_cases(),
-    "ParallelBatches.together[plain]": case(
-        branches(lambda count: ops.nn.batch_matmul(stack, numbers((2, 6, count), seed=count), transpose_b=False)),
-        branches(lambda count: ops.nn.batch_matmul(stack, numbers((2, count, 6), seed=count))),
-        "transpose_b is True, not False",
-    ),
-    "ParallelBatches.together[turned]": case(
-        branches(lambda count: ops.nn.batch_matmul(stack, numbers((2, count, 6), seed=count))),
-        branches(lambda count: ops.nn.batch_matmul(stack, numbers((2, 6, count), seed=count), transpose_b=False)),
-        "transpose_b is False, not True",
-    ),
+    **batch_cases(),
     "ParallelProducts.heads[plain, none]": case(branches(heads()), branches(heads(view=FLAT)), "is not split into heads"),
     "ParallelProducts.heads[moved, none]": case(
         branches(heads(axes=MOVED)), branches(heads(axes=INNER)), "does not move the heads to axis 1"

@@ -36,6 +36,7 @@ PROGRAMS: dict[str, tuple[Callable[..., CombineParallel], str, str, int]] = {
     "dense layers with biases": (combine_parallel_dense, ROWS, f"nn.bias_add({DENSE}, full(3f, shape=[#]), axis=-1)", 1),
     "dense layers with shifts": (combine_parallel_dense, ROWS, f"nn.relu(add({DENSE}, full(3f, shape=[#])))", 1),
     "stacks": (combine_parallel_batch_matmul, STACK, BATCH, 2),
+    "stacks with shifts": (combine_parallel_batch_matmul, STACK, f"add({BATCH}, full(3f, shape=[#]))", 2),
 }
 
 
@@ -61,3 +62,13 @@ def test_branches_whose_attributes_differ_stay(attribute: str) -> None:
     odd = f"nn.conv2d(%x, full(2f, shape=[3, {inputs}, 3, 3]), {attribute})"
     body = "(" + ", ".join([odd, *(f"nn.conv2d(%x, full({size}f, shape=[{size}, 3, 3, 3]))" for size in (2, 4))]) + ")"
     folds(combine_parallel_conv2d(), IMAGE, body, body, **CHEAP)
+
+
+def test_relay_joins_what_is_added_along_the_last_axis() -> None:
+    """In Relay's form the axis of the joined vectors counts from the end."""
+    body = "(add(nn.batch_matmul(%x, %v), %b), add(nn.batch_matmul(%x, %w), %c))"
+    whole = "add(nn.batch_matmul(%x, concatenate((%v, %w), axis=1)), concatenate((%b, %c), axis=-1))"
+    parts = "strided_slice(%0, begin=[0, 0, 0], end=[9223372036854775807, 9223372036854775807, 3])"
+    rest = "strided_slice(%0, begin=[0, 0, 3], end=[9223372036854775807, 9223372036854775807, 8])"
+    operands = f"{STACK}, %v: (2, 3, 6), %w: (2, 5, 6), %b: (3,), %c: (5,)"
+    folds(combine_parallel_batch_matmul(2, always=True), operands, body, f"%0 = {whole}; ({parts}, {rest})")
