@@ -451,5 +451,7 @@ def list_ops() -> list[Op]:
 
 
 def _load() -> None:
+    # importing declares the operators, and registers their gradients
+    import passat.ir.gradients.tables
     import passat.ir.onnx.opaque
-    import passat.ir.ops  # noqa: F401  # importing declares the operators
+    import passat.ir.ops  # noqa: F401

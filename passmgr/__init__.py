@@ -7,6 +7,7 @@ from passat.passmgr.debugging.executions import Execution, ExecutionTracker, Pas
 from passat.passmgr.debugging.replaying import Replay, Reproducer, read_reproducer, replay
 from passat.passmgr.debugging.reproducer import CrashReproducer, ReproducerError
 from passat.passmgr.decorators import function_pass, module_pass, prim_func_pass
+from passat.passmgr.gradients import FirstOrderGradient
 from passat.passmgr.inspection.checks import BrokenModuleError, ImmutableModuleCheck, VerifyEach
 from passat.passmgr.inspection.ir_diff import ir_diff
 from passat.passmgr.inspection.print_changed import PrintIRChanged
@@ -71,6 +72,7 @@ __all__ = [
     "EtaExpand",
     "Execution",
     "ExecutionTracker",
+    "FirstOrderGradient",
     "FlappingError",
     "FunctionPass",
     "ImmutableModuleCheck",

@@ -4,6 +4,7 @@ import difflib
 from typing import TYPE_CHECKING
 
 from passat.ir.affine_type import register_fake_quantization_to_integer, register_optional_fake_quantization_to_integer
+from passat.ir.gradients.registry import register_gradient
 from passat.ir.op import Op, OpTypeError, define_op, list_ops
 from passat.ir.op_attributes import OpPattern
 from passat.ir.registered_op import register, register_pattern, register_stateful
@@ -24,6 +25,7 @@ __all__ = [
     "list_ops",
     "nn",
     "register",
+    "register_gradient",
     "register_pattern",
     "register_stateful",
 ]

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
 from passat.ir.analysis import free_vars
-from passat.ir.expr import Expr, Function
+from passat.ir.expr import Expr, Function, GlobalVar
+from passat.ir.gradients.first_order import first_order_gradient
+from passat.ir.gradients.higher_order import higher_order_gradient
+from passat.ir.gradients.registry import GradientError
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.types import Type
 from passat.passmgr import (
     AnnotateSpans,
     EtaExpand,
+    FirstOrderGradient,
     FunctionPass,
     InferType,
     Inline,
@@ -50,6 +54,7 @@ __all__ = [
     "EliminateCommonSubexpr",
     "EtaExpand",
     "FakeQuantizationToInteger",
+    "FirstOrderGradient",
     "FoldConstant",
     "FoldConstantExpr",
     "FunctionPass",
@@ -73,6 +78,7 @@ __all__ = [
     "ToGraphNormalForm",
     "build_config",
     "function_pass",
+    "gradient",
     "module_pass",
 ]
 
@@ -191,6 +197,23 @@ def RemoveUnusedFunctions(entry_functions: list[str] | tuple[str, ...] | None = 
 def InferTypeLocal(expr: Expr) -> Type:
     """The type of an expression, whose parts keep the types that they have. Raises InferError."""
     return infer_type(expr).checked_type
+
+
+def gradient(expr: Expr, mod: IRModule | None = None, mode: str = "higher_order") -> Function:
+    """The function of the same parameters that returns a pair: the result of a function, and a tuple of the gradients of its parameters.
+
+    `expr` is a function, or the GlobalVar of one in `mod`. The gradient is that of the sum of all elements of the result. The mode
+    "higher_order" takes every program; of a tuple it differentiates the first tensor. Differentiated forms of the global functions that are
+    called are added to `mod`. The mode "first_order" takes dataflow alone and makes no closures and references. Raises GradientError.
+    """
+    if mode == "higher_order":
+        return higher_order_gradient(expr, mod)
+    if mode != "first_order":
+        raise GradientError(f"mode={mode!r} is not a mode of differentiation; it is 'higher_order' or 'first_order'")
+    function = mod[expr] if mod is not None and isinstance(expr, GlobalVar) else expr
+    if not isinstance(function, Function):
+        raise GradientError(f"the gradient of a function is taken, not of a {type(expr).__name__}")
+    return first_order_gradient(function)
 
 
 def _registered() -> dict[str, Callable[..., Pass]]:

@@ -19,6 +19,8 @@ from passat.relay.testing import (
     synthetic,
     temp_op_attr,
 )
+from passat.relay.testing.gradients import _np_randn_from_type as _np_randn_from_type  # the name that scripts for TVM import
+from passat.relay.testing.gradients import check_grad, count_ops, rand
 from passat.relay.testing.helpers import count, make_nat_expr, make_nat_value, run_infer_type, run_opt_pass
 from passat.relay.testing.init import create_workload
 from passat.relay.testing.py_converter import run_as_python, to_python
@@ -26,7 +28,9 @@ from passat.relay.testing.temp_op_attr import TempOpAttr
 
 __all__ = [
     "TempOpAttr",
+    "check_grad",
     "count",
+    "count_ops",
     "create_workload",
     "dcgan",
     "densenet",
@@ -40,6 +44,7 @@ __all__ = [
     "mlp",
     "mobilenet",
     "py_converter",
+    "rand",
     "resnet",
     "run_as_python",
     "run_infer_type",

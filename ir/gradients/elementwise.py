@@ -1,0 +1,193 @@
+"""Gradients of elementwise operators: derivatives as a table, and operators of two operands."""
+
+import math
+from collections.abc import Callable
+from typing import Any as AnyValue
+from typing import Final
+
+import numpy as np
+
+from passat.ir.dtypes import FLOATS, to_numpy
+from passat.ir.expr import Call, Constant, Expr
+from passat.ir.gradients.registry import built_in, call_op
+from passat.ir.op import get_op
+from passat.ir.types import tensor_type
+
+
+def scalar(value: float, like: Expr) -> Constant:
+    """A scalar constant of the element type of an expression."""
+    return Constant(np.asarray(value, to_numpy(tensor_type(like.checked_type).dtype)))
+
+
+def summed(gradient: Expr, operand: Expr, result: Call) -> Expr:
+    """The gradient of an operand that was broadcast to the shape of a result."""
+    narrow, wide = tensor_type(operand.checked_type), tensor_type(result.checked_type)
+    return gradient if narrow.is_static and narrow.shape == wide.shape else call_op("collapse_sum_like", gradient, operand)
+
+
+def _where(condition: Expr, x: Expr, y: Expr) -> Expr:
+    return call_op("where", condition, x, y)
+
+
+class _Scalars:
+    """Arithmetic of an expression with numbers of its element type."""
+
+    def __init__(self, like: Expr) -> None:
+        self._like = like
+
+    def __call__(self, value: float) -> Expr:
+        return scalar(value, self._like)
+
+
+Derivative = Callable[[Expr, Expr, _Scalars, AnyValue], Expr]
+"""The derivative of the operand `x`, the result `y`, scalars and attributes."""
+
+
+def _sigmoid(x: Expr) -> Expr:
+    return call_op("sigmoid", x)
+
+
+def _clipped(x: Expr, s: _Scalars, a: AnyValue) -> Expr:
+    inside: Expr = s(1)
+    for bound, name in ((a.a_min, "less"), (a.a_max, "greater")):
+        if bound is not None:
+            inside = _where(call_op(name, x, s(bound)), s(0), inside)
+    return inside
+
+
+def _gelu(x: Expr, s: _Scalars, approximate: str) -> Expr:
+    if approximate == "tanh":
+        inner = call_op("tanh", s(math.sqrt(2 / math.pi)) * (x + s(0.044715) * x * x * x))
+        slope = s(math.sqrt(2 / math.pi)) * (s(1) + s(3 * 0.044715) * x * x)
+        return s(0.5) * (s(1) + inner) + s(0.5) * x * (s(1) - inner * inner) * slope
+    density = s(1 / math.sqrt(2 * math.pi)) * call_op("exp", s(-0.5) * x * x)
+    return s(0.5) * (s(1) + call_op("erf", x * s(math.sqrt(0.5)))) + x * density
+
+
+def _mish(x: Expr, s: _Scalars) -> Expr:
+    bound = call_op("tanh", call_op("nn.softplus", x))
+    return bound + x * (s(1) - bound * bound) * _sigmoid(x)
+
+
+DERIVATIVES: Final[dict[str, Derivative]] = {
+    "exp": lambda x, y, s, a: y,
+    "log": lambda x, y, s, a: s(1) / x,
+    "log2": lambda x, y, s, a: s(1 / math.log(2)) / x,
+    "sqrt": lambda x, y, s, a: s(0.5) / y,
+    "rsqrt": lambda x, y, s, a: s(-0.5) * y * y * y,
+    "reciprocal": lambda x, y, s, a: -(y * y),
+    "negative": lambda x, y, s, a: s(-1),
+    "sin": lambda x, y, s, a: call_op("cos", x),
+    "cos": lambda x, y, s, a: -call_op("sin", x),
+    "tan": lambda x, y, s, a: s(1) + y * y,
+    "sinh": lambda x, y, s, a: call_op("cosh", x),
+    "cosh": lambda x, y, s, a: call_op("sinh", x),
+    "tanh": lambda x, y, s, a: s(1) - y * y,
+    "asin": lambda x, y, s, a: call_op("rsqrt", s(1) - x * x),
+    "acos": lambda x, y, s, a: -call_op("rsqrt", s(1) - x * x),
+    "atan": lambda x, y, s, a: s(1) / (s(1) + x * x),
+    "asinh": lambda x, y, s, a: call_op("rsqrt", x * x + s(1)),
+    "acosh": lambda x, y, s, a: call_op("rsqrt", x * x - s(1)),
+    "atanh": lambda x, y, s, a: s(1) / (s(1) - x * x),
+    "sigmoid": lambda x, y, s, a: y * (s(1) - y),
+    "erf": lambda x, y, s, a: s(2 / math.sqrt(math.pi)) * call_op("exp", -(x * x)),
+    "abs": lambda x, y, s, a: _where(call_op("less", x, s(0)), s(-1), s(1)),
+    "clip": lambda x, y, s, a: _clipped(x, s, a),
+    "nn.relu": lambda x, y, s, a: _where(call_op("less", x, s(0)), s(0), s(1)),
+    "nn.leaky_relu": lambda x, y, s, a: _where(call_op("less", x, s(0)), s(a.alpha), s(1)),
+    "nn.elu": lambda x, y, s, a: _where(call_op("less", x, s(0)), y + s(a.alpha), s(1)),
+    "nn.softplus": lambda x, y, s, a: _sigmoid(x),
+    "nn.swish": lambda x, y, s, a: _sigmoid(s(a.alpha) * x) * (s(1) + s(a.alpha) * x * (s(1) - _sigmoid(s(a.alpha) * x))),
+    "nn.gelu": lambda x, y, s, a: _gelu(x, s, a.approximate),
+    "nn.mish": lambda x, y, s, a: _mish(x, s),
+}
+"""The derivative of each elementwise operator of one operand."""
+
+
+def _of_derivative(derivative: Derivative) -> Callable[[Call, Expr], list[Expr | None]]:
+    def gradient(call: Call, grad: Expr) -> list[Expr | None]:
+        x = call.args[0]
+        if tensor_type(x.checked_type).dtype not in FLOATS:
+            return [None]
+        return [grad * derivative(x, call, _Scalars(x), call.attrs)]
+
+    return gradient
+
+
+for _name, _derivative in DERIVATIVES.items():
+    built_in(_name)(_of_derivative(_derivative))
+
+
+@built_in("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "sign", "ceil", "floor", "round")
+@built_in("isnan", "isinf", "isfinite", "logical_not", "logical_and", "logical_or", "zeros_like", "ones_like", "shape_of", "ndarray_size")
+@built_in("zeros", "ones", "argmax", "argmin")
+def constant_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """Of operators whose result is constant where it is differentiable."""
+    return [None] * len(call.args)
+
+
+@built_in("copy")
+def copy_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The gradient itself."""
+    return [grad]
+
+
+@built_in("add")
+def add_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """Sums over the axes along which an operand was broadcast."""
+    return [summed(grad, x, call) for x in call.args]
+
+
+@built_in("subtract")
+def subtract_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """As of a sum, negative for the second operand."""
+    x, y = call.args
+    return [summed(grad, x, call), summed(-grad, y, call)]
+
+
+@built_in("multiply")
+def multiply_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The product with the other operand."""
+    x, y = call.args
+    return [summed(grad * y, x, call), summed(grad * x, y, call)]
+
+
+@built_in("divide")
+def divide_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """d(x / y) = dx / y - (x / y) / y dy."""
+    x, y = call.args
+    return [summed(grad / y, x, call), summed(-(grad * call / y), y, call)]
+
+
+@built_in("power")
+def power_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """d(x ^ y) = y x ^ (y - 1) dx + x ^ y log(x) dy. The second is NaN for negative x."""
+    x, y = call.args
+    base = summed(grad * y * call_op("power", x, y - scalar(1, y)), x, call)
+    return [base, summed(grad * call * call_op("log", x), y, call)]
+
+
+@built_in("maximum", "minimum")
+def extremum_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The gradient belongs to the operand that is the result, the first where both are."""
+    x, y = call.args
+    first = call_op("greater_equal" if call.op.same_as(get_op("maximum")) else "less_equal", x, y)
+    nothing = scalar(0, grad)
+    return [summed(_where(first, grad, nothing), x, call), summed(_where(first, nothing, grad), y, call)]
+
+
+@built_in("where")
+def where_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The gradient belongs to the operand that is chosen."""
+    condition, x, y = call.args
+    nothing = scalar(0, grad)
+    return [None, summed(_where(condition, grad, nothing), x, call), summed(_where(condition, nothing, grad), y, call)]
+
+
+@built_in("cast", "cast_like")
+def cast_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The gradient in the element type of the operand."""
+    x = call.args[0]
+    between = {tensor_type(type_).dtype for type_ in (x.checked_type, call.checked_type)}
+    rest: list[Expr | None] = [None] * (len(call.args) - 1)
+    return [grad.astype(tensor_type(x.checked_type).dtype) if between <= FLOATS else None, *rest]

@@ -1,0 +1,65 @@
+"""Gradients of products of matrices and of biases."""
+
+from passat.ir.expr import Call, Expr
+from passat.ir.gradients.registry import GradientError, built_in, call_op
+from passat.ir.op import get_op
+from passat.ir.types import tensor_type
+
+
+@built_in("nn.dense")
+def dense_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """g W and g' x, where the result is x W'."""
+    data, weight = call.args
+    rows = call_op("reshape", grad, newshape=(-1, _last(grad)))
+    inputs = call_op("reshape", data, newshape=(-1, _last(data)))
+    plain = tensor_type(data.checked_type).ndim == 2
+    first, second = (grad, data) if plain else (rows, inputs)
+    return [
+        call_op("nn.dense", grad, call_op("transpose", weight)),
+        call_op("nn.dense", call_op("transpose", first), call_op("transpose", second)),
+    ]
+
+
+def _last(value: Expr) -> int:
+    size = tensor_type(value.checked_type).shape[-1]
+    assert isinstance(size, int)  # the inner size of a weight
+    return size
+
+
+@built_in("nn.matmul", "nn.batch_matmul")
+def product_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The product of the gradient with the other operand, each in the orientation of the call, summed over broadcast axes."""
+    a, b = call.args
+    left, right = call.attrs.transpose_a, call.attrs.transpose_b
+    of_a = _product(call, b, grad, right, True) if left else _product(call, grad, b, False, not right)
+    of_b = _product(call, grad, a, True, left) if right else _product(call, a, grad, not left, False)
+    return [call_op("collapse_sum_like", of_a, a), call_op("collapse_sum_like", of_b, b)]
+
+
+def _product(call: Call, a: Expr, b: Expr, transpose_a: bool, transpose_b: bool) -> Expr:
+    ranks = [tensor_type(type_).ndim for type_ in (call.checked_type, *(arg.checked_type for arg in call.args))]
+    if min(ranks) < 2:
+        raise GradientError(f"the gradient of {call.op!r} is that of operands with at least 2 dimensions")
+    if call.op.same_as(get_op("nn.batch_matmul")) or max(ranks) == 2:
+        return Call(call.op, [a, b], {"transpose_a": transpose_a, "transpose_b": transpose_b})
+    sides = [_turned(value) if turn else value for value, turn in ((a, transpose_a), (b, transpose_b))]
+    return call_op("nn.matmul", *sides)
+
+
+def _turned(matrices: Expr) -> Expr:
+    """Matrices in the last two axes, transposed."""
+    rank = tensor_type(matrices.checked_type).ndim
+    return call_op("transpose", matrices, axes=(*range(rank - 2), rank - 1, rank - 2))
+
+
+@built_in("nn.bias_add")
+def bias_add_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The gradient, and for the bias its sum over all other axes."""
+    return [grad, _all_but(grad, call)]
+
+
+def _all_but(grad: Expr, call: Call) -> Expr:
+    rank = tensor_type(call.checked_type).ndim
+    axis = call.attrs.axis % rank
+    others = tuple(i for i in range(rank) if i != axis)
+    return call_op("sum", grad, axis=others) if others else grad

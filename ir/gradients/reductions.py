@@ -1,0 +1,97 @@
+"""Gradients of reductions, softmax, and of broadcasting."""
+
+from passat.ir.expr import Call, Expr
+from passat.ir.gradients.elementwise import scalar
+from passat.ir.gradients.registry import GradientError, built_in, call_op
+from passat.ir.ops.reduction import reduced_axes
+from passat.ir.types import tensor_type
+
+
+def _axes(call: Call) -> tuple[int, ...]:
+    attrs = call.attrs
+    return reduced_axes(tensor_type(call.args[0].checked_type).ndim, attrs.axis, attrs.exclude)
+
+
+def _kept(call: Call, value: Expr) -> Expr:
+    """A value of the shape of a reduction's result, with the reduced axes kept with size 1."""
+    return value if call.attrs.keepdims else call_op("expand_dims", value, axis=_axes(call))
+
+
+@built_in("sum")
+def sum_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The gradient for each element that was summed."""
+    x = call.args[0]
+    return [call_op("broadcast_to_like", _kept(call, grad), x)]
+
+
+@built_in("mean")
+def mean_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """As of a sum, divided by the number of elements."""
+    x = call.args[0]
+    type_ = tensor_type(x.checked_type)
+    count = 1
+    for axis in _axes(call):
+        size = type_.shape[axis]
+        if not isinstance(size, int):
+            raise GradientError(f"the gradient of mean needs axes of known sizes, but the operand is {type_}")
+        count *= size
+    return [call_op("broadcast_to_like", _kept(call, grad) * scalar(1 / max(count, 1), x), x)]
+
+
+@built_in("max", "min")
+def extremum_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The gradient belongs to the greatest (or least) element; equal parts of it to several that are equal."""
+    x = call.args[0]
+    chosen = call_op("equal", x, _kept(call, call)).astype(tensor_type(x.checked_type).dtype)
+    return [chosen * _kept(call, grad) / call_op("sum", chosen, axis=_axes(call), keepdims=True)]
+
+
+@built_in("logsumexp")
+def logsumexp_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """Softmax times the gradient."""
+    x = call.args[0]
+    return [_kept(call, grad) * call_op("exp", x - _kept(call, call))]
+
+
+@built_in("nn.softmax")
+def softmax_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """y (g - sum(g y))."""
+    return [(grad - call_op("sum", grad * call, axis=call.attrs.axis, keepdims=True)) * call]
+
+
+@built_in("nn.log_softmax")
+def log_softmax_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """g - sum(g) exp(y)."""
+    return [grad - call_op("sum", grad, axis=call.attrs.axis, keepdims=True) * call_op("exp", call)]
+
+
+@built_in("broadcast_to", "broadcast_to_like")
+def broadcast_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """Sums over the axes along which the operand was broadcast."""
+    rest: list[Expr | None] = [None] * (len(call.args) - 1)
+    return [call_op("collapse_sum_like", grad, call.args[0]), *rest]
+
+
+@built_in("collapse_sum_like")
+def collapse_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The gradient for each element that was summed."""
+    return [call_op("broadcast_to_like", grad, call.args[0]), None]
+
+
+@built_in("cumsum")
+def cumsum_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """Running sums from the other end."""
+    attrs = call.attrs
+    return [call_op("cumsum", grad, axis=attrs.axis, exclusive=attrs.exclusive, reverse=not attrs.reverse)]
+
+
+@built_in("full")
+def full_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The sum of the gradient."""
+    return [call_op("sum", grad)]
+
+
+@built_in("full_like")
+def full_like_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The sum of the gradient; nothing for the operand that gives the shape."""
+    return [None, call_op("sum", grad)]

@@ -1,0 +1,69 @@
+"""Gradients of operators, as the operator attribute `FPrimalGradient`.
+
+A gradient is a function of a call and of the gradient of its result. It returns one expression per operand, or None for an operand that the
+result does not depend on in a differentiable way.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any as AnyValue
+from typing import Final
+
+from passat.ir.expr import Call, Expr, Var
+from passat.ir.op import Op, find_op, get_op, register_op_attr
+from passat.ir.passat_error import PassatError
+from passat.ir.traverse import rewrite
+
+Gradient = Callable[[Call, Expr], Sequence[Expr | None]]
+"""The gradients of the operands of a call, of the call and the gradient of its result. The operands have types."""
+
+FPRIMAL_GRADIENT: Final = "FPrimalGradient"
+
+
+class GradientError(PassatError, ValueError):
+    """A program cannot be differentiated. The message names the operator or expression, and the reason."""
+
+
+def register_gradient(op_name: str, fgradient: Gradient | None = None, level: int = 10) -> AnyValue:
+    """Registers the gradient of an operator; without `fgradient`, the decorator of a function that is the gradient.
+
+    It takes the place of Passat's own gradients, which have level 5. Raises ValueError where one of the same level is registered.
+    """
+    return register_op_attr(op_name, FPRIMAL_GRADIENT, fgradient, level)
+
+
+def built_in(*op_names: str) -> Callable[[Gradient], Gradient]:
+    """The decorator of Passat's own gradient of operators, which users may replace."""
+
+    def register(gradient: Gradient) -> Gradient:
+        for name in op_names:
+            get_op(name).set_attr(FPRIMAL_GRADIENT, gradient, 5)
+        return gradient
+
+    return register
+
+
+def call_op(name: str, *args: Expr, **attrs: AnyValue) -> Call:
+    """A call of an operator by its name."""
+    return get_op(name)(*args, **attrs)
+
+
+def operand_gradients(call: Call, result: Var, gradient: Expr) -> Sequence[Expr | None]:
+    """The gradients of the operands of an operator's call, whose value is in a variable.
+
+    Raises GradientError for an operator without a registered gradient, and for a gradient that returns another number of expressions.
+    """
+    op = call.op
+    assert isinstance(op, Op)  # by contract
+    function = op.get_attr(FPRIMAL_GRADIENT)
+    if function is None:
+        raise GradientError(f"the operator {op.name} does not have a registered gradient; register one with register_gradient")
+    found = [None if part is None else rewrite(part, lambda old, new: result if old is call else new) for part in function(call, gradient)]
+    if len(found) != len(call.args):
+        raise GradientError(f"the gradient of {op.name} returns {len(found)} expressions, but the call has {len(call.args)} operands")
+    return found
+
+
+def has_gradient(name: str) -> bool:
+    """Whether a gradient of an operator is registered."""
+    op = find_op(name)
+    return op is not None and op.has_attr(FPRIMAL_GRADIENT)
