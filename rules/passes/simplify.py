@@ -4,12 +4,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final, overload
 
-from passat.ir.expr import Call, Constant, Expr, Function, TupleGetItem
+from passat.ir.expr import Call, Constant, Expr, Function, If, TupleGetItem
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.op import Op
 from passat.ir.sealed import is_sealed
-from passat.ir.traverse import children, post_order, with_children
+from passat.ir.traverse import children, post_order, rewrite, with_children
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 from passat.rules.engine.dead_code import drop_dead_lets, inline_single_uses
 from passat.rules.library.arithmetic import Arithmetic, Clips, Constants, Powers, RelayForms, Sums, Units
@@ -97,12 +97,42 @@ SIMPLIFY: Final = (
 SIMPLIFY_EXPR: Final = (*SIMPLIFY, CreationOps, Clips, Powers, Sums, RootForms, DynamicViews, Selections)
 
 
+class FoldBranches(RulePass):
+    """A rule pass that also replaces each `If` whose condition is a constant, or becomes one, by the branch that is taken. Control flow is
+    outside of the e-graph, so this is a walk."""
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """Takes branches and runs the rules until no condition is a constant."""
+        made = super().transform_function(take_branches(func), mod, ctx)
+        while (taken := take_branches(made)) is not made:
+            made = super().transform_function(taken, mod, ctx)
+        return made
+
+
+def take_branches(function: Function) -> Function:
+    """The function with the branch that is taken for each `If` of a constant condition; itself if there are none. The result is typed."""
+
+    def taken(old: Expr, new: Expr) -> Expr:
+        if not isinstance(new, If) or not isinstance(new.cond, Constant):
+            return new
+        return new.true_branch if bool(new.cond.data.numpy()) else new.false_branch
+
+    made = rewrite(function, taken)
+    if made is not function:
+        infer_type(made)
+    assert isinstance(made, Function)
+    return made
+
+
 @register_pass(_PREFIX + "FoldConstant")
-def fold_constant(fold_qnn: bool = False) -> RulePass:
+def fold_constant(fold_qnn: bool = False, branches: bool = False) -> RulePass:
     """Folds calls on constants, and values that follow from shapes. Keeps stateful calls, calls without operands, quantized operators (but
-    with `fold_qnn`), and results that would enlarge the file too much (`rules.max_growth`); splats stay splats."""
+    with `fold_qnn`), and results that would enlarge the file too much (`rules.max_growth`); splats stay splats. With `branches`, takes the
+    branch of each `If` whose condition is a constant, and shares its e-graph with no other pass."""
     sets = (ConstantFolding, QuantizedFolding) if fold_qnn else (ConstantFolding,)
-    return RulePass(sets, name="FoldConstant", opt_level=2, doc=fold_constant.__doc__ or "", after=["SimplifyInference"])
+    made = FoldBranches if branches else RulePass
+    doc = fold_constant.__doc__ or ""
+    return made(sets, name="FoldConstant", opt_level=2, joint=not branches, doc=doc, after=["SimplifyInference"])
 
 
 @register_pass(_PREFIX + "SimplifyTupleGet")

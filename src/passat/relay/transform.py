@@ -90,13 +90,14 @@ def _make(name: str, **options: AnyValue) -> Pass:
 
 
 def FoldConstant(fold_qnn: bool = False) -> Pass:
-    """Computes what follows from constants alone; quantized operators (`qnn.*`) only with `fold_qnn`."""
-    return _make("FoldConstant", fold_qnn=fold_qnn)
+    """Computes what follows from constants alone, and takes the branch of an `If` whose condition is a constant; quantized operators
+    (`qnn.*`) only with `fold_qnn`."""
+    return _make("FoldConstant", fold_qnn=fold_qnn, branches=True)
 
 
 def FoldConstantExpr(expr: Expr, mod: IRModule, fold_qnn: bool = False) -> Expr:
     """Computes what follows from constants in one expression; the same object where nothing does."""
-    fold = _make("FoldConstant", fold_qnn=fold_qnn)
+    fold = _make("FoldConstant", fold_qnn=fold_qnn, branches=True)
     assert isinstance(fold, FunctionPass)
     function = expr if isinstance(expr, Function) else Function(free_vars(expr), expr)
     made = fold.transform_function(function, mod, PassContext.current())

@@ -108,3 +108,28 @@ def test_a_long_chain() -> None:
     for _ in range(5000):
         body = ops.negative(body)
     assert isinstance(run(fold_constant(), IRModule.from_expr(func(body)))["main"].body, Constant)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param("if (less(1f, 2f)) { add(%x, multiply(2f, 3f)) } else { exp(%x) }", "add(%x, 6f)", id="the first branch"),
+        pytest.param("if (less(2f, 1f)) { tanh(%x) } else { exp(%x) }", "exp(%x)", id="the second branch"),
+        pytest.param(
+            "if (True) { if (less(2f, 1f)) { tanh(%x) } else { add(%x, if (True) { 1f } else { 2f }) } } else { exp(%x) }",
+            "add(%x, 1f)",
+            id="nested branches",
+        ),
+        pytest.param(
+            "if (less(if (True) { 1f } else { 3f }, 2f)) { tanh(%x) } else { exp(%x) }",
+            "tanh(%x)",
+            id="a condition that a taken branch makes known",
+        ),
+    ],
+)
+def test_branches_of_constant_conditions_are_taken(before: str, after: str) -> None:
+    becomes(fold_constant(branches=True), X, before, after)
+
+
+def test_branches_of_other_conditions_stay() -> None:
+    stays(fold_constant(branches=True), X, "if (less(take(reshape(%x, newshape=[6]), 0, axis=0), 2f)) { tanh(%x) } else { exp(%x) }")
