@@ -7,7 +7,7 @@ from passat.passmgr.debugging.executions import Execution, ExecutionTracker, Pas
 from passat.passmgr.debugging.replaying import Replay, Reproducer, read_reproducer, replay
 from passat.passmgr.debugging.reproducer import CrashReproducer, ReproducerError
 from passat.passmgr.decorators import function_pass, module_pass, prim_func_pass
-from passat.passmgr.gradients import FirstOrderGradient
+from passat.passmgr.gradients import FirstOrderGradient, LazyGradientInit
 from passat.passmgr.inspection.checks import BrokenModuleError, ImmutableModuleCheck, VerifyEach
 from passat.passmgr.inspection.ir_diff import ir_diff
 from passat.passmgr.inspection.print_changed import PrintIRChanged
@@ -79,6 +79,7 @@ __all__ = [
     "InferType",
     "Inline",
     "LambdaLift",
+    "LazyGradientInit",
     "ModulePass",
     "NeverTrueError",
     "Pass",

@@ -1,9 +1,11 @@
-"""Passes about gradients: FirstOrderGradient."""
+"""Passes about gradients: FirstOrderGradient, LazyGradientInit."""
 
 from dataclasses import dataclass
 
 from passat.ir.expr import Function, GlobalVar
 from passat.ir.gradients.first_order import first_order_gradient
+from passat.ir.gradients.lazy import lazy_gradient_init
+from passat.ir.infer import infer_module
 from passat.ir.module import IRModule
 from passat.passmgr.context import PassContext
 from passat.passmgr.pass_info import PassInfo
@@ -32,3 +34,26 @@ class FirstOrderGradient(ModulePass):
         updated = mod.shallow_copy()
         updated.functions.update(made)
         return updated
+
+
+@register_pass("relay._transform.LazyGradientInit")
+@dataclass(frozen=True, repr=False)
+class LazyGradientInit(ModulePass):
+    """Computes zeros and ones where they are used, and neither adds zeros nor multiplies by them.
+
+    For the functions that `relay.transform.gradient` makes. Adds the standard library's `gradient.rly`, whose functions stay. Zeros times
+    infinity or NaN are zeros. Raises GradientError for functions of other values than tensors.
+    """
+
+    info = PassInfo(2, "LazyGradientInit", required=("InferType",))
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Transforms every function."""
+        updated = mod.shallow_copy()
+        updated.import_from_std("gradient.rly")
+        own = IRModule()
+        own.import_from_std("gradient.rly")
+        for var, function in mod.functions.items():
+            if isinstance(function, Function) and var.name_hint not in own:
+                updated.functions[var] = lazy_gradient_init(function, updated)
+        return infer_module(updated)

@@ -47,7 +47,7 @@ def test_a_file_is_imported_once_into_an_existing_module() -> None:
     assert len(module.functions) == 30
     with pytest.raises(ParseError, match="the function @id is defined twice"):
         parse("def @id(%x: int8) -> int8 { %x }").import_from_std("prelude.rly")
-    with pytest.raises(ValueError, match=r"has no 'std\.rly'; it has: core\.rly, nat\.rly, prelude\.rly"):
+    with pytest.raises(ValueError, match=r"has no 'std\.rly'; it has: core\.rly, gradient\.rly, nat\.rly, prelude\.rly"):
         IRModule().import_from_std("std.rly")
 
 
