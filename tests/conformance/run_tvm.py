@@ -38,6 +38,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
         *("pass_partition_graph", "pass_fake_quantization_to_integer", "py_converter", "adt", "pass_remove_unused_functions"),
         *("pass_fuse_ops", "pass_defuse_ops", "pass_dynamic_to_static", "pass_div_to_mul", "pass_eta_expand", "pass_lambda_lift"),
         *("pass_defunctionalization", "pass_partial_eval", "pass_to_basic_block_normal_form", "pass_to_cps", "pass_to_graph_normal_form"),
+        *(f"op_grad_level{level}" for level in (1, 2, 3, 4, 10)),
         *(
             "pass_legalize",
             "pass_merge_compiler_regions",
