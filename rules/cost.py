@@ -11,8 +11,8 @@ from typing import Any as AnyValue
 from typing import Final, Literal, Protocol, runtime_checkable
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
-from passat.ir.cost import memory_bound
-from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
+from passat.ir.cost import memory_bound, view
+from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from passat.ir.op import Op, get_op
 from passat.ir.ops.linear import accepts_bias
 from passat.ir.passat_error import PassatError
@@ -80,6 +80,12 @@ def price_apart(model: CostModel, types: Sequence[Type], result: Type, axis: int
     if isinstance(data, TensorType) and isinstance(bias, TensorType):
         bias = TensorType((*bias.shape, *(1,) * (data.ndim - axis % data.ndim - 1)), bias.dtype)
     return price(model, get_op("add"), [data, bias], result, EMPTY_ATTRS, constants)
+
+
+def price_copied(model: CostModel, result: Type) -> float:
+    """The cost of a view that is a result of the program, such as a reshape: a result has memory of its own, so the view is a copy. Raises
+    CostError."""
+    return price(model, get_op("copy"), [result], result, EMPTY_ATTRS, [False])
 
 
 def _about(model: object) -> str:
@@ -217,11 +223,13 @@ def program_cost(root: Expr, model: CostModel) -> float:
 
 def call_costs(root: Expr, model: CostModel) -> list[tuple[Call, float]]:
     """The calls of a program with their costs. Calls on constants alone are left out, since they are folded before the program runs.
-    A bias is nearly free if the product or convolution before it has no other reader; otherwise it costs an addition."""
+    A bias is nearly free if the product or convolution before it has no other reader; otherwise it costs an addition. Views are nearly
+    free, except results of a function, which are copied."""
     constant: set[int] = set()
     found: list[tuple[Call, float]] = []
     nodes = post_order(root)
     along = _taken_along(root, nodes)
+    results = set(map(id, results_of(root))) if isinstance(root, Function) else set()
     for node in nodes:
         if isinstance(node, Constant):
             constant.add(id(node))
@@ -234,12 +242,19 @@ def call_costs(root: Expr, model: CostModel) -> list[tuple[Call, float]]:
             cost = price(model, node.op, types, result, node.attrs, known)
             if node.op.name == "nn.bias_add" and id(node) not in along:
                 cost = max(cost, price_apart(model, types, result, node.attrs.axis, known))
+            if node.op.cost is view and id(node) in results:
+                cost = max(cost, price_copied(model, result))
             found.append((node, cost))
         elif isinstance(node, (Tuple, TupleGetItem)):
             parts = node.fields if isinstance(node, Tuple) else (node.tuple_value,)
             if all(id(part) in constant for part in parts):
                 constant.add(id(node))
     return found
+
+
+def results_of(function: Function) -> Sequence[Expr]:
+    """What a function returns: the fields of a tuple, or its only result."""
+    return function.body.fields if isinstance(function.body, Tuple) else (function.body,)
 
 
 def _taken_along(root: Expr, nodes: Sequence[Expr]) -> set[int]:

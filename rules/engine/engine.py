@@ -7,14 +7,14 @@ from typing import NamedTuple
 from passat.ir.analysis import well_formed
 from passat.ir.anf import to_anf, to_graph
 from passat.ir.collector import collector_paused
-from passat.ir.expr import Call, Expr, Function, GlobalVar, If, Let, Match, RefCreate, RefRead, RefWrite, Var
+from passat.ir.expr import Call, Expr, Function, GlobalVar, If, Let, Match, RefCreate, RefRead, RefWrite, Tuple, Var
 from passat.ir.infer import infer_type
 from passat.ir.op import Op
 from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, post_order, with_children
 from passat.rules.cost import ROOFLINE, CostModel, NodeCount, program_cost
 from passat.rules.engine.eager import Eager
-from passat.rules.engine.graph import CONST_SYMBOL, Graph, outer_parts
+from passat.rules.engine.graph import CONST_SYMBOL, TUPLE, Graph, outer_parts
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.interruption import interruptible
 from passat.rules.engine.limits import Limits
@@ -83,7 +83,7 @@ class Engine:
             graph = self._graph()
             root = graph.load(function.body)
             if all(isinstance(leaf, (Var, GlobalVar)) for leaf in graph.leaves):
-                return function.with_body(self._optimize(graph, root, function.body, None, report))
+                return function.with_body(self._optimize(graph, root, function.body, None, report, _fields(function.body)))
             return self._with_regions(function, report)
 
     def _in_regions(self, function: Function, report: EngineReport) -> Function | None:
@@ -106,7 +106,7 @@ class Engine:
         assert isinstance(flat, Function)
         done = _Done({}, {})
         for region in _regions(flat):
-            done.regions[id(region)] = self._region(region, done, report)
+            done.regions[id(region)] = self._region(region, flat, done, report)
         result = done.regions[id(flat)]
         assert isinstance(result, Function)
         if result is flat:
@@ -122,15 +122,15 @@ class Engine:
         assert isinstance(made, Function)
         return made
 
-    def _region(self, region: Expr, done: "_Done", report: EngineReport) -> Expr:
+    def _region(self, region: Expr, whole: Function, done: "_Done", report: EngineReport) -> Expr:
         if isinstance(region, Function):
-            made: Expr = region.with_body(self._body(region.body, done, report))
+            made: Expr = region.with_body(self._body(region.body, done, report, _fields(region.body) if region is whole else ()))
         else:
             outer, *inner = children(region)  # the guard belongs to the surrounding function
             made = with_children(region, [outer, *(self._body(part, done, report) for part in inner)])
         return made.assume_type(region._checked_type)
 
-    def _body(self, body: Expr, done: "_Done", report: EngineReport) -> Expr:
+    def _body(self, body: Expr, done: "_Done", report: EngineReport, returned: Sequence[int] = ()) -> Expr:
         nodes = post_order(body, parts_of=_own_parts)
         if any(isinstance(node, (RefCreate, RefRead, RefWrite)) for node in nodes):
             report.failures.append("skipped: it creates, reads or writes references")
@@ -139,19 +139,20 @@ class Engine:
             report.failures.append("skipped: its lets order stateful calls, or bind a recursive function")
             return body
         graph = self._graph()
-        return self._optimize(graph, graph.load(body), body, done, report)
+        return self._optimize(graph, graph.load(body), body, done, report, returned)
 
     def _graph(self) -> Graph:
         return Graph(self.eager, self.environment, compare_large=self.merge)
 
     def optimize(self, graph: Graph, root: int, body: Expr, report: EngineReport) -> Expr:
-        """The optimized body, for a body without regions that was loaded into the graph."""
-        return self._optimize(graph, root, body, None, report)
+        """The optimized body, for a part of a function without branches that was loaded into the graph. What the function returns is not
+        priced apart: a part that does would not have the recipe of its equals."""
+        return self._optimize(graph, root, body, None, report, ())
 
-    def _optimize(self, graph: Graph, root: int, body: Expr, done: "_Done | None", report: EngineReport) -> Expr:
+    def _optimize(self, graph: Graph, root: int, body: Expr, done: "_Done | None", report: EngineReport, returned: Sequence[int]) -> Expr:
         """The optimized body, for a body that was loaded into the graph."""
-        made = self._saturated(graph, root, body, done, report)
-        return self._lowered(graph.anew(), made, report) if self._may_lower(graph) else made
+        made = self._saturated(graph, root, body, done, report, returned)
+        return self._lowered(graph.anew(), made, report, returned) if self._may_lower(graph) else made
 
     def _may_lower(self, graph: Graph) -> bool:
         """True if the extracted program may contain calls to lower: they are in the graph, or loading creates them."""
@@ -161,7 +162,7 @@ class Engine:
         present.update(*(made for symbol, made in self.eager.makes if symbol in present))
         return any(matcher.symbols <= present for matcher in self.lowering)
 
-    def _saturated(self, graph: Graph, root: int, body: Expr, done: "_Done | None", report: EngineReport) -> Expr:
+    def _saturated(self, graph: Graph, root: int, body: Expr, done: "_Done | None", report: EngineReport, returned: Sequence[int]) -> Expr:
         initial, steps = len(graph), None if self.trace is None else Steps()
         saturator = Saturator(graph, self.stages, self._limits(report), seed=self.seed, steps=steps)
         changed_leaf = done is not None and any(done.regions.get(id(leaf), leaf) is not leaf for leaf in graph.leaves)
@@ -175,6 +176,7 @@ class Engine:
             extraction = extract(
                 *(graph, [root], saturator.members, initial, self.model, self.exact_seconds, saturator.together),
                 rank=self.rank,
+                results=_results(graph, root, returned),
                 accept=lambda choice: self._lost(graph, choice) is None,
             )
             made = self._taken_out(graph, root, body, saturator, extraction, done, report)
@@ -207,13 +209,13 @@ class Engine:
         regions, shared = done or (None, None)
         return rebuild(graph, extraction.choice, root, regions, shared, saturator.provenance)
 
-    def _lowered(self, graph: Graph, body: Expr, report: EngineReport) -> Expr:
+    def _lowered(self, graph: Graph, body: Expr, report: EngineReport, returned: Sequence[int]) -> Expr:
         """The body after the lowering rules; `graph` is empty."""
         root = graph.load(body)
         symbols, initial = set(graph.symbols), len(graph)
         if not any(matcher.symbols <= symbols for matcher in self.lowering):
             return body
-        done = lower(graph, root, self.lowering, self._limits(report), self.model)
+        done = lower(graph, root, self.lowering, self._limits(report), self.model, _results(graph, root, returned))
         report.add_saturation(done.saturator.result)
         report.eager += graph.applied
         report.add_rules(graph.statistics)
@@ -240,6 +242,18 @@ class _Done(NamedTuple):
 
     regions: dict[int, Expr]
     shared: dict[int, Expr]
+
+
+def _fields(body: Expr) -> Sequence[int]:
+    """The positions of what a function returns: the fields of a tuple, or its only result."""
+    return range(len(body.fields)) if isinstance(body, Tuple) else (0,)
+
+
+def _results(graph: Graph, root: int, returned: Sequence[int]) -> Sequence[int]:
+    """The nodes of returned values."""
+    if graph.symbols[root].kind == TUPLE:
+        return [graph.operands[root][position] for position in returned]
+    return [root] if returned else []
 
 
 def _stateful_calls(function: Function) -> int:

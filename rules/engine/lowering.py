@@ -29,15 +29,16 @@ class Lowered(NamedTuple):
     problem: str = ""
 
 
-def lower(graph: Graph, root: int, matchers: Sequence[Matcher], limits: Limits, model: CostModel) -> Lowered:
-    """Extracts a program of a root without calls that the rules match, including calls that the rules create."""
+def lower(graph: Graph, root: int, matchers: Sequence[Matcher], limits: Limits, model: CostModel, results: Sequence[int] = ()) -> Lowered:
+    """Extracts a program of a root without calls that the rules match, including calls that the rules create. `results` are nodes whose
+    values the program returns."""
     steps = Steps()
     saturator = Saturator(graph, [Stage(tuple(matchers))], limits, steps=steps)
     saturator.run()
     gone = _matched(graph, saturator, steps)
     if not gone:
         return Lowered(saturator, steps, None, None, 0)
-    space = Space.of_graph(graph, saturator.members, model)
+    space = Space.of_graph(graph, saturator.members, model, results)
     try:
         choice = climb(space.without(gone), [graph.find(root)]).choice
     except NoProgramError:

@@ -1,21 +1,23 @@
 """The search space of extraction: the nodes of an e-graph as arrays, with e-classes, operands and costs; from a saturated graph or a file.
 
 A bias is nearly free if it is fused into its product or convolution, which requires that it is the only reader; otherwise it costs an
-addition. Files use the JSON format of extraction-gym, which compares extractors.
+addition. A view is nearly free unless the program returns it, which is a copy. Files use the JSON format of extraction-gym, which compares
+extractors.
 """
 
 import json
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any as AnyValue
 from typing import Final, NamedTuple
 
 from passat.ir.bounded_read import read_bounded
+from passat.ir.cost import view
 from passat.ir.ops.linear import takes_bias
 from passat.ir.passat_error import PassatError
-from passat.rules.cost import EPSILON, ConstantAware, CostModel, price, price_apart
+from passat.rules.cost import EPSILON, ConstantAware, CostModel, price, price_apart, price_copied
 from passat.rules.engine.graph import CONST_SYMBOL, REGION, Graph, Symbol
 
 
@@ -101,8 +103,9 @@ class Space:
             self.biased.setdefault(bias.on, []).append(node)
 
     @staticmethod
-    def of_graph(graph: Graph, members: Mapping[int, Sequence[int]], model: CostModel) -> "Space":
-        """The search space of a saturated graph; `members` lists the e-classes with several nodes. The default is the input program."""
+    def of_graph(graph: Graph, members: Mapping[int, Sequence[int]], model: CostModel, results: Iterable[int] = ()) -> "Space":
+        """The search space of a saturated graph; `members` lists the e-classes with several nodes, and `results` nodes whose values are
+        results of the program. The default is the input program."""
         classes: list[int] = []
         for node, up in enumerate(graph.classes):  # e-classes are named by their smallest node, so links go down
             classes.append(node if up == node else classes[up])
@@ -117,7 +120,7 @@ class Space:
                 constant = [node for node in kept if symbols[node] is CONST_SYMBOL]
                 space.alternatives[cls] = constant[:1] or kept
                 space.default[cls] = space.alternatives[cls][0]
-        costs, biases = _costs(graph, space, model)
+        costs, biases = _costs(graph, space, model, {classes[result] for result in results})
         return Space(classes, space.children, costs, space.alternatives, space.default, biases)
 
     def without(self, nodes: Iterable[int]) -> "Space":
@@ -149,9 +152,10 @@ def _children(graph: Graph, classes: Sequence[int]) -> list[tuple[int, ...]]:
     return [parts if untouched(parts) else tuple([classes[part] for part in parts]) for parts in graph.operands]
 
 
-def _costs(graph: Graph, space: Space, model: CostModel) -> tuple[list[float], dict[int, Bias]]:
-    """The cost of each node itself, and the biases that may be fused. Nodes other than calls, and calls on constants, are nearly free. The
-    model is queried once per operator, types (which the graph keeps alive) and, if it distinguishes them, constant operands."""
+def _costs(graph: Graph, space: Space, model: CostModel, results: Container[int]) -> tuple[list[float], dict[int, Bias]]:
+    """The cost of each node itself, and the biases that may be fused; `results` are e-classes that the program
+    returns. Nodes other than calls, and calls on constants, are nearly free. The model is queried once per operator, types (which the graph
+    keeps alive) and, if it distinguishes them, constant operands."""
     classes, default = space.classes, space.default
     payloads, types, constants = graph.payloads, graph.types, graph.constants
     type_of = [id(types[cls]) for cls in classes].__getitem__
@@ -181,6 +185,8 @@ def _costs(graph: Graph, space: Space, model: CostModel) -> tuple[list[float], d
                 cost = prices[key] = price(
                     model, op, [types[part] for part in parts], types[classes[node]], graph.attrs[payloads[node]], known
                 )
+            if op.cost is view and classes[node] in results:
+                cost = max(cost, price_copied(model, types[classes[node]]))
             costs.append(cost)
     little = 1e-3 * min(prices.values(), default=1.0)
     if little < EPSILON:  # in the units of this model, free nodes would cost more than calls

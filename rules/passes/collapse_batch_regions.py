@@ -24,6 +24,7 @@ from passat.ir.tensor import Tensor
 from passat.ir.traverse import children, post_order, with_children
 from passat.ir.types import TensorType, tensor_type
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
+from passat.rules.cost import results_of
 from passat.rules.passes.simplify_shapes import simplify_shapes
 from passat.rules.rule import EXACT
 
@@ -53,7 +54,7 @@ class CollapseBatchRegions(FunctionPass):
 def collapse_batch_regions(function: Function) -> Function:
     """The function with collapsed regions where this saves calls; itself if there are none."""
     order = list(post_order(function.body, into=lambda part: not isinstance(part, Function)))
-    regions = [region for region in _regions(order) if region.gain(function.body) > 0]
+    regions = [region for region in _regions(order, results_of(function)) if region.gain(function.body) > 0]
     if not regions:
         return function
     body = _Rewriter(regions).run(order, function.body)
@@ -169,8 +170,11 @@ def _newshape(shape: Shape) -> tuple[int, ...] | None:
     return None if attrs is None or attrs["allowzero"] else tuple(attrs["newshape"])
 
 
-def _regions(order: Sequence[Expr]) -> list[_Region]:
-    """The connected regions: calls on batched tensors that feed each other, or read the same one."""
+def _regions(order: Sequence[Expr], results: Sequence[Expr]) -> list[_Region]:
+    """The connected regions: calls on batched tensors that feed each other, or read the same one. A call whose value the function returns
+    belongs to none, because restoring its shape is a copy and restoring that of its operand is not. Sums, which Gemm may absorb, and calls
+    with two operands to restore stay."""
+    returned = set(map(id, results))
     users: dict[int, list[Expr]] = {id(node): [] for node in order}
     for node in order:
         for part in children(node):
@@ -178,7 +182,7 @@ def _regions(order: Sequence[Expr]) -> list[_Region]:
     of: dict[int, _Region] = {}  # by call and by input
     for node in order:
         places = _stacks(node)
-        if not places:
+        if not places or (id(node) in returned and len(places) == 1 and not _is(node, "add")):
             continue
         assert isinstance(node, Call)
         operands = [node.args[i] for i in places]
