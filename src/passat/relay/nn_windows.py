@@ -5,7 +5,6 @@ and ends. Attributes hold them written out. What an operator of ours has no form
 """
 
 from passat.ir.expr import Call, Expr
-from passat.ir.ops.blocked_layouts import has_blocks
 from passat.ir.ops.windows import begins_ends, per_axis
 from passat.relay.building import Numbers, call, numbers, only, only_dtype, operand
 
@@ -13,7 +12,6 @@ __all__ = [
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
-    "contrib_conv2d_nchwc",
     "conv1d",
     "conv1d_transpose",
     "conv2d",
@@ -87,31 +85,10 @@ def conv2d(
     out_layout: str = "",
     out_dtype: str = "",
 ) -> Call:
-    """A convolution over two spatial dimensions; `nn.contrib_conv2d_nchwc` where a layout has blocks."""
+    """A convolution over two spatial dimensions."""
     window = (strides, padding, dilation, kernel_size)
-    name = "nn.contrib_conv2d_nchwc" if has_blocks(data_layout) or has_blocks(kernel_layout) else "nn.conv2d"
-    _check_output(name, data, data_layout, out_layout, out_dtype)
-    return _convolution(name, 2, data, weight, window, groups, channels, data_layout, kernel_layout)
-
-
-def contrib_conv2d_nchwc(
-    data: Expr,
-    kernel: Expr,
-    strides: Numbers = (1, 1),
-    padding: Numbers = (0, 0),
-    dilation: Numbers = (1, 1),
-    groups: int = 1,
-    channels: int | None = None,
-    kernel_size: Numbers | None = None,
-    data_layout: str = "NCHW8c",
-    kernel_layout: str = "OIHW",
-    out_layout: str = "",
-    out_dtype: str = "",
-) -> Call:
-    """A convolution over two spatial dimensions of data in blocks of channels."""
-    window = (strides, padding, dilation, kernel_size)
-    _check_output("nn.contrib_conv2d_nchwc", data, data_layout, out_layout, out_dtype)
-    return _convolution("nn.contrib_conv2d_nchwc", 2, data, kernel, window, groups, channels, data_layout, kernel_layout)
+    _check_output("nn.conv2d", data, data_layout, out_layout, out_dtype)
+    return _convolution("nn.conv2d", 2, data, weight, window, groups, channels, data_layout, kernel_layout)
 
 
 def conv2d_transpose(
