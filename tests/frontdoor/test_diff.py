@@ -135,7 +135,7 @@ def test_a_model_and_its_optimized_form() -> None:
     assert found.nodes_after["Gemm"] == 12
     (gemm,) = [each for each in found.differences if each.after == {"Gemm": 1}]
     assert gemm.before == {"MatMul": 1, "Add": 1}
-    assert len(gemm.instances) == 12
+    assert len(gemm.instances) == 11  # the last one also reshapes, before the normalization that is returned
 
 
 def test_many_nodes_are_compared_in_time_that_grows_with_them() -> None:

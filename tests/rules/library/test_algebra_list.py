@@ -98,7 +98,7 @@ def _shared_group() -> Expr:
 def _repeated_heads() -> Expr:
     queries, keys = var("q", (1, 4, 16, 8)), var("k", (1, 2, 64, 8))
     wide = ops.broadcast_to(ops.expand_dims(keys, axis=2), shape=(1, 2, 2, 64, 8))
-    return mm(queries, turn(view(wide, 1, 4, 64, 8), 0, 1, 3, 2))  # type: ignore[no-any-return]  # the calls of `ops` have no static type
+    return ops.nn.relu(mm(queries, turn(view(wide, 1, 4, 64, 8), 0, 1, 3, 2)))  # type: ignore[no-any-return]  # the calls of `ops` have no static type
 
 
 def _attention(scale: Callable[[Expr], Expr]) -> Expr:
@@ -180,7 +180,7 @@ LIST: dict[str, Identity] = {
     "mask arithmetic": Identity(lambda: x + (splat(1.0) - ops.cast(mask, dtype="float32")) * splat(-1e4), ["where", "add"]),
     "arithmetic on a choice": Identity(lambda: ops.where(mask, splat(1.0), splat(0.0)) * splat(5.0) + splat(1.0), ["where"]),
     "a choice by a negation": Identity(lambda: ops.where(ops.logical_not(mask), x, y), ["where"]),
-    "repeated heads": Identity(_repeated_heads, ["reshape", "transpose", "nn.matmul", "reshape"]),
+    "repeated heads": Identity(_repeated_heads, ["reshape", "transpose", "nn.matmul", "reshape", "nn.relu"]),
     "the scale of attention": Identity(lambda: _attention(lambda scores: scores * splat(0.3)), ATTENTION),
     "the divisor of attention": Identity(lambda: _attention(lambda scores: scores / splat(1.7)), ATTENTION),
 }
