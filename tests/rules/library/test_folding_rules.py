@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from passat.ir.expr import TupleGetItem
+from passat.ir.expr import Constant, TupleGetItem
 from passat.ir.module import IRModule
 from passat.passmgr import PassContext
 from passat.rules.library.folding import ConstantFolding, DynamicToStatic, QuantizedFolding, TupleProjection
@@ -91,3 +91,11 @@ def test_a_rule_of_ones_own_is_applied_as_nodes_are_added() -> None:
     outcome = saturate(func(ops.negative(ops.exp(x))), rules, rules__cost="nodes")
     assert outcome.fired("Own.minus") == 1
     assert operators(outcome.function) == ["exp", "multiply"]
+
+
+def test_maxima_of_windows_with_nan_are_not_folded() -> None:
+    """ONNX Runtime passes NaN on or skips it, depending on the position in the window."""
+    for value, folded in ((1.0, True), (np.nan, False)):
+        image = np.array([[[[0.0, value], [0.0, 0.0]]]], np.float32)
+        made = apply(fold_constant(), func(ops.nn.max_pool2d(const(image), pool_size=(2, 2))))
+        assert isinstance(made.function.body, Constant) == folded
