@@ -1,13 +1,14 @@
-"""Reads files that users name, up to a size limit.
+"""Reads files that users name, up to a size limit, and decodes JSON.
 
 Rejects devices such as /dev/zero, which never end, and named pipes, which may have no writer. Pipes that a shell creates (`/dev/stdin`,
 `<(zcat model.gz)`) are accepted.
 """
 
 import errno
+import json
 import os
 import stat
-from typing import Final
+from typing import Any, Final
 
 _PIECE: Final = 1 << 20
 
@@ -33,6 +34,16 @@ def read_bounded(path: str | os.PathLike[str], limit: int) -> bytes:
     if total > limit:
         raise OSError(errno.EFBIG, f"it is larger than {limit} bytes", name)
     return b"".join(pieces)
+
+
+def decode_json(content: bytes) -> Any:
+    """Decodes JSON in UTF-8. Raises ValueError with the reason."""
+    try:
+        return json.loads(content.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise ValueError("it is not text in UTF-8") from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def _check_kind(state: os.stat_result, name: str) -> None:

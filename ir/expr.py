@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.dtypes import to_numpy
+from passat.ir.passat_error import PassatError
 from passat.ir.shape import Any, Dim, SymDim, parse_dim
 from passat.ir.tensor import Tensor
 from passat.ir.types import FuncType, IncompleteType, TensorType, TupleType, Type, TypeCall, TypeVar
@@ -53,6 +54,13 @@ class Span(_Span):
         return super().__new__(cls, source_name or "", line, end_line, column, end_column, outputs)
 
 
+class NotInferredError(PassatError, ValueError):
+    """The type of an expression is read before it is inferred."""
+
+    def __init__(self) -> None:
+        super().__init__("the type of this expression has not been inferred yet; run InferType, or passat.ir.infer.infer_type(expr)")
+
+
 class Expr:
     """Base class of all expressions. Operators on expressions build calls: `x + 1.0`, `x @ w`, `-x`, `x < y`, `x.astype("int8")`."""
 
@@ -64,9 +72,9 @@ class Expr:
 
     @property
     def checked_type(self) -> Type:
-        """The inferred type. Raises ValueError before inference."""
+        """The inferred type. Raises NotInferredError, a ValueError, before inference."""
         if self._checked_type is None:
-            raise ValueError("the type of this expression has not been inferred yet; run InferType, or passat.ir.infer.infer_type(expr)")
+            raise NotInferredError
         return self._checked_type
 
     def assume_type(self, type_: Type | None) -> Self:

@@ -201,8 +201,8 @@ def get_entry(name: str) -> PassEntry:
         entry = _find(name)
     if entry is None:
         near = nearest_passes(name)
-        hint = f"did you mean {' or '.join(near)}?" if near else "`passat passes` lists the passes"
-        raise UnknownPassError(f"Cannot use {name} to create the pass: no pass of that name is registered; {hint}")
+        hint = f"did you mean {' or '.join(near)}?" if near else "`passat passes` shows all names"
+        raise UnknownPassError(f"there is no pass {name}; {hint}")
     return entry
 
 

@@ -25,7 +25,7 @@ from passat.ir.dataflow.pattern import (
     WildcardPattern,
 )
 from passat.ir.dataflow.rewriting import DFPatternCallback
-from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem, Var
+from passat.ir.expr import Call, Constant, Expr, NotInferredError, Tuple, TupleGetItem, Var
 from passat.ir.op import Op
 from passat.ir.traverse import post_order
 from passat.rules.guards import Guard, Reject, Term, computed, guard, has_dtype
@@ -167,6 +167,9 @@ class _Way:
             made = self._callback.callback(root, root, matched)
         except RuleError as error:
             raise self._error(str(error)) from error
+        except NotInferredError as error:
+            told = "the callback reads types, which differ from match to match"
+            raise self._error(f"{told}; write the rule, with a guard, or use has_dtype and has_shape in the pattern") from error
         except Exception as error:  # any error of a user's function on placeholders
             told = f"{type(error).__name__}: {error}"
             raise self._error(f"the callback looks at more than the structure of a match ({told}); write the rule, with a guard") from error

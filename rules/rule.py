@@ -421,6 +421,10 @@ class RuleSetMeta(type):
                 own.append(rule)
             elif isinstance(value, (PCall, PGet, PTuple)):
                 raise RuleError(f"{name}.{attribute} is a pattern without `>>`: a rule needs a right side")
+            elif isinstance(value, bool) and not attribute.startswith("_"):
+                raise RuleError(
+                    f"{name}.{attribute} is {value}, not a rule: comparing rules or attributes with == makes a bool; write left >> right"
+                )
             elif isinstance(value, (tuple, list, set, frozenset, dict)):
                 _check_none_within(f"{name}.{attribute}", value, namespace)
         cls.rules = (*inherited, *own)

@@ -120,6 +120,14 @@ class AttributeTerm(Symbolic):
     kind = "an attribute"
     comparison = f"compare in a guard, or with equals(a, b) of passat.rules.guards; {_GUARD}"
 
+    def __eq__(self, other: object) -> bool:
+        """Raises RuleError for another term or a value. Inside Passat, attributes are compared by identity, or by `repr`."""
+        if other is self or not isinstance(other, (Symbolic, int, float, str, tuple, list)):
+            return other is self
+        return self.reject("comparison ==", self.comparison)
+
+    __hash__ = object.__hash__
+
     def __add__(self, other: object) -> "Computed":
         return _computed("sum_of", self, other)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any as AnyValue
 from typing import Final
 
+from passat.ir.bounded_read import decode_json
 from passat.ir.dtypes import to_numpy
 from passat.ir.module import IRModule
 from passat.ir.text import ParseError, parse
@@ -98,10 +99,10 @@ def read_reproducer(folder: str | os.PathLike[str]) -> Reproducer:
     folder = os.fspath(folder)
     if not os.path.isdir(folder):
         raise ReproducerError(f"{folder} is not a folder" if os.path.lexists(folder) else f"there is no folder {folder}")
-    text = _read(folder, JSON_NAME, ", so it is not a crash reproducer").decode("utf-8", "replace")
+    text = _read(folder, JSON_NAME, ", so it is not a crash reproducer")
     try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        data = decode_json(text)
+    except ValueError as error:
         raise ReproducerError(f"{folder}/{JSON_NAME} is not valid JSON: {error}") from None
     form = _Form(folder, data)
     if form.get("format", int) != FORMAT:

@@ -115,7 +115,7 @@ class Requirements:
                 required = entry.make({})
         except (UnknownPassError, PassOptionError) as error:
             if isinstance(error, PassOptionError) or name not in self._members:
-                raise type(error)(f"the pass {by.info.name} requires {name}. {error}") from None
+                raise type(error)(f"the pass {by.info.name} requires {name}: {error}") from None
             key = short = f"the member {name}"
             required = self._members[name]
         if key not in self._nodes:

@@ -135,4 +135,4 @@ def _check_registered(name: str, pass_: Pass) -> None:
         get_entry(name)
     except UnknownPassError as error:
         where = "after" if name in map(short_name, pass_.info.after) else "before"
-        raise UnknownPassError(f"the pass {pass_.info.name} is declared to come {where} {name}. {error}") from None
+        raise UnknownPassError(f"the pass {pass_.info.name} is declared to come {where} {name}: {error}") from None

@@ -281,11 +281,11 @@ class _Planner:
 
     def _gate(self, info: PassInfo) -> tuple[Reason, str]:
         if info.name in self._ctx.disabled_pass:
-            return Reason.DISABLED, "disabled_pass names it"
+            return Reason.DISABLED, "it is disabled"
         if info.opt_level <= self._ctx.opt_level:
             return Reason.LISTED, f"listed, level {info.opt_level}"
         if info.name in self._ctx.required_pass:
-            return Reason.FORCED, f"listed, and required_pass names it (its level {info.opt_level} > {self._ctx.opt_level})"
+            return Reason.FORCED, f"listed, and enabled by name (its level {info.opt_level} > {self._ctx.opt_level})"
         return Reason.LEVEL, f"its level {info.opt_level} > {self._ctx.opt_level}"
 
 
@@ -310,9 +310,7 @@ def _doubts(ctx: PassContext, planned: set[str]) -> tuple[tuple[str, ...], tuple
                 continue
             if is_registered(name):
                 if what == "required_pass":
-                    notes.append(
-                        f"required_pass names {name}, which is not a pass of this pipeline: it enables members, and does not add passes"
-                    )
+                    notes.append(f"the required pass {name} is not part of this pipeline: naming a pass enables it, and does not add it")
                 continue
             unknown.append(unknown_pass(what, name, planned))
             notes.append(unknown[-1])

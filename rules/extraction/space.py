@@ -5,7 +5,6 @@ addition. A view is nearly free unless the program returns it, which is a copy. 
 extractors.
 """
 
-import json
 import math
 import os
 from collections import Counter
@@ -13,7 +12,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any as AnyValue
 from typing import Final, NamedTuple
 
-from passat.ir.bounded_read import read_bounded
+from passat.ir.bounded_read import decode_json, read_bounded
 from passat.ir.cost import view
 from passat.ir.ops.linear import takes_bias
 from passat.ir.passat_error import PassatError
@@ -221,9 +220,9 @@ def read_egraph(path: str | os.PathLike[str]) -> EGraphFile:
     where = os.fspath(path)
     content = read_bounded(where, BYTES_LIMIT)
     try:
-        data = json.loads(content)
-    except (ValueError, RecursionError) as error:  # binary content is a ValueError as well
-        raise EGraphFileError(f"{where}: not JSON: {error}") from error
+        data = decode_json(content)
+    except ValueError as error:
+        raise EGraphFileError(f"{where} is not JSON: {error}") from error
     try:
         return parse_egraph(data)
     except EGraphFileError as error:

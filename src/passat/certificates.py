@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
 from passat.catalog import leaves
-from passat.ir.bounded_read import read_bounded
+from passat.ir.bounded_read import decode_json, read_bounded
 from passat.ir.collector import collector_paused
 from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx
@@ -127,11 +127,9 @@ def read_certificate(path: str | os.PathLike[str]) -> Certificate:
     """The certificate in a file. Raises CertificateError."""
     name = os.fspath(path)
     try:
-        data = json.loads(read_bounded(name, LIMIT))
+        data = decode_json(read_bounded(name, LIMIT))
     except OSError as error:
         raise CertificateError(f"{name} cannot be read: {error.strerror or error}") from error
-    except RecursionError:
-        raise CertificateError(f"{name} is nested too deeply") from None
     except ValueError as error:
         raise CertificateError(f"{name} is not a complete certificate: {error}") from None
     if not isinstance(data, dict):

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from passat.bisection import CHECKS, INPUTS_NAME, CheckError, make_check, read_leniently
 from passat.crash import file_of, keep_model, kept_path, require_rules
 from passat.feeds import GivenInputs, read_inputs, write_inputs
-from passat.ir.bounded_read import read_bounded
+from passat.ir.bounded_read import decode_json, read_bounded
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, read_model, save, to_onnx
 from passat.judging import Closeness
@@ -279,13 +279,13 @@ def _read(folder: str) -> dict[str, AnyValue]:
     """The validated content of `bisection.json`. Raises ReproducerError."""
     path = os.path.join(folder, JSON_NAME)
     try:
-        data: AnyValue = json.loads(read_bounded(path, _LIMIT).decode("utf-8", "replace"))
+        data: AnyValue = decode_json(read_bounded(path, _LIMIT))
     except OSError as error:
         raise ReproducerError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise ReproducerError(f"{path} is no JSON: {error}") from None
+    except ValueError as error:
+        raise ReproducerError(f"{path} is not valid JSON: {error}") from None
     if not isinstance(data, dict):
-        raise ReproducerError(f"{path} holds no object")
+        raise ReproducerError(f"{path} does not hold a JSON object")
     for key, kinds in _KINDS.items():
         if not isinstance(data.get(key), kinds):
             raise ReproducerError(f"{path}: {key!r} is not as it should be")

@@ -178,7 +178,7 @@ def test_a_users_rules_py_in_an_empty_folder(empty: Path) -> None:
     [
         (("--config", "rules.math=exact"), "it is excluded by rules.math = exact: it needs reassociate (once)"),
         (("--disable", "Mine.sines"), "it is disabled: rules.disabled names Mine.sines"),
-        (("--disable", "Mine"), "Mine does not run: disabled_pass names it"),
+        (("--disable", "Mine"), "Mine does not run: it is disabled"),
         (("--config", 'rules.disabled=["Mine"]'), "it is disabled: rules.disabled names Mine"),
         ((), "nothing matched its left side"),
     ],

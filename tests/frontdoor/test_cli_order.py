@@ -27,9 +27,9 @@ def test_order_takes_the_settings_of_a_context() -> None:
     assert run("order", *passes, "-O", "1", "--disable", "SimplifyExpr", "--require", "FoldBatchNorm").stdout == (
         "sequential at opt_level 1\n"
         "  -  FoldConstant   does not run: its level 2 > 1\n"
-        "  -  SimplifyExpr   does not run: disabled_pass names it\n"
+        "  -  SimplifyExpr   does not run: it is disabled\n"
         "  1  InferType      required by FoldBatchNorm\n"
-        "  2  FoldBatchNorm  listed, and required_pass names it (its level 2 > 1)\n"
+        "  2  FoldBatchNorm  listed, and enabled by name (its level 2 > 1)\n"
     )
     as_in_tvm = run("order", *passes, "--config", "passmgr.resolve=relay", "--format", "json")
     assert json.loads(as_in_tvm.stdout)["order"].count("InferType") == 3
@@ -75,7 +75,7 @@ def test_a_pipeline_in_a_file(empty: Path) -> None:
         (("order", "--passes", "Sequential{required=[Nope]}()", "--config", "passmgr.resolve=relay"), ""),
         (
             ("order", "--passes", "Sequential{required=[Nope]}(),InferType", "--config", "passmgr.resolve=relay"),
-            "Cannot use Nope to create the pass",
+            "there is no pass Nope",
         ),
     ],
 )

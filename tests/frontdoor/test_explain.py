@@ -288,7 +288,7 @@ def test_a_certificate_that_was_changed_names_the_step(done: Path) -> None:
         ("[1, 2]", "is not a certificate"),
         ("{}", "this is not a Passat certificate"),
         ('{"passat certificate": 3}', "the certificate has version 3; this version of Passat reads 2"),
-        ("[" * 100_000, "bad.json is nested too deeply"),
+        ("[" * 100_000, "bad.json is not a complete certificate: it is nested too deeply"),
     ],
 )
 def test_files_that_are_not_certificates(folder: Path, content: str, said: str) -> None:
@@ -302,7 +302,7 @@ def test_a_certificate_that_was_cut_short(done: Path) -> None:
     assert "short.json is not a complete certificate" in run("explain", "--check", "short.json", "--rules", "mine.py", code=1)
     assert "cannot be read: No such file" in run("explain", "--check", "none.json", code=1)
     Path("binary.json").write_bytes(b"\xff\xfe\x00")
-    assert "is not a complete certificate" in run("explain", "--check", "binary.json", code=1)
+    assert "is not a complete certificate: it is not text in UTF-8" in run("explain", "--check", "binary.json", code=1)
 
 
 def test_incompatible_options(folder: Path) -> None:

@@ -74,8 +74,13 @@ def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
     cyclic.write_text('{"nodes": {"a": {"op": "f", "cost": 1, "eclass": "a", "children": ["a"]}}, "root_eclasses": ["a"]}')
     text = run(cyclic, code=1)
     assert "cyclic.json: the root e-class of node 0 has no finite program" in text
-    cyclic.write_text("{")
-    assert "cyclic.json: not JSON" in run(cyclic, code=1)
+    for content, why in (
+        (b"{", "Expecting property name"),
+        (b"[" * 100_000, "it is nested too deeply"),
+        (b"\x08\xff", "it is not text in UTF-8"),
+    ):
+        cyclic.write_bytes(content)
+        assert f"cyclic.json is not JSON: {why}" in run(cyclic, code=1)
     assert "Traceback" not in text
     run(cyclic, "--time-limit", "-1", code=2)
 

@@ -288,7 +288,7 @@ def edit(change: Callable[[AnyValue], object]) -> None:
         (lambda data: data["optimize"].update(rules=3), "the list of its rules is not as it should be"),
         (lambda data: data["optimize"].update(rules=[{"file": "x"}]), "the list of its rules is not as it should be"),
         (lambda data: data["optimize"].update(passes=None), "the text of its pipeline is not there"),
-        (lambda data: data["optimize"].update(passes="Nonsense"), "its pipeline cannot be made here: Cannot use Nonsense"),
+        (lambda data: data["optimize"].update(passes="Nonsense"), "its pipeline cannot be made here: there is no pass Nonsense"),
     ],
 )
 def test_a_folder_that_was_tampered_with(change: Callable[[AnyValue], object], sentence: str) -> None:

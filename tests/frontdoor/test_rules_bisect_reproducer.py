@@ -125,8 +125,8 @@ def test_folders_that_are_not_reproducers() -> None:
     text = Path("kept/bisection.json").read_text()
     assert run("replay", "kept").stderr.startswith("error: kept needs the rules Wrong of ")
     for change, sentence in (
-        ("{", "is no JSON"),
-        ("[]", "holds no object"),
+        ("{", "is not valid JSON"),
+        ("[]", "does not hold a JSON object"),
         (text.replace('"format": 2', '"format": 7'), "kept has the form 7; this version of Passat reads form 2"),
         (text.replace('"check": "wrong"', '"check": 3'), "'check' is not as it should be"),
         (text.replace('"number": 19,', '"number": -1,'), "the rules, the application or the settings are not as they should be"),

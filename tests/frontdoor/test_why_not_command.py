@@ -78,7 +78,7 @@ def test_passes_that_do_not_run() -> None:
     text = run("ScaleAxis.scaled[none, dense]", RESNET, "-O", "1", "--passes", SMALL).stdout
     assert text.splitlines()[1] == "FoldBatchNorm does not run: its level 2 > 1"
     text = run("ScaleAxis.scaled[none, dense]", RESNET, "--disable", "FoldBatchNorm", "--passes", SMALL).stdout
-    assert text.splitlines()[1] == "FoldBatchNorm does not run: disabled_pass names it"
+    assert text.splitlines()[1] == "FoldBatchNorm does not run: it is disabled"
     text = run("ScaleAxis.scaled[none, dense]", RESNET, "--passes", "SimplifyExpr").stdout
     held = "AlterOpLayout, BackwardFoldScaleAxis, Explore, FoldBatchNorm and 2 more"
     assert text.splitlines()[1] == f"no pass of the pipeline has it; {held} do"

@@ -126,7 +126,7 @@ def test_values(text: str, made: Tune, printed: str) -> None:
         ('Tune{either="a', "expected a value here, not '\"' (column 13)"),
         (r'"\q"', "a string that JSON does not know (column 1)"),
         ("{}", "expected the name of a pass here, not '{' (column 1)"),
-        ('"Sequential"(Tune)', "Cannot use Sequential to create the pass: "),
+        ('"Sequential"(Tune)', "there is no pass Sequential; "),
     ],
 )
 def test_errors(text: str, message: str) -> None:

@@ -166,8 +166,7 @@ def test_no_place_is_one_sentence() -> None:
     with pytest.raises(UnknownPassError) as unknown:
         landed("A B", make("X", after=["A"], before=["FoldConstan"]))
     assert str(unknown.value) == (
-        "the pass X is declared to come before FoldConstan. Cannot use FoldConstan to create the pass: no pass of that name is registered; "
-        "did you mean FoldConstant?"
+        "the pass X is declared to come before FoldConstan: there is no pass FoldConstan; did you mean FoldConstant?"
     )
 
 
@@ -246,9 +245,7 @@ def test_a_pass_of_a_rule_file_runs_at_its_declared_place(tmp_path: Path, monkey
     Path("mine.py").write_text(Path("mine.py").read_text().replace("'FoldConstant'", "'FoldConstan'"))
     unknown = run("order", "--rules", "mine.py")
     assert unknown.exit_code == 2
-    assert unknown.stderr.startswith(
-        "error: the pass Placed is declared to come after FoldConstan. Cannot use FoldConstan to create the pass"
-    )
+    assert unknown.stderr.startswith("error: the pass Placed is declared to come after FoldConstan: there is no pass FoldConstan")
     Path("mine.py").write_text(Path("mine.py").read_text().replace("'FoldConstan'", "'DeadCodeElimination'"))
     cycle = run("optimize", RESNET, "-o", "out.onnx", "--rules", "mine.py")
     assert cycle.exit_code == 2
@@ -259,7 +256,7 @@ def test_a_pass_of_a_rule_file_runs_at_its_declared_place(tmp_path: Path, monkey
     Path("mine.py").write_text(Path("mine.py").read_text().replace("'DeadCodeElimination'", "'Nowhere'"))
     unknown = run("optimize", RESNET, "-o", "out.onnx", "--rules", "mine.py")
     assert (unknown.exit_code, "Traceback" in unknown.output) == (2, False)
-    assert unknown.stderr.startswith("error: the pass Placed is declared to come after Nowhere.")
+    assert unknown.stderr.startswith("error: the pass Placed is declared to come after Nowhere:")
     assert not Path("out.onnx").exists()
 
 

@@ -45,10 +45,10 @@ def test_text(pipeline: Sequential) -> None:
         "    -    InferType           does not run: required by Saturate, established by step 1\n"
         "    3.1  Saturate{rounds=3}  listed, level 1\n"
         "    -    InferType           does not run: required by Fuse, established by step 1\n"
-        "    3.2  Canon               required by Fuse, though disabled_pass names it\n"
+        "    3.2  Canon               required by Fuse, though it is disabled\n"
         "    3.3  Fuse                listed, level 3\n"
         "  4      InferType           required by Fuse\n"
-        "  5      Canon               required by Fuse, though disabled_pass names it\n"
+        "  5      Canon               required by Fuse, though it is disabled\n"
         "  6      Fuse                listed, level 3\n"
         "  7      InferType           listed, level 0\n"
     )
@@ -58,11 +58,11 @@ def test_text_of_passes_that_do_not_run(pipeline: Sequential) -> None:
     plan = pipeline.plan(PassContext(opt_level=0, required_pass=["Saturate"], disabled_pass=["InferType"]))
     assert str(plan) == (
         "mine at opt_level 0\n"
-        "  1  InferType  required by Saturate, though disabled_pass names it\n"
-        "  2  Saturate   listed, and required_pass names it (its level 1 > 0)\n"
+        "  1  InferType  required by Saturate, though it is disabled\n"
+        "  2  Saturate   listed, and enabled by name (its level 1 > 0)\n"
         "  -  inner      does not run: its level 1 > 0\n"
         "  -  Fuse       does not run: its level 3 > 0\n"
-        "  -  InferType  does not run: disabled_pass names it\n"
+        "  -  InferType  does not run: it is disabled\n"
     )
 
 
@@ -89,7 +89,7 @@ def test_doubts_about_the_settings(pipeline: Sequential) -> None:
     assert pipeline.plan(ctx).notes == (
         "disabled_pass names 'Fues', which is neither a pass of this pipeline nor registered; did you mean Fuse?",
         "disabled_pass names 'xyz', which is neither a pass of this pipeline nor registered",
-        "required_pass names Canon, which is not a pass of this pipeline: it enables members, and does not add passes",
+        "the required pass Canon is not part of this pipeline: naming a pass enables it, and does not add it",
     )
     assert "\nnote: disabled_pass names 'Fues'" in pipeline.plan(ctx).to_text()
 

@@ -67,7 +67,7 @@ def test_contents(pipeline: Sequential) -> None:
     off = {group.findtext(f"{SVG}text"): group.findtext(f"{SVG}title") for group in root.iter(f"{SVG}g") if group.get("class") == "off"}
     assert off == {
         "High": "High: does not run: its level 9 > 3",
-        "Off": "Off: does not run: disabled_pass names it",
+        "Off": "Off: does not run: it is disabled",
     }
     relied = {
         path.findtext(f"{SVG}title")

@@ -69,6 +69,8 @@ def test_no_term_is_tested_compared_converted_or_gone_through(use: str, term: st
         ("a.shape", "a is an attribute, and has no .shape"),
         ("x > 3", "x is a pattern, and has no comparison >: compare in a guard, or apply an operator such as op.greater(x, y)"),
         ("a > 3", "a is an attribute, and has no comparison >: compare in a guard, or with equals(a, b)"),
+        ("a == 3", "a is an attribute, and has no comparison ==: compare in a guard, or with equals(a, b)"),
+        ("op.transpose(x, axes=a != b)", "a is an attribute, and has no comparison ==: compare in a guard, or with equals(a, b)"),
         ("is_float(x) and is_float(c)", "is_float(x) is a guard, and has no truth value (if, and, or, not): to require several guards"),
         ("is_float(x) & is_float(c)", "has no operator &: to require several guards, list them: .when(a, b)"),
         ("x // 2", "x is a pattern, and has no operator //: apply an operator by its name: op.NAME(x, y)"),

@@ -204,6 +204,10 @@ def define(value: object) -> RuleSetMeta:
             lambda: define(op.exp(x) + y),
             "Bad.rule is a pattern without `>>`: a rule needs a right side",
         ),
+        (
+            lambda: define(x + y >> y + x == x * y >> y * x),
+            "Bad.rule is False, not a rule: comparing rules or attributes with == makes a bool; write left >> right",
+        ),
         (lambda: define(op.split(x, ...)[0]), "Bad.rule is a pattern without `>>`: a rule needs a right side"),
         (
             lambda: define(op.sum(x, axis=(0,)) >> x),

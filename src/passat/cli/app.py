@@ -114,9 +114,12 @@ def explain(error: Exception) -> tuple[str, int]:
     """The sentence and the exit code for an error."""
     from passat.ir.diagnostics import DiagnosticError
     from passat.ir.passat_error import PassatError
+    from passat.passmgr import PipelineError
 
     if isinstance(error, CommandError):
         return str(error), error.code
+    if isinstance(error, PipelineError):
+        return f"--passes: {error}", USAGE
     if isinstance(error, PassatError) and error.exit_code is not None:
         return str(error.args[0] if isinstance(error, DiagnosticError) else error), error.exit_code
     if isinstance(error, OSError):

@@ -108,7 +108,7 @@ class PassOptions:
         try:
             return PassContext(self.opt_level, self.require, [name for name in self.disable or () if name not in rules], config=options)
         except ConfigError as error:
-            fail(_in_plain_words(str(error)), USAGE)
+            fail(config_message(str(error)), USAGE)
 
     def text(self) -> str | None:
         """The text of the pipeline; `@FILE` stands for what is in the file. Ends the command where it cannot be read."""
@@ -320,13 +320,15 @@ def check_output_folder(path: Path, option: str) -> None:
         fail(f"{option} {path}: the folder {there.absolute()} is read-only; name one elsewhere", USAGE)
 
 
-def _in_plain_words(message: str) -> str:
+def config_message(message: str) -> str:
     """The message of a ConfigError, which has TVM's wording in Python, as the command line says it."""
     if found := re.fullmatch(r"Invalid config option (\S+) candidates are: .*", message):
         return f"there is no config option {found[1]}; `passat config list` shows all options"
     if found := re.fullmatch(r"expect config (\S+) to have type (.+) but get (.+)", message, re.DOTALL):
         example = f""": --config '{found[1]}=[{found[3].replace("'", '"')}]'""" if found[2] == "list[str]" and found[3][0] == "'" else ""
         return f"config {found[1]} takes {found[2]}, not {found[3]}{example}"
+    if found := re.fullmatch(r"Invalid config option (\S+); (.*)", message):
+        return f"there is no config option {found[1]}; {found[2]}"
     return message
 
 

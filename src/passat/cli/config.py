@@ -8,8 +8,8 @@ from typing import Any as AnyValue
 import typer
 
 from passat.cli import completion
-from passat.cli.app import Group, app, errors, show
-from passat.cli.arguments import JsonOption, RulesOption, load
+from passat.cli.app import USAGE, Group, app, errors, fail, show
+from passat.cli.arguments import JsonOption, RulesOption, config_message, load
 from passat.cli.command import command
 
 config_app = typer.Typer(cls=Group, no_args_is_help=True, help="List and explain the options of the passes, which --config KEY=VALUE sets")
@@ -49,9 +49,12 @@ def explain_option(
     with errors(as_json):
         known = _known(rules)
         if key not in known:
-            from passat.passmgr import PassContext
+            from passat.passmgr import ConfigError, PassContext
 
-            PassContext(config={key: None})  # raises the error that names the nearest option
+            try:
+                PassContext(config={key: None})  # raises the error that names similar options
+            except ConfigError as error:
+                fail(config_message(str(error)), USAGE)
         option = known[key]
         if as_json:
             print(json.dumps({"key": key, **option}, indent=2))

@@ -362,7 +362,7 @@ CASES: dict[str, Case] = {
         "ScaleAxis.scaled[none, dense]", X, small, "FoldBatchNorm does not run: its level 2 > 1", Kind.NOT_RUN, level=1
     ),
     "a pass that is disabled": Case(
-        "Inference.dropout", X, None, "SimplifyInference does not run: disabled_pass names it", Kind.NOT_RUN, disabled=["SimplifyInference"]
+        "Inference.dropout", X, None, "SimplifyInference does not run: it is disabled", Kind.NOT_RUN, disabled=["SimplifyInference"]
     ),
     "a pass that is vetoed": Case(
         "Inference.dropout", X, None, "SimplifyInference does not run: an instrument vetoed it", Kind.NOT_RUN, instruments=[NoInference()]
