@@ -318,7 +318,7 @@ class Alignment:
         return found
 
     def _places(self) -> Iterator[Place]:
-        """Groups the nodes without a counterpart: nodes that were made from others with these, the others if they feed only each other, or
+        """Groups the nodes without a counterpart: nodes with those that they were made from; the others if they feed only each other, or
         produce the same operand of corresponding nodes."""
         leader: dict[tuple[int, int], tuple[int, int]] = {}
 
@@ -350,8 +350,26 @@ class Alignment:
         groups: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
         for each in sorted(leader):
             groups.setdefault(find(each), ([], []))[each[0]].append(each[1])
+        self._join_additions(groups)
         for mine, theirs in groups.values():
             yield Place(tuple(mine), tuple(theirs))
+
+    def _join_additions(self, groups: dict[tuple[int, int], tuple[list[int], list[int]]]) -> None:
+        """Joins groups without nodes of the first graph with the group that has most of the nodes that they were made from: one rewrite made
+        both."""
+        holders = {called(self.before.nodes[i]): root for root, (mine, _) in groups.items() for i in mine}
+        for root in [root for root, (mine, _) in groups.items() if not mine]:
+            theirs = groups[root][1]
+            held = Counter(holders[name] for i in theirs for name in self._sources_of(i) if name in holders)
+            if held:
+                groups[held.most_common(1)[0][0]][1].extend(theirs)
+                del groups[root]
+        for _, theirs in groups.values():
+            theirs.sort()
+
+    def _sources_of(self, other: int) -> Sequence[str]:
+        """The names of the nodes of the first graph that a node of the second was made from."""
+        return self._sources.get(next(iter(self.after.nodes[other].output), ""), ())
 
     def _made_from(self) -> dict[int, int]:
         """For nodes of the first graph without a counterpart, the node of the second that was made from them; from the fewest, if there are
@@ -359,7 +377,7 @@ class Alignment:
         mine, theirs = self._open()
         named = {called(self.before.nodes[i]): i for i in reversed(mine)}
         found: dict[int, int] = {}
-        sources = [(self._sources.get(next(iter(self.after.nodes[i].output), ""), ()), i) for i in theirs]
+        sources = [(self._sources_of(i), i) for i in theirs]
         for names, i in sorted(sources, key=lambda each: len(each[0])):
             for name in names:
                 if name in named:

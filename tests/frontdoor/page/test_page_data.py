@@ -89,6 +89,25 @@ def test_a_node_is_paired_with_those_that_it_was_made_from() -> None:
     ]
 
 
+def test_the_nodes_of_one_rewrite_are_one_change() -> None:
+    """The saving of a change is not larger than what the model gains."""
+    text = """<ir_version: 9, opset_import: ["" : 17]> g (float[2, 64] x) => (float[2, 64] y) <float two = {2}, float eps = {1e-6}> {
+        square = Pow(x, two)
+        mean = ReduceMean <axes = [-1]> (square)
+        shifted = Add(mean, eps)
+        root = Sqrt(shifted)
+        inverse = Reciprocal(root)
+        normal = Mul(x, inverse)
+        y = Mul(normal, scale)
+    }"""
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer.append(numpy_helper.from_array(np.linspace(1, 2, 64, dtype=np.float32), "scale"))
+    data = data_of(passat.optimize(model, record=True, verify=False))
+    (change,) = data["regions"]
+    assert {name for name, _ in change["after"]} == {"ReduceMean", "Add", "Sqrt", "Div"}
+    assert change["costs"][0] - change["costs"][1] == pytest.approx(data["head"]["costs"][0] - data["head"]["costs"][1])
+
+
 def test_the_largest_saving_comes_first() -> None:
     data = data_of(passat.optimize(EXAMPLES / "bert_tiny.onnx", record=True, verify=False))
     savings = [change["costs"][0] - change["costs"][1] for change in data["regions"]]

@@ -119,8 +119,8 @@ def test_the_largest_saving_is_shown_first_on_both_sides(tab: Tab, walked: Path)
     tab.open(walked, width=1280, height=900)
     first = tab.text("#list .change")
     assert "MatMul + Add \u2192 Gemm" in first
-    assert "12 places" in first
-    assert tab.text("#place") == "Place 1 of 12"
+    assert "11 places" in first
+    assert tab.text("#place") == "Place 1 of 11"
     assert tab.text("#caption-before").startswith("Before: 2 removed nodes, cost ")
     assert tab.text("#caption-after").startswith("After: 1 new node, cost ")
     assert tab.run("[...document.querySelectorAll('#before .gone .operator')].map((each) => each.textContent)") == ["MatMul", "Add"]
@@ -145,11 +145,11 @@ def test_surroundings_of_a_change_are_aligned_on_both_sides(tab: Tab, walked: Pa
 def test_the_places_of_a_change_are_shown_in_turn(tab: Tab, walked: Path) -> None:
     tab.open(walked)
     names = set()
-    for _ in range(12):
+    for _ in range(11):
         names.add(tab.run("text(data.graphs.after.name[shown.place.after[0]])"))
         tab.run("byId('next-place').click()")
-    assert len(names) == 12
-    assert tab.text("#place") == "Place 1 of 12"
+    assert len(names) == 11
+    assert tab.text("#place") == "Place 1 of 11"
 
 
 def test_every_change_can_be_shown(tab: Tab, walked: Path) -> None:
