@@ -355,7 +355,7 @@ class Alignment:
             yield Place(tuple(mine), tuple(theirs))
 
     def _join_additions(self, groups: dict[tuple[int, int], tuple[list[int], list[int]]]) -> None:
-        """Joins groups without nodes of the first graph with the group that has most of the nodes that they were made from: one rewrite made
+        """Joins a group without nodes of the first graph with the group that has most of the nodes it was made from: one rewrite made
         both."""
         holders = {called(self.before.nodes[i]): root for root, (mine, _) in groups.items() for i in mine}
         for root in [root for root, (mine, _) in groups.items() if not mine]:

@@ -1,6 +1,7 @@
 """Renders plans as text, JSON and SVG, without Graphviz. The output is deterministic.
 
-The SVG has a box per step, from top to bottom, with nested pipelines indented.
+The SVG has a box per step, from top to bottom, with nested pipelines indented. Steps are a sequence, so their places follow from their
+numbers. A layouter such as dagre, which the report page uses, would need a JavaScript engine here and could reorder the steps.
 """
 
 import json
