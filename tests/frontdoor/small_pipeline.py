@@ -1,4 +1,4 @@
-"""A pipeline that stays what it is, for tests whose scenario must not depend on what the default one has learned since."""
+"""A fixed pipeline, for tests that must not depend on changes of the default one."""
 
 from typing import Final
 
@@ -9,6 +9,6 @@ SMALL: Final = "SimplifyInference,DynamicToStatic,FoldBatchNorm,SimplifyExpr,Eli
 
 
 def passes_that_run(opt_level: int = 3) -> int:
-    """How many passes of the default pipeline run at a level, with those that others require; pipelines are none themselves."""
+    """The number of passes of the default pipeline that run at a level, including required ones; pipelines do not count."""
     plan = build_pipeline().plan(PassContext(opt_level))
     return sum(step.runs and step.pass_.members is None for step in plan.walk())

@@ -1,4 +1,4 @@
-"""Models that crash ONNX Runtime: verification continues and reports it. Values from the other process are exact."""
+"""Models that crash ONNX Runtime: verification continues and reports the crash. Values from the other process are exact."""
 
 import gc
 import subprocess
@@ -32,17 +32,17 @@ from tests.comparing import compare_models
 
 ENDED = "ONNX Runtime ended its process with signal 11"
 LOAD = "g (float[2, 2, 2] x, int64[2, 1] i) => (float[n] y) { a = Neg(x) b = Neg(a) y = GatherND<batch_dims = -2>(b, i) }"
-"""ONNX Runtime ends its process when it loads this."""
+"""ONNX Runtime crashes when it loads this model."""
 EMPTY = "e = Identity(nothing) m = InstanceNormalization(e, one, one) z = ReduceSum<keepdims = 0>(m)"
 CONSTANTS = "<float[2, 1, 0] nothing = {}, float[1] one = {1}>"
 RUN = f"g (float[2, 2] x) => (float[2, 2] y) {CONSTANTS} {{ {EMPTY} a = Neg(x) b = Neg(a) y = Add(b, z) }}"
-"""ONNX Runtime ends its process when it runs this: the mean of nothing is read where there is no memory."""
+"""ONNX Runtime crashes when it runs this model: the mean of nothing reads invalid memory."""
 FINE = "g (float[2, 2] x) => (float[2, 2] y) { a = Neg(x) b = Neg(a) y = Abs(b) }"
 DYING = [
     (FINE, RUN.replace("a = Neg(x) b = Neg(a)", "b = Abs(x)")),
     (LOAD.replace("<batch_dims = -2>", ""), LOAD.replace("a = Neg(x) b = Neg(a)", "b = Abs(x)")),
 ]
-"""Models that run, and results that do not."""
+"""Models that run, but whose results do not."""
 ENDLESS = """<ir_version: 10, opset_import: ["": 18]>
 g (float[2] x, int64 n, bool c) => (float[2] y) {
   y = Loop(n, c, x) <body = b (int64 i, bool d, float[2] v) => (bool e, float[2] w) { e = Identity(d) w = Sin(v) }>
@@ -53,7 +53,7 @@ SOMETIMES = f"""g (float[n, 2] x) => (float[n, 2] y) {CONSTANTS} {{
               else_branch = f () => (float[1, 1] q) {{ q = Constant<value = float[1, 1] {{0}}>() }}>
   y = Add(x, w)
 }}""".replace("one = {1}>", "one = {1}, int64 zero = {0}, int64 five = {5}>")
-"""It ends where there are five rows."""
+"""Crashes on five rows."""
 
 
 def parsed(text: str) -> ModelProto:
@@ -108,7 +108,7 @@ def test_a_result_that_ends_it_is_wrong(original: str, result: str) -> None:
 
 
 class _DearNegation:
-    """Makes what has no negation the cheaper."""
+    """Makes a form without negation cheaper."""
 
     def call(self, op: Op, *_: Any) -> float:
         return 1.0 if op.name == "negative" else 1e-3
@@ -124,7 +124,7 @@ def test_a_model_that_crashes_on_some_inputs_is_compared_on_others() -> None:
 
 
 def test_an_occasional_crash_is_not_a_difference() -> None:
-    """Here the original changes under way, as memory that is read by mistake may."""
+    """The original changes its results between runs, as a model that reads invalid memory may."""
     onnx.save(parsed(FINE), "in.onnx")
     reference = Reference("in.onnx")
     onnx.save(parsed(RUN), "in.onnx")
@@ -312,7 +312,7 @@ os._exit(0)
 
 @pytest.mark.parametrize("end", ["", "os._exit(0)", "raise SystemExit(0)", "os.kill(os.getpid(), 9)", BUSY], ids=range(5))
 def test_it_ends_with_the_process_that_started_it(end: str) -> None:
-    """It has the error stream, whose end is waited for here."""
+    """The other process holds the error stream, so the test waits for its end."""
     done = python(START + end, check=False)
     assert not done.stderr
     assert int(done.stdout)

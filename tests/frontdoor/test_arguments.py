@@ -1,4 +1,4 @@
-"""Arguments of `passat.optimize`: the forms in which models, rules and passes may be given, and the sentence for everything else."""
+"""Arguments of `passat.optimize`: accepted forms of models, rules and passes, and the message for everything else."""
 
 import dataclasses
 import inspect
@@ -66,7 +66,7 @@ def optimized(model: AnyValue = MODEL, **options: AnyValue) -> Result:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    list_passes()  # before a copy of them is made
+    list_passes()  # before it is copied
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "_ENTRIES", dict(registry._ENTRIES))  # other tests list the passes
     Path("rules.py").write_text(RULES)

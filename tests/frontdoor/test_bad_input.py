@@ -67,7 +67,7 @@ def sum_of(count: int, shape: tuple[int, ...] = (4,)) -> ModelProto:
 
 
 def rejected(*arguments: object, code: int = 1, written: str = "out.onnx") -> str:
-    """The sentence with which a command ends; it has written nothing."""
+    """The sentence with which a command ends; checks that it has written nothing."""
     before = sorted(os.listdir())
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert result.exit_code == code, result.output
@@ -200,7 +200,7 @@ def test_an_output_folder_that_is_not_there() -> None:
 
 
 def test_an_output_that_is_a_folder(empty: Path) -> None:
-    """A folder takes the result under the model's name, which here is that of a folder, too."""
+    """A folder receives the result under the model's name, which is that of a folder here, too."""
     (empty / "folder" / RESNET.name).mkdir(parents=True)
     assert f"{RESNET.name} is a folder" in rejected("optimize", RESNET, "-o", "folder", code=2)
 
@@ -295,13 +295,13 @@ def test_an_interruption_during_saturation_writes_the_best_so_far() -> None:
     process = start("optimize", "in.onnx", "-o", "out.onnx", "--rules", "rules.py", *limits)
     while not Path("loaded").exists() and process.poll() is None:
         time.sleep(0.05)
-    time.sleep(1)  # for reading the model, which takes far less
+    time.sleep(1)  # reading the model takes far less
     assert process.poll() is None, process.communicate()
     process.send_signal(signal.SIGINT)
     try:
         out, err = process.communicate(timeout=60)
     finally:
-        process.kill()  # what does not end takes gigabytes
+        process.kill()  # runaway allocation takes gigabytes
     assert process.returncode == 130, err
     assert err == "error: interrupted; nothing better was found so far, and the input was written to out.onnx\n"
     assert "interrupted; the best program so far was extracted" in " ".join(out.split())
@@ -329,7 +329,7 @@ def test_a_second_interruption_writes_nothing(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_full_disk_leaves_nothing_behind() -> None:
     def fill() -> None:
-        # No file may grow beyond this: writing then fails as it does on a full disk, with another number.
+        # no file may exceed this size: writing then fails as on a full disk, with another error number
         resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
@@ -377,7 +377,7 @@ def test_an_interruption_while_a_compiled_module_is_imported() -> None:
 
 
 def test_a_tensor_that_contradicts_its_shape_is_not_blamed_on_a_pass(empty: Path) -> None:
-    """Its contents are looked at when something folds them."""
+    """Its contents are read when something folds them."""
     tensor = onnx.TensorProto(name="w", data_type=onnx.TensorProto.FLOAT, dims=[2, 3], raw_data=b"\0" * 20)
     info = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2, 3]) for name in ("x", "y")]
     nodes = [onnx.helper.make_node("Add", ["w", "w"], ["z"]), onnx.helper.make_node("Add", ["x", "z"], ["y"])]

@@ -1,4 +1,4 @@
-"""`passat bisect`: the pass that makes a model wrong, slower, crash, or fail a command."""
+"""`passat bisect`: finds the pass that makes a model wrong, slower, crash, or fail a command."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a bisection asks about a model: wrong values, time, crashes, commands; and how often."""
+"""The checks of a bisection: wrong values, time, crashes, commands; and the number of runs."""
 
 import math
 import os
@@ -28,7 +28,7 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def model(*ops: str, shape: Sequence[int | str] = ("n", 4), constant: npt.NDArray[np.generic] | None = None) -> ModelProto:
-    """A row of operators; a constant is the second operand of those that take two."""
+    """A chain of operators; operators with two operands get a constant as the second."""
     nodes = []
     for i, op in enumerate(ops):
         inputs = [f"v{i}" if i else "x"] + (["c"] if op in ("Mul", "MatMul") else [])
@@ -81,13 +81,13 @@ def test_who_is_not_guilty() -> None:
 
 
 def test_forms_that_onnx_does_not_have_cannot_tell() -> None:
-    """A closure has no ONNX form: the answer is a range of undecidable passes."""
+    """A closure has no ONNX form, so the answer is a range of undecidable passes."""
 
     @module_pass(opt_level=0)
     def closes(mod: IRModule, ctx: PassContext) -> IRModule:
         copy = mod.shallow_copy()
         main = mod["main"]
-        inner = from_onnx(model("Neg", "Exp"))["main"]  # with parameters of its own: a variable is bound once
+        inner = from_onnx(model("Neg", "Exp"))["main"]  # with its own parameters: a variable is bound once
         copy["main"] = Function(main.params, Call(RefRead(RefCreate(inner)), main.params))
         return copy
 
@@ -150,7 +150,7 @@ def test_turns_are_taken_and_medians_compared(monkeypatch: pytest.MonkeyPatch) -
     def time(runner: Runner, repeat: int) -> float:
         ours = runner is not check._original
         order.append(ours)
-        # One turn of the original is far out; the median does not mind.
+        # one run of the original is an outlier, which does not affect the median
         return (1.4 if ours else 100.0 if len(order) == 7 else 1.0) * factor
 
     monkeypatch.setattr(check, "_time", time)
@@ -190,7 +190,7 @@ def test_a_model_that_onnx_runtime_does_not_load() -> None:
 
 
 def test_a_process_that_dies_is_a_crash() -> None:
-    """The mean of nothing, which comes from another node, is read where there is no memory."""
+    """The mean of nothing, from another node, reads invalid memory."""
     nothing = "<float[2, 1, 0] e = {}, float[1] s = {1}> { i = Identity(e) m = InstanceNormalization(i, s, s) z = ReduceSum<keepdims=0>(m) y = Add(x, z) }"
     dying = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 18]> g (float[2, 2] x) => (float[2, 2] y) {nothing}')
     check = Crash()

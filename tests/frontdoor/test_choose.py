@@ -1,4 +1,4 @@
-"""Choosing the program by time: which candidates there are, which of them wins, and what the report says. Times are given, not taken."""
+"""Choosing the program by time: the candidates, the winner, and the report. Times are given, not measured."""
 
 import contextlib
 import itertools
@@ -46,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Twice(RuleSet):
-    """What is negated twice is as it was."""
+    """Removes double negations."""
 
     negated = op.negative(op.negative(x)) >> x
 
@@ -60,7 +60,7 @@ def model(*kinds: str, declared: Sequence[int | str] = (4, 4)) -> ModelProto:
 
 
 def timed(seconds: Callable[[int], float]) -> Callable[..., list[list[float]]]:
-    """What takes the place of the clock: the time of each contestant by its number, the input's being 0."""
+    """Replaces the clock: the time of each candidate by number; the input is 0."""
     return lambda run, count, **_: [[seconds(which)] * 11 for which in range(count)]
 
 
@@ -68,7 +68,7 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
-# Who wins.
+# ---- the winner
 
 
 def given_times(*seconds: float) -> list[Timing]:
@@ -107,7 +107,7 @@ def test_a_winner_is_never_slower_than_the_input(seconds: list[float]) -> None:
         assert seconds[best + 1] <= min(seconds[1:]) * (1 + MARGIN)
 
 
-# Turns.
+# ---- turns
 
 
 def test_turns_begin_with_each_in_turn() -> None:
@@ -137,7 +137,7 @@ def test_a_model_that_does_not_run_has_no_inputs() -> None:
         choose_feed(Runner(proto), AS_USUAL)
 
 
-# Candidates.
+# ---- candidates
 
 
 def test_candidates_are_different_programs() -> None:
@@ -161,20 +161,20 @@ def test_the_time_limit_holds_for_all_candidates_together() -> None:
 
 
 class Doubles(RuleSet):
-    """Three ways of doubling."""
+    """Three ways to double."""
 
     product = (op.add(x, x) >> op.multiply(x, 2.0)).exploring()
     division = (op.add(x, x) >> op.divide(x, 0.5)).exploring()
 
 
 class Signs(RuleSet):
-    """Two ways of turning a sign."""
+    """Two ways to negate."""
 
     sign = (op.negative(x) >> op.multiply(x, -1.0)).exploring()
 
 
 class Odd:
-    """Prices that no other model has."""
+    """Prices unlike those of other models."""
 
     prices: ClassVar = {"add": 5.0, "multiply": 1.0, "divide": 2.0, "negative": 0.5}
 
@@ -201,7 +201,7 @@ def calls(module: IRModule) -> list[str]:
 
 
 def test_the_next_best_of_each_pass_take_turns_with_other_models() -> None:
-    """The second best of Signs is the second of all that passes have, though Doubles has more."""
+    """The second best of Signs comes second among all passes, although Doubles has more."""
     found, told = candidates_of(Sequential([rule_pass(Doubles), rule_pass(Signs)]), 3)
     assert [candidate.name for candidate in found] == ["Odd", "Odd, 2nd of Doubles", "Odd, 2nd of Signs"]
     assert [calls(candidate.module) for candidate in found] == [["multiply", "negative"], ["divide", "negative"], ["multiply", "multiply"]]
@@ -221,7 +221,7 @@ def test_passes_without_changes_come_last() -> None:
 
 
 def test_a_pass_is_not_asked_for_more_than_it_has() -> None:
-    """The third best is the input and no candidate; the fourth is the third again."""
+    """The third best is the input, and thus not a candidate; the fourth equals the third."""
     found, told = candidates_of(rule_pass(Doubles), 6)
     assert [calls(candidate.module) for candidate in found] == [["multiply", "negative"], ["divide", "negative"]]
     assert [text for text in told if " of Doubles" in text] == [
@@ -230,7 +230,7 @@ def test_a_pass_is_not_asked_for_more_than_it_has() -> None:
 
 
 def test_the_next_best_start_from_the_pick() -> None:
-    """The third best of Doubles is the input, and so no candidate."""
+    """The third best of Doubles is the input, and thus not a candidate."""
     found, told = candidates_of(Sequential([rule_pass(Doubles), rule_pass(Signs)]), 2, pick={"Doubles": 1})
     assert calls(found[0].module) == ["divide", "negative"]
     assert told[0] == "looking for another program: Odd, 3rd of Doubles"
@@ -273,7 +273,7 @@ def test_moved_prices_stay_within_a_factor_of_two() -> None:
     assert Moved(NodeCount(), 3).call(get_op("exp"), [T], T, Attrs()) == Moved(NodeCount(), 3).call(get_op("exp"), [T], T, Attrs())
 
 
-# The whole.
+# ---- whole optimizations
 
 
 def test_the_fastest_is_taken_and_verified(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,11 +353,11 @@ def test_bad_options(options: dict[str, str], said: str) -> None:
         optimize(model("Exp"), **options)  # type: ignore[arg-type]  # that is what is tried
 
 
-# A model of the user's that goes wrong.
+# ---- a user's cost model that fails
 
 
 class Broken:
-    """Gives no price for what it does not know."""
+    """Returns no price for unknown operators."""
 
     def call(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs) -> float:
         return float("nan") if op.name == "exp" else 1.0
@@ -375,7 +375,7 @@ def test_a_bad_cost_model_is_an_error_even_if_no_pass_uses_it() -> None:
 
 
 class Fond:
-    """Has something against exponentials."""
+    """Makes exponentials expensive."""
 
     def call(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs) -> float:
         return 100.0 if op.name == "exp" else 1.0
@@ -397,7 +397,7 @@ def test_a_result_of_higher_cost_is_not_taken() -> None:
     assert not optimize(model("Sin", "Cos"), passes=[becomes], cost="nodes", verify=False).report.kept
 
 
-# The command line.
+# ---- the command line
 
 
 def test_the_command_has_the_same_choices(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The command line on good input: what it prints, what it writes, its exit codes."""
+"""The command line on valid input: output, files, exit codes."""
 
 import json
 import os

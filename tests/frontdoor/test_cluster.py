@@ -1,4 +1,4 @@
-"""`passat optimize --cluster` and dask's clients as executors: run where dask.distributed is installed (`make cluster`)."""
+"""`passat optimize --cluster`, and dask's clients as executors. Skipped without dask.distributed (`make cluster`)."""
 
 import sys
 from collections.abc import Iterator

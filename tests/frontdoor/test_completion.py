@@ -1,4 +1,4 @@
-"""What shells complete after `passat`."""
+"""Shell completion of `passat`."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from passat.cli.app import app
 
 
 def completed(words: str) -> list[str]:
-    """The completions that bash gets for the last of some words."""
+    """The completions that bash receives for the last of some words."""
     environment = {"_PASSAT_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1)}
     return CliRunner().invoke(app, [], prog_name="passat", env=environment).stdout.split()
 

@@ -1,4 +1,4 @@
-"""`passat config`: what options there are, and what they are."""
+"""`passat config`: lists and explains options."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the command says of a model that is wrong in several places."""
+"""Messages about a model that is wrong in several places."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ from passat.ir.text import parse
 
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> onnx.ModelProto:
-    """A model whose two nodes do not fit their operands, in the file in.onnx."""
+    """A model with two nodes that do not fit their operands, in the file in.onnx."""
     monkeypatch.chdir(tmp_path)
     inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in (("a", [2, 3]), ("b", [4]))]
     nodes = [helper.make_node("Add", ["a", "b"], ["s"], name="first"), helper.make_node("MatMul", ["a", "a"], ["m"], name="second")]

@@ -1,4 +1,4 @@
-"""Operators of the user's own: what is said of the nodes behind them, and rules about them, declared and not."""
+"""User-defined operators: what is known of the nodes after them, and rules on them, declared and undeclared."""
 
 import json
 from collections.abc import Iterator

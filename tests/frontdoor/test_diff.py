@@ -1,4 +1,4 @@
-"""`passat.diff` and `passat diff`: which nodes of two models correspond, and where the models differ."""
+"""`passat.diff` and `passat diff`: corresponding nodes of two models, and differences between the models."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`passat explain`, `--explain` and `--certificate`: what a result says of itself, and what its certificate proves of two files."""
+"""`passat explain`, `--explain` and `--certificate`: the provenance in a result, and what its certificate proves about two files."""
 
 import copy
 import json
@@ -101,8 +101,8 @@ def test_a_vanished_node_has_an_explanation(folder: Path) -> None:
     run("optimize", "in.onnx", "-o", "out.onnx", "--explain")
     there, back, same, unused, second = (run("explain", "out.onnx", "--node", name) for name in ("there", "back", "same", "unused", "f"))
     assert back.startswith("back (Transpose) vanished: equal to x\n  1. stage 1: ")
-    assert "\n\nkept (Tanh)\n" in back, "it tells what the node became, too"
-    assert there.startswith("kept (Tanh)\n"), "nothing reads it, and that is what comes of it"
+    assert "\n\nkept (Tanh)\n" in back, "it also shows what the node became"
+    assert there.startswith("kept (Tanh)\n"), "the reason is that nothing reads it"
     assert same.startswith("same (Identity) vanished: equal to x\n")
     assert unused == "unused (Exp) vanished: it was computed from constants, or left out, when the model was read\n"
     assert second.startswith("second (Sin) vanished: equal to e")
@@ -163,7 +163,7 @@ def test_provenance_is_in_the_metadata_of_nodes(done: Path) -> None:
     assert set(nodes["product"]) == {FROM, RULES}
     assert nodes["tanh"] == {}
     run("optimize", "in.onnx", "-o", "plain.onnx", "--rules", "mine.py")
-    assert not any(node.metadata_props for node in onnx.load("plain.onnx").graph.node), "only where that is asked for"
+    assert not any(node.metadata_props for node in onnx.load("plain.onnx").graph.node), "only on request"
 
 
 def test_the_same_from_python(folder: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_model_without_provenance(folder: Path) -> None:
 
 
 def test_foreign_metadata_is_not_provenance(folder: Path) -> None:
-    """Whoever else writes under these keys, in other forms, is not believed."""
+    """Entries under these keys in other forms are ignored."""
     strange = model()
     for node, value in zip(strange.graph.node, ("", "[1]", "{}", "[" * 100_000, '"a"', "null"), strict=True):
         node.metadata_props.add(key=RULES, value=value)
@@ -369,7 +369,7 @@ def test_the_certificates_of_the_examples_hold_and_nothing_else_does(name: str, 
 
 
 def respelled(opset: int, *nodes: onnx.NodeProto) -> onnx.ModelProto:
-    """Nodes from x to y, and values that FoldConstant has something to do with."""
+    """Nodes from x to y, and values for FoldConstant to fold."""
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4]) for name in ("x", "y")]
     numbers = {"one": 1.0, "half": 0.5, "root": 2**0.5, "slope": 1.702, "tiny": 1e-5}
     constants = [numpy_helper.from_array(np.array(value, np.float32), name) for name, value in numbers.items()]
@@ -419,7 +419,7 @@ SPELLINGS = {
 @pytest.mark.parametrize("opset", [13, 17])
 @pytest.mark.parametrize("name", list(SPELLINGS))
 def test_operators_that_are_written_as_several_nodes_are_proven(name: str, opset: int) -> None:
-    """An operator that is recovered, and expanded again on writing, is read in another form; equations of the library prove it."""
+    """An operator that is recovered, and expanded again by the writer, is read in another form; equations of the library prove the step."""
     model = respelled(opset, *SPELLINGS[name])
     result = passat.optimize(model, verify=False, certificate=True)
     verdict = check_certificate(json.loads(json.dumps(result.certificate)), before=model, after=result.model)

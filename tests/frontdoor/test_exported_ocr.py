@@ -1,4 +1,4 @@
-"""The blocks of PP-OCR's networks (MobileNetV3 of Paddle, opset 11), sizes by name: what is left of them."""
+"""The blocks of PP-OCR's networks (MobileNetV3 of Paddle, opset 11) with named sizes: the nodes that remain."""
 
 from collections import Counter
 from typing import Any
@@ -14,7 +14,7 @@ CHANNELS = 4
 
 
 class Exported:
-    """A graph as Paddle exports it: a batch normalization behind each convolution, HardSwish as Add, Clip, Mul and Div."""
+    """A graph as Paddle exports it: a batch normalization after each convolution, HardSwish as Add, Clip, Mul and Div."""
 
     def __init__(self) -> None:
         self.random = np.random.default_rng(0)
@@ -71,4 +71,4 @@ def test_blocks_of_pp_ocr() -> None:
     assert result.opset_import[0].version == 11
     found = Counter(node.op_type for node in result.graph.node)
     assert found == {"Conv": 9, "HardSigmoid": 3 + 2, "Mul": 3 + 2, "GlobalAveragePool": 2, "Relu": 2, "Add": 2}
-    assert all(len(node.input) == 3 for node in result.graph.node if node.op_type == "Conv"), "each bias is that of its convolution"
+    assert all(len(node.input) == 3 for node in result.graph.node if node.op_type == "Conv"), "each bias belongs to its convolution"

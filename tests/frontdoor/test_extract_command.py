@@ -1,4 +1,4 @@
-"""`passat extract`: what it prints of an e-graph, and how it fails."""
+"""`passat extract`: its output for an e-graph, and its errors."""
 
 import json
 from pathlib import Path

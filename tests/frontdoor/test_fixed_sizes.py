@@ -1,4 +1,4 @@
-"""`optimize --dim`, `--input-shape` and `--outputs`: a model for fixed sizes of its inputs, and for some of its outputs."""
+"""`optimize --dim`, `--input-shape` and `--outputs`: a model for fixed input sizes, and for some of its outputs."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def parsed(
     model: ModelProto = parser.parse_model(text)
     for value in (*model.graph.input, *model.graph.output):
         for dim in value.type.tensor_type.shape.dim:
-            if dim.dim_param == "succ":  # the parser takes names only
+            if dim.dim_param == "succ":  # the parser accepts names only
                 dim.dim_param = "n + 1"
     return model
 

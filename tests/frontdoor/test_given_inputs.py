@@ -1,4 +1,4 @@
-"""`--inputs FILE.npz`: the user's own inputs are compared beside random ones, once they have been checked."""
+"""`--inputs FILE.npz`: the user's own inputs are checked, and models are compared on them and on random ones."""
 
 import os
 import pickle
@@ -26,7 +26,7 @@ F = np.float32
 
 
 class BelowHundred(RuleSet):
-    """Right on small numbers, as random inputs are, and wrong on others."""
+    """Correct on small numbers, such as random inputs, and wrong on others."""
 
     clipped = op.negative(op.negative(op.clip(x, a_min=-100.0, a_max=100.0))) >> x
 
@@ -66,7 +66,8 @@ def test_differences_on_user_inputs_alone_are_found(tmp_path: Path) -> None:
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    """Also names that are parameters of `numpy.savez`, strings that it would pickle, and bfloat16, which has no name in the file."""
+    """This includes names that are parameters of `numpy.savez`, strings that it would pickle, and bfloat16, which has no name in the
+    file."""
     arrays = {"file": np.ones(2, F), "a/b": np.array(["one", "zwölf"], object), "h": np.ones(3, ml_dtypes.bfloat16)}
     write_inputs(GivenInputs("", arrays), tmp_path / "inputs.npz")
     read = read_inputs(tmp_path / "inputs.npz").arrays
@@ -76,7 +77,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 
 def test_a_model_that_runs_on_them_alone_is_compared() -> None:
-    """No random number is an index into five rows and larger than two."""
+    """No random number is a valid index into five rows and larger than two."""
     model = parsed("(float[n] x, int64[1] i) => (float[k] y) <int64[1] two = {2}> { s = Sub(i, two) y = Expand(x, s) }")
     alone = compare_models(model, model)
     assert alone.equal is None
@@ -118,7 +119,7 @@ def test_they_have_to_be_such_as_the_model_takes(changed: dict[str, Any], said: 
     ],
 )
 def test_they_are_checked_before_the_model_is_read(given: dict[str, Any], said: str) -> None:
-    """So where no pass changes anything, too."""
+    """So they are checked even if no pass changes anything."""
     model = parsed("(float[n] x, float s) => (float[n] y) <float w = {1}> { y = Add(x, s) }")
     model.graph.input.append(onnx.helper.make_tensor_value_info("w", onnx.TensorProto.FLOAT, []))
     told: list[str] = []
@@ -153,7 +154,7 @@ def test_inputs_that_the_model_rejects() -> None:
 
 
 class Evil:
-    """Would write a file where it is unpickled."""
+    """Would write a file when it is unpickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Path.touch, (Path("evil"),))

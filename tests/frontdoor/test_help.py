@@ -1,4 +1,4 @@
-"""What `--help` says: phrases, and options in groups."""
+"""The output of `--help`: phrases, and options in groups."""
 
 import re
 

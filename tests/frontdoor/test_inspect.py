@@ -1,4 +1,4 @@
-"""`passat.inspect` and `passat inspect`: what a model consists of, and what rules do not look into."""
+"""`passat.inspect` and `passat inspect`: the contents of a model, and opaque nodes."""
 
 import json
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_why_rules_do_not_look_into_nodes() -> None:
     assert reasons["Relu"].startswith("the type of 'a', which a com.acme.Fused node produces, is unknown: declare it in value_info")
     assert reasons["Det"] == NO_FORM
     assert {group.operator: group.nodes for group in found.opaque}["Relu"] == ("after",)
-    assert found.unknown == 1  # what b is, the model declares
+    assert found.unknown == 1  # the model declares b
     assert found.not_loaded.startswith("ONNX Runtime does not load the model: ")
     assert "Fused" in found.not_loaded
 

@@ -1,4 +1,4 @@
-"""Inspecting passes: instruments given to `optimize`, and the options of `passat optimize`. All output goes to the error stream."""
+"""Inspecting passes: instruments given to `optimize`, and options of `passat optimize`. All output goes to the error stream."""
 
 import json
 import os

@@ -1,5 +1,5 @@
-"""Ctrl-C at each stage of an optimization: before the result is decided the best so far comes back, the input where nothing was found; later
-nothing is written."""
+"""Ctrl-C at each stage of an optimization: before the result is decided, the best program so far is returned, or the input if there is
+none; later, nothing is written."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Reports about rules that unite two values of the input: they are credited for the shared value, though they make no node."""
+"""Reports about rules that unite two values of the input: they are credited for the shared value, although they create no node."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from passat.certificates import check_certificate
 from passat.cli.app import app
 
 EXPONENTIALS = "s = Add(y, x) a = Exp(s) ex = Exp(x) ey = Exp(y) b = Mul(ex, ey)"
-"""Of two outputs, which a rule that explores and one that joins make one."""
+"""Two outputs that an exploring rule and a joining rule unite."""
 VALUES = {
     "swapped": "a = Add(x, y) b = Add(y, x)",
     "grouped": "xy = Add(x, y) a = Add(xy, z) yz = Add(z, y) b = Add(yz, x)",

@@ -1,4 +1,4 @@
-"""What commands print with `--json`, and certificates, hold to the schemas that the documentation publishes."""
+"""The output of `--json`, and certificates, conform to the published schemas."""
 
 import json
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ MODEL = """<ir_version: 10, opset_import: ["" : 20, "com.example" : 1]> g (float
     z = If(c) <then_branch = one () => (float[n, 4] p) { q = Identity(x) p = Neg(q) }, else_branch = other () => (float[n, 4] r) { r = Exp(x) }>
     u = com.example.Unknown(x)
 }"""
-"""Identities, a branch, and an operator that nobody knows."""
+"""Identities, a branch, and an unknown operator."""
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def printed(folder: Path, *arguments: str, code: int = 0) -> Any:
 
 
 def check(data: Any, name: str) -> None:
-    """Raises AssertionError with all that does not hold to the schema."""
+    """Raises AssertionError with all violations of the schema."""
     wrong = [f"{error.json_path}: {error.message[:300]}" for error in Draft202012Validator(SCHEMAS[name]).iter_errors(data)]
     assert wrong == [], f"{name}: a change of what is printed is a new version of the schema"
     assert isinstance(data, list) or data.get("schema", name) == name

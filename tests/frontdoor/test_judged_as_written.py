@@ -1,4 +1,4 @@
-"""A result is judged as the ONNX that it is written as: what is one call here and several nodes there costs those nodes."""
+"""A result is priced as the ONNX that is written: a call that is written as several nodes costs those nodes."""
 
 import itertools
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def nodes_of(model: ModelProto) -> tuple[str, ...]:
 
 
 def calls(of: Op) -> Iterator[Function]:
-    """Functions of one call of an operator, on random operands with random attributes."""
+    """Functions with one call of an operator, on random operands with random attributes."""
     pattern = PCall(of, (*tensors(" ".join(f"h{i}" for i in range(of.arity))), ...))
     hints, sampler = SamplingHints(pattern, ()), Sampler(np.random.default_rng(0))
     for _ in range(TRIES):
@@ -63,18 +63,18 @@ def in_opset(function: Function, opset: int) -> IRModule:
 
 
 def replaced(function: Function) -> Pass:
-    """A pass after which the module is that function."""
+    """A pass that replaces the module by that function."""
     return module_pass(lambda mod, ctx: IRModule({"main": function}, attrs=mod.attrs), opt_level=0, name="Replaced")
 
 
 def test_one_call_for_several_nodes_is_not_an_improvement() -> None:
-    """For every operator: a model of the nodes that a call is written as does not improve by becoming that call."""
+    """For every operator: turning the nodes that a call is written as into that call is not an improvement."""
     several: dict[str, set[tuple[str, ...]]] = {}
     for of in OPERATORS:
         for function, opset in itertools.product(calls(of), OPSETS):
             try:
                 model = to_onnx(in_opset(function, opset))
-            except OnnxError:  # the operator came with a later opset
+            except OnnxError:  # the operator was introduced in a later opset
                 continue
             nodes = nodes_of(model)
             seen = several.setdefault(of.name, set())
@@ -105,7 +105,7 @@ def test_swish_comes_back_byte_for_byte(cost: CostName, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cost", COSTS)
 def test_other_improvements_count_separately(cost: CostName) -> None:
-    """Of a swish beside a double negation only the negations are gained."""
+    """For a swish beside a double negation, only the removed negations count."""
     model = parsed("(float[4, 64] x) => (float[4, 64] y) { s = Sigmoid(x) m = Mul(x, s) n = Neg(m) k = Neg(n) y = Sin(k) }")
     result = optimize(model, cost=cost)
     assert sorted(nodes_of(result.model)) == ["Mul", "Sigmoid", "Sin"]
@@ -136,7 +136,7 @@ def test_a_result_lowered_to_the_input_is_replaced_by_it() -> None:
 
 
 class Choices(RuleSet):
-    """A product of a mask and a constant as a choice, which is an operator since opset 9; a sum of a value with itself."""
+    """A product of a mask and a constant as a Where, which exists since opset 9; the sum of a value with itself."""
 
     choice = op.multiply(op.cast(x, ...), y) >> op.where(x, y, op.zeros_like(y))
     twice = op.add(y, y) >> op.multiply(y, 2)
@@ -144,10 +144,10 @@ class Choices(RuleSet):
 
 @pytest.mark.parametrize(("opset", "chosen"), [(8, False), (9, True)])
 def test_operators_missing_in_the_opset_are_not_extracted(opset: int, chosen: bool) -> None:
-    """What other rules make comes all the same."""
+    """The results of other rules are kept."""
 
     class ByName:
-        """Casts and sums cost much."""
+        """Casts and sums are expensive."""
 
         def call(self, op: Op, types: object, result: object, attrs: object) -> float:
             return 100.0 if op.name in ("cast", "add") else 1.0
@@ -162,7 +162,7 @@ def test_operators_missing_in_the_opset_are_not_extracted(opset: int, chosen: bo
 
 
 def test_a_pass_that_makes_operators_missing_in_the_opset_keeps_the_input() -> None:
-    """The input comes back, and the report says why."""
+    """The input is returned, and the report gives the reason."""
 
     @module_pass(opt_level=0, name="Choose")
     def choose(module: IRModule, context: object) -> IRModule:

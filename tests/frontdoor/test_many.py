@@ -1,4 +1,4 @@
-"""`passat.optimize_many`, and `passat optimize` with several models: each has a result of its own, and one failure stops no other."""
+"""`passat.optimize_many`, and `passat optimize` with several models: each has its own result, and a failure does not stop the others."""
 
 import concurrent.futures
 import json
@@ -71,7 +71,7 @@ def test_any_executor_will_do_and_gets_absolute_paths(tmp_path: Path) -> None:
 
 
 class Immediately:
-    """An executor that knows futures, and nothing else of `concurrent.futures`."""
+    """An executor that supports futures, and nothing else of `concurrent.futures`."""
 
     def __init__(self) -> None:
         self.given: list[AnyValue] = []

@@ -1,4 +1,4 @@
-"""Cost by measurement: what is measured, what is remembered, what is estimated. No test says how long anything takes."""
+"""Measured costs: what is measured, cached and estimated. No test asserts a time."""
 
 import copy
 import json

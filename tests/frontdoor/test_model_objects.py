@@ -1,4 +1,4 @@
-"""Models that other packages hold as objects, and what they are converted to."""
+"""Models as objects of other packages, and their conversion."""
 
 import io
 import subprocess

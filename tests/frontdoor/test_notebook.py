@@ -1,4 +1,4 @@
-"""Displays in notebooks are well-formed, and names from models are always text."""
+"""Displays in notebooks are well-formed, and names from models are always shown as text."""
 
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
@@ -21,7 +21,7 @@ x = tensor("x")
 
 
 class Parsed(HTMLParser):
-    """Tags in the order in which they open, and all text; a tag that is not closed where it should be is an error."""
+    """Tags in the order in which they open, and all text; a tag that is not closed in place is an error."""
 
     def __init__(self, source: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""`passat.optimize`: what it returns, what it rejects, what it keeps, and that the same input gives the same output."""
+"""`passat.optimize`: results, rejected arguments, kept models, and reproducible output."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,13 +23,13 @@ x, y = tensors("x y")
 
 
 class Negations(RuleSet):
-    """A rule that is right and makes a program smaller."""
+    """A sound rule that makes a program smaller."""
 
     doubled = op.negative(op.negative(x)) >> x
 
 
 class Wrong(RuleSet):
-    """A rule that is wrong: the check of types cannot see it."""
+    """An unsound rule that the type check cannot detect."""
 
     cosine = op.cos(x) >> x
 
@@ -206,7 +206,7 @@ def test_external_data_is_read_compared_and_copied(tmp_path: Path) -> None:
     result.save(other / "n.onnx")
     assert ops_of(onnx.load(other / "n.onnx")) == ["MatMul", "MatMul"]
     in_memory = optimize(onnx.load(source / "m.onnx", load_external_data=False), folder=source)
-    assert ops_of(in_memory.model) == ["MatMul"], "the product of the weights is computed ahead"
+    assert ops_of(in_memory.model) == ["MatMul"], "the product of the weights is precomputed"
     assert in_memory.report.verification is not None
     assert in_memory.report.verification.equal is True
 
@@ -225,7 +225,7 @@ def test_values_that_are_not_paths() -> None:
 
 
 def test_newly_known_sizes_do_not_make_a_result_more_expensive() -> None:
-    """Expand to a computed shape: before that is folded, what follows has no known size and looks cheap."""
+    """Expand to a computed shape: before that is folded, the values after it have unknown sizes and look cheap."""
     nodes = [
         helper.make_node("Shape", ["x"], ["shape"]),
         helper.make_node("CastLike", ["sizes", "shape"], ["cast"]),
@@ -261,7 +261,7 @@ def test_rules_that_are_none() -> None:
 
 
 def test_two_unknown_sizes_are_not_equal() -> None:
-    """Exporters write `?` for each size that they do not know: the two of an image need not be equal."""
+    """Exporters write `?` for each unknown size; the two of an image need not be equal."""
     model = onnx.parser.parse_model(
         """<ir_version: 8, opset_import: ["" : 17]> g (float[a,b] x) => (float[c,d] y) {
         s = Shape(x)
@@ -291,7 +291,7 @@ def test_an_operator_that_onnx_runtime_has_no_kernel_for_is_not_made() -> None:
 
 def test_zeros_of_unknown_sizes_do_not_explode() -> None:
     """A difference that is 0 and cannot become a constant: all its products and differences are in one e-class. The search ends before a
-    round that would fill the memory, with the best program so far."""
+    round that would exhaust memory, with the best program so far."""
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 17]> g (float[m, n, k, m] x) => (float[m, n, k, m] y)'
         "{ u = Sub (x, x) v = Sub (u, u) y = Relu (v) }"
@@ -302,8 +302,8 @@ def test_zeros_of_unknown_sizes_do_not_explode() -> None:
 
 
 def test_an_empty_product_does_not_explode() -> None:
-    """Products without elements, sums and multiples of them: classes of 74 nodes that use each other match a pattern of five calls more often
-    than memory lasts."""
+    """Products without elements, their sums and multiples: e-classes of 74 nodes that use each other match a pattern of five calls more
+    often than memory allows."""
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 17]> g (float[5,0,4,0] x) => (float[5,0,4,1] y)'
         " <float[1,1,1,1] c = {1.18}, float[5,1,0,1] m = {}> { s = Mul (x, x) w = MatMul (s, m) q = Add (w, w) y = Mul (q, c) }"
@@ -313,7 +313,7 @@ def test_an_empty_product_does_not_explode() -> None:
 
 
 def test_a_match_that_computes_a_constant_counts_as_many() -> None:
-    """A product is zero times itself, so that its class is a part of itself, and each order of its constants makes another constant."""
+    """A product equals zero times itself, so its e-class contains itself, and each order of its constants gives another constant."""
     model = onnx.parser.parse_model(
         '<ir_version: 10, opset_import: ["" : 19]> g (float[8] x) => (float y, float[3] z) {'
         " v = MatMul (x, a) n = Sub (v, v) s = MatMul (n, b) y = MatMul (s, v) t = MatMul (n, c) z = Concat <axis = -1> (t, t, t) }"

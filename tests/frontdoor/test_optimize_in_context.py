@@ -1,4 +1,4 @@
-"""`passat.optimize` inside a `with PassContext(...)`: what it takes over from there, and what its own arguments say."""
+"""`passat.optimize` inside `with PassContext(...)`: which settings it uses, and which its own arguments override."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ from tests.frontdoor.small_pipeline import SMALL
 
 
 def model() -> onnx.ModelProto:
-    """x + x and x + x, multiplied, and a Relu twice."""
+    """The product of x + x and x + x, followed by two Relus."""
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])
     nodes = [
@@ -36,7 +36,7 @@ def model() -> onnx.ModelProto:
 
 
 class Watch(PassInstrument):
-    """Writes down what it hears, and vetoes the passes of some names."""
+    """Records its calls, and vetoes the passes of some names."""
 
     def __init__(self, *vetoed: str) -> None:
         self.heard: list[str] = []
@@ -109,7 +109,7 @@ def test_a_context_that_a_function_runs_in_is_around_it() -> None:
 def test_disabled_and_required_passes() -> None:
     with PassContext(3, disabled_pass=["EliminateCommonSubexpr", "SimplifyExpr", "DynamicToStatic", "FoldBatchNorm"]):
         assert passat.optimize(model(), passes=SMALL).report.node_count_after == 5
-        assert passat.optimize(model()).report.node_count_after == 2, "passes of other names find some of it"
+        assert passat.optimize(model()).report.node_count_after == 2, "passes of other names make a part of the changes"
     with PassContext(0, required_pass=["EliminateCommonSubexpr"]):
         assert "EliminateCommonSubexpr" in [one.name for one in passat.optimize(model()).report.passes]
 

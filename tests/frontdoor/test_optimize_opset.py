@@ -1,4 +1,4 @@
-"""Optimizing for a later opset than a model came in."""
+"""Optimizing for a later opset than that of the model."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Scripts as users of TVM write them, with their imports changed: tutorials on passes and instruments, tests of passes and of the executor."""
+"""Scripts as TVM's users write them, with changed imports: tutorials on passes and instruments, tests of passes and of the executor."""
 
 from collections.abc import Callable
 from typing import Any as AnyValue
@@ -16,7 +16,7 @@ SCALAR = relay.TensorType((), "float32")
 
 
 def example() -> relay.Function:
-    """A convolution, constants to fold, and a subexpression that occurs twice."""
+    """A convolution, constants to fold, and a common subexpression."""
     c = relay.const(np.ones((1, 4, 6, 6), "float32"))
     x, weight = relay.var("x", relay.TensorType((1, 4, 8, 8), "float32")), relay.var("weight", shape=(4, 4, 3, 3))
     y = relay.add(relay.nn.conv2d(x, weight), relay.multiply(relay.add(c, c), relay.const(2, "float32")))
@@ -26,7 +26,7 @@ def example() -> relay.Function:
 
 @tvm.instrument.pass_instrument
 class CallDiffer(tvm.instrument.PassInstrument):
-    """What each pass does to the number of calls, nested passes before the one around them."""
+    """The change in the number of calls by each pass, with nested passes before the enclosing one."""
 
     def __init__(self) -> None:
         self.before: list[tuple[str, int]] = []
@@ -75,7 +75,7 @@ def test_the_tutorial_on_passes() -> None:
         folded = seq(mod)
     assert relay.analysis.list_op_freqs(folded) == {"nn.conv2d": 1, "add": 3}
     assert differ.changes[-1] == (0, "sequential", -3)
-    custom: AnyValue = CustomPipeline(multiplier=relay.const(3, "float32"))  # a type checker takes it for the class that it was
+    custom: AnyValue = CustomPipeline(multiplier=relay.const(3, "float32"))  # a type checker takes it for the original class
     assert custom.info.name == "CustomPipeline"
     assert relay.analysis.list_op_freqs(custom(mod)) == {"nn.conv2d": 1, "add": 5, "multiply": 3}
 

@@ -1,4 +1,4 @@
-"""`passat.profile` and `passat profile`: whether a model is faster than another by more than noise. Nothing here asserts a time."""
+"""`passat.profile` and `passat profile`: whether a model is faster than another by more than noise. No test asserts a time."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ from passat.settings import ArgumentError
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "models"
 BRIEFLY = 0.1
-"""Seconds of measuring."""
+"""Seconds of measurement."""
 
 
 def parsed(body: str, *, signature: str = "(float[n, 4] x) => (float[n, 4] y)") -> ModelProto:

@@ -1,4 +1,4 @@
-"""Where TVM's scripts look for names: modules, errors, targets, helpers of tests; what completion shows."""
+"""Names where TVM's scripts expect them: modules, errors, targets, helpers of tests; and the names that completion shows."""
 
 import importlib
 import subprocess

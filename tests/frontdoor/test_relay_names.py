@@ -1,4 +1,4 @@
-"""The facade: what scripts for TVM import is there, and importing the front door stays light."""
+"""The facade: names that TVM's scripts import exist, and importing `passat` stays cheap."""
 
 import importlib
 import json

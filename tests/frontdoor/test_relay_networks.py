@@ -1,4 +1,4 @@
-"""The networks of `relay.testing`: their sizes, their texts, and values that do not change."""
+"""The networks of `relay.testing`: sizes, texts, and unchanged values."""
 
 from collections.abc import Callable
 
@@ -26,7 +26,7 @@ NETWORKS: list[tuple[Callable[[], testing.init.Workload], tuple[int, ...], int]]
     (lambda: testing.densenet.get_workload(batch_size=1, image_shape=(3, 64, 64)), (1, 1000), 8_062_504),
     (testing.synthetic.get_workload, (1, 128), 110_592),
 ]
-"""Networks, the shape of the result, and how many numbers their parameters have."""
+"""Networks, the shape of the result, and the number of parameters."""
 
 
 @pytest.mark.parametrize(("network", "shape", "size"), NETWORKS)

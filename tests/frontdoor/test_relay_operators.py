@@ -1,4 +1,4 @@
-"""Relay's functions of operators: their parameters, what they build, what it computes, what they reject."""
+"""Relay's operator functions: parameters, the expressions that they build, their values, and rejected arguments."""
 
 import inspect
 import re

@@ -1,7 +1,7 @@
 """Functions and classes under Relay's names take TVM's arguments in TVM's order and under TVM's names.
 
-The table has the positional parameters of TVM v0.18.0 (python/tvm/relay, python/tvm/ir), of v0.8.0 for what is not in it any more; they may
-be followed by further ones. Left out are parameters that docs/tvm-differences.md says are not supported.
+The table has the positional parameters of TVM v0.18.0 (python/tvm/relay, python/tvm/ir), and of v0.8.0 for functions that v0.18.0 lacks.
+Further parameters may follow. Parameters that docs/tvm-differences.md lists as unsupported are omitted.
 """
 
 import inspect

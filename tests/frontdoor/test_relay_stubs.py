@@ -1,4 +1,4 @@
-"""The type stubs of the derived functions are what the operators' declarations give. Run as a program, this file writes them."""
+"""The type stubs of derived functions match the operators' declarations. Run as a program, this file writes them."""
 
 import inspect
 from pathlib import Path
@@ -32,7 +32,7 @@ def parameter_text(parameter: inspect.Parameter) -> str:
 
 
 def function_text(op: str, name: str) -> str:
-    """A function's stub, laid out as ruff does it."""
+    """A function's stub in ruff's format."""
     parameters = [parameter_text(parameter) for parameter in signature_of(get_op(op)).parameters.values()]
     line = f"def {name}({', '.join(parameters)}) -> Call: ..."
     if len(line) <= WIDTH:

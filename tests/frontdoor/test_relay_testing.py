@@ -1,4 +1,4 @@
-"""`tvm.testing`: what tests of users take from it."""
+"""`tvm.testing`: the functions that users' tests import."""
 
 import pytest
 

@@ -29,7 +29,7 @@ LEVELS = {
     "ToGraphNormalForm": 1,
 }
 REQUIRED = {"ConvertLayout": ({"nn.conv2d": ["NHWC", "default"]},)}
-"""The arguments of passes that cannot do without."""
+"""The required arguments of passes."""
 
 
 @pytest.mark.parametrize("name", LEVELS)

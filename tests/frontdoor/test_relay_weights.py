@@ -1,4 +1,4 @@
-"""Weights that are declared by name alone get their types from the calls that they are given to."""
+"""Weights declared by name only get their types from the calls that use them."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def weight() -> relay.Var:
 
 
 def typed(made: relay.Expr, var: relay.Var) -> str:
-    """The type that a variable has got, which the call is right with."""
+    """The inferred type of a variable, which makes the call valid."""
     assert var.type_annotation is var.checked_type
     relay.transform.InferType()(tvm.IRModule.from_expr(made))
     return str(var.checked_type)

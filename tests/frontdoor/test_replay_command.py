@@ -1,4 +1,4 @@
-"""A pass that raises: the sentence of `passat optimize`, what `--reproducer` writes, and `passat replay`."""
+"""A pass that raises: the message of `passat optimize`, the output of `--reproducer`, and `passat replay`."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def run(*arguments: object) -> Result:
 
 @pytest.fixture(autouse=True)
 def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An empty folder with a rule file, and a registry that forgets."""
+    """An empty folder with a rule file, and a registry that is restored."""
     entries = dict(passes_known._ENTRIES)
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(RULES)
@@ -62,7 +62,7 @@ def crash(*more: object) -> Result:
 
 
 def forget() -> None:
-    """Leaves the registry as a new process has it."""
+    """Restores the registry of a new process."""
     passes_known._ENTRIES.pop("transform.Broken", None)
     passes_known._VERSION[0] += 1
 
@@ -144,7 +144,7 @@ def test_other_failures_have_a_separate_exit_code() -> None:
 
 
 def test_failures_of_the_whole_pipeline_only() -> None:
-    """A pass that raises when it meets what the text of the module does not keep."""
+    """A pass that raises on information that the text of the module does not keep."""
 
     @register_pass("NeedsFrame", override=True)
     @module_pass(opt_level=0, name="NeedsFrame")
@@ -204,7 +204,7 @@ def test_a_large_model_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_default_pipeline_with_rules_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pass with the user's rules is part of the default pipeline, between Passat's."""
+    """The pass with the user's rules is part of the default pipeline, between Passat's passes."""
     from passat.rules.rule_pass import RulePass
 
     def fails(self: RulePass, func: Function, mod: IRModule, ctx: PassContext) -> Function:
@@ -220,7 +220,7 @@ def test_the_default_pipeline_with_rules_of_ones_own(monkeypatch: pytest.MonkeyP
     assert (data["optimize"]["given_as"], data["not_registered"]) == ("default", [])
     (found,) = replay_folder("crash", load_rules("mine.py"))
     assert found.same
-    assert str(found.error) == data["error"]["message"]  # the same sets, those of the library among them
+    assert str(found.error) == data["error"]["message"]  # the same sets, including those of the library
 
 
 def test_passes_given_as_objects() -> None:

@@ -1,4 +1,4 @@
-"""What reports hold and show, and the line that says what runs."""
+"""The contents and display of reports, and the progress line."""
 
 import io
 import json

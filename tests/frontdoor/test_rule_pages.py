@@ -239,7 +239,7 @@ def test_the_rules_of_pipelines_that_are_passes_are_listed_under_their_names() -
 
 def test_a_pass_of_the_users_is_not_on_the_page_of_the_library() -> None:
     class Known(RuleSet):
-        """What a user knows."""
+        """A fact that the user knows."""
 
         nothing = op.exp(op.log(x)) >> x
 
@@ -250,7 +250,7 @@ def test_a_pass_of_the_users_is_not_on_the_page_of_the_library() -> None:
 
 def test_rules_of_ones_own_must_not_have_the_names_of_rules_in_pipelines_either() -> None:
     class HiddenStates(RuleSet):
-        """Of the name of a set in CollapseBatchDims."""
+        """Has the name of a set in CollapseBatchDims."""
 
         product = op.exp(op.log(x)) >> x
 

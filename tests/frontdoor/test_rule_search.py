@@ -1,4 +1,4 @@
-"""Which rules, and which application, make something bad: found in few questions, with fakes in place of models."""
+"""The rules, and the application, that make a result bad: found in few runs, with fakes instead of models."""
 
 import math
 from collections.abc import Callable, Collection, Sequence
@@ -14,7 +14,7 @@ RULES = [f"Set.r{i}" for i in range(128)]
 
 
 class Asked:
-    """Counts what is asked of a predicate over sets of rules."""
+    """Counts the calls of a predicate on sets of rules."""
 
     def __init__(self, bad: Callable[[Collection[str]], bool | None]) -> None:
         self.bad = bad
@@ -62,7 +62,7 @@ def test_rules_that_come_together(numbers: set[int]) -> None:
 @given(st.lists(st.sets(st.integers(0, 15), min_size=1, max_size=4), min_size=1, max_size=4), st.sets(st.integers(0, 15), max_size=3))
 @settings(deadline=None, max_examples=share(105, 300))
 def test_the_found_set_is_minimal(causes: list[set[int]], hiding: set[int]) -> None:
-    """Several causes, and rules that hide what the others do unless all rules run: no monotone predicate."""
+    """Several causes, and rules that hide the effects of others unless all rules run: the predicate is not monotone."""
     rules = RULES[:16]
 
     def bad(chosen: Collection[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Reading a user's rule file, and the one sentence for each way in which it may be wrong."""
+"""Reading a user's rule file, and the message for each way in which it may be wrong."""
 
 import os
 import sys
@@ -57,7 +57,7 @@ def test_a_pipe_is_read_once() -> None:
     finally:
         os.close(reader)
     assert [rules.__name__ for rules in sets] == ["Negations", "More"]
-    assert not hasattr(sys.modules[sets[0].__module__], "__file__"), "who reads the source would wait for the pipe forever"
+    assert not hasattr(sys.modules[sets[0].__module__], "__file__"), "reading the source would wait for the pipe forever"
 
 
 def test_a_set_that_was_only_imported_is_not_the_files_own(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`passat rules bisect`: the rule, and the one application of it, that makes a model wrong, larger, crash, or fail a command."""
+"""`passat rules bisect`: the rule, and its application, that makes a model wrong, larger, crash, or fail a command."""
 
 import json
 import math
@@ -57,7 +57,7 @@ def test_a_rule_that_slipped_in_among_a_hundred() -> None:
     assert application["candidates"] == [application["number"]]
     assert 0 < application["number"] <= application["total"]
     assert data["why"].startswith("the output 'output'")
-    # all, none, those that fired, a search over each, the set alone, and the two that decide once more
+    # all, none, those that fired, a search over each, the set alone, and two runs that confirm
     most = 3 + math.ceil(math.log2(data["candidates"])) + 1 + math.ceil(math.log2(application["total"] + 1)) + 2 + 2
     assert data["calls"] <= data["runs"] <= most
 

@@ -1,4 +1,4 @@
-"""What `passat rules bisect --save` writes, and `passat replay` of it."""
+"""The output of `passat rules bisect --save`, and `passat replay` of it."""
 
 import json
 import os
@@ -66,7 +66,7 @@ def test_the_command_makes_the_bad_model() -> None:
 
 
 def test_the_inputs_are_kept_and_replayed() -> None:
-    """Only the given inputs show the difference, random ones are too small."""
+    """Only the given inputs show the difference; random ones are too small."""
     Path("hundred.py").write_text(
         """
 from passat.rules import RuleSet, op, tensors

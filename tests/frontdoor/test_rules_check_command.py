@@ -1,4 +1,4 @@
-"""`passat rules check`: what it prints, its exit codes, JSON, and one sentence for each kind of bad rule file."""
+"""`passat rules check`: output, exit codes, JSON, and one message for each kind of invalid rule file."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""Every field of a real certificate, changed, left out, doubled or exchanged: it is rejected, or claims the same of the two models."""
+"""Every field of a real certificate, changed, removed, doubled or exchanged: it is rejected, or makes the same claims about the two
+models."""
 
 import copy
 import json
@@ -23,7 +24,7 @@ PASSES = "FoldConstant,SimplifyExpr,SlicesToSplit,DynamicToStatic"
 
 
 def sliced() -> ModelProto:
-    """relu(c * c - (-x)) cut in two: a rule, a folded constant, and slices that SlicesToSplit makes a split of, without rules."""
+    """relu(c * c - (-x)) cut in two: a rule, a folded constant, and slices that SlicesToSplit turns into a split without rules."""
     bounds = {"start": [0], "middle": [2], "end": [4], "axis": [1]}
     nodes = [
         helper.make_node("Mul", ["c", "c"], ["cc"]),
@@ -56,7 +57,7 @@ CLAIM = check(GOOD)
 
 
 def paths(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The places of all values in a certificate but itself."""
+    """The paths of all values in a certificate except the certificate itself."""
     for key, value in data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ():
         yield (*path, key)
         yield from paths(value, (*path, key))
@@ -69,7 +70,7 @@ def inside(data: Any, path: tuple[Any, ...]) -> Any:
 
 
 def others(value: Any) -> list[Any]:
-    """Values to put in the place of one."""
+    """Replacements for a value."""
     if isinstance(value, bool):
         return [not value, 7]
     if isinstance(value, int):
@@ -81,7 +82,7 @@ def others(value: Any) -> list[Any]:
 
 
 def tampered(path: tuple[Any, ...]) -> Iterator[Any]:
-    """The certificate with one place changed: other values, nothing, and in lists doubled, or exchanged with the next."""
+    """The certificate with one change: another value, a removal, or in a list a duplicate or an exchange with the next element."""
     value, key = inside(GOOD, path), path[-1]
     for other in others(value):
         bad = copy.deepcopy(GOOD)
@@ -121,7 +122,7 @@ def test_every_change_is_rejected_or_proves_the_same(section: str) -> None:
 
 
 def forged() -> tuple[Any, ModelProto]:
-    """A certificate whose one step is a gap, and the model that it leads to: x * x for the slices' product."""
+    """A certificate whose only step is a gap, and the model that it leads to: x * x for the product of the slices."""
     wrong = sliced()
     wrong.graph.node[-1].op_type = "Add"
     other = json.loads(json.dumps(passat.optimize(wrong, passes=PASSES, certificate=True, verify=False).certificate))

@@ -1,4 +1,4 @@
-"""SIGTERM ends a command in order: it says what was left undone."""
+"""SIGTERM ends a command in order: it reports what was not done."""
 
 import signal
 import subprocess

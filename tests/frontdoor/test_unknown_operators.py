@@ -1,4 +1,5 @@
-"""Models with operators that ONNX Runtime does not know: compared in parts, or with the library that has them; else nothing is written."""
+"""Models with operators unknown to ONNX Runtime: they are compared in parts, or with the library that has them; otherwise nothing is
+written."""
 
 import copy
 import json
@@ -27,7 +28,7 @@ COMPILER = shutil.which("cc") or shutil.which("gcc")
 
 
 class Wrong(RuleSet):
-    """Is wrong where it meets an exponential."""
+    """Wrong for exponentials."""
 
     exponential = op.exp(op.negative(op.negative(x))) >> op.sin(x)
 
@@ -145,7 +146,7 @@ def test_local_functions_are_looked_into() -> None:
 
 
 def test_operators_of_onnx_itself_are_not_cut_out() -> None:
-    """Passes rewrite them, so nodes beside a cut there are none of the original's."""
+    """Passes rewrite them, so the nodes beside a cut would not be the original's."""
     model = parsed("y = Conv(x, x)", signature="(double[1, 1, 3, 3] x) => (double[1, 1, 1, 1] y)")
     assert "Could not find an implementation for Conv" in Reference(model).skipped
 
@@ -158,7 +159,7 @@ def test_a_model_in_parts_is_optimized_and_reported() -> None:
         passat.optimize(parsed(ORIGINAL), passes=[rule_pass(Wrong, opt_level=0)])
 
 
-# Nothing compared.
+# ---- nothing can be compared
 
 
 def unloadable() -> ModelProto:
@@ -176,7 +177,7 @@ def test_nothing_compared_is_nothing_written(tmp_path: Path) -> None:
     assert "nothing shows that the optimized model computes what the original does: ONNX Runtime does not load the original" in said
     assert "Could not find an implementation for Conv(11) node" in said
     assert "--allow-unverified, or allow_unverified=True, goes on without; nothing was written" in said
-    assert "--inputs" not in said, "which would not help"
+    assert "--inputs" not in said, "it would not help"
     assert not out.exists()
     with pytest.raises(UnverifiedError) as caught:
         passat.optimize(tmp_path / "in.onnx")
@@ -200,7 +201,7 @@ def test_options_of_comparison_need_a_comparison(option: list[str], tmp_path: Pa
     assert f"{option[0]} says how the result is compared" in " ".join(found.output.split())
 
 
-# With a library of custom operators.
+# ---- with a library of custom operators
 
 SOURCE = """
 #include <stddef.h>
@@ -294,7 +295,7 @@ def test_optimizing_with_a_library(library: Path, tmp_path: Path) -> None:
     assert "verified on ONNX Runtime" in done.output
     assert "in parts" not in done.output
     timed = CliRunner().invoke(app, [*command, "--choose", "time", "--json"])
-    assert json.loads(timed.stdout)["timings"][0]["rounds"] > 0, "the race is run with the library"
+    assert json.loads(timed.stdout)["timings"][0]["rounds"] > 0, "the timing uses the library"
     priced = passat.optimize(tmp_path / "in.onnx", cost="measured", custom_ops=[library])
     assert priced.report.verification is not None
     assert priced.report.verification.parts == ""

@@ -1,4 +1,4 @@
-"""Arguments that make no sense: with --json what is wrong with them is said in JSON, as all errors are."""
+"""Invalid arguments: with --json the error is reported as JSON, like all errors."""
 
 import json
 import os

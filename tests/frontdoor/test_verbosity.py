@@ -1,4 +1,4 @@
-"""What is said while a command works: `--quiet`, `--verbose`, and what is logged under `passat`."""
+"""Output of a running command: `--quiet`, `--verbose`, and log records under `passat`."""
 
 import logging
 import re

@@ -1,4 +1,4 @@
-"""What running two models finds: differences that are there, none that are not, and a reason where nothing can be compared."""
+"""Comparing two models: real differences are found, others are not, and a reason is given if nothing can be compared."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -78,7 +78,7 @@ def test_small_outputs_are_compared_by_their_own_size() -> None:
 
 
 def test_a_difference_that_shows_at_one_size_only() -> None:
-    # Equal where n is 2 or 5; at n = 1 the sum over the first axis is not the identity's neighbor it looks like.
+    # equal if n is 2 or 5; at n = 1 the sum over the first axis gives another result
     summed = model(
         [helper.make_node("ReduceSum", ["x", "a"], ["y"], keepdims=1)], [value("x")], [value("y", shape=(None, 4))], {"a": np.array([0])}
     )

@@ -1,4 +1,4 @@
-"""`passat rules why-not`: what it says of a rule and a model, as text and as JSON, and how it fails."""
+"""`passat rules why-not`: its answers about a rule and a model, as text and as JSON, and its errors."""
 
 import json
 from pathlib import Path

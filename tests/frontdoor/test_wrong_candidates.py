@@ -1,6 +1,6 @@
-"""Deliberately wrong results are rejected, whatever else could explain a difference: chance, rounding, ONNX Runtime's own optimizations.
+"""Deliberately wrong results are rejected, regardless of other possible explanations: chance, rounding, ONNX Runtime's own optimizations.
 
-And right ones pass, however the original rounds, ties or draws.
+Correct results are accepted, regardless of rounding, ties or random numbers in the original.
 """
 
 import copy
@@ -68,7 +68,7 @@ def built(body: str) -> ModelProto:
 
 
 def changes(model: ModelProto) -> dict[str, Change]:
-    """Ways to make a model wrong: each constant off by one, each node left out, each axis another one, operators exchanged."""
+    """Ways to make a model wrong: each constant changed by one, each node removed, each axis changed, operators exchanged."""
     made: dict[str, Change] = {}
     for place, tensor in enumerate(model.graph.initializer):
         if tensor.name not in ("zero", "axes", "k"):
@@ -122,7 +122,7 @@ def _other(place: int, operator: str, model: ModelProto) -> None:
 
 
 RIGHT_ALL_THE_SAME = {("a large constant", "without Mul q"), ("lost digits", "many off by one"), ("thresholds", "three off by one")}
-"""Changes that are none: a product by one, and a number on both sides."""
+"""Changes without an effect: a product by one, and a constant on both sides."""
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -168,14 +168,16 @@ def test_right_candidates_pass(original: str, candidate: str) -> None:
 
 
 def test_wrong_optimizations_of_onnx_runtime_are_no_excuse() -> None:
-    """Its optimizer takes the pooling for four windows long, which has three, and so divides by four."""
+    """Its optimizer treats the pooling window as four long instead of three, and divides by four."""
     pooled = """<ir_version: 8, opset_import: ["" : 13]> g (float[1, 1, 8] x) => (float[1, 1] y) <int64 two = {2}, int64[1] axes = {2}, float four = {4}> {
         p = MaxPool <ceil_mode = 1, kernel_shape = [2], pads = [1, 1], strides = [3]>(x)
         s = Shape(p) n = Gather(s, two) f = Cast <to = 1>(n) t = ReduceSum <keepdims = 0>(p, axes) y = Div(t, SIZE)
     }"""
     model, wrong = (parser.parse_model(pooled.replace("SIZE", size)) for size in ("f", "four"))
     feed = {"x": np.arange(8, dtype=np.float32).reshape(1, 1, 8)}
-    assert np.array_equal(Runner(model, optimize=True).run(feed), Runner(wrong).run(feed)), "it is right now; another example is needed"
+    assert np.array_equal(Runner(model, optimize=True).run(feed), Runner(wrong).run(feed)), (
+        "ONNX Runtime is correct now; another example is needed"
+    )
     assert compare_models(model, model).equal is True
     assert compare_models(model, wrong).equal is False
 
@@ -186,7 +188,7 @@ def test_a_large_element_beside_others_does_not_excuse_them() -> None:
 
 
 def test_an_inconclusive_output_is_not_a_proof() -> None:
-    """Its values are those of a sine at a million times the inputs: rounding alone decides on them."""
+    """Its values are those of a sine at a million times the inputs, so rounding alone determines them."""
     body = "a = Add(x, third) p = Mul(a, many) r = Mul(p, many) s = Mul(r, many) t = Exp(x) v = Mul(s, t) q = Sin(v) y = Add(q, one)"
     found = compare_models(built(body), built(body.replace("one", "three").replace("Sin", "Cos")))
     assert found.equal is None
@@ -220,7 +222,8 @@ def test_seeds_of_the_models_own_are_not_drawn_from_by_others() -> None:
 
 @pytest.mark.parametrize("end", ["y = Identity(t)", "y = Mul(b, t)"])
 def test_small_numbers_have_the_rounding_of_their_operands(end: str) -> None:
-    """As in detectors on random inputs: nearly all results are zero, and the others multiples of 2**-25, as ONNX Runtime computes Sigmoid."""
+    """As in detectors on random inputs: nearly all results are zero, and the others are multiples of 2**-25, because of the way ONNX
+    Runtime computes Sigmoid."""
     small = "p = MatMul(x, w) b = Sub(p, sixteen)"
     written_out = "m = Neg(b) e = Exp(m) d = Add(e, one) t = Reciprocal(d)"
     original = built(f"{small} t = Sigmoid(b) {end}")
@@ -230,7 +233,7 @@ def test_small_numbers_have_the_rounding_of_their_operands(end: str) -> None:
 
 
 def test_scales_that_follow_from_shapes_have_no_noise() -> None:
-    """With it they make other shapes, so that nothing could tell what rounding does."""
+    """Noise would change shapes, so the effect of rounding could not be estimated."""
     model = built('s = Shape(x) f = Cast <to = 1>(s) u = Div(f, f) h = Resize <mode = "nearest">(x, , u) y = Sin(h)')
     del model.graph.output[0].type.tensor_type.shape.dim[:]
     runner = Runner(noisy(model))

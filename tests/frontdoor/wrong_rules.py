@@ -129,14 +129,14 @@ def write(path: str, nodes: list[onnx.NodeProto], inputs: list[onnx.ValueInfoPro
 
 
 def chain(path: str = "chain.onnx") -> str:
-    """A model of 19 relus, only one of which matters."""
+    """A model with 19 relus, of which only one matters."""
     values = ["x", *(f"v{i}" for i in range(38))]
     nodes = [helper.make_node(("Sin", "Relu")[i % 2], [values[i]], [values[i + 1]], name=f"node{i}") for i in range(38)]
     return write(path, nodes, [value_info("x")])
 
 
 def branches(path: str) -> str:
-    """A model with a relu in each of two branches, and one behind them that does nothing."""
+    """A model with a relu in each of two branches, and one after them without an effect."""
 
     def branch(name: str) -> onnx.GraphProto:
         nodes = [helper.make_node("Sin", ["x"], [f"{name}0"]), helper.make_node("Relu", [f"{name}0"], [f"{name}1"], name=f"{name}/relu")]

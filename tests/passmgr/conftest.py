@@ -1,4 +1,4 @@
-"""What the tests of the manager share: registries that forget, and tiny programs."""
+"""Shared by the tests of the manager: registries that are restored, and tiny programs."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -13,7 +13,7 @@ from passat.passmgr import registry
 
 @contextmanager
 def _sandbox() -> Iterator[None]:
-    registry.list_passes()  # what is imported inside would be forgotten for good
+    registry.list_passes()  # modules that are imported inside would stay unregistered
     entries, options, sources = dict(registry._ENTRIES), dict(passmgr_options._OPTIONS), list(registry._SOURCES)
     try:
         yield
@@ -28,13 +28,13 @@ def _sandbox() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def sandbox() -> Callable[[], AbstractContextManager[None]]:
-    """A context manager after which passes and options that were registered inside are forgotten."""
+    """A context manager that restores the registered passes and options at its end."""
     return _sandbox
 
 
 @pytest.fixture
 def forgotten() -> Iterator[None]:
-    """Forgets what the test registers."""
+    """Restores what the test registers."""
     with _sandbox():
         yield
 

@@ -1,4 +1,4 @@
-"""Checks after every pass: no pass changes the module that it gets, and what it makes is well-formed."""
+"""Checks after every pass: no pass changes its input module, and its result is well-formed."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""Contexts under attack: interrupts in hooks, coroutines and generators, out of order leaving, copies, subclasses, great depth."""
+"""Contexts in unusual situations: interrupts in hooks, coroutines and generators, exits out of order, copies, subclasses, deep nesting."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from passat.passmgr.pass_info import Statistics
 
 
 class Noisy(PassInstrument):
-    """Writes down what is called, and raises or calls something there."""
+    """Records its calls, and raises or calls something there."""
 
     def __init__(self, log: list[str], name: str, at: str = "", action: Callable[[], object] | None = None) -> None:
         self.log, self.name, self.at, self.action = log, name, at, action

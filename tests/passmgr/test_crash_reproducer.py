@@ -1,4 +1,5 @@
-"""Crash reproducers of any pipeline: what is written when a pass raises, that it is written whole or not, and that it replays."""
+"""Crash reproducers of any pipeline: what is written when a pass raises, that it is written completely or not at all, and that it
+replays."""
 
 import base64
 import json
@@ -44,7 +45,7 @@ from passat.passmgr.inspection import printing
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, forgotten: None, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the reproducer, in an empty one; passes that raise on what is in the module are registered."""
+    """The folder of the reproducer in an empty folder, with registered passes that raise on contents of the module."""
     monkeypatch.chdir(tmp_path)
     for one in (RaisesOnLarge, AddsCopy):
         register_pass(one.__name__)(one)
@@ -93,9 +94,9 @@ LARGE = np.array([0.75], np.float32)
 
 
 def crash(pipeline: Pass, mod: IRModule, folder: Path, **context: AnyValue) -> Exception:
-    """What a pipeline raises, with a reproducer written."""
+    """The exception of a pipeline for which a reproducer is written."""
     reproducer = CrashReproducer(folder)
-    with pytest.raises(Exception) as caught, PassContext(instruments=[reproducer], **context):  # noqa: PT011  # of any kind
+    with pytest.raises(Exception) as caught, PassContext(instruments=[reproducer], **context):  # noqa: PT011  # any exception
         pipeline(mod)
     assert reproducer.written, caught.value.__notes__
     return caught.value
@@ -205,7 +206,7 @@ def test_an_option_that_has_no_text(folder: Path) -> None:
     @register_pass("Holds")
     @dataclass(frozen=True)
     class Holds(ModulePass):
-        """Holds what text cannot."""
+        """Has an option without a text form."""
 
         value: object = None
         info = PassInfo(0, "Holds")
@@ -228,7 +229,7 @@ def test_a_pass_that_was_repaired_does_not_fail(folder: Path) -> None:
     @register_pass("RaisesOnLarge", override=True)
     @dataclass(frozen=True, repr=False)
     class Repaired(RaisesOnLarge):
-        """Raises at more."""
+        """Raises at a higher limit."""
 
         limit: float = 10.0
 
@@ -279,7 +280,7 @@ def test_large_constants_lie_in_files(folder: Path, monkeypatch: pytest.MonkeyPa
     assert data["constants"] == {"files": 1, "bytes": 400, "left_out": 0}
     assert np.array_equal(np.fromfile(folder / "constant-0.bin", np.float32), ramp)
     assert replay(folder).same
-    # The text can be read without the files: the constant is its first element then.
+    # the text can be read without the files: the constant is then a splat of its first element
     assert "splat" in (folder / "module.relay").read_text()
     assert parse((folder / "module.relay").read_text())["main"] is not None
     narrow_program = IRModule.from_expr(Function([], Constant(narrow)))
@@ -332,7 +333,7 @@ def test_settings_without_a_json_form_are_reported(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Settings:
-    """A struct option."""
+    """An option with fields."""
 
     depth: int = 1
     name: str = "x"
@@ -483,7 +484,7 @@ def test_a_module_that_was_tampered_with(folder: Path, text: str, sentence: str)
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=st.sampled_from(["reproducer.json", "module.relay", "constant-0.bin"]), data=st.data())
 def test_bytes_that_were_tampered_with(folder: Path, name: str, data: st.DataObject) -> None:
-    """Whatever the folder holds, the answer is a replay, or one sentence."""
+    """For any contents of the folder, the answer is a replay or one sentence."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(printing, "INLINE_LIMIT", 64)
         crash(parse_pipeline("AddsCopy,RaisesOnLarge"), program(LARGE, np.linspace(0, 1, 100, dtype=np.float32)), folder)
@@ -550,7 +551,7 @@ def test_passes_that_instruments_vetoed_do_not_shift_the_place(folder: Path) -> 
 
 @module_pass(opt_level=0)
 def frees(mod: IRModule, ctx: PassContext) -> IRModule:
-    """Leaves a variable that nothing binds."""
+    """Leaves a free variable."""
     copy = mod.shallow_copy()
     copy["main"] = Function(mod["main"].params, var("lost"))
     return copy
@@ -563,7 +564,7 @@ def test_a_module_that_a_check_rejects_is_a_crash_of_the_pass(folder: Path, pipe
     instruments: list[PassInstrument] = [VerifyEach(), reproducer] if verify_first else [reproducer, VerifyEach()]
     with pytest.raises(BrokenModuleError) as raised, PassContext(instruments=instruments):
         pipeline(program())
-    # Of a pass by itself nobody hears what comes after the last instrument that could tell.
+    # for a pass that runs by itself, no instrument is called after its own
     assert reproducer.written is (verify_first or pipeline is not frees)
     if not reproducer.written:
         return

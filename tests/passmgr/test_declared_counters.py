@@ -1,4 +1,4 @@
-"""Counters that passes declare: others are rejected, with the nearest name; those of passes that declare none are free."""
+"""Counters that passes declare: others are rejected with the most similar name; passes that declare none may use any."""
 
 import pytest
 

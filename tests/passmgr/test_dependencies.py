@@ -1,4 +1,4 @@
-"""Requirements: the graph, its order, what is established and undone, errors."""
+"""Requirements: the graph, its order, established and invalidated requirements, errors."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Required pipelines: what they establish inside, on random requirements and at the extremes."""
+"""Required pipelines: what they establish inside, for random requirements and at the limits."""
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -37,7 +37,7 @@ def make(name: str, required: Iterable[str] = (), provides: Iterable[str] = (), 
 
 
 class Model:
-    """What holds after some steps, by the definition."""
+    """The requirements that hold after some steps, by definition."""
 
     def __init__(self) -> None:
         self.held: dict[str, frozenset[str]] = {}
@@ -70,7 +70,7 @@ class Model:
 
 @st.composite
 def registries(draw: st.DrawFn) -> dict[str, Pass]:
-    """Passes, and pipelines of them, that require and contain only those further back."""
+    """Passes, and pipelines of them, that require and contain only earlier ones."""
     words = ["a", "b", "c"]
     made: dict[str, Pass] = {}
     for i in range(draw(st.integers(2, 7))):
@@ -79,7 +79,7 @@ def registries(draw: st.DrawFn) -> dict[str, Pass]:
         required = list(dict.fromkeys(draw(some)))
         name = f"P{i}"
         if later and draw(st.integers(0, 2)) == 0:
-            with PassContext(config={"passmgr.resolve": "relay"}):  # what is required is registered later
+            with PassContext(config={"passmgr.resolve": "relay"}):  # requirements are registered later
                 made[name] = Sequential([made[member] for member in draw(some)], name=name, required=required)
             continue
         provides = draw(st.sets(st.sampled_from(words), max_size=2))

@@ -18,7 +18,7 @@ Sandbox = Callable[[], AbstractContextManager[None]]
 
 @dataclass(frozen=True)
 class Spec:
-    """A pass as the tests see it."""
+    """A pass as the tests describe it."""
 
     name: str
     required: tuple[str, ...]
@@ -48,7 +48,7 @@ def names(size: int) -> list[str]:
 
 @st.composite
 def acyclic(draw: st.DrawFn, facts: bool) -> list[Spec]:
-    """Passes that require only passes further back in the list."""
+    """Passes that require only earlier passes of the list."""
     size = draw(st.integers(1, 8))
     words = ["a", "b", "c", "d"] if facts else []
     specs = []
@@ -62,7 +62,7 @@ def acyclic(draw: st.DrawFn, facts: bool) -> list[Spec]:
 
 
 def holds(log: list[tuple[Spec, bool]], name: str) -> bool:
-    """True if a pass ran and no later one undid it, by definition."""
+    """True if a pass ran and no later one invalidated it, by definition."""
     for at in range(len(log) - 1, -1, -1):
         if log[at][0].name == name:
             return all(later.keeps(log[at][0], as_requirement) for later, as_requirement in log[at + 1 :])

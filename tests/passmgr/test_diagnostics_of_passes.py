@@ -1,4 +1,4 @@
-"""Diagnostics that passes emit: the context renders them after each pass, errors end the pipeline with all that were emitted."""
+"""Diagnostics that passes emit: the context renders them after each pass, and an error ends the pipeline with all emitted diagnostics."""
 
 import io
 

@@ -10,11 +10,11 @@ from passat.passmgr import PassContext, PassInfo, PassInstrument, PassTimingInst
 
 
 class BoomError(Exception):
-    """What the tests raise."""
+    """The exception that the tests raise."""
 
 
 class Fragile(PassInstrument):
-    """Counts its calls, and raises at those that the script tells."""
+    """Counts its calls, and raises at those that the script names."""
 
     def __init__(self, fails: set[str]) -> None:
         self.fails = fails
@@ -29,7 +29,7 @@ class Fragile(PassInstrument):
         self._call("enter")
 
     def exit_pass_ctx(self) -> None:
-        self.calls["exit"] += 1  # counted even where it raises: it has been called
+        self.calls["exit"] += 1  # a call that raises is counted, too
         if "exit" in self.fails:
             raise BoomError("exit")
 

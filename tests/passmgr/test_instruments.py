@@ -9,7 +9,7 @@ from passat.passmgr import ModulePass, PassContext, PassInfo, PassInstrument, Se
 
 
 class Recorder(PassInstrument):
-    """Writes every call to a log that several may share; raises or vetoes on request."""
+    """Appends every call to a log that several instruments may share; raises or vetoes on request."""
 
     def __init__(self, label: str, log: list[str], fail: str = "", veto: tuple[str, ...] = ()) -> None:
         self.label, self.log, self.fail, self.veto = label, log, fail, veto

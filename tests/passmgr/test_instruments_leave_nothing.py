@@ -1,4 +1,4 @@
-"""All instruments at once around random pipelines that fail somewhere: nothing stays behind, and what began has ended."""
+"""All instruments at once around random pipelines that fail somewhere: no state is left behind, and each start has an end."""
 
 import io
 import tempfile
@@ -89,7 +89,7 @@ def test_nothing_stays_behind(passes: list[Pass]) -> None:
                 try:
                     pipeline(mod.shallow_copy())
                 except Exception as error:
-                    assert not [note for note in error.__notes__ if "pass_failed raised" in note]  # noqa: PT017  # what it is does not matter
+                    assert not [note for note in error.__notes__ if "pass_failed raised" in note]  # noqa: PT017  # any exception
                 assert len(timing.timings) == len(memory.runs)
     assert IMMUTABLE_MODULE_CHECK._running.modules == []
     assert changed._runs.open == []

@@ -1,4 +1,4 @@
-"""The diff of programs: small for small changes, empty if only names change, grouped by functions."""
+"""The diff of programs: small for small changes, empty if only names change, grouped by function."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def test_an_added_node_gets_a_new_number() -> None:
 @settings(deadline=None, max_examples=share(20, 60))
 @given(programs(effects=True))
 def test_a_parsed_program_equals_its_source(program: Function) -> None:
-    module = parse(IRModule.from_expr(program).astext())  # constants that were in files, which are not compared with others, are not now
+    module = parse(IRModule.from_expr(program).astext())  # constants from files, which are not compared with others, no longer are
     again = parse(module.astext())
     assert ir_diff(module, again) == ""
     assert ir_diff(module, module) == ""
@@ -61,7 +61,7 @@ def test_a_parsed_program_equals_its_source(program: Function) -> None:
 
 
 def printed(module: IRModule, name: str) -> list[str]:
-    """The lines of a function as it is printed."""
+    """The lines of a printed function."""
     text = str(IRModule({name: module[name]}))
     return text.partition("\n\n/* Metadata section omitted")[0].split("\n")
 

@@ -1,4 +1,4 @@
-"""Adjacent passes that run as one: which ones, when, and what the others notice."""
+"""Adjacent passes that run as one: which ones, when, and the effects on others."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("forgotten")
 
 
 class Joinable(ModulePass):
-    """A pass that notes with whom it runs."""
+    """A pass that records which passes it runs with."""
 
     def __init__(self, name: str, log: list[str], option: str | None = "test.joint", level: int = 0) -> None:
         self.info = PassInfo(level, name)

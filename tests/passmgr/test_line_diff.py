@@ -1,4 +1,4 @@
-"""Alignment of two sequences: pairs are of equal elements, ascending, and many."""
+"""Alignment of two sequences: pairs have equal elements, are in ascending order, and are many."""
 
 import itertools
 

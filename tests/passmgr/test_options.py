@@ -1,4 +1,4 @@
-"""Options: which values fit them, and config options."""
+"""Options: accepted values, and config options."""
 
 import enum
 import inspect

@@ -1,4 +1,4 @@
-"""Bisection of pipelines: the guilty pass, in a logarithmic number of questions, and a clear word where there is none."""
+"""Bisection of pipelines: the guilty pass in a logarithmic number of runs, and a clear message if there is none."""
 
 import math
 from collections.abc import Callable
@@ -32,12 +32,12 @@ from tests.share import share
 
 
 def size(mod: IRModule) -> int:
-    """How many functions a module has."""
+    """The number of functions in a module."""
     return len(mod.functions)
 
 
 def adding(name: str, *, change: bool = True, opt_level: int = 0) -> Pass:
-    """A pass that adds a function of its name."""
+    """A pass that adds a function with its name."""
 
     def add(mod: IRModule, ctx: PassContext) -> IRModule:
         if not change:
@@ -59,7 +59,7 @@ def raising(name: str = "Crash") -> Pass:
 
 
 class Counted:
-    """A predicate that counts how often it is asked."""
+    """A predicate that counts its calls."""
 
     def __init__(self, predicate: Callable[[IRModule], object]) -> None:
         self.predicate = predicate
@@ -273,7 +273,7 @@ def test_the_function_at_which_a_pass_raised(mod: IRModule) -> None:
 
 
 def test_errors_of_an_analysis_are_blamed_on_the_pass_before_it() -> None:
-    """InferType is never vetoed, so with reruns the pass that broke the types is found, and not the one that saw it."""
+    """InferType is never vetoed, so reruns find the pass that broke the types, not the one that detected it."""
 
     @module_pass(opt_level=0)
     def breaks(mod: IRModule, ctx: PassContext) -> IRModule:

@@ -1,4 +1,4 @@
-"""PassContext: the stack, its default, what is on and off, reprs, bad arguments."""
+"""PassContext: the stack, the default context, enabled and disabled passes, reprs, invalid arguments."""
 
 import pytest
 
@@ -53,7 +53,7 @@ def test_leaving_out_of_order_is_an_error() -> None:
         with pytest.raises(RuntimeError, match="not the innermost one entered in this thread"):
             outer.__exit__(None, None, None)
         assert PassContext.current() is inner
-    assert PassContext.entered() is None  # the error has left the outer one all the same
+    assert PassContext.entered() is None  # the error still left the outer context
     with pytest.raises(RuntimeError, match="not entered in this thread"):
         PassContext.current().__exit__(None, None, None)
 

@@ -14,7 +14,7 @@ from passat.passmgr import FunctionPass, ModulePass, PassContext, function_pass,
 
 
 def body(mod: IRModule, ctx: PassContext) -> IRModule:
-    """Leaves all as it is."""
+    """Returns its input."""
     return mod
 
 
@@ -29,7 +29,7 @@ def test_on_functions() -> None:
     assert (decorated.info.name, decorated.info.opt_level, decorated.info.required) == ("body", 1, ("A",))
     assert (set(decorated.info.provides), set(decorated.info.preserves)) == ({"types"}, {"anf"})
     assert (direct.info.name, direct.info.opt_level, direct.info.required, direct.info.traceable) == ("Other", 2, ("A", "B"), True)
-    assert decorated.__doc__ == "Leaves all as it is."
+    assert decorated.__doc__ == "Returns its input."
     assert isinstance(function_pass(function_body, opt_level=1), FunctionPass)
 
 
@@ -39,7 +39,7 @@ def test_one_decorator_may_make_several_passes() -> None:
 
 
 def test_a_callable_object_is_named_for_its_class(mod: IRModule) -> None:
-    class Callable_:  # noqa: N801  # the name is the point
+    class Callable_:  # noqa: N801  # tests the name
         def __call__(self, mod: IRModule, ctx: PassContext) -> IRModule:
             return mod
 
@@ -63,7 +63,7 @@ def test_bad_arguments(decorator: Callable[..., Any], kind: str) -> None:
 def test_on_a_class(mod: IRModule) -> None:
     @module_pass(opt_level=1, name="Replace")
     class Decorated:
-        """Puts a module in place of any."""
+        """Replaces any module by its own."""
 
         def __init__(self, new_mod: IRModule, label: str = "none") -> None:
             """Keeps the module."""
@@ -76,13 +76,13 @@ def test_on_a_class(mod: IRModule) -> None:
         def tell(self) -> str:
             return f"replaces by {len(self.new_mod)}"
 
-    kind: Any = Decorated  # for type checkers a decorated class is the class it was
+    kind: Any = Decorated  # for type checkers a decorated class is the original class
     new = IRModule()
     made: Any = kind(new, label="x")
     assert ModulePass in kind.__mro__
     assert made(mod) is new
     assert (made.label, made.tell()) == ("x", "replaces by 0")
-    assert (kind.__name__, kind.__doc__, kind.__module__) == ("Decorated", "Puts a module in place of any.", __name__)
+    assert (kind.__name__, kind.__doc__, kind.__module__) == ("Decorated", "Replaces any module by its own.", __name__)
     assert kind.__init__.__doc__ == "Keeps the module."
     assert list(inspect.signature(kind).parameters) == ["new_mod", "label"]
     assert repr(made) == "Run Module pass: Replace at the optimization level 1"

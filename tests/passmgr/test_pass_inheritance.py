@@ -1,4 +1,4 @@
-"""PassContext(inherit=True): what is not given comes from the context that is current when it is made."""
+"""PassContext(inherit=True): missing arguments are taken from the context that is current at construction."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from passat.passmgr import PassContext, PassInfo, PassInstrument, module_pass
 
 
 class Watch(PassInstrument):
-    """Notes what it is called for."""
+    """Records its calls."""
 
     def __init__(self, name: str = "Watch") -> None:
         self.name = name

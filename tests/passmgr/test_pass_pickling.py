@@ -1,4 +1,4 @@
-"""Passes can be pickled and copied, however they were made."""
+"""All kinds of passes can be pickled and copied."""
 
 import copy
 import pickle
@@ -14,13 +14,13 @@ from passat.passmgr import FunctionPass, InferType, Pass, PassContext, PassInfo,
 
 
 def keep(mod: IRModule, ctx: PassContext) -> IRModule:
-    """Keeps."""
+    """Returns its input."""
     return mod
 
 
 @module_pass(opt_level=1, required=["InferType"])
 def decorated(mod: IRModule, ctx: PassContext) -> IRModule:
-    """Keeps, too."""
+    """Returns its input, too."""
     return mod
 
 

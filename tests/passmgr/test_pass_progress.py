@@ -1,4 +1,4 @@
-"""PassProgress: what begins and ends, how deep, and which of how many; through failures, vetoes and threads."""
+"""PassProgress: starts and ends, depths, and positions among all passes; with failures, vetoes and threads."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Threads have contexts of their own."""
+"""Each thread has its own contexts."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -67,7 +67,7 @@ def test_a_context_is_carried_into_threads_and_pools() -> None:
     with PassContext(opt_level=4) as ctx, ThreadPoolExecutor(2) as pool:
         assert list(pool.map(ctx.wrap(pow), [2, 3], [3, 2])) == [8, 9]
         assert pool.submit(ctx.run, level).result() == 4
-        assert pool.submit(level).result() == 2  # the thread is as it was
+        assert pool.submit(level).result() == 2  # the context of the thread is unchanged
         thread = threading.Thread(target=ctx.wrap(look))
         thread.start()
         thread.join()

@@ -1,4 +1,4 @@
-"""ModulePass and FunctionPass: what they may return, what is left alone, what exceptions tell."""
+"""ModulePass and FunctionPass: valid results, unchanged parts, and notes of exceptions."""
 
 from dataclasses import dataclass
 from typing import Any

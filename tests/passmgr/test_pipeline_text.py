@@ -1,4 +1,4 @@
-"""Pipelines as text: parsing, printing, round trips, errors that point at the column."""
+"""Pipelines as text: parsing, printing, round trips, errors that show the column."""
 
 from dataclasses import dataclass
 from typing import Literal

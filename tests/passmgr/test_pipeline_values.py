@@ -1,4 +1,4 @@
-"""Pipelines as text: values of every kind, names that are no words, comments, limits."""
+"""Pipelines as text: values of every kind, quoted names, comments, limits."""
 
 import enum
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Places: pipelines in the order that passes declare, and passes that land in pipelines of others."""
+"""Places: pipelines in the order that passes declare, and passes that are inserted into other pipelines."""
 
 import importlib.metadata
 import json
@@ -61,7 +61,7 @@ def names(passes: Iterable[Pass]) -> list[str]:
 
 
 def landed(members: str, *newcomers: Pass) -> str:
-    """The names of a pipeline in which passes have landed."""
+    """The names of a pipeline after passes were inserted."""
     return " ".join(names(with_landed(Sequential([make(name) for name in members.split()]), newcomers).members))
 
 
@@ -132,7 +132,7 @@ def test_a_pass_between_two_members_joins_their_nested_pipeline() -> None:
 
 @st.composite
 def pipelines_and_newcomers(draw: st.DrawFn) -> tuple[Sequential, list[Pass]]:
-    """A pipeline of the passes a to e, some of them in nested ones, and passes that name these and one another."""
+    """A pipeline of the passes a to e, some of them nested, and passes that name these and each other."""
     cuts = [0, *sorted(draw(st.sets(st.integers(1, 4)))), 5]
     groups = [[make(name) for name in "abcde"[start:stop]] for start, stop in pairwise(cuts)]
     members: list[Pass] = [

@@ -1,4 +1,4 @@
-"""Plans: reasons, numbers, notes, and the forms they are written in (golden)."""
+"""Plans: reasons, numbers, notes, and output forms (golden)."""
 
 import json
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Plans as SVG: valid, complete, self-contained, nothing on top of anything else."""
+"""Plans as SVG: valid, complete, self-contained, without overlaps."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -24,7 +24,7 @@ def make(name: str, required: Iterable[str] = (), preserves: str = "", level: in
 
 
 def boxes(root: ET.Element) -> dict[str, tuple[float, float, float, float]]:
-    """Left, top, right and bottom of each box, by its name; a number is added to names that occur again."""
+    """The left, top, right and bottom of each box by name; repeated names get a number."""
     found: dict[str, tuple[float, float, float, float]] = {}
     for group in root.iter(f"{SVG}g"):
         rect, name = group.find(f"{SVG}rect"), group.findtext(f"{SVG}text", "")

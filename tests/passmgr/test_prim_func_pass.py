@@ -25,14 +25,14 @@ def bodies(mod: IRModule) -> dict[str, object]:
 
 @prim_func_pass(opt_level=1)
 def shout(func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-    """Makes bodies loud."""
+    """Replaces bodies by uppercase text."""
     return func.with_body(str(func.body).upper())
 
 
 def test_functions_of_the_second_kind_are_replaced() -> None:
     mod = module()
     result = shout(mod)
-    assert bodies(result) == {"a": "A", "b": "B", "c": "C"}  # no attribute keeps the pass away
+    assert bodies(result) == {"a": "A", "b": "B", "c": "C"}  # no attribute excludes the function
     assert bodies(mod) == {"a": "a", "b": "b", "c": "c"}
     assert list(result.functions) == list(mod.functions)
     assert result["main"] is mod["main"]
@@ -96,7 +96,7 @@ def test_in_a_pipeline_with_instruments() -> None:
 
 def test_reprs() -> None:
     assert str(shout) == repr(shout) == "PrimFuncPass(shout, opt_level=1)"
-    assert shout.__doc__ == "Makes bodies loud."
+    assert shout.__doc__ == "Replaces bodies by uppercase text."
 
 
 def test_on_a_class_and_derived() -> None:

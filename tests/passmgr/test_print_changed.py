@@ -1,4 +1,4 @@
-"""PrintIRChanged: what each pass changed, and nothing of what it did not."""
+"""PrintIRChanged: prints what each pass changed, and nothing else."""
 
 import io
 import threading

@@ -1,4 +1,4 @@
-"""PassTimingInstrument and PassMemoryInstrument: what each pass took, and the passes inside it."""
+"""PassTimingInstrument and PassMemoryInstrument: time and memory of each pass, and of the passes inside it."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""Sequential: gating, nesting, requirements as in TVM and as in the graph, notes on exceptions, bad arguments."""
+"""Sequential: gating, nesting, requirements as in TVM and as in the graph, notes of exceptions, invalid arguments."""
 
 import pytest
 
@@ -20,7 +20,7 @@ RELAY = {"passmgr.resolve": "relay"}
 
 
 class Log:
-    """Passes that write down that they ran."""
+    """Passes that record that they ran."""
 
     def __init__(self) -> None:
         self.ran: list[str] = []

@@ -1,4 +1,4 @@
-"""The passes that pipelines lean on."""
+"""The standard passes that pipelines depend on."""
 
 import pytest
 from hypothesis import given, settings
@@ -148,7 +148,7 @@ def test_a_long_chain() -> None:
 
 
 def module(calls: dict[str, list[str]]) -> IRModule:
-    """Functions that call each other as said."""
+    """Functions that call each other as given."""
     variables = {name: GlobalVar(name) for name in calls}
     parts: dict[str, list[Expr]] = {name: [variables[callee]() for callee in callees] for name, callees in calls.items()}
     return IRModule({variables[name]: Function([], Tuple([const(1), *called])) for name, called in parts.items()})

@@ -1,4 +1,5 @@
-"""What TVM's pass infrastructure does, row by row, where no other file of tests asserts it; also what docs/tvm-differences.md promises."""
+"""The behavior of TVM's pass infrastructure, row by row, where no other test file covers it; and the promises of
+docs/tvm-differences.md."""
 
 import re
 from collections.abc import Iterable
@@ -42,7 +43,7 @@ def make(name: str, log: list[str], opt_level: int = 0, required: Iterable[str] 
 
 @pass_instrument
 class Calls(PassInstrument):
-    """Writes down every call around a pass."""
+    """Records every call around a pass."""
 
     def __init__(self, log: list[str], veto: str = "") -> None:
         self.log, self.veto = log, veto

@@ -17,7 +17,7 @@ list_ops()  # declares all operators
 
 
 def dims(*shape: Dim | str) -> tuple[Dim, ...]:
-    """A shape in which texts are symbolic dimensions, and "?" an unknown one."""
+    """A shape; strings become symbolic dimensions and "?" an unknown one."""
     return tuple((ANY if dim == "?" else parse_dim(dim)) if isinstance(dim, str) else dim for dim in shape)
 
 
@@ -27,18 +27,18 @@ def var(name: str, shape: Sequence[Dim | str] = (2, 3), dtype: str = "float32") 
 
 
 def const(value: npt.ArrayLike, dtype: str = "float32") -> Constant:
-    """A constant of the given elements."""
+    """A constant with the given elements."""
     return Constant(Tensor.dense(value, dtype))
 
 
 def numbers(shape: Sequence[int], dtype: str = "float32", seed: int = 0) -> Constant:
-    """A constant of that shape whose elements are small, differ, and are not 0 or 1."""
+    """A constant of that shape whose elements are small and distinct, and neither 0 nor 1."""
     generator = np.random.default_rng(seed)
     return const(generator.integers(2, 9, tuple(shape)) / 4 if "float" in dtype else generator.integers(2, 9, tuple(shape)), dtype)
 
 
 def splat(value: float, shape: Sequence[int] = (), dtype: str = "float32") -> Constant:
-    """A constant of one repeated value."""
+    """A constant with one repeated value."""
     return Constant(Tensor.splat(value, tuple(shape), dtype))
 
 
@@ -68,7 +68,7 @@ ops = _Ops()
 
 
 def func(body: Expr, *params: Var) -> Function:
-    """A function with types; without `params`, of the variables that are free in the body, in the order of their names."""
+    """A typed function; without `params`, its parameters are the free variables of the body, sorted by name."""
     from passat.ir.analysis import free_vars
 
     names = params or tuple(sorted(free_vars(body), key=lambda free: free.name_hint))

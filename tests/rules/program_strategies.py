@@ -1,4 +1,4 @@
-"""Random typed programs over elementwise operators, movement and products: `programs()` draws them, `build` makes one of a seed.
+"""Random typed programs of elementwise operators, data movement and products: `programs()` draws them, `build` makes one from a seed.
 
 A seed gives equal programs each time, so that two runs on new objects can be compared.
 """
@@ -41,14 +41,14 @@ class _Builder:
         return tuple(shape) if self.sampler.chance(0.6) else tuple(shape)[self.sampler.integer(0, len(shape)) :]
 
     def tensor(self, wanted: Callable[[TensorType], bool] = lambda type_: True) -> Expr | None:
-        """A tensor of the pool, more often a late one."""
+        """A tensor of the pool, more often a recent one."""
         fitting = [part for part in self.pool if isinstance(part.checked_type, TensorType) and wanted(part.checked_type)]
         if not fitting:
             return None
         return fitting[-min(self.sampler.integer(1, 4), len(fitting))] if self.sampler.chance(0.7) else self.sampler.pick(fitting)
 
     def constant(self, shape: Sequence[int], dtype: str) -> Constant:
-        """A constant that rules like: of one small value, or of a few."""
+        """A constant of the kinds that rules match: one small value, or a few."""
         if self.sampler.chance(0.6):
             value = float(self.sampler.pick(_VALUES))
             return Constant(Tensor.splat(value if "float" in dtype else int(abs(value)), tuple(shape), dtype))
@@ -57,7 +57,7 @@ class _Builder:
         return Constant(Tensor.dense(draw_array(self.sampler.generator, shape, dtype)))
 
     def grow(self) -> None:
-        """Adds an expression, or none where the draw came out ill-typed."""
+        """Adds an expression, or none if the sample is ill-typed."""
         kinds = [
             self.unary,
             self.binary,
@@ -92,7 +92,7 @@ class _Builder:
         return Call(get_op(name), [first, second])
 
     def scaled(self) -> Expr | None:
-        """A tensor and a constant under an operator, in either order."""
+        """An operator on a tensor and a constant, in either order."""
         part = self.tensor()
         if part is None:
             return None
@@ -178,7 +178,7 @@ class _Builder:
         return Call(op, [through], op.bind_attrs({"dtype": type_.dtype})) if self.sampler.chance(0.7) else through
 
     def shaped(self) -> Expr | None:
-        """A reshape to the shape of the tensor itself, computed."""
+        """A reshape to the tensor's own shape, which is computed."""
         part = self.tensor()
         if part is None:
             return None
@@ -192,7 +192,7 @@ class _Builder:
 
 
 def build(seed: int, size: int, *, tame: bool = False, stateful: bool = False) -> Function:
-    """The program of a seed, of about `size` operations. A tame one has values that reassociation changes by rounding alone."""
+    """The program of a seed, with about `size` operations. In a tame program, reassociation changes values by rounding alone."""
     builder = _Builder(Sampler(np.random.default_rng(seed)), tame, stateful)
     for _ in range(size):
         builder.grow()

@@ -1,4 +1,4 @@
-"""What the tests of rules share: a reference evaluator, random inputs, comparison of values, one run of rule sets over a function."""
+"""Shared by the tests of rules: a reference evaluator, random inputs, comparison of values, one run of rule sets over a function."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ Environment = Mapping[Var, AnyValue]
 
 @dataclass
 class _Closure:
-    """A function with the values of the variables around it."""
+    """A function with the values of the captured variables."""
 
     function: Function
     environment: Environment
@@ -80,7 +80,7 @@ def evaluate(expr: Expr, environment: Environment) -> AnyValue:
 
 
 def _matched(pattern: Pattern, value: AnyValue) -> dict[Var, AnyValue] | None:
-    """What a pattern of tuples and variables binds."""
+    """The variables that a pattern of tuples and variables binds."""
     if isinstance(pattern, PatternVar):
         return {pattern.var: value}
     if isinstance(pattern, PatternTuple):
@@ -101,7 +101,7 @@ def _let(let: Let, environment: Environment) -> AnyValue:
 
 
 def run(function: Function, feeds: Sequence[Value]) -> list[Array]:
-    """The results of a function, tuples flattened."""
+    """The results of a function, with tuples flattened."""
     infer_type(function)
     found = [evaluate(function.body, dict(zip(function.params, feeds, strict=True)))]
     arrays: list[Array] = []
@@ -117,7 +117,7 @@ def run(function: Function, feeds: Sequence[Value]) -> list[Array]:
 
 
 def sized(type_: TensorType, sizes: Mapping[str, int], assumed: int = 2) -> tuple[int, ...]:
-    """A shape of a type when its symbols have the given sizes."""
+    """The shape of a type if its symbols have the given sizes."""
     return tuple(evaluate_dim(dim, sizes, assumed) for dim in type_.shape)
 
 
@@ -132,8 +132,8 @@ def feeds_of(
 
 
 def difference(found: Sequence[Array], expected: Sequence[Array], *, exact: bool, tolerance: float = 0.0) -> str | None:
-    """What is different between two lists of results, or None. `exact`: bit for bit, one nan being as good as another; integers and
-    bools always. Otherwise floats may differ by rounding, or by `tolerance` where that is more."""
+    """The difference of two lists of results, or None. With `exact` they are compared bit for bit, and all NaN are equal; integers and
+    bools are always compared exactly. Otherwise floats may differ by rounding, or by `tolerance` if that is larger."""
     return values_differ(found, expected, None if exact else [_bound(array, tolerance) for array in expected])
 
 
@@ -148,7 +148,7 @@ def _bound(array: Array, tolerance: float) -> float:
 
 @dataclass
 class Outcome:
-    """A function after a pass, and what the pass said."""
+    """A function after a pass, and the output of the pass."""
 
     function: Function
     statistics: Statistics
@@ -159,21 +159,21 @@ class Outcome:
         return self.statistics.counters.get(self.name, {}).get(key, 0)
 
     def fired(self, rule: str) -> float:
-        """How many unions a rule has made."""
+        """The number of unions by a rule."""
         return self.count(f"fired:{without_operators(rule)}")
 
     def applied(self, rules: RuleSetMeta) -> float:
-        """How often the rules of a set were applied."""
+        """The number of applications of the rules of a set."""
         return sum(self.fired(rule.name) for rule in rules)
 
     @property
     def remarks(self) -> list[str]:
-        """What the pass has said."""
+        """The remarks of the pass."""
         return list(self.statistics.remarks.get(self.name, {}))
 
 
 def apply(pass_: RulePass, function: Function, **config: AnyValue) -> Outcome:
-    """Runs a pass on a function in a context of its own; config keys are written with `__` for the dot."""
+    """Runs a pass on a function in a separate context; in config keys `__` stands for the dot."""
     infer_type(function)
     module = IRModule.from_expr(function)
     with PassContext(opt_level=3, config={key.replace("__", "."): value for key, value in config.items()}) as context:
@@ -188,13 +188,13 @@ def saturate(function: Function, *sets: RuleSetMeta, merge: bool = False, **conf
 
 @functools.cache
 def directions(rule: Rule) -> Sequence[Rule]:
-    """The directions of a rule: hundreds, where it has holes for operators."""
+    """The directions of a rule, of which there are hundreds if it has holes for operators."""
     return tuple(rule.directions())
 
 
 @functools.cache
 def in_case(rule: Rule) -> Sequence[Rule]:
-    """The directions of a rule; of one that is named `Set.rule[dense]` those whose names begin so."""
+    """The directions of a rule; for a rule named `Set.rule[dense]`, those whose names begin with that."""
     if not rule.holes():
         return directions(rule)
     every = rule.named(without_operators(rule.name)).directions()
@@ -228,8 +228,8 @@ def rewritten(function: Function, rule: Rule) -> tuple[list[Function], list[str]
 def assert_equal_in_value(
     before: Function, after: Function, *, exact: bool, special: bool | None = None, sizes: Mapping[str, int] | None = None, rounds: int = 3
 ) -> None:
-    """Raises AssertionError where two functions of the same parameters differ on random inputs. Inputs on which the first has no value, as
-    where an integer is divided by zero, say nothing."""
+    """Raises AssertionError if two functions with the same parameters differ on random inputs. Ignores inputs on which the first has no
+    value, such as a division of integers by zero."""
     assert before.params == after.params
     generator = np.random.default_rng(0)
     for i in range(rounds):
@@ -253,7 +253,7 @@ def shape_of(expr: Expr) -> tuple[Dim, ...]:
 
 
 def result_type(function: Function) -> TensorType | TupleType:
-    """The type of what a function returns."""
+    """The type of the result of a function."""
     infer_type(function)
     type_ = function.body.checked_type
     assert isinstance(type_, (TensorType, TupleType))

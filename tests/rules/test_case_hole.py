@@ -27,7 +27,7 @@ def product(of: Pattern) -> Pattern:
 
 
 class Weighed(RuleSet):
-    """A factor after a product in any form, with or without a bias, is folded into the weight."""
+    """A factor after any form of product, with or without a bias, is folded into the weight."""
 
     scaled = (
         (bias(none=product(w), row=product(w) + b) * c >> bias(none=product(weight), row=product(weight) + b * c))
@@ -109,7 +109,7 @@ def test_calls_that_run_together() -> None:
     assert [direction.name for direction in rule.directions()] == ["Together.all[matmul]", "Together.all[dense]"]
 
     class Together(RuleSet):
-        """Products of one operand."""
+        """Merges products of one operand."""
 
         all = rule
 

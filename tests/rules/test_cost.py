@@ -1,4 +1,4 @@
-"""Cost models: what a call costs, and what a program costs, shared parts once and constants for nothing."""
+"""Cost models: the cost of calls and programs; shared parts count once, and constants cost nothing."""
 
 import pytest
 
@@ -50,7 +50,7 @@ DEEP = ops.nn.dense(var("stack", (2, 4, 3)), numbers((3, 3)))
 
 
 def starts_of(body: Expr) -> int:
-    """Starts of operators that a program takes."""
+    """Begins of slices that a program accepts."""
     machine = Machine(flops=1e30, bandwidth=1e30, launch=1.0)
     function = func(body)
     infer_type(function)

@@ -1,4 +1,4 @@
-"""User-defined cost models: their use by passes, rejected ones, and that no program becomes more expensive."""
+"""User-defined cost models: how passes use them, rejected ones, and that no program becomes more expensive."""
 
 import copy
 import hashlib
@@ -34,9 +34,9 @@ T = TensorType((4, 4))
 
 
 class Flat:
-    """The same price for every call. It has an equality of its own, and so no hash."""
+    """The same price for every call. It defines equality, and therefore has no hash."""
 
-    __hash__ = None  # type: ignore[assignment]  # that is what is tried
+    __hash__ = None  # type: ignore[assignment]  # tests this mistake
 
     def __init__(self, amount: object = 1.0) -> None:
         self.amount = amount
@@ -45,7 +45,7 @@ class Flat:
         return False
 
     def call(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs) -> float:
-        return self.amount  # type: ignore[return-value]  # tests give what is no number
+        return self.amount  # type: ignore[return-value]  # tests return what is not a number
 
 
 class Scaled:
@@ -60,7 +60,7 @@ class Scaled:
 
 
 class Wild:
-    """Prices between 1e-30 and 1e30 that have nothing to do with anything."""
+    """Arbitrary prices between 1e-30 and 1e30."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -88,13 +88,13 @@ class Packed:
 
 
 class Squares(RuleSet):
-    """Two ways of saying the same."""
+    """Two forms of the same value."""
 
     square = op.power(x, 2.0) >> op.multiply(x, x)
 
 
 class Twice(RuleSet):
-    """What is negated twice is as it was."""
+    """Removes double negations."""
 
     negated = op.negative(op.negative(x)) >> x
 
@@ -146,7 +146,7 @@ def test_prices_can_depend_on_which_operands_are_constants() -> None:
     assert program_cost(func(a + a).body, Packed()) == 3.0
 
     class Doubling(RuleSet):
-        """A sum of a value with itself is a product with two."""
+        """The sum of a value with itself is a product with two."""
 
         double = op.multiply(x, 2.0) >> op.add(x, x)
 
@@ -216,7 +216,7 @@ def test_meanings_of_the_option() -> None:
 
 def test_classes_and_objects_without_the_method_are_not_cost_models() -> None:
     with pytest.raises(CostError, match=r"the cost model NodeCount is a class; give an object of it: NodeCount\(\)"):
-        cost_model(NodeCount)  # type: ignore[arg-type]  # what a type checker would say is said
+        cost_model(NodeCount)  # type: ignore[arg-type]  # tests the error that a type checker would report
     odd: AnyValue = object()
     with pytest.raises(CostError, match="a cost model has a method call"):
         cost_model(odd)

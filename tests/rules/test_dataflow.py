@@ -31,7 +31,7 @@ Matches = dict[DFPattern, list[Expr]]
 
 
 class Callback(DFPatternCallback):
-    """A pattern over `x`, `y` and the constant `c`, and a function of their matches."""
+    """A pattern over `x`, `y` and the constant `c`, and a function of its matches."""
 
     def __init__(self, pattern: "Callable[[Callback], DFPattern]", made: "Callable[[Callback, Expr, Matches], Expr]") -> None:
         super().__init__()

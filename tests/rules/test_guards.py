@@ -1,4 +1,4 @@
-"""Guards and computed attributes: what they accept, and the reasons that they give."""
+"""Guards and computed attributes: accepted arguments, and reasons for rejections."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def holding(value: object, dtype: str = "float32") -> Term:
 
 
 def ask(value: Guard | Computed) -> object:
-    """The answer on plain arguments."""
+    """The answer for plain arguments."""
     return value.function(*value.args)
 
 
@@ -163,13 +163,13 @@ def test_what_a_term_tells() -> None:
 def test_conditions_of_ones_own() -> None:
     @guard
     def is_long(term: Term, least: int) -> bool | str:
-        """The vector is long."""
+        """True if the vector is long."""
         return term.type.shape[0] >= least or f"{term.type!r} is short"  # type: ignore[operator]  # static in this test
 
     asked = is_long(x, 4)
     assert repr(asked) == "is_long(x, 4)"
     assert asked.args == (x, 4)
-    assert is_long.__doc__ == "The vector is long."
+    assert is_long.__doc__ == "True if the vector is long."
     assert asked.function(typed(4), 4) is True
     assert asked.function(typed(3), 4) == "Tensor[(3,), float32] is short"
 

@@ -1,4 +1,4 @@
-"""Rule passes in one e-graph: better than every order of them, the same values, and each pass is still seen."""
+"""Rule passes in one e-graph: better results than any order of them, the same values, and each pass remains visible."""
 
 import itertools
 
@@ -25,13 +25,13 @@ class Spell(RuleSet):
 
 
 class Cancel(RuleSet):
-    """What is added and taken away again."""
+    """Cancels what is added and subtracted again."""
 
     sum = ((x + y) + op.negative(y) >> x).when(same_type(x, x + y))
 
 
 class Twice(RuleSet):
-    """What is done twice is undone."""
+    """Removes double negations."""
 
     negative = op.negative(op.negative(x)) >> x
 
@@ -40,7 +40,7 @@ SETS: tuple[type[RuleSet], ...] = (Spell, Cancel, Twice)
 
 
 def program() -> IRModule:
-    """`-(-((a + b) - b))`, over integers, so that nothing is rounded."""
+    """`-(-((a + b) - b))` over integers, so that nothing is rounded."""
     a, b = var("a", (2, 3), "int64"), var("b", (2, 3), "int64")
     return IRModule.from_expr(func(ops.negative(ops.negative((a + b) - b))))
 
@@ -52,7 +52,7 @@ def run(passes: list[RulePass], mod: IRModule, *instruments: PassInstrument, joi
 
 
 class Watcher(PassInstrument):
-    """Records passes; vetoes some of them."""
+    """Records passes, and vetoes some of them."""
 
     def __init__(self, *vetoed: str) -> None:
         self.vetoed = vetoed
@@ -123,7 +123,7 @@ def test_limits_hold_for_the_whole() -> None:
 
 
 def test_passes_of_other_kinds_stand_between() -> None:
-    """Only what stands side by side is joined."""
+    """Only adjacent rule passes are joined."""
     from passat.rules.passes import DeadCodeElimination
 
     watcher = Watcher()

@@ -1,4 +1,4 @@
-"""The part of a program that a rule was applied to, as two functions that can be run."""
+"""The part of a program that a rule was applied to, as two executable functions."""
 
 from pathlib import Path
 from typing import Any as AnyValue

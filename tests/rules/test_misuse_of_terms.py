@@ -1,4 +1,4 @@
-"""What cannot be done with the terms of the rule language: one sentence each, no error of Python's own, and nothing that passes silently."""
+"""Mistakes with terms of the rule language: each raises an error with one sentence, and none passes silently."""
 
 import math
 import operator
@@ -181,7 +181,7 @@ def run(rules: RuleSetMeta, function: Function) -> tuple[Function, Statistics]:
 
 
 def leaky(*alphas: float) -> Function:
-    """LeakyRelus, one after the other."""
+    """Nested LeakyRelus."""
     x = Var("x", TensorType((2, 3), "float32"))
     value: Expr = x
     for alpha in alphas:
@@ -243,7 +243,7 @@ def test_an_element_of_an_attribute() -> None:
 
 
 def guarded(answer: AnyValue) -> Callable[[], RuleSetMeta]:
-    """A rule set whose guard answers so, or raises it, where an alpha is that of `leaky(0.25)`, and rejects elsewhere."""
+    """A rule set whose guard returns or raises this for the alpha of `leaky(0.25)`, and rejects all others."""
 
     @guard
     def fails(alpha: float) -> AnyValue:

@@ -25,13 +25,13 @@ p, q = attributes("p q")
 
 
 class Products(RuleSet):
-    """Products of one matrix with several."""
+    """Merges products of one matrix with several others."""
 
     matmul = (each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).inexact("accumulates in blocks of another size")
 
 
 class Convolutions(RuleSet):
-    """Convolutions of one image, with constant weights."""
+    """Merges convolutions of one image with constant weights."""
 
     conv2d = each(op.nn.conv2d(x, c, attrs=p), sharing=x) >> parts(op.nn.conv2d(x, joined(c, axis=0), attrs=p), axis=1)
 
@@ -114,7 +114,7 @@ def test_sizes_that_are_not_known_are_rejected() -> None:
 
 
 def test_merges_that_do_not_pay_stay() -> None:
-    """Two products and their parts: as many calls as before, so the program stays as it is."""
+    """Two products and their parts are as many calls as before, so the program stays unchanged."""
     function = func(tup(*(ops.nn.matmul(var("a", (2, 3)), weight) for weight in weights(4, 4))))
     assert run(Products, function)[0] is function or operators(run(Products, function)[0]) == ["nn.matmul", "nn.matmul"]
 

@@ -21,7 +21,7 @@ extremum = operator("extremum", "maximum", "minimum")
 
 
 class Operated(RuleSet):
-    """Twice the same, and a view that moves."""
+    """Doubled operators, and a view that moves."""
 
     twice = extremum(extremum(x, y), y) >> extremum(x, y)
     moved = (f(op.transpose(x, axes=p), attrs=a) >> op.transpose(f(x, attrs=a), axes=p)).and_back()

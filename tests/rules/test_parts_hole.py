@@ -17,7 +17,7 @@ xs, ys = tensors_of("xs", most=2), tensors_of("ys", least=1, most=2)
 
 
 class Joined(RuleSet):
-    """What is done to one part of a concatenation, or to all of them."""
+    """Rules on one part of a concatenation, or on all of them."""
 
     negated = op.negative(op.concatenate((x, *ys), axis=p)) >> op.concatenate((op.negative(x), *(op.negative(one) for one in ys)), axis=p)
     twice = op.concatenate((*xs, op.negative(op.negative(x)), *ys), axis=p) >> op.concatenate((*xs, x, *ys), axis=p)

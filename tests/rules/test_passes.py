@@ -1,4 +1,4 @@
-"""The passes of the library under Relay's names: levels, requirements, what each does, and the default pipeline."""
+"""The passes of the library under Relay's names: levels, requirements, effects, and the default pipeline."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The terms that rules are written in: how they are built, shown and compared, and what is rejected."""
+"""Terms of rules: how they are built, displayed and compared, and which are rejected."""
 
 from typing import Any as AnyValue
 
@@ -158,7 +158,7 @@ def test_a_pattern_does_not_unpack() -> None:
 
 def test_operators_are_looked_up_when_they_are_called() -> None:
     assert isinstance(op.nn, type(op))
-    assert isinstance(op.onnx.ai.mine.Thing(x, y), PCall)  # operators that Passat does not know are a family
+    assert isinstance(op.onnx.ai.mine.Thing(x, y), PCall)  # unknown operators are a namespace
     with pytest.raises(AttributeError):
         op.__wrapped__  # what tools ask of any object
 

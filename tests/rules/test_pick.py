@@ -1,4 +1,4 @@
-"""The next best programs of a pass (`rules.pick`): which ones they are, that they are programs of the same values, and what is no pick."""
+"""The next best programs of a pass (`rules.pick`): which ones they are, that they have the same values, and invalid picks."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,27 +35,27 @@ a, b = var("a"), var("b")
 
 
 class Doubles(RuleSet):
-    """Three ways of doubling."""
+    """Three ways to double."""
 
     product = (op.add(x, x) >> op.multiply(x, 2.0)).exploring()
     division = (op.add(x, x) >> op.divide(x, 0.5)).exploring()
 
 
 class Quarters(RuleSet):
-    """Two ways of taking half of a half."""
+    """Two ways to take half of a half."""
 
     once = op.multiply(op.multiply(x, 0.5), 0.5) >> op.multiply(x, 0.25)
 
 
 class Forgetful(RuleSet):
-    """Correct only because values are not compared here."""
+    """Unsound, but values are not compared here."""
 
     first = (op.tan(x + y) >> op.exp(x)).exploring()
     both = (op.tan(x + y) >> op.sin(y + x)).exploring()
 
 
 class Prices:
-    """Prices by operator; others cost one."""
+    """Prices by operator; others cost 1."""
 
     def __init__(self, **prices: float) -> None:
         self.prices = prices
@@ -79,7 +79,7 @@ def model(*kinds: str) -> ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
-# Which program is taken.
+# ---- which program is extracted
 
 
 def test_the_programs_come_in_the_order_of_their_cost() -> None:
@@ -122,7 +122,7 @@ def test_the_same_program_comes_each_time() -> None:
         assert structural_equal(first, second)
 
 
-# What comes is a program.
+# ---- the result is a program
 
 
 @settings(deadline=None, max_examples=share(20, 60), derandomize=True)
@@ -176,7 +176,7 @@ def test_each_region_uses_the_rank() -> None:
     assert_equal_in_value(function, made[1].function, exact=False, rounds=1)
 
 
-# What is no pick.
+# ---- invalid picks
 
 
 @pytest.mark.parametrize(

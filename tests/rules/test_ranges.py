@@ -1,4 +1,4 @@
-"""No element leaves the range that is known of it: of any operator, on any elements, as kernels compute it and as ONNX Runtime does."""
+"""No element leaves its known range: for any operator and any elements, computed by kernels and by ONNX Runtime."""
 
 import math
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ READ = [op for op in list_ops() if RANGES.reads(op)]
 
 
 def drawn(dtype: str, shape: tuple[int, ...], random: np.random.Generator) -> Array:
-    """Elements between two numbers: special ones, and random bits."""
+    """Elements between two numbers: special values, and random bits."""
     if dtype == "bool":
         return random.choice([[False], [True], [False, True]][random.integers(3)], size=shape)
     kind = to_numpy(dtype)
@@ -82,7 +82,7 @@ def drawn(dtype: str, shape: tuple[int, ...], random: np.random.Generator) -> Ar
 
 
 def operands_of(op: Op, dtype: str, random: np.random.Generator) -> list[Value]:
-    """Operands that the operator may take."""
+    """Operands that the operator accepts."""
     name = op.name
     rank = int(name[-2]) if name.endswith("d") and name[-2].isdigit() else 0
     shape = SHAPES[rank] if rank else (1, 4, 2, 2) if "depth" in name else (3, 4)
@@ -123,7 +123,7 @@ def known_of(op: Op, operands: Sequence[Value], attrs: AnyValue, result: Type) -
 
 
 def left(value: Value, fact: AnyValue) -> str:
-    """The elements that leave a range."""
+    """The elements outside of a range."""
     if isinstance(value, tuple):
         return "" if fact is None else "".join(map(left, value, fact))
     if fact is None:
@@ -159,7 +159,7 @@ def test_elements_stay_in_their_range(op: Op) -> None:
         computed += 1
         told += fact is not None and (isinstance(result, TupleType) or fact != limits_of(getattr(result, "dtype", "bool")))
     assert computed
-    assert told, "nothing is known of any result"
+    assert told, "nothing is known about any result"
 
 
 APPROXIMATED = {"sigmoid": "Sigmoid", "tanh": "Tanh", "erf": "Erf", "exp": "Exp", "nn.softplus": "Softplus", "cos": "Cos", "sinh": "Sinh"}

@@ -1,4 +1,4 @@
-"""Rules and rule sets: names, directions, guards, what they may do to values, and what is rejected when they are made."""
+"""Rules and rule sets: names, directions, guards, effects on values, and what is rejected when they are made."""
 
 import re
 from collections.abc import Callable
@@ -17,7 +17,7 @@ p, q = attributes("p q")
 
 @guard
 def fits(*values: object) -> bool | str:
-    """Always."""
+    """Always holds."""
     return True
 
 
@@ -35,7 +35,7 @@ class Sums(RuleSet):
 
     swap = x + y >> y + x
     same = (op.subtract(x, y) >> op.negative(y - x)).inexact("of zeros").when(is_float(x))
-    helper = x  # no rule
+    helper = x  # not a rule
 
 
 def test_rules_are_named_after_their_set() -> None:
@@ -77,14 +77,14 @@ def test_a_set_derived_from_another_has_its_rules_too() -> None:
 
 def test_a_rule_of_a_base_is_replaced_by_one_of_its_name() -> None:
     class Stricter(Sums):
-        """Swaps matrices alone."""
+        """Swaps the operands for matrices alone."""
 
         swap = (x + y >> y + x).when(has_rank(x, 2))
 
     class Fewer(Sums):
         """Without the swap."""
 
-        swap = None  # type: ignore[assignment]  # how one leaves a rule out
+        swap = None  # type: ignore[assignment]  # the way to drop a rule
 
     assert [rule.name for rule in Stricter] == ["Sums.same", "Stricter.swap"]
     assert [rule.name for rule in Fewer] == ["Sums.same"]
@@ -235,11 +235,11 @@ def test_a_comparison_binds_looser_than_a_rule() -> None:
     rule = op.less(x, y) >> op.greater(y, x)
     assert repr(rule) == "less(x, y) -> greater(y, x)"
     with pytest.raises(AttributeError):
-        op.exp(x) >> x.when(is_float(x))  # type: ignore[attr-defined]  # a user's mistake: `when` belongs outside of brackets
+        op.exp(x) >> x.when(is_float(x))  # type: ignore[attr-defined]  # a user's mistake: `when` belongs outside of the parentheses
 
 
 def test_sides_are_rejected_only_if_no_sample_agrees() -> None:
-    """A flattening keeps matrices as they are; of other tensors a guard may say so."""
+    """Flattening keeps matrices unchanged; for other tensors a guard may ensure that."""
 
     class Flat(RuleSet):
         """Flattenings."""

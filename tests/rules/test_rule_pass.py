@@ -1,4 +1,4 @@
-"""Rule sets as passes: names and levels, config, what is counted and said, and use from pipelines and threads."""
+"""Rule sets as passes: names and levels, config, counters and remarks, and use from pipelines and threads."""
 
 import pickle
 import threading
@@ -22,21 +22,21 @@ a, b = var("a"), var("b")
 
 
 class Negations(RuleSet):
-    """Negations that meet. There is more to say."""
+    """Removes double negations. Has a second sentence."""
 
     twice = op.negative(op.negative(x)) >> x
     matrix = (op.abs(op.negative(x)) >> op.abs(x)).when(has_rank(x, 3))
 
 
 class Rounding(RuleSet):
-    """What changes numbers a little, and what changes them where they are not finite."""
+    """Rules that change rounding, and rules that change non-finite values."""
 
     quotient = (op.exp(x) / op.exp(y) >> op.exp(x - y)).inexact("one rounding")
     nothing = (x - x >> op.zeros_like(x)).finite("nan - nan is nan")
 
 
 class Swaps(RuleSet):
-    """Both ways."""
+    """A bidirectional rule."""
 
     sums = (op.sin(x + y) >> op.sin(y + x)).and_back()
 
@@ -54,7 +54,7 @@ def test_level_and_requirements() -> None:
 
 
 def test_the_documentation_is_that_of_the_sets() -> None:
-    assert rule_pass(Negations, Swaps).__doc__ == "Negations that meet. There is more to say. Both ways."
+    assert rule_pass(Negations, Swaps).__doc__ == "Removes double negations. Has a second sentence. A bidirectional rule."
 
 
 def test_the_rules_of_a_pass() -> None:
@@ -140,11 +140,11 @@ def test_a_rule_of_both_ways_is_switched_off_whole_or_by_halves() -> None:
 
 
 def test_costs_are_chosen_by_the_config() -> None:
-    """Two cheap calls replace an expensive one: more nodes, fewer seconds."""
+    """Two cheap calls replace an expensive one: more nodes, less time."""
     big = var("big", (2000, 2000))
 
     class Choice(RuleSet):
-        """A reduction of an exponential, two ways."""
+        """Two forms of a reduction of an exponential."""
 
         late = (op.sum(op.exp(x), axis=(0,)) >> op.sum(op.copy(op.copy(x)), axis=(0,))).inexact("wrong, but this is about costs")
 
@@ -243,7 +243,7 @@ def test_exact_search_finds_changes_that_only_pay_together() -> None:
 
 
 class Joining(RuleSet):
-    """Sums in another order, where they are there."""
+    """Unites a sum with the sum in the other order, if that exists."""
 
     swapped = (x + y >> y + x).joining()
 

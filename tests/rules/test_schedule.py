@@ -1,4 +1,4 @@
-"""Schedules: phases one after the other in one e-graph, budgets of rules, seeds, and what may be written."""
+"""Schedules: phases that run one after the other in one e-graph, budgets of rules, seeds, and invalid schedules."""
 
 import pytest
 
@@ -20,19 +20,19 @@ class Sums(RuleSet):
 
 
 class Negations(RuleSet):
-    """Negations that meet."""
+    """Removes double negations."""
 
     twice = op.negative(op.negative(x)) >> x
 
 
 class Differences(RuleSet):
-    """A difference, as a sum."""
+    """A difference as a sum."""
 
     minus = (x - y >> x + op.negative(y)).exploring()
 
 
 class Cancel(RuleSet):
-    """What is added and taken away again."""
+    """Cancels what is added and subtracted again."""
 
     sum = (x + op.negative(x)) >> op.subtract(x, x)
     nothing = ((x + y) + op.negative(y)) >> x
@@ -50,11 +50,11 @@ def test_phases_share_an_e_graph() -> None:
         outcome = apply(rule_pass(*schedule), function)
         assert operators(outcome.function) == ["abs"]
     alone = apply(rule_pass(phase(Cancel), phase(Differences)), function)
-    assert operators(alone.function) == ["add", "subtract", "abs"], "the first phase is over when the second begins"
+    assert operators(alone.function) == ["add", "subtract", "abs"], "the first phase ends before the second begins"
 
 
 def test_a_phase_looks_at_the_whole_program() -> None:
-    """Also where an earlier one has found nothing, or something elsewhere."""
+    """Even if an earlier phase found nothing, or only something elsewhere."""
     a, b = integers("a", "b")
     function = func(tup(ops.negative(ops.negative(a)), (b + a) + ops.negative(a)))
     outcome = apply(rule_pass(phase(Negations), phase(Cancel)), function)
@@ -75,13 +75,13 @@ def test_phases_have_rounds_of_their_own() -> None:
         counted[rounds] = outcome.count("fired:Sums.associate")
         assert_equal_in_value(function, outcome.function, exact=True)
         limits = [remark for remark in outcome.remarks if remark.startswith("stopped")]
-        assert bool(limits) == (rounds is None), "a schedule that is over is no limit that was reached"
+        assert bool(limits) == (rounds is None), "the end of a schedule is not a limit that was reached"
     assert 0 < counted[1] < counted[2] < counted[None]
 
 
 def test_rules_may_have_budgets_of_their_own() -> None:
     class Slow(RuleSet):
-        """One of the rules is put off."""
+        """One of the rules is banned."""
 
         commute = (x + y >> y + x).exploring().budget(1)
         twice = op.negative(op.negative(x)) >> x
@@ -94,7 +94,7 @@ def test_rules_may_have_budgets_of_their_own() -> None:
     assert outcome.fired("Slow.commute") == 0
     assert outcome.fired("Slow.twice") == 1
     done = apply(rule_pass(Slow), func(total), rules__rounds=200)
-    assert done.fired("Slow.commute") >= 5, "what was put off is done in the end"
+    assert done.fired("Slow.commute") >= 5, "banned matches are applied in the end"
 
 
 def test_equal_seeds_give_equal_programs() -> None:
@@ -110,7 +110,7 @@ def test_equal_seeds_give_equal_programs() -> None:
         known = found.setdefault(seed, (str(outcome.function), counters))
         assert known == (str(outcome.function), counters)
         assert_equal_in_value(function, outcome.function, exact=True)
-    assert found[1][1] != found[2][1], "another order comes to another part of what a limit cuts off"
+    assert found[1][1] != found[2][1], "with another order, the limit cuts off other matches"
 
 
 def test_kinds_of_rules() -> None:

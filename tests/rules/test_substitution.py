@@ -1,4 +1,4 @@
-"""Substituted rules: terms that hide their operands, numbers, types of sides."""
+"""Substitution into rules: terms that hide their operands, numbers, types of sides."""
 
 import pytest
 
@@ -19,8 +19,8 @@ def bound(rule: Rule) -> set[object]:
 def test_holes_roots_and_terms_of_guards_are_opaque() -> None:
     inner = op.exp(x)
     deep = op.negative(op.abs(inner)) >> op.abs(inner)
-    assert bound(deep.exploring()) == {deep.lhs.key, x.key}, "what the right side creates again has its own attributes"
-    assert bound(deep) == {deep.lhs.key, op.abs(inner).key, x.key}, "of a reducing rule the operands are there"
+    assert bound(deep.exploring()) == {deep.lhs.key, x.key}, "nodes that the right side creates again have their own attributes"
+    assert bound(deep) == {deep.lhs.key, op.abs(inner).key, x.key}, "operands of a reducing rule exist"
     assert bound(deep.exploring().when(has_rank(inner, 2))) == {deep.lhs.key, inner.key, x.key}
     a = attribute("a")
     named = op.sum(op.exp(x), axis=a) >> op.sum(op.exp(x), axis=a, keepdims=True)

@@ -1,4 +1,4 @@
-"""Passes on functions with partly unknown types: none raises, and none changes values."""
+"""Passes on functions with partly unknown types: none raises an error, and none changes values."""
 
 from random import Random
 
@@ -24,11 +24,11 @@ PASSES = [
     for found in list_passes()
     if found.name not in ("PrintIR", "FirstOrderGradient", "LazyGradientInit") and found.factory.__module__.startswith("passat.")
 ]
-"""The passes of Passat that keep what a function computes. Those for gradients compute something else, and need types."""
+"""The passes of Passat that keep the value of a function. Gradient passes change it, and need types."""
 
 
 class Forget(ExprMutator):
-    """Renews parameters, some without a type, some with unknown sizes."""
+    """Replaces parameters: some without a type, some with unknown sizes."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ def forgetful(function: Function, seed: int) -> Function:
 
 
 def networks() -> list[Function]:
-    """Functions that rules about products, normalizations and branches look at; their weights are parameters."""
+    """Functions that rules about products, normalizations and branches match; their weights are parameters."""
     x, image = relay.var("x", shape=(2, 4)), relay.var("x", shape=(1, 4, 6, 6))
     w, v, b = relay.var("w", shape=(3, 4)), relay.var("v", shape=(3, 4)), relay.var("b", shape=(3,))
     kernel = relay.var("w", shape=(4, 4, 3, 3))

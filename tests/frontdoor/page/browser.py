@@ -1,4 +1,4 @@
-"""A real browser for tests: Chromium without a window, spoken to in its DevTools protocol through two pipes, which needs no library."""
+"""A real browser for tests: Chromium without a window, controlled by its DevTools protocol through two pipes, without a library."""
 
 import base64
 import contextlib
@@ -23,11 +23,11 @@ for number, pipe in zip((3, 4), pipes):
     os.dup2(pipe, number)
 os.execv(sys.argv[3], sys.argv[3:])
 """
-"""The protocol goes over the file descriptors 3 and 4, whatever numbers the pipes have here."""
+"""The protocol uses the file descriptors 3 and 4, regardless of the numbers of the pipes here."""
 
 
 def find_chromium() -> str | None:
-    """The Chromium of this machine, or the one that the environment variable CHROMIUM names."""
+    """The installed Chromium, or the one that the environment variable CHROMIUM names."""
     named = os.environ.get("CHROMIUM")
     return named if named and os.access(named, os.X_OK) else next(filter(None, map(shutil.which, NAMES)), None)
 
@@ -37,7 +37,8 @@ class BrowserError(RuntimeError):
 
 
 class Tab:
-    """The one tab of a browser. `complaints` are what the page logged, raised, or was forbidden; `requests` what it asked for."""
+    """The only tab of a browser. `complaints` are errors, log messages and blocked accesses of the page; `requests` are its network
+    requests."""
 
     def __init__(self, to_browser: int, from_browser: int) -> None:
         self.complaints: list[str] = []
@@ -54,7 +55,7 @@ class Tab:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """Calls a method of the protocol and waits for its answer."""
+        """Calls a method of the protocol and waits for the response."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": params, **({"sessionId": self._session} if self._session else {})}
         os.write(self._write, json.dumps(message).encode() + b"\0")
@@ -68,10 +69,10 @@ class Tab:
             self._note(answer)
 
     def open(self, path: Path, *, width: int = 1500, height: int = 1000, dark: bool = False) -> float:
-        """Opens a page and waits until it is drawn; returns after how many milliseconds it was."""
+        """Opens a page and waits until it is drawn. Returns the time in milliseconds."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         self.dark(dark)
-        self.run("delete document.documentElement.dataset.drawn")  # of the page before, which may still be there for a moment
+        self.run("delete document.documentElement.dataset.drawn")  # the previous page, which may still exist for a moment
         self.call("Page.navigate", url=path.absolute().as_uri())
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
@@ -84,32 +85,32 @@ class Tab:
         raise BrowserError(f"the page was not drawn: {self.complaints}")
 
     def dark(self, on: bool) -> None:
-        """Has the reader prefer dark colors, or light ones."""
+        """Emulates a preference for dark or light colors."""
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if on else "light"}])
 
     def run(self, script: str) -> Any:
-        """The value of an expression in the page; promises are waited for."""
+        """The value of an expression in the page; waits for promises."""
         answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise BrowserError(str(answer["exceptionDetails"].get("exception", {}).get("description", answer["exceptionDetails"])))
         return answer["result"].get("value")
 
     def text(self, selector: str) -> str:
-        """What a part of the page says."""
+        """The text of an element of the page."""
         return str(self.run(f"document.querySelector({json.dumps(selector)}).textContent"))
 
     def click(self, x: float, y: float) -> None:
-        """A click of the mouse."""
+        """Clicks the mouse."""
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def press(self, key: str, code: int = 0, text: str = "") -> None:
-        """A key of the keyboard."""
+        """Presses a key."""
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, text=text, windowsVirtualKeyCode=code)
 
     def picture(self, path: Path | None = None, *, whole: bool = False) -> bytes:
-        """What is seen, as PNG; of the whole page where that is asked for."""
+        """A screenshot as PNG, on request of the whole page."""
         data = base64.b64decode(self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"])
         if path is not None:
             path.write_bytes(data)
@@ -141,7 +142,8 @@ class Tab:
 
 @contextlib.contextmanager
 def browser(program: str) -> Iterator[Tab]:
-    """Runs a browser with an empty profile. Its own sandbox is off, as it would not start in many containers; what it opens is ours."""
+    """Runs a browser with an empty profile. Its sandbox is off because it does not start in many containers; it opens only our own
+    pages."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         to_us, from_browser = os.pipe()
         to_browser, from_us = os.pipe()
@@ -165,7 +167,7 @@ def browser(program: str) -> Iterator[Tab]:
         try:
             yield Tab(from_us, to_us)
         finally:
-            os.close(from_us)  # it ends when nobody speaks to it any more
+            os.close(from_us)  # it ends when its pipes are closed
             try:
                 process.wait(10)
             except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""A model as large as wanted: layers of attention, each with some things that rules clean up."""
+"""A model of any size: layers of attention with parts that rules simplify."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the data of a page says of small models."""
+"""The data of a page for small models."""
 
 import itertools
 import json
@@ -74,7 +74,7 @@ def test_rules_share_the_saving_of_a_change() -> None:
 
 
 def test_a_node_is_paired_with_those_that_it_was_made_from() -> None:
-    """Not with what only stood before its reader."""
+    """Not with a node that only preceded its reader."""
     text = """<ir_version: 9, opset_import: ["" : 17]> g (float[2, 3] x) => (float[2, 3] y, float[2, 3] u) <float[3] zero = {0, 0, 0}> {
         m = Mul(x, x)
         s = Sqrt(m)
@@ -145,7 +145,7 @@ def test_rules() -> None:
 
 
 class Detours(RuleSet):
-    """One rule whose result costs more than its match, one whose result vanishes, and one that another builds on."""
+    """A rule whose result costs more than its match, one whose result is removed, and one that uses the result of another."""
 
     x, y = tensors("x y")
     costlier = op.abs(x) >> op.sqrt(x * x)

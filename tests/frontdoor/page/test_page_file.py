@@ -42,7 +42,7 @@ def run(*arguments: object) -> Result:
 
 
 class Page(HTMLParser):
-    """The parts of a page that concern a browser: its policy, scripts and styles, and all external references."""
+    """The parts of a page that matter to a browser: its policy, scripts and styles, and all external references."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Pages in a real browser. Skipped where there is no Chromium (on Debian and Ubuntu: `apt-get install chromium`)."""
+"""Pages in a real browser. Skipped without Chromium (on Debian and Ubuntu: `apt-get install chromium`)."""
 
 import contextlib
 import re
@@ -50,7 +50,7 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def walked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the default pipeline does, which has passes without rules."""
+    """The page of the default pipeline, which has passes without rules."""
     place = tmp_path_factory.mktemp("walked") / "page.html"
     passat.optimize(EXAMPLES / "bert_tiny.onnx", record=True).write_report(place)
     return place
@@ -65,7 +65,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def in_peace(tab: Tab) -> Iterator[None]:
-    """Nothing is logged, raised, forbidden or asked of a network."""
+    """Asserts that nothing is logged, raised, blocked or requested from a network."""
     tab.complaints.clear()
     tab.requests.clear()
     yield
@@ -79,7 +79,7 @@ def boxes(tab: Tab, side: str) -> list[str]:
 
 
 def search(tab: Tab, text: str) -> str:
-    """Searches for a text; returns what the page says of the matches."""
+    """Searches for a text. Returns the page's text about the matches."""
     tab.run("byId('search').value = ''; byId('search').focus()")
     tab.call("Input.insertText", text=text)
     return tab.text("#matches")
@@ -372,13 +372,13 @@ def test_the_name_of_the_file_stays_a_text(tab: Tab, tmp_path: Path) -> None:
 
 
 def test_even_a_script_that_got_in_could_not_run(tab: Tab, tmp_path: Path) -> None:
-    """The policy of the page holds by itself."""
+    """The policy of the page suffices."""
     optimized(small_model()).write_report(tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text("utf-8")
     (tmp_path / "page.html").write_text(
         text.replace("</main>", "<script>window.hacked = 1</script><img src='https://example.org/x.png'></main>")
     )
-    with contextlib.suppress(BrowserError):  # it may complain before or after it is drawn
+    with contextlib.suppress(BrowserError):  # it may report this before or after it is drawn
         tab.open(tmp_path / "page.html")
     assert tab.run("typeof window.hacked") == "undefined"
     assert len([said for said in tab.complaints if "Content Security Policy" in said]) == 2

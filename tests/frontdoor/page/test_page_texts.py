@@ -1,4 +1,4 @@
-"""Texts of models stay texts, with any content."""
+"""Texts from models are shown as text, for any content."""
 
 import html.parser
 import json
@@ -13,7 +13,7 @@ from passat.ir.types import TensorType, TupleType
 from passat.page.texts import LONGEST, Strings, attrs_text, constant_text, script_json, shown, type_text
 
 ANY_TEXT = st.text(st.characters(), max_size=200)
-"""With lone surrogates, which JSON of another program may hold."""
+"""With lone surrogates, which JSON from other programs may contain."""
 
 
 @settings(deadline=None, max_examples=100)
@@ -42,7 +42,7 @@ def test_right_to_left_overrides_are_neutralized() -> None:
 
 
 class Scripts(html.parser.HTMLParser):
-    """Counts what a page would run."""
+    """Counts the scripts that a page would run."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
-"""The rules of `taso_published` with what they need to hold: `TasoExchanges` of the library, and three that the library
-has elsewhere, or in more general forms."""
+"""The rules of `taso_published` with the guards that they need: `TasoExchanges` of the library, and three rules that the library has
+elsewhere or in a more general form."""
 
 from passat.rules.guards import is_float, is_positive
 from passat.rules.library import TasoExchanges
@@ -12,7 +12,7 @@ c = constant("c")
 
 
 class Elementwise(RuleSet):
-    """What `TasoExchanges.multiply_distributes`, `CommuteUnary` and `ForwardScaleAxis` say."""
+    """The counterparts of `TasoExchanges.multiply_distributes`, `CommuteUnary` and `ForwardScaleAxis`."""
 
     add_moves_scale = ((x + y) * c >> x * c + y * c).finite("an infinity less another is no number").exploring()
     relu_moves_scale = (op.nn.relu(x * c) >> op.nn.relu(x) * c).when(is_float(x), is_positive(c)).inexact("the sign of zero").exploring()

@@ -1,7 +1,7 @@
-"""The exchange rules of concat, split, convolution, matrix product, pooling and elementwise operators that TASO generates (Jia et al.,
-SOSP 2019, table of operator properties), as equations are published: over real numbers, without a word on shapes, axes and groups.
+"""The exchange rules of concat, split, convolution, matrix product, pooling and elementwise operators that TASO generates (Jia et al., SOSP
+2019, table of operator properties), as published: equations over real numbers that do not mention shapes, axes or groups.
 
-Each is written down as it reads, and left to right; that numbers are real is said by `finite`, and that some enlarge by `exploring`.
+Each is written from left to right as in the paper. `finite` states that numbers are real, `exploring` that some rules make programs larger.
 """
 
 from passat.rules.pattern import Pattern, PCall, attributes, constant, op, tensors
@@ -13,32 +13,32 @@ a, p, q = attributes("a p q")
 
 
 def real(rule: Rule) -> Rule:
-    """An equation of real numbers."""
+    """An equation over real numbers."""
     return rule.finite("an equation of real numbers").exploring()
 
 
 def product(left: Pattern, right: Pattern) -> PCall:
-    """The paper's matrix product has no flags."""
+    """The paper's matrix product, which has no flags."""
     return op.nn.matmul(left, right, transpose_a=False, transpose_b=False)
 
 
 def conv(data: Pattern, weight: Pattern) -> PCall:
-    """All convolutions of one equation have the same attributes."""
+    """A convolution; all convolutions of one equation have the same attributes."""
     return op.nn.conv2d(data, weight, attrs=a)
 
 
 def concat(axis: object, *parts: Pattern) -> PCall:
-    """Tensors side by side."""
+    """Concatenates tensors."""
     return op.concatenate(parts, axis=axis)
 
 
 def transposed(of: Pattern) -> PCall:
-    """The paper's transpose, of a matrix."""
+    """The paper's transpose of a matrix."""
     return op.transpose(of, axes=(1, 0))
 
 
 class Elementwise(RuleSet):
-    """Sums, products and what moves through them."""
+    """Sums, products and the operators that commute with them."""
 
     add_associates = real(x + (y + z) >> (x + y) + z)
     multiply_associates = real(x * (y * z) >> (x * y) * z)
@@ -50,7 +50,7 @@ class Elementwise(RuleSet):
 
 
 class Concatenations(RuleSet):
-    """What moves through concat and split."""
+    """Operators that commute with concat and split."""
 
     of_sums = real(concat(p, x + y, z + w) >> concat(p, x, z) + concat(p, y, w))
     of_products = real(concat(p, x * y, z * w) >> concat(p, x, z) * concat(p, y, w))

@@ -1,4 +1,4 @@
-"""Instances of patterns, drawn and built, and the comparison of values."""
+"""Drawing and building instances of patterns, and comparing values."""
 
 import contextlib
 
@@ -25,7 +25,7 @@ p, q = attributes("p q")
 
 
 def is_drawn(pattern: Pattern, tries: int) -> bool:
-    """Whether one of the drawn cases is well typed."""
+    """True if one of the drawn cases is well typed."""
     hints, sampler = SamplingHints(pattern, ()), Sampler(np.random.default_rng(0))
     for turn in range(tries):
         with contextlib.suppress(Unfit):
@@ -35,7 +35,7 @@ def is_drawn(pattern: Pattern, tries: int) -> bool:
 
 
 SKIPPED = {"dyn.full", "zeros", "ones"}
-"""Operators without an operand that could be a hole for any expression."""
+"""Operators without an operand that could be a hole for an arbitrary expression."""
 OPERATORS = [of for of in list_ops() if not of.variadic and not of.stateful and of.arity and of.name not in SKIPPED]
 
 
@@ -126,7 +126,7 @@ def test_nonfinite_values_may_change_as_declared(found: float, expected: float, 
     pairs = {words: difference([array(found, 2.0)], [array(expected, 2.0)], [9.0], nonfinite=words) for words in NONFINITE}
     assert [words for words in NONFINITE if pairs[words]] == rejected_by
     exactly = difference([array(found)], [array(expected)], nonfinite=MIXED)
-    assert bool(exactly) == bool(rejected_by), "bit for bit it says nothing"
+    assert bool(exactly) == bool(rejected_by), "a bitwise comparison proves nothing here"
 
 
 def test_complex_numbers_are_compared_by_part() -> None:

@@ -1,4 +1,5 @@
-"""Rules that hardly any random program matches are checked on programs that guards say: each of them changed in one thing is found out."""
+"""Rules that hardly any random program matches are checked on programs built from their guards. Each rule is changed in one place, and the
+check detects the change."""
 
 from collections.abc import Iterator
 from typing import Any as AnyValue
@@ -22,11 +23,11 @@ NEEDED = {
     "RaiseOps.group_norm": {"is_all", "is_per_channel"},
     "HiddenStates.third_part": {"stacks_rows", "cuts_rows"},
 }
-"""Guards without which values are wrong. Without others a right side has no type, or the same values by Passat's own kernels."""
+"""Guards that keep values correct. Without other guards a right side has no type, or the same values under Passat's own kernels."""
 
 
 def put(node: Pattern, old: Pattern, new: Pattern) -> Pattern:
-    """The pattern with another part."""
+    """The pattern with one part replaced."""
     if node.key == old.key:
         return new
     if isinstance(node, PCall):
@@ -43,7 +44,7 @@ def with_right(rule: Rule, right: Pattern) -> Rule:
 
 
 def other_values(call: PCall) -> Iterator[dict[str, AnyValue]]:
-    """Attributes of a call that it must not have: other permutations, scales, counts, axes."""
+    """Invalid attributes for a call: other permutations, scales, counts, axes."""
     attrs = call.attrs
     if call.op.name == "transpose":
         order = attrs["axes"]
@@ -66,7 +67,7 @@ def other_values(call: PCall) -> Iterator[dict[str, AnyValue]]:
 
 
 def changed(rule: Rule) -> Iterator[Rule]:
-    """The rule with one thing of its right side changed."""
+    """The rule with one change in its right side."""
     for node in {node.key: node for node in subterms(rule.rhs)}.values():
         if isinstance(node, PGet):
             yield with_right(rule, put(rule.rhs, node, PGet(node.of, node.index - 1)))
@@ -88,7 +89,7 @@ RULES = [direction for rule in CHECKED for direction in rule.directions()]
 def test_a_wrong_permutation_scale_or_axis_is_found(rule: Rule) -> None:
     others = list(changed(rule))
     if rule.name.startswith("Attentions.with_") and rule.name != "Attentions.with_guarded_rows[one]":
-        others = others[:: len(others) // 2]  # they are all of one make
+        others = others[:: len(others) // 2]  # all of the same kind
     assert others
     for other in others:
         checked = tried(other, 0, 40, enough=1)

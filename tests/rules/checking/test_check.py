@@ -1,4 +1,4 @@
-"""Results of checking rules: sound ones, each kind of fault on the smallest instance, and fixes."""
+"""Results of checking rules: sound rules, each kind of fault on the smallest instance, and fixes."""
 
 import functools
 import json
@@ -54,7 +54,7 @@ MENDED = {
 
 
 INSTANCES = {"scales_a_factor": 100, "transposed_sum": 200}
-"""On how many a rule is wrong often enough to be mended, where 60 do not do."""
+"""A number of instances on which a rule fails often enough for a fix to be found; 60 are too few."""
 
 
 def wrong_report(rule: Rule) -> RuleReport:
@@ -195,7 +195,7 @@ def test_guards_on_constants_get_constants() -> None:
 def test_unevaluated_rules_are_reported_and_not_sound() -> None:
     @guard
     def is_zero(c: Term) -> bool | str:
-        """An integer zero."""
+        """True for an integer zero."""
         return c.type.dtype.startswith("int") and c.value().uniform() == 0
 
     rule = (op.divide(x, c) >> op.divide(x, op.copy(c))).when(is_zero(c), is_not_empty(op.divide(x, c))).named("by_zero")

@@ -1,5 +1,5 @@
-"""Instances of any pattern can be drawn and tried: what an operator makes of another may be of unknown shape, too large, or ill-typed, and
-none of these is an error of the checker."""
+"""Instances of any pattern can be drawn and tried. The result of an operator may have an unknown shape, be too large, or be ill-typed as an
+operand of the next; none of these is an error in the checker."""
 
 import random
 
@@ -24,11 +24,11 @@ p = attribute("p")
 COUNT = op.arange(b, x, c)
 OPS = [each for each in list_ops() if not each.stateful and not each.name.startswith("onnx.")]
 PRODUCERS = [each for each in OPS if each.known_operands or each.name in ("nonzero", "unique", "where", "add")]
-"""What makes tensors whose shape depends on elements; and two that do not."""
+"""Operators whose result has a shape that depends on elements, and two for which it does not."""
 
 
 def applied(of: Op, first: Pattern, prefix: str) -> PCall:
-    """A call with one operand given, and holes for the others and for the attributes."""
+    """A call with one given operand, and holes for the other operands and the attributes."""
     count = 1 if of.variadic else of.arity
     args: list[Pattern] = [first, *(PVar(f"{prefix}{i}") for i in range(1, count))]
     if of.name in ("concatenate", "stack") or of.name.startswith("elemwise"):
@@ -64,7 +64,7 @@ def test_a_reshape_of_numbers_counted_up_is_checked() -> None:
 
 
 def test_too_large_instances_are_not_computed() -> None:
-    """Odd numbers may ask for exabytes."""
+    """Random sizes may require exabytes."""
     numbers = op.arange(0, x, 1, ...)
     case = Case(
         {"x": TensorType((), "int64"), "0": TensorType((), "int64"), "1": TensorType((), "int64")},

@@ -1,4 +1,4 @@
-"""Guards say how to draw what they hold of, and rules meet real instances."""
+"""The strategies of guards produce values that satisfy them, so that rules are tested on matching instances."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ knowingly = guard(strategy=_a_reversal)(_is_reversal)
 
 
 def test_a_strategy_finds_instances_that_chance_misses() -> None:
-    """A product with a reversal reverses; of one element that is what it was."""
+    """The product with a reversal matrix reverses a vector, and leaves a vector of one element unchanged."""
     rule = ((x @ c) >> x).finite("infinity times 0 is no number").named("Mine.reversed")
     assert not tried(rule.when(luckily(c)), 0, 60).wrong
     report = check_rule(rule.when(knowingly(c)), instances=60).report
@@ -52,7 +52,7 @@ def test_errors_of_a_strategy_are_reported() -> None:
 
 
 def test_constants_that_conditions_want_infinite_may_be_so() -> None:
-    """A rule for finite values is compared if its own guard requires -infinity."""
+    """A rule for finite values is compared even if its own guard requires -infinity."""
 
     @guard(strategy=lambda sampler, c: [Sample(elements=(float("-inf"),))])
     def is_least(c: Term) -> bool | str:

@@ -1,4 +1,4 @@
-"""The exchange rules of the TASO family: those that are wrong as published are rejected, and with guards all pass."""
+"""The exchange rules of the TASO family: those that are wrong as published are rejected; with guards, all pass."""
 
 from types import ModuleType
 
@@ -27,11 +27,11 @@ RIGHT = {
     "Concatenations.of_transposed",
     "Products.transposes",
 }
-"""What needs no guard: broadcasting does no harm, or the operators' own types see to it."""
+"""Rules that need no guard: broadcasting is harmless, or the type relations of the operators exclude the wrong cases."""
 
 
 OURS = {"TasoExchanges.conv_enlarged"}
-"""What is not among the published ones in this form."""
+"""Rules that are not published in this form."""
 
 
 def test_all_published_rules_are_there_with_guards() -> None:
@@ -50,7 +50,7 @@ def test_published_but_wrong_rules_are_rejected(rule: Rule) -> None:
 
 
 INSTANCES = {"Concatenations.of_concats": 4000, "Products.associates": 600, "Products.side_by_side": 600}
-"""What is wrong only where sizes are unknown, or ranks other than 2, is rare."""
+"""Rules that are wrong only for unknown sizes or ranks other than 2, which are rare."""
 
 
 @pytest.mark.parametrize("rule", GUARDED, ids=lambda rule: rule.name)

@@ -12,7 +12,7 @@ a, p, q = attributes("a p q")
 
 @guard
 def has_even_first(x: Term) -> bool | str:
-    """Raises for a scalar."""
+    """True if the first dimension is even. Raises an error for a scalar."""
     return int(str(x.type.shape[0])) % 2 == 0
 
 
@@ -23,7 +23,7 @@ def never(x: Term) -> bool | str:
 
 
 class Sound(RuleSet):
-    """Nothing is wrong with these."""
+    """Sound rules."""
 
     commutes = (x * y >> y * x).exploring()
     twice = op.negative(op.negative(x)) >> x
@@ -38,7 +38,7 @@ class Sound(RuleSet):
 
 
 class Wrong(RuleSet):
-    """The sides of these have different values."""
+    """Rules whose sides have different values."""
 
     swapped = x - y >> y - x
     less_itself = x - x >> x * 0
@@ -57,7 +57,7 @@ class Wrong(RuleSet):
 
 
 class Useless(RuleSet):
-    """These cannot do anything, or nothing good."""
+    """Rules that have no effect, or no useful one."""
 
     ill_typed = op.logical_and(op.sqrt(x), y) >> y
     no_such_field = op.split(x, indices_or_sections=1)[1] >> x
@@ -69,7 +69,7 @@ class Useless(RuleSet):
 
 
 class Circle(RuleSet):
-    """Two rules that undo each other, and one that stays out of it."""
+    """Two rules that undo each other, and one that is not part of the cycle."""
 
     there = x - y >> x + op.negative(y)
     back = x + op.negative(y) >> x - y
@@ -77,7 +77,7 @@ class Circle(RuleSet):
 
 
 class Covering(RuleSet):
-    """A general rule, instances of it, and others that are none."""
+    """A general rule, instances of it, and rules that are not instances of it."""
 
     any_sum = (x + c >> x).when(is_all(c, 0), same_type(x, x + c)).inexact("-0.0 + 0.0 is 0.0")
     of_relu = (op.nn.relu(y) + d >> op.nn.relu(y)).when(is_all(d, 0), same_type(op.nn.relu(y), op.nn.relu(y) + d)).inexact("zero")

@@ -1,4 +1,4 @@
-"""Unused lets: which are removed, which stay for their effects, and programs with shared parts."""
+"""Unused lets: which are removed, which stay because of their effects, and programs with shared parts."""
 
 from passat.ir.analysis import well_formed
 from passat.ir.expr import Call, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, Var
@@ -80,7 +80,7 @@ def test_calls_of_functions_that_are_not_known_stay() -> None:
 
 
 def test_a_shared_value_keeps_its_operands() -> None:
-    """The dead let's value is shared with the result; only the let is removed, not the binding below it."""
+    """The value of the dead let is shared with the result. Only the let is removed, not the binding below it."""
     a, b = Var("a"), Var("b")
     shared = ops.negative(a)
     function = Function([x], Let(a, ops.exp(x), Let(b, shared, ops.abs(shared))))

@@ -19,7 +19,7 @@ from tests.rules.building import const, func, ops, var
 from tests.rules.running import apply, assert_equal_in_value, operators
 
 WIDTH = 128
-"""A product of two such matrices takes four million operations."""
+"""The product of two such matrices takes four million operations."""
 
 
 def weight(seed: int) -> Expr:
@@ -32,7 +32,7 @@ def constants(function: Function) -> list[Tensor]:
 
 @pytest.fixture
 def products(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
-    """The shapes of the products that have been computed."""
+    """The shapes of the products that were computed."""
     computed: list[tuple[int, ...]] = []
 
     def counting(op: Op, *rest: AnyValue) -> Value:
@@ -47,7 +47,7 @@ def products(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
 
 
 def test_candidates_are_not_computed(products: list[tuple[int, ...]]) -> None:
-    """Every order of a chain of six weights is a candidate; the result has one weight, which takes five products."""
+    """Every order of a chain of six weights is a candidate; the result has one weight, computed by five products."""
     chain: Expr = var("x", (64, WIDTH))
     for seed in range(6):
         chain = ops.nn.matmul(chain, weight(seed))

@@ -1,4 +1,4 @@
-"""The bridge to egglog: symbols, rows, queries, unions, retired nodes, what comes out and in which order, and what happens on failure."""
+"""The bridge to egglog: symbols, rows, queries, unions, retired nodes, the order of results, and behavior on failure."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ def row(*numbers: int) -> str:
 
 
 def arithmetic() -> EGraph:
-    """An e-graph with a leaf (payload), a unary, and a binary symbol with a payload."""
+    """An e-graph with a leaf (payload), a unary symbol, and a binary symbol with a payload."""
     graph = EGraph()
     graph.declare("s_leaf", 0, True)
     graph.declare("s_neg", 1, False)
@@ -117,7 +117,7 @@ def test_a_retired_node_does_not_match() -> None:
     graph.load({**chain(2), "s_add": [row(3, 0, 0, 1), row(4, 0, 0, 2)]})
     graph.step()
     graph.load({"retire_s_neg": [row(1)], "retire_s_add": [row(0, 0, 1)]})
-    # Had they not been retired, the union would show everything above the leaf anew.
+    # if they were not retired, the union would return all nodes above the leaf again
     graph.load({"s_leaf": [row(5, 8)]}, [(0, 5)])
     _, matches = graph.step()
     assert matches[negs] == []
@@ -177,7 +177,7 @@ def test_an_e_graph_is_reused_for_the_same_key() -> None:
         first.begin()
     with graphs.lend("b") as other:
         other.begin()
-        with graphs.lend("b") as third:  # in use: another one
+        with graphs.lend("b") as third:  # in use: a new one is returned
             third.begin()
             assert third is not other
     with graphs.lend("a") as again:
@@ -210,7 +210,7 @@ def test_e_graphs_are_not_kept_without_end() -> None:
             graph.begin()
             lent.add(id(graph))
             kept = graph
-    assert kept.uses == 1  # the one before had been used often enough
+    assert kept.uses == 1  # the previous one reached its maximum number of uses
     assert len(lent) <= 2
     for key in range(bridge.KEPT + 3):
         with graphs.lend(key) as graph:
@@ -252,12 +252,12 @@ def test_failures_of_egglog_are_engine_errors() -> None:
 
 
 def test_a_panic_is_an_engine_error() -> None:
-    """egglog's panics are no ordinary exceptions; a table file that is not there makes one."""
+    """egglog's panics are not ordinary exceptions. A missing table file causes one."""
     graph = arithmetic()
     graph.load({"s_leaf": [row(0, 1)]})
 
     class Gone(bridge._TableFile):
-        """A file that has been removed."""
+        """A file that was removed."""
 
         def __init__(self, name: str, lines: Sequence[str]) -> None:
             super().__init__(name, lines)

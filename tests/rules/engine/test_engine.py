@@ -1,5 +1,5 @@
-"""Laws of the engine, on random programs: values and types stay, costs never rise, and a run is repeatable; and how it treats lets,
-branches, nested functions, references, stateful calls and failures."""
+"""Laws of the engine on random programs: values and types are kept, costs never rise, and runs are repeatable. Also: lets, branches, nested
+functions, references, stateful calls and failures."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ from tests.share import share
 from tests.strategies import programs as any_programs
 
 MATCHES = 20_000
-"""Constants that meet in all orders have many times more in a few random programs, which say no more by that."""
+"""In a few random programs, rules that combine constants in all orders find many times more matches, which test nothing new."""
 SETS: list[RuleSetMeta] = list(library.rule_sets().values())
 WITHOUT_DROPOUT = [rules for rules in SETS if rules is not Inference]
 x, y = tensors("x y")
@@ -41,7 +41,7 @@ def negated(value: Expr) -> Expr:
 
 
 def agrees(before: Function, after: Function, *, exact: bool) -> None:
-    """Values and type are the same; programs that the kernels refuse to run say nothing."""
+    """True if values and type are the same. Programs that the kernels reject are ignored."""
     assert result_type(after) == result_type(before)
     generator = np.random.default_rng(0)
     for special in (False, exact):
@@ -119,7 +119,7 @@ def test_stateful_calls_are_neither_merged_nor_duplicated_nor_dropped(function: 
 @settings(deadline=None, max_examples=share(12, 1500), derandomize=True)
 @given(any_programs(effects=True))
 def test_programs_of_every_kind_keep_values_and_stay_well_formed(function: Function) -> None:
-    """Lets, branches, closures, matches and references, named and unknown sizes."""
+    """Programs with lets, closures, branches, matches and references, and with known and unknown sizes."""
     infer_type(function)
     outcome = saturate(function, Units, Arithmetic, ConstantFolding, merge=True, rules__math="exact")
     after = outcome.function
@@ -134,7 +134,7 @@ def test_programs_of_every_kind_keep_values_and_stay_well_formed(function: Funct
     assert difference(run(after, feeds), expected, exact=True) is None
 
 
-# ---- where nothing is to be done
+# ---- nothing to do
 
 
 def test_without_applications_the_function_is_unchanged() -> None:
@@ -330,7 +330,7 @@ def test_if_the_engine_fails_earlier_decisions_hold(monkeypatch: pytest.MonkeyPa
         raise EngineError("egglog failed: on purpose")
 
     monkeypatch.setattr(EGraph, method, fail)
-    # A rule of its own, so that no e-graph of another run serves.
+    # a rule of its own, so that no e-graph of another run is reused
     fresh = RuleSetMeta("Fresh", (RuleSet,), {"__doc__": method, "twice": op.negative(op.negative(x)) >> x})
     function = func(ops.exp(negated(a)))
     outcome = saturate(function, fresh)
@@ -350,7 +350,7 @@ def test_after_a_failure_the_next_run_is_as_good_as_ever(monkeypatch: pytest.Mon
 
 
 def panic() -> None:
-    """Makes a PanicException of egglog's: an e-graph asked for a function that it does not have."""
+    """Causes a PanicException in egglog by asking an e-graph for a function that it does not have."""
     from egglog.bindings import EGraph as Bindings
     from egglog.bindings import Input, RustSpan
 

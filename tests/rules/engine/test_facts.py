@@ -1,4 +1,4 @@
-"""Facts of e-classes: when they are worked out, what unions do to them, and who gets to know."""
+"""E-class analyses: when facts are computed, how unions merge them, and who is notified."""
 
 from collections.abc import Sequence
 from typing import Any as AnyValue
@@ -34,28 +34,28 @@ a, b = var("a"), var("b")
 
 
 class _Whole(Analysis[bool]):
-    """Which tensors hold whole numbers; `asked` are the calls that it was asked about."""
+    """An analysis of which tensors hold whole numbers; `asked` are the calls that it was evaluated for."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
 
     def known(self, type_: TensorType, constant: Tensor | None) -> bool | None:
-        """Integers are."""
+        """Integers are whole."""
         return True if type_.dtype.startswith("int") else None
 
     def reads(self, op: Op) -> bool:
-        """Rounding, and what keeps whole numbers."""
+        """Rounding, and operators that keep whole numbers whole."""
         return op.name in ("round", "floor", "add", "split")
 
     def make(self, call: Made, facts: Sequence[AnyValue]) -> AnyValue:
-        """Whole numbers of any, and of whole numbers."""
+        """The fact of a call: rounding always gives whole numbers, other operators if their operands are whole."""
         self.asked.append(call.op.name)
         if call.op.name == "split":
             return (facts[0], facts[0])
         return True if call.op.name != "add" or all(facts) else None
 
     def merge(self, one: bool, other: bool) -> bool:
-        """The one fact that there is."""
+        """Merges two facts; there is only one."""
         return one
 
 
@@ -69,7 +69,7 @@ def test_facts_are_computed_once_and_on_demand() -> None:
     graph, root = graph_of(ops.round(ops.tanh(ops.floor(a))) + ops.floor(b))
     assert whole.asked == []
     assert graph.fact(whole, root) is True
-    assert sorted(whole.asked) == ["add", "floor", "round"]  # tanh is not read, nor what is below it
+    assert sorted(whole.asked) == ["add", "floor", "round"]  # neither tanh nor its operands are analyzed
     assert graph.fact(whole, root) is True
     assert len(whole.asked) == 3
 
@@ -95,12 +95,12 @@ def test_a_chain_of_any_length_has_facts() -> None:
 def test_a_class_in_a_cycle_has_the_fact_of_its_other_nodes() -> None:
     graph, root = graph_of(ops.multiply(ops.exp(a), splat(1.0, ())))
     exp = graph.operands[root][0]
-    graph.unite(exp, root)  # exp(a) = exp(a) * 1, in one class
+    graph.unite(exp, root)  # exp(a) = exp(a) * 1, in one e-class
     assert graph.fact(RANGES, root) == Range(0.0, float("inf"), True)
 
 
 def saturated(body: Expr, *rules: Rule) -> tuple[Graph, int, Saturator]:
-    """The e-graph of a program, its root, and what was done to it."""
+    """The e-graph of a program, its root, and the statistics of its saturation."""
     graph, root = graph_of(body)
     saturator = Saturator(graph, [Stage.of([Matcher(rule) for rule in rules])], Limits())
     saturator.run()
@@ -110,7 +110,7 @@ def saturated(body: Expr, *rules: Rule) -> tuple[Graph, int, Saturator]:
 def test_unions_refine_integer_ranges_and_retry_rejected_matches() -> None:
     i, j = var("i", dtype="int64"), var("j", dtype="int64")
     absolute = (op.abs(x) >> x).when(never_negative(x)).named("R.absolute")
-    told = (op.subtract(x, y) >> op.clip(y, a_min=0, a_max=9)).exploring().named("R.told")  # whatever sense that makes
+    told = (op.subtract(x, y) >> op.clip(y, a_min=0, a_max=9)).exploring().named("R.told")  # the equality need not hold
     graph, root, saturator = saturated(ops.abs(ops.subtract(i, j)), absolute, told)
     assert graph.fact(RANGES, root) == Range(0, 9)
     assert graph.find(root) == graph.find(graph.operands[root][0])
@@ -131,7 +131,7 @@ def test_facts_propagate_to_users() -> None:
 
 
 def test_floating_point_numbers_do_not_learn_from_unions() -> None:
-    # As E(x^2) - E(x)^2 may be negative where it is rounded, though the variance, which it is equal to, is not.
+    # E(x^2) - E(x)^2 may be rounded to a negative number, but the variance, which is in the same e-class, is not negative.
     told = (op.subtract(x, y) >> op.abs(op.subtract(x, y))).exploring().named("R.told")
     guarded = [way for rule in Arithmetic for way in rule.directions() if rule.name.startswith("Arithmetic.rectified")]
     graph, root, saturator = saturated(ops.nn.relu(ops.subtract(a, b)), told, *guarded)
@@ -141,7 +141,7 @@ def test_floating_point_numbers_do_not_learn_from_unions() -> None:
 
 @guard
 def is_whole(x: Term) -> bool | str:
-    """The elements are whole numbers."""
+    """True if the elements are whole numbers."""
     return x.fact(WHOLE) is True or "elements may be fractions"
 
 
@@ -149,7 +149,7 @@ WHOLE = _Whole()
 
 
 class Floors(RuleSet):
-    """Rounding of whole numbers, as a rule and as an eager rule, which is what egg calls modify."""
+    """Removes rounding of whole numbers, as a rule and as an eager rule (called modify in egg)."""
 
     floor = (op.floor(x) >> x).when(is_whole(x))
     ceil = (op.ceil(x) >> x).when(is_whole(x)).eager()
@@ -165,7 +165,7 @@ def test_guards_of_all_rules_may_use_any_analysis() -> None:
 
 def test_eager_rules_use_facts_of_their_node() -> None:
     whole = op.add(x, y)
-    rule = (whole >> op.subtract(x, y)).when(is_whole(whole)).eager().named("R.whole")  # whatever sense that makes
+    rule = (whole >> op.subtract(x, y)).when(is_whole(whole)).eager().named("R.whole")  # the equality need not hold
     for body, unions in ((ops.add(ops.round(a), ops.floor(b)), 1), (ops.add(ops.exp(a), ops.floor(b)), 0)):
         graph = Graph(Eager([rule]))
         root = graph.load(func(body).body)
@@ -177,11 +177,11 @@ def test_certificates_know_the_same_facts() -> None:
     body = ops.nn.relu(ops.exp(ops.abs(ops.negative(a))))
     found = written(func(body), [RulePass((Arithmetic,), name="Arithmetic")])
     assert [str(call.op) for call in found.calls()] == ["abs", "exp"]
-    assert found.check().unions == 3  # both rules say so, the exact one and that for zeros of either sign
+    assert found.check().unions == 3  # both rules match: the exact one, and the one for zeros of either sign
 
 
 def test_ends_of_ranges_may_lie_outside_of_the_element_type() -> None:
-    """Where a result is infinite, its range begins beyond the largest number; that is no reason for a warning of NumPy's."""
+    """Where a result is infinite, its range begins beyond the largest number. NumPy must not warn about that."""
     model = parser.parse_model('<ir_version: 10, opset_import: ["" : 20]> g () => (float16[2] y) { e = Exp(c) n = Neg(e) y = Abs(n) }')
     model.graph.initializer.append(numpy_helper.from_array(np.asarray([0.25, 20.0], np.float16), "c"))
     assert optimize(model, verify=False, config={"rules.math": "exact"}).model

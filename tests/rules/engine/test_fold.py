@@ -1,4 +1,4 @@
-"""Constant folding: what is folded and what is not, what it may cost, splats, shapes, tuples, and what a failing kernel leaves."""
+"""Constant folding: what is folded, the maximum cost, splats, shapes, tuples, and failing kernels."""
 
 import numpy as np
 import pytest

@@ -1,6 +1,7 @@
-"""What calls on constants are folded to, against ONNX Runtime with its optimizations off: every operator, on values of every kind.
+"""The values that calls on constants are folded to, compared with ONNX Runtime with its optimizations off: every operator, on values of
+every kind.
 
-In CI on one draw of each kind of values, in one opset; `make nightly` tries more.
+CI tests one sample of each kind of values, in one opset; `make nightly` tests more.
 """
 
 import functools
@@ -41,7 +42,7 @@ OPS = [op for op in list_ops() if op.to_onnx is not None and op.kernel is not No
 
 
 def variants(example: Example) -> Iterator[Example]:
-    """An example, and the same with a dimension of size 0."""
+    """An example, and the same example with a dimension of size 0."""
     yield example
     shapes = [part for operand in example.operands for part in (operand if isinstance(operand, list) else [operand])]
     for size in sorted({dim for shape in shapes if isinstance(shape, tuple) for dim in shape}):
@@ -55,7 +56,7 @@ def variants(example: Example) -> Iterator[Example]:
 
 
 def arrays(op: Op, example: Example, dtype: str, fill: str, seed: int) -> list[AnyValue]:
-    """The operands of an example, a tuple of them as a tuple."""
+    """The operands of an example; tuples stay tuples."""
     random = np.random.default_rng([seed, len(op.name)])
     width = max(len(example.operands), *(len(operand) for operand in example.operands if isinstance(operand, list)), 1)
 
@@ -82,7 +83,7 @@ def call_on(op: Op, operands: Sequence[AnyValue], attrs: dict[str, AnyValue]) ->
 
 
 def run(call: Call, opset: int) -> list[Array] | str | None:
-    """What ONNX Runtime computes of the call; why it does not; or None where it has no kernel, or ONNX no form."""
+    """The result of ONNX Runtime for the call; the reason if it computes none; None if it has no kernel or ONNX has no form of the call."""
     model = onnx.ModelProto(ir_version=10)
     model.opset_import.add(domain="", version=opset)
     model.opset_import.add(domain="com.microsoft", version=1)
@@ -130,8 +131,8 @@ def difference(found: Sequence[Array], expected: Sequence[Array], *, exact: bool
 
 
 class Comparison(NamedTuple):
-    """What comparing an operator found: where folded values differ from ONNX Runtime's, and where those of the kernel do by more than
-    rounding; the element types that ONNX Runtime computes, and those of them that are folded."""
+    """The result of comparing an operator: where folded values differ from ONNX Runtime's, where those of the kernel differ by more than
+    rounding, the element types that ONNX Runtime computes, and which of these are folded."""
 
     folded_otherwise: list[str]
     kernel_otherwise: list[str]
@@ -144,7 +145,7 @@ def comparison(op: Op) -> Comparison:
     found = Comparison([], [], set(), set())
     for given, opset, seed in itertools.product(examples_of(op), OPSETS, SEEDS):
         for example in variants(given):
-            # What has no elements is the same for all types of one kind, and what is exact on extreme values is so on others.
+            # Tensors without elements are alike for all types of one kind, and operators that are exact on extreme values are exact on others.
             dtypes = (
                 DTYPES if example.is_filled and (SOAK or example is given) else ("float32", "int64") if example.is_filled else DTYPES[:1]
             )
@@ -159,7 +160,7 @@ def comparison(op: Op) -> Comparison:
                         break
                     if not isinstance(expected, str):
                         where = f"{op.name}, {dtype}, {fill}, {example}, opset {opset}"
-                        # Sums and products of extreme values are whatever the order of their terms makes of them.
+                        # Sums and products of extreme values depend on the order of their terms.
                         compare(call, expected, found, opset, where, kernel=fill != EXTREME or example.is_spread)
     return found
 
@@ -183,14 +184,14 @@ def takes(op: Op, example: Example, dtype: str) -> bool:
 
 
 def folded_value_of(call: Call, environment: Environment, *, exact: bool = False) -> Value | None:
-    """What the rules of ConstantFolding make of a call on constants; None where they reject."""
+    """The value that the rules of ConstantFolding give to a call on constants; None if they reject it."""
     infer_type(call)
     graph = Graph(Eager([ConstantFolding.exact if exact else ConstantFolding.call]), environment)
     return graph.constant_of(graph.load(call))
 
 
 def is_left(call: Call) -> bool:
-    """True if a call is not folded because it is empty: ONNX Runtime crashes on some of these."""
+    """True if a call is not folded because it is empty: ONNX Runtime crashes on some empty calls."""
     assert isinstance(call.op, Op)
     values = values_of(call)
     operands = tensors(tuple(values)) or []
@@ -236,7 +237,7 @@ def test_kernels_agree_with_onnx_runtime_up_to_rounding(op: Op) -> None:
     "chain", ["t = Atan(c) y = Sqrt(t)", "t = Neg(c) y = Exp(t)", "t = Sqrt(c) y = Mul(t, x)", "t = Mul(c, c) y = Add(t, x)"]
 )
 def test_chains_of_16_bit_floats_are_rounded_where_onnx_runtime_rounds(chain: str) -> None:
-    """It computes most operators on them as float32, and rounds where a chain of such nodes ends."""
+    """ONNX Runtime computes most operators on them in float32, and rounds at the end of a chain of such nodes."""
     model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 20]> g (float16[200] x) => (float16[200] y) {{ {chain} }}')
     given = np.random.default_rng(0).uniform(0.1, 3, 200).astype(np.float16)
     model.graph.initializer.append(onnx.numpy_helper.from_array(given, "c"))
@@ -245,7 +246,7 @@ def test_chains_of_16_bit_floats_are_rounded_where_onnx_runtime_rounds(chain: st
 
 
 LEFT = {op.name for op in OPS if op.name.startswith("contrib.")}
-"""Calls of ONNX Runtime's own operators on constants are left to it: the onnx package cannot say whether a node is valid."""
+"""Calls of ONNX Runtime's own operators on constants are not folded: the onnx package cannot check whether such a node is valid."""
 RUNTIME = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
 EXTREMA = ("elemwise_max", "elemwise_min", "maximum", "minimum")
 OTHERWISE = {
@@ -261,5 +262,5 @@ OTHERWISE = {
     "nn.log_softmax": "of infinities in float64, what the greatest element is not taken from",
     "nn.lrn": "an infinity spoils all channels",
 }
-"""Where ONNX Runtime computes something else than ONNX and Passat's kernels do, by more than rounding. Folded values are ONNX Runtime's all
-the same; rules are checked by the kernels."""
+"""Operators for which ONNX Runtime differs from ONNX and Passat's kernels by more than rounding. Folded values are ONNX Runtime's; rules
+are checked with the kernels."""

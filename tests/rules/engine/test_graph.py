@@ -223,7 +223,7 @@ def test_edges_relate_operators_to_operands() -> None:
     assert (EXP, 0, EXP) in edges
     assert (ADD, 0, EXP) in edges
     assert (ADD, 1, LEAF_SYMBOL) in edges
-    assert (ADD, 1, EXP) in edges, "sums match either way round"
+    assert (ADD, 1, EXP) in edges, "sums match in both orders"
     assert (EXP, 0, ADD) not in edges
 
 
@@ -258,7 +258,7 @@ def test_variables_of_no_known_type_load() -> None:
 
 
 def test_a_freed_constant_is_not_confused_with_its_successor() -> None:
-    """Equal large constants are one node. The second is freed, and the next object gets its identity."""
+    """Equal large constants are one node. The second constant is freed, and the next object gets its address."""
     graph = Graph(compare_large=True)
     graph.add_constant(Tensor.dense(np.zeros(5000, "float32")))
     for value in range(1, 200):

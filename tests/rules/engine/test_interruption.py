@@ -1,4 +1,4 @@
-"""Ctrl-C: saturation stops with the best so far; a second one interrupts as usual; other people's handlers are left alone."""
+"""Ctrl-C: saturation stops with the best program so far; a second Ctrl-C interrupts as usual; handlers of other code are kept."""
 
 import signal
 import threading
@@ -20,7 +20,7 @@ x, y, z = tensors("x y z")
 
 
 class Sums(RuleSet):
-    """Sums in every order: exponentially many."""
+    """Sums in every order, which is exponential."""
 
     commute = (x + y >> y + x).exploring()
     associate = ((x + y) + z >> x + (y + z)).exploring()
@@ -31,7 +31,7 @@ class Sums(RuleSet):
 def _usual_handler() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "everything is as it was"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "the handler is restored"
     assert not interruption._open
     signal.signal(signal.SIGINT, before)
 
@@ -45,7 +45,7 @@ def long_sum(leaves: int = 14) -> Function:
 
 
 def interrupt_at(monkeypatch: pytest.MonkeyPatch, *matches: int) -> list[int]:
-    """Ctrl-C is pressed while these matches are being decided. Returns the matches decided so far."""
+    """Simulates Ctrl-C while these matches are decided. Returns the matches decided before."""
     decide, seen = Matcher.decide, [0]
 
     def pressed(self: Matcher, graph: Graph, row: Sequence[int]) -> tuple[int, int]:
@@ -84,7 +84,7 @@ def test_later_saturations_do_not_start(monkeypatch: pytest.MonkeyPatch) -> None
         assert outcome.function is second
         assert outcome.remarks == ["interrupted; the best program so far was extracted"]
     outcome = apply(rule_pass(Sums), second, rules__nodes=100)
-    assert outcome.function is not second, "it is over with the region"
+    assert outcome.function is not second, "the interruption ends with the region"
 
 
 def test_handlers_of_others_stay() -> None:

@@ -1,4 +1,4 @@
-"""Limits of saturation: rule sets that explode stop, say where, and the best so far comes out, equal in value."""
+"""Limits of saturation: rule sets that explode are stopped with a remark, and the best program so far is returned, equal in value."""
 
 import time
 
@@ -26,7 +26,7 @@ x, y, z = tensors("x y z")
 
 
 class Sums(RuleSet):
-    """Sums in every order: exponentially many."""
+    """Sums in every order, which is exponential."""
 
     commute = (x + y >> y + x).exploring()
     associate = ((x + y) + z >> x + (y + z)).exploring()
@@ -35,7 +35,7 @@ class Sums(RuleSet):
 
 
 class Zeros(RuleSet):
-    """Sums of zeros, and of their negatives."""
+    """Sums of zeros and of their negatives."""
 
     same = x + x >> x
     split = (x + y >> x + (x + y)).exploring()
@@ -50,12 +50,12 @@ class Once(RuleSet):
 
 
 def negated(value: Expr) -> Expr:
-    """A value, negated twice."""
+    """A value that is negated twice."""
     return ops.negative(ops.negative(value))  # type: ignore[no-any-return]  # calls by name
 
 
 def long_sum(leaves: int = 14) -> Function:
-    """A sum of many integers, one of them negated twice."""
+    """A sum of many integers, one of which is negated twice."""
     parts: list[Expr] = [var(f"v{i}", (2,), "int64") for i in range(leaves)]
     total = ops.negative(ops.negative(parts[0]))
     for part in parts[1:]:
@@ -90,13 +90,13 @@ def test_an_explosion_stops_and_the_best_so_far_comes_out(limits: dict[str, floa
     outcome = run(function, **limits)
     assert stopped_at(outcome) == [f"stopped at the limit of {said}; the best program so far was extracted"]
     assert_equal_in_value(function, outcome.function, exact=True)
-    # The double negation is gone whatever the limit was, for its match was among the first.
+    # The double negation is always removed: its match was among the first.
     assert program_cost(outcome.function.body, NodeCount()) == 13
     assert outcome.fired("Sums.negate") == 1
 
 
 def test_a_busy_machine_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if each look at the clock took an hour: the default limits count work, so the result is the same."""
+    """Simulates a clock that advances by an hour with each reading. The default limits count work, so the result is the same."""
     function = long_sum(6)
     expected = run(function)
     hours = iter(range(0, 10**9, 3600))
@@ -117,7 +117,7 @@ def test_no_time_leaves_the_program_unchanged() -> None:
 
 
 def test_the_limits_hold_inside_a_round() -> None:
-    """The number of nodes after the stop is near to the limit, not the many that a whole round would add."""
+    """When the engine stops, the number of nodes is close to the limit, not the much larger number that a whole round would add."""
     outcome = run(long_sum(), nodes=500)
     assert 500 < outcome.count("nodes") < 2500
 
@@ -131,7 +131,7 @@ def test_a_round_that_would_be_too_large_is_not_begun() -> None:
 
 
 def test_a_round_that_would_be_too_large_is_not_begun_in_a_small_graph() -> None:
-    """All sums of zeros are equal to their parts, so that all are in one class: a thousand nodes match a thousand million times."""
+    """All sums of zeros equal their parts, so all are in one e-class: a thousand nodes have a thousand million matches."""
     zeros = var("zeros", (2,), "int64")
     function = func(zeros + zeros)
     outcome = apply(rule_pass(Zeros), function, rules__cost="nodes", rules__rule_matches=10**6)
@@ -178,12 +178,12 @@ def test_a_budget_counts_from_when_it_is_made() -> None:
 def test_limits_always_have_defaults() -> None:
     *limits, unions = Limits()
     assert all(limit is not None and limit > 0 for limit in limits)
-    assert unions is None, "applications are only counted by who looks for a wrong one"
+    assert unions is None, "applications are only counted during a bisection"
     assert Limits._fields == ("nodes", "matches", "rounds", "seconds", "memory", "rule_matches", "unions")
 
 
 def test_memory_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if the process grew by a gigabyte each time it is asked."""
+    """Simulates a process that grows by a gigabyte with each measurement."""
     asked = iter(range(0, 10**9, 1000))
     monkeypatch.setattr(limits_module, "resident_megabytes", lambda: float(next(asked)))
     function = long_sum()
@@ -199,7 +199,7 @@ def test_the_process_knows_its_size() -> None:
 
 
 def test_an_exploding_rule_does_not_starve_others() -> None:
-    """With the budget of a round the explosion takes longer, and what another rule finds far up is found all the same."""
+    """With a budget for each round the explosion takes longer, so another rule still finds a match far above."""
     function = long_sum(8)
     free, bound = run(function, rounds=6, rule_matches=1_000_000), run(function, rounds=6, rule_matches=20)
     assert bound.count("matched:Sums.associate") + bound.count("matched:Sums.commute") < 0.7 * (
@@ -211,7 +211,7 @@ def test_an_exploding_rule_does_not_starve_others() -> None:
 
 
 def test_matches_of_banned_rules_are_applied_in_the_end() -> None:
-    """Saturated is saturated: with a small budget the same e-graph comes out, in more rounds."""
+    """A small budget leads to the same saturated e-graph, in more rounds."""
     matchers = [Matcher(direction) for rule in Sums for direction in rule.directions()]
     found = []
     for budget in (1_000_000, 1):
@@ -234,7 +234,7 @@ def test_back_off_doubles() -> None:
     assert backoff.due(0, 0, rows[:2]) == rows[:2]
     assert backoff.due(0, 1, rows[:3]) == ()
     assert backoff.waiting
-    assert backoff.due(1, 1, rows[:1]) == rows[:1], "other rules are not put off"
+    assert backoff.due(1, 1, rows[:1]) == rows[:1], "other rules are not banned"
     assert backoff.due(0, 2, rows[3:4]) == ()
     assert backoff.due(0, 4, []) == rows[:4], "after three rounds, within twice the budget"
     assert not backoff.waiting
@@ -254,7 +254,8 @@ def test_deferred_matches_are_applied_in_parts() -> None:
 
 
 def test_a_round_of_half_a_million() -> None:
-    """Sums in every order of fourteen leaves: 25,000 nodes after three rounds, and 480,000 after the fourth, which egglog would not stop."""
+    """Sums of fourteen leaves in every order: 25,000 nodes after three rounds, and 480,000 after the fourth, which egglog would not
+    stop."""
     function = long_sum()
     outcome = run(function, nodes=30_000, matches=10_000_000, rule_matches=10_000_000, seconds=1000)
     assert stopped_at(outcome) == ["stopped at the limit of nodes: more than 30000; the best program so far was extracted"]

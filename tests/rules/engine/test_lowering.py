@@ -1,4 +1,4 @@
-"""Lowering: operators are expanded by rules, regardless of cost; completely or not at all."""
+"""Lowering: rules expand operators regardless of cost, either completely or not at all."""
 
 import pytest
 
@@ -13,7 +13,7 @@ a, b = var("a"), var("b")
 
 
 class Target(RuleSet):
-    """For a target that has neither relu nor maximum nor subtract."""
+    """For a target without relu, maximum and subtract."""
 
     relu = (op.nn.relu(x) >> op.maximum(x, 0.0)).lowering()
     maximum = (op.maximum(x, y) >> op.negative(op.minimum(op.negative(x), op.negative(y)))).lowering()
@@ -21,7 +21,7 @@ class Target(RuleSet):
 
 
 class Negations(RuleSet):
-    """What is cheaper."""
+    """A rule that reduces the cost."""
 
     twice = op.negative(op.negative(x)) >> x
 
@@ -44,7 +44,7 @@ def test_results_of_lowering_are_lowered_again() -> None:
 
 
 def test_it_comes_after_the_other_rules() -> None:
-    """Of what they leave, and nothing that they might have left."""
+    """Lowering applies to the results of the other rules, and these are not applied to its results."""
     function = func(tup(ops.negative(ops.negative(a)) - b, ops.exp(a)))
     for pass_ in (rule_pass(Target, Negations), rule_pass(phase(Target), phase(Negations))):
         outcome = apply(pass_, function)
@@ -53,7 +53,7 @@ def test_it_comes_after_the_other_rules() -> None:
 
 def test_rejected_matches_stay() -> None:
     class Narrow(RuleSet):
-        """Only for matrices."""
+        """A rule for matrices only."""
 
         subtract = (x - y >> x + op.negative(y)).when(has_rank(x, 2)).lowering()
 
@@ -70,7 +70,7 @@ def test_a_program_without_such_calls_is_the_same_object() -> None:
 
 def test_recursive_lowerings_are_not_applied() -> None:
     class Circle(RuleSet):
-        """Says nothing of use."""
+        """A rule whose right side needs lowering again."""
 
         exp = (op.exp(x) >> op.negative(op.negative(op.exp(x)))).lowering()
 

@@ -1,4 +1,4 @@
-"""From a rule to what is looked for, and the decision on each match: orders of operands, attributes, literals, types, reasons."""
+"""From a rule to its query, and the decision on each match: orders of operands, attributes, literals, types, reasons."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ a, b = var("a"), var("b")
 
 
 def made(body: Expr, rule: Rule) -> Function:
-    """The one function that a rule makes of a body."""
+    """The only function that a rule makes of a body."""
     (result,), _ = rewritten(func(body), rule)
     return result
 
@@ -37,14 +37,14 @@ def roots(graph: Graph, head: Symbol) -> list[int]:
 
 
 def rows(body: Expr, rule: Rule) -> list[tuple[int, ...]]:
-    """The rows of all matches of a rule anywhere in a body."""
+    """The rows of all matches of a rule in a body."""
     graph = Graph()
     graph.load(func(body).body)
     matcher = Matcher(rule)
     return [row for variant in matcher.variants for row in variant.search(graph, roots(graph, matcher.root))]
 
 
-# ---- what is looked for
+# ---- queries
 
 
 def test_every_place_is_found() -> None:
@@ -71,7 +71,7 @@ def test_operands_of_commutative_operators_stand_in_both_orders() -> None:
 
 
 def test_swapped_holes_are_bound_elsewhere() -> None:
-    """Of `x + y` both orders say the same, unless x or y stands somewhere else too."""
+    """Both orders of `x + y` are the same match, unless x or y also occurs elsewhere."""
     assert len(rows(a + b, x + y >> y + x)) == 1
     assert len(rows((a + b) - b, (x + y) - x >> y)) == 1
     assert len(rows((a + b) - a, (x + y) - x >> y)) == 1
@@ -82,7 +82,7 @@ def test_swapped_holes_are_bound_elsewhere() -> None:
 
 
 def test_sums_are_matched_in_every_order_of_their_operands() -> None:
-    """However many there are: eight sums have 256 orders."""
+    """All orders are found: eight sums have 256."""
     for turned in range(256):
         whole: Pattern = op.exp(x)
         body = ops.exp(a)
@@ -167,7 +167,7 @@ def test_attributes_that_a_right_side_leaves_out_have_their_defaults() -> None:
 def test_computed_attributes() -> None:
     @computed
     def reverse(axes: tuple[int, ...], term: Term) -> tuple[int, ...]:
-        """The axes from the back."""
+        """The axes in reverse order."""
         if term.type.ndim != 2:
             raise Reject("no matrix")
         return axes[::-1]
@@ -228,7 +228,7 @@ def test_a_number_needs_a_tensor_on_the_left() -> None:
 def test_computed_numbers() -> None:
     @computed
     def count(term: Term) -> int:
-        """How many columns."""
+        """The number of columns."""
         return int(term.type.shape[-1])  # type: ignore[arg-type]  # static in this test
 
     function = func(ops.mean(a, axis=(1,)))
@@ -266,7 +266,7 @@ def test_guards_may_name_terms_outside_the_program() -> None:
     rule = (x + y >> y + x).when(
         has_rank(op.sum(x + y, axis=(0,)), 1), is_float(op.concatenate((x, y))), has_rank(op.split(x, indices_or_sections=1)[0], 2)
     )
-    assert len(rewritten(func(a + b), rule)[0]) == 2  # in both orders, since the guards tell x and y apart
+    assert len(rewritten(func(a + b), rule)[0]) == 2  # in both orders, since the guards distinguish x and y
     cube = var("cube", (2, 2, 3))
     (reason, *_) = reasons(cube + var("other", (2, 2, 3)), rule)
     assert reason == "has_rank(sum((x + y), axis=(0,)), 1): the tensor has 2 dimensions, not 1"
@@ -288,7 +288,7 @@ def test_a_guard_states_its_reason() -> None:
 def test_a_condition_that_fails_names_its_rule() -> None:
     @guard
     def broken(term: Term) -> bool | str:
-        """A mistake."""
+        """A guard with an error in it."""
         raise KeyError("oh")
 
     rule = (op.exp(x) >> x).when(broken(x)).named("Mine.exponent")
@@ -301,7 +301,7 @@ def test_known_elements_reach_conditions() -> None:
 
     @guard
     def look(term: Term) -> bool | str:
-        """Remembers what is known."""
+        """Records what is known."""
         seen.append(term.known)
         return True
 
@@ -355,7 +355,7 @@ def test_symbols_are_one_object_each() -> None:
 def test_conditions_may_answer_as_numpy_does() -> None:
     @guard
     def large(term: Term) -> bool | str:
-        """Of more than four elements."""
+        """True for more than four elements."""
         return np.bool_(term.type.size > 4)  # type: ignore[return-value, operator]  # as a user may write it
 
     assert made(ops.exp(a), (op.exp(x) >> op.exp(op.copy(x))).when(large(x)))
@@ -399,7 +399,7 @@ _MADE_TANH, _MADE_TURNED = ops.tanh(_MADE - _B), ops.transpose(_MADE, axes=(1, 0
 )
 @pytest.mark.parametrize("kind", ["reducing", "exploring"])
 def test_the_right_side_may_be_any_part_of_the_left(kind: str, right: Pattern, wanted: Expr, named: Pattern | None) -> None:
-    """Operands of a reducing rule's root, and terms that guards name, are taken as they are, with what is below them."""
+    """Operands of the root of a reducing rule, and terms that guards name, are reused with everything below them."""
     rule = Rule(op.nn.relu(_TURNED + _TANH), right, () if named is None else (is_there(named),), kind=kind)
     result = made(ops.nn.relu(_MADE_TURNED + _MADE_TANH), rule)
     assert structural_equal(result.body, wanted, map_free_vars=True)

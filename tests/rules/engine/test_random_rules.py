@@ -55,7 +55,7 @@ def _call(of: Op | OperatorHole, *parts: Pattern) -> Pattern:
 
 
 def extended(terms: st.SearchStrategy[Pattern], holes: frozenset[str]) -> st.SearchStrategy[Pattern]:
-    """Terms whose parts are of the same type, (2, 2), with holes of these names for operators and attributes."""
+    """Terms whose parts have the same type, (2, 2), with holes of these names for operators and attributes."""
     unary = [*map(get_op, ("abs", "negative", "exp")), *([F] if "f" in holes else [])]
     binary = [*map(get_op, ("add", "subtract", "multiply")), *([G] if "g" in holes else [])]
     axes = [(1, 0), *(hole for hole in (P, Q) if hole.name in holes)]
@@ -118,14 +118,14 @@ def test_a_match_becomes_the_right_side(rule: Rule) -> None:
 @settings(max_examples=share(60, 1000), deadline=None)
 @given(rules_of_any_form(), st.data())
 def test_certificates_of_random_rules_hold(rule: Rule, data: st.DataObject) -> None:
-    """Two negations keep the rule from matching until they are gone, so that the e-graph finds the match."""
+    """Two negations keep the rule from matching until they are removed, so the e-graph has to find the match."""
     body = expression(rule.lhs, dict(VARS))
     hidden = data.draw(st.sampled_from([node for node in post_order(body) if isinstance(node, (Call, TupleGetItem, Var))]))
     replaced = substituted(body, {id(hidden): expression(op.negative(op.negative(HOLES[0])), {HOLES[0].key: hidden})})
     try:
 
         class Random(RuleSet):
-            """A random rule, and one that has to come first."""
+            """A random rule, and a rule that has to be applied first."""
 
             drawn = rule
             twice = op.negative(op.negative(HOLES[0])) >> HOLES[0]

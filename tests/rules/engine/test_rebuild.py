@@ -1,4 +1,4 @@
-"""From a choice of nodes back to expressions: what did not change is the same object, and what did keeps its origin and type."""
+"""Building expressions from a choice of nodes: unchanged parts are the same objects, and changed parts keep their origin and type."""
 
 from passat.ir.expr import Call, Constant, Expr, Function, If, Span, Tuple, TupleGetItem
 from passat.ir.infer import infer_type
@@ -11,7 +11,7 @@ a, b = var("a"), var("b")
 
 
 def as_it_is(graph: Graph) -> dict[int, int]:
-    """The choice that takes the program as it was loaded."""
+    """The choice that gives the program as it was loaded."""
     return {node: node for node in range(len(graph))}
 
 
@@ -132,7 +132,7 @@ def test_a_chain_of_50_000() -> None:
 
 
 def test_results_of_rules_have_origins() -> None:
-    """In the replacement of `abs(exp(a))` the inner `exp` has the origin of the old one, the outer `cos` that of `abs`."""
+    """In the replacement of `abs(exp(a))`, the inner `exp` has the origin of the old one, and the outer `cos` that of `abs`."""
     inner = Call(get_op("exp"), [a], span=Span("inner", outputs=("i",)))
     body = Call(get_op("abs"), [inner], span=Span("outer", outputs=("o",)))
     graph, root = loaded(body)
@@ -141,7 +141,7 @@ def test_results_of_rules_have_origins() -> None:
     top = graph.make(symbol(CALL, get_op("sin"), 1), 0, (cos,))
     graph.unite(root, top)
     provenance = dict.fromkeys((exp, cos, top), ("Some.rule", root))
-    order = [graph.ids[id(a)], graph.ids[id(inner)], exp, cos]  # parts before wholes
+    order = [graph.ids[id(a)], graph.ids[id(inner)], exp, cos]  # operands come before their users
     made = rebuild(graph, {**{node: node for node in order}, root: top}, root, provenance=provenance)
     assert isinstance(made, Call)
     assert made.span == Span("outer", outputs=("o",))

@@ -1,4 +1,4 @@
-"""Saturation: what rounds find, what statistics and provenance say, what is decided again, what becomes constant on the way."""
+"""Saturation: what rounds find, statistics and provenance, matches that are decided again, and nodes that become constants."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def saturate(body: Expr, *rules: Rule, fold: bool = False, limits: Limits | None
 
 
 def heads(saturator: Saturator, cls: int) -> list[str]:
-    """The operators of the nodes in a class."""
+    """The operators of the nodes of an e-class."""
     nodes = saturator.members.get(saturator.graph.find(cls), [cls])
     return sorted(str(saturator.graph.symbols[node].op or saturator.graph.symbols[node].kind) for node in nodes)
 
@@ -82,7 +82,7 @@ def test_a_match_is_decided_once() -> None:
 def test_rules_meet_in_one_class() -> None:
     rule = ((x * y) + (x * z) >> x * (y + z)).named("R.factor")
     body = a * b + ops.exp(b) * a
-    assert saturate(body, rule).result.unions > 0  # the factors may stand in any order
+    assert saturate(body, rule).result.unions > 0  # the factors may be in any order
     commute = (x * y >> y * x).exploring().named("R.swap")
     found = saturate(body, rule, commute)
     assert "multiply" in heads(found, found.graph.ids[id(body)])
@@ -90,7 +90,7 @@ def test_rules_meet_in_one_class() -> None:
 
 def test_congruence_unites_users_of_equal_parts() -> None:
     one, other = ops.exp(ops.negative(ops.negative(a))), ops.exp(a)
-    seen = (op.exp(x) >> op.sin(x)).when(has_rank(x, 9)).named("R.sees_exp")  # congruence is kept for operators that some rule can see
+    seen = (op.exp(x) >> op.sin(x)).when(has_rank(x, 9)).named("R.sees_exp")  # congruence is kept for operators that some rule matches
     found = saturate(tup(one, other), NEGATE, seen)
     assert found.graph.find(found.graph.ids[id(one)]) == found.graph.find(found.graph.ids[id(other)])
 
@@ -120,7 +120,7 @@ def test_the_statistics_of_a_saturation() -> None:
 
 
 def test_a_rejected_match_is_decided_again_when_its_classes_learn_something() -> None:
-    """The operand becomes a constant only by another rule; then the rule applies after all."""
+    """The operand becomes a constant only by another rule; then the rule is applied."""
     known = (op.nn.dropout(x)[0] >> op.copy(x)).when(is_constant(x)).named("R.known")
     clear = (op.abs(x) * c >> c).named("R.clear")
     body = ops.nn.dropout(ops.abs(a) * splat(0.0, (2, 3)))[0]
@@ -146,7 +146,7 @@ def test_users_of_new_constants_are_folded() -> None:
 
 
 def test_immediately_matched_nodes_still_match_from_above() -> None:
-    """`halve` matches the call that `merge` makes, and retires it; `above` needs that call below another one all the same."""
+    """`halve` matches the call that `merge` creates, and retires it; `above` still has to match that call below another one."""
     merge = op.exp(op.negative(x)) >> op.tanh(x)
     halve = op.tanh(x) >> op.sigmoid(x)
     above = op.abs(op.tanh(x)) >> op.nn.relu(x)

@@ -1,4 +1,4 @@
-"""Of the rules of a pass, those are looked at that can come to match in a program."""
+"""Only those rules of a pass are loaded that can match in a program."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Taking the best program out: trees against graphs with shared parts, cycles, costs that cannot be, and very deep programs."""
+"""Extracting the best program: trees and graphs with shared parts, cycles, invalid costs, and very deep programs."""
 
 import itertools
 import math
@@ -25,7 +25,7 @@ UNARY = ("exp", "sin", "cos", "tan", "tanh", "erf", "abs")
 
 
 class Prices:
-    """A price for each operator, by its name; 1 where nothing is said."""
+    """A price for each operator by name; 1 if none is given."""
 
     def __init__(self, **prices: float) -> None:
         self.prices = prices
@@ -36,7 +36,7 @@ class Prices:
 
 
 class Classes:
-    """An e-graph made by hand: a program, further nodes, and unions."""
+    """An e-graph built by hand from a program, further nodes and unions."""
 
     def __init__(self, body: Expr) -> None:
         self.graph = Graph()
@@ -44,7 +44,7 @@ class Classes:
         self.members: dict[int, list[int]] = {}
 
     def add(self, name: str, *operands: int) -> int:
-        """A further call."""
+        """Adds a call."""
         return self.graph.make(symbol(CALL, get_op(name), len(operands)), 0, operands)
 
     def node(self, expr: Expr) -> int:
@@ -52,7 +52,7 @@ class Classes:
         return self.graph.ids[id(expr)]
 
     def union(self, *nodes: int) -> None:
-        """Makes the classes of nodes one."""
+        """Unites the e-classes of nodes."""
         for other in nodes[1:]:
             united = self.graph.unite(nodes[0], other)
             if united is not None:
@@ -60,7 +60,7 @@ class Classes:
                 self.members[kept] = self.members.pop(kept, [kept]) + self.members.pop(gone, [gone])
 
     def extract(self, model: CostModel) -> Extraction:
-        """The best program, checked: complete, in order, and with the reported cost."""
+        """The best program, checked to be complete, in order, and of the reported cost."""
         found = extract(self.graph, [self.root], self.members, len(self.graph), model)
         check(self.graph, self.graph.find(self.root), found, model, self.members)
         return found
@@ -78,7 +78,7 @@ def check(graph: Graph, root: int, found: Extraction, model: CostModel, members:
     total = 0.0
     for cls, node in found.choice.items():
         parts = [graph.find(operand) for operand in graph.operands[node]]
-        assert done.issuperset(parts), "parts come before wholes"
+        assert done.issuperset(parts), "operands come before their users"
         assert node == cls or node in members[cls]
         head = graph.symbols[node]
         constant = bool(parts) and constants.issuperset(parts)
@@ -114,7 +114,7 @@ def test_of_equal_cost_the_program_stays() -> None:
 
 
 def test_a_part_that_is_there_anyway_costs_nothing_more() -> None:
-    """tan(x) costs 3; cos(s) with s = exp(x) costs 1 + 4 as a tree, but s is needed by the other operand in any case."""
+    """tan(x) costs 3. cos(s) with s = exp(x) costs 1 + 4 as a tree, but the other operand needs s in any case."""
     shared, own = ops.exp(x), ops.tan(x)
     classes = Classes(tup(ops.abs(shared), own))
     classes.union(classes.node(own), classes.add("cos", classes.node(shared)))
@@ -131,7 +131,7 @@ def test_a_part_that_nothing_else_needs_costs_all_of_itself() -> None:
 
 
 def test_freeing_a_shared_part_counts_as_gain() -> None:
-    """Two users of an expensive part each have an alternative that costs a little more than the user, but not more than the part."""
+    """Two users of an expensive part each have an alternative that costs a little more than the user, but less than the part."""
     dear = ops.exp(x)
     first, second = ops.cos(dear), ops.tan(dear)
     classes = Classes(tup(first, second))
@@ -142,7 +142,7 @@ def test_freeing_a_shared_part_counts_as_gain() -> None:
 
 
 def test_a_class_that_contains_its_own_user_gives_no_cycle() -> None:
-    """x * 1 is x: the class of x then has a node that needs x."""
+    """x * 1 is x, so the e-class of x has a node that needs x."""
     whole = x * splat(1.0)
     classes = Classes(ops.exp(whole))
     classes.union(classes.node(x), classes.node(whole))
@@ -154,7 +154,7 @@ def test_a_class_that_contains_its_own_user_gives_no_cycle() -> None:
 
 
 def test_two_classes_that_need_each_other() -> None:
-    """f(g) is one, g(f) the other; cheap as they are, together they are no program."""
+    """One e-class contains f(g), the other g(f). Both are cheap, but together they form no program."""
     one, other = ops.exp(x), ops.sin(x)
     classes = Classes(tup(one, other))
     classes.union(classes.node(one), classes.add("cos", classes.node(other)))
@@ -227,7 +227,7 @@ def test_a_graph_of_many_paths() -> None:
 
 @st.composite
 def random_classes(draw: st.DrawFn) -> tuple[Classes, Prices]:
-    """A small program, further calls, and unions of anything with anything: values do not matter here."""
+    """A small program, further calls, and arbitrary unions: values do not matter here."""
     pool: list[Expr] = [x, y]
     for _ in range(draw(st.integers(2, 5))):
         pick = st.integers(0, len(pool) - 1)
@@ -248,7 +248,7 @@ def random_classes(draw: st.DrawFn) -> tuple[Classes, Prices]:
 
 
 def optimum(classes: Classes, model: Prices) -> float:
-    """The cost of the best program, by trying all."""
+    """The cost of the best program, found by trying all choices."""
     graph = classes.graph
     options = {cls: nodes for cls, nodes in classes.members.items() if graph.find(cls) == cls}
     best = math.inf
@@ -294,7 +294,7 @@ def test_random_e_graphs_give_costs_between_optimum_and_input(drawn: tuple[Class
 
 
 def test_most_random_classes_give_the_best_program() -> None:
-    """The search is no exact one; but on small graphs it rarely misses."""
+    """The search is not exact, but it rarely misses the optimum of a small graph."""
     generator = np.random.default_rng(0)
     hits = 0
     for _ in range(100):

@@ -1,4 +1,4 @@
-"""The ladder of extraction on e-graphs of any kind: against all choices there are, with cycles, several roots, costs of nothing."""
+"""The steps of extraction on arbitrary e-graphs, compared with all choices: cycles, several roots, costs of zero."""
 
 import itertools
 import math
@@ -17,13 +17,14 @@ from passat.rules.extraction.space import Bias, Space
 from tests.share import share
 
 Nodes = Sequence[tuple[int, float, Sequence[int]]]
-"""Nodes as (class by number, cost, classes of the operands by number)."""
+"""Nodes as (number of the e-class, cost, e-classes of the operands)."""
 Biases = Mapping[int, tuple[frozenset[int], float]]
-"""Nodes that cost more unless nothing else reads their first operand, and that is one of some nodes: those, and how much more."""
+"""Nodes with an extra cost that does not apply if nothing else reads their first operand and that is one of certain nodes; with these nodes
+and the extra cost."""
 
 
 def space_of(nodes: Nodes, biases: Biases | None = None) -> tuple[Space, dict[int, int]]:
-    """The space of nodes, and the names of their classes in it."""
+    """The space of nodes, and the names of their e-classes in it."""
     first: dict[int, int] = {}
     for node, (cls, _, _) in enumerate(nodes):
         first.setdefault(cls, node)
@@ -42,7 +43,7 @@ def space_of(nodes: Nodes, biases: Biases | None = None) -> tuple[Space, dict[in
 
 
 def reached(space: Space, choice: Mapping[int, int], roots: Sequence[int]) -> dict[int, int] | None:
-    """The part of a choice that the roots need; None where it has a cycle or lacks a class."""
+    """The part of a choice that the roots need; None if it has a cycle or lacks an e-class."""
     done: dict[int, int] = {}
     stack = [(root, frozenset[int]()) for root in roots]
     while stack:
@@ -55,7 +56,7 @@ def reached(space: Space, choice: Mapping[int, int], roots: Sequence[int]) -> di
 
 
 def cost_of(space: Space, choice: Mapping[int, int], roots: Sequence[int]) -> float:
-    """The cost of a choice, counted anew."""
+    """The cost of a choice, computed from scratch."""
     read = [*roots, *(part for node in choice.values() for part in space.children[node])]
     total = [space.costs[node] for node in choice.values()]
     for node in choice.values():
@@ -66,7 +67,7 @@ def cost_of(space: Space, choice: Mapping[int, int], roots: Sequence[int]) -> fl
 
 
 def cheapest(space: Space, roots: Sequence[int]) -> float | None:
-    """The least cost of all choices."""
+    """The lowest cost of all choices."""
     members: dict[int, list[int]] = {}
     for node, cls in enumerate(space.classes):
         members.setdefault(cls, []).append(node)
@@ -80,7 +81,7 @@ def cheapest(space: Space, roots: Sequence[int]) -> float | None:
 
 @st.composite
 def egraphs(draw: st.DrawFn) -> tuple[Nodes, Biases, list[int]]:
-    """Small e-graphs, with cycles, shared parts and biases, and roots of them."""
+    """Small e-graphs with cycles, shared parts and biases, and their roots."""
     count = draw(st.integers(1, 6))
     costs = st.one_of(st.integers(0, 9).map(float), st.sampled_from([0.1, 0.25, 1 / 3, 1e-9, 1e6]))
     parts = st.lists(st.integers(0, count - 1), max_size=3)
@@ -137,7 +138,7 @@ def test_each_solver_alone_is_right(egraph: tuple[Nodes, Biases, list[int]]) -> 
 @settings(deadline=None, max_examples=share(70, 200))
 @given(egraphs(), st.randoms(use_true_random=False))
 def test_the_added_cost_of_a_change_is_exact(egraph: tuple[Nodes, Biases, list[int]], random: Random) -> None:
-    """However classes take other nodes, the total that is kept along is that of the program."""
+    """However the choice changes, the total that is maintained is the cost of the program."""
     nodes, biases, named = egraph
     space, first = space_of(nodes, biases)
     roots = [first[root] for root in dict.fromkeys(named)]
@@ -159,7 +160,7 @@ def test_the_added_cost_of_a_change_is_exact(egraph: tuple[Nodes, Biases, list[i
 
 
 def test_two_biases_on_one_product_cost_more_than_one_and_a_sum() -> None:
-    """A product that two biases read takes neither of them along: the second sum is added to the first."""
+    """A product that two biases read cannot absorb either of them; the second sum is added to the first."""
     nodes = [(0, 1.0, (2, 1)), (1, 0.25, (3,)), (2, 2.0, (1,)), (2, 0.25, (3,)), (3, 9.0, ())]
     space, first = space_of(nodes, {1: (frozenset({4}), 1.5), 3: (frozenset({4}), 1.5)})
     found = climb(space, [first[0]])
@@ -177,7 +178,7 @@ def test_trees_share_nothing_and_dags_do() -> None:
 
 
 def test_a_gap_that_single_changes_do_not_close_is_closed_by_exact_search() -> None:
-    """Both sums have to move to the shared part at once."""
+    """Both sums have to switch to the shared part at once."""
     nodes = [(0, 0.0, (1, 2)), (1, 5.0, ()), (1, 1.0, (3,)), (2, 5.0, ()), (2, 1.0, (3,)), (3, 6.0, ())]
     space, first = space_of(nodes)
     assert climb(space, [first[0]]).cost == 10.0
@@ -185,11 +186,11 @@ def test_a_gap_that_single_changes_do_not_close_is_closed_by_exact_search() -> N
     assert (found.cost, found.proven) == (8.0, True)
     assert found.bound == pytest.approx(8.0)
     assert [space.classes[node] for node in found.choice.values()] == list(found.choice)
-    assert list(found.choice)[-1] == first[0], "parts come before wholes"
+    assert list(found.choice)[-1] == first[0], "operands come before their users"
 
 
 def test_several_cycles_do_not_get_in_each_others_way() -> None:
-    """Two pairs of classes that need each other, one below the other."""
+    """Two pairs of e-classes that need each other, one pair below the other."""
     nodes = [(0, 1.0, (1,)), (1, 1.0, (0,)), (1, 2.0, (2,)), (2, 1.0, (3,)), (3, 1.0, (2,)), (3, 5.0, ()), (0, 20.0, ())]
     space, first = space_of(nodes)
     assert climb(space, [first[0]], 10).cost == 9.0

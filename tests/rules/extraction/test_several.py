@@ -1,4 +1,4 @@
-"""The cheapest few choices: against all choices there are, where the search is sure to find them; always different programs."""
+"""The cheapest few choices, compared with all choices where the search is complete; always different programs."""
 
 import itertools
 import math
@@ -16,7 +16,7 @@ from passat.rules.extraction.space import Space
 from tests.share import share
 
 Nodes = Sequence[tuple[int, float, Sequence[int]]]
-"""Nodes as (class by number, cost, classes of the operands by number)."""
+"""Nodes as (number of the e-class, cost, e-classes of the operands)."""
 
 
 def space_of(nodes: Nodes) -> tuple[Space, dict[int, int]]:
@@ -79,7 +79,7 @@ def test_an_equal_node_is_not_another_program() -> None:
 
 
 def chain(length: int) -> Nodes:
-    """Classes on top of each other, each with two nodes; the second of class i costs i + 2 instead of 1."""
+    """A chain of e-classes with two nodes each; the second node of e-class i costs i + 2 instead of 1."""
     return [
         node for cls in range(length) for node in ((cls, 1.0, [cls - 1] if cls else []), (cls, float(cls + 2), [cls - 1] if cls else []))
     ]
@@ -118,7 +118,8 @@ def test_the_same_comes_each_time() -> None:
 
 @st.composite
 def egraphs(draw: st.DrawFn) -> Nodes:
-    """E-graphs of some classes; each has a node that needs only earlier ones, so that there is a program, and others that need any."""
+    """E-graphs of some e-classes. Each has a node that needs only earlier e-classes, so that a program exists, and other nodes that need
+    any."""
     classes = draw(st.integers(1, 6))
     nodes: list[tuple[int, float, Sequence[int]]] = [
         (cls, draw(st.integers(1, 9)), draw(st.lists(st.integers(0, cls - 1), max_size=2)) if cls else ()) for cls in range(classes)
@@ -143,7 +144,7 @@ def test_all_are_different_programs_and_none_is_below_the_best(nodes: Nodes, cou
         done: set[int] = set()
         for cls, node in one.choice.items():
             assert space.classes[node] == cls
-            assert done.issuperset(space.children[node])  # parts before wholes: there is no cycle
+            assert done.issuperset(space.children[node])  # operands come before their users: there is no cycle
             done.add(cls)
         assert root in done
         assert one.cost == sum(space.costs[node] for node in one.choice.values())
@@ -152,7 +153,7 @@ def test_all_are_different_programs_and_none_is_below_the_best(nodes: Nodes, cou
 @settings(deadline=None, max_examples=share(70, 200), derandomize=True)
 @given(egraphs())
 def test_added_cost_of_another_node(nodes: Nodes) -> None:
-    """The difference is that of the costs of two programs, and leaves the first as it was."""
+    """It is the difference of the costs of two programs, and computing it does not change the first."""
     space, first = space_of(nodes)
     root = first[max(cls for cls, _, _ in nodes)]
     trees = trees_from_leaves(space)

@@ -1,4 +1,4 @@
-"""What extraction chooses from: biases, and e-graphs in files."""
+"""The search space of extraction: biases, and e-graphs in files."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ RULES = [rule for rules in (ScaleAxis, BiasSums, Factoring, Products, Sums) for 
 
 @st.composite
 def programs(draw: st.DrawFn) -> Function:
-    """Products, biases, sums and what reads them, shared at random; some return a reshape."""
+    """Random programs of products, biases, sums and their readers, with shared parts; some return a reshape."""
     values: list[Expr] = [var("x", (4, 4))]
     for seed in range(draw(st.integers(2, 12))):
         one, other = (values[draw(st.integers(0, len(values) - 1))] for _ in range(2))
@@ -58,7 +58,7 @@ def test_extraction_and_program_cost_agree(function: Function) -> None:
 
 
 def test_a_view_is_free_inside_a_program_and_a_copy_where_the_program_returns_it() -> None:
-    """ONNX Runtime gives each result memory of its own, so a Reshape that is an output copies."""
+    """ONNX Runtime allocates each result separately, so a Reshape that is an output copies."""
     x = var("x", (64, 1024))
     view = ops.reshape(x, newshape=(65536,))
     inside, returned, copied = (program_cost(infer_type(func(body)), ROOFLINE) for body in (ops.exp(view), ops.exp(x), ops.copy(x)))
@@ -73,7 +73,7 @@ def hard_swish(weight: Expr) -> Expr:
 
 
 def test_a_bias_that_something_else_reads_stays_one() -> None:
-    """HardSwish as exporters write it: with the 3 in a second bias, neither would go into the convolution."""
+    """HardSwish as exporters write it: with the 3 in a second bias, neither could be absorbed by the convolution."""
     function = func(hard_swish(ops.nn.conv2d(var("x", (1, 2, 5, 5)), numbers((3, 2, 3, 3)))))
     for pass_ in (fold_batch_norm(), linear_algebra()):
         made = apply(pass_, function).function

@@ -1,4 +1,4 @@
-"""What the tables of rules share: for each rule a program on which it fires, and one on which it does not and says why."""
+"""Shared by the tables of rules: for each rule a program on which it fires, and one on which it does not, with the reason."""
 
 from collections.abc import Mapping
 from typing import Any as AnyValue
@@ -12,8 +12,7 @@ from tests.rules.running import assert_equal_in_value, directions, in_case, resu
 
 
 class Case(NamedTuple):
-    """A program on which a rule fires; one on which it does not, and a part of the reason that it gives ("" where it is not even
-    matched)."""
+    """A program on which a rule fires, one on which it does not, and a part of the reason ("" if the rule does not even match)."""
 
     positive: Function
     negative: Function
@@ -21,14 +20,14 @@ class Case(NamedTuple):
 
 
 def case(positive: Expr, negative: Expr, reason: str) -> Case:
-    """A case of two bodies."""
+    """A case made of two bodies."""
     return Case(func(positive), func(negative), reason)
 
 
 def pairs(cases: Mapping[str, Case], *sets: RuleSetMeta) -> list[tuple[RuleSetMeta, Rule, Case]]:
-    """The rules of sets that have cases, with these; cases without a rule are an error. (That each rule has cases in one of the files is a
-    test of its own, in `test_every_rule_has_cases.py`.) A rule with holes may have several, as `Set.rule[dense]` and `Set.rule[matmul]`:
-    such a case is of the directions whose names begin so, and the rule has that name."""
+    """The rules of sets that have cases, paired with them; a rule without cases is an error. (`test_every_rule_has_cases.py` tests that
+    each rule has cases in one of the files.) A rule with holes may have several, such as `Set.rule[dense]` and `Set.rule[matmul]`: such a
+    case is for the directions whose names begin with it."""
     names = {rule.name for rules in sets for rule in rules}
     found: dict[str, list[str]] = {}
     for key in cases:
@@ -40,12 +39,12 @@ def pairs(cases: Mapping[str, Case], *sets: RuleSetMeta) -> list[tuple[RuleSetMe
         for rule in rules
         for key in found.get(rule.name, ())
     ]
-    assert not [rule.name for _, rule, _ in made if not in_case(rule)], "cases of no direction"
+    assert not [rule.name for _, rule, _ in made if not in_case(rule)], "cases that belong to no direction"
     return made
 
 
 def options(rules: RuleSetMeta, rule: Rule) -> dict[str, AnyValue]:
-    """What a rule needs to run at all, without its other directions and without the other rules of its set."""
+    """The settings that a rule needs to run, without its other directions and without the other rules of its set."""
     name, own = without_operators(rule.name), {direction.name for direction in in_case(rule)}
     others = [direction.name for each in rules if each.name == name for direction in directions(each) if direction.name not in own]
     return {"rules__disabled": [*(each.name for each in rules if each.name != name), *others]} | (
@@ -54,7 +53,7 @@ def options(rules: RuleSetMeta, rule: Rule) -> dict[str, AnyValue]:
 
 
 def check_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
-    """The rule fires on its first program; the result has the same value and type, whether or not constants are folded."""
+    """The rule fires on its first program. The result has the same value and type, with and without constant folding."""
     before = example.positive
     for folding in ((), (ConstantFolding,)):
         outcome = saturate(before, rules, *folding, **options(rules, rule))
@@ -64,11 +63,11 @@ def check_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
         exact = all(other.math == EXACT for other in rules if outcome.fired(other.name))
         assert_equal_in_value(before, outcome.function, exact=exact)
     if rule.math == FINITE:
-        assert saturate(before, rules).fired(without_operators(rule.name)) == 0, "fires where values may be infinite"
+        assert saturate(before, rules).fired(without_operators(rule.name)) == 0, "it fires although values may be infinite"
 
 
 def check_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
-    """The rule does not fire on its second program, and says why."""
+    """The rule does not fire on its second program, and gives the reason."""
     name = without_operators(rule.name)
     outcome = saturate(example.negative, rules, **options(rules, rule))
     assert outcome.fired(name) == 0
@@ -80,7 +79,7 @@ def check_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 
 def check_rewrites(rule: Rule, example: Case) -> None:
-    """The rule makes other programs of its whole first program, regardless of cost, with the same value; for exploring rules."""
+    """The rule, applied to the whole first program regardless of cost, gives other programs of the same value; for exploring rules."""
     made, reasons = rewritten(example.positive, rule)
     assert made, reasons
     exact = rule.math == EXACT
@@ -90,7 +89,7 @@ def check_rewrites(rule: Rule, example: Case) -> None:
 
 
 def check_makes_nothing(rule: Rule, example: Case) -> None:
-    """The rule makes nothing of its second program as a whole, and says why where it is matched."""
+    """The rule, applied to the whole second program, gives nothing, and states the reason if it matched."""
     made, reasons = rewritten(example.negative, rule)
     assert not made
     assert any(example.reason in reason for reason in reasons) if example.reason else not reasons, reasons

@@ -1,7 +1,7 @@
-"""A list of identities of algebra: each program becomes the smaller one in one exploring pass, with the same values.
+"""A list of identities of algebra: one exploring pass turns each program into the smaller one, with the same values.
 
-Where infinities come in, what was finite is the same, and what was not finite is not finite. Where `math` is "finite", that does not hold:
-x + y - x is no number where x is infinite, and y is one.
+Where infinities occur, finite results stay the same and non-finite results stay non-finite. With `math` "finite" this does not hold: x + y
+- x is NaN if x is infinite, and y is not.
 """
 
 import functools
@@ -74,7 +74,7 @@ def norm(a: Expr, channels: int) -> AnyValue:
 
 
 class Identity(NamedTuple):
-    """A program, and the operators that are left of it, in any order; with the level of `rules.math` that it takes."""
+    """A program, and the operators of its result in any order, with the `rules.math` level that it needs."""
 
     program: Callable[[], Expr]
     left: list[str]
@@ -188,7 +188,7 @@ LIST: dict[str, Identity] = {
 
 @functools.cache
 def explored(name: str) -> tuple[Function, Function]:
-    """A program, and what it becomes."""
+    """A program, and its result."""
     function = func(LIST[name].program())
     return function, apply(explore(), function, rules__math=LIST[name].math).function
 

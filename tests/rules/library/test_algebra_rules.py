@@ -1,4 +1,5 @@
-"""Rules of masks, comparisons, softmax, gathers, attention and products: each on a program where it holds, and on one where it does not."""
+"""Rules on masks, comparisons, softmax, gathers, attention and products: each on a program that it rewrites, and on one that it does
+not."""
 
 import pytest
 
@@ -44,7 +45,7 @@ def repeated(of: Expr, groups: int = 2) -> Expr:
 
 
 def tiled(of: Expr) -> Expr:
-    """Heads repeated one after the other, not within each group."""
+    """Heads that are repeated as a whole, one copy after the other, not within each group."""
     wide = ops.broadcast_to(ops.expand_dims(of, axis=1), shape=(1, 2, 2, 6, 8))
     made: Expr = ops.reshape(wide, newshape=(1, 4, 6, 8))
     return made

@@ -1,4 +1,4 @@
-"""Identities of arithmetic, powers, clips and what ranges decide: each rule on a program where it holds, and on one where it does not."""
+"""Identities of arithmetic, powers, clips and decisions by ranges: each rule on a program that it rewrites, and on one that it does not."""
 
 from collections.abc import Callable
 from typing import Any as AnyValue
@@ -23,7 +23,7 @@ cond = var("cond", dtype="bool")
 
 
 def element_type(of: Op) -> str:
-    """An element type that the operator takes."""
+    """An element type that the operator accepts."""
     if of.name.startswith("logical"):
         return "bool"
     if of.name.startswith("bitwise"):
@@ -39,7 +39,7 @@ def unit_case(of: Op) -> Case:
 
 
 def with_constants(make: Callable[[Expr, Expr, Expr], Expr], *, name: str) -> Case:
-    """A rule on two constants: it fires on ordinary ones, and not where the two together leave the range."""
+    """A rule on two constants: it fires on ordinary ones, and not if their combination exceeds the range."""
     two, three = splat(2.0), numbers((3,))
     huge, tiny = splat(3e38), splat(1e-38)
     odd = {"add": (huge, huge), "subtract": (huge, splat(-3e38)), "multiply": (huge, huge), "divide": (huge, tiny), "divided": (tiny, huge)}
@@ -307,7 +307,7 @@ def test_integers_have_squares_but_no_roots() -> None:
 
 @pytest.mark.parametrize("shape", [(), (1, 1), ("n",)])
 def test_one_integer_is_squared_as_a_floating_point_number(shape: tuple[int | str, ...]) -> None:
-    """By ONNX Runtime: the square of the largest is the lowest then, not 1."""
+    """ONNX Runtime does so: the square of the largest integer is then the lowest one, not 1."""
     outcome = saturate(func(ops.power(var("count", shape, "int64"), splat(2, (), "int64"))), Powers)
     assert any("computes this power of integers as floating-point numbers" in remark for remark in outcome.remarks)
 
@@ -364,7 +364,7 @@ def test_fractions_are_cut_off_by_a_cast() -> None:
 
 @pytest.mark.parametrize(
     ("compare", "bound", "decided"),
-    # What is NaN is not less than anything, nor equal, nor greater; so that only what never holds is decided.
+    # NaN is neither less than, equal to, nor greater than anything, so only comparisons that never hold are decided.
     [("less", 0.0, True), ("greater_equal", 0.0, False), ("equal", -1.0, True), ("not_equal", -1.0, True), ("greater", -1.0, False)],
 )
 def test_comparisons_with_possible_nan(compare: str, bound: float, decided: bool) -> None:

@@ -1,4 +1,4 @@
-"""Rules that recover attention and rotary positions: each on a program where it holds, and on one where it does not."""
+"""Rules that recover attention and rotary positions: each on a program that it rewrites, and on one that it does not."""
 
 import numpy as np
 import pytest
@@ -74,7 +74,7 @@ def repeated(heads: Expr, times: int = 2) -> Expr:
 
 
 def swapped(heads: Expr) -> Expr:
-    """Each head of keys next to the other, which is another order."""
+    """The keys of each head next to those of the other: another order."""
     wide = ops.broadcast_to(ops.expand_dims(heads, axis=1), shape=(2, 3, 2, 5, 6))
     split = ops.reshape(wide, newshape=(2, 6, 5, 6))
     return ops.reshape(ops.transpose(split, axes=(0, 2, 1, 3)), newshape=(2, 5, -1))  # type: ignore[no-any-return]  # as above
@@ -133,7 +133,7 @@ def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 
 def test_copies_for_all_heads_may_be_reordered() -> None:
-    """Two copies of two heads, whole copies side by side: the shapes equal those of heads next to their copies."""
+    """Two copies of two heads, as whole copies side by side: their shapes equal those of heads next to their copies."""
     wide = [ops.broadcast_to(ops.expand_dims(heads, axis=1), shape=(2, 2, 2, 5, 6)) for heads in (keys, values)]
     joined = [ops.transpose(ops.reshape(heads, newshape=(2, 4, 5, 6)), axes=(0, 2, 1, 3)) for heads in wide]
     key, value = (ops.reshape(heads, newshape=(2, 5, -1)) for heads in joined)
@@ -148,7 +148,7 @@ def split_heads(rows: Expr, axes: tuple[int, ...]) -> Expr:
 
 
 def network(with_mask: Expr | None = None) -> Function:
-    """Attention as exporters write it, over stacks of rows."""
+    """Attention as exporters write it, on stacks of rows."""
     rows = [var(name, (2, 3, 24)) for name in "abc"]
     found = ops.nn.matmul(split_heads(rows[0], (0, 2, 1, 3)), split_heads(rows[1], (0, 2, 3, 1))) * splat(0.4)
     weights = ops.nn.softmax(found if with_mask is None else found + with_mask)
@@ -164,7 +164,7 @@ def test_heads_are_neither_split_off_nor_put_together() -> None:
 
 
 def test_the_lowest_number_in_a_mask_becomes_the_next_one() -> None:
-    """ONNX Runtime takes the lowest for minus infinity."""
+    """ONNX Runtime treats the lowest number as minus infinity."""
     full = var("full", (2, 1, 3, 3), "bool")
     outcome = saturate(network(chosen(LOWEST, where=full)), Attentions, Views, Transposes, ConstantFolding)
     text = str(outcome.function)

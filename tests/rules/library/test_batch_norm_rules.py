@@ -1,4 +1,4 @@
-"""Rules that fold scales and shifts into weights: each on a program where it holds, and on one where it does not."""
+"""Rules that fold scales and shifts into weights: each on a program that it rewrites, and on one that it does not."""
 
 from collections.abc import Callable
 from typing import Any as AnyValue
@@ -38,7 +38,7 @@ def column(dims: int) -> Constant:
 
 
 def product_cases(name: str, product: Expr, other: Expr, reason: str, axis: int, along: Constant) -> dict[str, Case]:
-    """The cases of one kind of product: `other` is a product with channels on another axis, and `reason` states that."""
+    """The cases of one kind of product. `other` is a product with channels on another axis, and `reason` says why it is rejected."""
     wrap: dict[str, Callable[[Expr], Expr]] = {
         "normalized[none": norm,
         "normalized[biased": lambda of: norm(biased(of, axis)),

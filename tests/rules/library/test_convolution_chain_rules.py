@@ -1,5 +1,5 @@
-"""Convolutions that follow each other, are summed, or have a normalization before them: each rule on a program where it holds, and on one
-where it does not."""
+"""Convolutions that follow each other, are summed, or follow a normalization: each rule on a program that it rewrites, and on one that it
+does not."""
 
 from typing import Any as AnyValue
 
@@ -91,7 +91,7 @@ def rejected(body: Expr, rule: str, reason: str) -> None:
 
 
 def test_groups_stay() -> None:
-    """Also where there are as many groups as channels."""
+    """This includes as many groups as channels."""
     x = data(2)
     for groups, inputs in ((2, 1), (1, 2)):
         inner = conv(x, weight(2, 3, 2, inputs), groups=groups)

@@ -1,4 +1,4 @@
-"""Views before operators of one operand: each rule on a program where it holds, and on one that is none of its own."""
+"""Views before operators with one operand: each rule on a program that it rewrites, and on one that it does not match."""
 
 from typing import Any as AnyValue
 from typing import Final
@@ -27,7 +27,7 @@ def viewed(of: Expr) -> Expr:
 
 
 def passage(view: str, of: Op) -> Case:
-    """The operator behind a view; and the same behind one that another rule is for."""
+    """The operator after a view, and the same after a view that another rule handles."""
     cube = var("cube", (2, 3, 4), KINDS.get(of.name, "float32"))
     before, other = (turned, viewed) if view == "transpose" else (viewed, turned)
     attrs = ATTRS.get(of.name, {})

@@ -1,4 +1,4 @@
-"""Operators that take their shapes as operands become those with attributes, as far as the shapes are known."""
+"""Operators that take their shapes as operands become operators with attributes, as far as the shapes are known."""
 
 import pytest
 
@@ -69,7 +69,7 @@ def test_nothing_dynamic_is_left_of_a_known_shape() -> None:
 
 
 def flatten_heads() -> Expr:
-    """What exporters write to merge the last axes of a tensor: shape, gather, concat, reshape."""
+    """The form that exporters write to merge the last axes of a tensor: shape, gather, concat, reshape."""
     data = var("data", ("batch", "seq", 12, 64))
     shape = ops.shape_of(data, dtype="int64")
     batch, seq = (ops.expand_dims(ops.take(shape, const(i, "int64"), axis=0), axis=0) for i in (0, 1))
@@ -85,7 +85,7 @@ def test_a_chain_of_shape_arithmetic_becomes_one_reshape() -> None:
 
 
 def test_types_get_better_on_the_way() -> None:
-    """The second reshape is only known once the first is."""
+    """The second reshape becomes known only after the first."""
     data = var("data", (2, 12))
     inner = ops.dyn.reshape(data, ops.cast(ops.cast(vector(4, 6), dtype="float32"), dtype="int64"))
     function = func(ops.dyn.reshape(inner, ops.shape_of(inner, dtype="int64")))

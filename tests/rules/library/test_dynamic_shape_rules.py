@@ -1,4 +1,4 @@
-"""Rules that make one program of what different exporters write: each where it holds, and where it does not."""
+"""Rules that unify the forms of different exporters: each on a program that it rewrites, and on one that it does not."""
 
 import pytest
 
@@ -19,18 +19,18 @@ OUT_OF_RANGE = -float("inf")
 
 
 def size(of: Expr, axis: int) -> Expr:
-    """One size of a tensor, as a scalar."""
+    """One dimension of a tensor, as a scalar."""
     return ops.squeeze(ops.shape_of(of, start=axis, end=axis + 1), axis=(0,))  # type: ignore[no-any-return]  # `ops` has no static types
 
 
 def vector(*parts: Expr | int) -> Expr:
-    """A shape of sizes and numbers."""
+    """A shape vector of dimensions and numbers."""
     fields = (const([part], "int64") if isinstance(part, int) else ops.expand_dims(part, axis=(0,)) for part in parts)
     return ops.concatenate(tup(*fields), axis=0)  # type: ignore[no-any-return]  # as above
 
 
 def counted(count: Expr, newshape: tuple[int, ...], start: int = 0) -> Expr:
-    """Numbers counted up, along one axis of several."""
+    """An arange along one of several axes."""
     return ops.reshape(ops.arange(const(start, "int64"), count, const(1, "int64")), newshape=newshape)  # type: ignore[no-any-return]  # as above
 
 
@@ -66,7 +66,7 @@ def turned(inner: Expr, *shape: Expr | int, axes: tuple[int, ...] = (0, 2, 1)) -
 
 
 def unread(chosen: tuple[bool, ...], kind: str, low: float = OUT_OF_RANGE) -> Expr:
-    """Numbers cast to integers, one of them out of range, selected where the mask is false, and others where it is true."""
+    """Numbers cast to integers, one of them out of range, selected where the mask is false; other numbers where it is true."""
     cast = ops.cast(const([low, 1.5, 2.5]), dtype="int64")
     if kind != "cast":
         cast = cast + const(8, "int64")
@@ -195,7 +195,7 @@ def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 @pytest.mark.parametrize(("rules", "rule", "example"), NO_VALUE, ids=named)
 def test_values_that_are_not_selected_are_dropped(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
-    """An out-of-range cast has no value, so the constant is not folded; if it is unread, it is."""
+    """An out-of-range cast has no defined value, so the constant is not folded, unless the element is unused."""
     assert "cast" in operators(saturate(example.positive, ConstantFolding).function)
     outcome = saturate(example.positive, rules, ConstantFolding)
     assert outcome.fired(rule.name) == 1
@@ -215,7 +215,7 @@ def test_numbers_that_are_not_a_number_are_not_cast() -> None:
 
 
 def test_lookups_at_run_time_in_all_words() -> None:
-    """Indices spread by new axes, scaled before they are spread, of a tensor that is flattened: all are put in one form first."""
+    """Indices that new axes broadcast, scaled before that, of a flattened tensor: all are first brought into one form."""
     count = ops.arange(const(0, "int64"), batch, const(1, "int64"))
     near = ops.expand_dims(ops.arange(const(0, "int64"), sequence, const(1, "int64")), axis=(0,))
     for far in (ops.expand_dims(count, axis=(1,)) * ops.shape_of(mask, start=1), ops.expand_dims(count * sequence, axis=(1,))):
@@ -227,7 +227,7 @@ def test_lookups_at_run_time_in_all_words() -> None:
 
 
 def test_a_number_of_several_axes_gives_a_count_axes_that_a_reshape_may_name() -> None:
-    """`newshape=(0, -1)` refers to the axes of the product, which the count alone lacks."""
+    """`newshape=(0, -1)` refers to axes of the product, which the arange alone does not have."""
     wide = ops.reshape(
         ops.arange(const(0, "int64"), batch, const(1, "int64")) * ops.reshape(const([3], "int64"), newshape=(1, 1)), newshape=(0, -1)
     )
@@ -235,7 +235,7 @@ def test_a_number_of_several_axes_gives_a_count_axes_that_a_reshape_may_name() -
 
 
 def test_copies_in_an_index_do_not_enumerate_elements() -> None:
-    """A count that may not cover all rows may be one copied number, or a column in place of rows."""
+    """An arange that may not cover all rows may be one broadcast number, or a column instead of rows."""
     square = var("square", (2, 2))
     last = ops.reshape(ops.arange(const(0, "int64"), const(2, "int64"), const(1, "int64")), newshape=(1, 2))
     unknown = ops.reshape(ops.arange(const(0, "int64"), var("n", (), "int64"), const(1, "int64")), newshape=(-1, 1))

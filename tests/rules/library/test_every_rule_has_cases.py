@@ -1,4 +1,4 @@
-"""No rule is without a program on which it fires and one on which it does not: the tables of all test files here, taken together."""
+"""Every rule has a program on which it fires and one on which it does not, in the tables of all test files of this folder."""
 
 import importlib
 from pathlib import Path
@@ -13,7 +13,7 @@ FILES = sorted(path.stem for path in Path(__file__).parent.glob("test_*.py") if 
 
 
 def module(name: str) -> ModuleType:
-    """A file of tests; AssertionError where its table lacks a case, or has one too many."""
+    """A test file. Raises AssertionError if its table lacks a case, or has one too many."""
     return importlib.import_module(f"tests.rules.library.{name}")
 
 
@@ -24,7 +24,7 @@ def tables_of(tests: ModuleType) -> list[Table]:
 
 
 def all_cases() -> tuple[dict[str, list[Case]], list[str]]:
-    """The cases of each rule, and what is wrong with tables that cannot be made."""
+    """The cases of each rule, and the errors of tables that cannot be built."""
     found: dict[str, list[Case]] = {}
     wrong: list[str] = []
     for name in FILES:
@@ -43,7 +43,7 @@ def all_rules() -> dict[str, list[Rule]]:
     rules = {subject.path: [rule for each in subject.sets for rule in each] for subject in library_subjects()}
     known = {rule.name for group in rules.values() for rule in group}
     for name, pass_ in registered_rule_passes():
-        own = [each for each in pass_.sets if each.__module__.startswith("passat.")]  # other tests register sets of theirs
+        own = [each for each in pass_.sets if each.__module__.startswith("passat.")]  # other tests register sets
         rules[f"the pass {name}"] = [rule for each in own for rule in each if rule.name not in known]
     return rules
 

@@ -1,4 +1,4 @@
-"""Exact rules about choices, both sides on ONNX Runtime: equal bit for bit, for signed zeros too."""
+"""Exact rules on selections: both sides are equal bit for bit on ONNX Runtime, including signed zeros."""
 
 import numpy as np
 import pytest
@@ -27,6 +27,6 @@ def test_signed_zeros_stay(name: str) -> None:
         }
         try:
             expected = Runner(sides[0], threads=1).run(feed)
-        except Exception:  # ONNX Runtime has no class of its own for what it rejects, such as a Where of int8
+        except Exception:  # ONNX Runtime has no exception class for what it rejects, such as a Where of int8
             continue
         assert bits_differ(expected, Runner(sides[1], threads=1).run(feed)) == ""

@@ -1,4 +1,4 @@
-"""The exchange rules of the TASO family: each on a program where it holds, and on one where it does not."""
+"""The exchange rules of the TASO family: each on a program that it rewrites, and on one that it does not."""
 
 from typing import Any as AnyValue
 
@@ -126,7 +126,7 @@ def test_the_axioms_hold_for_any_attributes(attrs: dict[str, AnyValue]) -> None:
 
 
 def test_groups_are_not_put_side_by_side() -> None:
-    """As many groups as channels, which is the most that there may be."""
+    """With as many groups as channels, which is the maximum."""
     rule = TasoExchanges.conv_weights_side_by_side
     depthwise = [conv(image, var(name, (2, 1, 3, 3)), groups=2) for name in ("k1", "k2")]
     made, reasons = rewritten(func(join(1, *depthwise)), rule)

@@ -1,4 +1,4 @@
-"""Rules on mixtures of experts: each on a program where it holds, and on one where it does not."""
+"""Rules on mixtures of experts: each on a program that it rewrites, and on one that it does not."""
 
 from itertools import product
 
@@ -19,12 +19,12 @@ by_columns, by_rows = numbers((EXPERTS, COLUMNS, FEATURES)), numbers((EXPERTS, F
 
 
 def vector_shape(axis: int) -> tuple[int, int, int]:
-    """Matrices of one column, or of one row."""
+    """Matrices with one column, or with one row."""
     return (2 * ROWS, FEATURES, 1) if axis == 2 else (2 * ROWS, 1, FEATURES)
 
 
 def repeated(how: str, axis: int, place: int = 1) -> Expr:
-    """Each row twice; with place 0 all rows, and all of them again."""
+    """Each row twice; with place 0, all rows twice."""
     lifted, count = ops.expand_dims(tokens, axis=place), (1, 2, 1) if place else (2, 1, 1)
     wide = ops.tile(lifted, reps=count) if how == "tiled" else ops.broadcast_to(lifted, shape=count)
     return ops.reshape(wide, newshape=vector_shape(axis))  # type: ignore[no-any-return]  # the calls of `ops` have no static type

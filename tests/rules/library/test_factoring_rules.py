@@ -1,5 +1,5 @@
-"""Sums and products in other orders and groups, what cancels, and functions that undo each other: each rule on a program where it holds, and
-on one where it does not."""
+"""Reordered and regrouped sums and products, cancellations, and functions that invert each other: each rule on a program that it rewrites,
+and on one that it does not."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def negated(of: Expr) -> Expr:
 
 
 def swapped(name: str) -> Case:
-    """An operator that does not care for the order of its operands; what is computed from a constant stays where it is."""
+    """A commutative operator; values computed from constants keep their place."""
     dtype = "bool" if name.startswith("logical") else "int32" if name.startswith("bitwise") else "float32"
     of, a, b = getattr(ops, name), var("a", (4, 3), dtype), var("b", (4, 3), dtype)
     return case(of(a, b), of(a, splat(1, (), dtype)), "is a constant")

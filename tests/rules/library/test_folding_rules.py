@@ -1,4 +1,4 @@
-"""Rules that the engine applies to each node that it adds: constants, sizes, fields of tuples."""
+"""Rules that the engine applies to each node when it is added: constants, sizes, fields of tuples."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Rules that are made for many operators: each on a program where it holds, and where it may reject, on one where it does."""
+"""Rules with holes for operators: each on a program that it rewrites, and, if it has guards, on one that it rejects."""
 
 import pytest
 

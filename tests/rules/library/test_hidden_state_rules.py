@@ -1,4 +1,4 @@
-"""Rules on stacks of rows: each on a program where it holds, and on one where it does not."""
+"""Rules on stacks of rows: each on a program that it rewrites, and on one that it does not."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def stack(a: Expr, *newshape: int) -> Expr:
 
 
 def other_rows() -> Expr:
-    """A stack of rows that are not those of the matrix."""
+    """A stack of rows other than those of the matrix."""
     return stack(x, 2, 4, 3)
 
 
@@ -132,7 +132,7 @@ def test_integers_and_single_products_stay() -> None:
     whole = func(ops.nn.matmul(var("i", (2, 3, 4), "int32"), numbers((4, 5), "int32")))
     assert saturate(whole, HiddenStates).fired("HiddenStates.product") == 0
     alone = func(ops.nn.matmul(cube, weight))
-    assert saturate(alone, HiddenStates).function is alone  # two reshapes for nothing
+    assert saturate(alone, HiddenStates).function is alone  # two reshapes without an effect
 
 
 def test_one_number_stays_one_number() -> None:

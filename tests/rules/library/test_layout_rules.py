@@ -1,4 +1,4 @@
-"""Rules on layouts and on transposes that move: each on a program where it holds, and on one where it does not."""
+"""Rules on layouts and on transposes that move: each on a program that it rewrites, and on one that it does not."""
 
 from collections.abc import Callable
 
@@ -23,13 +23,13 @@ NO_CHANGE = "does not change the layout"
 
 
 def first(x: Expr) -> Expr:
-    """NCHW of NHWC."""
+    """NHWC to NCHW."""
     made: Expr = ops.transpose(x, axes=(0, 3, 1, 2))
     return made
 
 
 def turned(x: Expr) -> Expr:
-    """NHWC of NCHW."""
+    """NCHW to NHWC."""
     made: Expr = ops.transpose(x, axes=(0, 2, 3, 1))
     return made
 
@@ -41,7 +41,7 @@ def heads(x: Expr) -> Expr:
 
 
 def rank_of(name: str) -> int:
-    """How many spatial dimensions an operator works on."""
+    """The number of spatial dimensions of an operator."""
     return int(name[-2] if name in POOLINGS else name.removeprefix("nn.conv")[0])
 
 
@@ -76,7 +76,7 @@ def conversion_cases() -> dict[str, Case]:
 
 
 def one_operand() -> dict[str, Case]:
-    """Operators on one tensor, whose axes attributes name."""
+    """Operators with one tensor operand whose axes are attributes."""
     calls: dict[str, Callable[..., Expr]] = {
         "along[nn.bias_add]": (lambda x, c: ops.nn.bias_add(x, vector, axis=c)),
         "batch_norm": (lambda x, c: ops.nn.batch_norm(x, vector, spread, vector, ops.abs(spread), axis=c)[0]),
@@ -114,7 +114,7 @@ def reductions() -> dict[str, Case]:
 
 
 def two_operands() -> dict[str, Case]:
-    """Operators that broadcast."""
+    """Operators that broadcast two operands."""
     found: dict[str, Case] = {}
     thin, number = var("thin", (4, 1, 1)), var("number", (1,))
     calls: dict[str, Callable[..., Expr]] = {

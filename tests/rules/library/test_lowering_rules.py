@@ -1,4 +1,4 @@
-"""Rules that take the place of an operator: each on a program where it holds, and on one where it does not."""
+"""Rules that expand an operator: each on a program that it rewrites, and on one that it does not."""
 
 from typing import Any as AnyValue
 
@@ -21,7 +21,7 @@ def batch_norm(of: Expr, axis: int, **attrs: AnyValue) -> Expr:
 
 
 def halves(kind: str, **attrs: AnyValue) -> Expr:
-    """A normalization of 16-bit floats, the channels being axis 1 or the last."""
+    """A normalization of 16-bit floats whose channels are axis 1 or the last axis."""
     size = 3 if attrs.get("axis", 1) in (2, -1) else 4
     parts = [numbers((size,), "float16", seed) for seed in range(2)]
     return getattr(ops.nn, kind)(half, *parts, **attrs)  # type: ignore[no-any-return]  # as above

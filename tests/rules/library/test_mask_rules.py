@@ -1,4 +1,4 @@
-"""Rules on what exporters put around attention, on layer scale and on spelling: each where it holds, and where it does not."""
+"""Rules on masks around attention, layer scale and exporters' forms: each on a program that it rewrites, and on one that it does not."""
 
 import numpy as np
 import onnx
@@ -101,7 +101,7 @@ def test_keys_with_other_batches_after_than_before() -> None:
 def test_batches_of_unknown_number() -> None:
     named = var("named", ("batch", 4, 5, 3))
     function = func(ops.reshape(ops.transpose(ops.reshape(named, newshape=(-1, 5, 3)), axes=(0, 2, 1)), newshape=(0, 4, 3, 5)))
-    assert saturate(function, BatchTransposes).fired("BatchTransposes.keys") == 0  # no size says that they are the same
+    assert saturate(function, BatchTransposes).fired("BatchTransposes.keys") == 0  # no known size proves that they are the same
 
 
 def test_the_guard_stays_if_values_may_be_nan() -> None:
@@ -117,7 +117,7 @@ def test_a_mean_of_rows_is_not_a_pooling() -> None:
 
 @pytest.mark.parametrize(("shape", "pooled"), [((0, 3, 4, 5), True), ((2, 0, 4, 5), False), ((2, 3, 0, 5), False), ((2, "c", 4, 5), False)])
 def test_a_mean_of_a_possibly_empty_tensor_is_not_a_pooling(shape: tuple[int | str, ...], pooled: bool) -> None:
-    """ONNX Runtime pools no samples, but rejects samples without channels and channels without elements."""
+    """ONNX Runtime pools an empty batch, but rejects samples without channels and channels without elements."""
     function = saturate(func(ops.mean(var("images", shape), axis=(2, 3), keepdims=True)), TargetForms).function
     assert operators(function) == ["nn.global_avg_pool2d" if pooled else "mean"]
 
@@ -133,6 +133,6 @@ def test_a_mean_is_a_pooling_if_onnx_runtime_has_a_kernel(dtype: str) -> None:
         try:
             Runner(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=8))
             runs.add(True)
-        except Exception:  # ONNX Runtime has no class of its own for what it rejects
+        except Exception:  # ONNX Runtime has no exception class for what it rejects
             runs.add(False)
     assert runs == {operators(function) == ["nn.global_avg_pool2d"]}

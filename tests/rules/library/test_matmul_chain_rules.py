@@ -1,4 +1,4 @@
-"""Scales and shifts before products: each rule on a program where it holds, and on one where it does not."""
+"""Scales and shifts before products: each rule on a program that it rewrites, and on one that it does not."""
 
 from typing import Any as AnyValue
 
@@ -22,7 +22,7 @@ def product(left: Expr, right: Expr) -> Expr:
 
 
 def affine_cases(kind: str, of: AnyValue) -> dict[str, Case]:
-    """Of a product with a constant weight."""
+    """The cases of a product with a constant weight."""
     return {
         f"MatmulAlgebra.scaled_operand[{kind}]": case(of(x * one), of(x * column), "is not a single number"),
         f"MatmulAlgebra.scaled_rows[{kind}]": case(of(x * features), of(x * column), "does not scale axis 0"),

@@ -1,4 +1,4 @@
-"""An equation stands once in the library, and a guard has a name of its own."""
+"""Each equation occurs once in the library, and each guard has a unique name."""
 
 import ast
 import inspect
@@ -28,7 +28,7 @@ TWICE = {
     ("Powers.square", "RootForms.square"): KINDS,
     ("Sums.switch_add_multiply", "Weights.through_sum"): GUARDS,
 }
-"""Equations that stand twice, up to the names of holes and the order of operands, and why: a new one needs a reason, too."""
+"""Equations that occur twice, up to names of holes and order of operands, with the reason. A new one needs a reason, too."""
 
 
 def root(pattern: Pattern) -> str:
@@ -36,7 +36,7 @@ def root(pattern: Pattern) -> str:
 
 
 def twice(rules: list[Rule]) -> set[tuple[str, ...]]:
-    """The names of rules with one equation, regardless of guards."""
+    """The names of rules with the same equation, regardless of guards."""
     by_root = defaultdict(list)
     for rule in rules:
         by_root[root(rule.lhs), root(rule.rhs)].append(Rule(rule.lhs, rule.rhs, name=rule.name))
@@ -65,7 +65,7 @@ def test_an_equation_with_other_names_is_found_and_a_more_general_one_is_not() -
 
 
 def test_public_functions_of_the_library_have_names_of_their_own() -> None:
-    """Guards are listed by name in docs/rules.md, and rules of users take them by name."""
+    """docs/rules.md lists guards by name, and rules of users import them by name."""
     found = defaultdict(list)
     for module in library.rule_files():
         for node in ast.parse(inspect.getsource(module)).body:

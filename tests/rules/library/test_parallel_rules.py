@@ -1,4 +1,4 @@
-"""Products and convolutions that run together: each rule on a program where it holds, and on one where it does not."""
+"""Products and convolutions that are merged: each rule on a program that it rewrites, and on one that it does not."""
 
 from collections.abc import Callable, Sequence
 from typing import Any as AnyValue
@@ -28,7 +28,7 @@ def convolution(layout: str) -> Branch:
 
 
 def shift(size: tuple[int, ...], times: bool = False) -> Branch:
-    """A convolution with a shift, or a scale, of that shape; a size of 0 is the number of channels."""
+    """A convolution with a shift or a scale of that shape; size 0 stands for the number of channels."""
 
     def make(count: int) -> Expr:
         column = numbers(tuple(each or count for each in size), seed=count)
@@ -39,7 +39,7 @@ def shift(size: tuple[int, ...], times: bool = False) -> Branch:
 
 
 def convolution_cases() -> dict[str, Case]:
-    """Each kind of tail; where none of its own guards can fail, in the layout that another rule is for."""
+    """Cases for each kind of tail. If none of the rule's own guards can fail, the second program is in the layout of another rule."""
     found: dict[str, Case] = {}
     axes = {"nchw": 1, "nhwc": -1}
     for layout, other in (("nchw", "nhwc"), ("nhwc", "nchw")):
@@ -89,7 +89,7 @@ def relus(of: Branch) -> Branch:
 
 
 def product_cases() -> dict[str, Case]:
-    """Weights that are stacks are not put side by side, and biases that are no rows neither. (Weights of dense layers are matrices.)"""
+    """Weights that are stacks are not merged, nor are biases that are not rows. (Weights of dense layers are matrices.)"""
     found: dict[str, Case] = {}
     for kind in ("dense", "matmul"):
         of = product(kind)
@@ -124,7 +124,7 @@ FLAT = (2, 20, 2)
 
 
 def batches(turned: bool, bias: Sequence[int] | None = None) -> Branch:
-    """A product of stacks of matrices, and what is added to it: a vector, or a tensor with axes of size 1 before it."""
+    """A product of stacks of matrices and an addend: a vector, or a tensor with leading axes of size 1."""
 
     def branch(count: int) -> Expr:
         shape = (2, count, 6) if turned else (2, 6, count)

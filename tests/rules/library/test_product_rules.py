@@ -1,4 +1,4 @@
-"""Rules on products and scales: each on a program where it holds, and on one where it does not."""
+"""Rules on products and scales: each on a program that it rewrites, and on one that it does not."""
 
 import numpy as np
 import pytest
@@ -108,7 +108,7 @@ def test_a_product_between_views_with_named_sizes() -> None:
     function = func(ops.reshape(matmul(reshape(named, -1, 3), weight), newshape=(-1, 7, 5)))
     assert saturate(function, Products).fired("Products.unflatten") == 0
     whole = func(ops.dyn.reshape(matmul(reshape(named, -1, 3), weight), ops.concatenate(tuple_of_sizes(named))))
-    assert saturate(whole, Products, *FOLDING).fired("Products.unflatten") == 0  # of two names no reshape is certain
+    assert saturate(whole, Products, *FOLDING).fired("Products.unflatten") == 0  # with two named sizes no reshape is certain
 
 
 def tuple_of_sizes(of: Expr) -> Expr:

@@ -1,4 +1,4 @@
-"""Quantized operators in terms of others: each rule on a program where it holds, and on one where it does not; and programs written to ONNX."""
+"""Rules that expand quantized operators: each on a program that it rewrites, and on one that it does not; and programs written to ONNX."""
 
 from typing import Any as AnyValue
 

@@ -1,4 +1,4 @@
-"""Rules that recover normalizations and activations: each on a program where it holds, and on one where it does not."""
+"""Rules that recover normalizations and activations: each on a program that it rewrites, and on one that it does not."""
 
 import math
 from collections.abc import Callable
@@ -113,7 +113,7 @@ def inners(slope: float, root: float) -> dict[str, Expr]:
 
 
 def plainly(slope: float, root: float) -> dict[str, Expr]:
-    """x * (1 + inner) / 2 and x * (inner / 2 + 1 / 2) as the rules have it, constants last."""
+    """x * (1 + inner) / 2 and x * (inner / 2 + 1 / 2) in the form of the rules, with constants last."""
     c, d = splat(slope), splat(BEND)
     found = {
         "erf[divided]": ops.erf(rows / splat(root)),
@@ -237,7 +237,7 @@ def test_constants_that_broadcast_the_result_are_not_part_of_an_activation() -> 
 
 @pytest.mark.parametrize(("dtype", "left"), [("float16", ["nn.gelu"]), ("float32", ["nn.gelu"]), ("float64", [])])
 def test_the_constants_of_an_approximated_gelu_are_too_coarse_for_float64(dtype: str, left: list[str]) -> None:
-    """ONNX defines it by float32 constants for all element types: results would differ in the eighth digit."""
+    """ONNX defines it with float32 constants for all element types, so results would differ in the eighth digit."""
     z = var("z", (4, 3), dtype)
     one_, half_, slope, bend, three = (splat(value, (), dtype) for value in (1.0, 0.5, SLOPE, BEND, 3.0))
     function = func((z * (ops.tanh((z + ops.power(z, three) * bend) * slope) + one_)) * half_)

@@ -1,6 +1,6 @@
-"""Every rule of the library is checked as `passat rules check` does it: both sides have one value and one type on random instances.
+"""Every rule of the library is checked as by `passat rules check`: both sides have the same value and type on random instances.
 
-In CI on a fixed share of the instances; `make nightly` takes as many as the command does.
+CI checks a fixed share of the instances; `make nightly` checks as many as the command.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ def matchers() -> Mapping[Symbol, Sequence[Matcher]]:
 
 
 def without_types(case: Case) -> Iterator[Case]:
-    """The case where the type of one input is not known, of each in turn, and where none is."""
+    """The case without the type of one input, for each in turn, and without any types."""
     names = [name for name in case.types if name in case.inputs]
     for unknown in [*([name] for name in names), names][: 1 if len(names) < 2 else None]:
         types = {name: IncompleteType() if name in unknown else type_ for name, type_ in case.types.items()}
@@ -63,7 +63,7 @@ def without_types(case: Case) -> Iterator[Case]:
 
 
 def test_both_sides_of_every_rule_have_one_type() -> None:
-    """What is checked of rules of users when they are made."""
+    """Rules of users are checked for this when they are made."""
     for rule in RULES:
         check_types(rule)
 
@@ -80,7 +80,7 @@ def test_no_rules_of_the_library_are_superfluous() -> None:
 
 
 def all_sets(base: RuleSetMeta = RuleSet) -> Iterator[RuleSetMeta]:
-    """Every rule set that there is, bound to a name or not."""
+    """All rule sets, bound to a name or not."""
     for rules in cast("list[RuleSetMeta]", base.__subclasses__()):
         yield rules
         yield from all_sets(rules)
@@ -89,7 +89,7 @@ def all_sets(base: RuleSetMeta = RuleSet) -> Iterator[RuleSetMeta]:
 def test_every_rule_set_that_a_file_of_the_library_makes_is_found() -> None:
     found = set(library.rule_sets().values())
     made = {rules for rules in all_sets() if rules.__module__.startswith(f"{library.__name__}.") and rules.__module__ in sys.modules}
-    names = {(rules.__module__, rules.__name__) for rules in found}  # a set of another kind has the name of that which it is made of
+    names = {(rules.__module__, rules.__name__) for rules in found}  # a set of another kind has the name of its source
     assert {rules.__name__ for rules in made if rules.rules and (rules.__module__, rules.__name__) not in names} == set()
     assert all(len(rules) for rules in found)
     assert len({rule.name for rule in RULES}) == len(RULES)

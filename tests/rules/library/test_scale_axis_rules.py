@@ -1,4 +1,4 @@
-"""Rules on scales that move, and on products that take them in: each on a program where it holds, and on one where it does not."""
+"""Rules that move scales, and products that absorb them: each on a program that it rewrites, and on one that it does not."""
 
 from typing import Any as AnyValue
 

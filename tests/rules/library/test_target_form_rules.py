@@ -1,4 +1,4 @@
-"""Rules that make ONNX Runtime's own operators: each on a program where it fires, and on one where it does not."""
+"""Rules that produce ONNX Runtime's own operators: each on a program on which it fires, and on one on which it does not."""
 
 import itertools
 
@@ -100,7 +100,7 @@ EMPTY, NOTHING = var("e", (2, 4, 0)), var("n", (2, 0, 5))
     ],
 )
 def test_sums_of_nothing_stay_products(body: Expr) -> None:
-    """ONNX Runtime's FusedMatMul leaves undefined what MatMul makes 0."""
+    """ONNX Runtime's FusedMatMul leaves results undefined where MatMul returns 0."""
     outcome = saturate(func(body), ContribForms)
     assert "contrib.fused_matmul" not in operators(outcome.function.body)
     assert any("may be empty" in remark for remark in outcome.remarks)
@@ -111,7 +111,8 @@ BATCHES = ((), (0,), (1,), (2,))
 
 @pytest.mark.parametrize("name", ["left", "right"])
 def test_turned_products_of_empty_batches_run(name: str) -> None:
-    """Whatever sizes are 0 or 1: where ONNX Runtime multiplies what was transposed, it makes the same of what is made of it."""
+    """For any sizes of 0 or 1: if ONNX Runtime computes the product of transposed operands, it computes the rewritten one with the same
+    result."""
     fired = 0.0
     for left, right, rows, columns in itertools.product(BATCHES, BATCHES, (0, 2), (0, 2)):
         if not (left if name == "left" else right) or {*left, *right} == {0, 2}:
@@ -124,7 +125,7 @@ def test_turned_products_of_empty_batches_run(name: str) -> None:
         feed = {operand: np.ones(shape, np.float32) for operand, shape in zip("ab", shapes, strict=True)}
         try:
             (expected,) = Runner(to_onnx(IRModule({"main": func(product)}))).run(feed)
-        except Exception:  # ONNX Runtime has no class of its own for what it rejects
+        except Exception:  # ONNX Runtime has no exception class for what it rejects
             continue
         np.testing.assert_array_equal(Runner(to_onnx(IRModule({"main": outcome.function}))).run(feed)[0], expected)
     assert fired > 10

@@ -1,4 +1,4 @@
-"""Transposes and products: each rule on a program where it holds, and on one where it does not."""
+"""Transposes and products: each rule on a program that it rewrites, and on one that it does not."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def product(left: Expr, right: Expr, **flags: bool) -> Expr:
 
 
 def operand_cases() -> dict[str, Case]:
-    """A product of more than matrices takes no flags; one that has them already is rejected where its operands are integers."""
+    """A product of stacks takes no flags. A product that already has flags is rejected for integer operands."""
     deep, i, j = var("deep", (2, 3, 5)), var("i", (4, 3), "int32"), var("j", (3, 5), "int32")
     right, left = var("r", (5, 3)), var("l", (3, 4))
     return {
@@ -61,7 +61,7 @@ def product_cases() -> dict[str, Case]:
 
 
 def weight_cases() -> dict[str, Case]:
-    """Vectors have no transpose; what multiplies weights alone is folded."""
+    """Vectors have no transpose; operators on weights alone are folded."""
     return {
         "weight_last[matmul]": case(product(weights, x), product(weight, var("v", (4,))), "is not a matrix"),
         "weight_last[matmul_turned]": case(

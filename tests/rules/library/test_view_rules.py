@@ -1,4 +1,4 @@
-"""Rules on views and on tensors of one value: each on a program where it holds, and on one where it does not."""
+"""Rules on views and on tensors of one value: each on a program that it rewrites, and on one that it does not."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ END = 2**63 - 1
 
 
 def view(kind: str, of: Expr) -> Expr:
-    """A view of a tensor of three dimensions, the second of size 1, that is another one each time."""
+    """A view of a tensor of three dimensions, the second of size 1; a different one each time."""
     rank = len(shape_of(func(of).body))
     views = {
         "reshape": lambda: ops.reshape(of, newshape=(3, -1)),
@@ -33,7 +33,8 @@ def view(kind: str, of: Expr) -> Expr:
 
 
 def undecided(kind: str, of: Expr) -> Expr:
-    """A view of symbolic sizes; two of them are a reshape that is not certain, or that would have to count the elements of an empty tensor."""
+    """A view of symbolic sizes. Two of them are a reshape that is not certain, or that would have to count the elements of an empty
+    tensor."""
     rank = len(shape_of(func(of).body))
     views = {
         "reshape": lambda: ops.reshape(of, newshape={2: (0, 0), 3: (-3, -2), 4: (0, 0, -3)}[rank]),
@@ -116,7 +117,7 @@ NUMBERS = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64
 
 
 def every_value(dtype: str) -> Array:
-    """All values of a type of up to 16 bits; of a wider one its extremes, and values around powers of two."""
+    """All values of a type of up to 16 bits; for wider types the extremes, and values around powers of two."""
     kind: np.dtype[np.generic] = to_numpy(dtype)
     if dtype == "bool":
         return np.array([False, True])
@@ -134,7 +135,7 @@ scalar = var("s", ())
 
 
 def filled(form: str, like: Expr, *shape: int) -> Expr:
-    """A tensor of one value, like another or of that shape."""
+    """A tensor of one value, like another tensor or of that shape."""
     forms = {
         "full": lambda: ops.full(scalar, shape=shape),
         "full_like": lambda: ops.full_like(like, scalar),
@@ -196,7 +197,7 @@ def test_many_views_are_merged() -> None:
 def test_views_that_undo_each_other_vanish() -> None:
     function = func(ops.squeeze(ops.expand_dims(var("v", ("n", "?")), axis=1), axis=1))
     assert operators(saturate(func(ops.squeeze(ops.expand_dims(x, axis=1), axis=1)), Views).function) == []
-    assert operators(saturate(function, Views).function) == ["expand_dims", "squeeze"]  # of (n, ?) no reshape is certain
+    assert operators(saturate(function, Views).function) == ["expand_dims", "squeeze"]  # for (n, ?) no reshape is certain
 
 
 def test_new_axes_merge_for_all_sizes() -> None:
@@ -207,7 +208,7 @@ def test_new_axes_merge_for_all_sizes() -> None:
 
 
 def test_a_batch_of_nothing_survives() -> None:
-    """A view never fails on an empty tensor, so what takes its place must not either."""
+    """A view never fails on an empty tensor, so its replacement must not either."""
     function = func(ops.squeeze(ops.nn.batch_flatten(var("v", ("n", 2, "m"))), axis=()))
     for sizes in ({"n": 0, "m": 3}, {"n": 2, "m": 0}):
         assert_equal_in_value(function, saturate(function, Views).function, exact=True, sizes=sizes)

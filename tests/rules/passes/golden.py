@@ -1,4 +1,4 @@
-"""What the tests of passes share: programs before and after, in Relay's text format."""
+"""Shared by the tests of passes: programs before and after, in Relay's text format."""
 
 from typing import Any as AnyValue
 
@@ -9,7 +9,7 @@ from passat.passmgr import Pass, PassContext
 
 
 def program(signature: str, body: str) -> IRModule:
-    """A module of one function: `%x: (2, 3), %n: (3) int32` are its parameters (float32 where nothing is said)."""
+    """A module with one function; `%x: (2, 3), %n: (3) int32` are its parameters (float32 by default)."""
     params = []
     for param in filter(None, map(str.strip, signature.split("%"))):
         name, _, type_ = param.rstrip(",").partition(":")
@@ -19,27 +19,27 @@ def program(signature: str, body: str) -> IRModule:
 
 
 def run(pass_: Pass, module: IRModule, opt_level: int = 4, **config: AnyValue) -> IRModule:
-    """A pass on a module; config keys are written with `__` for the dot."""
+    """Runs a pass on a module; in config keys `__` stands for the dot."""
     with PassContext(opt_level=opt_level, config={key.replace("__", "."): value for key, value in config.items()}):
         return pass_(module)
 
 
 def becomes(pass_: Pass, signature: str, before: str, after: str, *, sharing: bool = False, **config: AnyValue) -> None:
-    """Asserts that a pass makes one program of another; with `sharing`, also that it shares no more and no less."""
+    """Asserts that a pass turns one program into another; with `sharing`, also that it shares neither more nor less."""
     found = run(pass_, program(signature, before), **config)
     wanted = program(signature, after)
     assert structural_equal(found["main"], wanted["main"], sharing=sharing), f"{found}\nis not\n{wanted}"
 
 
 def stays(pass_: Pass, signature: str, body: str, **config: AnyValue) -> None:
-    """Asserts that a pass leaves a program as it is."""
+    """Asserts that a pass leaves a program unchanged."""
     module = program(signature, body)
     assert run(pass_, module, **config)["main"] is module["main"]
 
 
 def folds(pass_: Pass, signature: str, before: str, after: str, **config: AnyValue) -> None:
-    """Asserts that a pass makes one program of another that is written with calls on constants, such as `full(2f, shape=[3])`, instead of
-    constants of several elements, which have no text."""
+    """Asserts that a pass turns one program into another that is written with calls on constants, such as `full(2f, shape=[3])`, because
+    constants of several elements have no text form."""
     from passat.rules.passes import fold_constant
 
     found, wanted = run(pass_, program(signature, before), **config), run(fold_constant(), program(signature, after))

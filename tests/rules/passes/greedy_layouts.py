@@ -1,4 +1,4 @@
-"""What a walk from inputs to outputs makes of layouts, as TVM's does: how many transposes it puts in."""
+"""The layouts that a walk from inputs to outputs chooses, as in TVM, and the number of transposes that it inserts."""
 
 from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from passat.ir.op import Op
@@ -6,12 +6,12 @@ from passat.ir.traverse import post_order
 from passat.ir.types import TensorType
 
 FOLLOWS = ("nn.relu", "add", "multiply", "concatenate", "nn.max_pool2d", "nn.batch_norm", "nn.pad", "where", "greater")
-"""Operators that take the layout of what comes to them."""
+"""Operators that adopt the layout of their operands."""
 
 
 def greedy_transposes(function: Function) -> int:
-    """The transposes of a program whose convolutions are in NHWC, where each operator that follows is laid out as the first of its operands
-    that is in NHWC, the others are transposed to that, and all other operators are in NCHW."""
+    """The number of transposes in a program whose convolutions are in NHWC. Operators after them adopt the layout of their first operand in
+    NHWC, and the other operands are transposed to it; all other operators are in NCHW."""
     layouts: dict[int, str] = {}
     made: set[tuple[int, str]] = set()
 

@@ -1,4 +1,4 @@
-"""AlterOpLayout: what the target prefers, and SimplifyExprPostAlterOp."""
+"""AlterOpLayout: layouts that the target prefers, and SimplifyExprPostAlterOp."""
 
 import pickle
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ def preferred() -> Iterator[None]:
 
 
 def altered(function: Function, **config: object) -> tuple[Function, list[str]]:
-    """A function after the pass, and what the pass says."""
+    """A function after the pass, and the remarks of the pass."""
     with PassContext(opt_level=3, config={key.replace("__", "."): value for key, value in config.items()}) as context:
         after = Sequential([alter_op_layout()])(IRModule.from_expr(function))["main"]
     assert isinstance(after, Function)
@@ -69,10 +69,10 @@ def test_layouts_that_the_target_prefers() -> None:
 
 
 class LastIsFaster(Roofline):
-    """A machine on which convolutions of channels last take no time."""
+    """A machine on which convolutions with channels last take no time."""
 
     def call(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs) -> float:
-        """Seconds of one call."""
+        """The seconds of one call."""
         return 1e-9 if attrs.get("data_layout") == "NHWC" else super().call(op, types, result, attrs) + 1e-5 * (op.name == "nn.conv2d")
 
 
@@ -80,7 +80,7 @@ def test_alternatives_of_a_rule_set_are_chosen_by_cost() -> None:
     register_alter_op_layout("nn.conv2d", ChannelsLast)
     try:
         same, _ = altered(NETWORK)
-        assert same is NETWORK  # on the machine of the default model both layouts cost the same, and transposes something
+        assert same is NETWORK  # on the machine of the default model both layouts cost the same, and transposes cost extra
         after, _ = altered(NETWORK, rules__cost=LastIsFaster())
         assert operators(after) == ["transpose", "nn.conv2d", "nn.relu", "nn.max_pool2d", "transpose"]
         assert_equal_in_value(NETWORK, after, exact=False)

@@ -1,4 +1,4 @@
-"""AlterOpLayout by functions that users register for operators: their valid results, and the effects."""
+"""AlterOpLayout with functions that users register for operators: their valid results, and the effects."""
 
 from typing import Any as AnyValue
 
@@ -49,7 +49,7 @@ def test_other_layouts_are_transposed_to_and_from_with_few_transposes() -> None:
     assert body.op is relay.op.get("transpose")
     data = [call for call in relay_calls(made, "transpose") if call.args[0] is made.params[0]]
     assert len(data) == 1
-    assert operators(made).count("transpose") == 3  # of the data, the weight and the result
+    assert operators(made).count("transpose") == 3  # those of the data, the weight and the result
 
 
 def relay_calls(function: Function, name: str) -> list[Call]:

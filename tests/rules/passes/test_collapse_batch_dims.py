@@ -1,4 +1,4 @@
-"""CollapseBatchDims: linear layers of stacks of rows as matrices with biases."""
+"""CollapseBatchDims: linear layers on stacks of rows become layers on matrices with biases."""
 
 from passat.rules.passes import collapse_batch_dims
 from tests.rules.passes.golden import becomes, stays

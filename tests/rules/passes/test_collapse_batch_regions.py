@@ -1,4 +1,4 @@
-"""CollapseBatchRegions: regions of stacks of rows as regions of matrices."""
+"""CollapseBatchRegions: regions on stacks of rows become regions on matrices."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ SIGNATURE = "%x: (b, s, 4), %w: (4, 4), %c: (4)"
 
 
 def layers(count: int) -> str:
-    """Linear layers, each with ReLU after it."""
+    """Linear layers, each followed by ReLU."""
     lines, last = [], "%x"
     for i in range(count):
         lines += [f"%{2 * i} = add(nn.matmul({last}, %w), %c)", f"%{2 * i + 1} = nn.relu(%{2 * i})"]
@@ -83,7 +83,7 @@ weight, bias, gamma, beta = numbers((4, 4)), numbers((4,)), numbers((4,), seed=1
 
 
 def network(blocks: int) -> Function:
-    """Blocks of attention without scores: heads are made, and put together again; sums, norms and parts that have other shapes."""
+    """Blocks of attention without scores: heads are split and merged; sums, norms and parts of other shapes."""
     hidden = x
     for _ in range(blocks):
         parts = [ops.reshape(ops.nn.matmul(hidden, weight) + bias, newshape=(0, 0, 2, 2)) for _ in range(3)]

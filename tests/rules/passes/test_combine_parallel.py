@@ -26,7 +26,7 @@ def kernel(outputs: int, size: int = 3, inputs: int = 3, seed: int = 0) -> Expr:
 
 
 def check(pass_: AnyValue, branches: Sequence[Expr], left: Sequence[str]) -> Outcome:
-    """The operators that are left, and that values and types stay."""
+    """Checks the remaining operators, and that values and types are kept."""
     function = func(tup(*branches))
     outcome = apply(pass_, function, **CHEAP)
     assert sorted(operators(outcome.function)) == sorted(left)
@@ -94,7 +94,7 @@ def test_dense_layers_are_merged() -> None:
 
 def test_dense_layers_of_one_shape_become_a_stack() -> None:
     branches = [ops.nn.dense(rows, numbers((4, 6), seed=seed)) for seed in range(3)]
-    outcome = check(combine_parallel_dense(to_batch=True), branches, ["nn.dense"] * 3)  # by the number of calls, which does not fall
+    outcome = check(combine_parallel_dense(to_batch=True), branches, ["nn.dense"] * 3)  # by the number of calls, which does not decrease
     assert outcome.fired("ParallelStacks.dense") == 3
     many = [ops.nn.dense(rows, numbers((4, 6), seed=seed)) for seed in range(6)]
     check(combine_parallel_dense(to_batch=True), many, ["expand_dims", "nn.batch_matmul", "reshape", "split"])

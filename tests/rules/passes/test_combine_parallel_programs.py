@@ -1,4 +1,4 @@
-"""CombineParallelConv2D, CombineParallelDense and CombineParallelBatchMatmul on programs in text."""
+"""CombineParallelConv2D, CombineParallelDense and CombineParallelBatchMatmul on programs in text form."""
 
 import re
 from collections.abc import Callable
@@ -15,7 +15,7 @@ SIZES = (2, 4, 3)
 
 
 def branches(call: str) -> str:
-    """The call with each size, as a tuple."""
+    """A tuple of the call with each size."""
     return "(" + ", ".join(call.replace("#", str(size)) for size in SIZES) + ")"
 
 
@@ -65,7 +65,7 @@ def test_branches_whose_attributes_differ_stay(attribute: str) -> None:
 
 
 def test_relay_joins_what_is_added_along_the_last_axis() -> None:
-    """In Relay's form the axis of the joined vectors counts from the end."""
+    """In Relay's form the axis of the concatenated vectors counts from the end."""
     body = "(add(nn.batch_matmul(%x, %v), %b), add(nn.batch_matmul(%x, %w), %c))"
     whole = "add(nn.batch_matmul(%x, concatenate((%v, %w), axis=1)), concatenate((%b, %c), axis=-1))"
     parts = "strided_slice(%0, begin=[0, 0, 0], end=[9223372036854775807, 9223372036854775807, 3])"

@@ -1,4 +1,4 @@
-"""ConvertLayout: programs before and after, networks, and what it rejects."""
+"""ConvertLayout: programs before and after, networks, and rejected programs."""
 
 import pickle
 from collections import Counter
@@ -39,12 +39,12 @@ IMAGE, WEIGHT = "%x: (1, 4, 6, 6)", "%w: (4, 4, 3, 3)"
 
 
 def pipeline(layouts: Layouts) -> Sequential:
-    """The pass, and what it requires."""
+    """The pass and its requirements."""
     return Sequential([convert_layout({op: list(given) for op, given in layouts.items()})])
 
 
 def converts(layouts: Layouts, signature: str, before: str, after: str, **sizes: int) -> None:
-    """Asserts that a program becomes another one, and that their values are equal."""
+    """Asserts that a program is converted to another one, and that their values are equal."""
     becomes(pipeline(layouts), signature, before, after)
     module = program(signature, before)
     with PassContext(opt_level=3):
@@ -64,7 +64,7 @@ def _renamed(function: Function, like: Function) -> Expr:
 
 
 def converted(function: Function, layouts: Layouts | None = None, **config: object) -> Function:
-    """A function after the pass: its convolutions are as they should be, its values what they were."""
+    """A function after the pass, checked to have convolutions in the expected layout and unchanged values."""
     wanted = layouts or LAST
     with PassContext(opt_level=3, config={key.replace("__", "."): value for key, value in config.items()}) as context:
         after = pipeline(wanted)(IRModule.from_expr(function))["main"]
@@ -77,7 +77,7 @@ def converted(function: Function, layouts: Layouts | None = None, **config: obje
 
 
 def transposes(function: Function) -> int:
-    """How many transposes a program has."""
+    """The number of transposes in a program."""
     return operators(function).count("transpose")
 
 
@@ -309,7 +309,7 @@ def test_quantized_convolutions_and_what_follows_them() -> None:
     after = run(convert_layout({"qnn.conv2d": ["NCHW", "default"]}), before)
     assert [call.attrs.data_layout for call in calls_of(after, "qnn.conv2d")] == ["NCHW"]
     assert [call.attrs.axis for call in calls_of(after, "qnn.requantize")] == [1]
-    assert operators(after["main"]).count("transpose") == 3  # of the data, the weight and the result
+    assert operators(after["main"]).count("transpose") == 3  # those of the data, the weight and the result
     rng = np.random.default_rng(0)
     args = [rng.integers(-20, 20, shape).astype(np.int8) for shape in ((1, 6, 6, 4), (3, 3, 4, 4))]
     expected, found = (relay.create_executor().evaluate(module["main"])(*args).numpy() for module in (before, after))
@@ -404,7 +404,7 @@ def test_dimensions_that_are_not_known() -> None:
     function = module["main"]
     assert isinstance(function, Function)
     after = converted(function)
-    assert operators(after).count("transpose") == 3  # of the data, of the weight, and of the result
+    assert operators(after).count("transpose") == 3  # those of the data, the weight, and the result
     assert_equal_in_value(function, after, exact=False, sizes={"n": 2, "h": 5, "w": 6})
     unknown = program("%x: (?, 4, ?, ?), %w: (4, 4, 3, 3)", before)["main"]
     assert isinstance(unknown, Function)
@@ -432,7 +432,7 @@ def test_scopes(name: str) -> None:
 
 
 def block(x: Expr, channels: int, seed: int, stride: int = 1) -> Expr:
-    """A residual block: two convolutions, normalized, and a third on the shortcut where it halves the image."""
+    """A residual block: two convolutions with normalizations, and a third one on the shortcut if the block halves the image."""
     size = channels // stride
     y = normalized(ops.nn.conv2d(x, numbers((channels, size, 3, 3), seed=seed), strides=stride, padding=(1, 1)), channels, seed)
     y = normalized(ops.nn.conv2d(ops.nn.relu(y), numbers((channels, channels, 3, 3), seed=seed + 1), padding=(1, 1)), channels, seed + 1)
@@ -480,7 +480,7 @@ def test_channels_are_shuffled_in_either_layout() -> None:
         x = ops.nn.relu(ops.reshape(groups, newshape=(1, 6, 8, 8)))
     before = func(x)
     after = converted(before)
-    assert transposes(after) == transposes(before) + 1  # that of the result and the last shuffle are one
+    assert transposes(after) == transposes(before) + 1  # the transpose of the result is merged with the last shuffle
     assert_equal_in_value(before, after, exact=False, rounds=1)
 
 
@@ -493,7 +493,7 @@ def test_patches_that_become_rows_need_one_transpose_less() -> None:
 
 
 def dense_block(x: Expr, layers: int) -> Expr:
-    """Layers that each read the results of all earlier layers."""
+    """Layers each of which reads the results of all earlier layers."""
     parts = [x]
     for i in range(layers):
         size = 4 + 2 * i
@@ -511,7 +511,7 @@ def test_a_densely_connected_network_has_two() -> None:
 
 
 def test_saturation_finds_fewer_transposes_than_a_walk() -> None:
-    # Images come from, and go to, operators that know NCHW alone. The walk takes the concatenation to NHWC, since its first operand is.
+    # The operators before and after the network support NCHW only. The walk puts the concatenation into NHWC, because its first operand is.
     image = ops.nn.depth_to_space(var("x", (1, 16, 4, 4)), block_size=2)
     others = [ops.nn.depth_to_space(var(f"y{i}", (1, 16, 4, 4)), block_size=2) for i in range(2)]
     y = ops.nn.relu(ops.nn.conv2d(image, numbers((4, 4, 3, 3)), padding=(1, 1)) + image)
@@ -523,7 +523,7 @@ def test_saturation_finds_fewer_transposes_than_a_walk() -> None:
 
 
 def test_transposes_that_were_there_cancel() -> None:
-    """Networks of channels last, exported to an operator set that knows channels first only."""
+    """Networks with channels last, exported to an operator set that supports only channels first."""
     x = var("x", (1, 8, 8, 4))
     for seed in range(3):
         y = ops.nn.conv2d(ops.transpose(x, axes=(0, 3, 1, 2)), numbers((4, 4, 3, 3), seed=seed), padding=(1, 1))
@@ -534,7 +534,7 @@ def test_transposes_that_were_there_cancel() -> None:
 
 @st.composite
 def networks(draw: st.DrawFn) -> Function:
-    """Small networks of convolutions and of what stands between them, with shortcuts."""
+    """Small networks of convolutions and the operators between them, with shortcuts."""
     values: list[tuple[Expr, tuple[int, int]]] = [(var("x", (1, 4, 6, 6)), (4, 6))]
     for seed in range(draw(st.integers(1, 6))):
         x, (channels, size) = values[draw(st.integers(max(0, len(values) - 2), len(values) - 1))]
@@ -587,7 +587,7 @@ def test_a_published_network_there_and_back(name: str) -> None:
         back = pipeline(FIRST)(there)
     assert len({call.attrs.data_layout for call in calls_of(there, "nn.conv2d")} | {"NHWC"}) == 1
     data = [call for call in calls_of(there, "transpose") if any(isinstance(part, Var) for part in post_order(call))]
-    assert len(data) == 1  # that of the image; the others are of weights that are not spelled out in the file
+    assert len(data) == 1  # the one of the image; the others are of weights that are not written into the file
     assert Counter(operators(back["main"])) == Counter(operators(before["main"]))
     feed = {"data_0" if name == "squeezenet" else "gpu_0/data_0": np.random.default_rng(0).random((1, 3, 224, 224), np.float32)}
     expected, *found = (run_model(each, feed) for each in (model, to_onnx(there), to_onnx(back)))
@@ -602,7 +602,7 @@ def calls_of(module: IRModule, name: str) -> list[Call]:
 
 
 def run_model(model: onnx.ModelProto, feed: dict[str, Array]) -> Array:
-    """The one result of a model on ONNX Runtime."""
+    """The only result of a model on ONNX Runtime."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
@@ -614,7 +614,7 @@ def run_model(model: onnx.ModelProto, feed: dict[str, Array]) -> Array:
 @settings(deadline=None, max_examples=4)
 @given(st.lists(networks(), min_size=20, max_size=20))
 def test_a_walk_has_more_transposes_on_the_whole(several: list[Function]) -> None:
-    # Extraction is no proof: of some thousand networks a few had one more than the walk.
+    # Extraction is not exact: among some thousand networks, a few had one more than the walk.
     found = sum(transposes(converted(before, rules__cost="nodes")) for before in several)
     assert found <= sum(map(greedy_transposes, several))
 
@@ -656,7 +656,7 @@ def test_rejected_nodes(layouts: Layouts, message: str) -> None:
 
 
 def test_large_constants_are_transposed_once() -> None:
-    """A constant that is transposed there and back is the constant, and not another one each time."""
+    """A constant that is transposed there and back stays the same object."""
     x: Expr = ops.transpose(var("x", (2, 64, 32)), axes=(0, 2, 1))
     for seed in range(3):
         x = ops.nn.gelu(ops.nn.conv1d(x, numbers((32, 32, 1), seed=seed))) + numbers((2, 32, 64), seed=seed)
@@ -692,7 +692,7 @@ def test_nothing_to_do_is_reported() -> None:
 
 
 def shapes(function: Function) -> Sequence[object]:
-    """The shape of what a function returns."""
+    """The shape of the result of a function."""
     return tensor_type(function.body.checked_type).shape
 
 

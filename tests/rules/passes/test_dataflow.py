@@ -1,4 +1,4 @@
-"""The tree of post-dominators, against its definition."""
+"""The tree of post-dominators, compared with its definition."""
 
 import networkx as nx
 import numpy as np
@@ -15,7 +15,7 @@ from tests.share import share
 
 
 def ways(flow: Dataflow) -> "nx.DiGraph[int]":
-    """The graph of edges to readers; what leaves the dataflow reads into a node behind all."""
+    """The graph of edges to readers; values that leave the dataflow are read by a final node."""
     graph: nx.DiGraph[int] = nx.DiGraph()
     behind = len(flow.nodes)
     graph.add_node(behind)
@@ -77,7 +77,7 @@ def test_a_value_with_two_paths_is_bound_at_their_join() -> None:
 
 
 def test_a_far_post_dominator_is_not_walked_to() -> None:
-    """Every value of a chain is read at its end too: what is too far to be fused is not looked at, so this takes no quadratic time."""
+    """Every value of a chain is also read at its end. Readers beyond the fusion limit are not visited, so the time is not quadratic."""
     made: Expr = var("x", (2,))
     found = []
     for _ in range(20_000):
@@ -85,5 +85,5 @@ def test_a_far_post_dominator_is_not_walked_to() -> None:
         found.append(made)
     flow = Dataflow(func(ops.concatenate(tup(*found), axis=0)))
     sizes = sorted(map(len, Groups(flow, 256).fuse().members().values()))
-    # The last ones, the tuple and the concatenation are one group; the others are fused with nothing.
+    # The last ones, the tuple and the concatenation are one group; the others are not fused.
     assert sizes[-2:] == [1, 256]

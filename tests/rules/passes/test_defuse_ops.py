@@ -28,7 +28,7 @@ CHAIN = "squeeze(exp(add({}, 1f)))"
 
 
 def test_simple() -> None:
-    """TVM's test_defuse_simple, fused at level 2 and defused."""
+    """Based on TVM's test_defuse_simple: fused at level 2 and defused."""
     module = program("%x: (10, 20)", CHAIN.format("%x"))
     fused = run(FuseOps(2), module)
     assert not structural_equal(fused, module)
@@ -36,7 +36,7 @@ def test_simple() -> None:
 
 
 def test_like_inception() -> None:
-    """TVM's test_inception_like."""
+    """Based on TVM's test_inception_like."""
 
     def conv(data: Expr, weight: Expr) -> Expr:
         made: Expr = ops.nn.relu(ops.nn.conv2d(data, weight, padding=(1, 1)))
@@ -96,7 +96,7 @@ def test_info() -> None:
 @settings(deadline=None, max_examples=60)
 @given(programs(tame=True))
 def test_normal_forms_are_processed_too(function: Function) -> None:
-    """A-normal form binds fused functions to variables; graph form has them where they are called."""
+    """A-normal form binds fused functions to variables; graph form has them at the call."""
     assume(runs(function))
     fused = run(FuseOps(), IRModule.from_expr(function))
     for form in (relay.transform.ToANormalForm(), relay.transform.ToGraphNormalForm()):
@@ -127,7 +127,7 @@ OPTIONS = {"ConvertLayout": {"desired_layouts": {"nn.conv2d": ["NHWC", "default"
 
 
 def sealed_program() -> IRModule:
-    """Fused and composite functions in which every pass would find something to do."""
+    """Fused and composite functions that every pass would change."""
     data = var("data", (2, 3, 4))
     rows = ops.reshape(ops.reshape(data * splat(1.0), newshape=(8, 3)), newshape=(8, 3))
     dense = ops.nn.bias_add(ops.nn.dense(rows, numbers((5, 3))), numbers((5,)))
@@ -153,12 +153,12 @@ def test_other_passes_leave_fused_functions_as_they_are(name: str) -> None:
         after = made(module)
     infer_type(after["main"])
     assert sealed(after) <= before
-    if after["main"].params == module["main"].params:  # AnnotateSpans makes new ones
+    if after["main"].params == module["main"].params:  # AnnotateSpans creates new expressions
         assert_equal_in_value(module["main"], after["main"], exact=False, special=False, rounds=1)
 
 
 def test_folding_does_not_look_into_them() -> None:
-    """Not even where all arguments are constants (relay.md: nothing inside of Primitive=1 functions)."""
+    """Not even if all arguments are constants (relay.md: nothing inside of Primitive=1 functions)."""
     body = "%0 = fn (%p0: Tensor[(3), float32], {}) {{ add(%p0, add(1f, 2f)) }}; %0(%x)"
     for attrs in ("Primitive=1", 'Composite="a"'):
         stays(relay.transform.SimplifyExpr(), "%x: (3)", body.format(attrs))

@@ -1,4 +1,4 @@
-"""DynamicToStatic: operators that take a shape, bounds or repeats as a tensor take them as attributes where these are known."""
+"""DynamicToStatic: operators that take a shape, bounds or repeats as a tensor become operators with attributes if these are known."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.rules.running import apply, operators
 
 
 def vector(*elements: int) -> str:
-    """A tensor of these elements, written with what has a text."""
+    """A tensor of these elements, built from calls that have a text form."""
     parts = ", ".join(f"expand_dims({element}i64, axis=0)" for element in elements)
     return f"concatenate(({parts},))" if len(elements) > 1 else parts
 
@@ -66,6 +66,6 @@ def test_unknown_operands_stay_with_a_reason(name: str) -> None:
 
 
 def test_partly_known_sizes_suffice_if_one_is_inferred() -> None:
-    """One size may be unknown, which becomes the one that a reshape infers."""
+    """One size may be unknown: a reshape infers it."""
     outcome = apply(dynamic_to_static(), program("%x: (?, 6), %y: (?, 3, 2)", f"dyn.reshape(%x, {vector(-1, 3, 2)})")["main"])
     assert operators(outcome.function) == ["reshape"]

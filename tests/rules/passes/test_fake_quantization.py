@@ -1,4 +1,4 @@
-"""FakeQuantizationToInteger: which regions are computed in integers, and in which; what stays, and why."""
+"""FakeQuantizationToInteger: which regions are computed in integers, in which types, and which regions stay, and why."""
 
 from collections.abc import Iterator
 from typing import Any as AnyValue

@@ -1,4 +1,4 @@
-"""FoldBatchNorm: normalizations, scales and shifts in the weights and biases of the products before them."""
+"""FoldBatchNorm: folds normalizations, scales and shifts into the weights and biases of the products before them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""FoldConstant: what is computed from constants and shapes alone."""
+"""FoldConstant: values computed from constants and shapes alone."""
 
 import pytest
 
@@ -51,7 +51,7 @@ def test_a_size_that_is_not_known_is_computed_in_the_run() -> None:
 
 
 def test_the_file_does_not_grow_by_more_than_is_allowed() -> None:
-    """A constant of different elements is written in full."""
+    """A constant with different elements is written in full."""
     body = "add(%x, cumsum(full(2f, shape=[3]), axis=0))"
     assert operators(run(fold_constant(), program(X, body))["main"]) == ["add"]
     kept = run(fold_constant(), program(X, body), rules__max_growth=4)["main"]
@@ -73,12 +73,12 @@ def test_variables_bound_to_constants() -> None:
 
 @pytest.mark.parametrize(("signature", "size"), [("%x: ()", 1), ("%x: (0, 3)", 0), ("%x: (2, 3)", 6)])
 def test_a_number_has_one_element(signature: str, size: int) -> None:
-    """In TVM it has none."""
+    """In TVM a scalar has none."""
     becomes(fold_constant(), signature, 'cast(ndarray_size(%x), dtype="int32")', str(size))
 
 
 def test_a_variable_bound_to_a_tuple_of_constants() -> None:
-    """TVM inlines variables that are bound to constants alone, and no tuples; here a field of one is its constant."""
+    """TVM inlines variables that are bound to constants, and not to tuples; here a field of such a tuple is its constant."""
     found = run(fold_constant(), program("%x: (2, 3)", "let %a = (1f, 2f); add(%x, %a.1)"))["main"]
     assert operators(found) == ["add"]
     assert "2f" in str(found)

@@ -1,4 +1,4 @@
-"""FoldScaleAxis: scales on their way to the products that take them in."""
+"""FoldScaleAxis: moves scales to the products that absorb them."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ negative = const([[[-1.0]], [[2.0]], [[3.0]], [[4.0]]])
 
 
 def folded(body: Expr, expected: Sequence[str]) -> Function:
-    """The function after the pass: its operators are those expected, its values what they were."""
+    """The function after the pass, checked to have the expected operators and unchanged values."""
     before = func(body)
     after = run(fold_scale_axis(), IRModule.from_expr(before))["main"]
     assert isinstance(after, Function)

@@ -1,4 +1,4 @@
-"""FuseOps: what is computed together, and what the functions look like. The programs are those that TVM's own tests are about."""
+"""FuseOps: which calls are fused, and the form of the functions. The programs are those of TVM's own tests."""
 
 from typing import Any as AnyValue
 
@@ -29,7 +29,7 @@ from tests.share import share
 
 
 def typed(params: str) -> str:
-    """`%p0: (10, 20), %p1: () int32` as parameters in text (float32 where nothing is said)."""
+    """Parameters in text such as `%p0: (10, 20), %p1: () int32` (float32 by default)."""
     found = []
     for param in filter(None, map(str.strip, params.split("%"))):
         name, _, type_ = param.rstrip(",").partition(":")
@@ -39,7 +39,7 @@ def typed(params: str) -> str:
 
 
 def prim(params: str, result: str, body: str, *, reshape_only: bool = False) -> str:
-    """A function of fused calls, in text. The result is `(10, 20)` or a type."""
+    """A function of fused calls, in text form. The result is `(10, 20)` or a type."""
     type_ = result if result.startswith("Tensor") or "Tensor" in result else f"Tensor[{result}, float32]"
     attrs = ", relay.reshape_only=1" if reshape_only else ""
     start = f"{typed(params)}, " if params else ""
@@ -47,7 +47,7 @@ def prim(params: str, result: str, body: str, *, reshape_only: bool = False) -> 
 
 
 def primitives(function: Function) -> list[Function]:
-    """The functions of fused calls in a function, in the order in which they are called."""
+    """The fused functions of a function, in the order of their calls."""
     order = post_order(function, parts_of=evaluation_parts)
     return [node for node in order if isinstance(node, Function) and node.attrs.get("Primitive")]
 
@@ -57,7 +57,7 @@ def calls(expr: Expr) -> list[str]:
 
 
 def check(signature: str, before: str, after: str, *, level: int = 1, values: bool = True, **config: AnyValue) -> None:
-    """Checks that fusing turns one program into the other, that both have one value, and that defusing restores the first."""
+    """Checks that fusion turns one program into the other, that both have the same value, and that defusing restores the first."""
     module = program(signature, before)
     infer_type(module["main"])
     apart = run(FuseOps(0), module)
@@ -116,7 +116,7 @@ def test_at_level_0_each_call_is_a_function() -> None:
 
 
 def test_convolutions_and_their_consumers() -> None:
-    """The sum of two convolutions is fused with one of them; what is elementwise before a convolution is not fused with it."""
+    """The sum of two convolutions is fused with one of them. An elementwise operator before a convolution is not fused with it."""
     check(
         f"%x: {BIG}, %w1: (4, 4, 3, 3), %w2: (4, 4, 1, 1), %w3: (4, 4, 3, 3)",
         """%0 = add(%x, 1f); %1 = nn.conv2d(%0, %w1, padding=[1, 1]); %2 = add(1f, %1); %3 = add(%1, %2);
@@ -131,7 +131,7 @@ def test_convolutions_and_their_consumers() -> None:
 
 
 def test_bias_and_activation_follow_a_convolution() -> None:
-    """As broadcasts of what has the result's shape they are elementwise to the convolution, also where branches meet again."""
+    """Broadcasts to the shape of the result count as elementwise operators of the convolution, including where branches meet again."""
     check(
         f"%x: {BIG}, %w: (4, 4, 1, 1), %b: (4)",
         "%0 = nn.bias_add(nn.conv2d(%x, %w), %b); multiply(nn.relu(%0), sigmoid(%0))",
@@ -159,7 +159,7 @@ def test_a_broadcast_to_a_larger_shape_does_not_follow_a_convolution() -> None:
 
 
 def test_concatenate() -> None:
-    """The tuple of a concatenation, and what is injective before it, is fused with it; a pooling is not."""
+    """The tuple of a concatenation, and injective operators before it, are fused with it; a pooling is not."""
     check(
         "%x: (1, 2, 4, 4)",
         "%0 = nn.max_pool2d(%x, pool_size=[1, 1]); %1 = reverse(%0, axis=2); %2 = (%1, %x); add(concatenate(%2, axis=1), 1f)",
@@ -187,7 +187,7 @@ def test_stop_fusion() -> None:
 
 
 def test_functions_in_branches() -> None:
-    """What is branched on is fused by itself; closures stay."""
+    """The condition of a branch is fused by itself; closures stay."""
     check(
         "%x: () int64, %y: () int64",
         "%0 = greater(%x, %y); %1 = if (%0) { fn () { %x } } else { fn () { %y } }; %1()",
@@ -197,7 +197,7 @@ def test_functions_in_branches() -> None:
 
 
 def test_nothing_is_fused_over_a_branch() -> None:
-    """Inside of a branch calls are fused; a value that stands outside is an argument, as both branches use it."""
+    """Calls inside of a branch are fused. A value outside of it is an argument, since both branches use it."""
     check(
         "%x: (3), %c: () bool",
         "%0 = exp(%x); if (%c) { negative(tanh(%0)) } else { abs(%0) }",
@@ -226,7 +226,7 @@ def test_match_arms_are_fused_separately() -> None:
 
 
 def test_inside_of_functions() -> None:
-    """The body of a closure is fused, and what it captures is an argument."""
+    """The body of a closure is fused; captured values are arguments."""
     check(
         "%x: (3)",
         "let %f = fn (%y: Tensor[(3), float32]) { exp(add(%y, %x)) }; %f(%f(%x))",
@@ -245,7 +245,7 @@ def test_functions_that_are_sealed_stay() -> None:
 
 
 def test_fields_of_a_tuple_are_fused_with_its_producer() -> None:
-    """Gates of an LSTM: the split is fused with the users of its parts, the product before it is not."""
+    """Gates of an LSTM: the split is fused with the users of its fields; the product before it is not."""
     body = "%0 = split({}, indices_or_sections=3, axis=1); add(sigmoid(%0.0), multiply(tanh(%0.1), exp(%0.2)))"
     check(
         "%x: (1, 4), %w: (12, 4)",
@@ -265,7 +265,7 @@ def test_a_field_is_the_result_of_a_function() -> None:
 
 
 def test_a_field_of_an_opaque_call() -> None:
-    """A field alone is projected outside; a fused function receives the tuple."""
+    """A single field is projected outside; a fused function receives the tuple."""
     result = "(Tensor[(4), float32], Tensor[(4), float32])"
     dropout = prim("%p0: (4)", result, "nn.dropout(%p0)")
     check("%x: (4)", "%0 = nn.dropout(%x); (%0.0, %0.0)", f"%0 = {dropout}; %1 = %0(%x); (%1.0, %1.0)")
@@ -280,7 +280,7 @@ def test_fields_of_new_tuples_are_not_fused() -> None:
 
 
 def test_a_tuple_in_the_middle() -> None:
-    """Branches of injective operators that meet in a tuple, with what follows the concatenation."""
+    """Branches of injective operators that meet in a tuple, with the operators after the concatenation."""
     body = """%0 = squeeze({0}); %1 = add(%0, 1f); %2 = add(add(squeeze(%0), 1f), 1f); %3 = add(%0, 1f); %4 = (%1, %2, %3);
               add(squeeze(concatenate(%4, axis=1)), 1f)"""
     check("%x: (1, 2, 4, 4)", body.format("%x"), f"%0 = {prim('%p0: (1, 2, 4, 4)', '(2, 12, 4)', body.format('%p0'))}; %0(%x)")
@@ -296,7 +296,7 @@ def _consecutive(x: str) -> str:
 
 
 def test_tuples_one_after_the_other() -> None:
-    """Concatenations of concatenations are one function. An elementwise result that is read twice is not fused with its reader."""
+    """Concatenations of concatenations are one function. An elementwise result with two readers is not fused with its reader."""
     shape, wide = "(1, 2, 4, 4)", "(1, 18, 4, 4)"
     check(
         f"%x: {shape}",
@@ -309,7 +309,7 @@ def test_tuples_one_after_the_other() -> None:
 
 
 def test_like_inception() -> None:
-    """Branches that end in convolutions are not fused with the concatenation that they meet in."""
+    """Branches that end in convolutions are not fused with the concatenation after them."""
     conv = "nn.relu(nn.conv2d(%p0, %p1, padding=[1, 1]))"
     first, second = (prim(f"%p0: (1, {n}, 4, 4), %p1: (2, {n}, 3, 3)", "(1, 2, 4, 4)", conv) for n in (2, 4))
     concat = prim("%p0: (1, 2, 4, 4), %p1: (1, 2, 4, 4)", "(1, 4, 4, 4)", "%9 = (%p0, %p1); concatenate(%9, axis=1)")
@@ -325,7 +325,7 @@ def test_like_inception() -> None:
 
 
 def test_parallel_injective_operators() -> None:
-    """An elementwise operator is fused with one that follows past injective ones on the ways between."""
+    """An elementwise operator is fused with a later one across the injective operators between them."""
     body = "%0 = add({0}, 1i32); left_shift(squeeze(%0), transpose(%0, axes=[0, 1]))"
     int32 = "Tensor[(10, 20), int32]"
     check("%x: (10, 20) int32", body.format("%x"), f"%0 = {prim('%p0: (10, 20) int32', int32, body.format('%p0'))}; %0(%x)", values=False)
@@ -365,7 +365,7 @@ def test_softmax_fuses_its_consumers() -> None:
 
 
 def test_nonscalar_constants_become_arguments() -> None:
-    """Also where they select: TVM's tests of take and gather_nd."""
+    """This includes operands that select elements: TVM's tests of take and gather_nd."""
     x, index = var("x", (10, 1)), numbers((2,), "int64")
     for made in (
         ops.take(ops.concatenate(tup(x, x), axis=-1), numbers((1,), "int64"), axis=0),
@@ -390,7 +390,7 @@ def test_an_argument_is_given_once() -> None:
 
 
 def test_a_scalar_that_two_functions_use_is_an_argument() -> None:
-    """A constant that is one node for both belongs to neither; if its users are fused, it is part of that function."""
+    """A constant that is one node for both functions belongs to neither. If its users are fused, it is part of that function."""
     one = Constant(relay.const(1.0).data)
     x, w = var("x", (4, 4)), var("w", (4, 4))
     before = func(ops.nn.dense(ops.add(x, one), w) + one)
@@ -402,7 +402,7 @@ def test_a_scalar_that_two_functions_use_is_an_argument() -> None:
 
 
 def test_split_with_a_reference_between() -> None:
-    """TVM's test_split: the result is well formed, although a field passes through a reference."""
+    """Based on TVM's test_split: the result is well formed, although a field passes through a reference."""
     from passat.ir.expr import RefCreate, RefRead
 
     x = var("x", (6, 9))
@@ -415,7 +415,7 @@ def test_split_with_a_reference_between() -> None:
 
 
 def test_unknown_dimensions() -> None:
-    """TVM's test_fuse_dynamic_squeeze_slice_take: unknown sizes do not prevent the fusion of injective operators."""
+    """Based on TVM's test_fuse_dynamic_squeeze_slice_take: unknown sizes do not prevent the fusion of injective operators."""
     x, y = var("x", ("?", "?", 4)), var("y", ("?",), "int64")
     before = func(ops.take(ops.strided_slice(ops.squeeze(x, axis=(0,)), begin=(0, 0), end=(15130, 4), strides=(1, 1)), y, axis=0), x, y)
     after = fuse_ops(before)
@@ -424,8 +424,8 @@ def test_unknown_dimensions() -> None:
 
 
 def test_sizes_that_are_computed() -> None:
-    """An operator that reads its sizes from an operand is opaque where that is no constant. A constant stays with it, so that the type of the
-    function follows from its text."""
+    """An operator that reads its sizes from an operand is opaque unless that is a constant. A constant stays with it, so that the text
+    determines the type of the function."""
     x = var("x", (2, 3))
     sizes = ops.reverse(ops.shape_of(x, dtype="int64"), axis=0)
     before = func(ops.squeeze(ops.dyn.reshape(x, sizes)))
@@ -452,11 +452,11 @@ class TestDepth:
         found = run(FuseOps(1), module, **{MAX_DEPTH.replace(".", "__"): limit})
         wanted = program("%x: (2)", f"%0 = {prim('%p0: (2)', '(2)', first)}; %1 = {prim('%p0: (2)', '(2)', then)}; %1(%0(%x))")
         assert structural_equal(found, wanted, sharing=True)
-        if limit == 256:  # which is the default
+        if limit == 256:  # the default
             assert structural_equal(run(FuseOps(1), module), wanted)
 
     def test_of_diamonds(self) -> None:
-        """A diamond is fused in full or not at all: its ways count together."""
+        """A diamond is fused in full or not at all: its paths count together."""
         long = 5
 
         def diamond(x: Expr) -> Expr:
@@ -516,7 +516,7 @@ def _kinds(function: Function) -> list[OpPattern]:
 
 
 def runs(function: Function) -> bool:
-    """True if a random program has a value: some pad empty tensors."""
+    """True if a random program has a value: some programs pad empty tensors."""
     try:
         value_of(function, feeds_of(function, np.random.default_rng(0), special=False))
     except EvaluateError:
@@ -527,7 +527,7 @@ def runs(function: Function) -> bool:
 @settings(deadline=None, max_examples=share(50, 150))
 @given(programs(tame=True, stateful=True))
 def test_laws(function: Function) -> None:
-    """Values stay the same; defusing restores the program; each function satisfies the rules on kinds."""
+    """Values stay the same, defusing restores the program, and each function satisfies the rules on kinds."""
     assume(runs(function))
     for fuse in (True, False):
         after = fuse_ops(function, fuse=fuse)
@@ -538,7 +538,7 @@ def test_laws(function: Function) -> None:
             assert fuse or len(kinds) == 1
             if len(kinds) > 1:
                 assert OpPattern.OPAQUE not in kinds
-                # One product at most, and then elementwise operators; one reduction, and that is the last.
+                # At most one product, followed by elementwise operators; at most one reduction, which is last.
                 assert sum(kind in (OpPattern.OUT_ELEMWISE_FUSABLE, OpPattern.COMM_REDUCE) for kind in kinds) <= 1
                 assert OpPattern.COMM_REDUCE not in kinds[:-1]
             assert not any(isinstance(node, Constant) and node.data.shape for node in post_order(made))

@@ -1,4 +1,4 @@
-"""Groups, against what the phases say, word for word: sets of nodes that are joined one by one, without bounds on the work."""
+"""Fusion groups, compared with a literal implementation of the phases: it merges sets of nodes one by one, without limits on the work."""
 
 import networkx as nx
 import numpy as np
@@ -19,7 +19,7 @@ INJECTIVE, TAIL, TUPLE, OPAQUE = OpPattern.INJECTIVE, OpPattern.OUT_ELEMWISE_FUS
 
 
 class Slow:
-    """Joins groups as the phases say. `kind` and `size` are those that a node's own group had when it was last joined to."""
+    """Merges groups exactly as the phases are specified. `kind` and `size` are those of a node's group when it was last merged into."""
 
     def __init__(self, flow: Dataflow, limit: int) -> None:
         self.flow, self.limit = flow, limit
@@ -81,7 +81,7 @@ def test_programs(function: Function) -> None:
 
 
 def mixed(seed: int, size: int) -> Function:
-    """A program of all kinds of operators on squares, whose values are read more than once."""
+    """A program with all kinds of operators on square matrices, whose values have several readers."""
     generator = np.random.default_rng(seed)
     pool: list[Expr] = [var("x", (4, 4)), var("y", (4,))]
     for _ in range(size):

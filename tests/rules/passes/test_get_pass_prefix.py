@@ -1,4 +1,4 @@
-"""GetPassPrefix: what relay.build begins with."""
+"""GetPassPrefix: the first passes of relay.build."""
 
 import onnx
 

@@ -1,4 +1,4 @@
-"""Legalize by functions that are registered for operators."""
+"""Legalize with functions that are registered for operators."""
 
 from typing import Any
 

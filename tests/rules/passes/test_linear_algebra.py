@@ -1,4 +1,4 @@
-"""LinearAlgebra and Explore: programs before and after, what they may do to numbers, and that they stay small."""
+"""LinearAlgebra and Explore: programs before and after, numerical effects, and limits on their size."""
 
 from collections.abc import Callable
 
@@ -66,7 +66,7 @@ def plain(layer: Expr) -> Expr:
 
 
 def columns(layers: int, activation: Callable[[Expr], Expr] = ops.nn.relu) -> Expr:
-    """Linear layers of what has its features in rows."""
+    """Linear layers on tensors whose features are in rows."""
     hidden: Expr = ops.transpose(var("x", (4, 8)), axes=(1, 0))
     for i in range(layers):
         hidden = activation(ops.nn.matmul(numbers((8, 8), seed=i), hidden) + numbers((8, 1), seed=i))
@@ -75,7 +75,7 @@ def columns(layers: int, activation: Callable[[Expr], Expr] = ops.nn.relu) -> Ex
 
 
 def turned_each_time(layers: int, shape: tuple[int, ...] = (4, 8), activation: Callable[[Expr], Expr] = ops.nn.relu) -> Expr:
-    """Linear layers that are written with transposes before and behind the product."""
+    """Linear layers with transposes before and after the product."""
     hidden: Expr = var("x", shape)
     axes = (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2)
     for i in range(layers):
@@ -85,7 +85,7 @@ def turned_each_time(layers: int, shape: tuple[int, ...] = (4, 8), activation: C
 
 
 def turned_gemms(layers: int) -> Expr:
-    """The same, where the product takes the transpose before it."""
+    """The same, where the product includes the transpose before it."""
     hidden: Expr = var("x", (4, 8))
     for i in range(layers):
         product = ops.nn.dense(numbers((8, 8), seed=i), hidden)
@@ -131,7 +131,7 @@ def test_their_levels() -> None:
 
 
 def layers(count: int) -> Function:
-    """Layers of attention and a perceptron, stripped down."""
+    """Layers of attention and a perceptron, reduced to the essentials."""
     hidden: Expr = var("hidden", (1, 8, 16))
     for i in range(count):
         heads = [

@@ -15,7 +15,7 @@ x, y = tensors("x y")
 
 
 class Rectifiers(RuleSet):
-    """Rectifiers as the greater of two numbers."""
+    """Rectifiers as the maximum of two numbers."""
 
     relu = op.nn.relu(x) >> op.maximum(x, 0)
 

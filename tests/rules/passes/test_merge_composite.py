@@ -1,4 +1,4 @@
-"""MergeComposite: which subgraphs become functions, and what the functions look like. The programs are those of TVM's own tests."""
+"""MergeComposite: which subgraphs become functions, and the form of the functions. The programs are those of TVM's own tests."""
 
 from collections.abc import Iterator
 from typing import Any as AnyValue
@@ -33,7 +33,7 @@ CONV_BIAS_RELU = ("conv2d_bias_relu", op.nn.relu(op.nn.bias_add(op.nn.conv2d(x, 
 
 
 def composite(name: str, pattern: str, params: str, result: str, body: str, at: int = 0) -> str:
-    """A composite function in text; `params` are the types of its parameters."""
+    """A composite function in text form; `params` are the types of its parameters."""
     given = " ".join(f"%FunctionVar_{at}_{i}: {type_}," for i, type_ in enumerate(filter(None, map(str.strip, params.split(";")))))
     for i in range(given.count(":")):
         body = body.replace(f"%{i}%", f"%FunctionVar_{at}_{i}")
@@ -42,7 +42,7 @@ def composite(name: str, pattern: str, params: str, result: str, body: str, at: 
 
 
 def check(table: PatternTable, signature: str, before: str, after: str, *, values: bool = True) -> None:
-    """That the table makes one program of the other, of the same value, which is the first again once the functions are inlined."""
+    """Checks that the table turns one program into the other, with the same value, and that inlining the functions restores the first."""
     module = program(signature, before)
     found = run(MergeComposite(table), module)
     wanted = program(signature, after)
@@ -72,7 +72,7 @@ def test_simple() -> None:
 
 
 def test_branches() -> None:
-    """A pattern whose branches meet again, with a product of three; found twice."""
+    """A pattern with branches that meet again in a product of three; it matches twice."""
     table = [("add_sub_mul", (x + y) * (x - y))]
     body = "multiply(add(%0%, %1%), subtract(%0%, %1%))"
     first, second = (composite("add_sub_mul", "add_subtract_multiply_", "(3); (3)", "(3)", body, at) for at in (1, 0))
@@ -118,7 +118,7 @@ def test_the_first_pattern_wins() -> None:
 
 
 def test_of_matches_that_overlap_the_later_one_is_taken() -> None:
-    """They are looked for from the results on."""
+    """Matches are searched from the results upwards."""
     body = composite("twice", "negative_negative_", "(3)", "(3)", "negative(negative(%0%))")
     check([("twice", op.negative(-x))], "%a: (3)", "negative(negative(negative(%a)))", f"%0 = {body}; %0(negative(%a))")
 
@@ -137,7 +137,7 @@ def test_parallel_matches() -> None:
 def test_the_inside_of_a_match_is_not_used_elsewhere() -> None:
     module = program("%a: (3), %b: (3)", "%0 = add(%a, %b); (nn.relu(%0), exp(%0))")
     assert run(MergeComposite([ADD_RELU]), module)["main"] is module["main"]
-    # The root may be.
+    # the root may be read outside
     check(
         [ADD_RELU],
         "%a: (3), %b: (3)",
@@ -147,7 +147,7 @@ def test_the_inside_of_a_match_is_not_used_elsewhere() -> None:
 
 
 def test_a_diamond_through_the_outside_is_not_merged() -> None:
-    """TVM's test_diamond_not_merge: what the root reads depends on the inside by another way too."""
+    """Based on TVM's test_diamond_not_merge: an operand of the root depends on the inside by another path, too."""
     table = [("sigmoid_mul", x * op.sigmoid(op.clip(x, a_min=p, a_max=q)))]
     module = program("%a: (3)", "%0 = clip(%a, a_min=0f, a_max=6f); %1 = sigmoid(%0); multiply(exp(%0), %1)")
     assert run(MergeComposite(table), module)["main"] is module["main"]
@@ -180,7 +180,7 @@ def test_tuples_and_attributes() -> None:
 
 
 def test_constants_that_are_asked_for_go_inside() -> None:
-    """A number or a `constant` hole of the pattern is part of the function; a constant in the place of another hole is an argument."""
+    """A number or a `constant` hole of the pattern is part of the function; a constant that matches another hole is an argument."""
     a = var("a", (2, 3))
     function = func(ops.multiply(ops.add(a, numbers((3,))), splat(2.0)))
     inside, outside = merged([("n", (x + c) * 2.0)], function), merged([("n", (x + y) * w)], function)
@@ -190,7 +190,7 @@ def test_constants_that_are_asked_for_go_inside() -> None:
         assert (len(made.body.op.params), len(made.body.args)) == (count, count)
         assert_equal_in_value(function, made, exact=True, special=False)
     assert composites(merged([("n", (x + c) * 3.0)], function)) == []
-    assert composites(merged([("n", (x + c) * c)], function)) == []  # two constants that differ
+    assert composites(merged([("n", (x + c) * c)], function)) == []  # two different constants
     assert composites(merged([("n", (x + c) * c)], func(ops.multiply(ops.add(a, splat(2.0)), splat(2.0))))) == ["n"]
 
 
@@ -209,7 +209,7 @@ def test_conditions() -> None:
     assert composites(merged(table, func(ops.exp(var("a", (3,)) + one)))) == []
     assert composites(merged([("n", op.exp(x), has_dtype(x, "float32"))], func(ops.exp(var("a"))))) == ["n"]
     assert composites(merged([("n", op.exp(x), is_constant(x))], func(ops.exp(var("a"))))) == []
-    # On terms that the pattern does not name, and on what they compute.
+    # about terms that the pattern does not name, and their results
     assert composites(merged([("n", op.exp(x - y), same(x - y, x))], func(ops.exp(var("a") - var("d"))))) == ["n"]
     assert composites(merged([("n", op.exp(x - y), same(x - y, x))], func(ops.exp(var("a", (3,)) - var("d"))))) == []
     static = [("n", op.reshape(x, newshape=p), same(x, op.reshape(x, newshape=shape_of(x))))]
@@ -269,7 +269,7 @@ class TestNamedTables:
 
         assert relay.op.contrib.get_pattern_table(named) == [ADD_RELU]
         assert table() == [ADD_RELU]
-        register_pattern_table(named, [CONV_BIAS_RELU])  # as in TVM, what comes later counts
+        register_pattern_table(named, [CONV_BIAS_RELU])  # as in TVM, later entries take precedence
         assert get_pattern_table(named) == [CONV_BIAS_RELU]
 
     def test_an_unknown_name(self) -> None:

@@ -1,4 +1,4 @@
-"""Operands of what commutes stay in the order that they have, where a pass does not change the call."""
+"""Operands of commutative operators keep their order if a pass does not change the call."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""FoldScaleAxis and CombineParallel* on weights that are parameters: as in Relay, where that makes the program cheaper."""
+"""FoldScaleAxis and CombineParallel* on weights that are parameters: as in Relay, if that makes the program cheaper."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Raise and RaiseAttention: operators recovered from what exporters make of them."""
+"""RaiseOps and RaiseAttention: recover operators from the forms that exporters write."""
 
 from passat.ir.module import IRModule
 from passat.passmgr import PassContext

@@ -12,7 +12,7 @@ CENTRED = "%0 = subtract(%x, mean(%x, axis=[-1], keepdims=True));\n"
 
 
 def layer_norm(root: str) -> str:
-    """A layer normalization by this quotient of `%0`, with variance and epsilon in `%1`."""
+    """A layer normalization: this quotient of `%0`, with variance and epsilon in `%1`."""
     return CENTRED + f"%1 = add(mean(multiply(%0, %0), axis=[-1], keepdims=True), 0.001f);\nadd(multiply({root}, {SCALE}), {SHIFT})"
 
 

@@ -1,4 +1,4 @@
-"""ReadOpaque: nodes whose operands are known behind the reader."""
+"""ReadOpaque: opaque nodes whose operands become known after reading."""
 
 import pytest
 from onnx import parser

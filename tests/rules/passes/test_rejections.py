@@ -1,5 +1,5 @@
-"""What rules reject, and what they say: integers and booleans where they assume floats, dimensions that are not known where they need them,
-attributes at their limits. Programs are kept as they are, by each pass and by all of the default pipeline."""
+"""Matches that rules reject, with the reasons: integers and booleans for rules on floats, unknown dimensions that rules need, attributes at
+their limits. Each pass, and the default pipeline, leaves these programs unchanged."""
 
 from collections.abc import Callable
 from typing import Any as AnyValue
@@ -38,7 +38,7 @@ PASSES: Final[dict[str, Callable[[], Pass]]] = {
 
 
 def remarks(pass_: Pass, module: IRModule, **config: AnyValue) -> list[str]:
-    """What a pass, or the passes of a pipeline, say of a program."""
+    """The remarks of a pass, or of the passes of a pipeline, about a program."""
     with PassContext(opt_level=4, config={key.replace("__", "."): value for key, value in config.items()}) as context:
         pass_(module)
     return [remark for said in context.statistics.remarks.values() for remark in said]
@@ -48,7 +48,7 @@ def remarks(pass_: Pass, module: IRModule, **config: AnyValue) -> list[str]:
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("body", ["subtract(%x, %x)", "divide(%x, %x)", "subtract(add(%x, %y), %x)", "add(subtract(%x, %y), %y)"])
 def test_programs_that_differ_on_nonfinite_values_are_kept(name: str, dtype: str, body: str) -> None:
-    """inf - inf, inf / inf and 0 / 0 are no numbers."""
+    """inf - inf, inf / inf and 0 / 0 are NaN."""
     module = program(f"%x: (2, 3) {dtype}, %y: (2, 3) {dtype}", body)
     after = run(PASSES[name](), module)["main"]
     assert sorted(operators(after)) == sorted(operators(module["main"]))
@@ -58,7 +58,7 @@ def test_programs_that_differ_on_nonfinite_values_are_kept(name: str, dtype: str
 
 @pytest.mark.parametrize("name", PASSES)
 def test_a_product_with_zero_is_kept(name: str) -> None:
-    """inf * 0 is no number, and neither is nan * 0; -1 * 0 is -0."""
+    """inf * 0 and NaN * 0 are NaN; -1 * 0 is -0."""
     stays(PASSES[name](), "%x: (2, 3)", "multiply(%x, 0f)")
     stays(PASSES[name](), "%x: (2, 3)", "multiply(%x, -0f)")
 
@@ -93,7 +93,7 @@ def test_integers_do_not_divide_back(name: str, dtype: str, body: str) -> None:
         (simplify_expr, "%x: (2, 3) int32", "power(%x, -1)", "int32, not floating-point numbers"),
         (linear_algebra, "%x: (2, 3) int64", "subtract(%x, %x)", "int64, not floating-point numbers"),
         (linear_algebra, "%x: (2, 3) bool, %y: (2, 3) bool", "logical_not(logical_and(%x, %y))", ""),
-        (linear_algebra, "%x: (2, 3), %y: (2, 3)", "logical_not(less(%x, %y))", "float32, not integers"),  # of nan neither holds
+        (linear_algebra, "%x: (2, 3), %y: (2, 3)", "logical_not(less(%x, %y))", "float32, not integers"),  # for NaN neither holds
         (linear_algebra, "%x: (2, 3) int32", 'multiply(cast(%x, dtype="float32"), 0.5f)', "int32, not bool"),
         (raise_operators, "%x: (4, 3) int32", '%0 = exp(cast(%x, dtype="float64")); divide(1f64, sqrt(%0))', ""),
         (
@@ -207,13 +207,13 @@ def test_attributes_at_their_limits(name: str) -> None:
 
 
 def test_a_sum_over_no_axes_is_rejected_where_it_is_typed() -> None:
-    """In ONNX it is all axes or none, as another attribute says; which one is decided where models are read."""
+    """In ONNX the sum is over all axes or over none, depending on another attribute; the reader of models decides which."""
     with pytest.raises(InferError, match=r"axis=\(\) leaves no axis to reduce"):
         run(linear_algebra(), program("%x: (2, 3)", "sum(%x, axis=[])"))
 
 
 def test_pools_over_sizes_that_are_not_known() -> None:
-    """Of nothing the mean is no number, and what a pooling makes of it is up to the kernel."""
+    """The mean of nothing is NaN, and the result of a pooling of nothing depends on the kernel."""
     stays(target_forms(), "%x: (?, 4, ?, ?)", "mean(%x, axis=[-2, -1], keepdims=True)")
     becomes(target_forms(), "%x: (1, 4, 5, 6)", "mean(%x, axis=[-2, -1], keepdims=True)", "nn.global_avg_pool2d(%x)")
     stays(target_forms(), "%x: (1, 4, 5, 6)", "mean(%x, axis=[-3, -1], keepdims=True)")

@@ -1,4 +1,4 @@
-"""SimplifyExpr: the rewrites of TVM's v0.8 and v0.18, each on a program in Relay's text."""
+"""SimplifyExpr: the rewrites of TVM v0.8 and v0.18, each on a program in Relay's text format."""
 
 import pytest
 

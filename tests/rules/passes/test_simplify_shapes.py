@@ -1,4 +1,4 @@
-"""SimplifyShapes: sizes are read off the inputs of the program, each in one way."""
+"""SimplifyShapes: sizes are read from the inputs of the program, each in one form."""
 
 import pytest
 
@@ -60,12 +60,15 @@ def test_shape_arithmetic_that_cancels() -> None:
 @pytest.mark.parametrize(
     ("signature", "body"),
     [
-        ("%x: (3, 4)", "shape_of(nn.relu(%x))"),  # a constant, for those who fold
-        (DATA, "%0 = take(shape_of(reshape(%x, newshape=[-1, 4])), 0i64, axis=0); arange(0i64, %0, 1i64)"),  # b * s is the size of no input
+        ("%x: (3, 4)", "shape_of(nn.relu(%x))"),  # a constant for FoldConstant
+        (
+            DATA,
+            "%0 = take(shape_of(reshape(%x, newshape=[-1, 4])), 0i64, axis=0); arange(0i64, %0, 1i64)",
+        ),  # b * s is not a size of an input
         ("%x: (b, 4), %n: () int64", "arange(0i64, %n, 1i64)"),
         ("%x: (?, 4)", "shape_of(nn.relu(%x))"),
         ("%x: (b, 4)", 'shape_of(nn.relu(%x), dtype="int32")'),
-        ("%x: (b), %y: (s), %z: (s, b)", "(shape_of(%z), nn.relu(%z))"),  # two shapes and a concat for one
+        ("%x: (b), %y: (s), %z: (s, b)", "(shape_of(%z), nn.relu(%z))"),  # two shapes and a concat become one
     ],
 )
 def test_unchanged_programs(signature: str, body: str) -> None:

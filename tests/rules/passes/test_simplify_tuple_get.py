@@ -1,4 +1,4 @@
-"""SimplifyTupleGet: fields of tuples that were just made."""
+"""SimplifyTupleGet: fields of tuples that were just constructed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""SlicesToSplit: slices that are the parts of a tensor come from one split."""
+"""SlicesToSplit: slices that are all the parts of a tensor become one split."""
 
 import onnx
 import pytest
@@ -43,7 +43,7 @@ def test_slices_of_slices() -> None:
 @pytest.mark.parametrize(
     ("signature", "body"),
     [
-        (DATA, "strided_slice(%x, begin=[0], end=[3], axes=[1])"),  # one part only
+        (DATA, "strided_slice(%x, begin=[0], end=[3], axes=[1])"),  # only one part
         (DATA, "(strided_slice(%x, begin=[0], end=[3], axes=[1]), strided_slice(%x, begin=[4], end=[6], axes=[1]))"),  # a gap
         (DATA, "(strided_slice(%x, begin=[0], end=[4], axes=[1]), strided_slice(%x, begin=[3], end=[6], axes=[1]))"),  # an overlap
         (DATA, "(strided_slice(%x, begin=[0], end=[2], axes=[0]), strided_slice(%x, begin=[2], end=[6], axes=[1]))"),  # other axes
@@ -66,11 +66,11 @@ KEPT = {"SplitToSequence", "SequenceAt", "Sub"}
 @pytest.mark.parametrize(
     ("split", "shape", "wanted"),
     [
-        ("SplitToSequence<axis = 1>(x)", "a, b", {"Split", "Sub"}),  # parts of one place each
-        ("SplitToSequence<axis = 1, keepdims = 0>(x)", "a", KEPT),  # parts have an axis less
+        ("SplitToSequence<axis = 1>(x)", "a, b", {"Split", "Sub"}),  # parts of one element each
+        ("SplitToSequence<axis = 1, keepdims = 0>(x)", "a", KEPT),  # parts with one axis less
         ("SplitToSequence<axis = 1>(x, one)", "a, b", {"Split", "Sub"}),
-        ("SplitToSequence<axis = 1, keepdims = 0>(x, one)", "a", KEPT),  # so they have in ONNX Runtime
-        ("SplitToSequence<axis = 1>(x, n)", "a, b", KEPT),  # nobody knows how long parts are
+        ("SplitToSequence<axis = 1, keepdims = 0>(x, one)", "a", KEPT),  # as in ONNX Runtime
+        ("SplitToSequence<axis = 1>(x, n)", "a, b", KEPT),  # parts of unknown length
     ],
 )
 def test_elements_of_sequences(split: str, shape: str, wanted: set[str]) -> None:

@@ -1,4 +1,4 @@
-"""What exporters write in different operators becomes one program: blocks of networks, each in several spellings."""
+"""The forms of different exporters become the same program: blocks of networks, each in several forms."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ HEADER = '<ir_version: 9, opset_import: ["": 20]> block '
 
 
 class Block(NamedTuple):
-    """One computation: its inputs and outputs, constants that the spellings share, and the spellings, each with constants of its own."""
+    """One computation: its inputs and outputs, constants that the forms share, and the forms, each with its own constants."""
 
     inputs: str
     outputs: str
@@ -22,13 +22,13 @@ class Block(NamedTuple):
 
 
 def model(block: Block, spelling: str) -> onnx.ModelProto:
-    """The model of a spelling, in ONNX's text format."""
+    """The model of one form, in ONNX's text format."""
     constants, nodes = block.spellings[spelling]
     return parser.parse_model(f"{HEADER}({block.inputs}) => ({block.outputs}) {f'<{constants}>' if constants else ''} {{ {nodes} }}")
 
 
 def meaning(made: onnx.ModelProto) -> list[str]:
-    """What the outputs of a model are, written out in operators, attributes, inputs and constants. (Programs here are small.)"""
+    """The outputs of a model, expanded to operators, attributes, inputs and constants. (Programs here are small.)"""
     told = {value.name: f"input {i}" for i, value in enumerate(made.graph.input)}
     for tensor in made.graph.initializer:
         told[tensor.name] = written(tensor)
@@ -44,7 +44,7 @@ def meaning(made: onnx.ModelProto) -> list[str]:
 
 
 def written(tensor: onnx.TensorProto) -> str:
-    """A constant; a scalar is like a vector of one element."""
+    """A constant; a scalar equals a vector of one element."""
     array = numpy_helper.to_array(tensor)
     return f"{array.dtype}{list(array.shape) if array.size != 1 else ''}{np.round(array.reshape(-1), 6).tolist()}"
 
@@ -247,7 +247,7 @@ BLOCKS = {
 FLAT = BLOCKS["masks of any size"].spellings
 FLAT["flat indices"] = (FLAT["flat indices"][0] + ", int64[1] all_of_it = {2}", FLAT["flat indices"][1])
 AS_GOOD = {"chunks", "masks of known sizes", "root mean squares", "sizes", "means over the plane"}
-"""Blocks of which one spelling stays as it is, since it takes no more nodes than what the others become: that need not be the same."""
+"""Blocks of which one form stays unchanged because it has no more nodes than the common form: these need not be the same."""
 
 
 @pytest.mark.parametrize("name", BLOCKS)
@@ -262,7 +262,7 @@ def test_all_spellings_end_at_one_number_of_nodes(name: str) -> None:
 
 
 def test_a_guard_that_may_matter_stays() -> None:
-    """Where a row of scores has an infinite element, guarded shares are 0 and others no numbers: only `finite` makes these one."""
+    """If a row of scores has an infinite element, guarded results are 0 and others are NaN: only `finite` makes them the same."""
     block = BLOCKS["guards of softmax, where all is finite"]
     counts = [passat.optimize(model(block, spelling)).report.node_count_after for spelling in block.spellings]
     assert counts == [2, 4]

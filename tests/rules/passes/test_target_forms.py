@@ -1,4 +1,4 @@
-"""TargetForms: the ways to write things that ONNX Runtime runs fastest."""
+"""TargetForms: the forms that ONNX Runtime executes fastest."""
 
 from passat.rules.passes import target_forms
 from passat.rules.passes.target import AvoidSkipLayerNorm
@@ -35,7 +35,7 @@ def test_sums_alone() -> None:
 
 def test_a_mean_over_the_plane_of_any_number_of_samples() -> None:
     becomes(target_forms(), "%x: (n, 3, 4, 5)", "mean(%x, axis=[2, 3], keepdims=True)", "nn.global_avg_pool2d(%x)")
-    stays(target_forms(), "%x: (n, 3, h, w)", "mean(%x, axis=[2, 3], keepdims=True)")  # of nothing a mean is no number
+    stays(target_forms(), "%x: (n, 3, h, w)", "mean(%x, axis=[2, 3], keepdims=True)")  # the mean of nothing is NaN
 
 
 def test_a_size_that_is_copied_is_counted() -> None:

@@ -1,4 +1,4 @@
-"""What the tests of provenance share: a run of passes that is written down, its node_traces, its certificate, and the check of that."""
+"""Shared by the tests of provenance: a recorded run of passes, its traces, its certificate, and the check of the certificate."""
 
 import json
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from passat.rules.rule import RuleSetMeta
 
 
 class Written(NamedTuple):
-    """A run: the module before and after, what was made of the trace."""
+    """A run: the module before and after, and everything made from its trace."""
 
     before: IRModule
     after: IRModule
@@ -38,12 +38,12 @@ class Written(NamedTuple):
         return [node for node in post_order(self.main) if isinstance(node, Call)]
 
     def node_trace(self, operator: str) -> NodeTrace:
-        """The node_trace of the one call of an operator."""
+        """The trace of the only call of an operator."""
         (call,) = [call for call in self.calls() if getattr(call.op, "name", "") == operator]
         return self.node_traces.of(call)
 
     def steps(self, operator: str) -> list[str]:
-        """The steps to the one call of an operator."""
+        """The steps to the only call of an operator."""
         return [str(step) for step in self.node_trace(operator).events]
 
     def check(self, *sets: RuleSetMeta) -> Verdict:
@@ -63,7 +63,7 @@ def named(expr: Expr, name: str) -> Expr:
 
 
 def written(function: Function, passes: Sequence[Pass], **config: AnyValue) -> Written:
-    """Runs passes over a function, each in an e-graph of its own unless `config` says otherwise, and writes down what they do."""
+    """Runs passes over a function, each in its own e-graph unless `config` says otherwise, and records them."""
     trace = Trace()
     pass_trace = PassTrace(trace)
     before = IRModule.from_expr(function)
@@ -76,7 +76,7 @@ def written(function: Function, passes: Sequence[Pass], **config: AnyValue) -> W
 
 
 def check(certificate: AnyValue, constants: dict[str, Tensor], sets: Sequence[RuleSetMeta] = ()) -> Verdict:
-    """Checks a certificate with the rules of the library and of some sets."""
+    """Checks a certificate with the rules of the library and of additional sets."""
     return Checker(certificate, rules_by_name(sets), constants).run()
 
 

@@ -1,4 +1,4 @@
-"""NodeTraces, reports, why-not and certificates agree about rules of every kind."""
+"""Traces, reports, why-not and certificates agree about rules of every kind."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -38,13 +38,13 @@ def cases() -> list[tuple[RuleSetMeta, Rule, Case]]:
 
 
 def share_of(kind: str, least: int) -> Sequence[tuple[RuleSetMeta, Rule, Case]]:
-    """Some of the rules of a kind: the same at each run."""
+    """A fixed sample of the rules of a kind."""
     rows = [row for row in cases() if row[1].kind == kind]
     return rows[:: max(1, len(rows) // share(least, len(rows)))]
 
 
 def check_agreement(found: Written, sets: Sequence[RuleSetMeta], function: Function, pass_: Pass, config: dict[str, AnyValue]) -> set[str]:
-    """Checks that all say the same of each rule that fired; returns the rules that led to the result."""
+    """Checks that all agree about each rule that fired. Returns the rules that led to the result."""
     led = set(map(without_operators, found.node_traces.rules()))
     expressions = [expr for expr in post_order(found.main) if found.node_traces.changed(expr)]
     fields = range(len(found.main.body.fields) if isinstance(found.main.body, Tuple) else 1)

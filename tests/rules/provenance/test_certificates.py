@@ -43,7 +43,7 @@ a, b = var("a"), var("b")
 
 @computed
 def half(value: Term) -> float:
-    """Half of what a constant is."""
+    """Half of a constant."""
     return float(value.value().uniform()) / 2
 
 
@@ -54,7 +54,7 @@ def zero(_: Term) -> float:
 
 
 class Words(RuleSet):
-    """Other words for the same."""
+    """Renames operators by equal ones."""
 
     squared = op.exp(x) * op.exp(y) >> op.exp(x + y)
     halved = (x * c) * 2.0 >> x * number(half(c)) * 4.0
@@ -99,10 +99,10 @@ def test_computed_numbers_and_both_directions() -> None:
 
 
 def test_guards_may_require_unknown_facts_that_the_checker_knows() -> None:
-    """The engine applies such a rule before it finds a constant, and the checker may have that already: here from earlier steps."""
+    """The engine applies such a rule before it finds a constant. The checker may already know the constant from earlier steps."""
 
     class Moves(RuleSet):
-        """The operands of a sum in the other order, unless one is a constant; and a difference that is 0."""
+        """Swaps the operands of a sum unless one is a constant; and a difference that is 0."""
 
         swapped = (x + y >> y + x).when(is_not_constant(x), is_not_constant(y)).exploring()
         gone = (x - x >> number(zero(x))).finite("infinity less itself is no number")
@@ -195,13 +195,13 @@ def test_gaps_are_reported() -> None:
     found = written(func(ops.subtract(a, ops.add(b, const(0.0)))), [Swap(), simplify_expr()])
     verdict = found.check()
     assert list(map(str, verdict.uncovered)) == ["Swap in the function main"]
-    assert verdict.functions == ["main"], "as far as that pass may be trusted"
+    assert verdict.functions == ["main"], "as far as the pass may be trusted"
     assert str(verdict).endswith("not covered: pass Swap in the function main")
 
 
 def test_rewrites_of_passes_without_rules_may_be_proven_afterward() -> None:
     class Respell(FunctionPass):
-        """Writes a sum in other words, and copies it."""
+        """Writes a sum in another form, and copies it."""
 
         info = PassInfo(0, "Respell")
 
@@ -215,7 +215,7 @@ def test_rewrites_of_passes_without_rules_may_be_proven_afterward() -> None:
 
 
 def test_functions_that_draw_random_numbers_are_not_covered() -> None:
-    """Two calls of one look the same, and are not."""
+    """Two calls of such a function look the same, but are not equal."""
     drawn = infer_type(named(ops.nn.dropout(b), "drop"))[0]
     inner = func(infer_type(drawn), b)
     body = ops.subtract(Call(inner, [a]), ops.add(Call(inner, [a]), const(0.0)))
@@ -256,7 +256,7 @@ def test_the_certificate_holds_large_constants_by_digest_alone() -> None:
     found = written(func(ops.add(ops.multiply(a, numbers((2, 3))), ops.nn.matmul(a, numbers((3, 3), seed=1)))), [rule_pass(Words)])
     big = written(func(ops.add(ops.nn.matmul(var("m", (2, 40)), numbers((40, 40))), const(0.0))), [simplify_expr()])
     text = json.dumps(big.certificate)
-    assert len(text) < 3000, "the 1,600 elements are not in it"
+    assert len(text) < 3000, "the 1,600 elements are not part of it"
     assert "sha256" in text
     assert len(big.constants) == 1
     assert found.check(Words).functions == ["main"]
@@ -279,7 +279,7 @@ def test_missing_or_changed_rules_are_rejected() -> None:
 
 
 def test_the_checker_does_not_import_the_engine() -> None:
-    """Neither it nor its dependencies import the engine, and egglog is not imported when it runs."""
+    """Neither the checker nor its dependencies import the engine, and egglog is not imported when it runs."""
     folder = Path(checker_module.__file__).parent
     pending, seen = ["checker"], set[str]()
     while pending:
@@ -307,7 +307,7 @@ def test_the_checker_runs_without_egglog(tmp_path: Path) -> None:
 
 
 def test_operators_that_commute_do() -> None:
-    """The checker takes a + b and b + a for one: it relies on what operators are declared to be."""
+    """To the checker a + b and b + a are the same: it relies on the declarations of operators."""
     found = written(func(ops.subtract(ops.add(ops.exp(a), b), ops.add(b, ops.exp(ops.add(a, const(0.0)))))), [simplify_expr()])
     assert found.check().functions == ["main"]
     assert isinstance(found.calls()[0].op, Op)

@@ -1,4 +1,4 @@
-"""The congruence closure of the checker: what is known of equal terms."""
+"""The congruence closure of the checker: facts about equal terms."""
 
 import numpy as np
 import pytest

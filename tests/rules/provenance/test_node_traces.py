@@ -1,4 +1,4 @@
-"""NodeTraces: the rules and passes that led to a node, and the nodes of the input that it derives from."""
+"""Node traces: the rules and passes that led to a node, and the nodes of the input that it derives from."""
 
 from passat.ir.expr import Call, Expr, Function, If, Let, Var
 from passat.ir.infer import infer_type
@@ -17,7 +17,7 @@ a, b = var("a"), var("b")
 
 
 class Words(RuleSet):
-    """Other words for the same, in a chain."""
+    """Renames operators by equal ones, in a chain."""
 
     difference = x + op.negative(y) >> x - y
     squared = op.exp(x) * op.exp(y) >> op.exp(x + y)
@@ -30,7 +30,7 @@ class Zeros(RuleSet):
 
 
 class Twice(RuleSet):
-    """What undoes itself."""
+    """Removes pairs that cancel."""
 
     negated = op.negative(op.negative(x)) >> x
     product = op.sqrt(x * x) >> op.abs(x)
@@ -50,7 +50,7 @@ def test_a_new_node_names_its_rule_and_match() -> None:
     found = written(func(chain(a, b)), [rule_pass(Words, name="First")])
     assert found.steps("exp") == ["First: Words.squared at product"]
     assert found.node_trace("exp").sources == ("product", "e1", "e2")
-    assert found.node_trace("add").sources == ("product", "e1", "e2"), "the sum inside was made with it"
+    assert found.node_trace("add").sources == ("product", "e1", "e2"), "the inner sum was part of the match"
 
 
 def test_unchanged_nodes_belong_to_the_input() -> None:
@@ -63,7 +63,7 @@ def test_unchanged_nodes_belong_to_the_input() -> None:
 
 
 def test_chains_go_back_through_two_and_three_passes() -> None:
-    """The product of the first pass is what the second matches, and what that makes is what the third matches."""
+    """The second pass matches the product of the first, and the third matches the result of the second."""
     whole = named(ops.abs(chain(named(ops.add(a, const(0.0)), "zero"), named(ops.negative(ops.negative(b)), "back"))), "top")
     passes = [rule_pass(Zeros, name="First"), rule_pass(Twice, name="Second"), rule_pass(Words, name="Third")]
     two = written(func(whole), [passes[0], passes[2]])
@@ -74,7 +74,7 @@ def test_chains_go_back_through_two_and_three_passes() -> None:
 
 
 def test_chains_inside_one_saturation_are_followed_in_order() -> None:
-    """exp(a) * exp(-b) becomes exp(a + -b), and that sum a - b."""
+    """exp(a) * exp(-b) becomes exp(a + -b), and that sum becomes a - b."""
     found = written(func(chain(a, named(ops.negative(b), "minus"))), [rule_pass(Words, name="Only")])
     assert found.steps("subtract") == ["Only: Words.squared at product", "Only: Words.difference at minus"]
     assert found.node_trace("subtract").sources == ("product", "e1", "e2", "minus")
@@ -139,7 +139,7 @@ def test_nodes_of_passes_without_rules_are_rewritten() -> None:
 
 
 class Sigmoids(FunctionPass):
-    """Puts sigmoid for tanh, in a walk that makes anew what stands above."""
+    """Replaces tanh by sigmoid in a walk, which rebuilds the nodes above."""
 
     info = PassInfo(0, "Sigmoids")
 
@@ -162,7 +162,7 @@ def test_rebuilt_nodes_keep_their_history() -> None:
     assert found.steps("negative") == ["Sigmoids: rewritten at end"]
     (kept,) = [call for call in found.calls() if call.op is get_op("cos")]
     assert found.node_trace("cos").sources == ("far",)
-    assert not found.node_traces.changed(kept), "it computes what it did, of what the walk has changed"
+    assert not found.node_traces.changed(kept), "same computation on changed operands"
 
 
 def test_branches_are_explained_like_everything_else() -> None:
@@ -179,11 +179,11 @@ def test_nodes_of_removed_lets_are_rewritten() -> None:
     body = Let(bound, chain(a, b), ops.tanh(bound))
     found = written(func(body, a, b), [rule_pass(Words, name="First")])
     assert all(step.pass_name == "First" for call in found.calls() for step in found.node_traces.of(call).events)
-    assert found.steps("exp"), "the pass is named, even where the rule is not"
+    assert found.steps("exp"), "the pass is named, even if the rule is not"
 
 
 class Two(RuleSet):
-    """What the second matches, beside a constant, the first has made."""
+    """The second rule matches a result of the first beside a constant."""
 
     first = op.exp(op.log(x)) >> op.tanh(x)
     second = 2.0 + op.tanh(x) >> op.sigmoid(x)
@@ -199,7 +199,7 @@ def test_consequences_above_name_the_rule_below() -> None:
     """The sums are merged, and so are the calls above, including those of operators without rules."""
 
     class Joins(RuleSet):
-        """Sums in the other order, where they are there."""
+        """Unites a sum with the sum in the other order, if that exists."""
 
         swapped = (x + y >> y + x).joining()
 

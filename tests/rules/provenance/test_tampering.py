@@ -1,4 +1,4 @@
-"""A certificate that was changed is rejected, with the step at which it does not hold; nothing that it says is believed."""
+"""A certificate that was changed is rejected, with the step that fails; no claim in it is trusted."""
 
 import contextlib
 import copy
@@ -25,7 +25,7 @@ a, b = var("a"), var("b")
 
 
 class Words(RuleSet):
-    """Other words for the same."""
+    """Renames operators by equal ones."""
 
     quotient = op.exp(x) / op.exp(y) >> op.exp(x - y)
     other = op.sqrt(x) / op.sqrt(y) >> op.sqrt(x - y)
@@ -44,7 +44,7 @@ FOLDING, RULES = (GOOD.part(name) for name in ("FoldConstant", "Words"))
 
 
 def tampered(change: Callable[[AnyValue], None]) -> str:
-    """What is said of the certificate after a change; it held before."""
+    """The message about a certificate after a change; before the change it was valid."""
     assert GOOD.check(Words).functions == ["main"]
     bad = copy.deepcopy(GOOD.certificate)
     change(bad)
@@ -154,7 +154,7 @@ def test_an_attribute_of_the_program() -> None:
     def change(data: AnyValue) -> None:
         data["terms"][find("call", "sum")][2]["axis"] = [1]
 
-    # Where the sum stands in both programs, another one is proven: that it is not the model is said where they are compared.
+    # The sum occurs in both programs, so the certificate proves another statement. The comparison with the model detects that.
     bad = copy.deepcopy(GOOD.certificate)
     change(bad)
     rows = [row for row in bad["terms"] if row[:2] == ["call", "sum"]]
@@ -183,7 +183,7 @@ def test_the_value_of_a_folded_constant() -> None:
 
 
 def test_a_constant_of_the_program() -> None:
-    """What is folded is computed from another constant than the certificate states."""
+    """The folded value is computed from another constant than the certificate states."""
 
     def change(data: AnyValue) -> None:
         row = data["terms"][data["terms"][folds(data)[0]["left"][0]][3][0]]
@@ -246,7 +246,7 @@ def test_another_form(change: Callable[[AnyValue], None], said: str) -> None:
 @settings(deadline=None, max_examples=share(50, 150))
 @given(st.data())
 def test_no_single_change_proves_something_else(data: st.DataObject) -> None:
-    """Whatever one value is changed to, the certificate is rejected with a sentence, or still proves the programs that it states."""
+    """After any single change, the certificate is rejected with a sentence, or still proves the programs that it states."""
     bad = copy.deepcopy(GOOD.certificate)
     place: AnyValue = bad
     while True:
@@ -272,7 +272,7 @@ def test_steps_that_are_not_needed_may_go() -> None:
 
 
 def test_shape_arithmetic_proves_equal_sizes() -> None:
-    """Without any step: one name in two shapes is one size, and another name is another."""
+    """No step is needed: the same name in two shapes is the same size, and another name is another size."""
     m, k = var("m", ("n", "l")), var("k", ("l", "n"))
 
     def claimed(one: Expr, other: Expr) -> Verdict:

@@ -1,4 +1,4 @@
-"""CSE across regions: subexpressions that several regions share are eliminated."""
+"""CSE across regions: common subexpressions of several regions are eliminated."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from tests.rules.running import Outcome, assert_equal_in_value, operators, satur
 
 
 class Plain(RuleSet):
-    """Two negations are none."""
+    """Removes double negations."""
 
     twice = op.negative(op.negative(tensor("x"))) >> tensor("x")
 
@@ -28,7 +28,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def twins() -> Function:
-    """Six layers, twice: both copies have the same weights, as separate constants."""
+    """Six layers, twice: both copies have the same weights as separate constants."""
     a = var("a", (2, 4))
     results: list[Expr] = []
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Cutting large functions into regions, and telling which regions are equal."""
+"""Splitting large functions into regions, and detecting equal regions."""
 
 import pytest
 
@@ -18,7 +18,7 @@ a = var("a")
 
 
 def layer(value: Expr, weight: Constant) -> Expr:
-    """Four nodes, one of them used twice: one value crosses between layers."""
+    """Four nodes, one of them used twice: one value passes between layers."""
     scaled = ops.multiply(value, weight)
     return ops.add(ops.nn.relu(scaled), ops.negative(scaled))  # type: ignore[no-any-return]  # the calls of `ops` have no static type
 
@@ -63,7 +63,7 @@ def test_cuts_avoid_patterns_of_rules() -> None:
     x, y = tensors("x y")
 
     class Doubled(RuleSet):
-        """Looks for a product of a sum."""
+        """Matches a product of a sum."""
 
         double = (op.add(x, y) * y >> (y * op.add(x, y))).when()
 

@@ -1,4 +1,4 @@
-"""Equal regions solved once: what was decided for one is done for others only where everything that was asked has the same answer."""
+"""Equal regions are solved once: decisions for one are reused for others only if every question has the same answer."""
 
 from typing import Any as AnyValue
 
@@ -38,7 +38,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def layered(*weights: Constant) -> Function:
-    """A layer for each weight."""
+    """One layer for each weight."""
     value: Expr = a
     for weight in weights:
         scaled = ops.multiply(value, weight)
@@ -59,8 +59,7 @@ def ones_but(place: int | None, value: float = 2.0) -> Constant:
 
 
 def copies(function: Function, count: int, generator: np.random.Generator) -> Function | None:
-    """The program again and again, side by side, on inputs of its own: constants are as they were, or differ in one element, or in how
-    they are stored."""
+    """Copies of the program side by side, on separate inputs. Constants are the same, or differ in one element or in their storage."""
 
     def perturbed(tensor: Tensor) -> Tensor:
         kind = generator.integers(4)
@@ -94,7 +93,8 @@ def copies(function: Function, count: int, generator: np.random.Generator) -> Fu
 
 
 def check_against_whole(function: Function, *, exact: bool) -> float:
-    """A function optimized in regions has the values of the input, and costs no more. Returns how many regions were replayed."""
+    """Checks that a function optimized in regions has the values of the input, and costs no more. Returns the number of replayed
+    regions."""
     outcome = in_regions(function, *SETS, rules__math="exact" if exact else "reassociate")
     assert well_formed(outcome.function)
     assert program_cost(infer_type(outcome.function), Roofline()) <= program_cost(function, Roofline()) * (1 + 1e-9)
@@ -124,7 +124,7 @@ def test_random_programs_are_replayed_at_all() -> None:
     assert sum(check_against_whole(program, exact=False) for program in programs if program is not None) > 20
 
 
-# ---- what is asked
+# ---- questions
 
 
 def test_layers_with_other_weights_are_solved_once() -> None:
@@ -139,7 +139,7 @@ def test_one_element_that_a_rule_looks_at_is_seen(place: int) -> None:
     function = layered(*weights)
     outcome = in_regions(function, Units)
     assert operators(outcome.function.body).count("multiply") == 2
-    assert outcome.count("replayed") == 4, "the ones are solved once, and the others once"
+    assert outcome.count("replayed") == 4, "each kind is solved once"
     assert_equal_in_value(function, outcome.function, exact=True)
 
 
@@ -199,7 +199,7 @@ def test_which_constants_are_equal_is_part_of_the_answer() -> None:
 
 @guard
 def falls(weight: Term) -> bool | str:
-    """The elements never rise: something that only all of them tell."""
+    """True if the elements never rise, which depends on all of them."""
     return bool(np.all(np.diff(weight.value().numpy().reshape(-1)) <= 0)) or "they rise"
 
 
@@ -213,7 +213,7 @@ x, c = tensor("x"), constant("c")
 
 
 class Own(RuleSet):
-    """Rules whose functions look at all elements."""
+    """Rules whose functions read all elements."""
 
     scale = (op.multiply(x, c) >> op.add(x, number(largest(c)))).when(falls(c))
 
@@ -230,7 +230,7 @@ def test_functions_of_the_user_are_asked_again() -> None:
     assert structural_equal(outcome.function, whole.function, map_free_vars=True)
 
 
-# ---- what comes back
+# ---- results
 
 
 def test_a_function_that_nothing_applies_to_is_the_same_object() -> None:

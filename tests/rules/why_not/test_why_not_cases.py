@@ -1,4 +1,4 @@
-"""Prepared programs on which a rule does not fire, each with the reason that a person would give."""
+"""Programs on which a rule does not fire, each with the reason that a person would give."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any as AnyValue
@@ -36,7 +36,7 @@ p, q = attributes("p q")
 
 
 class Own(RuleSet):
-    """Left sides of many shapes."""
+    """Left sides of many forms."""
 
     half = x * 0.5 >> 0.5 * x
     square = x * x >> op.power(x, 2)
@@ -52,7 +52,7 @@ class Own(RuleSet):
 
 
 class Dear(RuleSet):
-    """What they make is not better."""
+    """Rules whose results are not cheaper."""
 
     apart = (x - y >> x + op.negative(y)).exploring()
     opposite = (op.negative(x - y) >> y - x).inexact("zeros")
@@ -60,7 +60,7 @@ class Dear(RuleSet):
 
 
 class Chain(RuleSet):
-    """One needs what the other makes."""
+    """A rule that needs the result of another."""
 
     apart = (x - y >> x + op.negative(y)).exploring()
     then = (x + op.negative(op.exp(y)) >> op.negative(op.exp(y) - x)).exploring()
@@ -74,7 +74,7 @@ class Sums(RuleSet):
 
 
 class First(RuleSet):
-    """Run before the other sets."""
+    """Runs before the other sets."""
 
     exp = op.exp(x) >> op.tanh(x)
     log = op.log(x) >> op.sqrt(x)
@@ -83,26 +83,26 @@ class First(RuleSet):
 
 
 class Second(RuleSet):
-    """Run after First."""
+    """Runs after First."""
 
     twice = op.nn.relu(op.nn.relu(x)) >> op.nn.relu(op.copy(x))
     logs = op.sqrt(op.log(x)) >> op.log(op.sqrt(x))
 
 
 class Third(RuleSet):
-    """Run before Fourth in one e-graph."""
+    """Runs before Fourth in one e-graph."""
 
     once = (op.exp(op.log(x)) >> x).exploring()
 
 
 class Fourth(RuleSet):
-    """Says what Third says."""
+    """Has the rules of Third."""
 
     again = op.exp(op.log(x)) >> x
 
 
 class Busy(Sums):
-    """One that has to wait."""
+    """A rule that is banned."""
 
     sigmoid = (x + (op.exp(y) + z) >> op.exp(y) + (x + z)).exploring().budget(1)
 
@@ -124,7 +124,7 @@ def at(name: str, call: AnyValue) -> AnyValue:
 
 
 class Cheap:
-    """A cost model by which tanh and sqrt cost next to nothing."""
+    """A cost model in which tanh and sqrt are almost free."""
 
     def call(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs) -> float:
         return 0.001 if op.name in ("tanh", "sqrt") else 1.0
@@ -164,7 +164,7 @@ class NoInference(PassInstrument):
 
 
 class Case(NamedTuple):
-    """A rule, a program, the pipeline (None: Passat's own), what else is asked, and the answer without its first line."""
+    """A rule, a program, the pipeline (None: the default one), further arguments, and the answer without its first line."""
 
     rule: str
     body: Expr
@@ -191,7 +191,7 @@ def groups() -> Pass:
 
 
 def small() -> Pass:
-    """Few passes that stay what they are."""
+    """A few passes that stay the same."""
     return Sequential([simplify_inference(), dynamic_to_static(), fold_batch_norm(), simplify_expr(), eliminate_common_subexpr()])
 
 
@@ -571,14 +571,14 @@ def test_the_reason_is_that_of_a_person(title: str) -> None:
 
 def ask(case: Case) -> Answer:
     module = IRModule.from_expr(func(case.body))
-    config = {"rules.joint": False, **(case.config or {})}  # so that passes come one after the other
+    config = {"rules.joint": False, **(case.config or {})}  # so that passes run one after the other
     with PassContext(case.level, disabled_pass=case.disabled, instruments=case.instruments, config=config):
         return why_not(case.rule, module, pipeline=case.pipeline and case.pipeline(), node=case.node)
 
 
 def test_both_directions_of_a_rule() -> None:
     class Both(RuleSet):
-        """A rule and its way back."""
+        """A bidirectional rule."""
 
         spread = (x * (y + z) >> x * y + x * z).inexact("distributes").and_back()
 
@@ -593,7 +593,7 @@ def test_both_directions_of_a_rule() -> None:
 
 def test_rules_banned_in_the_first_round_run_in_the_end() -> None:
     class Patient(RuleSet):
-        """Its budget is smaller than the program."""
+        """A rule whose budget is smaller than the program."""
 
         free = (op.exp(x) >> op.tanh(x)).exploring().budget(1)
 
@@ -604,7 +604,7 @@ def test_rules_banned_in_the_first_round_run_in_the_end() -> None:
 
 def test_a_rule_that_lowers() -> None:
     class Lower(RuleSet):
-        """What a target does not have."""
+        """A rule for a target that lacks an operator."""
 
         tan = (op.tan(x) >> op.sin(x) / op.cos(x)).lowering()
 
@@ -617,7 +617,7 @@ def test_a_rule_that_lowers() -> None:
 
 def test_an_operator_that_the_model_never_had_is_named_before_one_that_was_folded() -> None:
     class Tangent(RuleSet):
-        """Of two operators, one of which the model has."""
+        """A rule with two operators, one of which occurs in the model."""
 
         of_relu = op.tan(op.nn.relu(x)) >> op.tan(x)
 
@@ -719,7 +719,7 @@ def test_lowering_passes_run_rules_for_finite_values_unless_exact() -> None:
 
 
 class Later(RuleSet):
-    """What opset 8 does not have, by itself or below something that it has."""
+    """Operators that opset 8 lacks, by themselves or below an operator that it has."""
 
     erf = (op.exp(op.exp(op.exp(x))) >> op.erf(x)).inexact("for the test")
     sign = (op.log(op.log(op.log(x))) >> op.negative(op.sign(x))).inexact("for the test")

@@ -1,4 +1,5 @@
-"""What the answers rest on, checked against the engine: matches are complete alignments, and every rule gets an answer on every program."""
+"""The invariants behind the answers, checked against the engine: matches are complete alignments, and every rule gets an answer on every
+program."""
 
 from typing import Final
 
@@ -24,7 +25,7 @@ RULES: Final = [
     for each in rules.rules
     for rule in each.directions()
 ]
-# Without guards: what is compared is the left side alone.
+# Without guards, so that the left side alone is compared.
 BARE: Final = [Matcher(Rule(rule.lhs, rule.rhs, math=rule.math, note=rule.note, name=rule.name)) for rule in RULES]
 
 
