@@ -194,6 +194,23 @@ def _bias_add(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
     return {"axis": sampler.pick((1, 1, -1, 0))}
 
 
+def _layout_transform(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
+    """From whole axes to blocks, or back: a last axis of at most 4 elements may be blocks of any other."""
+    letters = "NCHWDTAB"[: max(len(shape), 1)]
+    if len(shape) > 1 and 1 <= shape[-1] <= 4 and sampler.chance(0.5):
+        letters = letters[:-1]
+        blocks = f"{shape[-1]}{sampler.pick(letters).lower()}"
+        return {
+            "src_layout": letters + blocks,
+            "dst_layout": sampler.pick((letters, letters, letters[::-1], f"{letters}1{letters[0].lower()}")),
+        }
+    i = sampler.integer(0, len(letters) - 1)
+    size = shape[i] if shape else 1
+    block = sampler.pick([each for each in (1, 2, 3) if size % each == 0])
+    target = sampler.pick((letters, letters, letters[::-1]))
+    return {"src_layout": letters, "dst_layout": f"{target}{block}{letters[i].lower()}"}
+
+
 def _matmul(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
     flagged = len(shape) == 2 and sampler.chance(0.3)
     return {"transpose_a": flagged and sampler.chance(0.5), "transpose_b": flagged and sampler.chance(0.5)}
@@ -254,6 +271,7 @@ _DRAWERS: Final[dict[str, Drawer]] = {
     "clip": _clip,
     "concatenate": _concatenate,
     "expand_dims": _expand_dims,
+    "layout_transform": _layout_transform,
     "gather_nd": _gather_nd,
     "nn.batch_flatten": _batch_flatten,
     "nn.batch_norm": _batch_norm,

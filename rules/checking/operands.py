@@ -6,10 +6,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from passat.ir.op import Op, get_op
+from passat.ir.op import Op, OpTypeError, get_op
+from passat.ir.ops.blocked_layouts import joined_shape, split_shape, without_blocks
+from passat.ir.ops.blocked_windows import WHOLE
 from passat.ir.tensor import Tensor
-from passat.ir.types import TensorType, TupleType, Type
+from passat.ir.types import TensorType, TupleType, Type, tensor_type
 from passat.rules.checking.attributes import Attributes, convolution_attributes, random_attributes
+from passat.rules.checking.case import Unfit
 from passat.rules.checking.quantized import fit_quantized
 from passat.rules.checking.sampler import Sampler
 
@@ -47,6 +50,8 @@ Known = Sequence[Type | None]
 def fit(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
     """Types for the unknown operands of a call, and attributes; `fixed` are those that the rule states. The result may be ill typed."""
     name = op.name
+    if op in WHOLE:
+        return _in_blocks(op, known, fixed, around)
     if name.startswith("nn.conv"):
         return _convolution(op, known, fixed, around)
     if name.startswith("dyn."):
@@ -336,6 +341,40 @@ def _convolution(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit
         weight = (inner, outer // groups, *window) if transposed else (outer, inner // groups, *window)
     dtype = next((type_.dtype for type_ in known if isinstance(type_, TensorType)), around.dtype)
     return Fit([known[0] or TensorType(data, dtype), known[1] or TensorType(weight, dtype)], attrs)
+
+
+def _in_blocks(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
+    """Operands of an operator on blocks: those of the operator on whole axes, with their channels in blocks that divide them."""
+    sampler = around.sampler
+    names: list[str] = [name for name in ("data_layout", "layout", "kernel_layout") if name in op.attr_params]
+    layouts = [
+        str(fixed.get(name, _layout_like("OIHW" if name == "kernel_layout" else "NCHW", _shape(type_))))
+        for name, type_ in zip(names, known, strict=True)
+    ]
+    try:
+        given = [
+            None if type_ is None else tensor_type(type_).with_shape(joined_shape(_shape(type_), layout))
+            for type_, layout in zip(known, layouts, strict=True)
+        ]
+        plain = {name: without_blocks(layout) for name, layout in zip(names, layouts, strict=True)}
+        base = (sampler.pick((1, 2)), sampler.pick((2, 4, 3)), sampler.pick((3, 4)), sampler.pick((3, 4)))
+        found = fit(WHOLE[op], given, {**fixed, **plain}, around._replace(base=base, seen=[]))
+        types = list(known)
+        for i, made in enumerate(map(tensor_type, found.types)):
+            if known[i] is None:
+                if names[i] not in fixed:
+                    block = sampler.pick([size for size in (1, 2, 3) if _shape(made)[1] % size == 0])
+                    layouts[i] += f"{block}{layouts[i][1].lower()}"
+                types[i] = made.with_shape(split_shape(_shape(made), layouts[i]))
+    except (OpTypeError, ValueError) as error:  # the given shapes and layouts contradict each other
+        raise Unfit(str(error)) from None
+    return Fit([tensor_type(type_) for type_ in types if type_ is not None], {**found.attrs, **dict(zip(names, layouts, strict=True))})
+
+
+def _layout_like(letters: str, shape: Shape) -> str:
+    """A layout of four axes for a tensor of this shape, whose further axes are blocks of axis 1, and then of axis 0."""
+    blocks = zip(shape[4:], (letters[1], letters[0]), strict=False)
+    return letters + "".join(f"{size}{letter.lower()}" for size, letter in blocks)
 
 
 def _dynamic(op: Op, known: Known, around: Around) -> Fit:

@@ -34,10 +34,11 @@ DEFAULT: Final = "default"
 LAST: Final = "channels last"
 FIRST: Final = "channels first"
 """Selects, for each operator, the data layout with channels as axis 1."""
-CONVOLUTIONS: Final = {of.name: of for of in list_ops() if "kernel_layout" in of.attr_params and not of.non_computational}
+CONVOLUTIONS: Final = {of.name: of for of in list_ops() if isinstance(of.defaults.get("kernel_layout"), str) and not of.non_computational}
+"""Convolutions whose layouts are orders of the axes: they have defaults, those with blocks have none."""
 QUANTIZED: Final = {of.name: of for of in list_ops() if {"kernel_layout", "layout"} & set(of.attr_params) and of.non_computational}
 """Quantized convolutions and poolings, whose further operands are zero points and scales."""
-POOLINGS: Final = {of.name: of for of in list_ops() if "layout" in of.attr_params and not of.non_computational}
+POOLINGS: Final = {of.name: of for of in list_ops() if isinstance(of.defaults.get("layout"), str) and not of.non_computational}
 
 
 _WEIGHTED: Final = frozenset(name for name, of in (CONVOLUTIONS | QUANTIZED).items() if "kernel_layout" in of.attr_params)

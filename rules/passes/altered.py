@@ -1,40 +1,78 @@
-"""Calls altered by functions that users register for operators (FTVMAlterOpLayout). They are arbitrary Python, so this is a walk."""
+"""Calls altered by functions that users register for operators (FTVMAlterOpLayout), and calls converted to layouts with blocks.
 
+This is a walk, as the functions are arbitrary Python, and as blocks are asked for at any cost.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any as AnyValue
 from typing import Final
 
+from passat.ir.attrs import Attrs
 from passat.ir.expr import Call, Expr, Function
 from passat.ir.infer import infer_type
-from passat.ir.op import Op
-from passat.ir.ops.movement import transpose
-from passat.ir.ops.windows import axes_of
+from passat.ir.infer_error import InferError
+from passat.ir.op import Op, OpTypeError
+from passat.ir.ops.blocked_layouts import has_blocks, in_layout, joined_shape, split_shape, without_blocks
+from passat.ir.ops.blocked_windows import WHOLE, fitting
 from passat.ir.traverse import rewrite
-from passat.ir.types import compatible
+from passat.ir.types import Type, compatible, tensor_type
 
 ATTRIBUTE: Final = "FTVMAlterOpLayout"
 Layouts = dict[str, tuple[str, ...]]
 
 
+Chooser = Callable[[Call, Call], Expr | None]
+"""What takes the place of a call, None for nothing: it gets the call in the function, and the one on altered operands."""
+
+
 def altered_by_attribute(function: Function) -> tuple[Function, Layouts]:
     """The function with what the registered functions return in place of calls, and the layouts that they chose, by operator.
 
-    A registered function gets the attributes, the arguments, their types and that of the call. With None the call stays. Where it returns a
-    call with other layouts on the same arguments, these and the result are transposed; where a layout has blocks (NCHW16c), the call stays.
-    Raises TypeError for what it returns otherwise.
+    A registered function gets the attributes, the arguments, their types and that of the call. With None the call stays. Raises TypeError
+    for what it returns otherwise.
+    """
+
+    def choose(old: Call, made: Call) -> Expr | None:
+        registered = _registered(old.op) if isinstance(old.op, Op) else None
+        if registered is None:
+            return None
+        found: Expr | None = registered(made.attrs, list(made.args), [arg.checked_type for arg in old.args], old.checked_type)
+        if found is not None and not isinstance(found, Expr):
+            raise TypeError(f"{ATTRIBUTE} of {made.op!r} returns an expression or None, not a {type(found).__name__}")
+        return found
+
+    return _altered(function, choose)
+
+
+def converted(function: Function, wanted: Mapping[str, Sequence[str]]) -> Function:
+    """The function with calls of operators in these layouts: of data, and of weights. Calls whose axes blocks do not divide stay."""
+
+    def choose(old: Call, made: Call) -> Expr | None:
+        layouts = wanted.get(whole_op(old.op).name) if isinstance(old.op, Op) else None
+        if layouts is None:
+            return None
+        names = [name for name in ("data_layout", "layout", "kernel_layout") if name in made.attrs]
+        attrs = Attrs(made.attrs, **dict(zip(names, layouts, strict=False)))
+        return Call(fitting(whole_op(old.op), *(attrs[name] for name in names)), made.args, attrs, span=made.span)
+
+    return _altered(function, choose)[0]
+
+
+def _altered(function: Function, choose: Chooser) -> tuple[Function, Layouts]:
+    """The function with what is chosen in place of calls, and the layouts of calls without blocks, by operator.
+
+    Where a call with other layouts on the same arguments is chosen, these and the result change their layouts; where blocks do not divide
+    an axis, the call stays. Raises TypeError for an expression of another type.
     """
     layouts: Layouts = {}
     infer_type(function)
 
     def alter(old: Expr, made: Expr) -> Expr:
-        registered = old.op.get_attr(ATTRIBUTE) if isinstance(old, Call) and isinstance(old.op, Op) else None
-        if registered is None or not isinstance(made, Call) or not isinstance(old, Call):
+        found = choose(old, made) if isinstance(old, Call) and isinstance(made, Call) else None
+        if found is None or not isinstance(old, Call) or not isinstance(made, Call):
             return made
-        found = registered(made.attrs, list(made.args), [arg.checked_type for arg in old.args], old.checked_type)
-        if found is None:
-            return made
-        if not isinstance(found, Expr):
-            raise TypeError(f"{ATTRIBUTE} of {made.op!r} returns an expression or None, not a {type(found).__name__}")
-        if isinstance(found, Call) and found.op is made.op:
-            found = _transposed(made, found, layouts)
+        if isinstance(found, Call) and isinstance(found.op, Op) and whole_op(found.op) is whole_op(made.op):
+            found = _laid_out(made, found, [arg.checked_type for arg in old.args], layouts)
         if not compatible(infer_type(found).checked_type, old.checked_type):
             raise TypeError(f"{ATTRIBUTE} of {made.op!r} made {found.checked_type!r} of {old.checked_type!r}")
         return found
@@ -44,23 +82,39 @@ def altered_by_attribute(function: Function) -> tuple[Function, Layouts]:
     return (function if result is function else _inferred(result)), layouts
 
 
+def whole_op(op: AnyValue) -> Op:
+    """The operator on whole axes for one on blocks, which are one operator in Relay; other operators as they are."""
+    found: Op = WHOLE.get(op, op)
+    return found
+
+
+def _registered(op: Op) -> AnyValue:
+    """The function for calls of an operator; that of an operator on whole axes also alters calls of the one on blocks."""
+    found = op.get_attr(ATTRIBUTE)
+    return whole_op(op).get_attr(ATTRIBUTE) if found is None else found
+
+
 def _inferred(function: Function) -> Function:
     infer_type(function)
     return function
 
 
-def _transposed(before: Call, after: Call, layouts: Layouts) -> Expr:
+def _laid_out(before: Call, after: Call, types: Sequence[Type], layouts: Layouts) -> Expr:
     """A call in other layouts, on operands in those before, and with its result in the one before."""
     names = [name for name in ("data_layout", "kernel_layout") if name in before.attrs] or ["layout"]
-    if any(name not in before.attrs for name in names) or all(before.attrs[name] == after.attrs[name] for name in names):
+    pairs = [(before.attrs[name], after.attrs[name]) for name in names if name in before.attrs and name in after.attrs]
+    if not pairs or all(now == wanted for now, wanted in pairs):
         return after
-    if any(sorted(before.attrs[name]) != sorted(after.attrs[name]) for name in names):
+    try:
+        for type_, (now, wanted) in zip(types, pairs, strict=False):
+            whole = dict(zip(without_blocks(now), joined_shape(tensor_type(type_).shape, now), strict=True))
+            split_shape(tuple(whole[letter] for letter in without_blocks(wanted)), wanted)
+        operands = [in_layout(arg, *pairs[i]) if i < len(pairs) else arg for i, arg in enumerate(after.args)]
+        result = in_layout(Call(after.op, operands, after.attrs, span=after.span), *reversed(pairs[0]))
+        infer_type(result)
+    except (OpTypeError, InferError, KeyError):
         return before
     assert isinstance(after.op, Op)
-    layouts[after.op.name] = tuple(after.attrs[name] for name in names)
-    operands = [arg if i >= len(names) else _turned(arg, before.attrs[names[i]], after.attrs[names[i]]) for i, arg in enumerate(after.args)]
-    return _turned(Call(after.op, operands, after.attrs, span=after.span), after.attrs[names[0]], before.attrs[names[0]])
-
-
-def _turned(expr: Expr, now: str, wanted: str) -> Expr:
-    return expr if now == wanted else transpose(expr, axes=axes_of(now, wanted))
+    if not any(has_blocks(layout) for pair in pairs for layout in pair):
+        layouts[after.op.name] = tuple(wanted for _, wanted in pairs)
+    return result

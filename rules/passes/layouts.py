@@ -15,7 +15,9 @@ from passat.ir.dtypes import itemsize
 from passat.ir.expr import Call, Expr, Function
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
-from passat.ir.op import Op, get_op
+from passat.ir.op import Op, OpTypeError, get_op
+from passat.ir.ops.blocked_layouts import without_blocks
+from passat.ir.ops.blocked_windows import BLOCKED
 from passat.ir.ops.movement import permutation, transpose
 from passat.ir.traverse import children, post_order, rewrite
 from passat.ir.types import TensorType, Type, tensor_type
@@ -28,6 +30,7 @@ from passat.rules.engine.matching import Matcher
 from passat.rules.engine.stage import Stage
 from passat.rules.library.arithmetic import Clips, Units
 from passat.rules.library.batch_norm import ScaleAxis
+from passat.rules.library.blocked_layouts import LayoutTransforms, SinkBlocks
 from passat.rules.library.commuting import CommuteUnary, MoveTransposes
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.layouts import (
@@ -45,9 +48,9 @@ from passat.rules.library.layouts import (
 )
 from passat.rules.library.quantized import QuantizedTransposes
 from passat.rules.library.views import ChainedViews, Transposes, Views
-from passat.rules.passes.altered import altered_by_attribute
+from passat.rules.passes.altered import altered_by_attribute, converted
 from passat.rules.pattern import PCall, RuleError
-from passat.rules.rule import EXPLORING, Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import EXPLORING, LOWERING, Rule, RuleSet, RuleSetMeta
 from passat.rules.rule_pass import RulePass
 
 Layouts: TypeAlias = Mapping[str, Sequence[str]]
@@ -102,13 +105,21 @@ def _is_laid_out(call: Call, op: Op, layouts: Mapping[str, tuple[str, str]]) -> 
     return is_laid_out(op, [arg.checked_type for arg in call.args], call.attrs, layouts)
 
 
+IN_BLOCKS: Final = RulePass(
+    (ConstantFolding, LayoutTransforms.of_kind(LOWERING), SinkBlocks), name="SinkBlocks", joint=False, doc="Keeps data in blocks."
+)
+"""Keeps data in blocks as far as operators take it, at any cost: the target asked for them, and the models do not know what they save."""
+
+
 class LayoutPass(RulePass):
     """A rule pass that converts operators to wanted layouts with few transposes. It reports calls that could not be converted."""
 
     def __init__(
         self, layouts: Layouts, sets: Sequence[RuleSetMeta] = (), *, name: str, required: Sequence[str] = (), doc: str = ""
     ) -> None:
-        self.layouts = {op: _pair(op, given) for op, given in layouts.items()}
+        pairs = {op: _pair(op, given) for op, given in layouts.items()}
+        self.blocked = {op: tuple(layouts[op]) for op, pair in pairs.items() if any(map(_has_blocks, pair))}
+        self.layouts = {op: pair for op, pair in pairs.items() if op not in self.blocked}
         self.given_sets = tuple(sets)
         chosen = [_conversion(op, *pair) for op, pair in self.layouts.items()]
         known = {rule.name for rules in _CONVERSIONS if rules not in sets for rule in _conversions(rules)}
@@ -122,10 +133,14 @@ class LayoutPass(RulePass):
     def __reduce__(self) -> tuple[AnyValue, ...]:
         """The pickled form; the conversion rules are recreated on loading."""
         made_by = {key: value for key, value in vars(self).items() if key == "made_by"}
-        return _remade, (self.layouts, self.given_sets, self.info.name, self.info.required, self.__doc__, made_by)
+        return _remade, ({**self.layouts, **self.blocked}, self.given_sets, self.info.name, self.info.required, self.__doc__, made_by)
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Converts one function. If it has no operator with wanted layouts, it is unchanged, and a remark says so."""
+        if self.blocked:
+            func = self._in_blocks(func, mod, ctx)
+            if not self.layouts:
+                return func
         if not self.given_sets and not any(_is_call_of(node, self.layouts) for node in post_order(func)):
             said = f"there is no call of {', '.join(self.layouts)}" if self.layouts else _NONE
             ctx.remark(self.info.name, f"{said}: nothing was changed")
@@ -137,6 +152,15 @@ class LayoutPass(RulePass):
         left = Counter(call.op.name for call in calls if isinstance(call.op, Op) and not _is_laid_out(call, call.op, self.layouts))
         for op, count in left.items():
             ctx.remark(self.info.name, f"calls of {op} that are not in {', '.join(self.layouts[op])}: {count}")
+        return result
+
+    def _in_blocks(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """Converts operators to layouts with blocks, and what follows them as far as it can be."""
+        result = IN_BLOCKS.transform_function(converted(func, self.blocked), mod, ctx)
+        calls = Counter(node.op.name for node in post_order(result) if isinstance(node, Call) and isinstance(node.op, Op))
+        for op, layouts in self.blocked.items():
+            if calls[op]:
+                ctx.remark(self.info.name, f"calls of {op} that are not in {', '.join(layouts)}: {calls[op]}")
         return result
 
     def _stages(self, math: str, disabled: Sequence[str]) -> list[Stage | Matcher | Grouper]:
@@ -211,8 +235,23 @@ def _pair(op: str, given: Sequence[str]) -> tuple[str, str]:
     pair = (given[0], given[1] if len(given) > 1 else DEFAULT)
     if op in POOLINGS | QUANTIZED and not has_weight(op) and pair[1] == pair[0]:  # the layout of the result, which TVM allows to state
         pair = (pair[0], DEFAULT)
-    check_layouts(op, *pair)
+    if any(map(_has_blocks, pair)):
+        if op not in {whole.name for whole in BLOCKED}:
+            raise RuleError(
+                f"{op} has no layouts with blocks, such as {pair[0]}; those that have are {', '.join(of.name for of in BLOCKED)}"
+            )
+        try:
+            check_layouts(op, *(layout if layout == DEFAULT else without_blocks(layout) for layout in pair))
+        except OpTypeError as error:
+            raise RuleError(f"{op}: {error}") from None
+    else:
+        check_layouts(op, *pair)
     return pair
+
+
+def _has_blocks(layout: str) -> bool:
+    """Whether a word is a layout with blocks; other words are checked as layouts without them."""
+    return any(letter.isdigit() for letter in layout)
 
 
 @functools.cache
@@ -279,6 +318,8 @@ class AlterByAttribute(LayoutPass):
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Alters one function."""
         altered, layouts = altered_by_attribute(func)
+        if altered is not func:
+            altered = IN_BLOCKS.transform_function(altered, mod, ctx)
         if layouts:
             altered = LayoutPass(layouts, name=self.info.name).transform_function(altered, mod, ctx)
         return super().transform_function(altered, mod, ctx) if self.layouts or self.given_sets or altered is func else altered

@@ -20,7 +20,8 @@ from passat.ir.dtypes import from_numpy
 from passat.ir.expr import Call, Constant, Expr, Tuple, Var, const
 from passat.ir.infer import infer_type
 from passat.ir.infer_error import InferError
-from passat.ir.op import Op, get_op, list_ops
+from passat.ir.op import Op, OpTypeError, get_op, list_ops
+from passat.ir.ops.blocked_layouts import joined_shape, split_shape, without_blocks
 from passat.ir.ops.emitting import shortest
 from passat.ir.shape import Dim
 from passat.ir.traverse import post_order
@@ -28,7 +29,7 @@ from passat.ir.types import TensorType, TupleType, Type
 from passat.passmgr.options import convert, show_annotation
 
 _PER_CHANNEL = ("nn.batch_norm", "nn.bias_add", "nn.group_norm", "nn.instance_norm", "nn.layer_norm", "nn.prelu")
-_CONVOLUTIONS = tuple(f"nn.conv{rank}d{kind}" for rank in (1, 2, 3) for kind in ("", "_transpose"))
+_CONVOLUTIONS = (*(f"nn.conv{rank}d{kind}" for rank in (1, 2, 3) for kind in ("", "_transpose")), "nn.contrib_conv2d_nchwc")
 
 
 def is_untyped(operand: object) -> bool:
@@ -75,18 +76,23 @@ def _type_of_data(data: Expr) -> Type | None:
 
 def _kernel_shape(data: TensorType, attrs: Mapping[str, AnyValue], transposed: bool) -> tuple[Dim, ...] | None:
     channels, window = attrs.get("channels"), attrs.get("kernel_size")
-    place = attrs["data_layout"].find("C")
-    if channels is None or window is None or not 0 <= place < data.ndim:
+    data_layout, kernel_layout = attrs["data_layout"], attrs["kernel_layout"]
+    place = without_blocks(data_layout).find("C")
+    if channels is None or window is None or place < 0:
         return None
-    inner, outer, groups = data.shape[place], channels, attrs.get("groups", 1)
-    if groups != 1:
-        if not isinstance(inner, int):
-            return None
-        inner, outer = (inner, outer // groups) if transposed else (inner // groups, outer)
-    sizes: dict[str, Dim] = {"O": outer, "I": inner}
-    letters = [letter for letter in attrs["kernel_layout"] if letter not in sizes]
-    sizes.update(zip(letters, window, strict=False))
-    return tuple(sizes[letter] for letter in attrs["kernel_layout"]) if len(letters) == len(window) else None
+    try:
+        inner, outer, groups = joined_shape(data.shape, data_layout)[place], channels, attrs.get("groups", 1)
+        if groups != 1:
+            if not isinstance(inner, int):
+                return None
+            inner, outer = (inner, outer // groups) if transposed else (inner // groups, outer)
+        sizes: dict[str, Dim] = {"O": outer, "I": inner}
+        letters = [letter for letter in without_blocks(kernel_layout) if letter not in sizes]
+        sizes.update(zip(letters, window, strict=False))
+        whole = tuple(sizes[letter] for letter in without_blocks(kernel_layout)) if len(letters) == len(window) else None
+        return None if whole is None else split_shape(whole, kernel_layout)
+    except OpTypeError:
+        return None  # which InferType reports
 
 
 Numbers: TypeAlias = int | Sequence[int]

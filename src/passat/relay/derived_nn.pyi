@@ -11,6 +11,10 @@ __all__ = [
     "batch_norm",
     "bias_add",
     "celu",
+    "contrib_avg_pool2d_nchwc",
+    "contrib_global_avg_pool2d_nchwc",
+    "contrib_global_max_pool2d_nchwc",
+    "contrib_max_pool2d_nchwc",
     "elu",
     "fast_softmax",
     "gelu",
@@ -56,6 +60,27 @@ def batch_norm(
 ) -> Call: ...
 def bias_add(data: Expr, bias: Expr, axis: int = 1) -> Call: ...
 def celu(data: Expr, alpha: float = 1.0) -> Call: ...
+def contrib_avg_pool2d_nchwc(
+    data: Expr,
+    layout: str,
+    pool_size: int | Sequence[int] = (1, 1),
+    strides: int | Sequence[int] = (1, 1),
+    padding: int | Sequence[int] = (0, 0, 0, 0),
+    dilation: int | Sequence[int] = (1, 1),
+    ceil_mode: bool = False,
+    count_include_pad: bool = False,
+) -> Call: ...
+def contrib_global_avg_pool2d_nchwc(data: Expr, layout: str) -> Call: ...
+def contrib_global_max_pool2d_nchwc(data: Expr, layout: str) -> Call: ...
+def contrib_max_pool2d_nchwc(
+    data: Expr,
+    layout: str,
+    pool_size: int | Sequence[int] = (1, 1),
+    strides: int | Sequence[int] = (1, 1),
+    padding: int | Sequence[int] = (0, 0, 0, 0),
+    dilation: int | Sequence[int] = (1, 1),
+    ceil_mode: bool = False,
+) -> Call: ...
 def elu(data: Expr, alpha: float = 1.0) -> Call: ...
 def fast_softmax(data: Expr, axis: int = -1) -> Call: ...
 def gelu(data: Expr, approximate: str = "none") -> Call: ...

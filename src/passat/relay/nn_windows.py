@@ -5,6 +5,8 @@ and ends. Attributes hold them written out. What an operator of ours has no form
 """
 
 from passat.ir.expr import Call, Expr
+from passat.ir.op import get_op
+from passat.ir.ops.blocked_windows import fitting
 from passat.ir.ops.windows import begins_ends, per_axis
 from passat.relay.building import Numbers, call, numbers, only, only_dtype, operand
 
@@ -12,6 +14,7 @@ __all__ = [
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
+    "contrib_conv2d_nchwc",
     "conv1d",
     "conv1d_transpose",
     "conv2d",
@@ -85,10 +88,31 @@ def conv2d(
     out_layout: str = "",
     out_dtype: str = "",
 ) -> Call:
-    """A convolution over two spatial dimensions."""
+    """A convolution over two spatial dimensions; `nn.contrib_conv2d_nchwc` where a layout has blocks."""
     window = (strides, padding, dilation, kernel_size)
-    _check_output("nn.conv2d", data, data_layout, out_layout, out_dtype)
-    return _convolution("nn.conv2d", 2, data, weight, window, groups, channels, data_layout, kernel_layout)
+    name = fitting(get_op("nn.conv2d"), data_layout, kernel_layout).name
+    _check_output(name, data, data_layout, out_layout, out_dtype)
+    return _convolution(name, 2, data, weight, window, groups, channels, data_layout, kernel_layout)
+
+
+def contrib_conv2d_nchwc(
+    data: Expr,
+    kernel: Expr,
+    strides: Numbers = (1, 1),
+    padding: Numbers = (0, 0),
+    dilation: Numbers = (1, 1),
+    groups: int = 1,
+    channels: int | None = None,
+    kernel_size: Numbers | None = None,
+    data_layout: str = "NCHW8c",
+    kernel_layout: str = "OIHW",
+    out_layout: str = "",
+    out_dtype: str = "",
+) -> Call:
+    """A convolution over two spatial dimensions of data in blocks of channels."""
+    window = (strides, padding, dilation, kernel_size)
+    _check_output("nn.contrib_conv2d_nchwc", data, data_layout, out_layout, out_dtype)
+    return _convolution("nn.contrib_conv2d_nchwc", 2, data, kernel, window, groups, channels, data_layout, kernel_layout)
 
 
 def conv2d_transpose(
@@ -189,6 +213,7 @@ def _convolution(
 
 def _pool(name: str, spatial: int, data: Expr, window: Window, layout: str, out_layout: str, **others: bool) -> Call:
     only(name, "out_layout", out_layout, "", layout)
+    name = fitting(get_op(name), layout).name
     attrs = _window(name, spatial, window)
     return call(name, data, pool_size=attrs.pop("kernel_size"), **attrs, **others, layout=layout)
 
@@ -290,7 +315,7 @@ def avg_pool3d(
 
 def _global_pool(name: str, data: Expr, layout: str, out_layout: str) -> Call:
     only(name, "out_layout", out_layout, "", layout)
-    return call(name, data, layout=layout)
+    return call(fitting(get_op(name), layout).name, data, layout=layout)
 
 
 def global_max_pool1d(data: Expr, layout: str = "NCW", out_layout: str = "") -> Call:

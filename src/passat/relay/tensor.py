@@ -3,12 +3,13 @@
 Where a size is an expression that is computed in the run, the dynamic form of the operator is built, as in Relay.
 """
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
 
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem, const
+from passat.ir.op import OpTypeError
+from passat.ir.ops.blocked_layouts import in_layout
 from passat.ir.types import TensorType
 from passat.relay.building import Numbers, call, int_vector, is_dynamic, known_type, numbers, only, operand, rank
 
@@ -98,49 +99,10 @@ def layout_transform(data: Expr, src_layout: str, dst_layout: str) -> Expr:
 
     Raises ValueError for layouts of different axes.
     """
-    source, target = _axes_of_layout(src_layout), _axes_of_layout(dst_layout)
-    if sorted(name for name, _ in source if name.isupper()) != sorted(name for name, _ in target if name.isupper()):
-        raise ValueError(f"relay.layout_transform: {src_layout!r} and {dst_layout!r} have different axes")
-    if source == target:
-        return data
-    blocks = {name.upper(): size for name, size in source if name.islower()}
-    wanted = {name.upper(): size for name, size in target if name.islower()}
-    # Blocks of another size are joined first; then axes are split, and all of them moved.
-    joined = [name for name, size in blocks.items() if wanted.get(name) != size]
-    order = [name for name, _ in source if name.isupper() or name.upper() not in joined]
-    if joined:
-        data = _joined(data, [name for name, _ in source], joined)
-    split = [name for name in wanted if name in joined or name not in blocks]
-    if split:
-        sizes: list[int] = []
-        for name in order:
-            sizes += [-4, -1, wanted[name]] if name in split else [0]
-        data = reshape(data, sizes)
-        order = [part for name in order for part in ([name, name.lower()] if name in split else [name])]
-    axes = [order.index(name) for name, _ in target]
-    return data if axes == sorted(axes) else call("transpose", data, axes=axes)
-
-
-def _joined(data: Expr, order: Sequence[str], joined: Sequence[str]) -> Expr:
-    """Blocks put behind their axes and joined with them."""
-    beside = [part for name in order if name.isupper() or name.upper() not in joined for part in _with_block(name, joined)]
-    axes = [order.index(name) for name in beside]
-    moved = data if axes == sorted(axes) else call("transpose", data, axes=axes)
-    return reshape(moved, [-3 if name in joined else 0 for name in beside if name.isupper() or name.upper() not in joined])
-
-
-def _with_block(name: str, joined: Sequence[str]) -> list[str]:
-    return [name, name.lower()] if name in joined else [name]
-
-
-def _axes_of_layout(layout: str) -> list[tuple[str, int]]:
-    """The letters of a layout, and the sizes of blocks (0 for whole axes). Raises ValueError."""
-    found = [(letter, int(size or 0)) for size, letter in re.findall(r"(\d*)([A-Za-z])", layout)]
-    names = [name for name, _ in found]
-    fits = "".join(f"{size or ''}{name}" for name, size in found) == layout and len({*names}) == len(names)
-    if not fits or any((size > 0) != name.islower() or name.upper() not in names for name, size in found):
-        raise ValueError(f"relay.layout_transform: {layout!r} is no layout; write axes as capitals, and blocks as in NCHW4c")
-    return found
+    try:
+        return in_layout(data, src_layout, dst_layout)
+    except OpTypeError as error:
+        raise ValueError(f"relay.layout_transform: {error}") from None
 
 
 def clip(a: Expr, a_min: float, a_max: float) -> Call:

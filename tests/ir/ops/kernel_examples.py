@@ -200,6 +200,20 @@ EXAMPLES: dict[str, Sequence[Example]] = {
     "gather_nd": [call((3, 3), INDICES[:, :2])],
     "isinf": [call(PAIR, detect_negative=negative, detect_positive=positive) for negative, positive in product((False, True), repeat=2)],
     "ndarray_size": [call((4, 5))],
+    "layout_transform": [
+        call((3, 8, 2, 5), src_layout="NCHW", dst_layout="NCHW4c"),
+        call((3, 2, 5, 2, 4), src_layout="NHWC4c", dst_layout="NCHW"),
+        call((3, 2, 5, 2, 4), src_layout="NHWC4c", dst_layout="NCHW2c"),
+    ],
+    "nn.contrib_conv2d_nchwc": [
+        call((1, 2, 7, 5, 2), (3, 4, 3, 2), data_layout="NCHW2c", kernel_layout="OIHW"),
+        call((2, 7, 5, 2, 2), (2, 1, 3, 2, 2, 3), data_layout="NHWC2c", kernel_layout="OIHW2i3o", groups=2, strides=2, padding=1),
+    ],
+    **{
+        f"nn.contrib_{kind}_pool2d_nchwc": [call((2, 3, 7, 5, 2), layout="NCHW2c", pool_size=(3, 2), padding=(1, 0, 1, 1), strides=2)]
+        for kind in ("max", "avg")
+    },
+    **{f"nn.contrib_global_{kind}_pool2d_nchwc": [call((13, 3, 7, 5, 2), layout="NCHW2c")] for kind in ("max", "avg")},
     "nn.attention": [
         call((1, 3, 8), (1, 5, 8), (1, 5, 8), (3, 5), q_num_heads=2, kv_num_heads=2, scale=0.5),
         call((1, 3, 8), (1, 5, 4), (1, 5, 4), (3, 5), q_num_heads=4, kv_num_heads=2, scale=0.5, is_causal=True),

@@ -644,7 +644,9 @@ def test_the_pass_as_text() -> None:
     ("layouts", "message"),
     [
         ({"nn.dense": ("NC",)}, "nn.dense has no layouts"),
-        ({"nn.conv2d": ("NCHW4c",)}, "'NCHW4c' is not a permutation of the letters NCHW"),
+        ({"nn.conv2d": ("NCHW4d",)}, "'NCHW4d' is no layout"),
+        ({"nn.conv2d": ("NCDW4c",)}, "the layout 'NCDW' is not a permutation of the letters NCHW"),
+        ({"nn.conv1d": ("NCW4c",)}, "nn.conv1d has no layouts with blocks, such as NCW4c; those that have are nn.conv2d"),
         ({"nn.conv2d": ()}, "give a list of the data layout and, if there is a weight, the weight layout"),
         ({"nn.conv2d": ("NHWC", "HWIO", "NHWC")}, "give a list of the data layout and, if there is a weight, the weight layout"),
         ({"nn.max_pool2d": ("NHWC", "HWIO")}, "nn.max_pool2d has no kernel"),
@@ -699,3 +701,54 @@ def shapes(function: Function) -> Sequence[object]:
 def test_results_keep_their_layout() -> None:
     before = resnet(classes=False)
     assert shapes(converted(before)) == shapes(before)
+
+
+BLOCKS = {"nn.conv2d": ("NCHW4c", "OIHW4i4o")}
+
+
+def test_blocks_stay_until_an_operator_needs_whole_axes() -> None:
+    before = """
+  %0 = nn.conv2d(%x, %w, padding=[1]);
+  %1 = nn.max_pool2d(nn.relu(subtract(%0, %b)), pool_size=[2, 2]);
+  %2 = concatenate((nn.conv2d(%1, %w, padding=[1]), %1), axis=1);
+  nn.lrn(nn.pad(%2, pad_width=[[0, 0], [0, 0], [1, 1], [1, 1]]))
+"""
+    after = """
+  %0 = layout_transform(%x, src_layout="NCHW", dst_layout="NCHW4c");
+  %1 = layout_transform(%w, src_layout="OIHW", dst_layout="OIHW4i4o");
+  %2 = nn.contrib_conv2d_nchwc(%0, %1, padding=[1], data_layout="NCHW4c", kernel_layout="OIHW4i4o");
+  %3 = layout_transform(expand_dims(%b, axis=0), src_layout="NCHW", dst_layout="NCHW4c");
+  %4 = nn.contrib_max_pool2d_nchwc(nn.relu(subtract(%2, %3)), pool_size=[2, 2], layout="NCHW4c");
+  %5 = nn.contrib_conv2d_nchwc(%4, %1, padding=[1], data_layout="NCHW4c", kernel_layout="OIHW4i4o");
+  %6 = nn.pad(concatenate((%5, %4), axis=1), pad_width=[[0, 0], [0, 0], [1, 1], [1, 1], [0, 0]]);
+  nn.lrn(layout_transform(%6, src_layout="NCHW4c", dst_layout="NCHW"))
+"""
+    converts(BLOCKS, "%x: (1, 8, 8, 8), %w: (8, 8, 3, 3), %b: (8, 1, 1)", before, after)
+
+
+def test_calls_that_blocks_do_not_divide_are_reported() -> None:
+    module = program("%x: (1, 6, 8, 8), %w: (8, 6, 3, 3)", "nn.relu(nn.conv2d(%x, %w))")
+    with PassContext(opt_level=3) as context:
+        after = pipeline(BLOCKS)(module)["main"]
+    assert operators(after) == ["nn.conv2d", "nn.relu"]
+    assert "calls of nn.conv2d that are not in NCHW4c, OIHW4i4o: 1" in context.statistics.remarks["ConvertLayout"]
+
+
+def test_blocks_for_one_operator_and_another_order_for_another() -> None:
+    module = program("%x: (1, 8, 8, 8), %w: (8, 8, 3, 3)", "nn.global_avg_pool2d(nn.lrn(nn.conv2d(%x, %w)))")
+    with PassContext(opt_level=3):
+        after = pipeline({**BLOCKS, "nn.global_avg_pool2d": ("NHWC",)})(module)["main"]
+    assert Counter(operators(after)) == {
+        "layout_transform": 3,
+        "nn.contrib_conv2d_nchwc": 1,
+        "nn.lrn": 1,
+        "transpose": 2,
+        "nn.global_avg_pool2d": 1,
+    }
+
+
+def test_a_pass_to_blocks_is_pickled() -> None:
+    module = program("%x: (1, 8, 8, 8), %w: (8, 8, 3, 3)", "nn.relu(nn.conv2d(%x, %w))")
+    again = pickle.loads(pickle.dumps(pipeline(BLOCKS)))
+    with PassContext(opt_level=3):
+        assert "nn.contrib_conv2d_nchwc" in operators(again(module)["main"])

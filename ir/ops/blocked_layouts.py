@@ -1,0 +1,185 @@
+"""Layouts with blocks, as NCHW16c, and their changes: layout_transform.
+
+In NCHW16c the axis C is split, and its blocks of 16 elements are an axis of their own. A capital letter names an axis, the small letter
+with a size before it its blocks. An axis may be split again: in OHWI16i64o2i the axis I has blocks of 32 elements, which consist of 16
+blocks of 2.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
+from typing import Any as AnyValue
+
+import numpy as np
+
+from passat.ir.expr import Call, Expr
+from passat.ir.onnx_mapping import Emitter, OnnxVersionError, to_onnx
+from passat.ir.op import OpTypeError, define_op
+from passat.ir.ops.movement import is_identity_permutation, transpose
+from passat.ir.ops.reshaping import int64
+from passat.ir.ops.windows import arranged_shape, axes_of
+from passat.ir.shape import Dim, Shape, divide, may_equal
+from passat.ir.tensor import Array
+from passat.ir.types import TensorType, tensor_type
+
+Part = tuple[str, int]
+"""The name of an axis in a layout, unique in it ("C", or "c0" for its first blocks), and the size of blocks; 0 for a capital letter."""
+
+
+@lru_cache(1000)
+def parts_of(layout: str) -> tuple[Part, ...]:
+    """The axes of a layout in order. Raises OpTypeError.
+
+    >>> parts_of("NC4c")
+    (('N', 0), ('C', 0), ('c0', 4))
+    """
+    found: list[Part] = []
+    for size, letter in re.findall(r"(\d*)([A-Za-z])", layout):
+        depth = sum(name[0] == letter for name, _ in found)
+        found.append((letter if letter.isupper() else f"{letter}{depth}", int(size or 0)))
+    names = [name for name, _ in found]
+    fits = written(found) == layout and len({*names}) == len(names)
+    if not fits or any((size > 0) == name.isupper() or name[0].upper() not in names for name, size in found):
+        raise OpTypeError(f"{layout!r} is no layout; write axes as capitals, and blocks as in NCHW4c")
+    return tuple(found)
+
+
+def has_blocks(layout: str) -> bool:
+    """Whether an axis of the layout is split."""
+    return any(size for _, size in parts_of(layout))
+
+
+def without_blocks(layout: str) -> str:
+    """The layout in which each axis is whole.
+
+    >>> without_blocks("NHWC4c")
+    'NHWC'
+    """
+    return "".join(name for name, size in parts_of(layout) if not size)
+
+
+def blocks_of(layout: str, letter: str) -> tuple[int, ...]:
+    """The sizes of the blocks of an axis, outer ones first."""
+    return tuple(size for name, size in parts_of(layout) if size and name[0] == letter.lower())
+
+
+def written(parts: Sequence[Part]) -> str:
+    """The layout of some axes, the inverse of `parts_of`."""
+    return "".join(f"{size or ''}{name[0]}" for name, size in parts)
+
+
+def joined_shape(shape: Shape, layout: str) -> Shape:
+    """The shape of a tensor of this layout once each axis is whole. Raises OpTypeError where the sizes are not those of the layout."""
+    parts = parts_of(layout)
+    if len(shape) != len(parts):
+        raise OpTypeError(f"the layout {layout} has {len(parts)} axes, but the tensor has {len(shape)}")
+    for size, (name, block) in zip(shape, parts, strict=True):
+        if block and not may_equal(size, block):
+            raise OpTypeError(f"the layout {layout} has blocks of {block}, but the tensor has {size!r} along {name[0]}")
+    return tuple(
+        size * prod(blocks_of(layout, name)) if blocks_of(layout, name) else size
+        for size, (name, block) in zip(shape, parts, strict=True)
+        if not block
+    )
+
+
+def split_shape(shape: Shape, layout: str) -> Shape:
+    """The inverse of `joined_shape`. Raises OpTypeError where blocks do not divide an axis."""
+    sizes = dict(zip(without_blocks(layout), shape, strict=True))
+
+    def outer(letter: str) -> Dim:
+        size, block = sizes[letter], prod(blocks_of(layout, letter))
+        if type(size) is int and size % block:
+            raise OpTypeError(f"{size} elements along {letter} are not divisible into blocks of {block}, as the layout {layout} has them")
+        return size if block == 1 else divide(size, block)
+
+    return tuple(block or outer(name) for name, block in parts_of(layout))
+
+
+def joined(array: Array, layout: str) -> Array:
+    """An array of this layout with each axis whole."""
+    names, order = names_of(layout), _beside(layout)
+    shape: AnyValue = joined_shape(array.shape, layout)
+    return array.transpose([names.index(name) for name in order]).reshape(shape)
+
+
+def split(array: Array, layout: str) -> Array:
+    """The inverse of `joined`."""
+    order, names = _beside(layout), names_of(layout)
+    sizes: dict[str, AnyValue] = dict(zip(names, split_shape(array.shape, layout), strict=True))
+    return np.ascontiguousarray(array.reshape([sizes[name] for name in order]).transpose([order.index(name) for name in names]))
+
+
+def names_of(layout: str) -> list[str]:
+    """The names of a layout's axes, in order."""
+    return [name for name, _ in parts_of(layout)]
+
+
+def _beside(layout: str, letters: str = "") -> list[str]:
+    """The names of a layout's axes, in its order or that of `letters`, with blocks right behind the axis that they split."""
+    return [name for letter in letters or without_blocks(layout) for name in names_of(layout) if name[0] in (letter, letter.lower())]
+
+
+def in_layout(data: Expr, source: str, target: str) -> Expr:
+    """`data` of the layout `source` as a tensor of the layout `target`: a transpose, or a layout_transform where there are blocks.
+
+    Raises OpTypeError for layouts of different axes.
+    """
+    _check_letters(source, target)
+    if source == target:
+        return data
+    if has_blocks(source) or has_blocks(target):
+        return layout_transform(data, src_layout=source, dst_layout=target)
+    return transpose(data, axes=axes_of(source, target))
+
+
+def _check_letters(source: str, target: str) -> None:
+    if sorted(without_blocks(source)) != sorted(without_blocks(target)):
+        raise OpTypeError(f"{source!r} and {target!r} have different axes")
+
+
+def _changed(shape: Shape, source: str, target: str) -> Shape:
+    whole = arranged_shape(joined_shape(shape, source), without_blocks(source), without_blocks(target))
+    return split_shape(whole, target)
+
+
+def _change(data: Array, src_layout: str, dst_layout: str) -> Array:
+    whole = joined(data, src_layout).transpose(axes_of(without_blocks(src_layout), without_blocks(dst_layout)))
+    return split(whole, dst_layout)
+
+
+@define_op("layout_transform", kernel=_change, movement=True)
+def layout_transform(data: TensorType, *, src_layout: str, dst_layout: str) -> TensorType:
+    """Moves the elements of `data` from one layout to another, of which at least one has blocks; other changes of layouts are a transpose.
+
+    The layouts name the same axes, and blocks divide them. Relay's layout_transform. Written to ONNX as Transpose, Reshape, Transpose.
+    """
+    _check_letters(src_layout, dst_layout)
+    if not has_blocks(src_layout) and not has_blocks(dst_layout):
+        raise OpTypeError(f"{src_layout} and {dst_layout} have no blocks, so the change is a transpose")
+    return data.with_shape(_changed(tensor_type(data, "data").shape, src_layout, dst_layout))
+
+
+@to_onnx(layout_transform)
+def _write_change(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+    shape = tensor_type(call.args[0].checked_type).shape
+    return emit_layout(emit, inputs[0], shape, call.attrs.src_layout, call.attrs.dst_layout)
+
+
+def emit_layout(emit: Emitter, name: str, shape: Shape, source: str, target: str) -> str:
+    """Emits the change of layout of an ONNX value of this shape. Raises OnnxVersionError where several sizes are unknown."""
+    whole, ours, theirs = without_blocks(target), _beside(source, without_blocks(target)), _beside(target)
+    name = _emit_moved(emit, name, names_of(source), ours)
+    if ours != theirs or {*parts_of(source)} != {*parts_of(target)}:
+        sizes = dict(zip(names_of(target), _changed(shape, source, target), strict=True))
+        newshape = [size if isinstance(size, int) else -1 for size in map(sizes.__getitem__, theirs)]
+        if newshape.count(-1) > 1:
+            raise OnnxVersionError(f"layout_transform from {source} to {target} needs known sizes in ONNX, except for one of {whole}")
+        name = emit.node("Reshape", [name, int64(emit, newshape)])
+    return _emit_moved(emit, name, theirs, names_of(target))
+
+
+def _emit_moved(emit: Emitter, name: str, order: Sequence[str], wanted: Sequence[str]) -> str:
+    axes = tuple(order.index(part) for part in wanted)
+    return name if is_identity_permutation(axes) else emit.node("Transpose", [name], {"perm": axes})
