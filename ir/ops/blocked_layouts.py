@@ -14,7 +14,7 @@ from typing import Any as AnyValue
 import numpy as np
 
 from passat.ir.expr import Call, Expr
-from passat.ir.onnx_mapping import Emitter, OnnxVersionError, to_onnx
+from passat.ir.onnx_mapping import Emitter, OnnxVersionError, need_opset, to_onnx
 from passat.ir.op import OpTypeError, define_op
 from passat.ir.ops.movement import is_identity_permutation, transpose
 from passat.ir.ops.reshaping import int64
@@ -176,7 +176,9 @@ def emit_layout(emit: Emitter, name: str, shape: Shape, source: str, target: str
         newshape = [size if isinstance(size, int) else -1 for size in map(sizes.__getitem__, theirs)]
         if newshape.count(-1) > 1:
             raise OnnxVersionError(f"layout_transform from {source} to {target} needs known sizes in ONNX, except for one of {whole}")
-        name = emit.node("Reshape", [name, int64(emit, newshape)])
+        if 0 in newshape:
+            need_opset(emit, 14, layout_transform)  # before it, a size of 0 stands for that of the operand
+        name = emit.node("Reshape", [name, int64(emit, newshape)], {"allowzero": 1} if 0 in newshape else {})
     return _emit_moved(emit, name, theirs, names_of(target))
 
 
