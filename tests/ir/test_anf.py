@@ -1,4 +1,4 @@
-"""A-normal form and graph normal form: inverse to each other on pure programs, and true to the order of effects."""
+"""A-normal form and graph normal form: inverse to each other on pure programs; they keep the order of effects."""
 
 import pytest
 from hypothesis import given, settings
@@ -69,7 +69,7 @@ def test_graph_and_a_normal_form_are_inverse(program: Function) -> None:
 
 
 def effects(program: Expr) -> list[str]:
-    """The effects in the order in which lets bind them, as kinds of nodes."""
+    """The effects in the order of their lets, as kinds of nodes."""
     return [type(node).__name__ for node in post_order(program) if type(node).__name__.startswith("Ref")]
 
 

@@ -1,4 +1,4 @@
-"""Attributes: a mapping that compares by exact content, in any order."""
+"""Attributes: a mapping that is compared by exact content, in any order."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""Basic block normal form: what several blocks use is bound around them, and nothing else changes."""
+"""Basic block normal form: values that several blocks use are bound around them, and nothing else changes."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""Files that users name are read up to a number of bytes, and nothing that is no file."""
+"""Files that users name are read up to a size limit; devices and folders are rejected."""
 
 import contextlib
 import os

@@ -34,7 +34,7 @@ def @main(%x: int32, %y: int32) -> int32 { add(@first(%x), %y) }
 
 
 def nested(module: IRModule) -> int:
-    """The number of functions inside of others, without those that the functions return at once."""
+    """The number of nested functions, except those that a function returns immediately."""
     count = 0
     for function in module.functions.values():
         body = function.body if isinstance(function, Function) else function

@@ -30,7 +30,7 @@ y = var("y", shape=(4,))
 
 @pytest.fixture
 def overriding() -> Iterator[list[list[Diagnostic]]]:
-    """What the renderer in place of the default one has been given, by calls."""
+    """The calls of the renderer that replaces the default one."""
     seen: list[list[Diagnostic]] = []
     override_renderer(lambda context: seen.append(list(context.diagnostics)))
     yield seen
@@ -146,7 +146,7 @@ def test_the_default_renderer_writes_warnings_to_the_error_stream(capsys: pytest
     assert capsys.readouterr() == ("", 'warning: careful\n --> node "node7"\n')
     with pytest.raises(DiagnosticError):
         context.emit_fatal(error_at("a"))
-    assert capsys.readouterr() == ("", "")  # whoever catches the error has it
+    assert capsys.readouterr() == ("", "")  # available where the error is caught
 
 
 def test_overriding_the_renderer(overriding: list[list[Diagnostic]]) -> None:

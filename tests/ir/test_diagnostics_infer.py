@@ -1,4 +1,4 @@
-"""Type inference tells all independent errors in one go, and leaves the program as it was."""
+"""Type inference reports all independent errors at once, and leaves the program unchanged."""
 
 import pytest
 from hypothesis import given, settings
@@ -43,12 +43,12 @@ f32 = TensorType((2, 3))
 
 
 def wrong(name: str) -> Call:
-    """A call that has no type."""
+    """A call without a valid type."""
     return Call(get_op("add"), [x, y], span=Span(name))
 
 
 def told(program: Expr | IRModule) -> list[str]:
-    """The places of the errors, in order."""
+    """The locations of the errors, in order."""
     with pytest.raises(InferError) as caught:
         infer_module(program) if isinstance(program, IRModule) else infer_type(program)
     assert len(str(caught.value).split("\n")) == len(caught.value.diagnostics)
@@ -119,7 +119,7 @@ def test_the_program_is_left_as_it_was() -> None:
     program = Tuple([fine, Let(v, a, behind)])
     for _ in range(2):
         assert told(program) == ["a"]
-        assert fine.checked_type == f32  # what has a type keeps it
+        assert fine.checked_type == f32  # expressions with a type keep it
         assert {node._checked_type for node in (a, v, behind, program)} == {None}
     assert infer_type(Tuple([fine, x])).checked_type is not None
 
@@ -243,7 +243,7 @@ def test_long_programs_are_abbreviated() -> None:
 
 
 class Breaker(ExprMutator):
-    """Puts calls that have no type in the places of some of the calls, each with its number."""
+    """Replaces some of the calls by ill-typed ones, each with its number."""
 
     def __init__(self, chosen: set[int]) -> None:
         super().__init__()

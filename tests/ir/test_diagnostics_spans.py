@@ -1,4 +1,4 @@
-"""Spans: what a text gives, and that they stay with expressions that are rebuilt, moved, copied and sent."""
+"""Spans: those of parsed texts, and that expressions keep them when they are rebuilt, moved, copied and sent."""
 
 import copy
 import pickle
@@ -35,7 +35,7 @@ def @main(%x: Tensor[(2, 3), float32], %c: bool) {
 
 
 def quoted(expr: Expr) -> str:
-    """The part of the text that a span leads to."""
+    """The part of the text that a span refers to."""
     span = expr.span
     assert span is not None
     name = span.source_name
@@ -97,14 +97,14 @@ def test_nodes_of_a_model_have_their_names() -> None:
 
 
 class Doubler(ExprMutator):
-    """Puts another constant in the place of each."""
+    """Replaces each constant by another."""
 
     def visit_constant(self, constant: Constant) -> Expr:
         return const(np.float32(4))
 
 
 class Renamer(ExprMutator):
-    """Puts another variable in the place of each."""
+    """Replaces each variable by another."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The rendering of diagnostics: golden texts, bounded and harmless for any content."""
+"""The rendering of diagnostics: golden texts, of limited size and harmless for any content."""
 
 import textwrap
 

@@ -1,4 +1,4 @@
-"""Structural equality and hashing: laws on random programs, and what counts as a difference."""
+"""Structural equality and hashing: laws on random programs, and which differences count."""
 
 import os
 import re
@@ -28,14 +28,14 @@ x, y = var("x", shape=(2,)), var("y", shape=(2,))
 
 
 class Renaming(ExprMutator):
-    """Makes every variable, and all that depends on one, anew."""
+    """Replaces every variable, and everything that depends on one."""
 
     def visit_var(self, var: Var) -> Expr:
         return Var("renamed", var.type_annotation)
 
 
 def unshared(expr: Expr) -> Expr:
-    """The same tree where calls and tuples of several uses have copies of their own. For small programs."""
+    """The same tree with separate copies of shared calls and tuples. For small programs."""
     if isinstance(expr, Function):
         return expr.with_body(unshared(expr.body))
     if isinstance(expr, Let):

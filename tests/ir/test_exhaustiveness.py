@@ -1,4 +1,4 @@
-"""Which values no arm of a match takes."""
+"""Values that no arm of a match accepts."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""Expressions: immutable nodes with identity, and the operators of Python that build them."""
+"""Expressions: immutable nodes with identity, and Python operators that build them."""
 
 import numpy as np
 import pytest

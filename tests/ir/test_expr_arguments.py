@@ -1,4 +1,4 @@
-"""What is no expression is rejected where it is put into one."""
+"""Arguments that are not expressions are rejected when an expression is built."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ x = var("x", shape=(2,))
 f = Function([x], x)
 
 
-# Each line is a mistake, which type checkers see too.
+# each line is a mistake, which type checkers detect, too
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -1,4 +1,4 @@
-"""The constructs that programs are made of."""
+"""The language constructs that a program uses."""
 
 import pytest
 

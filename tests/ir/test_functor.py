@@ -1,4 +1,4 @@
-"""Visitors and mutators: Relay's interface, each node once, the same object where nothing changed, and no recursion along dataflow."""
+"""Visitors and mutators: Relay's interface, each node once, the same object if nothing changed, and no recursion along dataflow."""
 
 import pytest
 from hypothesis import given, settings
@@ -91,7 +91,7 @@ def test_unknown_kinds_of_expressions_are_rejected() -> None:
 
 
 class Order(ExprVisitor):
-    """Records nodes when they are done."""
+    """Records nodes in the order of their visits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ def test_a_mutator_that_changes_nothing_gives_the_same_object(program: Function)
 
 
 class Copy(ExprMutator):
-    """Makes every constant and variable anew."""
+    """Replaces every constant and variable."""
 
     def visit_constant(self, constant: Constant) -> Expr:
         return Constant(constant.data)

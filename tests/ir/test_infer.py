@@ -1,4 +1,4 @@
-"""Type inference, of every kind of expression, and what is known of values before a run."""
+"""Type inference for every kind of expression, and values that are known before a run."""
 
 import numpy as np
 import pytest

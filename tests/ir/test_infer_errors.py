@@ -1,4 +1,4 @@
-"""Type inference raises only InferError, for any program, and infers types."""
+"""Type inference raises only InferError for any program."""
 
 from random import Random
 
@@ -33,7 +33,7 @@ def test_any_program_has_a_type_or_an_infer_error(first: int) -> None:
 
 
 def _error_of(tried: Expr) -> str:
-    """What inference says is wrong with a program; nothing where it has a type."""
+    """The error of inference for a program; nothing if it is well typed."""
     try:
         infer_type(tried)
     except InferError as error:

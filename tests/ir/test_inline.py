@@ -1,4 +1,4 @@
-"""Calls of functions replaced by what the functions compute."""
+"""Inlining of function calls."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Inline: functions of a module that ask for it become part of those that call them."""
+"""Inline: global functions marked for inlining are inlined into their callers."""
 
 from passat import relay, tir
 from passat.ir.analysis import well_formed

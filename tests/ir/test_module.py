@@ -1,4 +1,4 @@
-"""Modules: functions by name, in the order in which they were put in."""
+"""Modules: functions by name, in insertion order."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The registry of operators, and how a declaration becomes a relation, attributes and a mapping."""
+"""The registry of operators, and how declarations become relations, attributes and mappings."""
 
 import pickle
 
@@ -18,7 +18,7 @@ f32 = TensorType((2, 3))
 
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A copy of the registry, so that operators declared by a test are gone after it."""
+    """Restores the registry, so that operators declared by a test are removed."""
     list_ops()
     monkeypatch.setattr("passat.ir.op._OPS", dict(op._OPS))
 
@@ -88,12 +88,12 @@ def test_unknown_operands_give_unknown_results() -> None:
 def test_declarations() -> None:
     @define_op("test.scale", kernel=lambda data, factor, *, offset: data * factor + offset, elementwise=True, commutative=True, unit=1)
     def scale(data: TensorType, factor: TensorType, *, offset: float = 0.0) -> TensorType:
-        """Scales."""
+        """Scales by a factor."""
         return data
 
     assert isinstance(scale, Op)
     assert get_op("test.scale") is scale
-    assert (scale.doc, scale.pattern, scale.elementwise, scale.commutative, scale.unit, scale.zero) == ("Scales.", 1, True, True, 1, None)
+    assert (scale.doc, scale.pattern, scale.elementwise, scale.commutative, scale.unit, scale.zero) == ("Scales by a factor.", 1, True, True, 1, None)
     assert scale.infer([f32, f32], Attrs(offset=0.0)) is f32
     assert scale not in list_ops()
     again = define_op("test.scale")(lambda x: x)
@@ -106,7 +106,7 @@ def test_declarations() -> None:
 def test_relations_receive_known_values_on_request() -> None:
     @define_op("test.filled")
     def filled(shape: Known, *values: TensorType) -> TensorType:
-        """A tensor of a shape that an operand says."""
+        """A tensor of a shape that an operand gives."""
         dims = shape.dims()
         assert dims is not None
         return TensorType(dims)

@@ -1,4 +1,4 @@
-"""PrimFunc: functions of other back ends in modules, and what everything else does about them."""
+"""PrimFunc: functions of other back ends in modules, and how everything else treats them."""
 
 import copy
 import pickle

@@ -16,7 +16,7 @@ x = relay.var("x", shape=(10, 4))
 
 @pytest.fixture(autouse=True)
 def registry() -> Iterator[None]:
-    """Operators declared by a test are gone after it."""
+    """Removes operators that a test declares at its end."""
     relay.op.list_ops()
     before = dict(op._OPS)
     yield

@@ -45,7 +45,7 @@ def again(value: Any) -> Any:
 
 
 def assert_same_nodes(a: list[Expr], b: list[Expr]) -> None:
-    """Two numberings of the same program: types and spans are those of before."""
+    """Asserts that two numberings describe the same program, with equal types and spans."""
     assert [type(node) for node in a] == [type(node) for node in b]
     for left, right in zip(a, b, strict=True):
         assert left._checked_type == right._checked_type

@@ -1,4 +1,4 @@
-"""Dimensions: their arithmetic is checked against integers, at random sizes of the names."""
+"""Dimensions: their arithmetic is compared with integers, at random sizes of the names."""
 
 import pickle
 from collections.abc import Callable
@@ -32,7 +32,7 @@ from tests.strategies import dims
 n, m = SymDim.named("n"), SymDim.named("m")
 Sizes = dict[str, int]
 Formula = Callable[[Callable[[str], Dim]], Dim]
-"""An expression that can be worked out over dimensions, and over integers."""
+"""An expression that can be evaluated on dimensions and on integers."""
 
 
 @st.composite
@@ -140,7 +140,7 @@ def test_names_without_a_size_count_as_assumed() -> None:
 
 
 def test_sizes_are_those_of_tensors() -> None:
-    """Sizes by which calls are priced: none below one where it is a name that makes it so, and none that no runtime counts to."""
+    """Sizes used for prices: at least one for names, and not larger than any runtime can count."""
     assert static_size((n - 89, 2), assumed=64) == 128
     assert static_size((0, n)) == 0
     assert static_size((ANY,) * 200) == static_size((2**40, 2**40)) == LARGEST_SIZE

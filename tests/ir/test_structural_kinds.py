@@ -1,4 +1,4 @@
-"""Structural equality and hashing over every kind of node: nothing raises, and names of type parameters do not count."""
+"""Structural equality and hashing of every kind of node: nothing raises, and names of type parameters do not count."""
 
 import pytest
 

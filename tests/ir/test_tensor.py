@@ -1,4 +1,4 @@
-"""Constants: equality is by value, however a tensor is stored, and splats and lazy tensors cost what they should."""
+"""Constants: equality is by value for all kinds of storage, and splats and lazy tensors take little memory."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""Walks: each node once, parts before wholes, and no recursion."""
+"""Walks: each node once, operands first, without recursion."""
 
 from collections.abc import Callable
 
@@ -172,5 +172,5 @@ def test_paths_are_not_nodes() -> None:
     expr: Expr = x
     for _ in range(100):
         expr = expr + expr
-    assert len(post_order(expr)) == 102  # with the operator
+    assert len(post_order(expr)) == 102  # including the operator
     assert rewrite(expr, lambda old, new: new) is expr

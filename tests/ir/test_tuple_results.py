@@ -1,4 +1,4 @@
-"""Calls whose results are tuples behave like tuples, as Relay's TupleWrapper makes them; expressions beside NumPy's arrays; texts."""
+"""Calls with tuple results behave like tuples, as with Relay's TupleWrapper; expressions beside NumPy's arrays; texts."""
 
 import operator
 from collections.abc import Callable

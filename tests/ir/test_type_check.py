@@ -1,4 +1,4 @@
-"""Types that contradict what they follow from, in typed and untyped programs; where a flaw is."""
+"""Types that contradict inferred types, in typed and untyped programs, and the location of such an error."""
 
 import pytest
 from hypothesis import given, settings

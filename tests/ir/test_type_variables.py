@@ -1,4 +1,4 @@
-"""Type parameters that occur, are bound, are free."""
+"""Type parameters: all, bound and free ones."""
 
 from passat.ir.expr import Function, var
 from passat.ir.type_variables import all_type_vars, bound_type_vars, free_type_vars

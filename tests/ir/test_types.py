@@ -1,4 +1,4 @@
-"""Types: values that compare by content, and the relations between types of one value."""
+"""Types: compared by content, and the relations between types."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""Files that are written completely or not at all: unfinished files are removed, files being written are kept."""
+"""Files are written completely or not at all: unfinished files are removed, files being written are kept."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ from passat.ir.whole_file import UnfinishedFile, remove_unfinished, unfinished_f
 
 
 def killed(path: Path) -> str:
-    """What a process leaves of a file that is killed while it writes it: its descriptors are closed, and nothing else happens."""
+    """Simulates a process that is killed while it writes a file: its descriptors are closed, and nothing else happens."""
     unfinished = UnfinishedFile(os.fspath(path))
     unfinished.write(b"half")
     assert unfinished.descriptor is not None

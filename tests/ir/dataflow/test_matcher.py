@@ -1,4 +1,4 @@
-"""Where dataflow patterns stand."""
+"""Matches of dataflow patterns."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What takes the place of what dataflow patterns match."""
+"""Rewriting the matches of dataflow patterns."""
 
 from collections.abc import Mapping, Sequence
 
@@ -41,7 +41,7 @@ def test_matches_are_replaced_until_none_is_left() -> None:
 
 
 def test_a_callback_that_is_called_once_changes_one_round() -> None:
-    """All of a chain is matched in one round, from the result on; each match but the last is inside another."""
+    """All of a chain is matched in one round, starting at the result; each match but the last is inside another."""
 
     class Growing(DFPatternCallback):
         def __init__(self, rewrite_once: bool) -> None:
@@ -74,7 +74,7 @@ def test_a_partition_is_a_call_of_a_function() -> None:
     assert isinstance(inner.op, Function)
     assert dict(inner.op.attrs) == {"PartitionedFromPattern": "add_nn.relu_", "Composite": "fused"}
     assert inner.args == (X, Y)
-    assert partition(is_op("add")(wildcard(), wildcard()), made) is made  # nothing is looked for in it
+    assert partition(is_op("add")(wildcard(), wildcard()), made) is made  # it is not searched for matches
 
 
 def test_calls_with_other_users_are_not_fused() -> None:

@@ -28,7 +28,7 @@ def _of_tuple(name: str, **attrs: AnyValue) -> Build:
 
 
 def _at(name: str, *rest: Expr, **attrs: AnyValue) -> Build:
-    """A call whose further operands are constants."""
+    """A call whose other operands are constants."""
     return lambda *args: call_op(name, *args, *rest, **attrs)
 
 
@@ -138,7 +138,7 @@ WITHOUT_VALUES = {
     *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite", "logical_not", "logical_and"),
     *("logical_or", "shape_of", "ndarray_size", "zeros", "ones", "argmax", "argmin"),
 }
-"""Operators whose results are no floating-point numbers, or that have no operands."""
+"""Operators whose results are not floating-point numbers, or that have no operands."""
 
 
 def test_every_registered_gradient_has_a_case() -> None:

@@ -95,7 +95,7 @@ def test_the_pass_differentiates_every_function() -> None:
 
 
 def test_a_registered_gradient_takes_the_place_of_the_own_one() -> None:
-    """`register_gradient` has a higher level than the gradients that are built in, and its errors name the operator."""
+    """`register_gradient` takes precedence over built-in gradients, and its errors name the operator."""
     x = relay.var("x", shape=_SHAPE, dtype="float64")
     operator = relay.op.get("sin")
     own = operator.get_attr("FPrimalGradient")
@@ -116,13 +116,13 @@ def test_a_registered_gradient_takes_the_place_of_the_own_one() -> None:
     ],
 )
 def test_what_first_order_rejects(text: str, message: str) -> None:
-    """The error says what is not supported and which mode supports it."""
+    """The error says what is not supported, and which mode supports it."""
     with pytest.raises(GradientError, match=message):
         gradient(_program(text), mode="first_order")
 
 
 def test_wrong_modes_and_expressions() -> None:
-    """A wrong mode, and an expression that is no function, are named."""
+    """Errors name a wrong mode, and an expression that is not a function."""
     x = relay.var("x", shape=_SHAPE)
     with pytest.raises(GradientError, match="mode='second' is not a mode"):
         gradient(relay.Function([x], x), mode="second")

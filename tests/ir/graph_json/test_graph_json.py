@@ -1,4 +1,4 @@
-"""TVM's JSON of programs: round trips, sharing, texts of earlier versions, and texts that are no programs."""
+"""TVM's JSON of programs: round trips, sharing, texts of earlier versions, and invalid texts."""
 
 import copy
 import json
@@ -56,7 +56,7 @@ def graph(root: int, *nodes: dict[str, Any], arrays: tuple[str, ...] = ()) -> st
 
 
 def exotic(expr: Expr) -> bool:
-    """Whether constants in an expression have an element type that TVM does not have."""
+    """True if constants of an expression have an element type that TVM lacks."""
     return any(isinstance(node, Constant) and node.data.dtype not in PLAIN for node in post_order(expr))
 
 

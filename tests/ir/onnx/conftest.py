@@ -1,4 +1,4 @@
-"""What the tests of ONNX in and out share: models from text, ONNX Runtime without optimizations, counts of live nodes."""
+"""Shared by the tests of ONNX import and export: models from text, ONNX Runtime without optimizations, counts of live nodes."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -49,7 +49,7 @@ def _inner(node: NodeProto) -> list[GraphProto]:
 
 
 def _count(graph: GraphProto, counter: Counter[str]) -> set[str]:
-    """Counts nodes that the outputs depend on; the names that the graph reads."""
+    """Counts the nodes that the outputs depend on, and collects the names that the graph reads."""
     live = {value.name for value in graph.output}
     for node in reversed(graph.node):
         if live & set(node.output):
@@ -69,12 +69,12 @@ def _histogram(model: ModelProto) -> Counter[str]:
 
 @pytest.fixture(scope="session")
 def histogram() -> Callable[[ModelProto], Counter[str]]:
-    """How many nodes of each operator the outputs depend on, subgraphs included, constants not counted."""
+    """The number of nodes of each operator that the outputs depend on, including subgraphs, without constants."""
     return _histogram
 
 
 def rebuilt_module(module: IRModule) -> IRModule:
-    """The same program with every call a new object."""
+    """The same program with new objects for all calls."""
 
     def replace(old: Expr, new: Expr) -> Expr:
         if new is old and isinstance(old, Call):
@@ -89,7 +89,7 @@ def rebuilt_module(module: IRModule) -> IRModule:
 
 @pytest.fixture(scope="session")
 def rebuilt() -> Callable[[IRModule], IRModule]:
-    """The same program with every call a new object, so that the exporter writes each through its operator's writer."""
+    """The same program with new objects for all calls, so that the exporter writes each with its operator's writer."""
     return rebuilt_module
 
 

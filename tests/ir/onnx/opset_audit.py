@@ -1,6 +1,7 @@
-"""The audit of operators that have several versions: each sample in each version that holds it, against ONNX Runtime without optimizations.
+"""The audit of operators that have several versions: each sample in each version that accepts it, compared with ONNX Runtime without
+optimizations.
 
-`python -m tests.ir.onnx.opset_audit` (`make audit`) runs it whole; `test_opset_audit.py` a fixed share.
+`python -m tests.ir.onnx.opset_audit` (`make audit`) runs it completely; `test_opset_audit.py` runs a fixed share.
 """
 
 import ctypes
@@ -25,16 +26,16 @@ from tests.ir.onnx.conftest import rebuilt_module
 from tests.ir.onnx.opset_samples import Array, Sample, all_samples
 
 OLDEST: Final = 7
-"""ONNX Runtime and Passat's readers begin there."""
+"""The oldest opset that ONNX Runtime and Passat's readers support."""
 FORMS: Final = ("static", "symbolic", "unranked")
-"""What a model says of the shapes of its inputs: everything, names for all sizes, nothing."""
+"""How a model declares the shapes of its inputs: completely, with names for all sizes, not at all."""
 MATHS: Final = ("exact", "reassociate")
 _RAW: Final = {
     "tensor(bfloat16)": TensorProto.BFLOAT16,
     "tensor(float8e4m3fn)": TensorProto.FLOAT8E4M3FN,
     "tensor(float8e5m2)": TensorProto.FLOAT8E5M2,
 }
-"""Types that NumPy does not have, by their names in ONNX Runtime."""
+"""Types that NumPy lacks, by their names in ONNX Runtime."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is not as it should be."""
+    """A defect that the audit found."""
 
     check: str
     case: Case
@@ -71,7 +72,7 @@ def runtime_opset() -> int:
         )
         try:
             session(model_of(graph, opset))
-        except Exception:  # ONNX Runtime's errors have no base of their own
+        except Exception:  # ONNX Runtime's errors have no base class of their own
             continue
         return opset
     raise AssertionError("ONNX Runtime runs nothing")
@@ -94,7 +95,7 @@ def session(model: ModelProto) -> ort.InferenceSession:
 
 
 def run(model: ModelProto, given: Mapping[str, Array]) -> list[Any]:
-    """The outputs of a model; those of types that NumPy does not have as raw bytes. Raises what ONNX Runtime raises."""
+    """The outputs of a model; those of types that NumPy lacks as raw bytes. Raises the errors of ONNX Runtime."""
     return _run(session(model), given)
 
 
@@ -121,7 +122,7 @@ def versions() -> Mapping[str, Sequence[int]]:
 
 
 def spans(op_type: str) -> list[tuple[int, int, int]]:
-    """For each version of an operator that holds in opsets which ONNX Runtime runs: the version, its first and its last such opset."""
+    """For each version of an operator in opsets that ONNX Runtime runs: the version, and its first and last such opset."""
     every = versions()[op_type]
     ends = [*(later - 1 for later in every[1:]), runtime_opset()]
     found = [(since, max(since, OLDEST), min(end, runtime_opset())) for since, end in zip(every, ends, strict=True)]
@@ -129,7 +130,7 @@ def spans(op_type: str) -> list[tuple[int, int, int]]:
 
 
 def cases(samples: Iterable[Sample], *, last: bool = False) -> list[Case]:
-    """Each sample in the first opset of each version of its operator that takes it; or the `last` too."""
+    """Each sample in the first opset of each version of its operator that accepts it; with `last`, also in the last one."""
     found: dict[Case, None] = {}
     for sample in samples:
         for _, first, end in spans(sample.op_type):
@@ -153,7 +154,7 @@ def _types(sample: Sample, form: str) -> Iterator[ValueInfoProto]:
 
 
 def model(case: Case, form: str, results: Sequence[ValueInfoProto] = ()) -> ModelProto:
-    """The model of one node: its first operands are inputs, declared as precisely as the form says, the others initializers."""
+    """The model of one node: its first operands are inputs, declared in the given form, the others initializers."""
     sample = case.sample
     inputs = list(_types(sample, form))
     known = {value.name for value in inputs}
@@ -172,7 +173,7 @@ def feeds(sample: Sample) -> dict[str, Array]:
 
 
 def results_of(case: Case, form: str) -> tuple[ModelProto, list[Any]]:
-    """The model of a case, whose outputs are declared, and what it computes. Raises what ONNX Runtime raises."""
+    """The model of a case with declared outputs, and its results. Raises the errors of ONNX Runtime."""
     bare = model(case, form)
     made = session(bare)
     found = _run(made, _read(bare, case.sample))
@@ -194,14 +195,14 @@ def _read(made: ModelProto, sample: Sample) -> dict[str, Array]:
 
 
 def compare(check: str, case: Case, expected: Sequence[Any], made: ModelProto) -> list[Finding]:
-    """What a model computes against the values that are expected."""
+    """Compares the results of a model with the expected values."""
     try:
         found = run(made, _read(made, case.sample))
     except Exception as error:  # as above
         missing = re.search(r"implementation for (\w+)\(", str(error))
         own = {case.sample.op_type, *(node.op_type for node in case.sample.before)}
         kinds = {node.op_type for node in made.graph.node} - own
-        if missing is not None and missing[1] not in kinds:  # ONNX Runtime has the operator in earlier versions only
+        if missing is not None and missing[1] not in kinds:  # ONNX Runtime supports only earlier versions of the operator
             return []
         return [Finding(check, case, f"does not run: {' '.join(str(error).split())[:300]}")]
     for i, (want, got) in enumerate(zip(expected, found, strict=True)):
@@ -212,7 +213,7 @@ def compare(check: str, case: Case, expected: Sequence[Any], made: ModelProto) -
 
 
 def check_round_trip(case: Case, form: str) -> list[Finding]:
-    """Read and written in the same opset, every node anew."""
+    """Checks that each node, read and written in the same opset, gives the same values."""
     original, expected = results_of(case, form)
     try:
         made = to_onnx(rebuilt_module(from_onnx(original)))
@@ -222,7 +223,7 @@ def check_round_trip(case: Case, form: str) -> list[Finding]:
 
 
 def check_raised(case: Case, form: str, target: int) -> list[Finding]:
-    """In a later opset. What is rejected with a sentence is a finding of its own kind, `rejected`."""
+    """Checks the conversion to a later opset. Models that are rejected with a sentence are findings of their own kind, `rejected`."""
     original, expected = results_of(case, form)
     try:
         made = in_opset(original, target)
@@ -245,28 +246,28 @@ def has_form(case: Case, target: int) -> bool:
 
 
 def has_kernel(case: Case, form: str, target: int) -> bool:
-    """Whether ONNX Runtime has the operator for the types of a sample in a later opset too."""
+    """True if ONNX Runtime also has the operator for the types of a sample in a later opset."""
     try:
         session(model(replace(case, opset=target), form))
-    except Exception as error:  # those of ONNX Runtime have no common base
+    except Exception as error:  # ONNX Runtime's errors have no common base class
         return "implementation for" not in str(error)
     return True
 
 
 def targets(case: Case, *, every: bool = False) -> list[int]:
-    """The opsets to go to: the next one that changes the operator, and the newest; or each that changes it."""
+    """The target opsets: the next one that changes the operator and the newest one, or all that change it."""
     later = [first for _, first, _ in spans(case.sample.op_type) if first > case.opset]
     chosen = later if every else later[:1]
     return sorted({*chosen, runtime_opset()} - {case.opset})
 
 
 def check_folded(group: Sequence[Case], math: str) -> list[Finding]:
-    """Cases of one opset in one model, whose operands are all constant, folded."""
+    """Checks constant folding on cases of one opset in one model whose operands are all constant."""
     whole, expected = _together(group)
     try:
         made = passat.optimize(whole, passes="FoldConstant", opt_level=4, verify=False, config={"rules.math": math}).model
         found = run(made, {})
-    except Exception as error:  # which case it was shows when each is alone
+    except Exception as error:  # separate runs show which case it was
         if len(group) == 1:
             return [Finding(f"folded, {math}", group[0], f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")]
         middle = len(group) // 2
@@ -304,7 +305,7 @@ def _together(group: Sequence[Case]) -> tuple[ModelProto, list[list[Any]]]:
 
 
 def runnable(chosen: Iterable[Case]) -> tuple[list[Case], dict[Case, str]]:
-    """The cases that ONNX Runtime runs, and why it does not run the others."""
+    """The cases that ONNX Runtime runs, and why it rejects the others."""
     good: list[Case] = []
     bad: dict[Case, str] = {}
     for case in chosen:
@@ -318,7 +319,7 @@ def runnable(chosen: Iterable[Case]) -> tuple[list[Case], dict[Case, str]]:
 
 
 def by_opset(chosen: Iterable[Case], most: int = 64) -> Iterator[list[Case]]:
-    """Groups of cases of one opset, of a limited size."""
+    """Groups of limited size of the cases of one opset."""
     groups: dict[int, list[Case]] = {}
     for case in chosen:
         groups.setdefault(case.opset, []).append(case)
@@ -327,7 +328,7 @@ def by_opset(chosen: Iterable[Case], most: int = 64) -> Iterator[list[Case]]:
 
 
 def main() -> int:
-    """Runs everything; the exit code is 1 where something was found."""
+    """Runs the whole audit; the exit code is 1 if there are findings."""
     start = time.perf_counter()
     ort.set_default_logger_severity(4)
     good, bad = runnable(cases(all_samples(), last=True))

@@ -1,4 +1,4 @@
-"""Nodes of every operator of ONNX that has several versions: representative operands and attributes, and the opsets that take them."""
+"""Nodes of every ONNX operator that has several versions: representative operands and attributes, and the opsets that accept them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +13,8 @@ EVER: Final = 99
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """A node by its operator, operands (None where one is absent) and attributes, for opsets from `since` to `until`.
-
-    The first `data` operands are inputs of a model, where it is not to be folded, and the others constants. `before` are nodes that make
-    further operands, by their names.
+    """A node as operator, operands (None for an absent one) and attributes, for opsets from `since` to `until`. The first `data` operands
+    are inputs of the model unless it is to be folded, the others constants. `before` are nodes that compute further operands, by name.
     """
 
     op_type: str
@@ -51,7 +49,7 @@ def positive(*shape: int, dtype: Any = np.float32) -> Array:
 
 
 def whole(*shape: int, dtype: Any = np.int64, low: int = -5, high: int = 6) -> Array:
-    """Integers, many of them equal."""
+    """Integers with many duplicates."""
     return np.random.default_rng(shape).integers(low, high, shape).astype(dtype)
 
 
@@ -604,5 +602,5 @@ FAMILIES: Final = (
 
 
 def all_samples() -> list[Sample]:
-    """Every sample."""
+    """All samples."""
     return [sample for family in FAMILIES for sample in family()]

@@ -1,4 +1,4 @@
-"""Operators of other domains that are declared: how their nodes are read and written, and what does not fit."""
+"""Declared operators of other domains: how their nodes are read and written, and invalid nodes."""
 
 from collections.abc import Callable, Iterator
 
@@ -24,7 +24,7 @@ X = TensorType((2, 3), "float32")
 
 @pytest.fixture(autouse=True)
 def registry() -> Iterator[None]:
-    """Operators declared by a test are gone after it."""
+    """Removes operators that a test declares at its end."""
     list_ops()
     before = [(table, dict(table)) for table in (op._OPS, onnx_mapping.READERS)]
     yield
@@ -34,11 +34,11 @@ def registry() -> Iterator[None]:
 
 
 def declare() -> Op:
-    """An operator of one operand and of attributes of several kinds."""
+    """Declares an operator with one operand and attributes of several kinds."""
 
     @define_op(onnx="com.mine.Fused(gamma=scale)", kernel=lambda x, **_: x * np.float32(2), exact="never")
     def fused(x: TensorType, *, alpha: float = 1.0, scale: tuple[float, ...] = (), mode: str = "fast", steps: int = 1) -> TensorType:
-        """Something of ours."""
+        """A user's operator."""
         if x.dtype != "float32":
             raise OpTypeError("x is of float32")
         return x
@@ -125,13 +125,13 @@ def test_undeclared_forms_stay_opaque_and_are_reported(parse: Parse, node: str, 
 def test_every_error_of_a_declaration_is_a_sentence(parse: Parse) -> None:
     @define_op(onnx="com.mine.Odd")
     def odd(x: TensorType) -> TensorType:
-        """It fails."""
+        """Always fails."""
         assert x.ndim == 7
         return x
 
     @define_op(onnx="com.mine.Nothing")
     def nothing(x: TensorType) -> Type:
-        """It forgets what it found."""
+        """Returns nothing."""
         return None  # type: ignore[return-value]  # which is the mistake
 
     assert odd.name == "com.mine.Odd"

@@ -1,4 +1,4 @@
-"""Shapes that ONNX's inference gets wrong: what is computed of them is what ONNX Runtime computes, and no model is lost."""
+"""Shapes that ONNX's inference gets wrong: results equal those of ONNX Runtime, and every model is read."""
 
 import numpy as np
 import onnx
@@ -28,7 +28,7 @@ def held(model: onnx.ModelProto, opset: int | None = None) -> None:
 @pytest.mark.parametrize("opset", [None, 22])
 @pytest.mark.parametrize("name", SQUEEZED)
 def test_an_empty_list_of_axes_is_none(name: str, opset: int | None) -> None:
-    """ONNX's inference leaves the axes of size 1 there, ONNX Runtime removes them."""
+    """ONNX's inference keeps the axes of size 1, ONNX Runtime removes them."""
     version, type_, constants, squeeze = SQUEEZED[name]
     text = f"g ({type_} x) => (int64[k] y, float[m,n] z) {constants} {{ s = {squeeze} y = Shape(s) z = Relu(s) }}"
     held(onnx.parser.parse_model(f'<ir_version: 7, opset_import: ["" : {version}]> {text}'), opset)
@@ -37,7 +37,7 @@ def test_an_empty_list_of_axes_is_none(name: str, opset: int | None) -> None:
 @pytest.mark.parametrize("opset", [None, 25])
 @pytest.mark.parametrize("declared", ["float[3,1,2,1] s, float[1,2,1] t, float[1,2,2] u", "float[a,1,c,1] s"])
 def test_shapes_declared_behind_an_empty_list_of_axes_are_not_believed(declared: str, opset: int | None) -> None:
-    """As ONNX's inference writes them into a model, and ONNX Runtime does not make them true."""
+    """ONNX's inference writes them into models, and ONNX Runtime returns other shapes."""
     text = f"""g (float[3,1,2,1] x) => (int64[k] y, float[m] z) <int64[0] none = {{}}, int64 first = {{0}}, {declared}>
         {{ s = Squeeze(x, none) y = Shape(s) t = Gather(s, first) u = Concat<axis = -1>(t, t) z = Transpose<perm = [0]>(u) }}"""
     held(onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 20]> {text}'), opset)
@@ -46,14 +46,14 @@ def test_shapes_declared_behind_an_empty_list_of_axes_are_not_believed(declared:
 @pytest.mark.parametrize("declared", ["", "int64[0,p] a", "int64[0,1] m", "int64[0,p] a, int64[0,1] m, int64[2] y"])
 @pytest.mark.parametrize("scalar", ["float u = {1}", "uint8 u = {0}"])
 def test_the_places_of_a_scalar(scalar: str, declared: str) -> None:
-    """ONNX makes no rows of them, ONNX Runtime one."""
+    """For ONNX the result has no rows, for ONNX Runtime one."""
     values = ", ".join(filter(None, [scalar, declared]))
     text = f"g (float[3,1,2,1] x) => (int64[k] y) <{values}> {{ a = NonZero(u) m = ReduceMax<axes = [1]>(a) y = Shape(m) }}"
     held(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 16]> {text}'))
 
 
 def test_the_places_of_a_scalar_in_a_branch() -> None:
-    """What is declared around the branch comes from the same inference."""
+    """The declarations around the branch come from the same inference."""
     text = """g (bool c, float u) => (int64 y) <int64[1, 0] a> {
         a = If (c) <then_branch = t () => (int64[1, 0] s) { s = NonZero(u) }, else_branch = e () => (int64[1, 0] n)
             <int64[1, 0] empty = {}> { n = Identity(empty) }>
@@ -78,7 +78,8 @@ def test_the_places_of_a_scalar_that_comes_in(declared: str) -> None:
 @pytest.mark.parametrize("length", ["int64 c = {1}", "int64[3] c = {1, 1, 1}"])
 @pytest.mark.parametrize("keepdims", [0, 1])
 def test_parts_of_one_place(place: int, length: str, keepdims: int) -> None:
-    """With keepdims=0 ONNX Runtime drops the axis of parts whose length is one number, 1; ONNX ignores keepdims where lengths are given."""
+    """With keepdims=0 ONNX Runtime drops the axis of parts whose length is the single number 1; ONNX ignores keepdims if lengths are
+    given."""
     split = f"SplitToSequence<axis = 0, keepdims = {keepdims}>(x, c)"
     text = f"g (float[3,1,2,1] x) => (int64[k] y) <{length}, int64 i = {{{place}}}> {{ s = {split} a = SequenceAt(s, i) y = Shape(a) }}"
     held(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}'))
@@ -92,7 +93,7 @@ def test_the_sequence_of_parts_without_their_axis() -> None:
 
 @pytest.mark.parametrize("element", [onnx.TensorProto.BFLOAT16, onnx.TensorProto.FLOAT16, onnx.TensorProto.STRING, onnx.TensorProto.INT8])
 def test_an_empty_sequence_of_any_type(element: int) -> None:
-    """ONNX's inference knows no sequence of bfloat16, ONNX Runtime does."""
+    """ONNX's inference does not support sequences of bfloat16, ONNX Runtime does."""
     node, output = helper.make_node("SequenceEmpty", [], ["s"], dtype=element), helper.make_tensor_sequence_value_info("s", element, None)
     model = helper.make_model(helper.make_graph([node], "g", [], [output]), opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
     result = optimize(model, verify=False).model
@@ -101,7 +102,7 @@ def test_an_empty_sequence_of_any_type(element: int) -> None:
 
 @pytest.mark.parametrize("element", [onnx.TensorProto.BFLOAT16, onnx.TensorProto.FLOAT])
 def test_an_empty_sequence_of_two_names(element: int) -> None:
-    """No Identity takes a sequence of bfloat16, of which nothing declares the type here."""
+    """Identity does not accept a sequence of bfloat16, and nothing declares its type here."""
     nodes = [helper.make_node("SequenceEmpty", [], [name], dtype=element) for name in "st"]
     nodes += [helper.make_node("Neg", ["x"], ["n"]), helper.make_node("Neg", ["n"], ["y"])]
     x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in "xy")
@@ -121,7 +122,7 @@ def test_a_backward_slice(begin: int, end: int, stride: int, dims: str) -> None:
 
 
 def test_sizes_that_onnx_runtime_doubts_are_not_counted() -> None:
-    """Its inference is wrong about a ConvTranspose whose paddings follow from its sizes."""
+    """ONNX Runtime's inference is wrong about a ConvTranspose whose paddings follow from its sizes."""
     text = """g (float[1, 2, 2, 1, 5] x) => (float[14, 3, p, 4, 1] y)
         <float[2, 2, 1, 3, 1] w = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, int64[5] sizes = {14, 3, 0, 4, 1}> {
             a = ConvTranspose <auto_pad = "SAME_UPPER", group = 2, output_padding = [0, 1, 1], strides = [3, 3, 3]> (x, w)
@@ -135,7 +136,7 @@ def test_sizes_that_onnx_runtime_doubts_are_not_counted() -> None:
 @pytest.mark.parametrize("op_type", ["AveragePool", "LpPool", "MaxPool"])
 @pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER"])
 def test_shapes_declared_behind_windows_with_gaps_are_not_believed(op_type: str, auto_pad: str) -> None:
-    """As ONNX's inference writes them into a model: it gives a pooling with paddings of its own four rows here, ONNX Runtime two."""
+    """ONNX's inference writes them into models: a pooling with automatic padding has four rows here, two in ONNX Runtime."""
     text = f"""g (float[1,1,4,5] x) => (float[p, 2] y, int64[4] z)
         <int64[1] a = {{-1}}, int64[1] b = {{2}}, float[1,1,4,5] w, float[1,1,4,5] r, int64[2] s>
         {{ w = {op_type} <auto_pad = "{auto_pad}", dilations = [2,1], kernel_shape = [3,2]> (x) r = Relu(w) s = Concat <axis = 0> (a, b)
@@ -159,7 +160,7 @@ def test_shapes_declared_behind_a_reduction_of_nothing_are_not_believed(reduce: 
 @pytest.mark.parametrize("columns", [3, 12])
 @pytest.mark.parametrize("declared", [False, True])
 def test_sizes_of_attention_that_are_not_known_are_not_zero(columns: int, declared: bool) -> None:
-    """As ONNX's inference takes them to be."""
+    """ONNX's inference assumes that they are."""
     text = """g (float[2, 4, 6] q, float[2, 5, 6] k, float[2, 5, m] v) => (int64[3] y)
         { a = Attention <q_num_heads = 3, kv_num_heads = 3> (q, k, v) b = Relu (a) y = Shape (b) }"""
     model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 23]> {text}')
@@ -173,7 +174,7 @@ def test_sizes_of_attention_that_are_not_known_are_not_zero(columns: int, declar
 @pytest.mark.parametrize("op_type", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
 @pytest.mark.parametrize("columns", [0, 1, 4])
 def test_a_loss_of_each_element_has_the_shape_of_the_targets(op_type: str, columns: int) -> None:
-    """ONNX Runtime does not ask whether they fit the scores."""
+    """ONNX Runtime does not check whether they fit the scores."""
     text = f'g (int64[3, m] target) => (int64[2] y) <float[1] one = {{1}}> {{ loss = {op_type} <reduction = "none"> (input, target) y = Shape (loss) }}'
     model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 13]> {text}')
     model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.ones((3, 5, 4), np.float32), "input"))

@@ -60,7 +60,7 @@ def test_subgraphs_read_from_outside_and_belong_to_their_node() -> None:
     assert inner.keys() == {"Relu", "Neg"}
     assert inner["Relu"].where == "If 'choose': then_branch"
     assert inner["Relu"].operands == [2]
-    assert found[owner].operands == [1, 2], "the condition, and what the branches read"
+    assert found[owner].operands == [1, 2], "the condition, and the values that the branches read"
 
 
 def test_bodies_of_functions_come_last() -> None:

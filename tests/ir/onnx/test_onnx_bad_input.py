@@ -1,4 +1,4 @@
-"""Bad input is one clear sentence that names the file, the node, the operator and what is wrong."""
+"""Messages about bad input are one clear sentence that names the file, the node, the operator and the defect."""
 
 import contextlib
 import subprocess
@@ -302,7 +302,7 @@ def test_without_onnx_the_error_names_the_extra() -> None:
 
 
 def sparse(values: Sequence[float], indices: Sequence[int], dims: Sequence[int], index_dims: Sequence[int] = ()) -> ModelProto:
-    """x plus a sparse initializer."""
+    """A model that adds a sparse initializer to x."""
     proto = onnx.SparseTensorProto(dims=dims)
     proto.values.CopyFrom(helper.make_tensor("w", TensorProto.FLOAT, [len(values)], values))
     proto.indices.CopyFrom(helper.make_tensor("i", TensorProto.INT64, index_dims or [len(indices)], indices))
@@ -367,7 +367,7 @@ def test_a_tensor_of_negative_dimensions() -> None:
 
 
 def test_an_initializer_that_nothing_reads_may_be_broken() -> None:
-    """ONNX Runtime leaves it out."""
+    """ONNX Runtime ignores it."""
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) <int16[1] c = {1}> { u = Identity (x) y = Relu (u) }'
     )
@@ -383,7 +383,7 @@ def test_an_initializer_that_nothing_reads_may_be_broken() -> None:
     "attribute", ["strides = [1]", "strides = [1, 1, 1]", "dilations = [1]", "kernel_shape = [2]", "kernel_shape = [2, 2, 2]"]
 )
 def test_windows_with_numbers_for_other_dimensions(op_type: str, attribute: str) -> None:
-    """Padding that follows from sizes is worked out only where there is a number for each of them."""
+    """Automatic padding is computed only if there is a number for each spatial dimension."""
     kernel = "" if attribute.startswith("kernel_shape") else ", kernel_shape = [2, 2]"
     inputs = "x, w" if op_type.startswith("Conv") else "x"
     model = onnx.parser.parse_model(
@@ -395,7 +395,7 @@ def test_windows_with_numbers_for_other_dimensions(op_type: str, attribute: str)
 
 
 def test_an_axis_of_more_than_32_bits() -> None:
-    """ONNX's inference, which ends the process over it, is not asked."""
+    """ONNX's inference, which would crash, is not called."""
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 17]> g (float[3, 4] x, float[4] w) => (float[3, 4] y, float[3, 1] mean)'
         "{ y, mean = LayerNormalization <axis = 2147483648> (x, w, w) }"
@@ -404,7 +404,7 @@ def test_an_axis_of_more_than_32_bits() -> None:
 
 
 def test_an_equation_that_is_not_text() -> None:
-    """ONNX's inference, which never ends over it, is not asked."""
+    """ONNX's inference, which would not terminate, is not called."""
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 17]> g (float[3] x) => (float[3] y) { y = Einsum <equation = "...i ->..."> (x) }'
     )
@@ -447,7 +447,7 @@ def test_a_vector_of_a_hundred_billion_entries_needs_no_memory(schema: onnx.defs
 
 
 def test_truth_values_that_are_neither_0_nor_1() -> None:
-    """Any other byte is true, for Passat as for Xor in ONNX Runtime; of such bytes NumPy's own Xor makes others of the kind."""
+    """Any other byte is true, for Passat as for Xor in ONNX Runtime. NumPy's own Xor produces further such bytes."""
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 16]> g () => (bool[2] y) <bool[2] v = {1, 0}> { x = Xor(a, b) y = Equal(x, v) }'
     )

@@ -67,7 +67,7 @@ error: 'p' is declared as int64[2, 3], but the Relu node that produces 'p' retur
 
 @pytest.mark.parametrize("given", ["<axes: ints = []>(x)", "(x, none)"])
 def test_an_empty_list_of_axes_to_squeeze_promises_no_shape(given: str) -> None:
-    """ONNX takes it for none of them, ONNX Runtime for all of size 1; and nothing that is declared there is believed."""
+    """For ONNX it means none of them, for ONNX Runtime all of size 1; the declarations there are not trusted."""
     opset, constants = (13, "<int64[0] none = {}>") if "none" in given else (11, "")
     proto = onnx.parser.parse_model(
         f'<ir_version: 8, opset_import: ["" : {opset}]> g (float[1, 3] x) => (float[n] y) {constants} {{ y = Squeeze{given} }}'

@@ -1,4 +1,4 @@
-"""Declarations that contradict what is inferred: they cost a warning, never the model, and nothing is relied on where both differ."""
+"""Declarations that contradict inferred types: they cause a warning, the model is still read, and neither type is relied on."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ import pytest
 from onnx import ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 import passat
-import passat.ir.ops  # importing registers what is read
+import passat.ir.ops  # importing registers the readers
 from passat.ir.expr import Call
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, from_onnx, to_onnx
@@ -31,7 +31,7 @@ def warnings(module: IRModule) -> list[str]:
 
 
 def types(module: IRModule) -> dict[str, str]:
-    """The types of all values that calls make, by name; those inside subgraphs too."""
+    """The types of all results of calls, by name, including those in subgraphs."""
     calls = [node for node in post_order(module["main"]) if isinstance(node, Call) and node.span is not None and node.span.outputs]
     return {call.span.outputs[0]: show_type(call.checked_type) for call in calls if call.span is not None}
 
@@ -53,7 +53,7 @@ def test_an_output_of_another_rank_keeps_its_declaration(parse: Parse) -> None:
 
 
 def test_wrongly_declared_outputs_are_not_read_by_name(parse: Parse) -> None:
-    """ONNX Runtime relies on the declaration there, and does not run a Scan whose body then has a value without shape."""
+    """ONNX Runtime relies on the declaration there, and does not run a Scan whose body would then have a value without shape."""
     model = parse(
         "g (float[1, 3] x, float[4, 3] s) => (float[1, 3] y, float[4, 1, 3] z, float[N, M, N, M] w) {"
         " a = Cos(x)"
@@ -71,7 +71,7 @@ def test_wrongly_declared_outputs_are_not_read_by_name(parse: Parse) -> None:
 
 
 def test_a_scan_runs_on_parts_whose_sizes_are_computed(parse: Parse) -> None:
-    """As conversion writes them: where sizes of parts are no constants, ONNX infers no rank."""
+    """Conversion writes such models: if sizes of parts are not constant, ONNX infers no rank."""
     model = parse(
         "g (float[0, 2, 4] x, float[7] s) => (float[p, q, r] y) {"
         " y, z = Scan<num_scan_inputs = 1, body = body (float[A, B, C] c, float i) => (float[] d, float[] e) { d, e = Split<axis = 0>(c) }>(x, s) }",
@@ -137,7 +137,7 @@ def test_operands_that_do_not_fit_because_of_a_declaration(parse: Parse) -> None
 
 
 def test_declarations_that_contradict_each_other_one_by_one(parse: Parse) -> None:
-    """After a few of them none is believed, so that a model is not read once for each."""
+    """After a few of them none is trusted, so that a model is not read once for each."""
     nodes = [f"a{i} = com.mycompany.Thing(x) b{i} = Neg(a{i})" for i in range(10)]
     model = parse(f"g (float[3] x) => (float[3] b9) {{ {' '.join(nodes)} }}", imports=CUSTOM)
     for i in range(10):
@@ -196,7 +196,7 @@ LOOP = """g (float[2, 3] x, int64 n) => (float[N, 3] y) {{
     ],
 )
 def test_types_of_loop_carried_values(carried: str, step: str, inside: str, warned: str, parse: Parse) -> None:
-    """The type of a value that a loop carries holds as the loop begins, and after each iteration."""
+    """The type of a loop-carried value holds before the loop, and after each iteration."""
     model = parse(LOOP.format(carried=carried, step=step))
     model.graph.initializer.append(helper.make_tensor("i1", TensorProto.INT64, [1], [0]))
     module = from_onnx(model)
@@ -207,7 +207,7 @@ def test_types_of_loop_carried_values(carried: str, step: str, inside: str, warn
 
 
 def test_declarations_of_nodes_out_of_order_around_a_subgraph(parse: Parse) -> None:
-    """A subgraph that reads what comes later is read twice; what is declared around it still counts then."""
+    """A subgraph that reads later values is read twice; declarations around it still count then."""
     text = """g (float[3] x, bool c) => (float[3] y) {
         a = com.mycompany.Thing(x)
         z = If(c) <then_branch = t () => (float[3] p) { p = Neg(late) }, else_branch = e () => (float[3] q) { q = Neg(x) }>
@@ -219,7 +219,7 @@ def test_declarations_of_nodes_out_of_order_around_a_subgraph(parse: Parse) -> N
 
 
 def test_other_declarations_that_say_nothing(parse: Parse) -> None:
-    """Of inputs, of initializers, of nothing, twice, without a type."""
+    """Declarations of inputs, of initializers, of unknown names, duplicates, and declarations without a type."""
     model = parse("g (float[2, 3] x) => (float[2, 3] y) { a = Add(x, w) y = Relu(a) }")
     model.graph.initializer.append(helper.make_tensor("w", TensorProto.FLOAT, [3], [1.0, 2.0, 3.0]))
     for name in ("x", "w", "nothing", ""):
@@ -291,7 +291,7 @@ def test_containers_of_unknown_types_are_not_declared(text: str) -> None:
 
 
 def not_inferred() -> list[tuple[str, int]]:
-    """The operators that Passat has, in the newest opset in which ONNX infers nothing of their results."""
+    """The operators of Passat for whose results ONNX infers nothing in the newest opset."""
     opsets = range(OLDEST_READ, onnx.defs.onnx_opset_version() + 1)
     schemas = {(op, opset): schema_of(op, opset, "") for op in READERS for opset in opsets}
     newest = {op: opset for (op, opset), schema in schemas.items() if schema and not schema.has_type_and_shape_inference_function}
@@ -315,7 +315,7 @@ def test_types_that_onnx_does_not_infer_are_declared(op: str, opset: int, again:
 
 
 def test_a_scan_runs_on_types_that_onnx_does_not_infer() -> None:
-    """ONNX Runtime runs none in whose body a shape is unknown. (The names of the body are declared without one.)"""
+    """ONNX Runtime runs no Scan whose body has an unknown shape. (The values of the body are declared without one.)"""
     model = onnx.parser.parse_model(
         """<ir_version: 8, opset_import: ["" : 14]> g (float[2, 2] x) => (bool[2, 2] y, bool[2, 2] z) <bool[2, 2] a> {
           n = Neg(x) m = Neg(n) a = LessOrEqual(m, x)
@@ -329,7 +329,8 @@ def test_a_scan_runs_on_types_that_onnx_does_not_infer() -> None:
 
 
 def test_narrowly_declared_outputs_are_not_read_by_name(parse: Parse) -> None:
-    """The first output is declared of one column, and has five: ONNX Runtime only warns, unless something reads the values by that name."""
+    """The first output is declared with one column, and has five: ONNX Runtime only warns, unless something reads the value by that
+    name."""
     model = parse(
         "g (int64[n, m] x) => (uint8[n, 1] a, uint8[k, 5] y) { b = Cast<to = 2>(x) a = Cast<to = 2>(x) y = Concat<axis = 0>(b, c) }",
         opset=18,

@@ -24,7 +24,7 @@ X = np.array([[1, -2, 3]], np.float32)
 
 @pytest.mark.parametrize("opset", [13, 14])
 def test_one_sequence_of_two_names(opset: int, run: Run) -> None:
-    """Identity takes sequences since opset 14; before, what makes the sequence is written twice."""
+    """Identity accepts sequences since opset 14; before, the node that creates the sequence is written twice."""
     model = onnx.parser.parse_model(
         f'<ir_version: 8, opset_import: ["" : {opset}]> g (float[3] x) => (seq(float[3]) s, seq(float[3]) t)'
         "{ s = SequenceConstruct(x, x) t = SequenceConstruct(x, x) }"
@@ -36,7 +36,7 @@ def test_one_sequence_of_two_names(opset: int, run: Run) -> None:
 
 
 def test_one_tensor_of_two_names_in_a_type_that_identity_does_not_take() -> None:
-    """Identity takes bfloat16 since opset 13; before, what makes the tensor is written twice."""
+    """Identity accepts bfloat16 since opset 13; before, the node that creates the tensor is written twice."""
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 9]> g (int64[2] n, float[2, 2] x) => (bfloat16[a, b] s, bfloat16[a, b] t, float[2, 2] y)'
         "{ s = ConstantOfShape <value = bfloat16[1] {1}> (n) t = ConstantOfShape <value = bfloat16[1] {1}> (n)"
@@ -58,7 +58,7 @@ def test_one_constant_of_two_names_in_a_type_that_identity_does_not_take() -> No
 
 @pytest.mark.parametrize("end", [2**31 - 1, 2**63 - 1])
 def test_a_backward_slice_in_which_shape_inference_finds_nothing(end: int, run: Run) -> None:
-    """In a subgraph ONNX Runtime trusts the inferred size once all indices are constants."""
+    """In a subgraph ONNX Runtime trusts the inferred size if all indices are constants."""
     model = onnx.parser.parse_model(
         f"""<ir_version: 8, opset_import: ["" : 17]> g (bool c, float[1, 2] x) => (float[1, k] y) {{
             y = If (c) <then_branch = t () => (float[1, m] u)
@@ -224,7 +224,7 @@ def test_an_output_that_is_listed_twice_is_made_once(run: Run) -> None:
 
 
 def test_a_subgraph_declares_its_results(rebuilt: Callable[[IRModule], IRModule]) -> None:
-    """ONNX Runtime runs a Scan whose body declares another rank, or rejects it, by what is around it."""
+    """Depending on the graph around it, ONNX Runtime runs or rejects a Scan whose body declares another rank."""
     model = onnx.parser.parse_model(
         """<ir_version: 8, opset_import: ["" : 17]> g (float[2, 3] x, float[1] s) => (float[1] t, float[2, 3, 1] y) {
             t, y = Scan <num_scan_inputs = 1, body = b (float[1] a, float[3] u) => (float[1] c, float[n] v)
@@ -237,7 +237,7 @@ def test_a_subgraph_declares_its_results(rebuilt: Callable[[IRModule], IRModule]
 
 
 def test_a_group_norm_of_nothing_is_nothing() -> None:
-    """Reshape takes 0 for a size of its operand."""
+    """In the shape operand of Reshape, 0 stands for a size of the data."""
     x = var("x", shape=(1, 2, 0, 3), dtype="float64")
     scale = const(np.ones(2), "float64")
     model = written(Function([x], get_op("nn.group_norm")(x, scale, scale, num_groups=1)))
@@ -245,7 +245,7 @@ def test_a_group_norm_of_nothing_is_nothing() -> None:
 
 
 def test_renaming_nodes_have_unique_names() -> None:
-    """ONNX Runtime loads no model in which two nodes have one name."""
+    """ONNX Runtime does not load models in which two nodes have the same name."""
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x, float[2] u) => (float[2] y, float[4] z)'
         "{ a = Identity (x) y = Transpose <perm = [0]> (a) [y] z = Concat <axis = 0> (u, u) }"
@@ -257,7 +257,7 @@ def test_renaming_nodes_have_unique_names() -> None:
 
 @pytest.mark.parametrize("opset", [9, 23])
 def test_bfloat16_of_a_computed_shape_is_a_constant_of_shape(opset: int, rebuilt: Callable[[IRModule], IRModule]) -> None:
-    """ONNX Runtime has no Expand of it."""
+    """ONNX Runtime has no Expand for it."""
     model = onnx.parser.parse_model(
         f'<ir_version: 8, opset_import: ["" : {opset}]> g (int64[2] n) => (bfloat16[a, b] y)'
         "{ y = ConstantOfShape <value = bfloat16[1] {1}> (n) }"

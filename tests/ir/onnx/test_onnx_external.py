@@ -1,4 +1,5 @@
-"""Tensor data in files beside the model: read where it lies, copied when the model is saved, never outside the model's folder."""
+"""Tensor data in files beside the model: it is read in place, copied when the model is saved, and never read from outside the model's
+folder."""
 
 import os
 import shutil
@@ -31,7 +32,7 @@ def external(name: str, array: np.ndarray[Any, Any], entries: dict[str, str]) ->
 
 @pytest.fixture
 def source(tmp_path: Path, parse: Parse) -> Path:
-    """A model of one large external tensor, a small one, and one in the model."""
+    """A model with a large external tensor, a small external tensor, and one in the model."""
     folder = tmp_path / "source"
     folder.mkdir()
     (folder / "m.bin").write_bytes(b"\0" * 4096 + WEIGHT.tobytes() + BIAS.tobytes())
@@ -45,7 +46,7 @@ def source(tmp_path: Path, parse: Parse) -> Path:
 
 
 def values(path: Path) -> dict[str, np.ndarray[Any, Any]]:
-    """The initializers of a model as onnx itself loads them, which checks the file's form."""
+    """The initializers of a model as onnx loads them, which checks the format of the file."""
     return {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(path).graph.initializer}
 
 
@@ -88,7 +89,7 @@ def test_saved_beside_a_data_file_of_its_own(source: Path, tmp_path: Path) -> No
     model = onnx.load(target, load_external_data=False)
     by_name = {tensor.name: tensor for tensor in model.graph.initializer}
     assert by_name["w"].data_location == TensorProto.EXTERNAL
-    assert by_name["b"].HasField("raw_data")  # 128 bytes are not worth a file
+    assert by_name["b"].HasField("raw_data")  # 128 bytes are too few for a file
     onnx.checker.check_model(str(target), full_check=True)
 
 
@@ -116,7 +117,7 @@ def test_a_model_in_memory_is_saved_with_the_folder_of_its_data(source: Path, tm
     model = to_onnx(load(source))
     save(model, tmp_path / "out.onnx", folder=source.parent)
     np.testing.assert_array_equal(values(tmp_path / "out.onnx")["w"], WEIGHT)
-    assert model.graph.initializer[0].external_data[0].value == "m.bin"  # the model itself is as it was
+    assert model.graph.initializer[0].external_data[0].value == "m.bin"  # the model itself is unchanged
     with pytest.raises(OnnxError, match="the model's folder is unknown"):
         save(model, tmp_path / "other.onnx")
 
@@ -169,7 +170,7 @@ def test_new_tensors_and_attributes_go_along(source: Path, tmp_path: Path) -> No
     save(module, tmp_path / "out.onnx")
     out = onnx.load(tmp_path / "out.onnx")
     assert any(np.array_equal(array, WEIGHT * 2) for array in values(tmp_path / "out.onnx").values())
-    assert (tmp_path / "out.onnx.data").stat().st_size == 2 * WEIGHT.nbytes  # the attribute's table is the range of w
+    assert (tmp_path / "out.onnx.data").stat().st_size == 2 * WEIGHT.nbytes  # the attribute's tensor is the range of w
     thing = next(node for node in out.graph.node if node.domain)
     np.testing.assert_array_equal(numpy_helper.to_array(thing.attribute[0].t), WEIGHT)
 

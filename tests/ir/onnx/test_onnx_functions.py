@@ -1,4 +1,4 @@
-"""Writing programs that call functions: calls are replaced by the functions' bodies."""
+"""Writing programs that call functions: the bodies of the functions replace the calls."""
 
 from collections.abc import Callable
 from typing import Any
@@ -44,13 +44,13 @@ def test_function_literals_that_are_called(run: Run) -> None:
     model = written(module)
     assert kinds(model) == ["Relu", "Add", "Relu", "Add", "Neg", "Abs"]
     assert np.array_equal(run(model, {"x": X})[0], np.maximum(np.maximum(X, 0) + 1, 0) + 1)
-    # The module itself stays as it was.
+    # the module itself is unchanged
     assert "Primitive=1" in str(module)
 
 
 @pytest.mark.parametrize("level", [0, 2])
 def test_a_fused_model_is_written_as_it_was_read(level: int, run: Run) -> None:
-    """The same nodes under the same names, with the biases of its products."""
+    """It has the same nodes under the same names, including the biases of its products."""
     x, w, b = var("x", shape=("n", 3)), const(np.ones((4, 3), np.float32)), const(np.arange(4, dtype=np.float32))
     dense = get_op("nn.bias_add")(get_op("nn.dense")(x, w), b)
     source = to_onnx(IRModule({"main": Function([x], get_op("nn.relu")(dense) + const(1.0))}))
@@ -79,7 +79,7 @@ g (float[N, 3] x, bool c, int64 n) => (float[N, 3] y, float[N, 3] z) {
 
 @pytest.mark.parametrize("level", [0, 2])
 def test_the_bodies_of_control_flow_are_fused_too(level: int, parse: Parse, run: Run) -> None:
-    """Calls that take functions stay as they are; what is in the functions is fused, and written as nodes again."""
+    """Calls that take functions stay unchanged; the contents of the functions are fused, and written as nodes again."""
     source = parse(CONTROL_FLOW)
     module = from_onnx(source)
     with PassContext():
@@ -93,7 +93,7 @@ def test_the_bodies_of_control_flow_are_fused_too(level: int, parse: Parse, run:
 
 
 def test_unknown_callees_are_rejected() -> None:
-    """A function that calls itself has no form in ONNX."""
+    """A recursive function has no form in ONNX."""
     module = parse(
         """#[version = "0.0.5"]
         def @main(%x: Tensor[(1, 3), float32]) {

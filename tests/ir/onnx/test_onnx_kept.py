@@ -1,4 +1,4 @@
-"""What a model holds besides its computation comes out as it went in."""
+"""Contents of a model besides its computation are written unchanged."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Models that ship with the onnx package go through: same operators, same interface, same values.
+"""Models of the onnx package, read and written: same operators, same interface, same values.
 
 CI takes every fiftieth of onnx's node tests; `make nightly` takes all, and a model of 2.2 GB.
 """
@@ -36,7 +36,7 @@ RANDOM = {"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLi
 
 
 def interface(model: ModelProto) -> tuple[list[bytes], list[bytes]]:
-    """Inputs that are no initializers, and outputs, to the last byte."""
+    """The inputs without initializers, and the outputs, as bytes."""
     fixed = {tensor.name for tensor in model.graph.initializer} if model.ir_version < 4 else set()
     return (
         [value.SerializeToString() for value in model.graph.input if value.name not in fixed],
@@ -45,13 +45,13 @@ def interface(model: ModelProto) -> tuple[list[bytes], list[bytes]]:
 
 
 def both_ways(model: ModelProto, rebuilt: Rebuilt, histogram: Histogram) -> Iterator[ModelProto]:
-    """The model read and written as nodes that it had, and through the writers of all operators; both checked."""
+    """The model read and written with its original nodes, and with the writers of all operators; both checked."""
     module = from_onnx(model)
     for out in (to_onnx(module), to_onnx(rebuilt(module))):
         check(out)
         assert interface(out) == interface(model)
         assert (out.ir_version, out.opset_import) == (model.ir_version, model.opset_import)
-        more = 2 * histogram(model)[".Swish"]  # which ONNX Runtime has no kernel for: it is written as two nodes, or three
+        more = 2 * histogram(model)[".Swish"]  # ONNX Runtime has no kernel for it: it is written as two nodes, or three
         assert sum(histogram(out).values()) <= sum(histogram(model).values()) + more
         yield out
     assert histogram(to_onnx(module)) == histogram(model)
@@ -62,7 +62,7 @@ def test_light_models_come_back_with_the_same_nodes(path: Path, rebuilt: Rebuilt
     model = read_model(path)
     for out in both_ways(model, rebuilt, histogram):
         assert histogram(out) == histogram(model)
-        assert out.ByteSize() <= 1.1 * path.stat().st_size  # attributes that are defaults are written out
+        assert out.ByteSize() <= 1.1 * path.stat().st_size  # attributes with default values are written explicitly
         assert out.ir_version == 3
 
 
@@ -109,7 +109,7 @@ def equal(got: Any, want: Any) -> bool:
 
 def test_node_tests_of_the_onnx_package(rebuilt: Rebuilt, histogram: Histogram, run: Run) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the package makes its cases by overflowing on purpose
+        warnings.simplefilter("ignore")  # the package creates its cases by intentional overflows
         from onnx.backend.test.case.node import collect_testcases
 
         cases = [(case, case.data_sets[0][0]) for case in collect_testcases(None) if case.data_sets]
@@ -125,7 +125,7 @@ def test_node_tests_of_the_onnx_package(rebuilt: Rebuilt, histogram: Histogram, 
         try:
             want = run(model, feeds)
         except Exception:
-            continue  # ONNX Runtime does not have every operator
+            continue  # ONNX Runtime lacks some operators
         compared += 1
         for out in outs:
             assert equal(run(out, feeds), want), case.name
@@ -165,7 +165,7 @@ def test_a_model_of_more_than_two_gigabytes_takes_little_memory(tmp_path: Path) 
 
 @st.composite
 def graphs(draw: st.DrawFn) -> ModelProto:
-    """Sorted graphs of live nodes over matrices, with shared values, several outputs, and initializers."""
+    """Sorted graphs of live nodes on matrices, with shared values, several outputs, and initializers."""
     empty = onnx.parser.parse_graph("g (float[N, 4] x, float[N, 4] z) => () { }")
     model = onnx.helper.make_model(empty, ir_version=8, opset_imports=[onnx.helper.make_opsetid("", 17)])
     graph = model.graph

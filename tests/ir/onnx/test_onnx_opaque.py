@@ -1,4 +1,4 @@
-"""Operators without a form of their own: what their calls carry, which types and values they have."""
+"""Opaque operators: what their calls carry, and the types and values of their results."""
 
 from collections.abc import Callable
 from typing import Any
@@ -163,7 +163,7 @@ def test_rejections_of_the_runtime_are_evaluate_errors() -> None:
 def test_a_value_is_that_of_the_version(
     name: str, axis: int, opset: int, parse: Parse, run: Callable[..., list[Any]], random: np.random.Generator
 ) -> None:
-    """Until version 12 these flattened their operand; newer implementations do not know that."""
+    """Until version 12 these operators flattened their operand; newer implementations do not."""
     data = random.standard_normal((2, 3, 2)).astype(np.float32)
     model = parse(f"g (float[2, 3, 2] x) => (float[2, 3, 2] y) {{ y = {name}<axis = {axis}>(x) }}", opset=opset)
     expected = run(model, {"x": data})[0]
@@ -178,7 +178,7 @@ def test_an_attribute_that_implementations_overlook() -> None:
 @pytest.mark.parametrize("outputs", [["y"], ["y", "z"], ["y", "", "z"]])
 @pytest.mark.parametrize("made", [[], ["b"]])
 def test_a_call_with_more_outputs_than_its_function_has(outputs: list[str], made: list[str]) -> None:
-    """ONNX Runtime rejects it; it is read as far as one can, and what is missing has no known type."""
+    """ONNX Runtime rejects it; Passat reads as much as possible, and the missing value has an unknown type."""
     function = helper.make_function("local", "f", ["a"], made, [helper.make_node("Relu", ["a"], ["b"])], [helper.make_opsetid("", 18)])
     ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])] for name in ("x", "y")]
     graph = helper.make_graph([helper.make_node("f", ["x"], outputs, domain="local")], "g", ends[0], ends[1])

@@ -1,4 +1,4 @@
-"""Modules that were read from ONNX, pickled: with their frame, their constants as they are stored, and fit to be written."""
+"""Modules that were read from ONNX can be pickled: with their frame and their constants as stored, ready to be written."""
 
 import pickle
 from pathlib import Path

@@ -218,7 +218,7 @@ def test_an_unused_carried_value_and_an_absent_limit(parse: Parse, run: Run, reb
 
 
 def deep(depth: int) -> ModelProto:
-    """Ifs inside each other, made from the outside in, as protobuf itself parses no deep nesting."""
+    """Nested Ifs, built from the outside in, because protobuf does not parse deep nesting."""
     model = onnx.helper.make_model(
         onnx.parser.parse_graph("g (bool c, float[2] x) => (float[2] v0) { }"),
         opset_imports=[onnx.helper.make_opsetid("", 17)],

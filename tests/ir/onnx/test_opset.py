@@ -60,7 +60,7 @@ def test_a_logarithm_of_a_sum_is_converted_to_its_newest_version() -> None:
 
 @pytest.mark.parametrize("elem", ["float", "float16", "double"])
 def test_a_swish_loads_in_later_opsets(elem: str, run: Run) -> None:
-    """ONNX Runtime has no kernel of it, and takes it for its function in opset 24 alone."""
+    """ONNX Runtime has no kernel for it, and expands it as a function in opset 24 only."""
     source = model(24, "y = Swish(x)", f"{elem}[2] x", f"{elem}[2] y")
     dtype = helper.tensor_dtype_to_np_dtype(source.graph.input[0].type.tensor_type.elem_type)
     feed = {"x": np.array([-1.5, 2], dtype)}
@@ -71,7 +71,8 @@ def test_a_swish_loads_in_later_opsets(elem: str, run: Run) -> None:
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize(("opset", "axis"), [(11, 0), (13, -2)])
 def test_equal_parts_of_nothing(opset: int, axis: int, known: bool, rows: int, run: Run) -> None:
-    """Since opset 18 ONNX Runtime takes no number of parts for a size of 0; of a tensor of unknown rank, Passat has no split of its own."""
+    """Since opset 18 ONNX Runtime rejects a number of parts for a size of 0; for a tensor of unknown rank, Passat has no split of its
+    own."""
     body = f"s = Identity(x) a, b, c = Split<axis = {axis}>(s)"
     source = model(opset, body, "float[n, 2] x" if known else "float[] x", "float[p, 2] a, float[p, 2] b, float[p, 2] c")
     raised = in_opset(source, 21)
@@ -89,7 +90,7 @@ def test_one_part_of_a_possibly_empty_split(run: Run) -> None:
 
 @pytest.mark.parametrize("name", ["ArgMax", "ArgMin"])
 def test_an_axis_of_a_scalar_is_rejected(name: str) -> None:
-    """Until opset 10 ONNX Runtime runs it, and since then it does not load it."""
+    """Until opset 10 ONNX Runtime runs it; later it does not load it."""
     with pytest.raises(OnnxError, match=f"{name} .* cannot be converted from opset 9 to 12: opset 11 requires an axis"):
         in_opset(model(9, f"y = {name}(x)", "float x", "int64 y"), 12)
     assert opset_of(in_opset(model(9, f"y = {name}(x)", "float[3] x", "int64[1] y"), 13)) == 13
@@ -97,7 +98,7 @@ def test_an_axis_of_a_scalar_is_rejected(name: str) -> None:
 
 @pytest.mark.parametrize("operands", ["x", "x, low"])
 def test_infinities_of_16_bits_pass_through_a_clip_without_bounds(operands: str, run: Run) -> None:
-    """Until opset 12 ONNX Runtime computes it as float32, and since then the greatest float16 is the bound."""
+    """Until opset 12 ONNX Runtime computes it in float32; later the largest float16 is the bound."""
     before = model(11, f"y = Clip({operands})", "float16[3] x", "float16[3] y")
     if "low" in operands:
         before.graph.initializer.append(numpy_helper.from_array(np.array(-2, np.float16), "low"))
@@ -190,7 +191,7 @@ def test_pooling_without_a_kernel_is_rejected_for_unknown_operands() -> None:
     "op_type", ["Elu", "HardSigmoid", "HardSwish", "Mish", "Selu", "Softplus", "Softsign", "ThresholdedRelu", "LeakyRelu"]
 )
 def test_functions_that_onnx_runtime_has_no_kernel_of_float64_for(op_type: str) -> None:
-    """It expands them as functions in opset 18 and cannot load them in later opsets: the conversion is rejected, in subgraphs too."""
+    """It expands them as functions in opset 18 and cannot load them in later opsets. The conversion is rejected, in subgraphs too."""
     before = model(18, f"y = {op_type}(x)", "double[2] x", "double[2] y")
     inside = model(
         18,
@@ -324,7 +325,7 @@ def test_weights_in_a_file_stay_there(tmp_path: Path) -> None:
 
 
 def test_types_that_follow_from_constants_are_kept(run: Run, random: np.random.Generator) -> None:
-    """What reads the result of a node that is raised is written by a form that asks for its rank."""
+    """The reader of the result of a converted node is written in a form that needs the rank."""
     before = model(10, "a = Resize(x, s)\n b = Hardmax<axis = 1>(a)\n y = Tile(b, reps)", "float[1, 1, 2, N] x", "float[] y")
     before.graph.initializer.append(numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "s"))
     before.graph.initializer.append(numpy_helper.from_array(np.array([1, 2, 1, 1]), "reps"))
@@ -334,7 +335,7 @@ def test_types_that_follow_from_constants_are_kept(run: Run, random: np.random.G
 
 
 def test_an_average_of_windows_that_do_not_fit_stays_in_its_opset() -> None:
-    """Since opset 19 ONNX Runtime has another kernel, which averages something else."""
+    """Since opset 19 ONNX Runtime has another kernel, which computes another average."""
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 15]> g (float[3, 2, 2, 2] x) => (float[a, b, c, d] y)'
         "{ y = AveragePool <count_include_pad = 1, kernel_shape = [3, 2], strides = [2, 3]> (x) }"
@@ -358,7 +359,7 @@ def test_an_average_over_unknown_shapes_is_converted() -> None:
     "values", [[2, 1e9], [-1e9, -2e9], [0.5, 1.5], [np.inf, 1], [-np.inf, -np.inf], [-np.inf, 3], [np.nan, 1], [np.inf, -np.inf], []]
 )
 def test_a_sum_of_exponentials_does_not_overflow_in_later_opsets(values: list[float], keepdims: int, run: Run) -> None:
-    """ONNX Runtime has no kernel of the operator in opset 28, and computes the logarithm of a sum that is infinite."""
+    """ONNX Runtime has no kernel for the operator in opset 28, and computes the logarithm of a sum that is infinite."""
     body = f"y = ReduceLogSumExp<keepdims = {keepdims}>(x, axes)"
     before = model(18, f"axes = Constant<value_ints = [1]>() {body}", "float[1, n] x", f"float[1{', 1' * keepdims}] y")
     feed = {"x": np.asarray([values], np.float32)}

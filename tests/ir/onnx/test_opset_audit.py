@@ -1,4 +1,4 @@
-"""A fixed share of the audit (`opset_audit.py`): each version of each operator that has several, once. `make audit` runs the whole."""
+"""A fixed share of the audit (`opset_audit.py`): each version of each operator with several versions, once. `make audit` runs all of it."""
 
 from collections.abc import Iterator
 
@@ -19,12 +19,12 @@ NOT_RUN = {
     ("Scatter", 11): "deprecated",
     ("Upsample", 10): "deprecated",
 }
-"""Versions without a sample that ONNX Runtime runs, among those that it knows at all."""
+"""Versions without a sample that ONNX Runtime runs, among the versions that it supports at all."""
 
 
 @pytest.fixture(scope="module", name="good")
 def _good() -> dict[tuple[str, int], list[Case]]:
-    """The cases that ONNX Runtime runs, by operator and version: of each version up to three."""
+    """The cases that ONNX Runtime runs, by operator and version: up to three of each version."""
     found: dict[tuple[str, int], list[Case]] = {key: [] for key in _versions()}
     samples = all_samples()
     turn = 0
@@ -59,7 +59,7 @@ def test_every_version_is_held_against_the_runtime(good: dict[tuple[str, int], l
 
 
 def test_no_opset_is_newer_than_the_audit() -> None:
-    assert onnx.defs.onnx_opset_version() <= AUDITED, "add samples of what is new, and what it changed to the table of upgrades"
+    assert onnx.defs.onnx_opset_version() <= AUDITED, "add samples of the new version, and its changes to the table of upgrades"
 
 
 @pytest.mark.parametrize("form", FORMS)

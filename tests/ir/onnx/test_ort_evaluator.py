@@ -1,4 +1,4 @@
-"""Nodes on constants, computed by ONNX Runtime: the values that a session with optimizations off gives, and what is rejected."""
+"""Nodes on constants, computed by ONNX Runtime: the same values as a session with optimizations off, and rejected nodes."""
 
 from collections.abc import Callable
 from typing import Any

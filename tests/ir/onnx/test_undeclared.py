@@ -1,4 +1,5 @@
-"""Inputs and outputs that are not declared whole: the sentence names them, what makes them, and the way out. What is inferred is declared."""
+"""Inputs and outputs with incomplete declarations: the message names them, the node that produces them, and the way out. Inferred types are
+declared."""
 
 from collections.abc import Callable
 from pathlib import Path

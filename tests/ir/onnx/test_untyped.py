@@ -1,4 +1,4 @@
-"""Values of unknown type: which nodes are left opaque because of them, and the sentence that says so."""
+"""Values of unknown type: which nodes stay opaque because of them, and the message."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Single ONNX nodes, read, evaluated, written and run: what the tests of operators that are not elementwise share."""
+"""Shared by the tests of operators that are not elementwise: single ONNX nodes are read, evaluated, written and run."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any as AnyValue
@@ -23,7 +23,7 @@ from passat.ir.traverse import post_order
 from passat.ir.types import TensorType, tensor_type
 
 Operand = Array | Tensor | TensorType | None
-"""An operand of a node: a variable of an array's type, a constant, a variable of a type, or nothing."""
+"""An operand of a node: a variable of an array's type, a constant, a variable of a type, or absent."""
 
 
 class FakeEmitter:
@@ -59,10 +59,10 @@ class Nodes:
     newest = onnx.defs.onnx_opset_version()
     """The newest opset of the onnx package."""
     runtime = 24
-    """A newest opset that ONNX Runtime surely knows."""
+    """A newest opset that ONNX Runtime certainly supports."""
 
     def read(self, op_type: str, version: int, operands: Sequence[Operand], n_outputs: int = 1, /, **attrs: AnyValue) -> Expr | None:
-        """What the reader makes of a node, with types; None where it is opaque."""
+        """The result of the reader for a node, with types; None if the node is opaque."""
         inputs = [None if operand is None else self._variable(f"x{i}", operand) for i, operand in enumerate(operands)]
         found = READERS[op_type](OnnxNode(op_type, version, inputs, attrs, n_outputs, Span("node", outputs=("y",))))
         if found is None:
@@ -77,7 +77,7 @@ class Nodes:
         return Var(name, TensorType(operand.shape, Tensor.dense(operand).dtype))
 
     def evaluate(self, expr: Expr, feeds: Mapping[str, Array]) -> Array:
-        """The value of an expression by the kernels, each checked against the inferred type."""
+        """The value of an expression computed by the kernels, each checked against the inferred type."""
         values: dict[int, Value] = {}
         for node in post_order(expr):
             if isinstance(node, Var):
@@ -130,7 +130,7 @@ class Nodes:
         output = _declaration(names[id(expr)][0], tensor_type(expr.checked_type))
         graph = helper.make_graph(emit.protos, "g", list(inputs.values()), [output], emit.constants)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
-        # onnx infers no types of the results of GroupNormalization, and before opset 22 wrong ones with ceil_mode.
+        # onnx infers no types for results of GroupNormalization, and wrong ones with ceil_mode before opset 22
         wrong = any(node.op_type == "GroupNormalization" or any(a.name == "ceil_mode" for a in node.attribute) for node in emit.protos)
         onnx.checker.check_model(model, full_check=not wrong)
         return model
@@ -148,7 +148,7 @@ class Nodes:
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)], ir_version=10)
 
     def session(self, model: onnx.ModelProto) -> onnxruntime.InferenceSession:
-        """A session of ONNX Runtime, which optimizes nothing."""
+        """A session of ONNX Runtime without optimizations."""
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         options.intra_op_num_threads = 1
@@ -156,23 +156,22 @@ class Nodes:
         return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
     def run(self, model: onnx.ModelProto, feeds: Mapping[str, Array]) -> Array:
-        """The output of a model by ONNX Runtime, which optimizes nothing."""
+        """The output of a model on ONNX Runtime without optimizations."""
         session = self.session(model)
         wanted = {value.name for value in session.get_inputs()}
         found: Array = session.run(None, {name: array for name, array in feeds.items() if name in wanted})[0]
         return found
 
     def refer(self, model: onnx.ModelProto, feeds: Mapping[str, Array]) -> Array:
-        """The output of a model by onnx's reference implementation, for what ONNX Runtime has no kernel of."""
+        """The output of a model by onnx's reference implementation, for operators without a kernel in ONNX Runtime."""
         found: Array = ReferenceEvaluator(model).run(None, dict(feeds))[0]  # type: ignore[index]  # of one output, a list
         return found
 
     def agree(
         self, op_type: str, version: int, arrays: Sequence[Array | None], opsets: Sequence[int] = (), /, **attrs: AnyValue
     ) -> list[list[str]]:
-        """Holds the kernel, and what is written in `version` and in `opsets`, against ONNX Runtime's result of a node.
-
-        Returns the operator types that were written, by opset.
+        """Compares the kernel, and the model written in `version` and in `opsets`, with ONNX Runtime's result of a node. Returns the
+        written operators by opset.
         """
         feeds = {f"x{i}": array for i, array in enumerate(arrays) if array is not None}
         expected = self.run(self.model(op_type, version, arrays, **attrs), feeds)
@@ -199,7 +198,7 @@ def _is_merged(call: Call) -> bool:
 
 
 def close(found: Array, expected: Array) -> None:
-    """Raises AssertionError where shape or element type differ, or elements by more than rounding."""
+    """Raises AssertionError if shapes or element types differ, or elements by more than rounding."""
     assert found.shape == expected.shape
     assert found.dtype == expected.dtype
     tolerance = {2: 4e-3, 4: 2e-5}.get(found.dtype.itemsize, 1e-10)

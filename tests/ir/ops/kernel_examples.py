@@ -1,6 +1,6 @@
-"""Calls of every operator on which kernels are compared with ONNX Runtime: shapes that are filled with values, and attributes.
+"""Calls of every operator, on which kernels are compared with ONNX Runtime: shapes that are filled with values, and attributes.
 
-An elementwise operator whose attributes all have defaults needs no example of its own. A new operator of another kind does.
+An elementwise operator whose attributes all have defaults needs no example. A new operator of another kind does.
 """
 
 import math
@@ -18,7 +18,7 @@ from tests.ir.ops.kernel_values import extremes
 Filled = tuple[int, ...]
 """The shape of an operand that is filled with values of the element type."""
 Operand = Filled | Array | list[Filled]
-"""An operand: filled, as it is, or a tuple of filled ones."""
+"""An operand: filled, given, or a tuple of filled ones."""
 
 
 class Example(NamedTuple):
@@ -29,7 +29,7 @@ class Example(NamedTuple):
 
     @property
     def is_filled(self) -> bool:
-        """Whether there is an operand to fill."""
+        """True if there is an operand to fill."""
         return any(not isinstance(operand, np.ndarray) for operand in self.operands)
 
     @property
@@ -51,7 +51,7 @@ def ints(*values: int) -> Array:
 
 
 def examples_of(op: Op) -> Sequence[Example]:
-    """The examples of an operator. Raises KeyError where it needs some and has none."""
+    """The examples of an operator. Raises KeyError if it needs some and has none."""
     if op.name in EXAMPLES:
         return EXAMPLES[op.name]
     if not op.elementwise or any(
@@ -65,7 +65,7 @@ def examples_of(op: Op) -> Sequence[Example]:
 
 PLAIN = (bool, int, float, str, type(None))
 PAIR: Filled = (-1,)
-"""Stands for all pairs of values, or triples: operand i has them along axis i."""
+"""Stands for all pairs or triples of values: operand i has them along axis i."""
 
 INDICES = np.array([[0, 2, -1], [1, 1, 0]])
 ROWS: list[dict[str, AnyValue]] = [
@@ -99,7 +99,7 @@ def _ranges() -> Iterator[Example]:
 
 
 def _of_rank(rank: int) -> dict[str, list[Example]]:
-    """The examples of the operators that there are for each number of spatial dimensions."""
+    """The examples of operators with a variant for each number of spatial dimensions."""
     space, window = (7, 5, 6)[:rank], (3, 2, 2)[:rank]
     more = {"groups": 2, "strides": (2,) * rank, "padding": (1,) * 2 * rank}
     return {
@@ -113,7 +113,7 @@ def _of_rank(rank: int) -> dict[str, list[Example]]:
 
 
 def _quotients() -> Iterator[Example]:
-    """Divisors that are not 0; nor -1, by which ONNX Runtime ends the process over the lowest integer."""
+    """Divisors that are neither 0 nor -1: ONNX Runtime crashes on the quotient of the lowest integer and -1."""
     yield call(PAIR, PAIR)
     for dtype in NUMBERS.split()[1:9]:
         divisors = np.array([1, 2, 3, 7, 100] if dtype.startswith("u") else [1, 2, 3, 7, 100, -2, -3, -7, -100], dtype)
@@ -121,7 +121,7 @@ def _quotients() -> Iterator[Example]:
 
 
 def _places() -> Iterator[Array]:
-    """Indices of every element type: at the limits of its values, beyond 4, and between whole numbers."""
+    """Indices of every element type: at the limits of its values, above 4, and between whole numbers."""
     for dtype in NUMBERS.replace("bfloat16 ", "").split()[1:]:
         near = np.array([0.0, -0.0, 2.9999, 3.0, 3.3, -0.5, -1.0, -1.5, -4.0, -4.5]) if "float" in dtype else np.arange(-5, 6)
         with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""Values on which kernels are compared with ONNX Runtime, and what equal means."""
+"""Values on which kernels are compared with ONNX Runtime, and the definition of equality."""
 
 import math
 from typing import Final
@@ -16,12 +16,12 @@ DTYPES: Final = (
 )
 EXTREME, ORDINARY, NONFINITE = "extreme", "ordinary", "nonfinite"
 FILLS: Final = (EXTREME, ORDINARY, NONFINITE)
-"""All values that are special in some way; small numbers; small numbers with NaN, infinities and zeros of both signs among them."""
+"""The kinds of values: all special values; small numbers; small numbers mixed with NaN, infinities and zeros of both signs."""
 _TOLERANCES: Final = {"float16": 4e-3, "bfloat16": 2e-2, "float32": 1e-5, "float64": 1e-10}
 
 _FLOATS: Final = (
     *(0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 0.5, -0.5, 1.5, -1.5, 2.5, 2.0, 3.0, -3.0, 0.1, -0.7, 1e4, -300.25, 20.0, -88.5),
-    # At the limits of the integers, and of narrower floating-point numbers: halfway between two of them, and a little more than that.
+    # at the limits of the integers and of narrower floating-point numbers: halfway between two of them, and slightly above
     *(
         127.5,
         128.0,
@@ -56,7 +56,7 @@ _INTEGERS: Final = (
 
 
 def extremes(dtype: str) -> Array:
-    """The values of an element type that are special: limits, infinities, NaN, zeros, subnormals, halves."""
+    """The special values of an element type: limits, infinities, NaN, zeros, subnormals, halves."""
     if dtype == "bool":
         return np.array([True, False])
     if dtype == "string":
@@ -108,7 +108,7 @@ def spread(dtype: str, place: int, count: int, random: np.random.Generator) -> A
 
 
 def same_bits(one: Array, other: Array) -> Array:
-    """Where two arrays of one type have the same bits. One NaN is like another."""
+    """True where two arrays of one type have the same bits. All NaN are equal."""
     if one.dtype.name not in FLOATS:
         return np.asarray(one == other)
     bits = f"u{one.dtype.itemsize}"
@@ -117,7 +117,7 @@ def same_bits(one: Array, other: Array) -> Array:
 
 
 def up_to_rounding(one: Array, other: Array) -> Array:
-    """Where two arrays of one type differ by rounding at most: with the same NaN and infinities."""
+    """True where two arrays of one type differ at most by rounding, with the same NaN and infinities."""
     if one.dtype.name not in FLOATS:
         return same_bits(one, other)
     a, b = one.astype(np.float64), other.astype(np.float64)

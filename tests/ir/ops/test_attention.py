@@ -1,4 +1,4 @@
-"""nn.attention and nn.rotary_embedding: values against ONNX's reference, what they reject, how they are read and written."""
+"""nn.attention and nn.rotary_embedding: values compared with ONNX's reference, rejected operands, reading and writing."""
 
 import numpy as np
 import onnx
@@ -45,7 +45,7 @@ def reference(found: onnx.ModelProto, feed: dict[str, np.ndarray]) -> np.ndarray
 
 
 def check_agrees(found: onnx.ModelProto, name: str) -> None:
-    """The kernel, and the node written anew, have the value of ONNX's reference."""
+    """Checks that the kernel, and the node written again, have the value of ONNX's reference."""
     feed = operands(found)
     wanted = reference(found, feed)
     body = from_onnx(found)["main"].body

@@ -1,4 +1,4 @@
-"""Operators of ONNX Runtime's own domain: values are ONNX Runtime's, and models keep their nodes."""
+"""Operators of ONNX Runtime's own domain: the values are ONNX Runtime's, and models keep their nodes."""
 
 from typing import Any as AnyValue
 
@@ -84,7 +84,7 @@ def test_values_and_nodes_are_those_of_onnx_runtime(op_type: str, name: str, ope
         *(("QuickGelu", [X], {"alpha": value}) for value in ("", "1", [1.0], 1, TENSOR)),
         ("FusedMatMul", [X[0].T, X[0]], {"alpha": 2}),
         ("FusedMatMul", [X[0], X[0]], {"transA": 1.0}),
-        ("FastGelu", [X], {}),  # without a bias it is the standard's Gelu
+        ("FastGelu", [X], {}),  # without a bias it is the Gelu of the standard
         ("BiasSoftmax", [X, X], {"axis": 1, "is_inner_broadcast": 1}),
     ],
 )

@@ -1,4 +1,4 @@
-"""Elementwise operators and reductions against ONNX: values against ONNX Runtime, types against its shape inference, round trips."""
+"""Elementwise operators and reductions compared with ONNX: values with ONNX Runtime, types with its shape inference, round trips."""
 
 import functools
 import itertools
@@ -28,7 +28,8 @@ OPS = [op for op in list_ops() if op.relation.__module__ in [f"passat.ir.ops.{na
 DTYPES = ["float32", "float64", "float16", "bfloat16", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)), "bool"]
 NEWEST = onnx.defs.onnx_opset_version()
 RUNTIME_OPSET = 24
-"""What the runtime surely knows, and the first opset that has every operator, but for the element types that opset 28 added."""
+"""An opset that ONNX Runtime certainly supports, and the first opset that has every operator, except for the element types that opset 28
+added."""
 NEWER = {
     *((name, dtype) for name in ("left_shift", "right_shift") for dtype in ("int8", "int16", "int32", "int64")),
     *(("floor_mod", dtype) for dtype in ("float16", "float32", "float64")),
@@ -92,7 +93,7 @@ class FakeEmitter:
 
 
 def call_of(op: Op, types: Sequence[TensorType], attrs: Mapping[str, AnyValue]) -> Call:
-    """A call on variables of these types, packed into a tuple where the operator takes one."""
+    """A call on variables of these types, packed into a tuple if the operator takes one."""
     variables = [Var(f"x{i}", type_) for i, type_ in enumerate(types)]
     call = op(Tuple(variables), **attrs) if is_variadic(op) else op(*variables, **attrs)
     infer_type(call)
@@ -104,7 +105,7 @@ def is_variadic(op: Op) -> bool:
 
 
 def model_of(call: Call, types: Sequence[TensorType], opset: int) -> tuple[onnx.ModelProto, FakeEmitter]:
-    """The model that the writer of a call makes. Raises OnnxVersionError."""
+    """The model that the writer of a call gives. Raises OnnxVersionError."""
     emit = FakeEmitter(opset)
     assert isinstance(call.op, Op)
     assert call.op.to_onnx is not None, f"{call.op.name} has no ONNX writer"
@@ -121,7 +122,7 @@ def value_info(name: str, type_: TensorType) -> onnx.ValueInfoProto:
 
 
 def samples(op: Op, dtype: str, shapes: Sequence[Shape], seed: int = 0) -> list[Array]:
-    """Operands on which ONNX says what comes out."""
+    """Operands for which ONNX specifies the result."""
     rng = np.random.default_rng([seed, len(op.name)])
     arrays = []
     for i, shape in enumerate(shapes):
@@ -147,7 +148,7 @@ def samples(op: Op, dtype: str, shapes: Sequence[Shape], seed: int = 0) -> list[
 
 
 def instances(op: Op, dtype: str, attrs: Mapping[str, AnyValue]) -> Iterator[tuple[Call, list[TensorType]]]:
-    """Well-typed calls on operands of an element type; none where the operator does not take it."""
+    """Well-typed calls on operands of an element type; none if the operator does not accept it."""
     arity = len(op.operand_names)
     for shapes in TUPLES if is_variadic(op) else UNIDIRECTIONAL if op.name == "nn.prelu" else SHAPES[arity]:
         types = [TensorType(shape, "bool" if op.name == "where" and i == 0 else dtype) for i, shape in enumerate(shapes)]
@@ -176,7 +177,7 @@ def options() -> onnxruntime.SessionOptions:
 
 
 def run(model: onnx.ModelProto, arrays: Sequence[Array], dtype: str) -> Array | None:
-    """The model's result by ONNX Runtime; by ONNX's reference where that has no kernel for integers; else None."""
+    """The model's result on ONNX Runtime; by ONNX's reference if it has no kernel for integers; otherwise None."""
     feeds = {f"x{i}": array for i, array in enumerate(arrays)}
     try:
         session = onnxruntime.InferenceSession(model.SerializeToString(), options(), providers=["CPUExecutionProvider"])
@@ -215,7 +216,7 @@ def result_dtype(call: Call) -> str:
 
 
 def is_undefined(call: Call, arrays: Sequence[Array]) -> bool:
-    """Whether ONNX leaves the result undefined: what some reductions make of no elements."""
+    """True if ONNX leaves the result undefined, as for some reductions of no elements."""
     type_ = call.checked_type
     assert isinstance(type_, TensorType)
     return repr(call.op) in ("mean", "argmax", "argmin") and arrays[0].size == 0 and 0 not in type_.shape
@@ -269,7 +270,7 @@ def read_back(proto: onnx.NodeProto, opset: int, values: Mapping[str, Expr]) -> 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_written_nodes_are_valid_of_the_same_type_and_read_back(op: Op) -> None:
     written: dict[int, str] = {}
-    # ONNX Runtime has no kernel of Swish, and none of the newest ReduceLogSumExp.
+    # ONNX Runtime has no kernels for Swish and for the newest ReduceLogSumExp
     composed = op.name in ("rsqrt", "log2", "not_equal", "isfinite", "nn.swish", "logsumexp")
     for dtype, attrs, opset in itertools.product(DTYPES, ATTRS.get(op.name, [{}]), range(7, NEWEST + 1)):
         for call, types in itertools.islice(symbolic_instances(op, dtype, attrs), 1):
@@ -277,7 +278,7 @@ def test_written_nodes_are_valid_of_the_same_type_and_read_back(op: Op) -> None:
                 model, emit = model_of(call, types, opset)
                 inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
             except (OnnxVersionError, onnx.shape_inference.InferenceError) as error:
-                assert opset < NEWEST, f"{op.name} of {dtype} in opset {opset}: {error}"  # noqa: PT017  # older ones lack operators
+                assert opset < NEWEST, f"{op.name} of {dtype} in opset {opset}: {error}"  # noqa: PT017  # older opsets lack operators
                 continue
             written[opset] = dtype
             assert_same_type(call.checked_type, inferred.graph.output[0], f"{call.op}{types} {attrs} in opset {opset}")
@@ -289,7 +290,7 @@ def test_written_nodes_are_valid_of_the_same_type_and_read_back(op: Op) -> None:
                 infer_type(again)
                 if not is_variadic(op) or len(types) != 2:
                     assert again.op is op
-                    # ONNX Runtime computes Clip of opset 11 on float16 as float32: bounds that are absent are infinite.
+                    # ONNX Runtime computes Clip of opset 11 on float16 in float32: absent bounds are infinite
                     assert (op.name, opset, dtype) == ("clip", 11, "float16") or same_meaning(again.attrs, call.attrs, types[0].ndim), (
                         f"{again.attrs} {call.attrs}"
                     )
@@ -312,7 +313,7 @@ def symbolic_instances(op: Op, dtype: str, attrs: Mapping[str, AnyValue]) -> Ite
 
 
 def same_meaning(found: Attrs, given: Attrs, ndim: int) -> bool:
-    """True if attributes are equivalent: axes are counted from the front, in order, without `exclude`."""
+    """True if attributes are equivalent: axes are counted from the front, sorted, and without `exclude`."""
     if "exclude" in given:
         from passat.ir.ops.reduction import reduced_axes
 
@@ -354,7 +355,7 @@ def test_older_opsets_write_the_same_function_of_older_operators(name: str) -> N
     for dtype, attrs in itertools.product(("float32", "bool"), ATTRS.get(name, [{}])):
         for call, types in instances(op, dtype, attrs):
             arrays = samples(op, dtype, [type_.shape for type_ in types])
-            if is_undefined(call, arrays) or attrs == {"a_min": 3, "a_max": 1}:  # the runtime rejects that in opset 7
+            if is_undefined(call, arrays) or attrs == {"a_min": 3, "a_max": 1}:  # ONNX Runtime rejects that in opset 7
                 continue
             expected = run(model_of(call, types, COMPOSED[name])[0], arrays, result_dtype(call))
             assert expected is not None

@@ -1,4 +1,4 @@
-"""What the readers of elementwise operators and reductions make of nodes, and which they leave opaque."""
+"""The readers of elementwise operators and reductions: their results, and nodes that stay opaque."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any as AnyValue

@@ -1,4 +1,4 @@
-"""What operators declare about themselves is true, and nothing true is left undeclared; bit for bit, on special values too."""
+"""The declared traits of operators hold, and traits that hold are declared; bit for bit, on special values too."""
 
 from collections.abc import Sequence
 from typing import Any as AnyValue
@@ -15,7 +15,7 @@ from passat.ir.op import Op, OpTypeError, list_ops
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType
 
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # random bits are signaling nans now and then
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # random bits are sometimes signaling NaNs
 
 MODULES = ("activation", "arithmetic", "cast", "comparison", "unary")
 OPS = [op for op in list_ops() if op.relation.__module__ in [f"passat.ir.ops.{name}" for name in MODULES]]
@@ -48,13 +48,13 @@ def values(dtype: str, seed: int, count: int = 64) -> Array:
 
 
 def pairs(dtype: str, seed: int) -> tuple[Array, Array]:
-    """Every special value against every other, and random ones."""
+    """Each special value with each other, and random pairs."""
     some = values(dtype, seed, 8)
     return np.repeat(some, len(some)), np.tile(some, len(some))
 
 
 def apply(op: Op, *operands: Array, **attrs: AnyValue) -> Array | None:
-    """The value of a call, None where the operator does not take the operands."""
+    """The value of a call; None if the operator does not accept the operands."""
     tensors = [Tensor.dense(operand) for operand in operands]
     bound = op.bind_attrs(attrs)
     try:
@@ -66,7 +66,7 @@ def apply(op: Op, *operands: Array, **attrs: AnyValue) -> Array | None:
 
 
 def same(a: Array | None, b: Array | None, *, signs: bool = True) -> bool:
-    """Whether two arrays hold the same bits, every nan counting as one; `signs` tells 0.0 from -0.0."""
+    """True if two arrays have the same bits, with all NaN equal; `signs` distinguishes 0.0 and -0.0."""
     if a is None or b is None:
         return a is b
     if a.dtype != b.dtype or a.shape != b.shape:
@@ -90,7 +90,7 @@ def test_idempotent_and_involution(op: Op, seed: int) -> None:
         for attrs in attrs_of(op):
             x = values(dtype, seed)
             if op.name == "cast" and dtype in FLOATS and attrs["dtype"] in WHOLE:
-                x = np.abs(x[np.isfinite(x.astype(np.float64))]).clip(0, 100).astype(x.dtype)  # what an integer can hold
+                x = np.abs(x[np.isfinite(x.astype(np.float64))]).clip(0, 100).astype(x.dtype)  # the range of an integer
             once = apply(op, x, **attrs)
             if once is not None:
                 twice = apply(op, once, **attrs)
@@ -149,7 +149,7 @@ def test_of_one_operand_twice(op: Op, seed: int) -> None:
 @tried
 @given(seed=seeds)
 def test_commutative(op: Op, seed: int) -> None:
-    signs = op.name not in ("maximum", "minimum")  # either zero may come out of two
+    signs = op.name not in ("maximum", "minimum")  # of two zeros, either may be the result
     results = []
     for dtype in (*FLOATS, *WHOLE):
         x, y = pairs(dtype, seed)
@@ -159,7 +159,7 @@ def test_commutative(op: Op, seed: int) -> None:
         assert all(results)
         assert results
     else:
-        assert not all(results) or not results  # nothing is left where every dtype has a divisor of zero
+        assert not all(results) or not results  # every dtype has a divisor of zero, so nothing is left
 
 
 @pytest.mark.parametrize("op", BINARY, ids=lambda op: op.name)
@@ -178,7 +178,7 @@ def test_associative(op: Op, seed: int) -> None:
         assert all(results)
         assert results
     else:
-        assert not all(results) or not results or op.name in ("equal", "not_equal")  # of truth values they are
+        assert not all(results) or not results or op.name in ("equal", "not_equal")  # for booleans they are
 
 
 @pytest.mark.parametrize("op", [op for op in BINARY if op.unit is not None], ids=lambda op: op.name)
@@ -220,7 +220,7 @@ def test_zero(op: Op, seed: int) -> None:
 @tried
 @given(seed=seeds)
 def test_elementwise(op: Op, seed: int) -> None:
-    """An element of the result depends on the operands' elements at its place: moving these moves it, and a splat gives a splat."""
+    """An element of the result depends on the operands' elements at its position: moving these moves it, and a splat gives a splat."""
     rng = np.random.default_rng(seed)
     checked = 0
     for dtype in (*FLOATS, *WHOLE):
@@ -247,7 +247,7 @@ def test_elementwise(op: Op, seed: int) -> None:
 
 
 def close(a: Array, b: Array) -> bool:
-    """Equal up to one rounding: vector and scalar loops of a transcendental function may differ by that."""
+    """Equal up to one rounding: vectorized and scalar loops of a transcendental function may differ by that."""
     if a.dtype.name not in FLOATS:
         return bool(np.array_equal(a, b))
     wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)

@@ -1,4 +1,4 @@
-"""Types of elementwise operators and reductions on symbolic dimensions, and what the errors say."""
+"""Types of elementwise operators and reductions on symbolic dimensions, and error messages."""
 
 from collections.abc import Sequence
 from typing import Any as AnyValue
@@ -94,7 +94,7 @@ def test_results_of_operands_of_unknown_type_are_unknown() -> None:
 
 
 class OldOpset:
-    """An emitter of opset 7, for operators that it does not have."""
+    """An emitter of opset 7, for operators that it lacks."""
 
     opset = 7
 

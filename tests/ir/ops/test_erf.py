@@ -1,4 +1,4 @@
-"""The error function against the C library's."""
+"""The error function compared with the C library's."""
 
 import math
 

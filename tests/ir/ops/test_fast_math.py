@@ -1,4 +1,4 @@
-"""Approximations of exponential functions: near the functions themselves, and odd values where these have them."""
+"""Approximations of exponential functions: close to the exact functions, and odd if these are."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Operators that take an operand for its type alone: values, types, and what they are written as."""
+"""Operators that use an operand only for its type: values, types, and written forms."""
 
 import numpy as np
 import pytest

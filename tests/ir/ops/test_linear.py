@@ -29,7 +29,7 @@ N, M = SymDim.named("n"), SymDim.named("m")
 
 
 def floats(*shape: int, dtype: str = "float32") -> Array:
-    """Numbers that differ from each other, in every run the same."""
+    """Distinct numbers, the same in every run."""
     values: Array = np.random.default_rng(sum(shape) + 7 * len(shape)).standard_normal(shape).astype(dtype)
     return values
 
@@ -103,7 +103,7 @@ def test_gemm_becomes_a_product_and_a_bias_and_gemm_again(nodes: "Nodes", left: 
     a, b = floats(*((3, 2) if left else (2, 3))), floats(*((4, 3) if right else (3, 4)))
     written = nodes.agree("Gemm", 11, [a, b, floats(4)] if biased else [a, b], (7, 9, nodes.runtime), transA=left, transB=right)
     plain = ["MatMul"] if not left and not right else ["Gemm"]
-    old = ["Transpose"] * (left + right) + ["MatMul"]  # Gemm without a bias is new in opset 11
+    old = ["Transpose"] * (left + right) + ["MatMul"]  # Gemm without a bias exists since opset 11
     assert written == ([["Gemm"]] * 4 if biased else [plain, old, old, plain])
 
 

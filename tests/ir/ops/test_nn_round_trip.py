@@ -1,4 +1,4 @@
-"""Models of one node through the importer and the exporter: as they were, and rebuilt call by call."""
+"""Models with one node through the importer and the exporter: unchanged, and rebuilt call by call."""
 
 from typing import TYPE_CHECKING
 from typing import Any as AnyValue
@@ -58,7 +58,7 @@ def model_of(nodes: "Nodes", case: Case) -> onnx.ModelProto:
     op_type, version, shapes, attrs = case
     model = nodes.model(op_type, version, arrays(shapes), **attrs)
     model = onnx.shape_inference.infer_shapes(model)
-    if not model.graph.output[0].type.ListFields():  # of GroupNormalization onnx infers nothing
+    if not model.graph.output[0].type.ListFields():  # onnx infers nothing for GroupNormalization
         model.graph.output[0].CopyFrom(onnx.helper.make_tensor_value_info("y", 1, shapes[0]))
     return model
 

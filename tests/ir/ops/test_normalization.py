@@ -26,7 +26,7 @@ N, C = SymDim.named("n"), SymDim.named("c")
 
 
 def floats(*shape: int, dtype: str = "float32") -> Array:
-    """Numbers that differ from each other, in every run the same."""
+    """Distinct numbers, the same in every run."""
     values: Array = np.random.default_rng(sum(shape) + 7 * len(shape)).standard_normal(shape).astype(dtype)
     return values
 
@@ -126,7 +126,7 @@ def test_instance_normalization(nodes: "Nodes", shape: tuple[int, ...]) -> None:
 )
 def test_group_normalization(nodes: "Nodes", version: int, groups: int, shape: tuple[int, ...]) -> None:
     operands = batch_operands(*shape)[:3]
-    if version < 21:  # an element for each group
+    if version < 21:  # one element for each group
         operands[1:] = [operand[:groups] for operand in operands[1:]]
     feeds = {f"x{i}": operand for i, operand in enumerate(operands)}
     expr = nodes.read("GroupNormalization", version, operands, num_groups=groups, epsilon=0.1)
@@ -135,7 +135,9 @@ def test_group_normalization(nodes: "Nodes", version: int, groups: int, shape: t
     np.testing.assert_allclose(nodes.evaluate(expr, feeds), expected, rtol=1e-4, atol=1e-5)
     for opset in (7, 13, 18, 21, nodes.runtime):
         model = nodes.write(expr, opset)
-        assert ("GroupNormalization" in [node.op_type for node in model.graph.node]) is (opset >= 21)  # that of 18 is deprecated
+        assert ("GroupNormalization" in [node.op_type for node in model.graph.node]) is (
+            opset >= 21
+        )  # the version of opset 18 is deprecated
         np.testing.assert_allclose(nodes.run(model, feeds), expected, rtol=1e-4, atol=1e-5)
 
 

@@ -1,4 +1,4 @@
-"""The test cases that ONNX has for each operator: what is not read as an opaque call has the value that the case says."""
+"""ONNX's test cases for each operator: nodes that are not read as opaque calls have the values of the cases."""
 
 import warnings
 from collections import Counter
@@ -25,9 +25,9 @@ from tests.fuzz.kinds import settings_of
 from tests.fuzz.node_cases import mutated_case
 
 CONTRADICTORY = {"test_stft", "test_stft_with_window"}
-"""With its operands known, ONNX's own inference finds another shape than the case declares."""
+"""If its operands are known, ONNX's own inference finds another shape than the case declares."""
 TOLERANCE = {2: (1e-2, 1e-3), 4: (1e-3, 1e-5), 8: (1e-6, 1e-6)}
-"""Relative and absolute, by the bytes of an element: some cases give four digits."""
+"""Relative and absolute tolerance, by element size in bytes: some cases give four digits."""
 
 
 def array(value: object) -> Array:
@@ -70,7 +70,7 @@ def evaluate(function: Function, operands: Iterable[Array]) -> list[Array]:
 
 
 def difference(found: Sequence[Array], expected: Sequence[Array]) -> str:
-    """What is wrong with the results, or nothing."""
+    """The difference from the expected results, or nothing."""
     if len(found) != len(expected):
         return f"{len(found)} results for {len(expected)}"
     for a, b in zip(found, expected, strict=True):
@@ -88,7 +88,7 @@ def difference(found: Sequence[Array], expected: Sequence[Array]) -> str:
 @pytest.mark.parametrize("constant", [False, True], ids=["operands-at-run-time", "operands-constant"])
 def test_imported_nodes_have_the_expected_value(constant: bool) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # making the cases divides by zero, and more
+        warnings.simplefilter("ignore")  # creating the cases divides by zero, among others
         cases = collect_testcases(None)
     wrong: list[str] = []
     checked: Counter[str] = Counter()
@@ -119,7 +119,7 @@ def test_imported_nodes_have_the_expected_value(constant: bool) -> None:
 
 
 def vague(type_: Type) -> Type:
-    """A type that says no size."""
+    """A type without known sizes."""
     if isinstance(type_, TupleType):
         return TupleType(map(vague, type_.fields))
     return type_.with_shape((ANY,) * type_.ndim) if isinstance(type_, TensorType) else type_
@@ -135,8 +135,8 @@ def says_less(type_: Type, other: Type) -> bool:
 
 
 def test_who_knows_the_sizes_of_operands_knows_no_less_of_results_and_nothing_else() -> None:
-    """ONNX's inference knows the rank of the parts of a Split of a vector of unknown size, and not that of one of seven elements; sizes of
-    Attention that it does not know it takes for 0."""
+    """ONNX's inference knows the rank of the parts of a Split of a vector of unknown size, but not of one with seven elements; it takes
+    unknown sizes of Attention for 0."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         cases = collect_testcases(None)
@@ -162,7 +162,7 @@ def test_who_knows_the_sizes_of_operands_knows_no_less_of_results_and_nothing_el
 
 
 def test_changed_cases_have_the_shapes_and_values_of_the_runtime() -> None:
-    """A small fixed share of what `make fuzz` tries."""
+    """A small fixed share of what `make fuzz` tests."""
     wrong, counted = {}, 0
     for seed in range(160):
         case = mutated_case(seed)

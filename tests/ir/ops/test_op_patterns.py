@@ -16,7 +16,7 @@ nn.conv3d nn.conv3d_transpose nn.dense nn.fast_softmax nn.global_avg_pool2d nn.g
 nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.softmax one_hot"""
 OPAQUE = "annotation.stop_fusion arange cumsum dyn.topk nn.dropout nn.lrn scatter_elements scatter_nd shape_of topk"
 RELAY = {0: ELEMWISE, 1: BROADCAST, 2: INJECTIVE, 3: REDUCE, 4: TAIL, 8: OPAQUE}
-"""Operators that Relay has, by what it says of them."""
+"""Operators that Relay has, by their kind in Relay."""
 
 
 def test_operators_of_relay() -> None:
@@ -26,7 +26,7 @@ def test_operators_of_relay() -> None:
 
 
 def test_operators_that_relay_does_not_have() -> None:
-    """They follow from the traits: elementwise of one operand 0, of several 1; what moves elements 2; stateful ones are opaque."""
+    """Their kind follows from the traits: elementwise with one operand 0, with several 1; moving elements 2; stateful ones are opaque."""
     known = {name for names in RELAY.values() for name in names.split()}
     for op in list_ops():
         assert op.pattern in RELAY

@@ -31,7 +31,7 @@ N, H = SymDim.named("n"), SymDim.named("h")
 
 
 def floats(*shape: int, dtype: str = "float32") -> Array:
-    """Numbers that differ from each other, in every run the same."""
+    """Distinct numbers, the same in every run."""
     values: Array = np.random.default_rng(sum(shape) + 7 * len(shape)).standard_normal(shape).astype(dtype)
     return values
 
@@ -78,7 +78,7 @@ def test_pooling_is_that_of_the_runtime(nodes: "Nodes", data: st.DataObject) -> 
 
 
 def evaluated(nodes: "Nodes", expr: Expr, x: Array) -> Array | None:
-    """The value of a pooling by its kernel; None where that rejects a window wholly in the padding."""
+    """The value of a pooling by its kernel; None if the kernel rejects a window that lies completely in the padding."""
     try:
         return nodes.evaluate(expr, {"x0": x})
     except EvaluateError as error:
@@ -97,7 +97,7 @@ def _fits(attrs: dict[str, AnyValue], sizes: list[int]) -> dict[str, AnyValue]:
 
 
 def swept(op_type: str, version: int) -> Iterator[dict[str, AnyValue]]:
-    """Every pooling with small numbers, padding explicit and automatic."""
+    """All poolings with small numbers, with explicit and automatic padding."""
     dilations = (1, 2) if version >= OLDEST_DILATED[op_type] else (1,)
     paddings: list[dict[str, AnyValue]] = [{"pads": pads} for pads in itertools.product(range(3), repeat=2)]
     paddings += [{"auto_pad": mode} for mode in ("SAME_UPPER", "SAME_LOWER", "VALID")]
@@ -118,7 +118,7 @@ def test_every_small_pooling_has_the_windows_of_the_runtime(nodes: "Nodes", op_t
         session = nodes.session(helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)], ir_version=8))
         for size in range(1, 7):
             expr = None
-            with contextlib.suppress(OpTypeError, InferError):  # where no window fits
+            with contextlib.suppress(OpTypeError, InferError):  # if no window fits
                 expr = nodes.read(op_type, version, [tensor(1, 1, size)], **attrs)
             if expr is None:
                 continue
@@ -160,7 +160,7 @@ def test_global_pooling(nodes: "Nodes", op_type: str, shape: tuple[int, ...]) ->
 @pytest.mark.parametrize(("p", "newest"), [(1, ["ReduceL1"]), (2, ["ReduceL2"]), (3, ["Abs", "Pow", "ReduceSum", "Pow"])])
 @pytest.mark.parametrize("shape", [(2, 3, 5), (2, 3, 4, 5), (2, 3, 2, 3, 4), (0, 3, 4, 4)])
 def test_global_norms(nodes: "Nodes", shape: tuple[int, ...], p: int, newest: list[str]) -> None:
-    """From opset 22 on there is no kernel of GlobalLpPool."""
+    """GlobalLpPool has no kernel from opset 22 on."""
     assert nodes.agree("GlobalLpPool", 13, [floats(*shape)], (7, 22, nodes.runtime), p=p) == [["GlobalLpPool"]] * 2 + [newest] * 2
 
 

@@ -1,4 +1,5 @@
-"""Quantized operators: hand-worked values, both roundings, scales per channel, and what they reject. ONNX Runtime judges where it can."""
+"""Quantized operators: values computed by hand, both roundings, scales per channel, and rejected operands. Compared with ONNX Runtime where
+possible."""
 
 from collections.abc import Callable
 from typing import Any as AnyValue
@@ -95,7 +96,7 @@ def test_requantize_shifts_by_zero_points_and_saturates() -> None:
 def test_requantize_has_scales_per_channel_of_the_operand() -> None:
     x = i32(10, 20, 30, 40).reshape(2, 2)
     found = compute("qnn.requantize", x, f32(1, 0.5), i32(0, 10), f32(2), i32(1), axis=0, out_dtype="int32")
-    np.testing.assert_array_equal(found, i32(6, 11, 6, 9).reshape(2, 2))  # 20 * 0.25 + 1, 30 * 0.25 = 7.5, which goes up
+    np.testing.assert_array_equal(found, i32(6, 11, 6, 9).reshape(2, 2))  # 20 * 0.25 + 1, 30 * 0.25 = 7.5, which is rounded up
 
 
 def test_a_fixed_point_factor_may_be_beyond_one() -> None:

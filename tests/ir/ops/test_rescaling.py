@@ -21,7 +21,7 @@ N = SymDim.named("n")
 
 
 def floats(*shape: int, dtype: str = "float32") -> Array:
-    """Numbers that differ from each other, in every run the same."""
+    """Distinct numbers, the same in every run."""
     values: Array = np.random.default_rng(sum(shape) + 7 * len(shape)).standard_normal(shape).astype(dtype)
     return values
 
@@ -49,7 +49,7 @@ def test_local_response_normalization(nodes: "Nodes", size: int, shape: tuple[in
 
 @pytest.mark.parametrize(("size", "shape"), [(2, (2, 5)), (4, (1, 6, 3)), (3, (1, 4, 2, 2, 2))])
 def test_local_response_normalization_that_only_the_reference_knows(nodes: "Nodes", size: int, shape: tuple[int, ...]) -> None:
-    """ONNX Runtime knows odd sizes and four dimensions only; the formula is ONNX's."""
+    """ONNX Runtime supports odd sizes and four dimensions only; the formula is ONNX's."""
     x = floats(*shape)
     expr = nodes.read("LRN", 13, [x], size=size, alpha=0.5, beta=0.6, bias=1.5)
     assert expr is not None

@@ -38,7 +38,7 @@ sizes = st.fixed_dictionaries({"n": st.integers(0, 9), "m": st.integers(0, 9)})
 
 
 def run_dim(dim: object, named: Mapping[str, int]) -> int:
-    """The value of a dimension for given sizes; names of quotients and of maxima are computed."""
+    """The value of a dimension for given sizes; names of quotients and maxima are computed."""
     if isinstance(dim, SymDim):
         environment = {"max": max, "min": min, "__builtins__": {}}
         return sum(c * int(np.prod([eval(name, environment, dict(named)) for name in names])) for names, c in dim.terms)
@@ -71,7 +71,7 @@ def test_inferred_values_equal_computed_ones(op: Op, data: st.DataObject) -> Non
     assert isinstance(result, TensorType)
     known = op.known_value(types, values, attrs, result)
     assert isinstance(known, np.ndarray)
-    unknown = data.draw(integers)  # an element that nothing is known of may be anything
+    unknown = data.draw(integers)  # an unknown element may be anything
     concrete = [
         np.array([unknown if isinstance(dim, Any) else run_dim(dim, named) for dim in value], dtype)
         for value, dtype in zip(values, dtypes, strict=True)

@@ -25,7 +25,7 @@ NAMES = {"Softmax": "nn.softmax", "LogSoftmax": "nn.log_softmax"}
 
 
 def floats(*shape: int, dtype: str = "float32") -> Array:
-    """Numbers that differ from each other, in every run the same."""
+    """Distinct numbers, the same in every run."""
     values: Array = np.random.default_rng(sum(shape) + 7 * len(shape)).standard_normal(shape).astype(dtype)
     return values
 
@@ -43,7 +43,8 @@ def test_since_opset_13(nodes: "Nodes", op_type: str, axis: int | None, shape: t
 @pytest.mark.parametrize("op_type", NAMES)
 @pytest.mark.parametrize("version", [7, 11])
 def test_before_opset_13_where_one_dimension_is_flattened(nodes: "Nodes", op_type: str, version: int) -> None:
-    """Every shape of ones and other sizes: mapped, and then equal in value, just where all but one flattened dimension is 1."""
+    """For all shapes of ones and other sizes: the node is mapped, with equal values, only if all but one of the flattened dimensions are
+    1."""
     for shape in itertools.product((1, 3), (1, 2, 4), (1, 5)):
         for axis in range(3 if version < 11 else -3, 3):
             x = floats(*shape)
@@ -77,7 +78,7 @@ def test_opaque_nodes(nodes: "Nodes", version: int, shape: tuple[Dim, ...], attr
 @settings(deadline=None, max_examples=share(20, 60))
 @given(st.data())
 def test_the_law_of_softmax(nodes: "Nodes", data: st.DataObject) -> None:
-    """Shares sum to 1 however large the elements are, the logarithm is the logarithm, and a shift changes nothing."""
+    """The results sum to 1 for elements of any size, the logarithm is the logarithm, and a shift has no effect."""
     shape = tuple(data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=3)))
     axis = data.draw(st.integers(-len(shape), len(shape) - 1))
     x = floats(*shape, dtype=data.draw(st.sampled_from(["float32", "float64"]))) * data.draw(st.sampled_from([1, 100]))

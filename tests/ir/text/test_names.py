@@ -1,4 +1,4 @@
-"""Names: every word of the format may name anything; types that are not defined, and what is defined twice, are errors with a place."""
+"""Names: every word of the format may be a name. Undefined types and duplicate definitions are errors with a location."""
 
 import pytest
 
@@ -56,7 +56,7 @@ NAMES_OF_ALL_KINDS = [
 
 
 def program(name: str) -> IRModule:
-    """A module in which everything that has a name has this one, or one made of it."""
+    """A module in which everything that has a name has this one, or one derived from it."""
     header = GlobalTypeVar(f"{name}'" if name in ONNX_TYPES else name)
     param = TypeVar(f"{name}''")
     of = TypeCall(header, [param])

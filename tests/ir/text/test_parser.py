@@ -1,4 +1,4 @@
-"""Parsing: what is printed comes back exactly, what people write is understood, what is wrong is said in a sentence with its place."""
+"""Parsing: printed programs are read back exactly, handwritten ones are accepted, and errors are one sentence with a location."""
 
 import contextlib
 

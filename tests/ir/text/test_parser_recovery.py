@@ -13,7 +13,7 @@ from tests.strategies import modules
 
 
 def errors_of(text: str) -> list[str]:
-    """The errors of a module's text, each with its place."""
+    """The errors of a module's text, each with its location."""
     with pytest.raises(ParseError) as caught:
         parse(text, "f")
     found = [diagnostic.sentence for diagnostic in caught.value.diagnostics]
@@ -52,28 +52,28 @@ def @h() { @f(@g()) }
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        # What a wrong statement would have defined, or already was wrong about, is no error below.
+        # names that an invalid statement would define cause no further errors
         ("def @f() { %0 = bad(1); (%0, %0) }", ["f:1:17"]),
         ("def @f() { let %x = bad(1); (%x, %x) }", ["f:1:21"]),
         ("def @f() { let x = 1; let %y = 2; (x, %y) }", ["f:1:16"]),
         ("def @f() { add(%x, 1f); add(%x, 2f); %x }", ["f:1:16"]),
         ("def @f() { free_var x: int8; %x }", ["f:1:21", "f:1:30"]),
         ("def @f() { @g(%x); 1 } def @h() { @g(1) }", ["f:1:15", "f:1:35"]),
-        # A function that is wrong is still there for those that call it, ...
+        # an invalid function still exists for its callers, ...
         ("def @f(%x: int7) { %%x } def @g() { @f(1) }", ["f:1:20"]),
         ("def @f(x) { 1 } def @g() { @f(%y) }", ["f:1:8", "f:1:31"]),
         ("def @f() { 1 } def @f() { %x } def @g() { %y }", ["f:1:20", "f:1:43"]),
-        # ... but not what has no name, or a type whose constructors are not known.
+        # ... but not without a name, nor a type without known constructors
         ("def f() { 1 } def @g() { @f() }", ["f:1:5"]),
         ("type L { Cons(1), Nil } def @f() { Cons(Nil) }", ["f:1:15"]),
         ("type L { Nil } def @f() { Nill } def @g() { Cons }", ["f:1:27", "f:1:45"]),
-        # Where brackets do not match, nothing more is said of the definition.
+        # if brackets do not match, no further errors are reported for the definition
         ("def @f() { let %x = if (True) { 1 else { 2 }; %x } def @g() {%y}", ["f:1:35", "f:1:62"]),
         ("def @f() { (1, [2); %x } def @g() {%y}", ["f:1:16", "f:1:36"]),
         ("def @f() { 1 ) ; %x } def @g() {%y}", ["f:1:14", "f:1:33"]),
         ("def @f() { %x", ["f:1:12"]),
         ("def @f() { 1 } }", ["f:1:16"]),
-        # Blocks within a wrong statement have been read already, or are skipped.
+        # blocks within an invalid statement have been read already, or are skipped
         ("def @f() { %0 = { %a; %b }; add({ %c; 1f }, %0, 1); %0 }", ["f:1:19", "f:1:23", "f:1:35"]),
         ("def @f() { bad(fn (%a) { %b; %a }); 1 }", ["f:1:12"]),
         ("def @f() { fn (%a, 3) { %a }; %a; 1 }", ["f:1:20"]),
@@ -82,7 +82,7 @@ def @h() { @f(@g()) }
         ("def @f() { %a; %b; }", ["f:1:12", "f:1:16"]),
         ("def @f() { 1 2; %a }", ["f:1:14", "f:1:17"]),
         ("def @f() { meta[relay.Constant][0]; 300u8 }", ["f:1:12", "f:1:37"]),
-        # Characters that begin no token, strings and comments that do not end.
+        # characters that start no token; unterminated strings and comments
         ("def @f() { $ }\ndef @g() { $$$ 1 $ }", ["f:1:12", "f:2:12", "f:2:18"]),
         ('def @f() { "abc }\ndef @g() { "\\q" }', ["f:1:12", "f:2:12"]),
         ("def @f() { $ } /* \n \n", ["f:1:12", "f:1:16"]),

@@ -37,7 +37,7 @@ x, y, c = var("x", shape=(2, 3)), var("y", shape=("n",)), var("c", "bool")
 
 
 def lines(text: str) -> str:
-    """A golden text, without the line break and the indentation that it has in this file."""
+    """A golden text, without its line break and indentation in this file."""
     return "\n".join(line.removeprefix("        ") for line in text.strip("\n").split("\n")).rstrip()
 
 

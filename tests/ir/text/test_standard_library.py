@@ -8,7 +8,7 @@ from passat.ir.module import IRModule
 from passat.ir.text import ParseError, astext, parse
 from passat.relay.prelude import Prelude
 
-# As TVM v0.18 types them.
+# with TVM v0.18's types
 TYPES = {
     "id": "fn [A](A) -> A",
     "compose": "fn [A, B, C](fn (B) -> C, fn (A) -> B) -> fn (A) -> C",
@@ -29,7 +29,7 @@ def test_types_of_its_functions() -> None:
     assert {name: repr(prelude.mod[name].checked_type) for name in TYPES} == TYPES
     assert [getattr(part, "name_hint", "") for part in prelude.get_type("nat")] == ["nat", "zero", "succ"]
     with pytest.raises(AttributeError, match="has no function 'maap'"):
-        prelude.maap  # it is what raises
+        prelude.maap  # it raises this
 
 
 def test_it_is_written_and_read() -> None:

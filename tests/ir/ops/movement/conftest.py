@@ -1,4 +1,4 @@
-"""Compares single ONNX nodes with ONNX Runtime and onnx's reference: kernel, type, static and dynamic form, and the written form."""
+"""Compares single ONNX nodes with ONNX Runtime and onnx's reference: kernel, type, static and dynamic form, and written form."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -109,7 +109,7 @@ def _value_info(name: str, type_: Type) -> onnx.ValueInfoProto:
 
 
 def run(model: onnx.ModelProto, feeds: Mapping[str, Array], *, reference: bool) -> list[Array]:
-    """The outputs of a model by ONNX Runtime, which optimizes nothing, or by onnx's reference implementation."""
+    """The outputs of a model on ONNX Runtime without optimizations, or by onnx's reference implementation."""
     wanted = {value.name for value in model.graph.input}
     used = {name: array for name, array in feeds.items() if name in wanted}
     if reference:
@@ -125,7 +125,7 @@ def run(model: onnx.ModelProto, feeds: Mapping[str, Array], *, reference: bool) 
 
 
 def evaluated(expr: Expr, feeds: Mapping[str, Array]) -> Array:
-    """The value of an expression by the kernels, each checked against the inferred type."""
+    """The value of an expression computed by the kernels, each checked against the inferred type."""
     values: dict[int, Value] = {}
     for node in post_order(expr):
         if isinstance(node, Var):
@@ -145,7 +145,7 @@ def evaluated(expr: Expr, feeds: Mapping[str, Array]) -> Array:
 
 
 def run_dim(dim: Dim, sizes: Mapping[str, int]) -> int | None:
-    """The value of a dimension for given sizes, quotients, minima and maxima computed; None where nothing is known."""
+    """The value of a dimension for given sizes, including quotients, minima and maxima; None if unknown."""
     if isinstance(dim, Any):
         return None
     if isinstance(dim, int):
@@ -164,10 +164,10 @@ def parts_of(expr: Expr, count: int) -> list[Expr]:
 
 
 class Bench:
-    """Reads single nodes in all the forms that they can have, and holds each against the same expected result."""
+    """Reads single nodes in all their forms, and compares each with the same expected result."""
 
     def value(self, op: str, operands: Sequence[Array | tuple[Array, ...]], **attrs: AnyValue) -> AnyValue:
-        """The value of one of our operators on arrays, checked against its inferred type: an array, or a tuple of them."""
+        """The value of one of Passat's operators on arrays, checked against its inferred type: an array, or a tuple of arrays."""
         args = [tuple(map(Tensor.dense, value)) if isinstance(value, tuple) else Tensor.dense(value) for value in operands]
         types: list[Type] = []
         for arg in args:
@@ -179,19 +179,19 @@ class Bench:
         return tuple(map(_array, result)) if isinstance(result, tuple) else result.numpy()
 
     def call(self, op: str, operands: Sequence[Expr | tuple[Expr, ...]], **attrs: AnyValue) -> Expr:
-        """A call of one of our operators, with its type."""
+        """A typed call of one of Passat's operators."""
         args = [Tuple(operand) if isinstance(operand, tuple) else operand for operand in operands]
         return infer_type(get_op(op)(*args, **attrs))
 
     def written(self, expr: Expr | None, opset: int) -> list[str]:
-        """The types of the nodes that an expression is written as."""
+        """The operators of the nodes that an expression is written as."""
         assert expr is not None
         return [node.op_type for node in write(parts_of(expr, 1)[0], opset).graph.node]
 
     def written_agrees(
         self, op: str, operands: Sequence[Expr | tuple[Expr, ...]], arrays: Sequence[Array], opset: int, /, **attrs: AnyValue
     ) -> None:
-        """Holds what is written of a call, run by ONNX Runtime, against the kernel; `arrays` are the values of its variables in order."""
+        """Compares the written form of a call, run by ONNX Runtime, with the kernel; `arrays` are the values of its variables in order."""
         expr = self.call(op, operands, **attrs)
         names = dict.fromkeys(node.name_hint for node in post_order(expr) if isinstance(node, Var))
         feeds = dict(zip(names, arrays, strict=True))
@@ -199,7 +199,7 @@ class Bench:
             same(run(write(part, opset), feeds, reference=False)[0], evaluated(part, feeds))
 
     def operators(self) -> list[Op]:
-        """The operators that move, pick or make elements."""
+        """The operators that move, select or create elements."""
         return [op for op in list_ops() if op.relation.__module__ in MODULES]
 
     def run_dim(self, dim: Dim, sizes: Mapping[str, int]) -> int | None:
@@ -245,7 +245,7 @@ class Bench:
         symbolic: bool = True,
         dynamic: bool = True,
     ) -> Expr:
-        """Holds a node with operands `variable` as inputs and the others as constants against its result, and what is written of it in
+        """Compares a node, with the operands `variable` as inputs and the others as constants, with its result, and its written form in
         `version` and `opsets`; then with symbolic sizes, then with all operands as inputs. Returns the expression that was read first."""
         attrs = attrs or {}
         feeds = {f"x{i}": array for i, array in enumerate(arrays) if array is not None}
@@ -285,7 +285,7 @@ class Bench:
         variable: Collection[int],
         expected: Sequence[Array],
     ) -> None:
-        """The type with a symbol for every size of the first operand is right for these sizes."""
+        """Checks that the type with a symbol for each size of the first operand is right for these sizes."""
         first = arrays[0]
         assert first is not None
         sizes = {f"d{axis}": size for axis, size in enumerate(first.shape)}
@@ -310,7 +310,7 @@ class Bench:
         *,
         reference: bool,
     ) -> None:
-        """With all operands as inputs the result is the same, and so is that of the static form that the values lead to."""
+        """Checks that with all operands as inputs the result is the same, and that of the static form for the given values, too."""
         operands = [None if array is None else self._operand(i, array, True) for i, array in enumerate(arrays)]
         found = self.node(op_type, version, operands, attrs, len(expected))
         if found is None:
@@ -337,7 +337,7 @@ def _array(value: AnyValue) -> Array:
 
 
 def same(found: Array, wanted: Array) -> None:
-    """Raises AssertionError where shape, element type or an element differ."""
+    """Raises AssertionError if shapes, element types or elements differ."""
     assert found.dtype == wanted.dtype or {found.dtype.kind, wanted.dtype.kind} <= set("OU")
     assert found.shape == wanted.shape
     np.testing.assert_array_equal(found, wanted)

@@ -1,4 +1,4 @@
-"""Gathers, scatters, one-hots, triangles, ranks, and tensors made from shapes: every ONNX era, as in test_movement_onnx."""
+"""Gathers, scatters, one-hots, triangles, ranks, and tensors made from shapes, in every version of ONNX, as in test_movement_onnx."""
 
 from typing import TYPE_CHECKING
 from typing import Any as AnyValue
@@ -122,7 +122,7 @@ def test_one_hot_of_fractions(bench: "Bench") -> None:
     operands = [number([0.0, 1.0, 2.0], np.float32), number(2.0, np.float32), number([2, -1], np.int32)]
     bench.hold("OneHot", 28, operands, reference=True)
     unread = [Var("x", TensorType((3,))), Var("depth", TensorType((1,))), Var("values", TensorType((2,)))]
-    assert bench.node("OneHot", 28, unread, {}) is None  # a depth that is no integer, and not known
+    assert bench.node("OneHot", 28, unread, {}) is None  # a depth that is not an integer and not known
 
 
 def test_one_hot_takes_unsigned_indices(bench: "Bench") -> None:
@@ -199,7 +199,7 @@ def test_size(bench: "Bench") -> None:
 
 
 def test_our_own_operators_are_written(bench: "Bench") -> None:
-    """Operators without a counterpart come out as several nodes that do the same."""
+    """Operators without a counterpart are written as several equivalent nodes."""
     n, x = N, floats(3, 2, 4)
     for shape in ((3, 2, 4), (n, 2, 4), (3, n, 4), (n, n + 1, 4)):
         v = Var("x", TensorType(shape, "float32"))

@@ -1,4 +1,5 @@
-"""Reshapes, transposes, joins, cuts, slices and pads: every ONNX era read, evaluated, typed with symbols, and written in other opsets."""
+"""Reshapes, transposes, concatenations, splits, slices and pads, in every version of ONNX: read, evaluated, typed with symbols, and written
+in other opsets."""
 
 from typing import TYPE_CHECKING
 from typing import Any as AnyValue
@@ -48,7 +49,7 @@ RESHAPES: list[tuple[tuple[int, ...], tuple[int, ...], int]] = [
 @pytest.mark.parametrize(("shape", "newshape", "allowzero"), RESHAPES)
 def test_reshape(bench: "Bench", shape: tuple[int, ...], newshape: tuple[int, ...], allowzero: int) -> None:
     attrs = {"allowzero": 1} if allowzero else {}
-    has_elements = 0 not in shape  # counting says nothing of tensors without elements
+    has_elements = 0 not in shape  # the element count of empty tensors determines nothing
     for version in (14, 25) if allowzero else (7, 14, 25):
         bench.hold("Reshape", version, [floats(*shape), ints(*newshape)], attrs, opsets=ALL, symbolic=has_elements)
 
@@ -128,7 +129,7 @@ def test_split_in_numbers(bench: "Bench", size: int, count: int) -> None:
 def test_splits_that_stay_opaque(bench: "Bench") -> None:
     x = Var("x", TensorType((SymDim.named("n"), 6), "float32"))
     assert bench.node("Split", 18, [x], {"num_outputs": 4}, 4) is None  # the last part may be smaller
-    assert bench.node("Split", 13, [x, Constant(Tensor.dense(ints(2, 3)))], {}, 2) is None  # what n is would be lost
+    assert bench.node("Split", 13, [x, Constant(Tensor.dense(ints(2, 3)))], {}, 2) is None  # the name n would be lost
     assert bench.node("Split", 18, [x], {"num_outputs": 4, "axis": 1}, 4) is None  # 2, 2, 2 and nothing
     assert bench.node("Split", 13, [x], {"axis": 1}, 4) is None
     assert bench.node("Split", 13, [x, Var("s", TensorType((2,), "int64"))], {}, 2) is None
@@ -219,7 +220,7 @@ def test_pad_axes_and_wrap(bench: "Bench") -> None:
 
 def test_pads_that_stay_opaque(bench: "Bench") -> None:
     x, pads = Var("x", TensorType((4, 4), "float32")), Constant(Tensor.dense(ints(-1, 0, 1, 0)))
-    assert bench.node("Pad", 13, [x, pads], {"mode": "edge"}) is None  # what is taken away first is not said
+    assert bench.node("Pad", 13, [x, pads], {"mode": "edge"}) is None  # the first removed part is not specified
     assert bench.node("Pad", 13, [x, pads], {"mode": "wrap"}) is None
     assert bench.node("Pad", 18, [x, pads, None, Var("a", TensorType((2,), "int64"))], {}) is None
     complex_ = Var("x", TensorType((4, 4), "complex64"))

@@ -1,4 +1,4 @@
-"""Types of operators that move, join, pick and make elements: symbols kept, mistakes named."""
+"""Types of operators that move, join, select and create elements: symbols are kept, and mistakes are reported."""
 
 from typing import Any as AnyValue
 

@@ -1,4 +1,4 @@
-"""The arithmetic of reshape against NumPy, on integers and on symbols that are then given values."""
+"""The arithmetic of reshape compared with NumPy, on integers, and on symbols that are then given values."""
 
 import math
 from collections.abc import Sequence
@@ -86,7 +86,7 @@ def test_the_operator_is_named_with_its_types() -> None:
 
 @st.composite
 def factorings(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Two shapes of equally many elements."""
+    """Two shapes with the same number of elements."""
     factors = draw(st.lists(st.integers(1, 4), min_size=1, max_size=5))
 
     def grouped() -> tuple[int, ...]:
@@ -124,7 +124,7 @@ def test_reshape_agrees_with_numpy(shapes: tuple[tuple[int, ...], tuple[int, ...
 def test_normal_forms_do_the_same_for_every_size(
     bench: "Bench", shapes: tuple[tuple[int, ...], tuple[int, ...]], data: st.DataObject
 ) -> None:
-    """Some sizes become symbols, in both shapes alike; the static newshape of the symbolic shapes then reshapes the numbers."""
+    """Some sizes become symbols in both shapes; the static newshape of the symbolic shapes then has to fit the numbers."""
     source, target = shapes
     sizes = {"a": data.draw(st.integers(2, 4)), "b": data.draw(st.integers(2, 4))}
     names = {sizes["a"]: SymDim.named("a"), sizes["b"]: SymDim.named("b")}

@@ -1,4 +1,4 @@
-"""The chains of shape arithmetic that exporters write: results are typed exactly, and what is known is what a run gives."""
+"""Chains of shape arithmetic as exporters write them: results are typed exactly, and known values equal those of a run."""
 
 from typing import TYPE_CHECKING
 from typing import Any as AnyValue
@@ -38,7 +38,7 @@ def scalar(value: int) -> Constant:
 
 
 def size(x: Expr, axis: int) -> Expr:
-    """Shape, Gather, Unsqueeze: one size of a tensor as a vector."""
+    """Shape, Gather, Unsqueeze: one dimension of a tensor as a vector."""
     return op("expand_dims", op("take", op("shape_of", x), scalar(axis), axis=0), axis=(0,))
 
 
@@ -101,7 +101,7 @@ def test_expand_and_slices_of_a_mask() -> None:
 
 
 def test_a_table_of_positions_meets_a_sequence() -> None:
-    """Of 64 positions as many are taken as the sequence is long; where these broadcast with it, they are as many."""
+    """As many of 64 positions are selected as the sequence is long; where they broadcast with the sequence, the sizes are equal."""
     ids = Var("ids", TensorType((B, S), "int64"))
     taken = op("dyn.strided_slice", Constant(np.arange(64).reshape(1, 64)), ints(0), size(ids, 1), ints(1), ints(1))
     assert taken.checked_type == TensorType((1, SymDim.named("min(64, seq)")), "int64")
@@ -152,7 +152,7 @@ def test_made_vectors_are_followed() -> None:
     unknown = op("concatenate", (ints(0), Var("i", TensorType((1,), "int64"))), axis=0)
     assert dims(op("take", op("shape_of", x), unknown, axis=0)) == [B, ANY]
     assert dims(op("gather", op("shape_of", x), unknown, axis=0)) == [ANY, ANY]
-    assert dims(op("take", op("shape_of", x), ints(9), axis=0)) == [ANY]  # outside: a run would fail
+    assert dims(op("take", op("shape_of", x), ints(9), axis=0)) == [ANY]  # out of range: a run would fail
 
 
 def test_unknown_types_stay_unknown() -> None:

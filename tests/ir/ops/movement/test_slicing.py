@@ -1,4 +1,4 @@
-"""Slices: their lengths for all sizes, how they compose, and which do nothing."""
+"""Slices: their lengths for all sizes, compositions, and slices without an effect."""
 
 import itertools
 from typing import TYPE_CHECKING
@@ -70,7 +70,7 @@ def test_lengths(size: Dim, begin: Dim, end: Dim, stride: int, expected: Dim) ->
 
 
 def test_slices_are_clamped_as_by_onnx_runtime() -> None:
-    """Begins and ends beyond either end of the axis, or at it, in both directions."""
+    """Starts and ends beyond either end of the axis, or at it, in both directions."""
     graph = onnx.parser.parse_graph(
         "g (int64[n] x, int64[1] b, int64[1] e, int64[1] a, int64[1] s) => (int64[m] y) { y = Slice(x, b, e, a, s) }"
     )

@@ -1,4 +1,4 @@
-"""From dyn.* operators back to static ones: both forms give the same for every size that the symbols can have."""
+"""The static forms of dyn.* operators: both forms are equal for all sizes that the symbols can have."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -79,7 +79,7 @@ def test_reshape(bench: "Bench", shape: Shape, dims: list[Dim], sizes: dict[str,
     array = np.arange(np.prod(concrete, dtype=int), dtype=np.float32).reshape(concrete)
     dynamic = attempt(bench, "dyn.reshape", [array, np.array(instances(dims, sizes, unknown, bench), np.int64)], allowzero=allowzero)
     if form is None or dynamic is None or not (array.size or allowzero):
-        return  # a tensor without elements may have any shape; but for allowzero, the static form is for those that have some
+        return  # an empty tensor may have any shape; except for allowzero, the static form is for non-empty ones
     assert form.operands == (0,)
     np.testing.assert_array_equal(bench.value(form.op, [array], **form.attrs), dynamic)
 
@@ -151,7 +151,7 @@ def test_pads_and_one_hots() -> None:
     x, scalar = TensorType((2, 3)), TensorType()
     types, values = [x, vector(4), scalar], [None, known([0, 1, 2, 0]), None]
     attrs = get_op("dyn.pad").bind_attrs({})
-    assert static_form("dyn.pad", types, values, attrs) is None  # the value is not known
+    assert static_form("dyn.pad", types, values, attrs) is None  # the value is unknown
     found = static_form("dyn.pad", types, values, attrs, [None, None, Tensor.dense(np.float32(1.5))])
     assert found == StaticForm("nn.pad", (0,), {"pad_width": ((0, 2), (1, 0)), "pad_mode": "constant", "pad_value": 1.5})
     edge = get_op("dyn.pad").bind_attrs({"pad_mode": "edge"})
