@@ -3,7 +3,8 @@
     git clone --depth 1 --branch v0.18.0 https://github.com/apache/tvm
     python -m tests.conformance.run_tvm tvm
 
-The names of `tvm` are Passat's (`tvm_names`), and nothing else is changed. Each file is run in a process of its own, with limits on memory and time.
+The names of `tvm` are Passat's (`tvm_names`), and nothing else is changed. Each file runs in a separate process, with limits on memory and
+time.
 """
 
 import argparse
@@ -62,7 +63,7 @@ MEMORY: Final = 6 << 30
 
 @dataclass
 class Found:
-    """What came of one file: names of tests that passed and were skipped, and why others failed."""
+    """The results of one file: names of passed and skipped tests, and the reasons of failures."""
 
     passed: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)

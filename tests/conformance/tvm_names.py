@@ -1,7 +1,7 @@
-"""A `tvm` whose names are Passat's, for running TVM's own tests: a table of modules, and no feature.
+"""A `tvm` package whose names are Passat's, for running TVM's own tests: a table of modules without features of its own.
 
-Python looks for `tvm.relay.testing` here. What it gets is a module that hands on what the modules of Passat in the table have. A name that none
-of them has can be imported, since one missing name would keep all tests of a file from running; using it raises AttributeError.
+Python finds `tvm.relay.testing` here. The module forwards to the modules of Passat in the table. Unknown names can be imported, because one
+missing name would keep all tests of a file from running; using one raises AttributeError.
 """
 
 import importlib
@@ -39,12 +39,12 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
     "tvm.tir": ("passat.tir",),
     "tvm.transform": ("passat.transform",),
 }
-"""Modules of TVM and the modules of Passat that have their names. `tvm.relay.X` is `passat.relay.X` where there is such a module, and what
-`tvm.relay` is else, as `tvm.ir.X` is what `tvm.ir` is."""
+"""Modules of TVM and the modules of Passat with their names. `tvm.relay.X` is `passat.relay.X` if that exists, otherwise what `tvm.relay`
+maps to; the same holds for `tvm.ir.X` and `tvm.ir`."""
 
 
 def targets(name: str) -> tuple[str, ...]:
-    """The modules of Passat that stand for a module of TVM."""
+    """The modules of Passat that represent a module of TVM."""
     if name in TABLE:
         return TABLE[name]
     own = "passat" + name.removeprefix("tvm")
@@ -56,8 +56,8 @@ def targets(name: str) -> tuple[str, ...]:
 
 
 class Missing:
-    """A name that Passat does not have. While tests are collected it may be used, as a decorator or for a constant of the file, and compared,
-    which is false; then no more."""
+    """A name that Passat does not have. During collection it may be used as a decorator or a constant of the file, and compared, which is
+    false; later, any use raises AttributeError."""
 
     collecting = True
 
@@ -94,7 +94,7 @@ class Missing:
 
 
 class Names(ModuleType):
-    """A module of TVM's name that hands on what modules of Passat have."""
+    """A module with TVM's name that forwards to modules of Passat."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -130,5 +130,5 @@ class Finder(MetaPathFinder, Loader):
 
 
 def install() -> None:
-    """Puts the names in place, for this process."""
+    """Installs the finder in this process."""
     sys.meta_path.insert(0, Finder())

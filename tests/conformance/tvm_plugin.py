@@ -1,4 +1,4 @@
-"""A plugin of pytest for the process that runs a file of TVM's: Passat under TVM's names, and what came of each test as a line of JSON."""
+"""A pytest plugin for the process that runs a file of TVM's: Passat under TVM's names, and the outcome of each test as a line of JSON."""
 
 import json
 import os

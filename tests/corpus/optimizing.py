@@ -1,4 +1,4 @@
-"""Shared by the tests of the corpus: optimizes a model from text with everything on, and compares the result with the original."""
+"""Shared by the tests of the corpus: optimizes a model from text with all passes, and compares the result with the original."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from passat.runner import Runner
 
 Feed = Mapping[str, Any]
 LEVEL = 3
-"""All of the default pipeline runs."""
+"""The level at which all of the default pipeline runs."""
 
 
 def parse(text: str, *, opset: int = 18, ir: int = 9, imports: str = "") -> ModelProto:
@@ -31,10 +31,9 @@ def run(model: ModelProto, feed: Feed) -> list[Any]:
 
 
 def optimize(model: ModelProto, *feeds: Feed, verify: bool = True, again: bool = True, **options: Any) -> tuple[ModelProto, Report]:
-    """The optimized model and the report, once all that must hold of every model has been checked.
-
-    The input stays as it was, `onnx.checker` accepts the result, its values are the same on random inputs and on the feeds given, its
-    interface is the same to the last byte, and optimizing it again makes it no dearer.
+    """The optimized model and the report, after the checks that hold for every model: the input is unchanged, `onnx.checker` accepts the
+    result, its values are the same on random inputs and on the given feeds, its interface is the same byte for byte, and optimizing it
+    again does not make it more expensive.
     """
     before = model.SerializeToString()
     result = passat.optimize(model, opt_level=LEVEL, verify=verify, **options)
@@ -64,7 +63,7 @@ def assert_same_interface(found: ModelProto, model: ModelProto) -> None:
 
 
 def interface(model: ModelProto) -> tuple[list[bytes], list[str], list[tuple[str, str]], list[tuple[str, int]]]:
-    """What users of a model see: inputs that have no fixed value, names of outputs, metadata, versions."""
+    """The interface of a model: inputs without a fixed value, names of outputs, metadata, versions."""
     fixed = {tensor.name for tensor in model.graph.initializer} if model.ir_version < 4 else set()
     return (
         [value.SerializeToString() for value in model.graph.input if value.name not in fixed],
@@ -75,7 +74,7 @@ def interface(model: ModelProto) -> tuple[list[bytes], list[str], list[tuple[str
 
 
 def nodes(model: ModelProto) -> Iterator[NodeProto]:
-    """All nodes of a model, those in subgraphs and local functions included."""
+    """All nodes of a model, including subgraphs and local functions."""
     pending: list[GraphProto | onnx.FunctionProto] = [model.graph, *model.functions]
     while pending:
         for node in pending.pop().node:
@@ -85,7 +84,7 @@ def nodes(model: ModelProto) -> Iterator[NodeProto]:
 
 
 def operators(model: ModelProto, leave_out: tuple[str, ...] = ("Constant", "ConstantOfShape", "Identity")) -> dict[str, int]:
-    """How many nodes of each operator a model has, those left out that only hold a constant or give a value another name."""
+    """The number of nodes of each operator in a model, without nodes that only hold a constant or rename a value."""
     return dict(Counter(node.op_type for node in nodes(model) if node.op_type not in leave_out))
 
 

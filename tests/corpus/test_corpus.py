@@ -1,4 +1,4 @@
-"""The corpus: the models and operator tests of the onnx package, those in `examples/models`, and any folders of one's own.
+"""The corpus: the models and operator tests of the onnx package, those in `examples/models`, and any further folders.
 
 CI takes a share; `make nightly` takes all, with every model below the folders that PASSAT_MODELS names (separated by colons).
 `benchmarks/corpus.py` does the same from the command line and prints a table.

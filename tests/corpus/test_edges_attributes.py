@@ -1,4 +1,4 @@
-"""Attributes at their limits, before and after what rules fold into them: dilation, as many groups as channels, automatic padding, ceil_mode,
+"""Attributes at their limits, before and after rules fold into them: dilation, as many groups as channels, automatic padding, ceil_mode,
 negative and empty axes, and defaults that depend on the version of ONNX. Each model keeps its values on ONNX Runtime."""
 
 from typing import Any
@@ -36,7 +36,7 @@ CONVOLUTIONS = {
 }
 
 KEPT = ("transposed, groups", "transposed, same upper")
-"""Those whose weights do not take a scale in: outputs are no axis of theirs, or the padding is only known in the run."""
+"""Convolutions whose weights cannot absorb a scale: the weight has no output axis, or the padding is only known at run time."""
 
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)
@@ -68,7 +68,7 @@ POOLS = {
     ("operator", "name"), [*(("AveragePool", name) for name in POOLS), *(("MaxPool", name) for name in POOLS if "that" not in name)]
 )
 def test_scales_around_a_pooling(operator: str, name: str) -> None:
-    """A scale below zero does not pass the greatest."""
+    """A negative scale does not commute with the maximum."""
     text = f"""g (float[1, 3, 11, 10] x) => (float[] y) {{
         a = Mul (x, s)
         b = {operator} <{POOLS[name]}> (a)
@@ -108,7 +108,7 @@ def test_axes_from_the_end(body: str) -> None:
 @pytest.mark.parametrize("noop", [0, 1])
 @pytest.mark.parametrize("operator", ["ReduceSum", "ReduceMean", "ReduceMax", "ReduceL2"])
 def test_no_axes_are_all_of_them_or_none(operator: str, noop: int) -> None:
-    """By default all are reduced; with the attribute nothing is, so that the operators around it do not move through it as if."""
+    """By default all axes are reduced; with the attribute none is, and surrounding operators must not move through it as if all were."""
     for axes in ("", ", none"):
         text = f"""g (float[2, 3] x) => (float[] y) {{
             a = Add (x, x)
@@ -127,7 +127,7 @@ def test_tensors_without_unit_axes_are_not_squeezed() -> None:
 
 @pytest.mark.parametrize(("opset", "shape"), [(11, (2, 12)), (12, (2, 12)), (13, (2, 3, 4))])
 def test_the_axis_of_a_softmax_by_default(opset: int, shape: tuple[int, ...]) -> None:
-    """Before version 13 everything from axis 1 on, afterward the last axis."""
+    """Before version 13 it covers everything from axis 1 on, later only the last axis."""
     text = "g (float[2, 3, 4] x, float[2, 3, 1] r) => (float[] y) { a = Sub (x, r)  b = Softmax (a)  y = Log (b) }"
     x, r = floats(2, 3, 4, seed=9), floats(2, 3, 1, seed=8)
     out, _ = optimize(parse(text, opset=opset, ir=6), {"x": x, "r": r})
@@ -146,7 +146,7 @@ def test_a_normalization_s_epsilon_by_default(opset: int) -> None:
 
 @pytest.mark.parametrize("kind", ["int8", "int32", "uint8", "bool"])
 def test_types_for_which_algebra_is_another(kind: str) -> None:
-    """Integers wrap, do not divide back, and know no infinities; booleans do not add."""
+    """Integers wrap, division is not the inverse of multiplication, and there are no infinities; booleans do not add."""
     body = (
         "a = Or (x, x)  b = Xor (a, x)  y = And (b, x)"
         if kind == "bool"

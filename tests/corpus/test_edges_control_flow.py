@@ -1,4 +1,4 @@
-"""If, Loop and Scan: what is inside them is optimized, what they take from outside keeps its meaning."""
+"""If, Loop and Scan: their bodies are optimized, and captured values keep their meaning."""
 
 import numpy as np
 import pytest

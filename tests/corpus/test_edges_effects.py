@@ -1,4 +1,4 @@
-"""Operators that draw random numbers are neither merged nor folded; training mode is left alone; dropout vanishes where it does nothing."""
+"""Operators that draw random numbers are neither merged nor folded; training mode is left alone; dropout without an effect is removed."""
 
 import numpy as np
 import onnx

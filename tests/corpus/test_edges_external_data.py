@@ -19,11 +19,12 @@ from tests.share import SOAK
 
 WIDTH = 64
 MEMORY = 500
-"""Megabytes that a process may take for a model of any size."""
+"""Maximum memory of a process in megabytes, for a model of any size."""
 
 
 def write(folder: Path, location: str = "model.bin", layers: int = 3, width: int = WIDTH) -> Path:
-    """A stack of products, with weights in one file, an addition of 0 before each, and a Tanh between them: else one product would do."""
+    """A chain of products with weights in one file, an addition of 0 before each, and a Tanh between them; otherwise one product would
+    suffice."""
     model = parse(f"g (float[N, {width}] x) => (float[N, {width}] y) <float zero = {{0.0}}> {{ }}")
     block = np.random.default_rng(0).normal(size=(width, width)).astype(np.float32) / width**0.5
     with open(folder / "model.bin", "wb") as file:
@@ -77,7 +78,7 @@ def test_a_model_in_memory_with_its_data_in_a_folder(tmp_path: Path) -> None:
 
 
 def test_weights_that_are_changed_come_out_changed(tmp_path: Path) -> None:
-    """A product with a transposed weight is folded: what was in the file is read, and the result written out."""
+    """A product with a transposed weight is folded: the data in the file is read, and the result is written."""
     path = write(tmp_path, layers=1)
     model = onnx.load(path, load_external_data=False)
     model.graph.node[1].input[1] = "t"

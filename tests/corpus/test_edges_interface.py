@@ -102,7 +102,7 @@ def test_no_inputs_at_all() -> None:
 def test_empty_and_duplicate_node_names() -> None:
     names = ["", "same", "same", "", "same"]
     nodes = [helper.make_node("Neg", [f"v{i}"], [f"v{i + 1}"], name=name) for i, name in enumerate(names)]
-    result = passat.optimize(model_of(nodes, ["v0"], ["v5"]), opt_level=3, allow_unverified=True)  # ONNX Runtime refuses to load it
+    result = passat.optimize(model_of(nodes, ["v0"], ["v5"]), opt_level=3, allow_unverified=True)  # ONNX Runtime rejects it
     check(result.model)
     assert operators(result.model) == {"Neg": 1}
 
@@ -188,7 +188,7 @@ def test_custom_domains_pass_through() -> None:
         imports=', "org.example" : 3',
     )
     result = passat.optimize(model, opt_level=3)
-    assert operators(result.model) == {"Strange": 2, "Add": 1}  # what it does is not known, so two calls stay two
+    assert operators(result.model) == {"Strange": 2, "Add": 1}  # its effect is unknown, so two calls stay two
     assert result.report.verification is not None
     assert result.report.verification.equal is True
     assert result.report.verification.parts == "cut at 2 nodes unknown to ONNX Runtime (org.example.Strange)"
@@ -259,7 +259,9 @@ def test_scalars_symbols_and_unknown_shapes() -> None:
         model = parse(f"g (float{shape} x) => (float{shape} y) {{ a = Neg(x)  b = Neg(a)  y = Exp(b) }}")
         out, _ = optimize(model)
         assert operators(out) == {"Exp": 1}
-    model = parse("g (float[] x) => (float[] y) { a = Neg(x)  b = Neg(a)  y = Exp(b) }")  # of any rank, which no type of ours says
+    model = parse(
+        "g (float[] x) => (float[] y) { a = Neg(x)  b = Neg(a)  y = Exp(b) }"
+    )  # of unknown rank, which Passat's types cannot express
     result = passat.optimize(model, opt_level=3, verify=False)
     assert operators(result.model) == {"Neg": 2, "Exp": 1}
 

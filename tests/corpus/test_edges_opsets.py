@@ -36,7 +36,7 @@ IR_OF_OPSET = {
 
 CONVOLUTIONAL = dict.fromkeys(("Pad", "Clip", "MaxPool", "Relu", "GlobalAveragePool", "Reshape", "Gemm", "Softmax"), 1) | {"Conv": 2}
 DENSE = {"Gemm": 1, "Tanh": 1, "Split": 1, "Add": 3, "Concat": 1, "ReduceSum": 1, "ReduceMean": 1, "MatMul": 1, "Sigmoid": 1}
-"""What is left of the networks, whatever the version."""
+"""The remaining operators of the networks, in every version."""
 
 
 class Writer:
@@ -62,7 +62,7 @@ class Writer:
         return self.constant(self.random.normal(size=shape) / 4)
 
     def along(self, op: str, x: str, axes: list[int], since: int) -> str:
-        """An operator whose axes have become an input in some version."""
+        """An operator whose axes become an input in some version."""
         if self.opset < since:
             return self.node(op, x, axes=axes)
         return self.node(op, x, self.constant(axes, "int64"))
@@ -156,11 +156,11 @@ def test_a_dense_network(opset: int) -> None:
 
 
 def outcome(model: ModelProto, *shape: int) -> dict[str, int]:
-    """The operators of the optimized model; where a version is newer than ONNX Runtime, onnx.reference compares the values."""
+    """The operators of the optimized model; if a version is newer than ONNX Runtime, onnx.reference compares the values."""
     feed = {"x": floats(*shape)}
     try:
         run(model, feed)
-    except Exception as error:  # ONNX Runtime's own kinds
+    except Exception as error:  # ONNX Runtime's own errors
         assert "opset" in str(error)  # noqa: PT017  # the older versions run
         result = passat.optimize(model, opt_level=3, allow_unverified=True).model
         check(result)

@@ -1,4 +1,4 @@
-"""Long chains, wide graphs, many paths: depth and width are data, and what can be merged is, however much of it there is.
+"""Long chains, wide graphs, many paths: any depth and width is supported, and everything that can be merged is merged.
 
 CI takes small sizes, `make nightly` the large ones.
 """
@@ -97,7 +97,7 @@ def test_chains_that_collapse(name: str) -> None:
 
 
 def test_chains_of_constants_collapse_as_far_as_limits_let_them() -> None:
-    """Sums of constants may be merged in any order, so there are more ways than there is memory for; a limit stops that."""
+    """Sums of constants can be merged in any order, so there are more ways than fit into memory; a limit stops that."""
     length = share(60, 8_000)
     model = repeated(length, lambda i, a, b: helper.make_node("Add", [a, "c"], [b]), (2, 3), c=np.float32(0.5))
     out, report = optimize(model, {"x": floats(2, 3)}, again=False)

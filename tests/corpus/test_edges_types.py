@@ -1,4 +1,5 @@
-"""Element types, empty and scalar tensors, quantized models, sequences and optional values: values stay equal, needless work is removed."""
+"""Element types, empty and scalar tensors, quantized models, sequences and optional values: values stay equal, and redundant nodes are
+removed."""
 
 from typing import Any
 
@@ -22,7 +23,7 @@ def array(kind: str, *values: float) -> np.ndarray[Any, np.dtype[Any]]:
 
 @pytest.mark.parametrize("kind", [*FLOATS, *INTEGERS])
 def test_arithmetic_of_every_type(kind: str) -> None:
-    """Most of these operators run on no more than a few types in ONNX Runtime, so what is compared is what can be."""
+    """ONNX Runtime supports few types for most of these operators, so only these are compared."""
     model = parse(
         f"""g ({kind}[N] x) => ({kind}[N] y, bool[N] b) {{
             a = Add(x, zero)
@@ -49,7 +50,7 @@ def test_arithmetic_of_every_type(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", INTEGERS)
 def test_integers_wrap_around(kind: str) -> None:
-    """Folding must wrap as the operators do."""
+    """Constant folding must wrap like the operators."""
     info = np.iinfo(kind)
     model = parse(
         f"""g ({kind}[1] x) => ({kind}[1] y) {{
@@ -88,14 +89,14 @@ def test_folding_keeps_infinities_nan_and_the_sign_of_zero(kind: str) -> None:
     want, got = (run(each, {"x": special}) for each in (model, out))
     for a, b in zip(want, got, strict=True):
         np.testing.assert_array_equal(np.signbit(a[~np.isnan(a)]), np.signbit(b[~np.isnan(b)]))
-    assert operators(out)["Mul"] == 1  # nan * 0 is nan
+    assert operators(out)["Mul"] == 1  # NaN * 0 is NaN
 
 
 def test_strings() -> None:
     model = parse("g (string[N] x) => (string[N] y, string[2] z) { a = Identity(x)  y = Identity(a)  z = Identity(words) }")
     words: Any = [b"a\xffb", "größe".encode()]
     model.graph.initializer.append(helper.make_tensor("words", TensorProto.STRING, [2], words))
-    out, _ = optimize(model, verify=False)  # ONNX Runtime gives out no strings that are not UTF-8
+    out, _ = optimize(model, verify=False)  # ONNX Runtime does not return strings that are not UTF-8
     assert not operators(out)
     assert [list(tensor.string_data) for tensor in out.graph.initializer] == [[b"a\xffb", "größe".encode()]]
 
@@ -176,7 +177,7 @@ def test_scalars() -> None:
         }"""
     )
     out, _ = optimize(model, {"x": np.array(3, np.float32), "v": floats(1)})
-    assert operators(out)["Mul"] >= 1  # a one of more dimensions adds dimensions
+    assert operators(out)["Mul"] >= 1  # a one with more dimensions adds dimensions
 
 
 def test_units_that_broadcast_stay() -> None:
@@ -215,7 +216,7 @@ def qdq(per_axis: bool, opset: int = 18) -> ModelProto:
 @pytest.mark.parametrize("opset", [13, 18, 19, 21])
 @pytest.mark.parametrize("per_axis", [False, True])
 def test_quantized_models_keep_their_quantization(per_axis: bool, opset: int) -> None:
-    """Whether onnx.reference can compute what undoes the quantization of the weight, which it can since version 19, or not."""
+    """This holds whether onnx.reference can compute the dequantization of the weight (since version 19) or not."""
     model = qdq(per_axis, opset)
     out, _ = optimize(model, {"x": floats(2, 2, 5, 5)})
     found = operators(out)
@@ -317,12 +318,12 @@ def test_moving_data_of_every_type(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
 def test_half_precision_is_not_computed_in_more(kind: str) -> None:
-    """Folding rounds after each step, as the model would."""
+    """Constant folding rounds after each step, like the model."""
     model = parse(f"g ({kind}[2] x) => ({kind}[2] y) {{ a = Add(big, small)  b = Sub(a, big)  y = Add(x, b) }}")
     for name, value in (("big", 2048.0), ("small", 1.0)):
         model.graph.initializer.append(numpy_helper.from_array(array(kind, value, value), name))
     out = passat.optimize(model, opt_level=3, verify=False).model
-    assert not operators(out)  # 2048 + 1 is 2048 in half precision, so nothing is added
+    assert not operators(out)  # 2048 + 1 is 2048 in half precision, so the sum has no effect
 
 
 def test_casts_that_lose_something_stay() -> None:

@@ -1,4 +1,4 @@
-"""Errors that the corpus and random models have shown, each as small as it gets."""
+"""Defects that the corpus and random models found, each reduced to a minimum."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +23,8 @@ def with_weight(text: str, *shape: int, name: str = "w") -> ModelProto:
 
 @pytest.mark.parametrize("reader", ["Concat<axis = 0>(q, q)", "Sum(q, q, q)", "Max(q, x3)"])
 def test_a_product_whose_bias_is_added_and_that_is_read_through_a_tuple_is_written(reader: str) -> None:
-    """The exporter counted only calls as readers, took the addition of the bias for the one reader, and wrote no product of its own."""
+    """The exporter counted only calls as readers, took the addition of the bias for the only reader, and did not write the product
+    itself."""
     model = with_weight(
         f"""g (float[2, 4] x, float[2, 3] x3) => (float[2, 3] y, float[M, 3] z) <float[3] b = {{1, 2, 3}}> {{
             p = MatMul(x, w)
@@ -64,7 +65,7 @@ def test_stft_of_known_lengths_has_the_shape_that_it_declares() -> None:
 
 
 def test_inexact_kernels_fold_to_the_values_of_the_runtime() -> None:
-    """onnx.reference computes something else here."""
+    """onnx.reference computes another value here."""
     model = parse(
         """g (float[1, 1, 1, 2] x) => (float[1, 1, 1, 2] y) <float[4] scales = {1, 1, 0.6, 0.6}> {
             r = Resize<mode = "linear", coordinate_transformation_mode = "align_corners">(w, "", scales)
@@ -80,7 +81,7 @@ def test_inexact_kernels_fold_to_the_values_of_the_runtime() -> None:
 
 
 def test_cast_like_is_a_cast() -> None:
-    """The second operand is there for its type alone, so it keeps nothing from folding."""
+    """The second operand only provides its type, so it does not prevent folding."""
     model = parse(
         """g (float[2, 3] x, double[2] like) => (float[2, 3] y, double[2, 3] z) <int64[3] c = {1, 2, 3}> {
             d = CastLike(c, x)
@@ -121,7 +122,7 @@ def test_identities_between_convolution_and_normalization_do_not_block_folding(b
 
 @pytest.mark.parametrize("step", ["Add(p, zero)", "Mul(p, one)", "Mul(one, p)", "Add(p, zeros)", "Div(p, one)"])
 def test_weights_stay_unless_something_improves(step: str) -> None:
-    """A sum with 0 became a bias of zeros, and a product with 1 a new copy of the weight."""
+    """A sum with 0 became a bias of zeros, and a product with 1 became a new copy of the weight."""
     model = with_weight(
         f"g (float[N, 4] x) => (float[N, 3] y) <float zero = {{0}}, float one = {{1}}, float[3] zeros = {{0, 0, 0}}> {{ p = MatMul(x, w)  y = {step} }}",
         4,
@@ -134,7 +135,7 @@ def test_weights_stay_unless_something_improves(step: str) -> None:
 
 
 def test_an_output_with_a_wider_type_than_its_value() -> None:
-    """Two runs of float32 arithmetic, cast to float64 at the end, agree to float32 and no further."""
+    """Two runs of float32 arithmetic that is cast to float64 at the end agree only to float32 precision."""
     model = with_weight(
         """g (float[8, 64] x) => (double[8, 64] y) <float c = {0.3}> {
             p = MatMul(x, w)
@@ -208,7 +209,7 @@ def test_a_file_is_not_read_for_a_look(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint32"])
 @pytest.mark.parametrize("flat", [False, True])
 def test_products_of_integers_take_no_bias(dtype: str, flat: bool) -> None:
-    """They became Gemm, which ONNX Runtime has for floating-point numbers only."""
+    """They became Gemm, which ONNX Runtime supports only for floating-point numbers."""
     nodes = (
         "f = Reshape(x, s)  m = MatMul(f, w)  n = Add(m, b)  y = Reshape(n, t)"
         if flat
@@ -235,7 +236,7 @@ HALF_RANGE: dict[str, tuple[str, dict[str, float]]] = {
 
 @pytest.mark.parametrize("case", HALF_RANGE)
 def test_constants_whose_product_overflows_float16_are_not_merged(case: str) -> None:
-    """Folded into one, they were infinite, where what they are applied to is small."""
+    """The folded constant was infinite, while the result on small operands is finite."""
     nodes, given = HALF_RANGE[case]
     model = parse(f"g (float16[1, 3, 4, 4] x) => (float16[1, 3, 4, 4] y) {{ {nodes} }}")
     shapes = {"w": (3, 3, 1, 1), "k": (3, 1, 1), "tiny": (), "g": (3,), "b": (3,), "m": (3,), "v": (3,)}
@@ -264,10 +265,10 @@ def number_of_tensor() -> AttributeProto:
     ids=["attribute", "kind", "inputs", "outputs", "operands", "dimension", "operator"],
 )
 def test_unknown_attributes_are_rejected(change: Callable[[ModelProto], object], sentence: str) -> None:
-    """What readers do not look for was passed over: a Transpose with `axes` for `perm` reversed all axes."""
+    """Readers ignored unknown attributes: a Transpose with `axes` instead of `perm` reversed all axes."""
     model = parse("g (float[N, 4] x) => (float[M, K] y) { t = Transpose<perm = [0, 1]>(x)  y = Neg(t) }")
     change(model)
-    content = model.SerializeToString().replace(b"@@", b"\xff\xfe")  # protobuf itself takes no such text
+    content = model.SerializeToString().replace(b"@@", b"\xff\xfe")  # protobuf itself rejects such strings
     with pytest.raises(passat.ir.onnx.OnnxError) as error:
         passat.optimize(ModelProto.FromString(content), verify=False)
     assert sentence in str(error.value)
@@ -281,7 +282,7 @@ def test_a_constant_that_only_onnx_runtime_takes_is_read() -> None:
 
 
 def test_a_split_into_other_than_its_outputs() -> None:
-    """ONNX's inference aborts the process where `num_outputs` is less than there are."""
+    """ONNX's inference crashes the process if `num_outputs` is smaller than the number of outputs."""
     model = parse("g (float[7] x) => (float[A] a, float[B] b, float[C] c) { a, b, c = Split<num_outputs = 1>(x) }")
     with pytest.raises(passat.ir.onnx.OnnxError, match="has 3 outputs, but its attribute num_outputs is 1"):
         passat.optimize(model)

@@ -1,4 +1,4 @@
-"""Constants that were folded to something else than ONNX Runtime computes, each as small as it gets."""
+"""Constants that were folded to other values than ONNX Runtime computes, each reduced to a minimum."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,14 +25,14 @@ def of_constants(proto: Any, constants: Mapping[str, Any], opset: int = 13) -> M
     outputs = [helper.make_empty_tensor_value_info(name) for name in proto.output]
     graph = helper.make_graph([proto], "g", [], outputs, initializers)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-    # Without types onnx.checker rejects what is left, and a process is asked whether ONNX Runtime takes it.
+    # without types onnx.checker rejects the rest, and another process asks ONNX Runtime
     for output, value in zip(graph.output, Runner(model).run({}), strict=True):
         output.CopyFrom(helper.make_tensor_value_info(output.name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape))
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
 
 
 def assert_same(model: ModelProto, math: str, *, bits: bool) -> list[str]:
-    """Optimizes a model without inputs, holds the result against ONNX Runtime, and returns the operators that are left."""
+    """Optimizes a model without inputs, compares the result with ONNX Runtime, and returns the remaining operators."""
     expected = Runner(model).run({})
     result = passat.optimize(model, verify=False, config={"rules.math": math}).model
     for one, other in zip(Runner(result).run({}), expected, strict=True):

@@ -1,4 +1,4 @@
-"""`benchmarks/latency.py`: what it prints and writes for a small model; never how long anything takes. The fused operators that it counts."""
+"""`benchmarks/latency.py`: its output for a small model, and the fused operators that it counts. No test asserts a time."""
 
 import json
 import subprocess
@@ -51,7 +51,7 @@ def test_no_such_model(tmp_path: Path) -> None:
 
 
 def gelu(last: float) -> onnx.GraphProto:
-    """The nodes of Gelu as exporters write them; only with 0.5 as the last factor are they one."""
+    """The nodes of Gelu as exporters write them; ONNX Runtime fuses them only with 0.5 as the last factor."""
     steps = [("Div", 2**0.5), ("Erf", None), ("Add", 1.0), ("Mul", None), ("Mul", last)]
     nodes: list[onnx.NodeProto] = []
     weights: list[onnx.TensorProto] = []
@@ -97,7 +97,7 @@ def test_fused_operators_in_a_branch(tmp_path: Path) -> None:
 @pytest.mark.parametrize("opset", [13, 17, 20])
 @pytest.mark.parametrize("half_first", [False, True])
 def test_a_gelu_between_products_stays_one_that_onnx_runtime_fuses(tmp_path: Path, opset: int, half_first: bool) -> None:
-    """Its 0.5 must not go into the weight of the product behind it."""
+    """Its 0.5 must not be folded into the weight of the product after it."""
     draw = np.random.default_rng(0).standard_normal
     weights = {
         "w1": draw((64, 256)) / 10,
@@ -129,7 +129,7 @@ def test_a_gelu_between_products_stays_one_that_onnx_runtime_fuses(tmp_path: Pat
 
 @pytest.mark.parametrize("level", [3, 4])
 def test_a_gelu_between_two_layers_stays_one(level: int, tmp_path: Path) -> None:
-    """The scale of a Gelu could be folded into the preceding weights, which would prevent the fusion of ONNX Runtime."""
+    """The scale of a Gelu could be folded into the preceding weights, which would prevent the fusion by ONNX Runtime."""
     graph = gelu(0.5)
     random = np.random.default_rng(0)
     weights = {"w1": random.normal(size=(8, 8)), "b1": random.normal(size=8), "w2": random.normal(size=(8, 8)), "b2": random.normal(size=8)}

@@ -1,4 +1,4 @@
-"""Models that are wrong or odd in what they say, and that ONNX Runtime runs all the same: none is lost."""
+"""Models with wrong or unusual declarations that ONNX Runtime runs: Passat reads all of them."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -72,7 +72,7 @@ def old(version: int) -> Change:
 
 
 def with_input(model: ModelProto) -> None:
-    """An initializer that is an input, too."""
+    """An initializer that is also an input."""
     model.graph.input.append(value("w", 3, 4))
 
 

@@ -1,5 +1,4 @@
-"""The test cases of the onnx package with one thing wrong at a time: attributes that make no sense, operands and results that are missing,
-or one too many."""
+"""The test cases of the onnx package with one defect each: invalid attributes, missing or additional operands and results."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -29,7 +28,8 @@ def distinct_cases() -> Sequence[tuple[NodeProto, Sequence[ValueInfoProto], int]
 
 @lru_cache(1)
 def older_cases() -> Sequence[tuple[NodeProto, Sequence[TensorProto], int]]:
-    """Nodes of operators that have several versions, with their operands, in the first and the last opset that takes them, and between."""
+    """Nodes of operators that have several versions, with their operands, in the first and the last opset that accept them, and in
+    between."""
     found: dict[object, tuple[NodeProto, Sequence[TensorProto], int]] = {}
     for sample in all_samples():
         if sample.before:
@@ -41,13 +41,13 @@ def older_cases() -> Sequence[tuple[NodeProto, Sequence[TensorProto], int]]:
 
 
 def spoiled(node: NodeProto) -> Iterator[NodeProto]:
-    """A node with one thing wrong, each thing in turn."""
+    """A node with one defect, each defect in turn."""
     for i, attribute in enumerate(node.attribute):
         for values in _values(attribute):
             copy = _copy(node)
             copy.attribute[i].CopyFrom(AttributeProto(name=attribute.name, type=attribute.type, **values))
             yield copy
-            if attribute.name in _WINDOWS:  # padding that follows from these
+            if attribute.name in _WINDOWS:  # automatic padding follows from these
                 kept = [each for each in copy.attribute if each.name not in ("auto_pad", "pads")]
                 del copy.attribute[:]
                 copy.attribute.extend([*kept, helper.make_attribute("auto_pad", "SAME_UPPER")])
@@ -94,7 +94,7 @@ def _copy(node: NodeProto) -> NodeProto:
 
 
 def model_of(node: NodeProto, inputs: Sequence[ValueInfoProto], opset: int, constants: Sequence[TensorProto] = ()) -> ModelProto:
-    """The model of a node, of whose results nothing is declared."""
+    """The model of a node whose results are not declared."""
     outputs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
     imports = [helper.make_opsetid("", opset), *([helper.make_opsetid(node.domain, 1)] if node.domain else [])]
     return helper.make_model(helper.make_graph([node], "g", inputs, outputs, constants), opset_imports=imports)

@@ -1,6 +1,7 @@
-"""A random graph while it is made: every node is run on ONNX Runtime as soon as it is there, so its results are known, and rejected if it fails.
+"""A random graph under construction: each node is run on ONNX Runtime when it is added, so its results are known; a node that fails is
+rejected.
 
-What draws nodes need not know their shapes and types for that, only come close to what an operator takes.
+The functions that draw nodes therefore only need to come close to valid shapes and types.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,7 +15,7 @@ from passat.runner import Runner
 from tests.fuzz.values import BOOL, FLOAT, FLOATS, INT64, INTEGERS, NARROW, NEAT, OUTSIDE, STRING, Array, random_array
 
 LARGEST: Final = 3000
-"""Elements of a value beyond which a node is rejected."""
+"""Maximum number of elements of a value; a node that exceeds it is rejected."""
 IR_VERSION: Final = 10
 KINDS: Final[Mapping[str, int]] = {
     "float": FLOAT, "double": TensorProto.DOUBLE, "float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16, "bool": BOOL, "string": STRING,
@@ -22,24 +23,24 @@ KINDS: Final[Mapping[str, int]] = {
     "float8e5m2fnuz": TensorProto.FLOAT8E5M2FNUZ, "uint4": TensorProto.UINT4, "int4": TensorProto.INT4, "uint2": TensorProto.UINT2, "int2": TensorProto.INT2,
     **{f"{sign}int{bits}": getattr(TensorProto, f"{sign}int{bits}".upper()) for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }  # fmt: skip
-"""Element types by the names that type strings have for them."""
+"""Element types by their names in type strings."""
 
 Fits = Callable[["Value"], bool]
 
 
 @dataclass(eq=False)
 class Value:
-    """A value of the graph: its name and element type, and what it holds for the inputs that were drawn; a list where it is a sequence."""
+    """A value of the graph: its name, its element type, and its contents for the drawn inputs (a list for a sequence)."""
 
     name: str
     kind: int
     array: Any
     constant: bool = False
-    """Whether it is an initializer."""
+    """True for an initializer."""
 
     @property
     def is_sequence(self) -> bool:
-        """Whether it is a sequence of tensors."""
+        """True for a sequence of tensors."""
         return isinstance(self.array, list)
 
     @property
@@ -55,7 +56,7 @@ class Value:
 
 @dataclass
 class Input:
-    """An input of the graph with its dimensions as they are declared; None where nothing is said of its shape."""
+    """An input of the graph with its declared dimensions; None if no shape is declared."""
 
     value: Value
     dims: tuple[int | str | None, ...] | None
@@ -63,7 +64,7 @@ class Input:
 
 @dataclass
 class Draft:
-    """A node that might be added: its operands and attributes."""
+    """A candidate node: its operands and attributes."""
 
     inputs: Sequence[Value | None]
     attrs: Mapping[str, Any] = field(default_factory=dict)
@@ -71,7 +72,7 @@ class Draft:
 
 
 class Builder:
-    """A graph that is being made from a seed, in an opset."""
+    """A graph that is built from a seed, in an opset."""
 
     def __init__(
         self, random: np.random.Generator, opset: int, *, tame: bool = True, most_inputs: int = 3, symbols: Mapping[str, int] | None = None
@@ -88,49 +89,49 @@ class Builder:
         self.values: list[Value] = []
         self.functions: list[FunctionProto] = []
         self.prefix = ""
-        """What names begin with: those of inner graphs are told apart by it."""
+        """The prefix of names, which differs between inner graphs."""
         self.count = 0
         self.focus: Value | None = None
-        """The value that the next node should read, where it can."""
+        """The value that the next node should read if possible."""
         self.never_empty = False
-        """Whether symbolic dimensions must not be 0: ONNX Runtime computes something wrong then."""
+        """True if symbolic dimensions must not be 0, because ONNX Runtime would compute wrong results."""
         self.depth = 0
-        """How many graphs are around this one."""
+        """The number of enclosing graphs."""
         self.rejection = ""
-        """Why ONNX Runtime rejected the last node that it rejected."""
+        """The reason for which ONNX Runtime rejected the last rejected node."""
         kinds = [*sorted(OUTSIDE)]
         self.kinds = [FLOAT, FLOAT, FLOAT, *(int(kind) for kind in random.choice(kinds, 2))]
 
     # ---- choices
 
     def one_of(self, options: Sequence[Any]) -> Any:
-        """One of some options."""
+        """One of several options."""
         return options[int(self.random.integers(len(options)))]
 
     def chance(self, probability: float) -> bool:
-        """True that often."""
+        """True with this probability."""
         return bool(self.random.random() < probability)
 
     def integer(self, low: int, high: int) -> int:
-        """An integer of a range, its end included."""
+        """An integer from a range, including its end."""
         return int(self.random.integers(low, high + 1))
 
     def number(self) -> float:
-        """A number that rules look for, or any."""
+        """A number that rules match, or any number."""
         return float(self.one_of([*NEAT, float(self.random.normal())]))
 
     def kind(self, allowed: Collection[int]) -> int:
-        """An element type, one of those that the graph prefers where possible."""
+        """An element type, if possible one that the graph prefers."""
         preferred = [kind for kind in self.kinds if kind in allowed]
         return int(self.one_of(preferred) if preferred and self.chance(0.8) else self.one_of(sorted(allowed)))
 
     def shape(self, low: int = 0, high: int = 4) -> tuple[int, ...]:
-        """A shape of a rank in a range."""
+        """A shape with a rank in a range."""
         options = [*self.sizes, *self.symbols.values(), *self.symbols.values()]
         return tuple(0 if self.chance(0.02) else int(self.one_of(options)) for _ in range(self.integer(low, high)))
 
     def inner(self, values: Sequence[Value]) -> "Builder":
-        """A graph inside this one that starts with some values, and has no inputs beside them."""
+        """A graph inside this one that starts with some values, and has no other inputs."""
         self.count += 1
         inside = Builder(self.random, self.opset, tame=self.tame, most_inputs=0)
         inside.prefix = f"{self.prefix}g{self.count}_"
@@ -142,12 +143,12 @@ class Builder:
     # ---- values
 
     def name(self) -> str:
-        """A name that nothing has yet."""
+        """An unused name."""
         self.count += 1
         return f"{self.prefix}v{self.count}"
 
     def known(self, fits: Fits = lambda value: True) -> Value | None:
-        """A value of the graph that fits, a late one more often."""
+        """A suitable value of the graph, more often a recent one."""
         found = [value for value in self.values if fits(value)]
         if not found:
             return None
@@ -156,7 +157,7 @@ class Builder:
         return found[-1 - int(self.random.integers(min(len(found), 5)))] if self.chance(0.75) else self.one_of(found)
 
     def operand(self, kinds: Collection[int], fits: Fits = lambda value: True, shape: Callable[[], tuple[int, ...]] | None = None) -> Value:
-        """A tensor of one of some element types that fits: one that is there, or a new input or constant of a shape."""
+        """A suitable tensor of one of some element types: an existing one, or a new input or constant of a shape."""
         found = self.known(lambda value: not value.is_sequence and value.kind in kinds and fits(value)) if self.chance(0.9) else None
         return found or self.fresh(self.kind(kinds), shape() if shape is not None else self.shape())
 
@@ -167,7 +168,7 @@ class Builder:
         return self.constant(random_array(self.random, kind, shape, tame=self.tame), kind)
 
     def input(self, kind: int, shape: Sequence[int]) -> Value:
-        """A new input. Sizes that symbols have are declared by the symbols."""
+        """A new input. Symbolic sizes are declared by their names."""
         value = Value(f"in{len(self.inputs)}", kind, random_array(self.random, kind, shape, tame=self.tame))
         names = {size: name for name, size in self.symbols.items()}
         dims = tuple(names.get(size, size) for size in shape)
@@ -177,7 +178,7 @@ class Builder:
         return value
 
     def constant(self, array: Any, kind: int = FLOAT) -> Value:
-        """A new initializer. It is not among the values that nodes choose from."""
+        """A new initializer, which nodes do not choose as an operand."""
         data = np.asarray(array) if kind in NARROW or kind == STRING else np.asarray(array, helper.tensor_dtype_to_np_dtype(kind))
         self.count += 1
         value = Value(f"{self.prefix}c{self.count}", kind, data, constant=True)
@@ -185,7 +186,7 @@ class Builder:
         return value
 
     def ints(self, numbers: Sequence[int] | int, kind: int = INT64) -> Value:
-        """Integers as a constant; now and then as an input, or as what a node makes of it, so that they are not known beforehand."""
+        """Integers as a constant; sometimes as an input or a computed value, so that they are unknown before the run."""
         array = np.asarray(numbers, helper.tensor_dtype_to_np_dtype(kind))
         if len(self.inputs) < self.most_inputs and self.chance(0.1):
             value = Value(f"in{len(self.inputs)}", kind, array)
@@ -195,7 +196,7 @@ class Builder:
         return (self.again(value) if self.chance(0.07) else None) or value
 
     def partner(self, x: Value, kind: int | None = None) -> Value:
-        """An operand that broadcasts against x."""
+        """An operand that broadcasts with x."""
         kind = x.kind if kind is None else kind
         if self.chance(0.5):
             found = self.known(lambda value: not value.is_sequence and value.kind == kind and broadcasts(value.shape, x.shape))
@@ -211,7 +212,7 @@ class Builder:
     # ---- nodes
 
     def attempt(self, draw: Callable[[], "list[Value] | None"]) -> "list[Value] | None":
-        """What a function adds, or nothing at all where it returns None."""
+        """The nodes that a function adds, or no change if it returns None."""
         nodes, values, inputs, tensors, functions = (
             len(self.nodes),
             len(self.values),
@@ -225,16 +226,16 @@ class Builder:
         return found
 
     def again(self, value: Value) -> Value | None:
-        """The same value from a node."""
+        """The same value as the result of a node."""
         made = self.node("Identity", [value])
         return made[0] if made else None
 
     def node(self, op: str, inputs: Sequence[Value | None], outputs: int = 1, domain: str = "", **attrs: Any) -> list[Value] | None:
-        """Adds a node if ONNX Runtime runs it, and returns its results; attributes that are None are left out."""
+        """Adds a node if ONNX Runtime runs it, and returns its results; attributes that are None are omitted."""
         return self.add(op, Draft(inputs, attrs, outputs), domain)
 
     def add(self, op: str, draft: Draft, domain: str = "", captured: Sequence[Value] = ()) -> list[Value] | None:
-        """The same for a draft; `captured` are the values that graphs in its attributes read."""
+        """Adds a draft like `node`; `captured` are the values that graphs in its attributes read."""
         names = [self.name() for _ in range(draft.outputs)]
         made = helper.make_node(op, ["" if x is None else x.name for x in draft.inputs], names, name=f"{op}_{self.count}", domain=domain)
         for name, value in sorted(draft.attrs.items()):
@@ -250,14 +251,14 @@ class Builder:
         return results
 
     def results(self, node: NodeProto, reads: Sequence[Value]) -> list[Value] | None:
-        """What a node computes, or None where ONNX Runtime rejects it."""
+        """The results of a node, or None if ONNX Runtime rejects it."""
         if any(value.is_sequence for value in reads):
             return self._replayed(node)
         tensors = [numpy_helper.from_array(value.array, value.name) for value in {value.name: value for value in reads}.values()]
         return self._run([node], tensors, {}, list(node.output), [])
 
     def _replayed(self, node: NodeProto) -> list[Value] | None:
-        """The results of a node that reads sequences, which cannot be constants: those of the whole graph."""
+        """The results of a node that reads sequences, which cannot be constants: runs the whole graph."""
         feed = {entry.value.name: entry.value.array for entry in self.inputs}
         return self._run([*self.nodes, node], self.tensors, feed, list(node.output), [declaration(entry) for entry in self.inputs])
 
@@ -272,13 +273,13 @@ class Builder:
         try:
             runner = Runner(self._model(nodes, tensors, names, inputs), threads=1)
             kinds = [kind_of(type_) for _, type_ in runner.outputs]
-            if any(kind in NARROW for kind in kinds):  # which do not come out
+            if any(kind in NARROW for kind in kinds):  # which are not outputs
                 casts = [helper.make_node("Cast", [name], [f"{name}_wide"], to=FLOAT) for name in names]
                 wide = Runner(self._model([*nodes, *casts], tensors, [f"{name}_wide" for name in names], inputs), threads=1)
                 arrays = [array.astype(helper.tensor_dtype_to_np_dtype(kind)) for array, kind in zip(wide.run(feed), kinds, strict=True)]
             else:
                 arrays = runner.run(feed)
-        except Exception as error:  # ONNX Runtime has no class of its own for what it rejects
+        except Exception as error:  # ONNX Runtime has no exception class for what it rejects
             self.rejection = str(error)
             return None
         return [Value(name, kind, array) for name, kind, array in zip(names, kinds, arrays, strict=True)]
@@ -299,7 +300,7 @@ class Builder:
 
 
 def kind_of(type_: str) -> int:
-    """The element type in ONNX Runtime's name of a type, such as `seq(tensor(float))`. Raises KeyError for one that is none."""
+    """The element type in ONNX Runtime's name of a type, such as `seq(tensor(float))`. Raises KeyError for other names."""
     return KINDS[type_.rpartition("tensor(")[2].rstrip(")")]
 
 
@@ -309,13 +310,13 @@ def size_of(array: Any) -> int:
 
 
 def declaration(entry: Input) -> ValueInfoProto:
-    """An input as the graph declares it."""
+    """The declaration of an input of the graph."""
     found: ValueInfoProto = helper.make_tensor_value_info(entry.value.name, entry.value.kind, entry.dims)
     return found
 
 
 def broadcasts(a: Sequence[int], b: Sequence[int]) -> bool:
-    """Whether two shapes broadcast."""
+    """True if two shapes broadcast."""
     try:
         np.broadcast_shapes(tuple(a), tuple(b))
     except ValueError:

@@ -1,8 +1,8 @@
-"""Fuzzing for some time: processes that try seeds, under limits of time and memory, and a table of what they tried and found.
+"""Fuzzing for a given time: processes that run seeds, under limits of time and memory, and a table of runs and findings.
 
     python -m tests.fuzz.campaign --seconds 3600 --processes 2 --out build/fuzz
 
-A process that dies, or that says nothing for too long, counts as a finding of the seed that it was at, and another takes its place.
+A process that crashes, or is silent for too long, is a finding of its current seed, and another process replaces it.
 """
 
 import argparse
@@ -22,23 +22,23 @@ from typing import Any, Final
 from tests.fuzz.kinds import KINDS
 
 BATCH: Final = 200
-"""Seeds of one process, after which a new one begins: so that nothing piles up."""
+"""The number of seeds after which a process is replaced, so that memory leaks do not accumulate."""
 SILENCE: Final = 900
-"""Seconds without a word after which a process is taken to hang: it may wait for others on a busy machine."""
+"""The number of silent seconds after which a process counts as hanging: on a busy machine it may wait for others."""
 
 
 @dataclass
 class Tally:
-    """What was tried and found."""
+    """Runs and findings."""
 
     tried: Counter[str] = field(default_factory=Counter)
     counted: Counter[str] = field(default_factory=Counter)
     found: dict[str, str] = field(default_factory=dict)
     times: Counter[str] = field(default_factory=Counter)
     fired: Counter[str] = field(default_factory=Counter)
-    """Rules by the number of models on which they fired."""
+    """The number of models on which each rule fired."""
     ended: int = 0
-    """Processes that ONNX Runtime ended while a model was made, and run as it is."""
+    """The number of processes that ONNX Runtime crashed while a model was made, or run unchanged."""
 
     def __str__(self) -> str:
         lines = [f"{kind}: {self.counted[kind]} tried of {self.tried[kind]} drawn" for kind in self.tried]
@@ -49,7 +49,7 @@ class Tally:
 
 
 class Worker:
-    """One process and the thread that reads what it tells."""
+    """A process and the thread that reads its output."""
 
     def __init__(self, kind: str, start: int, stop: int, folder: Path, minimize: float) -> None:
         self.kind = kind
@@ -71,7 +71,7 @@ class Worker:
         self.lines.put(None)
 
     def serve(self, tally: Tally) -> bool:
-        """Receives messages of the process; False once it has ended."""
+        """Receives messages of the process; False after its end."""
         while True:
             try:
                 line = self.lines.get_nowait()
@@ -85,7 +85,7 @@ class Worker:
                 self._ended(tally)
                 return False
             self.heard = time.monotonic()
-            if line.startswith("{"):  # ONNX Runtime may write there too
+            if line.startswith("{"):  # ONNX Runtime may also write there
                 self._told(json.loads(line), tally)
 
     def _told(self, what: dict[str, Any], tally: Tally) -> None:
@@ -121,7 +121,7 @@ class Worker:
 
 
 def campaign(kinds: list[str], seconds: float, processes: int, first: int, folder: Path, minimize: float) -> Tally:
-    """Runs processes for some time, each at the next seeds of the next kind."""
+    """Runs processes for some time, each on the next seeds of the next kind."""
     tally = Tally()
     running: list[Worker] = []
     deadline = time.monotonic() + seconds
@@ -152,7 +152,7 @@ def campaign(kinds: list[str], seconds: float, processes: int, first: int, folde
 
 
 def main() -> int:
-    """Reads the command line; returns 1 where something was found."""
+    """Reads the command line; returns 1 if there are findings."""
     parser = argparse.ArgumentParser(description="Try random models for some time.")
     parser.add_argument("--seconds", type=float, default=3600)
     parser.add_argument("--processes", type=int, default=2)

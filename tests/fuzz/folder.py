@@ -1,4 +1,4 @@
-"""Findings as folders: the model, its inputs, how to optimize it, and what is wrong. They are looked at again by
+"""Findings as folders: the model, its inputs, how to optimize it, and the defect. This command checks them again:
 
 python -m tests.fuzz.folder build/fuzz/*/
 """
@@ -20,7 +20,7 @@ from tests.fuzz.judge import Finding, Settings, examine
 
 
 def write(folder: Path, case: Case, finding: Finding, settings: Settings) -> None:
-    """Writes a finding. Inputs that are sequences are left out."""
+    """Writes a finding, without inputs that are sequences."""
     folder.mkdir(parents=True, exist_ok=True)
     data = case.model.SerializeToString() if case.data is None else case.data
     (folder / "model.onnx").write_bytes(data)
@@ -32,13 +32,13 @@ def write(folder: Path, case: Case, finding: Finding, settings: Settings) -> Non
     (folder / "settings.json").write_text(json.dumps(asdict(settings)))
     text = ""
     if case.feeds:
-        with suppress(Exception):  # models that mutation has made may not be printable
+        with suppress(Exception):  # mutated models may not be printable
             text = onnx.printer.to_text(case.model)
     (folder / "README.txt").write_text(f"{case.name}, {settings}\n{finding.kind}: {finding.sentence}\n{finding.where}\n\n{text}\n")
 
 
 def read(folder: Path) -> tuple[Case, Settings]:
-    """The model of a finding, with its inputs, and how it is optimized."""
+    """The model of a finding, with its inputs and the settings of its optimization."""
     given = json.loads((folder / "settings.json").read_text())
     settings = Settings(**{**given, "disabled": tuple(given["disabled"])})
     with np.load(folder / "inputs.npz") as inputs:
@@ -53,7 +53,7 @@ def read(folder: Path) -> tuple[Case, Settings]:
 
 
 def main() -> int:
-    """Tells of the findings in some folders which are still there; returns 1 where any is."""
+    """Prints the findings in some folders that still occur; returns 1 if any does."""
     left = 0
     for name in sys.argv[1:]:
         case, settings = read(Path(name))

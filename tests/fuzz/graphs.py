@@ -19,32 +19,32 @@ from tests.fuzz.values import FLOAT, NARROW, OUTSIDE, random_array
 OLDEST: Final = 7
 NEWEST: Final = newest_opset()
 MOST_COMPARED: Final = 10_000_000
-"""Elements of all results; mutated sizes make tensors of gigabytes."""
+"""Maximum number of elements of all results; mutated sizes lead to tensors of gigabytes."""
 SYMBOLS: Final[Mapping[str, int]] = {"n": 5, "m": 6, "k": 7}
-"""Sizes that symbolic dimensions have while a graph is made; constant dimensions have others."""
+"""Sizes of symbolic dimensions while a graph is made; constant dimensions have other sizes."""
 
 SHRINKING: Final = frozenset(
     {"AveragePool", "Conv", "ConvInteger", "LpPool", "MaxPool", "Pad", "QLinearConv", "Slice", "Split", "SplitToSequence"}
 )
-"""Operators that may leave no elements of a tensor that has some, where it is smaller than the one that the graph was made with."""
+"""Operators that may return an empty tensor if an operand is smaller than the one that the graph was made with."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A model, and inputs for it that it runs on; none where it may be rejected, with a sentence."""
+    """A model, and inputs that it runs on; no inputs if it may be rejected with a sentence."""
 
     name: str
     model: ModelProto
     feeds: tuple[Mapping[str, Any], ...]
     data: bytes | None = None
-    """The bytes of a file, where they are no model."""
+    """The bytes of a file that is not a model."""
     other: ModelProto | None = None
-    """What the model is held against in the place of its optimized form."""
+    """The model for the comparison, in place of the optimized form."""
 
 
 def random_case(seed: int, *, tame: bool | None = None, newest: int | None = None, most: int = 40) -> Case | None:
-    """The model of a seed, with inputs; None where the seed makes none that counts. `tame` keeps to finite data; `newest` is the newest
-    opset that it may have, `most` the number of nodes."""
+    """The model of a seed, with inputs; None if the seed gives no valid one. `tame` restricts it to finite data; `newest` is its maximum
+    opset, `most` its maximum number of nodes."""
     random = np.random.default_rng(seed)
     opset = int(random.integers(OLDEST, NEWEST + 1 if newest is None else newest + 1))
     wild = bool(random.random() < 0.4)
@@ -77,7 +77,7 @@ def random_case(seed: int, *, tame: bool | None = None, newest: int | None = Non
 
 
 def constant_case(seed: int, op: str) -> Case | None:
-    """A node of an operator on constants, special ones mostly, in a random opset."""
+    """A node of an operator on constants, mostly special ones, in a random opset."""
     random = np.random.default_rng(seed)
     opset = int(random.choice([opset for opset in range(OLDEST, NEWEST + 1) if op in operators(opset)]))
     graph = Builder(random, opset, tame=bool(random.random() < 0.2), most_inputs=0)
@@ -85,7 +85,7 @@ def constant_case(seed: int, op: str) -> Case | None:
 
 
 def counted(name: str, model: ModelProto, feeds: tuple[Mapping[str, Any], ...]) -> Case | None:
-    """The model with those inputs that it runs on; None where it does not count: not accepted, or run on none."""
+    """The model with those inputs that it runs on; None if the model is not accepted, or runs on none."""
     if not accepts(model):
         return None
     kept = tuple(feed for feed in feeds if runs(model, feed))
@@ -93,8 +93,8 @@ def counted(name: str, model: ModelProto, feeds: tuple[Mapping[str, Any], ...]) 
 
 
 def is_as_declared(model: ModelProto, feed: Mapping[str, Any]) -> bool:
-    """Whether outputs have the ranks that are declared, and sizes that are named as those of inputs are the same. What an If of branches of
-    several ranks leads to has one rank where it was made, and may have another for other inputs, and so with sizes of what is computed."""
+    """True if outputs have the declared ranks, and sizes with names of input sizes equal these. An If with branches of several ranks has
+    the rank of one of them when the graph is made, and may have the other for other inputs; the same holds for computed sizes."""
     sizes: dict[str, int] = {}
     for value in model.graph.input:
         dims = value.type.tensor_type.shape.dim
@@ -110,20 +110,20 @@ def is_as_declared(model: ModelProto, feed: Mapping[str, Any]) -> bool:
 
 
 def runs(model: ModelProto, feed: Mapping[str, Any]) -> bool:
-    """Whether ONNX Runtime loads a model, and runs it on some inputs, with results that can be compared. Inputs of other ranks than declared
-    do not count, which it takes for scalars."""
+    """True if ONNX Runtime loads a model, and runs it on some inputs, with results that can be compared. Inputs of other ranks than
+    declared, which it takes for scalars, do not count."""
     declared = {value.name: value.type.tensor_type for value in model.graph.input if value.type.tensor_type.HasField("shape")}
     if any(name in declared and np.ndim(value) != len(declared[name].shape.dim) for name, value in feed.items()):
         return False
     try:
         found = run(model, feed)
-    except Exception:  # ONNX Runtime has no class of its own for what it rejects
+    except Exception:  # ONNX Runtime has no exception class for what it rejects
         return False
     return sum(np.size(part) for value in found for _, part in flatten(value)) <= MOST_COMPARED
 
 
 def finished(graph: Builder) -> ModelProto:
-    """The model of a graph: unread values are outputs, and so are some of those that are read."""
+    """The model of a graph: unread values are outputs, and so are some of the others."""
     read = {name for node in graph.nodes for name in node.input}
     results = [value for value in graph.values if value.name not in {entry.value.name for entry in graph.inputs}]
     chosen = [value for value in results if value.name not in read or graph.chance(0.1)] or results[-1:]
@@ -154,7 +154,7 @@ def finished(graph: Builder) -> ModelProto:
 
 
 def _output(graph: Builder, value: Value) -> onnx.ValueInfoProto:
-    """A declaration of an output: its sizes, names for them, or its rank alone."""
+    """A declaration of an output: its sizes, names for them, or only its rank."""
     if value.is_sequence:
         return helper.make_tensor_sequence_value_info(value.name, value.kind, None)
     names = {size: name for name, size in graph.symbols.items()}
@@ -168,7 +168,7 @@ def _output(graph: Builder, value: Value) -> onnx.ValueInfoProto:
 
 
 def feeds_of(graph: Builder) -> list[dict[str, Any]]:
-    """Inputs of the sizes that the graph was made with, the ones that it was made with first; then of others."""
+    """Inputs of the sizes that the graph was made with, first the original ones; then inputs of other sizes."""
     found = [{entry.value.name: entry.value.array for entry in graph.inputs}]
     if not graph.inputs:
         return found

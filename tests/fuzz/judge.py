@@ -1,4 +1,4 @@
-"""What is wrong with the optimized form of a model: lost, rejected, of other types or values, or not the same twice."""
+"""The defects of the optimized form of a model: lost, rejected, other types or values, or not reproducible."""
 
 import re
 import tempfile
@@ -26,22 +26,23 @@ from tests.fuzz.values import Array
 MATHS: Final = ("exact", "reassociate", "finite")
 LEVELS: Final = (3, 4)
 NOISE_FACTOR: Final = 16
-"""How many times what rounding does to the original a result may differ."""
+"""A result may differ by this multiple of the rounding error of the original."""
 UNSTABLE: Final = 0.1
-"""An output that moves by more than this part of its size when nothing but rounding changes cannot be compared."""
+"""An output that changes by more than this part of its size through rounding alone cannot be compared."""
 _REUSED: Final = "Shape mismatch attempting to re-use buffer"
-"""What ONNX Runtime says where it has planned to keep a tensor in the place of one without elements: that depends on which nodes stand
-beside each other, such as a Softmax of no numbers of 16 bits and a DequantizeLinear that is read twice."""
+"""The message of ONNX Runtime if its memory plan reuses the memory of an empty tensor. That depends on adjacent nodes, such as an empty
+float16 Softmax and a DequantizeLinear that is read twice."""
 _BY_PLACE: Final = {"Acos", "Asin", "Atan", "Celu", "Cos", "Elu", "Exp", "Log", "Mish", "Pow", "Selu", "Sigmoid", "Sin", "Softplus", "Tanh"}
-"""Functions that ONNX Runtime rounds by where an element lies: in a whole vector of the processor or in the rest. Pow computes squares and
-cubes as products where one exponent belongs to a row. Measured on the same numbers in reverse order, in float32 and float64."""
+"""Functions whose rounding in ONNX Runtime depends on the position of an element: in a full vector of the processor or in the remainder.
+Pow computes squares and cubes as products if one exponent belongs to a row. Measured on the same numbers in reverse order, in float32 and
+float64."""
 _POOLING: Final = ("AveragePool", "LpPool", "MaxPool")
 PACKAGE: Final = Path(passat.__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How a model is optimized."""
+    """The settings of an optimization."""
 
     level: int = 3
     math: str = "exact"
@@ -50,7 +51,7 @@ class Settings:
     rule: str = ""
     """The only rule that runs, if there is one."""
     prices: int | None = None
-    """The seed of random prices, so that what rules make is taken whether it is cheaper or not."""
+    """The seed of random prices, with which results of rules are taken whether they are cheaper or not."""
 
     def __str__(self) -> str:
         said = {"opset": self.opset, "rule": self.rule or None, "prices": self.prices}
@@ -59,13 +60,13 @@ class Settings:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong: its kind, a sentence, and where in Passat it was raised if it was."""
+    """A defect: its kind, a sentence, and the place in Passat where it was raised, if it was."""
 
     kind: str
     sentence: str
     where: str = ""
     feed: int = 0
-    """Which of the inputs of the case show it."""
+    """The inputs of the case that show it."""
 
     def same_as(self, other: "Finding | None") -> bool:
         """True if another finding probably has the same cause."""
@@ -78,7 +79,7 @@ class Finding:
 
 
 def operators(model: ModelProto) -> set[str]:
-    """The operators of a model, those in subgraphs and local functions included."""
+    """The operators of a model, including subgraphs and local functions."""
     found: set[str] = set()
     pending: list[Any] = [model.graph, *model.functions]
     while pending:
@@ -91,7 +92,7 @@ def operators(model: ModelProto) -> set[str]:
 
 
 def optimized(model: ModelProto | Path, settings: Settings) -> passat.Result:
-    """What comes out, unverified, so that the engine's own errors show."""
+    """The result of the optimization without verification, so that the engine's own errors show."""
     config: dict[str, Any] = {"rules.math": settings.math}
     if settings.disabled:
         config["rules.disabled"] = list(settings.disabled)
@@ -109,7 +110,7 @@ def optimized(model: ModelProto | Path, settings: Settings) -> passat.Result:
 
 
 def examine(case: Case, settings: Settings, *, twice: bool = False, fired: set[str] | None = None) -> Finding | None:
-    """The faults of the optimized form of a case; `twice` also compares two runs. `fired` receives the rules that fired."""
+    """The defects of the optimized form of a case; `twice` also compares two runs. `fired` receives the rules that fired."""
     if not case.feeds:
         return _rejected(case, settings)
     if case.other is not None:
@@ -121,9 +122,9 @@ def examine(case: Case, settings: Settings, *, twice: bool = False, fired: set[s
             outcome = optimized(case.model, settings)
         except OnnxError as error:
             if settings.opset is not None:
-                return None  # a sentence says that there is no way to that opset
+                return None  # a sentence says that conversion to that opset is impossible
             return Finding("lost", _told(error), _place(error))
-        except Exception as error:  # whatever it is, the model is lost
+        except Exception as error:  # any error loses the model
             return Finding("lost", _told(error), _place(error))
     result = outcome.model
     if fired is not None:
@@ -146,7 +147,7 @@ def examine(case: Case, settings: Settings, *, twice: bool = False, fired: set[s
 
 
 def _rejected(case: Case, settings: Settings) -> Finding | None:
-    """What is wrong with how a file is taken that no runtime runs: anything but a result, or a sentence."""
+    """The defect in the handling of a file that no runtime runs: anything but a result or a sentence."""
     assert case.data is not None
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -156,17 +157,17 @@ def _rejected(case: Case, settings: Settings) -> Finding | None:
             optimized(path, settings)
         except OnnxError:
             return None
-        except Exception as error:  # whatever it is, it is no sentence about the model
+        except Exception as error:  # any other error is not a sentence about the model
             return Finding("raw error", _told(error), _place(error))
     return None
 
 
 def compared(case: Case, result: ModelProto, settings: Settings) -> Finding | None:
-    """How a result differs from its original."""
+    """The difference between a result and its original."""
     original = Runner(case.model, threads=1)
     try:
         runner = Runner(result, threads=1)
-    except Exception as error:  # ONNX Runtime has no class of its own for what it rejects
+    except Exception as error:  # ONNX Runtime has no exception class for what it rejects
         missing = re.search(r"implementation for (\w+)\(", str(error))
         if settings.opset is not None and missing is not None and missing[1] in operators(case.model):
             return None  # it has the operator in earlier opsets only
@@ -183,18 +184,18 @@ def compared(case: Case, result: ModelProto, settings: Settings) -> Finding | No
         try:
             want = original.run(feed)
         except Exception:
-            return None  # it did run once: something in it is random
+            return None  # it ran before: it contains something random
         try:
             got = runner.run(feed)
-        except Exception as error:  # ONNX Runtime's own, with no common base
+        except Exception as error:  # ONNX Runtime's errors have no common base class
             if _REUSED in str(error) and (_has_no_elements(case.model, feed) or _reuses_wrong_memory(case.model, feed)):
                 return None
             return Finding("does not run", _told(error), feed=i)
-        # In another opset ONNX Runtime may have another kernel, which rounds otherwise.
+        # in another opset ONNX Runtime may have another kernel, with another rounding
         to_the_bit = settings.math == "exact" and settings.opset is None
         sentence = bits_differ(want, got) if to_the_bit else _beyond_rounding(case, i, want, got, settings)
         if sentence and to_the_bit and (_has_float16(case.model, feed) or operators(case.model) & _BY_PLACE):
-            # ONNX Runtime rounds a chain of operators on float16 where it ends, so that nodes which do nothing make a difference.
+            # ONNX Runtime rounds a chain of float16 operators at its end, so that nodes without an effect make a difference
             sentence = _beyond_rounding(case, i, want, got, settings)
         if sentence and not _has_what_does_not_fit(case.model, feed):
             return Finding("values", sentence, feed=i)
@@ -202,16 +203,16 @@ def compared(case: Case, result: ModelProto, settings: Settings) -> Finding | No
 
 
 def _reuses_wrong_memory(model: ModelProto, feed: Mapping[str, Any]) -> bool:
-    """Whether ONNX Runtime plans memory for the original that does not fit either, once it optimizes that."""
+    """True if ONNX Runtime makes the same invalid memory plan for the original with its optimizations on."""
     try:
         Runner(model, threads=1, optimize=True).run(feed)
-    except Exception as error:  # ONNX Runtime has no class of its own for what it rejects
+    except Exception as error:  # ONNX Runtime has no exception class for what it rejects
         return _REUSED in str(error)
     return False
 
 
 def _has_no_elements(model: ModelProto, feed: Mapping[str, Any]) -> bool:
-    """Whether some tensor of the main graph has no elements."""
+    """True if some tensor of the main graph is empty."""
     arrays = [value for _, value in inner_values(model, feed).values()] + list(feed.values())
     return any(np.size(array) == 0 for array in arrays) or any(0 in tensor.dims for tensor in model.graph.initializer)
 
@@ -243,7 +244,7 @@ def _arrays(model: ModelProto, feed: Mapping[str, Any]) -> dict[str, Array]:
 
 
 def _has_other_weights(case: Case) -> bool:
-    """Whether a loss of the main graph has another number of weights than of classes on some inputs."""
+    """True if a loss of the main graph has different numbers of weights and classes on some inputs."""
     runs = [_arrays(case.model, feed) for feed in case.feeds]
     return any(_weighs_other_classes(node, arrays) for arrays in runs for node in case.model.graph.node)
 
@@ -302,18 +303,18 @@ def _weighs_other_classes(node: NodeProto, arrays: Mapping[str, Array]) -> bool:
 
 
 def _rejected_alike(model: ModelProto, error: Exception) -> bool:
-    """Whether ONNX Runtime rejects the original with the same words once it optimizes: then its inference contradicts itself, or what is
-    declared, as soon as constants are folded, whoever folds them. Nobody runs such a model but with optimizations off."""
+    """True if ONNX Runtime rejects the original with the same message once it optimizes. Its inference then contradicts itself or a
+    declaration as soon as constants are folded, no matter who folds them, so the model only runs with optimizations off."""
     try:
         Runner(model, threads=1, optimize="all")
-    except Exception as other:  # ONNX Runtime has no class of its own for what it rejects
+    except Exception as other:  # ONNX Runtime has no exception class for what it rejects
         said = [re.search(r"Op \(.*", str(each), re.DOTALL) for each in (error, other)]
         return all(said) and len({found[0] for found in said if found}) == 1
     return False
 
 
 def bits_differ(want: Iterable[Any], got: Iterable[Any]) -> str:
-    """Where two lists of outputs differ in a bit, one NaN being as good as another."""
+    """True if two lists of outputs differ in a bit; all NaN are equal."""
     for index, (a, b) in enumerate(zip(want, got, strict=True)):
         for (path, x), (_, y) in zip(flatten(a), flatten(b), strict=True):
             left, right = np.asarray(x), np.asarray(y)
@@ -331,7 +332,7 @@ def bits_differ(want: Iterable[Any], got: Iterable[Any]) -> str:
 
 
 def _beyond_rounding(case: Case, index: int, want: list[Any], got: list[Any], settings: Settings) -> str:
-    """Where outputs differ by more than rounding, and than the mode allows for what is infinite or NaN."""
+    """True if outputs differ by more than rounding, and than the mode allows for infinite values and NaN."""
     wrong = [(i, found) for i, (a, b) in enumerate(zip(want, got, strict=True)) if (found := difference(a, b)).reason]
     if not wrong:
         return ""
@@ -342,7 +343,7 @@ def _beyond_rounding(case: Case, index: int, want: list[Any], got: list[Any], se
         if case.other is not None:
             return ""
         if not settings.disabled:
-            # Rules that say so may make NaN of infinities; without them nothing may.
+            # only rules that declare it may turn infinities into NaN
             strict = replace(settings, disabled=tuple(name for name, rule in rules().items() if rule.nonfinite != KEPT))
             again = Runner(optimized(case.model, strict).model, threads=1).run(case.feeds[index])
             return _beyond_rounding(case, index, want, again, strict)
@@ -352,7 +353,7 @@ def _beyond_rounding(case: Case, index: int, want: list[Any], got: list[Any], se
             if moved.relative > UNSTABLE or not difference(want[i], got[i], Tolerance(0.0, NOISE_FACTOR * moved.relative)).reason:
                 continue
             if found.absolute <= NOISE_FACTOR * moved.absolute and not np.any(want[i]):
-                continue  # all are 0, to which nothing is relative
+                continue  # all are 0, so there is no relative error
         elif moved.share and found.share <= NOISE_FACTOR * moved.share and found.absolute <= NOISE_FACTOR * moved.absolute:
             continue
         return f"output {i} {found.reason}"
@@ -364,7 +365,7 @@ def _told(error: Exception) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """The file and function of Passat that an error comes from."""
+    """The file and function of Passat that raised an error."""
     while error.__cause__ is not None:
         error = error.__cause__
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _file(frame.filename) and "tests" not in frame.filename]
@@ -377,5 +378,5 @@ def _file(name: str) -> str:
 
 
 def has_floats(value: Any) -> bool:
-    """Whether some part of a value holds floating-point numbers."""
+    """True if some part of a value holds floating-point numbers."""
     return any(np.asarray(part).dtype.name in EPSILON for _, part in flatten(value))

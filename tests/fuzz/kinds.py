@@ -1,4 +1,4 @@
-"""What is tried: each kind makes of a seed a case, and the settings to optimize it with."""
+"""The kinds of fuzzing: each turns a seed into a case, and the settings of its optimization."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -17,7 +17,7 @@ from tests.fuzz.operators import operators
 from tests.fuzz.rule_models import exported, feed_of, instance, rules, sums_nothing
 
 INSTANCES: Final = 6
-"""Instances of a rule until ONNX Runtime runs one."""
+"""Maximum number of instances of a rule until ONNX Runtime runs one."""
 
 Kind = Callable[[int], tuple[Case | None, Settings]]
 
@@ -36,9 +36,8 @@ def graphs(seed: int) -> tuple[Case | None, Settings]:
 
 
 def rule_instances(seed: int) -> tuple[Case | None, Settings]:
-    """Instances of the left side of each rule in turn: with that rule alone, and held against the right side as it is.
-
-    Not every left side is still one when it has been written to ONNX and read again.
+    """Instances of the left side of each rule in turn, optimized with that rule alone, and compared with the right side. Not every left
+    side still matches after it was written to ONNX and read again.
     """
     names = list(rules())
     name = names[seed % len(names)]
@@ -51,10 +50,10 @@ def rule_instances(seed: int) -> tuple[Case | None, Settings]:
         if trial is None:
             break
         try:
-            opset = int(random.integers(23, NEWEST + 1))  # in which all operators are that rules make
+            opset = int(random.integers(23, NEWEST + 1))  # which has all operators that rules produce
             model = exported(trial, opset)
             other = exported(trial, opset, right=True) if sides else None
-        except (OnnxError, ValueError):  # not every operator has a form in ONNX, nor every attribute that was drawn
+        except (OnnxError, ValueError):  # some operators and drawn attributes have no form in ONNX
             continue
         feed = feed_of(model, trial.case)
         if feed is None or any(
@@ -68,13 +67,13 @@ def rule_instances(seed: int) -> tuple[Case | None, Settings]:
 
 
 def constants(seed: int) -> tuple[Case | None, Settings]:
-    """A node on constants, of each operator in turn: folded, it is what ONNX Runtime computes."""
+    """A node on constants, of each operator in turn: it must be folded to the value of ONNX Runtime."""
     ops = sorted({op for opset in range(OLDEST, NEWEST + 1) for op in operators(opset)})
     return constant_case(seed, ops[seed % len(ops)]), Settings(3, MATHS[(seed + seed // len(ops)) % 2])
 
 
 def conversions(seed: int) -> tuple[Case | None, Settings]:
-    """Random graphs that are to be written in a later opset."""
+    """Random graphs to be converted to a later opset."""
     random = np.random.default_rng(seed)
     case = random_case(seed, newest=NEWEST - 1, most=8)
     opset = max((entry.version for entry in case.model.opset_import if not entry.domain), default=0) if case is not None else 0
@@ -82,7 +81,7 @@ def conversions(seed: int) -> tuple[Case | None, Settings]:
 
 
 def mutations(seed: int) -> tuple[Case | None, Settings]:
-    """Files with some bytes changed, and models with some fields changed: rejected with a sentence, or treated as what they are."""
+    """Files with some bytes changed, and models with some fields changed: they must be rejected with a sentence, or optimized correctly."""
     random = np.random.default_rng(seed)
     original = random_case(seed, most=8)
     settings = settings_of(seed)
@@ -104,7 +103,7 @@ def mutations(seed: int) -> tuple[Case | None, Settings]:
 
 
 def nodes(seed: int) -> tuple[Case | None, Settings]:
-    """The test cases of the onnx package, changed at random, with the shapes of their results."""
+    """The test cases of the onnx package, randomly changed, with the shapes of their results."""
     return mutated_case(seed), settings_of(seed)
 
 

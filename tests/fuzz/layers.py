@@ -11,15 +11,15 @@ from tests.fuzz.values import FLOAT, FLOATS, INT64, Array
 
 
 def _weight(graph: Builder, kind: int, shape: tuple[int, ...]) -> Value:
-    """A weight: mostly a constant."""
+    """A weight, mostly a constant."""
     return graph.fresh(kind, shape) if graph.chance(0.3) else graph.constant(graph.random.normal(size=shape), kind)
 
 
 def _image(graph: Builder, form: Form, low: int = 3, high: int = 5) -> Value:
-    """A batch of images of one to three spatial dimensions."""
+    """A batch of images with one to three spatial dimensions."""
     return graph.operand(
         form.kinds(0) & FLOATS or form.kinds(0),
-        lambda value: low <= value.rank <= high and 0 not in value.shape[1:],  # which ends ONNX Runtime in some operators
+        lambda value: low <= value.rank <= high and 0 not in value.shape[1:],  # which crashes ONNX Runtime in some operators
         lambda: (
             graph.integer(0, 2) if graph.chance(0.1) else 1,
             graph.integer(1, 4),
@@ -34,8 +34,8 @@ def _image(graph: Builder, form: Form, low: int = 3, high: int = 5) -> Value:
 @recipe("MatMul", "com.microsoft::FusedMatMul")
 def _matmul(graph: Builder, form: Form) -> Draft:
     kinds = form.kinds(0) if form.schema is not None else frozenset({FLOAT})
-    # Where the inner size is 0, FusedMatMul leaves its result as the memory was, and so does MatMul by a vector.
-    # Nor does it ask then whether other sizes fit.
+    # If the inner size is 0, FusedMatMul leaves its result uninitialized, and so does MatMul by a vector;
+    # then other sizes are not checked either
     least = int(form.schema is None)
     x = graph.operand(
         kinds,
@@ -89,7 +89,7 @@ def _einsum(graph: Builder, form: Form) -> Draft:
     operands = []
     for i, letters in enumerate(equation.split("->")[0].split(",")):
         names = letters.replace("...", "b")
-        x = graph.known(lambda value: not value.is_sequence and value.kind == kind and value.rank == ranks[i]) if i == 0 else None  # noqa: B023  # asked at once
+        x = graph.known(lambda value: not value.is_sequence and value.kind == kind and value.rank == ranks[i]) if i == 0 else None  # noqa: B023  # called immediately
         shape = x.shape if x is not None else tuple(sizes.get(name, int(graph.one_of(graph.sizes))) for name in names)
         sizes.update(zip(names, shape, strict=True))
         operands.append(x or graph.fresh(kind, [sizes[name] for name in names]))
@@ -101,7 +101,7 @@ def _quantized_product(graph: Builder, form: Form) -> Draft:
     kinds = {TensorProto.UINT8, TensorProto.INT8}
     x = graph.operand(
         kinds, lambda value: value.rank == 2 and 0 not in value.shape, lambda: (3, 2)
-    )  # of an inner size of 0 nothing is written
+    )  # for an inner size of 0 nothing is written
     graph.never_empty = True
     kind = graph.kind(kinds)
     y = _weight(graph, kind, (x.shape[1], 3))
@@ -218,7 +218,7 @@ def _instance_normalization(graph: Builder, form: Form) -> Draft:
     x = _image(graph, form)
     groups = graph.one_of([size for size in range(1, x.shape[1] + 1) if x.shape[1] % size == 0])
     size = groups if form.op == "GroupNormalization" and form.version < 21 else x.shape[1]
-    graph.never_empty = True  # the mean of nothing reads memory that is not there
+    graph.never_empty = True  # the mean of nothing reads invalid memory
     attrs = {**_epsilon(graph), **({"num_groups": groups} if form.op == "GroupNormalization" else {})}
     return Draft([x, *(_weight(graph, x.kind, (size,)) for _ in range(2))], attrs)
 
@@ -237,7 +237,7 @@ def _epsilon(graph: Builder) -> dict[str, Any]:
 
 @recipe("MeanVarianceNormalization")
 def _mean_variance(graph: Builder, form: Form) -> Draft:
-    graph.never_empty = True  # as of InstanceNormalization
+    graph.never_empty = True  # as for InstanceNormalization
     return Draft([graph.operand(form.kinds(0), lambda value: value.rank == 4 and 0 not in value.shape, lambda: (2, 3, 2, 2))])
 
 

@@ -1,4 +1,4 @@
-"""Smaller models that show the same: by leaving out outputs, nodes, inputs and attributes, as long as one thing stays wrong."""
+"""Reduces models that show a defect: removes outputs, nodes, inputs and attributes while the defect stays."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +17,7 @@ Test = Callable[[Case], Finding | None]
 
 
 class Minimizer:
-    """Makes a case smaller, for as many seconds as there are, keeping what is wrong with it."""
+    """Reduces a case within a time limit, keeping its defect."""
 
     def __init__(self, case: Case, finding: Finding, settings: Settings, seconds: float = 60.0) -> None:
         feed = case.feeds[finding.feed]
@@ -27,14 +27,14 @@ class Minimizer:
         self.deadline = time.monotonic() + seconds
 
     def run(self) -> tuple[Case, Finding]:
-        """The smallest case that was found."""
+        """The smallest case found."""
         changed = True
         while changed and time.monotonic() < self.deadline:
             changed = self._outputs() | self._nodes() | self._inputs() | self._attributes() | self._rest()
         return self.best, self.finding
 
     def _try(self, model: ModelProto, feed: dict[str, Any] | None = None) -> bool:
-        """Takes a model for the best where it counts, and the same is wrong with it."""
+        """Accepts a model as the best one if it is valid and shows the same defect."""
         if time.monotonic() > self.deadline:
             return False
         try:
@@ -43,7 +43,7 @@ class Minimizer:
             values = {**self.best.feeds[0], **(feed or {})}
             smaller = counted(self.best.name, model, ({name: value for name, value in values.items() if name in given},))
             found = examine(smaller, self.settings, twice=self.finding.kind == "not the same twice") if smaller is not None else None
-        except Exception:  # a step too far
+        except Exception:  # this step went too far
             return False
         if smaller is None or found is None or not found.same_as(self.finding):
             return False
@@ -56,7 +56,7 @@ class Minimizer:
         return copy
 
     def _outputs(self) -> bool:
-        """Ends the model at one value: the earliest that will do, or one of its outputs."""
+        """Ends the model at one value: the earliest possible one, or one of its outputs."""
         model = self.best.model
         made = [name for node in model.graph.node for name in node.output if name]
         if len(model.graph.output) == 1 and len(model.graph.node) <= 1:
@@ -75,7 +75,7 @@ class Minimizer:
         return False
 
     def _nodes(self) -> bool:
-        """Leaves out runs of nodes; who reads their results reads constants, or inputs, with the same values."""
+        """Removes runs of nodes; their readers read constants or inputs with the same values."""
         changed, size = False, max(len(self.best.model.graph.node) // 2, 1)
         while size:
             start = 0
@@ -112,7 +112,7 @@ class Minimizer:
         return False
 
     def _inputs(self) -> bool:
-        """Makes constants of inputs, and leaves out operands that may be absent."""
+        """Turns inputs into constants, and removes optional operands."""
         changed = False
         for value in list(self.best.model.graph.input):
             array = self.best.feeds[0][value.name]
@@ -147,7 +147,7 @@ class Minimizer:
         return changed
 
     def _rest(self) -> bool:
-        """Leaves out declared types, and gives dimensions their sizes."""
+        """Removes declared types, and gives dimensions their sizes."""
         changed = False
         for model in self._plainer():
             if model != self.best.model:

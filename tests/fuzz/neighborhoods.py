@@ -1,4 +1,4 @@
-"""Operators that stand together in real models, where rules fire: chains of a family, each reading what the one before it made."""
+"""Operators that occur together in real models, where rules fire: chains of a family, in which each node reads the previous one."""
 
 from typing import Final
 
@@ -19,11 +19,11 @@ FAMILIES: Final[tuple[str, ...]] = (
     "Gather GatherElements GatherND ScatterElements ScatterND OneHot TopK ArgMax Slice Concat Cast Trilu CumSum Unsqueeze",
     "DepthToSpace SpaceToDepth Reshape Transpose Reshape Resize Pad Slice Conv GlobalAveragePool Flatten Gemm Softmax Dropout",
 )  # fmt: skip
-"""Operators by what they are for; those that stand twice are drawn more often."""
+"""Families of operators; operators that are listed twice are drawn more often."""
 
 
 def draw_chain(graph: Builder) -> None:
-    """A few nodes of a family; now and then twice from the same value."""
+    """A few nodes of a family; sometimes two on the same value."""
     known = operators(graph.opset)
     family = [op for op in str(graph.one_of(FAMILIES)).split() if op in known]
     start = graph.known()
@@ -36,7 +36,7 @@ def draw_chain(graph: Builder) -> None:
 
 
 def draw_twin(graph: Builder) -> list[Value] | None:
-    """A node that is there already, once more, with other names."""
+    """A copy of an existing node under other names."""
     if not graph.nodes:
         return None
     node = graph.one_of(graph.nodes)

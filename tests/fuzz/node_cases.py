@@ -1,7 +1,7 @@
-"""The test cases of the onnx package, one node each, changed at random: attributes, sizes, what is constant, the opset.
+"""The test cases of the onnx package, one node each, randomly changed: attributes, sizes, constant operands, opset.
 
-The models return the shapes of their results as well, so that a shape which is inferred wrong becomes a wrong value. What they declare
-of their results is right, or says nothing.
+The models also return the shapes of their results, so that a wrongly inferred shape becomes a wrong value. Declarations of results are
+right, or absent.
 """
 
 import warnings
@@ -22,13 +22,13 @@ from tests.fuzz.judge import bits_differ
 from tests.fuzz.values import Array
 
 MOST_ELEMENTS: Final = 20_000
-"""Elements of all operands; larger cases take time and show nothing else."""
+"""Maximum number of elements of all operands; larger cases take time and show nothing new."""
 LEFT_OUT: Final = RANDOM | REGIONS | {"ImageDecoder"}
 _FLAGS: Final = (0, 1, 1, 2, -1)
 
 
 def _integers(name: str, others: Sequence[int] = ()) -> Sequence[int]:
-    """Values to try for an integer attribute. With a `saturate` other than 0 and 1, ONNX Runtime's Cast leaves its result uninitialized."""
+    """Values for an integer attribute. With a `saturate` other than 0 and 1, ONNX Runtime's Cast leaves its result uninitialized."""
     return (0, 1) if name == "saturate" else (*_FLAGS, *others)
 
 
@@ -36,7 +36,7 @@ def _integers(name: str, others: Sequence[int] = ()) -> Sequence[int]:
 def node_cases() -> Sequence[tuple[NodeProto, Sequence[ValueInfoProto], Sequence[Array], int]]:
     """The node of each case, its declared inputs and their values, and its opset."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # making the cases divides by zero, and more
+        warnings.simplefilter("ignore")  # creating the cases divides by zero, among others
         from onnx.backend.test.case.node import collect_testcases
 
         cases = collect_testcases(None)
@@ -55,7 +55,7 @@ def node_cases() -> Sequence[tuple[NodeProto, Sequence[ValueInfoProto], Sequence
 
 @lru_cache(1)
 def _words() -> Mapping[tuple[str, str], Sequence[bytes]]:
-    """The texts that attributes of operators have in the cases."""
+    """The string values that attributes of operators have in the cases."""
     found: dict[tuple[str, str], dict[bytes, None]] = defaultdict(dict)
     for node, *_ in node_cases():
         for attribute in node.attribute:
@@ -65,13 +65,13 @@ def _words() -> Mapping[tuple[str, str], Sequence[bytes]]:
 
 
 class Mutation:
-    """Draws changes of a case."""
+    """Draws changes to a case."""
 
     def __init__(self, seed: int) -> None:
         self.random = np.random.default_rng(seed)
 
     def chance(self, share: float) -> bool:
-        """True in a share of draws."""
+        """True with this probability."""
         return bool(self.random.random() < share)
 
     def pick(self, options: Sequence[Any]) -> Any:
@@ -79,7 +79,7 @@ class Mutation:
         return options[int(self.random.integers(len(options)))]
 
     def array(self, array: Array) -> Array:
-        """An operand of another size, or with another element where it is a list of axes or sizes."""
+        """An operand of another size, or, for a list of axes or sizes, with another element."""
         if array.ndim and self.chance(0.35):
             axis = int(self.random.integers(array.ndim))
             size = array.shape[axis]
@@ -97,7 +97,7 @@ class Mutation:
         return array
 
     def attributes(self, node: NodeProto, schema: onnx.defs.OpSchema) -> None:
-        """Other values of some attributes; some more, some fewer, and none that the operator does not have."""
+        """The attributes with some changed, added or removed; only attributes of the operator."""
         words = _words()
         kept = [attribute for attribute in node.attribute if attribute.name in schema.attributes and not self.chance(0.05)]
         for attribute in kept:
@@ -129,7 +129,7 @@ class Mutation:
 
 
 def mutated_case(seed: int) -> Case | None:
-    """The case of a seed; None where ONNX Runtime does not run it."""
+    """The case of a seed; None if ONNX Runtime does not run it."""
     draw = Mutation(seed)
     source, inputs, arrays, opset = draw.pick(node_cases())
     if draw.chance(0.5):
@@ -163,8 +163,8 @@ def _with_shapes(model: ModelProto, feed: Mapping[str, Array], draw: Mutation, n
         runner = Runner(model, threads=1)
         results = runner.run(feed)
         if bits_differ(results, runner.run(feed)):
-            return None  # ONNX Runtime leaves some elements as they were in memory
-    except Exception:  # ONNX Runtime has no class of its own for what it rejects
+            return None  # ONNX Runtime leaves some elements uninitialized
+    except Exception:  # ONNX Runtime has no exception class for what it rejects
         return None
     graph = model.graph
     del graph.output[:]

@@ -1,7 +1,7 @@
-"""How much of a model's result is mere rounding: its values when every number on the way is moved by a few units in the last place.
+"""Estimates how much of a model's result is rounding: the values when every intermediate number changes by a few units in the last place.
 
-Zeros change their signs as well, which rules that are not exact may do: in every other draw one by one, in the others all of a tensor. Results
-that have become zero for want of smaller numbers are moved by up to the smallest normal number.
+Zeros also change their signs, which inexact rules may do: in every other draw one by one, in the others for a whole tensor. Results that
+underflowed to zero change by up to the smallest normal number.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,18 +17,18 @@ from tests.fuzz.builder import kind_of
 from tests.fuzz.values import FLOATS, Array, is_finite
 
 UNITS = 8
-"""Units in the last place by which numbers are moved."""
+"""Units in the last place by which numbers change."""
 DRAWS = 8
 UNDERFLOWING = frozenset(("Mul", "Div", "Pow", "Exp"))
-"""Operators whose result is only ever zero, for operands that are not, because it is too small for a number."""
+"""Operators whose result is zero for non-zero operands only if it underflows."""
 
 
 def inner_values(model: ModelProto, feed: Mapping[str, Any]) -> dict[str, tuple[int, Any]]:
-    """The values of all nodes of the main graph with their element types; sequences and what has no type of NumPy are left out."""
+    """The values of all nodes of the main graph with their element types, without sequences and types that NumPy lacks."""
     names = [name for node in model.graph.node for name in node.output if name]
     try:
         return _shown(model, names, feed)
-    except Exception:  # ONNX Runtime's inference says more of values that are outputs, and may be wrong
+    except Exception:  # ONNX Runtime's inference determines more about values that are outputs, and may be wrong
         found = {}
         for name in names:
             with suppress(Exception):
@@ -37,7 +37,7 @@ def inner_values(model: ModelProto, feed: Mapping[str, Any]) -> dict[str, tuple[
 
 
 def _shown(model: ModelProto, names: Sequence[str], feed: Mapping[str, Any]) -> dict[str, tuple[int, Any]]:
-    """The values of some names. Raises what ONNX Runtime raises."""
+    """The values of some names. Raises the errors of ONNX Runtime."""
     declared = {value.name: value for value in model.graph.output}
     copy = ModelProto()
     copy.CopyFrom(model)
@@ -57,7 +57,7 @@ def _shown(model: ModelProto, names: Sequence[str], feed: Mapping[str, Any]) -> 
 
 
 class Noise:
-    """What a model makes of one set of inputs, and how far rounding moves it."""
+    """The results of a model for one set of inputs, and the effect of rounding on them."""
 
     def __init__(self, model: ModelProto, feed: Mapping[str, Any]) -> None:
         self.model = model
@@ -67,11 +67,12 @@ class Noise:
         arrays += [np.asarray(value) for value in feed.values() if not isinstance(value, list)]
         arrays += [numpy_helper.to_array(tensor) for tensor in model.graph.initializer]
         self.finite = all(is_finite(array) for array in arrays)
-        """Whether all numbers inside the model are finite, and far from the ends of their ranges."""
+        """True if all numbers inside the model are finite, and far from the ends of their ranges."""
         self.large = any(
             not is_finite(array[np.isfinite(array)]) for array in arrays if array.dtype.kind in "fV" and "int" not in array.dtype.name
         ) or any(self._overflows(node) for node in model.graph.node)
-        """Whether some are finite, but not far from the ends, or have exponentials beyond them, or results that float16 does not hold."""
+        """True if some are finite but close to the ends of their ranges, or have exponentials that overflow, or results that overflow
+        float16."""
         self._variants: list[list[Any]] | None = None
 
     def _overflows(self, node: NodeProto) -> bool:
@@ -81,13 +82,13 @@ class Noise:
         if after is None or (node.op_type != "Exp" and kind != TensorProto.FLOAT16) or not np.any(np.isinf(after)):
             return False
         before = [value for name in node.input if (value := self._value(name)) is not None]
-        with suppress(ValueError):  # not an operator by elements: its operands have other shapes
+        with suppress(ValueError):  # not an elementwise operator: its operands have other shapes
             finite = [np.broadcast_to(np.isfinite(value), after.shape) for value in before if value.dtype.kind == "f"]
             return bool(np.any(np.isinf(after) & np.logical_and.reduce(finite, axis=0)))
         return False
 
     def _lost(self, node: NodeProto, result: Array) -> Array | None:
-        """Where the result of an operator that multiplies is 0 though no operand is; None where it nowhere is so."""
+        """True where the result of a product is 0 although no operand is; None if it is nowhere so."""
         values = [self._value(name) for name in node.input]
         if not np.any(result == 0) or any(value is None for value in values):
             return None
@@ -97,7 +98,7 @@ class Noise:
         return lost if lost.shape == result.shape and np.any(lost) else None
 
     def _value(self, name: str) -> Array | None:
-        """The value of that name: an input, a result or a constant."""
+        """The value of a name: an input, a result or a constant."""
         if name in self.feed:
             return self.feed[name] if isinstance(self.feed[name], np.ndarray) else None
         if name in self.inner:
@@ -105,18 +106,18 @@ class Noise:
         return next((numpy_helper.to_array(tensor) for tensor in self.model.graph.initializer if tensor.name == name), None)
 
     def variants(self) -> list[list[Any]]:
-        """The outputs for several draws of noise; fewer where the model does not run on some."""
+        """The outputs for several draws of noise; fewer if the model does not run on some."""
         if self._variants is None:
             self._variants = []
             for seed in range(DRAWS):
                 try:
                     self._variants.append(self._moved(np.random.default_rng(seed), together=bool(seed % 2)))
-                except Exception:  # indices, sizes may have moved
+                except Exception:  # indices and sizes may have changed
                     continue
         return self._variants
 
     def of(self, index: int, expected: Any) -> Difference:
-        """The widest difference that rounding makes to an output."""
+        """The largest difference that rounding makes to an output."""
         found = Difference()
         for outputs in self.variants():
             found = found.widest(difference(expected, outputs[index]))
@@ -132,7 +133,7 @@ class Noise:
                 array = numpy_helper.to_array(tensor)
                 moved = np.asarray(
                     array * _factors(random, array, tensor.data_type, together), array.dtype
-                )  # of a scalar a scalar comes out
+                )  # a scalar operand gives a scalar
                 tensor.CopyFrom(numpy_helper.from_array(moved, tensor.name))
         del model.graph.node[:]
         for node in nodes:
@@ -149,7 +150,7 @@ class Noise:
                 product = name if lost is None else f"{name} without what is lost"
                 model.graph.node.append(_product(made.output[i], factor.name, product, kind, len(model.graph.node)))
                 if lost is not None:
-                    # A sum with -0 is the number itself, whatever its sign.
+                    # a sum with -0 is the number itself, regardless of its sign
                     smallest = np.where(lost, np.finfo(array.dtype).tiny * random.uniform(-1, 1, array.shape), -0.0).astype(array.dtype)
                     model.graph.initializer.append(numpy_helper.from_array(smallest, f"{name} lost"))
                     added = helper.make_node("Add", [product, f"{name} lost"], [name], name=f"noise {len(model.graph.node)}")
@@ -165,14 +166,14 @@ class Noise:
 
 
 def _product(a: str, b: str, name: str, kind: int, count: int) -> Any:
-    """A product; bfloat16 has none in ONNX Runtime, which leaves its values as they are."""
+    """A product; ONNX Runtime has none for bfloat16, so its values are unchanged."""
     if kind == TensorProto.BFLOAT16:
         return helper.make_node("Identity", [a], [name], name=f"noise {count}")
     return helper.make_node("Mul", [a, b], [name], name=f"noise {count}")
 
 
 def _factors(random: np.random.Generator, array: Array, kind: int, together: bool) -> Array:
-    """What elements are multiplied by. `together`: all zeros change their signs, or none does, and all else stays."""
+    """Factors for the elements. `together`: all zeros change their signs, or none does, and everything else stays."""
     dtype = helper.tensor_dtype_to_np_dtype(kind)
     moved = 1.0 if together else 1 + UNITS * EPSILON[np.dtype(dtype).name] * random.uniform(-1, 1, array.shape)
     changed = random.random(() if together else array.shape) < 0.5

@@ -1,6 +1,6 @@
-"""Random nodes of every operator: what its schema says, and for operators that ask for more, a function that draws their operands.
+"""Random nodes of every operator: drawn from its schema, or, for operators with further requirements, by a function.
 
-A draft may be wrong: ONNX Runtime rejects it then, and another one is drawn.
+A draft may be invalid: then ONNX Runtime rejects it, and another one is drawn.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from tests.fuzz.values import FLOAT, NARROW
 
 Recipe = Callable[[Builder, "Form"], Draft | None]
 RECIPES: Final[dict[str, Recipe]] = {}
-"""By operator, with its domain where that is not ONNX's own, what draws its operands and attributes; by default that is `by_schema`."""
+"""The functions that draw operands and attributes, by operator (with its domain unless that is ONNX's own); the default is `by_schema`."""
 LEFT_OUT: Final = RANDOM - {"Dropout"} | {
     "Constant",
     "If",
@@ -27,12 +27,12 @@ LEFT_OUT: Final = RANDOM - {"Dropout"} | {
     "OptionalGetElement",
     "OptionalHasElement",
 }
-"""Operators whose results are random, and those that are drawn elsewhere: in `regions`."""
+"""Operators whose results are random, and operators that `regions` draws."""
 ATTEMPTS: Final = 12
 
 
 def recipe(*ops: str) -> Callable[[Recipe], Recipe]:
-    """Registers what draws some operators."""
+    """Registers the function that draws some operators."""
 
     def register(function: Recipe) -> Recipe:
         RECIPES.update(dict.fromkeys(ops, function))
@@ -42,7 +42,7 @@ def recipe(*ops: str) -> Callable[[Recipe], Recipe]:
 
 
 class Form:
-    """An operator at a version: its schema, read as element types."""
+    """A version of an operator: its schema, read as element types."""
 
     def __init__(self, name: str, schema: OpSchema | None) -> None:
         self.op = name
@@ -59,18 +59,18 @@ class Form:
         )
 
     def has(self, attribute: str) -> bool:
-        """Whether the operator has an attribute in this version."""
+        """True if the operator has an attribute in this version."""
         return attribute in self.attributes
 
     @property
     def version(self) -> int:
-        """The version in which the operator became what it is."""
+        """The version that introduced this form of the operator."""
         return self.schema.since_version if self.schema is not None else 1
 
 
 @lru_cache(1024)
 def form(op: str, opset: int) -> Form | None:
-    """An operator in an opset, or None where there is none."""
+    """An operator in an opset; None if the opset lacks it."""
     if "::" in op:
         return Form(op, None)
     try:
@@ -91,7 +91,7 @@ def operators(opset: int) -> tuple[str, ...]:
 
 
 def draw_node(graph: Builder, op: str) -> list[Value] | None:
-    """Adds a node of an operator, or nothing where none of the drafts is accepted."""
+    """Adds a node of an operator, or nothing if none of the drafts is accepted."""
     found = form(op, graph.opset)
     if found is None:
         return None
@@ -105,11 +105,11 @@ def draw_node(graph: Builder, op: str) -> list[Value] | None:
     return next((results for _ in range(ATTEMPTS) if (results := graph.attempt(draw)) is not None), None)
 
 
-# ---- by the schema alone
+# ---- from the schema alone
 
 
 def by_schema(graph: Builder, form: Form) -> Draft:
-    """Operands of types that the schema allows, with shapes that broadcast, and attributes by their names."""
+    """Operands of types that the schema allows, with shapes that broadcast, and attributes by name."""
     inputs: list[Value | None] = []
     chosen: dict[str, int] = {}
     for i, formal in enumerate(form.inputs):
@@ -149,11 +149,11 @@ STRINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "reduction": ("none", "mean", "sum"),
     "case_change_action": ("LOWER", "UPPER", "NONE"),
 }
-"""Attributes that are words, of operators that are drawn by their schemas."""
+"""String attributes of operators that are drawn from their schemas."""
 
 
 def attribute_value(graph: Builder, name: str, attribute: OpSchema.Attribute, x: Value | None) -> Any:
-    """A value for an attribute by its name and kind; None where there is none."""
+    """A value for an attribute by its name and kind; None if there is none."""
     rank = x.rank if x is not None else 1
     if name == "axis":
         return graph.integer(-rank, rank - 1) if rank else 0
@@ -174,13 +174,13 @@ def attribute_value(graph: Builder, name: str, attribute: OpSchema.Attribute, x:
 
 
 def axes(graph: Builder, rank: int, low: int = 0) -> list[int]:
-    """Some axes, each once, from either end."""
+    """Some distinct axes, counted from either end."""
     count = graph.integer(min(low, rank), rank)
     return [int(axis) - (rank if graph.chance(0.3) else 0) for axis in graph.random.permutation(rank)[:count]]
 
 
 def from_the_front(graph: Builder, chosen: list[int], x: Value) -> list[int]:
-    """The same axes counted from the front where a tensor is empty: ONNX Runtime does not reduce an empty tensor along negative axes."""
+    """The same axes, counted from the front if a tensor is empty: ONNX Runtime does not reduce empty tensors along negative axes."""
     if 0 in x.shape:
         return [axis % x.rank for axis in chosen]
     graph.never_empty |= any(axis < 0 for axis in chosen)
@@ -188,5 +188,5 @@ def from_the_front(graph: Builder, chosen: list[int], x: Value) -> list[int]:
 
 
 def not_narrow(kinds: frozenset[int]) -> frozenset[int]:
-    """Element types without those of a byte and less that only few operators take."""
+    """Element types without the narrow ones that only few operators accept."""
     return frozenset(kinds - NARROW)

@@ -1,4 +1,4 @@
-"""Operands of the operators that ask for more than their schemas say: shapes that belong together, sizes as values, modes."""
+"""Operands of operators with requirements beyond their schemas: related shapes, sizes as values, modes."""
 
 import math
 
@@ -30,7 +30,7 @@ def _along_axis(graph: Builder, form: Form) -> Draft:
 
 @recipe(*(f"Reduce{name}" for name in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")))
 def _reduce(graph: Builder, form: Form) -> Draft:
-    # ONNX Runtime adds and multiplies integers as numbers of float64, which holds those of 53 bits.
+    # ONNX Runtime adds and multiplies integers as float64 numbers, which represent 53 bits
     narrow = form.op not in ("ReduceMax", "ReduceMin")
     x = graph.operand(form.kinds(0), lambda value: not narrow or value.kind != INT64 or not np.any(abs(value.array) >> 53))
     if narrow and x.kind == INT64 and np.any(abs(x.array) >> 53):
@@ -75,7 +75,7 @@ def _reshape(graph: Builder, form: Form) -> Draft:
     graph.random.shuffle(entries)
     if graph.chance(0.3):
         entries = dims[::-1]
-    # Where it knows that there are no elements, ONNX Runtime's inference rejects a -1 that its kernel takes.
+    # for a tensor known to be empty, ONNX Runtime's inference rejects a -1 that its kernel accepts
     if entries and 0 not in dims and (graph.symbols or graph.chance(0.4)):
         entries[graph.integer(0, len(entries) - 1)] = -1
     entries = [0 if i < len(dims) and dims[i] == entry and graph.chance(0.4) else entry for i, entry in enumerate(entries)]
@@ -84,7 +84,7 @@ def _reshape(graph: Builder, form: Form) -> Draft:
 
 
 def _shape_value(graph: Builder, x: Value, entries: list[int]) -> Value:
-    """Integers as a constant, or computed from the shape of a value, as exporters do it."""
+    """Integers as a constant, or computed from the shape of a value, as exporters do."""
     if not x.rank or 0 in x.shape or not graph.chance(0.25):
         return graph.ints(entries)
     made = graph.node("Shape", [x])
@@ -117,12 +117,12 @@ def _tile(graph: Builder, form: Form) -> Draft:
 
 @recipe("Squeeze", "Unsqueeze")
 def _squeeze(graph: Builder, form: Form) -> Draft:
-    # Before opset 11 axes count from the front: the inference skips others, whose ranks ONNX Runtime's Scan believes.
+    # before opset 11 axes count from the front: the inference skips others, and ONNX Runtime's Scan relies on its ranks
     back = 0.3 if form.version >= 11 else 0.0
     x = graph.operand(form.kinds(0), lambda value: form.op == "Unsqueeze" or 1 in value.shape, lambda: (*graph.shape(0, 2), 1))
     if form.op == "Squeeze":
         ones = [i for i, size in enumerate(x.shape) if size == 1]
-        # An empty list of axes is all of them for some runtimes, ONNX Runtime's kernel for one, and none for others, as for its inference.
+        # an empty list of axes means all of them for some runtimes and for ONNX Runtime's kernel, and none for others and for its inference
         chosen = [i - (x.rank if graph.chance(back) else 0) for i in ones if graph.chance(0.7)] or ones[:1]
     else:
         rank = x.rank + graph.integer(1, 2)
@@ -144,7 +144,7 @@ def _slice(graph: Builder, form: Form) -> Draft:
         size = x.shape[axis]
         step = graph.one_of([1, 1, 1, 2, -1, -2, 3, -(2**31)]) if not form.has("axes") else 1
         starts.append(graph.integer(-size - 1, size + 1) if graph.chance(0.9) else graph.one_of(far))
-        # Backward to the greatest integer, ONNX Runtime's inference finds no elements, and its kernel some.
+        # for a backward slice to the largest integer, ONNX Runtime's inference finds no elements, and its kernel finds some
         last = far if step > 0 else [number for number in far if number < 2**63 - 1]
         ends.append(graph.integer(-size - 2, size + 2) if graph.chance(0.7) else graph.one_of(last))
         steps.append(step)
@@ -286,7 +286,7 @@ def _cast_like(graph: Builder, form: Form) -> Draft:
     return Draft([graph.operand(form.kinds(0)), graph.operand(form.kinds(1))])
 
 
-# ---- elements by their places
+# ---- elements by position
 
 
 @recipe("Gather", "GatherElements", "GatherND")
@@ -301,7 +301,7 @@ def _gather(graph: Builder, form: Form) -> Draft:
         lead = (*x.shape[:batch], *graph.shape(0, 2))
         columns = [graph.random.integers(-size, size, (*lead, 1)) for size in x.shape[batch : batch + depth]]
         return Draft([x, graph.ints(np.concatenate(columns, -1), kind)], {"batch_dims": batch} if batch else {})  # type: ignore[arg-type]  # an array of integers
-    # Of each slice of several texts that Gather takes, ONNX Runtime copies the first.
+    # of each slice of several strings, ONNX Runtime's Gather copies only the first
     axis = -1 if form.op == "Gather" and x.kind == TensorProto.STRING else graph.integer(-x.rank, x.rank - 1)
     size = x.shape[axis]
     shape = graph.shape(0, 2) if form.op == "Gather" else tuple(graph.integer(1, n) for n in x.shape)
@@ -374,7 +374,7 @@ def _unique(graph: Builder, form: Form) -> Draft:
     return Draft([x], {"axis": axis, "sorted": graph.one_of([0, 1])}, graph.integer(1, 4))
 
 
-# ---- elementwise operators with more than their operands
+# ---- elementwise operators with attributes
 
 
 @recipe("Clip")
@@ -420,7 +420,7 @@ def _div(graph: Builder, form: Form) -> Draft:
     x = graph.operand(form.kinds(0))
     y = graph.partner(x)
     if x.kind in INTEGERS and not (y.constant and np.all(y.array) and np.all(y.array.astype(np.float64) > 0)):
-        y = graph.constant(graph.one_of([1, 2, 3, 7]), x.kind)  # integers divided by 0 end ONNX Runtime
+        y = graph.constant(graph.one_of([1, 2, 3, 7]), x.kind)  # a division of integers by 0 crashes ONNX Runtime
     return Draft([x, y])
 
 

@@ -1,4 +1,4 @@
-"""Random nodes that hold graphs, and calls of random local functions."""
+"""Random nodes that contain graphs, and calls of random local functions."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,9 +11,9 @@ from tests.fuzz.operators import draw_node, operators
 from tests.fuzz.values import BOOL, INT64, OUTSIDE, random_array
 
 DEPTH = 2
-"""Graphs inside each other."""
+"""Maximum nesting of graphs."""
 BRANCHES_OF_ANY_SHAPE = 11
-"""The opset since which both branches of an If need not be of one shape."""
+"""The opset since which the branches of an If may have different shapes."""
 DOMAIN = "local"
 
 
@@ -26,7 +26,7 @@ def draw_region(graph: Builder) -> list[Value] | None:
 
 
 def _grow(graph: Builder, inside: Builder) -> None:
-    """A few nodes."""
+    """Adds a few nodes."""
     options = operators(inside.opset)
     for _ in range(inside.integer(1, 4)):
         if inside.chance(0.05):
@@ -41,7 +41,7 @@ def _is_plain(value: Value) -> bool:
 
 
 def _result(inside: Builder, like: Value | None, *, same_shape: bool = False) -> Value | None:
-    """A value for a graph to give back: of the element type of another, and of its shape. A value of the outside comes through Identity."""
+    """A value for a graph to return, with the element type and shape of another. An outer value passes through Identity."""
     own = {name for node in inside.nodes for name in node.output}
 
     def fits(value: Value) -> bool:
@@ -54,7 +54,7 @@ def _result(inside: Builder, like: Value | None, *, same_shape: bool = False) ->
 
 
 def _graph(inside: Builder, inputs: Sequence[Value], outputs: Sequence[Value], carried: Sequence[Value] = ()) -> GraphProto:
-    """The graph that was made inside; of inputs it declares the rank, of outputs and what is carried the element type alone."""
+    """The inner graph; it declares the ranks of inputs, and only the element types of outputs and loop-carried values."""
     return helper.make_graph(
         inside.nodes,
         inside.prefix,
@@ -65,7 +65,7 @@ def _graph(inside: Builder, inputs: Sequence[Value], outputs: Sequence[Value], c
 
 
 def captured(graph: Builder, made: Sequence[GraphProto]) -> list[Value]:
-    """The values of a graph that graphs inside it read."""
+    """The values of a graph that inner graphs read."""
     names: set[str] = set()
     pending = list(made)
     while pending:
@@ -108,12 +108,12 @@ def _loop(graph: Builder) -> list[Value] | None:
     if result is None or scanned is None or kept is None:
         return None
     if scanned.kind == TensorProto.STRING:
-        return None  # ONNX Runtime moves texts out of what a round gives back, though it may be a value of the outside
+        return None  # ONNX Runtime moves strings out of the results of an iteration, although they may be outer values
     if scanned.name == result.name:
         scanned = inside.again(result)
         if scanned is None:
             return None
-    # Of no rounds ONNX Runtime makes a scanned output of the rank that it has inferred, or of rank 1 where it has inferred none.
+    # after no iterations, ONNX Runtime gives a scanned output the inferred rank, or rank 1 if none is inferred
     count = graph.integer(0, 3)
     scans = [scanned] if count else []
     body = _graph(inside, [step, going, carried], [kept, result, *scans], [carried])
@@ -127,7 +127,7 @@ def _scan(graph: Builder) -> list[Value] | None:
     x = graph.operand(OUTSIDE, lambda value: value.rank > 0 and value.shape[0] > 0, lambda: (2, *graph.shape(0, 2)))
     start = graph.operand(OUTSIDE)
     inside = graph.inner([value for value in graph.values if _is_plain(value)])
-    graph.never_empty |= x.shape[0] in graph.symbols.values()  # as of Loop
+    graph.never_empty |= x.shape[0] in graph.symbols.values()  # as for Loop
     state, part = Value(inside.name(), start.kind, start.array), Value(inside.name(), x.kind, np.asarray(x.array[0], x.array.dtype))
     inside.values += [state, part]
     _grow(graph, inside)
@@ -146,7 +146,7 @@ def _scan(graph: Builder) -> list[Value] | None:
 
 
 def _call(graph: Builder) -> list[Value] | None:
-    """A function of what nodes make of its parameters; its constants are nodes. It is called once or twice."""
+    """A function whose body is random nodes on its parameters; its constants are nodes. It is called once or twice."""
     arguments = [graph.operand(OUTSIDE) for _ in range(graph.integer(1, 2))]
     inside = graph.inner([])
     params = [Value(inside.name(), value.kind, value.array) for value in arguments]
@@ -174,7 +174,7 @@ def _call(graph: Builder) -> list[Value] | None:
 
 
 def _with_reference(node: NodeProto) -> NodeProto:
-    """The node, with its first attribute that is a number taken from the function's own."""
+    """The node with its first numeric attribute replaced by a reference to an attribute of the function."""
     for attribute in node.attribute:
         if attribute.type == AttributeProto.FLOAT and not attribute.ref_attr_name:
             attribute.ClearField("f")

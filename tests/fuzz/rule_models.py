@@ -31,14 +31,14 @@ from passat.rules.rule_pass import RulePass
 
 PRODUCTS: Final = frozenset({"nn.matmul", "nn.dense", "nn.batch_matmul", "contrib.fused_matmul", "einsum"})
 NORMALIZATIONS: Final = frozenset({"nn.instance_norm", "nn.group_norm"})
-"""Operators whose mean over nothing reads memory that is not there: now and then that ends the process."""
+"""Operators whose mean over nothing reads invalid memory, which sometimes crashes the process."""
 DRAWS: Final = 300
-"""Instances drawn, at most, until one is accepted."""
+"""Maximum number of instances that are drawn until one is accepted."""
 
 
 @cache
 def rules() -> dict[str, Rule]:
-    """The rules of the library by name, but for those of quantized operators, which ONNX does not have."""
+    """The rules of the library by name, without those on quantized operators, which ONNX does not have."""
     sets = [each for subject in library_subjects() for each in subject.sets if each.__module__ != "passat.rules.library.quantized"]
     return {rule.name: rule for each in sets for rule in each}
 
@@ -52,9 +52,8 @@ def pass_of(name: str) -> RulePass:
 
 
 class Prices:
-    """A cost model that gives calls random prices: by the operator, its types and attributes. With it, what rules make is taken at random.
-
-    What a model has already is dear, where the model is given: then what rules make is taken wherever it is something else.
+    """A cost model with random prices for calls, depending on the operator, its types and attributes. With it, results of rules are taken
+    at random. If a model is given, its own calls are expensive, so that every other result of rules is taken.
     """
 
     def __init__(self, seed: int, model: ModelProto | None = None) -> None:
@@ -72,7 +71,7 @@ class Prices:
 
 
 def _calls(model: ModelProto) -> Iterator[str]:
-    """What the calls of a model are priced by."""
+    """The keys of the prices of a model's calls."""
     for function in from_onnx(model).functions.values():
         for call in post_order(infer_type(function)):
             if isinstance(call, Call) and isinstance(call.op, Op):
@@ -84,7 +83,7 @@ def _text(op: Op, types: Sequence[Type], result: Type, attrs: Attrs) -> str:
 
 
 def instance(rule: Rule, random: np.random.Generator) -> Trial | None:
-    """An instance that the rule accepts, in one of its directions; None where none of many draws is one."""
+    """An instance that the rule accepts, in one of its directions; None if many draws give none."""
     ways = list(triers(rule))
     trier: Trier = ways[int(random.integers(len(ways)))]
     hints, sampler = SamplingHints(trier.pattern, trier.rule.guards, [trier.rule.rhs]), Sampler(random)
@@ -106,7 +105,7 @@ def instance(rule: Rule, random: np.random.Generator) -> Trial | None:
 
 
 def exported(trial: Trial, opset: int, *, right: bool = False) -> ModelProto:
-    """A side of an instance as ONNX. Raises OnnxError where there is no such form."""
+    """A side of an instance as ONNX. Raises OnnxError if it has no form in ONNX."""
     assert trial.program is not None
     assert trial.right is not None
     imports = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
@@ -116,9 +115,9 @@ def exported(trial: Trial, opset: int, *, right: bool = False) -> ModelProto:
 
 
 def sums_nothing(program: Expr, feed: Mapping[str, Any]) -> bool:
-    """Whether ONNX Runtime has nothing to sum where it does not expect that: a product of matrices that has elements is left as the memory was,
-    and a normalization reads what is not there."""
-    fed_empty = any(0 in array.shape for array in feed.values())  # where types do not say so
+    """True if ONNX Runtime has to reduce an empty axis and does not handle it: a matrix product leaves its elements uninitialized, and a
+    normalization reads invalid memory."""
+    fed_empty = any(0 in array.shape for array in feed.values())  # unless types tell
     for call in post_order(program):
         if isinstance(call, Call) and isinstance(call.op, Op) and call.op.name in PRODUCTS | NORMALIZATIONS:
             types = [arg.checked_type for arg in call.args]
@@ -129,7 +128,7 @@ def sums_nothing(program: Expr, feed: Mapping[str, Any]) -> bool:
 
 
 def feed_of(model: ModelProto, case: Instance) -> dict[str, Any] | None:
-    """The inputs of an instance; None where one of them is no tensor."""
+    """The inputs of an instance; None if one of them is not a tensor."""
     found: dict[str, Any] = {}
     for value in model.graph.input:
         tensor: Value = case.inputs[value.name]

@@ -1,4 +1,4 @@
-"""ONNX Runtime with its optimizations off, on one thread: models are accepted or rejected, and give values."""
+"""ONNX Runtime with its optimizations off, on one thread: it accepts or rejects models, and computes values."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,12 +14,12 @@ Feed = Mapping[str, Any]
 
 
 def run(model: ModelProto, feed: Feed) -> list[Any]:
-    """The outputs of a model. Raises what ONNX Runtime raises."""
+    """The outputs of a model. Raises the errors of ONNX Runtime."""
     return Runner(model, threads=1).run(feed)
 
 
 def accepts(model: ModelProto) -> bool:
-    """Whether `onnx.checker` has nothing against a model, and its truth values are stored as 0 and 1, which ONNX asks for."""
+    """True if `onnx.checker` accepts a model, and its booleans are stored as 0 and 1, as ONNX requires."""
     tensors = [*model.graph.initializer, *(attribute.t for node in model.graph.node for attribute in node.attribute)]
     if any(tensor.data_type == TensorProto.BOOL and max(tensor.raw_data, default=0) > 1 for tensor in tensors):
         return False
@@ -31,7 +31,7 @@ def accepts(model: ModelProto) -> bool:
 
 
 def newest_opset() -> int:
-    """The newest version of ONNX's operators that both the onnx package and ONNX Runtime know."""
+    """The newest opset that both the onnx package and ONNX Runtime support."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     value = helper.make_tensor_value_info("x", 1, [1])
@@ -41,7 +41,7 @@ def newest_opset() -> int:
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
         try:
             onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        except Exception:  # ONNX Runtime has no class of its own for it
+        except Exception:  # ONNX Runtime has no exception class for it
             continue
         return opset
     raise AssertionError("ONNX Runtime loads nothing")

@@ -1,4 +1,4 @@
-"""Operands of the operators on sequences, of windows and of samples by place."""
+"""Operands of operators on sequences, windows, and samples by position."""
 
 import numpy as np
 from onnx import TensorProto
@@ -35,7 +35,7 @@ def _concatenate(graph: Builder, form: Form) -> Draft | None:
     rank, new = np.ndim(sequence.array[0]), graph.integer(0, 1)
     if not rank + new:
         return None
-    graph.never_empty |= bool(graph.symbols)  # as of Concat
+    graph.never_empty |= bool(graph.symbols)  # as for Concat
     return Draft([sequence], {"axis": graph.integer(-rank, rank - 1 + new), "new_axis": new})
 
 
@@ -48,7 +48,7 @@ def _split(graph: Builder, form: Form) -> Draft:
     if graph.chance(0.6):
         size = x.shape[axis]
         first = graph.integer(0, size)
-        keeps |= first in (0, size)  # of an empty part without its axis, ONNX Runtime makes elements that nobody wrote
+        keeps |= first in (0, size)  # for an empty part without its axis, ONNX Runtime returns uninitialized elements
         inputs.append(graph.ints([first, size - first]) if graph.chance(0.5) else graph.ints(graph.integer(1, 3)))
     return Draft(inputs, {"axis": axis, "keepdims": int(keeps)})
 

@@ -1,4 +1,4 @@
-"""Nodes that make no sense are read, or rejected by a sentence; none ends the process, and none keeps it busy for ever."""
+"""Invalid nodes are read, or rejected with a sentence; none crashes the process, and none keeps it busy forever."""
 
 import contextlib
 
@@ -21,7 +21,7 @@ def test_nodes_that_make_no_sense(block: int) -> None:
 
 @pytest.mark.parametrize("block", range(4))
 def test_nodes_of_older_opsets_that_make_no_sense(block: int) -> None:
-    """Their operands are constants, which readers look into."""
+    """Their operands are constants, which readers inspect."""
     for node, constants, opset in older_cases()[block :: 4 * share(16, 1)]:
         for broken in spoiled(node):
             with contextlib.suppress(OnnxError):

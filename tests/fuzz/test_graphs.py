@@ -1,4 +1,4 @@
-"""The share of fuzzing that every run makes: fixed seeds. Each mapped operator is drawn in the versions that it has."""
+"""The share of fuzzing that is part of every test run: fixed seeds. Each mapped operator is drawn in its versions."""
 
 import itertools
 from typing import Any
@@ -31,7 +31,8 @@ SHARES = {
     "mutations": (20, [1, 4, 5, 7]),
     "rules": (60, [0, 1, 4]),
 }
-"""Of each kind how many seeds make a block, and the blocks that are tried at night: about half a minute on one core. Others try the first of each."""
+"""The number of seeds in a block of each kind, and the blocks that are tried at night: about half a minute on one core. Other runs try the
+first block of each kind."""
 
 
 def test_a_seed_is_a_model() -> None:
@@ -44,7 +45,7 @@ def test_a_seed_is_a_model() -> None:
 
 @pytest.mark.parametrize("op", sorted(READERS))
 def test_every_mapped_operator_is_drawn(op: str) -> None:
-    """In each version that the operator has, unless ONNX Runtime has no kernel for that."""
+    """In each version of the operator, unless ONNX Runtime has no kernel for it."""
     newest = {
         found.version: opset for opset in range(OLDEST, NEWEST + 1) if op in operators(opset) and (found := form(op, opset)) is not None
     }
@@ -57,7 +58,7 @@ def test_every_mapped_operator_is_drawn(op: str) -> None:
 
 
 def test_shapes_are_those_that_onnx_runtime_makes() -> None:
-    """What importing a node finds of its results, in the newest opset."""
+    """The shapes that the importer infers for a node, in the newest opset."""
     wrong, seen = {}, set()
     for op, seed in itertools.product(operators(NEWEST), range(6)):
         graph = Builder(np.random.default_rng(seed), NEWEST, most_inputs=seed % 3)
@@ -94,7 +95,7 @@ def test_the_fixed_share(kind: str, block: int) -> None:
 
 
 def test_no_window_leaves_a_tensor_empty_that_is_reduced_from_the_end() -> None:
-    """ONNX Runtime does not reduce a tensor without elements along axes that count from the end, and a window may leave none of few."""
+    """ONNX Runtime does not reduce empty tensors along negative axes, and a window may turn few elements into none."""
     graph = Builder(np.random.default_rng(0), 18, tame=True, most_inputs=1, symbols={"n": 5, "m": 6})
     graph.input(FLOAT, (1, 3, 5, 6))
     whole = [{name: value.shape for name, value in feed.items()} for feed in feeds_of(graph)]
@@ -119,7 +120,7 @@ def test_no_window_leaves_a_tensor_empty_that_is_reduced_from_the_end() -> None:
 def test_results_of_onnx_runtime_on_empty_tensors_are_excused(
     op: str, attrs: dict[str, Any], shapes: list[tuple[int, ...]], *, spared: bool
 ) -> None:
-    """A sum over nothing in some kernels, whether types say that there is nothing or the inputs alone do."""
+    """Some kernels compute a wrong sum over nothing, both if types show that it is empty and if only the inputs do."""
     feed = {f"x{i}": np.ones(shape, np.float32) for i, shape in enumerate(shapes)}
     for known in (True, False) if spared else (True,):
         params = [Var(f"x{i}", TensorType(shape if known else (ANY,) * len(shape), "float32")) for i, shape in enumerate(shapes)]
@@ -137,7 +138,7 @@ def test_no_mean_is_taken_of_nothing(op: str) -> None:
 
 
 def test_ranks_are_those_that_are_declared() -> None:
-    """A graph is made for some inputs; for others an If may take the branch of another rank."""
+    """A graph is made for some inputs; for others an If may take a branch of another rank."""
     choice = "<then_branch = t () => (float[] a) { a = Neg(x) }, else_branch = e () => (float[] b) { b = Unsqueeze<axes = [0]>(x) }>"
     model = onnx.parser.parse_model(
         f'<ir_version: 8, opset_import: ["" : 11]> g (float[2] x, bool c) => (float[n] y) {{ y = If(c) {choice} }}'
@@ -147,7 +148,7 @@ def test_ranks_are_those_that_are_declared() -> None:
 
 
 def test_sizes_of_one_name_are_one_size() -> None:
-    """What is computed may be of a size by chance, and for other inputs not."""
+    """A computed value may have that size by chance, and another one for other inputs."""
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 13]> g (float[n] x, float[4, 1] w, int64[1] axes) => (float[n] y) { y = Squeeze(w, axes) }'
     )

@@ -1,4 +1,4 @@
-"""What the fuzzer takes for wrong, and how it makes it smaller."""
+"""The defects that the fuzzer detects, and how it reduces them."""
 
 import json
 import resource
@@ -36,7 +36,7 @@ def parse(text: str, **feed: Any) -> Case:
 
 
 def swapping(monkeypatch: pytest.MonkeyPatch, wrong: str, right: str) -> None:
-    """Lets the optimizer take one operator for another."""
+    """Makes the optimizer replace one operator by another."""
 
     def optimized(model: ModelProto, settings: Settings) -> passat.Result:
         result = passat.optimize(model, verify=False, passes="", opt_level=0)
@@ -120,7 +120,7 @@ def against(case: Case, text: str) -> Case:
 
 @pytest.mark.parametrize(("ends", "passes"), [("i = Identity(e)", True), ("i = Where(c, e, n)", False)])
 def test_load_errors_from_constant_folding_of_onnx_runtime_are_excused(ends: str, passes: bool) -> None:
-    """It infers wrong shapes for Unsqueeze with negative axes before opset 11, and so rejects a Slice once its operands are constants."""
+    """Its inference is wrong for Unsqueeze with negative axes before opset 11, so it rejects a Slice if its operands are constants."""
     opset = '<ir_version: 10, opset_import: ["" : 10]>'
     ints = "int64[2] s = {0, 0}, int64[2] e = {1, 1}, int64[2] n = {1, 0}, int64[2] a = {0, 1}"
     inputs, slices = ("float[1] x, bool[1] c", "v = Unsqueeze<axes = [-1]>(x)")
@@ -135,7 +135,7 @@ def test_load_errors_from_constant_folding_of_onnx_runtime_are_excused(ends: str
 
 @pytest.mark.parametrize(("x", "passes"), [(3.0, True), (3.5, False)])
 def test_rounding_excuses_only_rounding_errors(x: float, passes: bool) -> None:
-    """Of a number that may as well be a little below 3 the floor may be 2; that of 3.5 may not."""
+    """For a number that rounding may move below 3, the floor may be 2; for 3.5 it may not."""
     case = parse("g (float[1] x) => (float[1] y) { n = Neg(x) p = Neg(n) y = Floor(p) }", x=np.array([x], np.float32))
     two = against(case, "g (float[1] x) => (float[1] y) <float[1] y={2}> { }")
     assert (examine(two, ROUNDED) is None) == passes
@@ -178,7 +178,7 @@ def test_messages_are_compared_for_failing_models() -> None:
 
 
 def test_values_inside_are_shown_as_they_are_declared() -> None:
-    """In this opset ONNX Runtime's inference is wrong of `a`, and loads no Pad on it, unless the rank is declared."""
+    """In this opset ONNX Runtime's inference is wrong about `a`, so it loads a Pad on it only if the rank is declared."""
     graph = "g (float[2] x) => (float[p, q] a, float[r, s] y) { a = Unsqueeze<axes = [-1]>(x) y = Pad<pads = [0, 0, 0, 0]>(a) }"
     model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 8]> {graph}')
     assert set(inner_values(model, {"x": X[0, :2]})) == {"a", "y"}
@@ -192,7 +192,7 @@ def test_a_worker_reports_its_work(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 class TooLongError(Exception):
-    """What the signal is made of here."""
+    """The exception that the signal raises in this test."""
 
 
 def test_a_worker_that_computes_for_too_long_gets_a_signal() -> None:
@@ -218,14 +218,14 @@ def test_zeros_that_change_their_signs_together_are_excused() -> None:
 
 
 def test_a_square_that_is_too_small_for_a_number_is_rounded() -> None:
-    """A root of it is nine orders of magnitude larger than what was lost; the rule that leaves both out makes the number itself."""
+    """Its root is nine orders of magnitude larger than the loss; the rule that removes both returns the number itself."""
     case = parse("g (float[2] x) => (float[2] y) { s = Mul(x, x) y = Sqrt(s) }", x=np.array([1e-40, 1e-30], np.float32))
     assert Noise(case.model, case.feeds[0]).of(0, np.zeros(2, np.float32)).absolute > 1e-21
     assert examine(case, ROUNDED) is None
 
 
 def test_a_float16_overflow_may_stay_finite_in_a_float32_chain() -> None:
-    """256 * 256, which ONNX Runtime computes in float32 and hands on so; other elements are infinite from the start."""
+    """256 * 256, which ONNX Runtime computes and passes on in float32; other elements are infinite from the start."""
     text = "g () => (float[2] y) <float16[2] x = {23552, 31744}> { m = Mul(x, x) y = Cast<to = 1>(m) }"
     assert examine(parse(text), ROUNDED) is None
 

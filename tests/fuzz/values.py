@@ -1,4 +1,4 @@
-"""Random tensors of every element type, ordinary ones and those made of special values: NaN, infinities, signed zeros, extremes."""
+"""Random tensors of every element type: ordinary ones, and ones with special values such as NaN, infinities, signed zeros, extremes."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -15,20 +15,20 @@ STRING: Final = TensorProto.STRING
 FLOATS: Final = frozenset({TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16})
 INTEGERS: Final = frozenset(range(TensorProto.UINT8, TensorProto.INT64 + 1)) | {TensorProto.UINT32, TensorProto.UINT64}
 OUTSIDE: Final = FLOATS | INTEGERS | {TensorProto.BOOL, TensorProto.STRING}
-"""Element types that inputs and outputs may have: those that NumPy exchanges with ONNX Runtime."""
+"""Element types of inputs and outputs: those that NumPy exchanges with ONNX Runtime."""
 NARROW: Final = frozenset(range(TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E5M2FNUZ + 1)) | {
     TensorProto.UINT4,
     TensorProto.INT4,
     TensorProto.UINT2,
     TensorProto.INT2,
 }
-"""Element types that only constants and values inside have."""
+"""Element types of constants and inner values only."""
 SPECIAL: Final = [
     *(0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, 2.0, 3.0, 256.0, -129.0, 65504.0, 89.0, -104.0, 2.0**31, 2.0**63, -(2.0**63)),
     *(np.inf, -np.inf, np.nan, 1e38, -1e38, 1e300, 1e-30, 1e-40, -1e-40, 1e-45, 5e-324),
 ]
 NEAT: Final = [0.0, 1.0, -1.0, 2.0, 0.5, -0.0, 3.0, -2.0, 0.25, 6.0]
-"""Numbers that rules look for."""
+"""Numbers that rules match."""
 _WORDS: Final = np.array(["", "a", "B", "two words", "1.5", "größe", "NaN"], np.object_)
 
 
@@ -49,7 +49,8 @@ def is_finite(array: Array) -> bool:
 
 
 def random_array(random: np.random.Generator, kind: int, shape: Sequence[int], *, tame: bool = True) -> Array:
-    """A tensor of an element type: numbers of moderate size, whole ones, one neat number throughout; where it is not tame, special ones."""
+    """A random tensor of an element type: numbers of moderate size, whole numbers, or one simple number throughout; special values unless
+    it is tame."""
     shape = tuple(shape)
     choice = int(random.integers(6 if tame else 10))
     dtype = dtype_of(kind)

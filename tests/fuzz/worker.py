@@ -1,6 +1,6 @@
-"""One process that tries seeds one after another, and writes what it finds. `campaign` starts it, and watches over it.
+"""A process that runs seeds one after another, and writes its findings. `campaign` starts and monitors it.
 
-It tells on its standard output, in lines of JSON, what it begins and what came of it, so that a hang or a crash has a name.
+It prints the start and result of each seed as lines of JSON, so that a hang or a crash can be attributed.
 """
 
 import faulthandler
@@ -17,25 +17,25 @@ from tests.fuzz.kinds import KINDS
 from tests.fuzz.minimize import Minimizer
 
 CPU_SECONDS = 120
-"""Seconds of computing that one seed may take."""
+"""Seconds of CPU time for one seed."""
 MEMORY = 6 << 30
-"""Bytes that the process may have."""
+"""Maximum memory of the process in bytes."""
 
 
 def tell(**what: Any) -> None:
-    """One line for the campaign."""
+    """Prints one line for the campaign."""
     print(json.dumps(what), flush=True)
 
 
 def limit_cpu(seconds: int) -> None:
-    """Ends the process with a signal if it computes for longer than some seconds from now."""
+    """Ends the process with a signal if it uses more than some seconds of CPU time from now."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     soft = int(used.ru_utime + used.ru_stime) + seconds
     resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
 
 
 def work(kind: str, seeds: range, folder: Path, *, minimize: float) -> None:
-    """Tries some seeds. What is found twice is written once."""
+    """Runs some seeds. A finding that occurs twice is written once."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard), hard))
     known: set[str] = set()

@@ -1,16 +1,16 @@
-"""The examples of README and docs are executed in an empty folder and print what the pages show. Run as a program, this file writes their
-output into the pages, or into those that are named.
+"""The examples of README and docs are executed in an empty folder and print what the pages show. Run as a program, this file updates the
+output in the pages, or in the named ones.
 
-The blocks of a page are executed in their order, in one folder:
+The blocks of a page are executed in order, in one folder:
 
-* `console`: each line `$ command`, with the output below it. `passat`, `python` and a few commands of the shell run; `pip` and `make` do not.
-  A line `...` of the output shown stands for all lines up to the next one that is shown.
+* `console`: each line `$ command`, with its output below it. `passat`, `python` and a few shell commands run; `pip` and `make` do not. A
+  line `...` in the output stands for all lines up to the next one that is shown.
 * `pycon`: all blocks of a page are one session.
-* `python`: a program, which has to end without an error.
+* `python`: a program, which must end without an error.
 * A block that begins with a comment `# name.py` (or `.toml`, `.yaml` ...) is a file, and is written there.
 
-Times are not compared. What cannot run here (TVM's own scripts) has a line `<!-- not run: REASON -->` above it. Blocks in languages that
-look like examples and are none of these are errors. The page on rules is the output of a command as a whole.
+Times are not compared. A block that cannot run here (TVM's own scripts) has a line `<!-- not run: REASON -->` above it. Blocks in languages
+that look like examples and are none of these are errors. The page on rules is the output of one command.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ TIMES: Final = re.compile(r"\b\d+(\.\d+)? ?(s|ms|us)\b|\b\d\.\de-\d\d\b| \([+-]\
 LEFT_OUT: Final = ("pip", "make")
 COMMANDS: Final = ("passat", "python", "cat", "cp", "echo", "head", "ls", "mkdir", "rm")
 FORKS: Final = multiprocessing.get_context("forkserver")
-"""Processes that have imported Passat when they start: that takes longer than most commands of the documents."""
+"""Processes that have already imported Passat, which takes longer than most commands of the documents."""
 FORKS.set_forkserver_preload(
     [
         *(
@@ -66,7 +66,7 @@ FORKS.set_forkserver_preload(
 
 
 def run(command: str, folder: Path) -> str:
-    """Runs a command with this Python's `passat` and returns what it prints, without the lines of progress that slow machines print."""
+    """Runs a command with this Python's `passat` and returns its output, without the progress lines of slow machines."""
     words = shlex.split(command)
     assert words[0] in COMMANDS, f"a document runs {words[0]}"
     if words[0] == "passat" and not re.search(r"[|;&<>*?$]", command):
@@ -82,7 +82,7 @@ def run(command: str, folder: Path) -> str:
 
 
 def command_line(words: list[str], folder: Path, out: Path, err: Path, variables: dict[str, str]) -> None:
-    """Passat's command line in this process, which is its own, with what it prints in files."""
+    """Runs Passat's command line in this process, with its output in files."""
     os.chdir(folder)
     os.environ.update(variables)
     for path, stream in ((out, sys.stdout), (err, sys.stderr)):
@@ -92,13 +92,14 @@ def command_line(words: list[str], folder: Path, out: Path, err: Path, variables
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """The variables of the examples' processes: this Python's commands come first, and what is measured is kept in the folder."""
+    """The environment variables of the examples' processes: this Python's commands come first, and measurements are cached in the
+    folder."""
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     return {**os.environ, "PATH": path, "PASSAT_CACHE": str(folder / ".cache"), "COLUMNS": "120"}
 
 
 def shortened(output: str, shown: str) -> str:
-    """The output, without what the document leaves out: a line `...` stands for all lines up to the next one that is shown."""
+    """The output without the parts that the document omits: a line `...` stands for all lines up to the next one that is shown."""
     if "..." not in shown.splitlines():
         return output
     lines, made = output.splitlines(), list[str]()
@@ -112,14 +113,14 @@ def shortened(output: str, shown: str) -> str:
 
 
 def _from(lines: list[str], part: list[str]) -> list[str]:
-    """The lines from the first line of a part on, times aside; all of them where it is not there."""
+    """The lines starting with the first line of a part, apart from times; all of them if it does not occur."""
     texts = [TIMES.sub(" ", line) for line in lines]
     first = TIMES.sub(" ", part[0]) if part else None
     return lines[texts.index(first) :] if first in texts else lines
 
 
 def console(body: str, folder: Path) -> str:
-    """A console block with the output that its commands print now."""
+    """A console block with the current output of its commands."""
     lines = []
     for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", body, re.MULTILINE):
         lines.append(f"$ {command}\n")
@@ -147,7 +148,7 @@ for sources in sys.stdin:
 
 @contextmanager
 def session(folder: Path) -> Iterator[Callable[[str], str]]:
-    """A Python session: a function that gives a block of it with what its lines print now."""
+    """A Python session: a function that returns a block with the current output of its lines."""
     command = [sys.executable, "-c", SESSION]
     with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True, cwd=folder, env=environment(folder)) as process:
         stdin, stdout = process.stdin, process.stdout
@@ -168,7 +169,7 @@ def session(folder: Path) -> Iterator[Callable[[str], str]]:
 
 
 def rewritten(text: str) -> str:
-    """A document with the output that its commands print now."""
+    """A document with the current output of its commands."""
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         (folder / "examples").symlink_to(HOME / "examples")
@@ -216,7 +217,7 @@ def test_every_example_is_executed(document: str) -> None:
 
 
 def printed_page(page: str) -> str:
-    """A page as its command prints it now. AssertionError with what it prints where that is none."""
+    """A page as its command prints it. Raises AssertionError with the output if that is not a page."""
     with tempfile.TemporaryDirectory() as name:
         text = run(PAGES[page], Path(name))
     assert text.startswith("# "), text

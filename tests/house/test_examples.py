@@ -1,4 +1,4 @@
-"""Every example runs, says something, and complains about nothing."""
+"""Every example runs, prints something, and causes no warnings."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Imports go one way, and heavy packages are imported by the one module that needs them, when it needs them."""
+"""Imports go one way, and heavy packages are imported only by the modules that need them, on demand."""
 
 import ast
 import functools
@@ -19,7 +19,7 @@ LAZY = ("onnx", "onnxruntime", "egglog", "ortools", "typer", "rich", "networkx")
 
 
 class Import(NamedTuple):
-    """An imported module, where it is imported, whether at module level (and not only for type checkers)."""
+    """An imported module, the location of the import, and whether it is at module level (and not only for type checkers)."""
 
     path: str
     line: int
@@ -38,7 +38,9 @@ class Import(NamedTuple):
 def sources() -> Iterator[Path]:
     for folder in FOLDERS:
         for path in sorted((HOME / folder).rglob("*.py")):
-            if not any(parent.is_symlink() for parent in path.parents):  # links in src/passat lead to rooms, which are walked by themselves
+            if not any(
+                parent.is_symlink() for parent in path.parents
+            ):  # links in src/passat lead to packages, which are visited by themselves
                 yield path
 
 
@@ -106,7 +108,7 @@ def test_no_cycle_of_eager_imports() -> None:
         if not ready:
             break
         done |= ready
-    # A package that imports its own modules is no cycle unless they import names from it; Python itself would say.
+    # a package that imports its own modules is a cycle only if they import names from it, which Python itself reports
     cyclic = {name for name in edges if name not in done}
     assert not {name for name in cyclic if edges[name] & cyclic and reaches(name, name, edges)}
 

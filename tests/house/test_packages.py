@@ -65,5 +65,5 @@ def test_the_changelog_has_the_version() -> None:
 
 
 def test_the_license_is_the_one_that_is_declared() -> None:
-    assert project()["project"]["license"] == "Apache-2.0 AND MIT"  # MIT is that of dagre, which draws in the pages of reports
+    assert project()["project"]["license"] == "Apache-2.0 AND MIT"  # MIT is the license of dagre, which draws the pages of reports
     assert "Apache License\n                           Version 2.0, January 2004" in (HOME / "LICENSE").read_text()

@@ -1,4 +1,4 @@
-"""The pages of the documentation fit together, as far as that shows without Sphinx: `make docs` checks the rest."""
+"""The pages of the documentation are consistent, as far as that can be checked without Sphinx; `make docs` checks the rest."""
 
 import importlib
 import re
@@ -29,7 +29,7 @@ def expanded() -> dict[Path, str]:
 
 
 def anchors(text: str) -> set[str]:
-    """The anchors of the headings of a page, and of one that it includes, as GitHub and MyST make them."""
+    """The anchors of the headings of a page and of included pages, as GitHub and MyST create them."""
     text += "".join((DOCS / name).read_text() for name in re.findall(r"^```\{include\} (\S+)$", text, re.MULTILINE))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in HEADING.findall(text)}
 

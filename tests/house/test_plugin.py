@@ -1,4 +1,4 @@
-"""The plug-in under `examples/`, installed by pip as a user does: its passes run, its rules are found."""
+"""The plug-in under `examples/`, installed by pip as users do: its passes run, and its rules are found."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the installed plug-in, to be put on the path of modules."""
+    """A folder with the installed plug-in, for the module path."""
     copy, target = tmp_path_factory.mktemp("source") / "plugin", tmp_path_factory.mktemp("site")
     shutil.copytree(EXAMPLES / "plugin", copy, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
     options = ["--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check", "-q"]

@@ -1,4 +1,4 @@
-"""What the command line does without onnx and ONNX Runtime, as after `pip install passat`: it works, or says which extra is missing."""
+"""The command line without onnx and ONNX Runtime, as after `pip install passat`: it works, or names the missing extra."""
 
 import json
 import subprocess

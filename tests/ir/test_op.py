@@ -93,7 +93,14 @@ def test_declarations() -> None:
 
     assert isinstance(scale, Op)
     assert get_op("test.scale") is scale
-    assert (scale.doc, scale.pattern, scale.elementwise, scale.commutative, scale.unit, scale.zero) == ("Scales by a factor.", 1, True, True, 1, None)
+    assert (scale.doc, scale.pattern, scale.elementwise, scale.commutative, scale.unit, scale.zero) == (
+        "Scales by a factor.",
+        1,
+        True,
+        True,
+        1,
+        None,
+    )
     assert scale.infer([f32, f32], Attrs(offset=0.0)) is f32
     assert scale not in list_ops()
     again = define_op("test.scale")(lambda x: x)

@@ -1,4 +1,4 @@
-"""The executor with TVM's arguments: what evaluate takes and gives, binds, positional and keyword arguments, errors."""
+"""The executor with TVM's arguments: arguments and results of evaluate, bindings, positional and keyword arguments, errors."""
 
 from typing import Any
 

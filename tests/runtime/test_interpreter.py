@@ -1,4 +1,4 @@
-"""The interpreter: dataflow, lets, ifs, calls, closures, recursion; each node once; depth is data."""
+"""The interpreter: dataflow, lets, ifs, calls, closures, recursion; each node is evaluated once, and deep programs are supported."""
 
 import tracemalloc
 from collections.abc import Callable
@@ -211,7 +211,7 @@ def test_an_operator_on_a_function() -> None:
 
 @st.composite
 def programs(draw: st.DrawFn) -> tuple[Expr, Any]:
-    """An expression over %a and %b with sharing, lets, ifs, tuples and closures, and its value for 2 and 3."""
+    """An expression over %a and %b with shared parts, lets, ifs, tuples and closures, and its value for 2 and 3."""
     pool: list[tuple[Expr, int]] = [(A, 2), (B, 3), (const(5), 5)]
     for _ in range(draw(st.integers(1, 12))):
         (left, m), (right, n) = draw(st.sampled_from(pool)), draw(st.sampled_from(pool))

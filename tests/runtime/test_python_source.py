@@ -1,4 +1,4 @@
-"""Programs as Python source: what it looks like, what it computes, and names that are no names of Python's."""
+"""Programs as Python source: the text, its results, and names that are not valid in Python."""
 
 import ast
 from typing import Any

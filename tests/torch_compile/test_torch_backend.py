@@ -1,4 +1,4 @@
-"""`torch.compile(model, backend="passat")`: what it computes, and when and why it leaves a graph to PyTorch. `make torch` installs PyTorch."""
+"""`torch.compile(model, backend="passat")`: its results, and when and why it leaves a graph to PyTorch. `make torch` installs PyTorch."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ def fresh() -> Iterator[None]:
 
 @pytest.fixture
 def optimized(caplog: pytest.LogCaptureFixture) -> Callable[[], int]:
-    """How many graphs were optimized."""
+    """The number of optimized graphs."""
     caplog.set_level(logging.INFO, NAME)
     return lambda: sum(record.name == NAME and record.levelno == logging.INFO for record in caplog.records)
 
@@ -194,7 +194,7 @@ def test_random_numbers_are_left_to_torch() -> None:
 def test_models_that_change_their_buffers_are_left_to_torch() -> None:
     model, x = torch.nn.BatchNorm1d(4).train(), torch.randn(8, 4)
     with torch.no_grad():
-        falls_back(model, x, why="it changes its arguments, or buffers of the model")  # and is run once
+        falls_back(model, x, why="it changes its arguments, or buffers of the model")  # and runs once
         close(model.running_mean, x.mean(0) * 0.1)
 
 
