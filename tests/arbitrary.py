@@ -1,7 +1,7 @@
-"""Programs that need not have a type: every operator and construct of the language on operands of any kind, with attributes of any kind.
+"""Programs that need not be well typed: every operator and construct of the language on arbitrary operands, with arbitrary attributes.
 
-`program(random, size)` makes a tuple of all that it made; what `tests.strategies` makes is well typed. `type_` makes types, `literal` what
-attributes hold and do not hold, `nodes` one node of each kind.
+`program(random, size)` makes a tuple of all expressions that it made, while the programs of `tests.strategies` are well typed. `type_`
+makes types, `literal` valid and invalid attribute values, `nodes` one node of each kind.
 """
 
 import inspect
@@ -67,18 +67,18 @@ def type_(random: Random, depth: int = 0) -> Type:
 
 
 def constant(random: Random) -> Constant:
-    """A constant, of integers that could be a shape, axes or indices."""
+    """A constant, often of integers that could be a shape, axes or indices."""
     shape = tuple(random.choice([0, 1, 2, 3, 4]) for _ in range(random.choice([0, 1, 1, 1, 2, 3])))
     elements = [random.choice([-1, 0, 1, 2, 3, 5, -2, (1 << 31) - 1]) for _ in range(int(np.prod(shape)))]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what does not fit the element type
+        warnings.simplefilter("ignore")  # of values that do not fit the element type
         return Constant(
             Tensor.dense(np.array(elements).reshape(shape).astype(random.choice(["float32", "int64", "int64", "int32", "bool"])))
         )
 
 
 def literal(random: Random, depth: int = 0) -> AnyValue:
-    """A value of an attribute: of any type and size, and what no attribute can hold."""
+    """A value for an attribute: of any type and size, including invalid ones."""
     kind = random.randrange(32)
     if kind < 10:
         return random.choice([-1, 0, 1, 2, 3, 4, -7, 100, 1 << 31, 10**30, 10**400])
@@ -127,7 +127,7 @@ def _pattern(random: Random, var: Var) -> Pattern:
 
 
 def _other(random: Random, pool: list[Expr]) -> Expr:
-    """Something that is no call of an operator."""
+    """Anything but a call of an operator."""
     a, b, c = (random.choice(pool) for _ in range(3))
     variable = Var("v", type_(random) if random.random() < 0.4 else None)
     arms = [Clause(_pattern(random, var), random.choice([var, b])) for var in (Var("a"), Var("b"))]
@@ -153,7 +153,7 @@ def _other(random: Random, pool: list[Expr]) -> Expr:
 
 
 def program(random: Random, size: int = 12) -> Tuple:
-    """A tuple of `size` expressions, which use each other and variables that are free."""
+    """A tuple of `size` expressions, which use each other and free variables."""
     pool: list[Expr] = [Var(f"p{i}", type_(random) if random.random() < 0.9 else None) for i in range(4)]
     pool.append(constant(random))
     start = len(pool)

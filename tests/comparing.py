@@ -1,4 +1,4 @@
-"""Two models compared as `passat optimize` compares them, in one call."""
+"""Compares two models as `passat optimize` does, in one call."""
 
 import os
 from collections.abc import Mapping

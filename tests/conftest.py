@@ -1,4 +1,4 @@
-"""What is the same in all tests: a command line made once, and the share of random examples that CI takes."""
+"""Shared by all tests: a command line that is built once, and the share of random examples in CI."""
 
 import functools
 from collections.abc import Iterator
@@ -11,12 +11,12 @@ from tests.share import share
 
 settings.register_profile("share", settings(), max_examples=share(40, 100))
 settings.load_profile("share")
-"""For laws that say no number of their own."""
+"""For laws that do not state a number."""
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _commands_are_made_once() -> Iterator[None]:
-    """Typer's runner makes all commands anew each time it is called, which takes longer than many of them."""
+    """Typer's runner rebuilds all commands with each call, which takes longer than many of them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("typer.testing._get_command", functools.cache(get_command))
         yield

@@ -1,4 +1,5 @@
-"""How much of what is drawn at random, or of a long list, a run of the tests takes: a fixed share, and with PASSAT_SOAK=1 (`make nightly`) all."""
+"""The share of random examples, or of a long list, that a run of the tests takes: a fixed one, and with PASSAT_SOAK=1 (`make nightly`)
+all."""
 
 import os
 from typing import Final

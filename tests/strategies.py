@@ -62,7 +62,7 @@ _BINARY = ["add", "subtract", "multiply", "divide", "maximum"]
 
 
 def names() -> SearchStrategy[str]:
-    """Names of variables: words, names that clash, and names that are no words."""
+    """Names of variables: words, clashing names, and names that are not words."""
     return st.sampled_from(_NAMES) | st.text(max_size=4)
 
 
@@ -78,7 +78,7 @@ def _computed(parts: SearchStrategy[Dim]) -> SearchStrategy[Dim]:
 
 
 def tensor_types() -> SearchStrategy[TensorType]:
-    """Types of tensors of any element type and up to three dimensions of any kind."""
+    """Types of tensors with any element type and up to three dimensions of any kind."""
     sizes = dims().filter(lambda dim: not isinstance(dim, int) or dim >= 0)
     return st.builds(TensorType, st.lists(sizes, max_size=3), st.sampled_from(sorted(NAMES)))
 
@@ -90,7 +90,7 @@ def type_definitions() -> IRModule:
 
 
 def types() -> SearchStrategy[Type]:
-    """Types of all kinds. Type parameters occur in function types that declare them only, other names are those of `type_definitions`."""
+    """Types of all kinds. Type parameters occur only in function types that declare them; other names are those of `type_definitions`."""
     a, b = TypeVar("A"), TypeVar("two words")
     leaves: SearchStrategy[Type] = tensor_types() | st.sampled_from([IncompleteType(), GlobalTypeVar("fn")])
     return st.recursive(
@@ -109,7 +109,7 @@ def types() -> SearchStrategy[Type]:
 
 @st.composite
 def tensors(draw: DrawFn, dtypes: Sequence[str] = tuple(sorted(NAMES)), max_dims: int = 2) -> Tensor:
-    """Constants of the given element types: any bits, infinities and nan included; stored densely, lazily or as a splat."""
+    """Constants of the given element types: arbitrary bits, including infinities and NaN; stored densely, lazily or as a splat."""
     dtype = draw(st.sampled_from(dtypes))
     shape = tuple(draw(st.lists(st.integers(0, 3), max_size=max_dims)))
     size = int(np.prod(shape, dtype=int))
@@ -123,7 +123,7 @@ def tensors(draw: DrawFn, dtypes: Sequence[str] = tuple(sorted(NAMES)), max_dims
         elements = np.frombuffer(raw, np.uint8)
         if dtype == "bool":
             elements = elements & 1
-        elif itemsize(dtype) < 1:  # the bits that are not used are zero
+        elif itemsize(dtype) < 1:  # unused bits are zero
             elements = (elements & 3).astype(np.float32)
         elements = elements.astype(numpy_type) if elements.dtype == np.float32 else elements.view(numpy_type)
     array = np.resize(elements, shape) if size else np.empty(shape, elements.dtype)
@@ -137,14 +137,14 @@ def tensors(draw: DrawFn, dtypes: Sequence[str] = tuple(sorted(NAMES)), max_dims
 
 
 def attribute_values() -> SearchStrategy[object]:
-    """What attributes hold: None, booleans, integers, floats of all kinds, strings, bytes, tensors, dimensions, and tuples of these."""
+    """Attribute values: None, booleans, integers, floats of all kinds, strings, bytes, tensors, dimensions, and tuples of these."""
     floats = st.floats() | st.floats(width=32)
     leaves = st.one_of(st.none(), st.booleans(), st.integers(), floats, st.text(), st.binary(max_size=5), tensors(), dims())
     return st.recursive(leaves, lambda parts: st.lists(parts, max_size=3).map(tuple), max_leaves=6)
 
 
 class _Builder:
-    """Draws expressions over a pool of typed ones; `grow` adds an operation to it."""
+    """Draws expressions over a pool of typed ones; `grow` adds an operation to the pool."""
 
     def __init__(self, draw: DrawFn, effects: bool, pool: list[Expr], callees: Sequence[GlobalVar] = ()) -> None:
         self.draw = draw
@@ -165,12 +165,12 @@ class _Builder:
         return self.add(Tuple(results)) if len(results) > 1 else results[0]
 
     def pick(self) -> Expr:
-        """Something of the pool, more often something late."""
+        """An expression of the pool, more often a recent one."""
         at = self.draw(st.integers(1, 2 * len(self.pool)))
         return self.pool[-min(at, len(self.pool))]
 
     def tensor(self) -> Expr:
-        """A tensor of the pool, of floats."""
+        """A float tensor of the pool."""
         return self.draw(st.sampled_from([part for part in self.pool if _is_float(part)]))
 
     def let(self, value: Expr, size: int) -> Expr:
@@ -181,7 +181,7 @@ class _Builder:
         return self.add(Let(var, value, inner.body(size)))
 
     def effect(self, size: int) -> Expr:
-        """A reference that is made, written and read, in this order, around a body."""
+        """A reference that is created, written and read, in this order, around a body."""
         ref, before, done = Var("r"), Var("before"), Var("_")
         value = self.tensor()
         ref._checked_type, before._checked_type = RefType(value.checked_type), value.checked_type
@@ -190,7 +190,7 @@ class _Builder:
         return self.add(Let(ref, RefCreate(value), Let(before, RefRead(ref), write)))
 
     def add(self, expr: Expr) -> Expr:
-        """Puts an expression into the pool, with its type."""
+        """Adds a typed expression to the pool."""
         self.pool.append(infer_type(expr))
         return expr
 
@@ -295,7 +295,7 @@ def _is_float(part: Expr) -> bool:
 
 @st.composite
 def programs(draw: DrawFn, *, effects: bool = False, size: int = 8, callees: Sequence[GlobalVar] = ()) -> Function:
-    """Functions of a few tensors and a truth value, whose bodies have up to about `size` operations. See the head of this file."""
+    """Functions of a few tensors and a boolean, whose bodies have up to about `size` operations. See the head of this file."""
     n = SymDim.named("n")
     shapes: list[tuple[Dim, ...]] = [(2, 3), (3,), (), (n, 3), (2, n), (ANY, 3), (2 * n, n + 1)]
     params = [Var(draw(names()), TensorType(shape, "float32")) for shape in draw(st.lists(st.sampled_from(shapes), min_size=1, max_size=3))]
@@ -306,7 +306,7 @@ def programs(draw: DrawFn, *, effects: bool = False, size: int = 8, callees: Seq
 
 
 class _Renewal(ExprMutator):
-    """Makes every variable anew, and with them all that depends on one, so that nothing of it has been inferred."""
+    """Replaces every variable, and everything that depends on one, so that no type is inferred."""
 
     def visit_var(self, var: Var) -> Expr:
         return Var(var.name_hint, var.type_annotation)
@@ -320,8 +320,7 @@ def _untyped(function: Function) -> Function:
 
 @st.composite
 def modules(draw: DrawFn) -> IRModule:
-    """Modules of one to three functions, with calls of earlier functions by later ones, and a list type with a recursive function over
-    it."""
+    """Modules of one to three functions, where later functions call earlier ones, and a list type with a recursive function over it."""
     list_of, element = GlobalTypeVar("List"), TypeVar("A")
     of = TypeCall(list_of, [element])
     cons, nil = Constructor("Cons", [element, of], of, 0), Constructor("Nil", [], of, 1)

@@ -194,7 +194,7 @@ def _mode_of(path: str) -> int | None:
     if stat.S_ISLNK(mode):
         return None
     if not stat.S_ISREG(mode):
-        raise OnnxError(f"{path} cannot be written: it is {'a folder' if stat.S_ISDIR(mode) else 'no file'}")
+        raise OnnxError(f"{path} cannot be written: it is {'a folder' if stat.S_ISDIR(mode) else 'not a file'}")
     return stat.S_IMODE(mode)
 
 

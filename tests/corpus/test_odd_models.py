@@ -129,7 +129,7 @@ MODELS: dict[str, tuple[str, Change]] = {
     ),
     "a domain that is not imported": (CHAIN.replace("Relu", "com.microsoft.Gelu"), without_domains),
     "the domain of ONNX by its other name": (CHAIN, lambda model: setattr(model.graph.node[0], "domain", "ai.onnx")),
-    "imports that nobody needs": (CHAIN, lambda model: model.opset_import.append(helper.make_opsetid("foo.bar", 3))),
+    "imports that are unused": (CHAIN, lambda model: model.opset_import.append(helper.make_opsetid("foo.bar", 3))),
     "an import twice": (CHAIN, lambda model: model.opset_import.append(helper.make_opsetid("ai.onnx", 18))),
     "IR version 0": (CHAIN, old(0)),
     "IR version 1": (CHAIN, old(1)),

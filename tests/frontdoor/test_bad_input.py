@@ -208,7 +208,7 @@ def test_an_output_that_is_a_folder(empty: Path) -> None:
 def test_an_output_that_is_not_a_file(empty: Path) -> None:
     os.mkfifo("pipe")
     assert "pipe is not a file" in rejected("optimize", RESNET, "-o", "pipe", code=2, written="nothing")
-    with pytest.raises(passat.ir.onnx.OnnxError, match="pipe cannot be written: it is no file"):
+    with pytest.raises(passat.ir.onnx.OnnxError, match="pipe cannot be written: it is not a file"):
         passat.optimize(RESNET, verify=False).save("pipe")
     assert (empty / "pipe").is_fifo()
 

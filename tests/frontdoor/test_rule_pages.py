@@ -39,7 +39,7 @@ from passat.rules import RuleSet, guard, op, tensors
 
 @guard
 def is_small(x, most):
-    """It has at most `most` | so many dimensions; 2 * 3 <= 6."""
+    """It has at most `most` | dimensions; 2 * 3 <= 6."""
     return x.type.ndim <= most
 
 class Mine(RuleSet):
@@ -200,7 +200,7 @@ def test_the_command_documents_rules_of_a_user(tmp_path: Path) -> None:
     assert "# The rules of `mine.py`" in result.stdout
     assert "Rules of a user. They have a guard with a bar." in result.stdout
     assert "| `Mine.relu` | `nn.relu(x) -> maximum(x, 0.0)` | `is_small(x, 3)` |" in result.stdout
-    assert r"* `is_small(x, most)`: It has at most `most` \| so many dimensions; 2 \* 3 \<= 6." in result.stdout
+    assert r"* `is_small(x, most)`: It has at most `most` \| dimensions; 2 \* 3 \<= 6." in result.stdout
     assert "Run by" not in result.stdout
 
 

@@ -152,7 +152,7 @@ def test_a_change_that_is_called_uncovered_is_rejected_unless_its_pass_is_truste
         IncompleteCertificateError, match="does not cover SlicesToSplit in the function main; --trust SlicesToSplit accepts it"
     ):
         check_certificate(data, before=BEFORE, after=wrong)
-    for name in ("FoldConstant", "SimplifyExpr", "(all)", "Nobody"):
+    for name in ("FoldConstant", "SimplifyExpr", "(all)", "Unknown"):
         gap = {**data["steps"][0], "pass": name}
         with pytest.raises(IncompleteCertificateError, match="cannot be trusted instead, only registered passes without rules can"):
             check_certificate({**data, "steps": [gap]}, before=BEFORE, after=wrong)
@@ -166,7 +166,7 @@ def test_a_change_that_is_called_uncovered_is_rejected_unless_its_pass_is_truste
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("Nobody", "unknown pass 'Nobody' in trust"),
+        ("Unknown", "unknown pass 'Unknown' in trust"),
         ("FoldConstant", "the pass FoldConstant has rules"),
         ("TargetForms", "the pass TargetForms has rules"),
         ("ConvertLayout", "the pass ConvertLayout has rules"),

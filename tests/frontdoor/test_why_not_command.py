@@ -145,7 +145,7 @@ def test_models_and_rules_that_cannot_be_used() -> None:
     result = run("Units.add", "nothing.onnx")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == "error: nothing.onnx cannot be read: No such file or directory\n"
-    Path("broken.onnx").write_bytes(b"this is no model")
+    Path("broken.onnx").write_bytes(b"this is not a model")
     broken = run("Units.add", "broken.onnx")
     assert broken.exit_code == 1
     assert broken.stderr.startswith("error: broken.onnx ")

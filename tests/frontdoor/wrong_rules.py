@@ -40,7 +40,7 @@ assert len(names) == 99
 Hundred = RuleSetMeta("Hundred", (RuleSet,), {
     "__module__": __name__,
     **{name: rules[name] for name in names[:70]},
-    "nothing_added": (x + c >> x).when(same_type(x, x + c)),  # whatever c is
+    "nothing_added": (x + c >> x).when(same_type(x, x + c)),  # for any c
     **{name: rules[name] for name in names[70:]},
 })
 """

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-FOLDERS: Final = ("rules", "src", "passmgr", "runtime", "ir", "docs", "examples", "benchmarks", "README.md", "CONTRIBUTING.md")
+FOLDERS: Final = ("rules", "src", "passmgr", "runtime", "ir", "docs", "examples", "benchmarks", "tests", "README.md", "CONTRIBUTING.md")
 INSTEAD: Final = {
     r"so many\b(?! that)": "state the number or the limit",
     r"nor (is|are|does|do|has|have|can) (it|they|there|what|the)\b": "use a sentence with the subject first",
@@ -39,7 +39,8 @@ INSTEAD: Final = {
 
 def _files() -> list[Path]:
     listed = subprocess.run(["git", "ls-files", *FOLDERS], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return [ROOT / name for name in listed.splitlines() if name.endswith((".py", ".md")) and not (ROOT / name).is_symlink()]
+    named = (ROOT / name for name in listed.splitlines() if name.endswith((".py", ".md")))
+    return [path for path in named if not path.is_symlink() and path != Path(__file__).resolve()]
 
 
 @pytest.mark.parametrize("words", INSTEAD)

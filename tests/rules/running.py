@@ -188,7 +188,7 @@ def saturate(function: Function, *sets: RuleSetMeta, merge: bool = False, **conf
 
 @functools.cache
 def directions(rule: Rule) -> Sequence[Rule]:
-    """The directions of a rule, of which there are hundreds if it has holes for operators."""
+    """The directions of a rule: hundreds, if it has holes for operators."""
     return tuple(rule.directions())
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def standard_library(name: str, module: "IRModule") -> "IRModule":
     """A module with what is in another one and in a file of the library; that one itself where it has the file's functions already.
 
-    Raises ValueError for the name of no file.
+    Raises ValueError for an unknown name.
     """
     from passat.ir.text import parse
 

@@ -14,7 +14,7 @@ c = constant("c")
 class Elementwise(RuleSet):
     """The counterparts of `TasoExchanges.multiply_distributes`, `CommuteUnary` and `ForwardScaleAxis`."""
 
-    add_moves_scale = ((x + y) * c >> x * c + y * c).finite("an infinity less another is no number").exploring()
+    add_moves_scale = ((x + y) * c >> x * c + y * c).finite("the difference of infinities is NaN").exploring()
     relu_moves_scale = (op.nn.relu(x * c) >> op.nn.relu(x) * c).when(is_float(x), is_positive(c)).inexact("the sign of zero").exploring()
     transpose_of_relu = (op.nn.relu(op.transpose(x, axes=p)) >> op.transpose(op.nn.relu(x), axes=p)).exploring()
 

@@ -37,7 +37,7 @@ def test_sound_rules_pass_on_the_requested_instances(rule: Rule) -> None:
     assert report.drawn >= report.ill_typed + report.compared
 
 
-MENDED = {
+FIXED = {
     "swapped": "",
     "less_itself": ".inexact(...)",
     "halves": "",
@@ -65,7 +65,7 @@ def wrong_report(rule: Rule) -> RuleReport:
 def test_wrong_rules_get_a_counterexample_and_a_fix(rule: Rule) -> None:
     report = wrong_report(rule)
     assert (report.verdict, kinds(report)) == ("rejected", ["value"])
-    assert report.fixed_by == MENDED[rule.name.partition(".")[2]]
+    assert report.fixed_by == FIXED[rule.name.partition(".")[2]]
     assert report.counterexample is not None
     assert report.counterexample.reason in report.findings[0].text
 

@@ -34,7 +34,7 @@ knowingly = guard(strategy=_a_reversal)(_is_reversal)
 
 def test_a_strategy_finds_instances_that_chance_misses() -> None:
     """The product with a reversal matrix reverses a vector, and leaves a vector of one element unchanged."""
-    rule = ((x @ c) >> x).finite("infinity times 0 is no number").named("Mine.reversed")
+    rule = ((x @ c) >> x).finite("infinity times 0 is NaN").named("Mine.reversed")
     assert not tried(rule.when(luckily(c)), 0, 60).wrong
     report = check_rule(rule.when(knowingly(c)), instances=60).report
     assert report.verdict == "rejected"
@@ -58,6 +58,6 @@ def test_constants_that_conditions_want_infinite_may_be_so() -> None:
     def is_least(c: Term) -> bool | str:
         return bool(np.all(np.isneginf(c.value().numpy()))) or "not minus infinity"
 
-    rule = (op.maximum(x, c) >> x).when(is_least(c), same_shape(x, op.maximum(x, c))).finite("what is no number").named("Mine.least")
+    rule = (op.maximum(x, c) >> x).when(is_least(c), same_shape(x, op.maximum(x, c))).finite("the value is NaN").named("Mine.least")
     report = check_rule(rule, instances=40).report
     assert (report.verdict, report.compared) == ("sound", 40)

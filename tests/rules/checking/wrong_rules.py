@@ -28,7 +28,7 @@ class Sound(RuleSet):
     commutes = (x * y >> y * x).exploring()
     twice = op.negative(op.negative(x)) >> x
     add_zero = (x + c >> x).when(is_all(c, 0), same_type(x, x + c)).inexact("-0.0 + 0.0 is 0.0")
-    less_itself = (x - x >> x * 0).finite("infinity less infinity is no number")
+    less_itself = (x - x >> x * 0).finite("infinity - infinity is NaN")
     doubles = (x + x >> x * 2).exploring()
     both_ways = (x * (y * z) >> (x * y) * z).inexact("rounds in another order").and_back()
     transposes = op.transpose(op.transpose(x, axes=(1, 0)), axes=(1, 0)) >> x
@@ -64,7 +64,7 @@ class Useless(RuleSet):
     held_back = (op.nn.relu(x) >> x).when(never(x))
     raises = (op.nn.relu(x) >> op.abs(x)).when(has_even_first(x))
     of_types = (op.nn.relu(x) >> op.cast(x, dtype="int8")).when(has_dtype(x, "int16"))
-    distributes = ((x + y) * z >> x * z + y * z).finite("infinity less infinity is no number")
+    distributes = ((x + y) * z >> x * z + y * z).finite("infinity - infinity is NaN")
     round_and_round = x * y >> y * x
 
 

@@ -107,7 +107,7 @@ REJECTED: dict[str, tuple[Expr, str]] = {
         "pads with 1.0",
     ),
     "a scale of places is no scale of channels": (ops.nn.conv2d(x * numbers((6,)), weight), "varies along another axis than 1"),
-    "a window mixes what a scale of places tells apart": (
+    "a window mixes positions that a scale distinguishes": (
         ops.nn.conv2d(ops.nn.max_pool2d(x * numbers((6,)), pool_size=(2, 2)), weight),
         "varies along another axis than 1",
     ),

@@ -105,7 +105,7 @@ def test_guards_may_require_unknown_facts_that_the_checker_knows() -> None:
         """Swaps the operands of a sum unless one is a constant; and a difference that is 0."""
 
         swapped = (x + y >> y + x).when(is_not_constant(x), is_not_constant(y)).exploring()
-        gone = (x - x >> number(zero(x))).finite("infinity less itself is no number")
+        gone = (x - x >> number(zero(x))).finite("infinity - infinity is NaN")
 
     number_ = var("s", ())
     found = written(

@@ -412,7 +412,7 @@ CASES: dict[str, Case] = {
         "it matches at 'Sub' (in Short), but its phase ended after one iteration, before it was processed",
         Kind.CUT,
     ),
-    "a dearer program, in calls": Case(
+    "a more expensive program, in calls": Case(
         "Dear.apart",
         SUBTRACTED,
         dear,
@@ -420,7 +420,7 @@ CASES: dict[str, Case] = {
         Kind.COSTLIER,
         config={"rules.cost": "nodes"},
     ),
-    "a dearer program, in seconds": Case(
+    "a more expensive program, in seconds": Case(
         "Dear.apart",
         SUBTRACTED,
         dear,
@@ -506,7 +506,7 @@ CASES: dict[str, Case] = {
         "it matches at 'Second' (in Groups) and is rejected: is_constant(w): is not a constant\nthere are no calls to merge:\n  only 'First' matches with this x (the input 'image'): no other call can be merged with it",
         Kind.REJECTED,
     ),
-    "calls that are dearer together": Case(
+    "calls that are more expensive together": Case(
         "Groups.convolutions",
         tup(conv("First", numbers((2, 2, 3, 3))), conv("Second", numbers((2, 2, 3, 3), seed=1))),
         groups,
@@ -659,7 +659,7 @@ def test_long_programs() -> None:
 
 
 def test_data_for_programs() -> None:
-    found = ask(CASES["a dearer program, in calls"]).to_dict()
+    found = ask(CASES["a more expensive program, in calls"]).to_dict()
     assert (found["rule"], found["verdict"], found["passes"], found["node"]) == ("Dear.apart", "costlier", ["Dear"], None)
     (finding,) = found["findings"]
     assert finding["nodes"] == ["Sub"]
