@@ -150,7 +150,8 @@ class Rule:
                     *("`...`" if name.startswith("...") else f"the attribute {name!r}" for name in sorted(attributes - bound_attrs)),
                     *(f"the operator {name!r}" for name in sorted(operators - bound_operators)),
                 ]
-                raise RuleError(f"{self._where()}: {what} uses {names[0]}, which the left side does not bind")
+                hint = "; to keep the attributes of a call, write attrs=p on both sides" if names[0] == "`...`" else ""
+                raise RuleError(f"{self._where()}: {what} uses {names[0]}, which the left side does not bind{hint}")
 
     def _but(self, **changes: AnyValue) -> "Rule":
         """The rule with some slots replaced. Unchanged slots are not checked again, since rules are built in many small steps."""
