@@ -1,4 +1,4 @@
-"""The state that the steps of an optimization share, and pass on."""
+"""The state that the steps of an optimization share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -76,7 +76,7 @@ class Job:
     tracing: "Tracing | None"
 
     def tell(self, text: str) -> None:
-        """Says what begins now."""
+        """Reports the step that begins."""
         telling(self.wanted.progress)(text)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 LOG: Final = logging.getLogger("passat")
-"""Says nothing until a program configures `logging`."""
+"""Silent until a program configures `logging`."""
 LOG.addHandler(logging.NullHandler())
 
 

@@ -213,8 +213,8 @@ class _Task:
 
 
 def _elsewhere(task: _Task) -> Optimized:
-    """Runs a task in another process: there Ctrl-C stops the search with the best so far, as it does here, and errors are such as can
-    be sent back."""
+    """Runs a task in another process: Ctrl-C stops the search with the best program so far, as in this process, and errors are converted to
+    picklable ones."""
     usual = signal.getsignal(signal.SIGINT)
     ignored = usual is signal.SIG_IGN and threading.current_thread() is threading.main_thread()
     try:

@@ -97,11 +97,10 @@ class Opaque:
 class ModelSummary:
     """What a model consists of.
 
-    Nodes are counted by operator, subgraphs and local functions included. `weights` is the number of initializers,
-    `weight_elements` and `weight_bytes` their sizes, including external data (stored values of sparse ones); `model_bytes` is the size
-    of the model without external data. `unknown` is the number of nodes with a result of unknown type. `estimated_seconds` is what the
-    default cost model says. `fused` counts the operators that ONNX Runtime's own fusions leave; where it does not load the model,
-    `not_loaded` says why.
+    Nodes are counted by operator, including subgraphs and local functions. `weights` is the number of initializers, `weight_elements` and
+    `weight_bytes` are their sizes, including external data (for sparse ones, the stored values); `model_bytes` is the size of the model
+    without external data. `unknown` is the number of nodes with a result of unknown type. `estimated_seconds` is the estimate of the
+    default cost model. `fused` counts the operators after ONNX Runtime's own fusions; if it does not load the model, `not_loaded` says why.
     """
 
     source: str
@@ -184,7 +183,7 @@ def inspect(
         raise
     except VerifyError:
         summary.not_loaded = "ONNX Runtime is not installed: pip install 'passat[onnx]' installs it"
-    except Exception as error:  # ONNX Runtime's errors have no common base
+    except Exception as error:  # ONNX Runtime's errors have no common base class
         summary.not_loaded = f"ONNX Runtime does not load the model: {sentence_of(error)}"
     return summary
 
@@ -216,7 +215,7 @@ def _values(values: "Sequence[ValueInfoProto]") -> list[Value]:
 
 
 def _unknown(module: "IRModule") -> int:
-    """How many calls have a result of unknown type."""
+    """The number of calls with a result of unknown type."""
 
     def is_unknown(type_: object) -> bool:
         return isinstance(type_, IncompleteType) or (isinstance(type_, TupleType) and any(map(is_unknown, type_.fields)))

@@ -10,7 +10,7 @@ from passat.ir.markup import block, folded, table, text
 
 _PLURALS: Final = {"pass": "passes"}
 _OPEN: Final = ("operators", "programs")
-"""The titles of tables that are not folded away."""
+"""The titles of tables that are shown unfolded."""
 
 
 def html(shown: RenderableType) -> str:

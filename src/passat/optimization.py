@@ -75,7 +75,7 @@ def run(job: Job, given: Given) -> Made:
 
     def announce(event: PassEvent) -> None:
         if event.stage or (event.pipeline and not event.number):
-            return  # what a pass of a stage does is part of the stage
+            return  # the work of a pass of a stage is part of the stage
         if event.kind == "begun":
             job.tell(str(event))
         else:
@@ -105,7 +105,7 @@ def _told(watch: FailureWatch, reproducer: CrashReproducer | None) -> Iterator[N
         yield
     except Exception as error:
         accusation = watch.accuse(error, reproducer)
-        # None of these is the fault of a pass; an OnnxError is a tensor of the model whose contents are read for the first time.
+        # None of these is caused by a pass; an OnnxError is about a tensor of the model whose contents are read for the first time.
         if (
             accusation is None
             or isinstance(error, (CostError, MemoryError, OnnxError))

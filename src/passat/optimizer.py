@@ -124,7 +124,7 @@ def optimize_with(model: ModelLike, wanted: Settings) -> Result:
 
 
 def _log(report: Report) -> None:
-    """Logs the outcome, and what is doubtful."""
+    """Logs the outcome and the warnings."""
     for warning in (*report.warnings, *report.limits):
         LOG.warning("%s: %s", report.source, warning)
     if report.kept:

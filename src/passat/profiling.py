@@ -22,15 +22,15 @@ from passat.source import ModelLike, Source, open_source
 from passat.verify import comparing
 
 SETS: Final = 3
-"""Sets of sessions that share the rounds: where the weights of a session happen to lie moves all its times by a percent or two."""
+"""Sets of sessions that share the rounds: the memory addresses of a session's weights shift all its times by a percent or two."""
 ROUNDS: Final = (21, 1001)
-"""Rounds of each set, at least and at most."""
+"""Minimum and maximum number of rounds of each set."""
 TURN: Final = 0.002
-"""Seconds that a turn lasts at least."""
+"""Minimum seconds of a turn."""
 RUNS: Final = 20
-"""Runs over which the times of operators are averaged."""
+"""The number of runs over which the times of operators are averaged."""
 _CONFIDENCE: Final = 1.96
-"""Standard deviations within which the middle 95 % of a normal distribution lie."""
+"""The number of standard deviations that contain the middle 95 % of a normal distribution."""
 
 
 @dataclass(frozen=True)
@@ -116,15 +116,15 @@ def profile(
     folders: tuple[str | os.PathLike[str] | None, str | os.PathLike[str] | None] = (None, None),
     progress: Callable[[str], None] | None = None,
 ) -> ModelProfile:
-    """Measures two models with the same inputs: a model before and after optimization.
+    """Measures two models with the same inputs, such as a model before and after optimization.
 
-    Each is any model that `optimize` accepts; `folders` contain the external data of ModelProtos. They run on `inputs` (arrays by name,
-    or a file of `numpy.savez`), or on random ones, where named dimensions have the `sizes` given, or the largest of 64, 32, 16, 8 and 4
-    that the models take. Measuring takes some `seconds`, and as long again for the operators of large models; `threads` are those of ONNX
-    Runtime; `progress` is called with each step that begins.
+    Each is any model that `optimize` accepts; `folders` contain the external data of ModelProtos. They run on `inputs` (arrays by name, or
+    a file of `numpy.savez`), or on random ones, where named dimensions have the `sizes` given, or the largest of 64, 32, 16, 8 and 4 that
+    the models accept. Measuring takes about `seconds`, and as long again for the operators of large models; `threads` is for ONNX Runtime;
+    `progress` is called with each step that begins.
 
     Raises OnnxError for a model that cannot be read, ArgumentError, SpecializeError for unknown dimensions, InputsError, CustomOpsError,
-    VerifyError without ONNX Runtime, and NothingToTimeError where a model does not run.
+    VerifyError without ONNX Runtime, and NothingToTimeError for a model that does not run.
     """
     if not (math.isfinite(seconds) and seconds > 0) or threads < 1:
         raise ArgumentError("seconds is a positive number, and threads a number of at least 1")

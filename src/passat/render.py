@@ -40,8 +40,8 @@ def rendered(what: RenderableType, width: int = 100) -> str:
 
 
 def render_report(report: Report, *, statistics: bool = True) -> RenderableType:
-    """A report for a rich console: changes, passes, rules and verification; with the statistics of rules where they were recorded and are
-    wanted."""
+    """A report for a rich console: changes, passes, rules and verification, and the statistics of rules if they were recorded and
+    requested."""
     parts: list[RenderableType] = [_headline(report), Text(), _operators(report)]
     if report.passes:
         parts += [Text(), _passes(report)]
@@ -94,8 +94,8 @@ def _operators(report: Report) -> RenderableType:
 
 
 def changed_operators(nodes_before: Mapping[str, int], nodes_after: Mapping[str, int], others: str) -> Table:
-    """How often operators occur before and after, where that differs; the last row, called `others`, counts the nodes of the rest, if there
-    are any."""
+    """The counts of operators before and after, where they differ; the last row, called `others`, counts the remaining nodes, if there are
+    any."""
     table = plain_table("operator", "before", "after", "")
     same = 0
     for name in sorted({*nodes_before, *nodes_after}):
@@ -301,7 +301,7 @@ class ProgressLine:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Takes the line away while something is printed."""
+        """Hides the line while something is printed."""
         with self._lock:
             if self._shown:
                 self._status.stop()

@@ -29,9 +29,9 @@ PROVENANCE: Final = "provenance: "
 
 @dataclass
 class RuleReport:
-    """What one rule did over all passes: matches that were looked at, those that were rejected, and how often the rule fired. Where it was
-    recorded: the seconds that its matches took, the first reasons of rejections in each pass, how many nodes of the result it made, which
-    is what part of them, and whether it led to anything in the result. `unheard` says why no pass looked for it, of rules of the user's."""
+    """The work of one rule over all passes: processed and rejected matches, and how often it fired. If recorded: the seconds spent on its
+    matches, the first reasons of rejections in each pass, the number and share of nodes of the result that it made, and whether it
+    contributed to the result. For a user's rule, `unheard` says why no pass looked for it."""
 
     name: str
     matched: int = 0

@@ -1,10 +1,10 @@
-"""The command `passat` itself: what its subcommands hang on, how it starts, prints and fails.
+"""The command `passat` itself: the group of its subcommands, its start, its output and its errors.
 
-A command fails with one sentence on the error stream and an exit code, never a traceback. Where a model is wrong in several places, all of
-them stand below the sentence, each with the nodes that it is about.
+A command fails with one sentence on the error stream and an exit code, never with a traceback. If a model is wrong in several places, the
+sentence is followed by all of them, each with its nodes.
 
-Exit codes: 0 done, 1 the model or the rules cannot be used or the result is wrong, 2 the command makes no sense, 130 interrupted,
-143 terminated.
+Exit codes: 0 done, 1 the model or the rules cannot be used or the result is wrong, 2 the command makes no sense, 130 interrupted, 143
+terminated.
 """
 
 import contextlib
@@ -35,15 +35,15 @@ USAGE: Final = 2
 INTERRUPTED: Final = 130
 TERMINATED: Final = 143
 TRACEBACK: Final = "PASSAT_TRACEBACK"
-"""Where this environment variable is set, errors come with the traceback of Python."""
+"""If this environment variable is set, errors show Python's traceback."""
 
 
 _UsageError: Final = cast(type[typer.BadParameter], typer.BadParameter.__mro__[1])
-"""What typer finds wrong with arguments; the class has no public name in all of its versions."""
+"""The class of typer's errors in arguments, which has no public name in all versions."""
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM has come."""
+    """SIGTERM was received."""
 
 
 class CommandError(Exception):
@@ -61,52 +61,52 @@ def fail(message: str, code: int = FAILURE) -> NoReturn:
 
 @contextlib.contextmanager
 def errors(as_json: bool = False, outcome: str = "") -> Iterator[None]:
-    """Turns what may go wrong into one sentence and an exit code. `outcome` says what an interruption left undone."""
+    """Turns exceptions into one sentence and an exit code. `outcome` says what an interruption left undone."""
     try:
         yield
     except KeyboardInterrupt as error:
         what, code = interruption(error)
         end(f"{what}{'; ' + outcome if outcome else ''}", code, as_json)
-    except SystemExit as error:  # of a pass or a rule file; with its exit code the command would seem to have done its work
+    except SystemExit as error:  # from a pass or a rule file; with its exit code the command would seem to be successful
         end(f"a program of the user's own ended the command: SystemExit: {error.code}{'; ' + outcome if outcome else ''}", FAILURE, as_json)
     except (BrokenPipeError, typer.Exit):
-        raise  # the reader of the output is gone, or everything is written
+        raise  # the reader of the output is gone, or the output is complete
     except Exception as error:
         if os.environ.get(TRACEBACK):
             raise
         message, code = explain(error)
-        sentence, *picture = message.split("\n", 1)  # of a pipeline, the place where it is wrong is shown
+        sentence, *picture = message.split("\n", 1)  # for a pipeline, the location of the error follows
         end("\n".join([f"{sentence}{'; ' + outcome if outcome else ''}", *picture]), code, as_json, _details(error))
 
 
 @contextlib.contextmanager
 def usage_errors(arguments: Sequence[str]) -> Iterator[None]:
-    """Lets what typer finds wrong with the arguments of a command pass, and prints it in JSON as well where they ask for that."""
+    """Passes on typer's errors in arguments, and also prints them as JSON on request."""
     as_json = "--json" in arguments
     try:
         yield
-    except KeyboardInterrupt as error:  # outside of `errors`, where typer would end without a word
+    except KeyboardInterrupt as error:  # outside of `errors`, where typer would end silently
         end(*interruption(error), as_json)
     except _UsageError as error:
-        error.message = error.message.removeprefix("Value error, ")  # pydantic's, which typer uses
+        error.message = error.message.removeprefix("Value error, ")  # from pydantic, which typer uses
         if as_json:
             _print_json(" ".join(error.format_message().split()))
         raise
 
 
 def interruption(error: KeyboardInterrupt) -> tuple[str, int]:
-    """What an interruption is called, and its exit code."""
+    """The name of an interruption, and its exit code."""
     return ("terminated", TERMINATED) if isinstance(error, Terminated) else ("interrupted", INTERRUPTED)
 
 
 def terminate_in_order() -> None:
-    """Makes the first SIGTERM an interruption, so that files are closed, unless somebody else handles it."""
+    """Turns the first SIGTERM into an interruption, so that files are closed, unless there is another handler."""
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _terminate)
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the second time is meant otherwise
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the second one ends the process
     raise Terminated
 
 
@@ -134,7 +134,7 @@ def explain(error: Exception) -> tuple[str, int]:
 
 
 def _details(error: Exception) -> "Sequence[Diagnostic]":
-    """What stands below the sentence: all that is wrong, where it is more than the sentence says."""
+    """The details below the sentence: all defects, if there are more than the sentence names."""
     from passat.crash import PassError
     from passat.ir.diagnostics import DiagnosticError
     from passat.ir.onnx import OnnxError
@@ -147,7 +147,7 @@ def _details(error: Exception) -> "Sequence[Diagnostic]":
 
 
 def end(message: str, code: int, as_json: bool = False, details: "Sequence[Diagnostic]" = ()) -> None:
-    """Prints a sentence, with the details below it, and leaves. In JSON the details are the list `errors` of sentences."""
+    """Prints a sentence and its details, and ends the command. In JSON the details are the list `errors` of sentences."""
     print(f"error: {message}", file=sys.stderr)
     if details:
         from passat.ir.diagnostic_text import render_diagnostics
@@ -165,7 +165,7 @@ def _print_json(message: str, details: "Sequence[Diagnostic]" = ()) -> None:
 
 
 def console(*, stderr: bool = False) -> "Console":
-    """A console; where it is no terminal, it is wide, unless COLUMNS says how wide."""
+    """A console; without a terminal it is wide, unless COLUMNS is set."""
     from rich.console import Console
 
     made = Console(stderr=stderr, highlight=False)
@@ -184,10 +184,10 @@ def show(what: "RenderableType") -> None:
 
 
 class Group(TyperGroup):
-    """Commands, whose options are explained by phrases."""
+    """A group of commands whose options have phrases as help."""
 
     def get_params(self, ctx: AnyValue) -> list[AnyValue]:
-        """The options, those that typer adds included, with phrases as help."""
+        """The options, including typer's own, with phrases as help."""
         found = super().get_params(ctx)
         for option in found:
             option.help = (getattr(option, "help", None) or "").removesuffix(".")  # type: ignore[attr-defined]  # of options
@@ -195,7 +195,7 @@ class Group(TyperGroup):
 
 
 class Commands(Group):
-    """The commands. Errors in their arguments are printed as JSON on request, too."""
+    """The commands. Errors in their arguments are also printed as JSON on request."""
 
     def main(self, *args: AnyValue, **settings: AnyValue) -> AnyValue:
         """Runs the command of the process, or completes its words."""
@@ -210,7 +210,7 @@ class Commands(Group):
             print("\n".join(word.removeprefix(known) for word in found.getvalue().splitlines()))
 
     def make_context(self, info_name: AnyValue, args: list[str], parent: AnyValue = None, **extra: AnyValue) -> AnyValue:
-        """Reads what stands before the name of the command."""
+        """Reads the arguments before the name of the command."""
         with usage_errors(args):
             return super().make_context(info_name, args, parent, **extra)
 
@@ -244,7 +244,7 @@ def main() -> None:
     terminate_in_order()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # names of files may hold what a terminal cannot show
+            stream.reconfigure(errors="backslashreplace")  # names of files may contain characters that a terminal cannot show
     try:
         app(prog_name="passat")
     except OSError as error:  # the reader of the output is gone, or the disk is full

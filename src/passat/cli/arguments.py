@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from passat.verify import Comparing
 
 _PIPELINE_LIMIT: Final = 1 << 24
-"""Most bytes of a file with a pipeline."""
+"""Maximum size in bytes of a file with a pipeline."""
 
 
 def not_nan(value: float | None) -> float | None:
-    """Ends the command where a number is NaN, which no bound rejects."""
+    """Ends the command if a number is NaN, which no bound rejects."""
     if value is not None and math.isnan(value):
         raise typer.BadParameter("NaN is not allowed")
     return value
@@ -48,7 +48,7 @@ JsonOption = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON
 
 @dataclass(frozen=True, kw_only=True)
 class PassOptions:
-    """Which passes run, with which rules and options."""
+    """The passes that run, with rules and options."""
 
     panel: ClassVar[str] = PASSES
 
@@ -97,8 +97,8 @@ class PassOptions:
         return {"--rules": self.rules or (), "--passes": pipeline}
 
     def context(self, config: Mapping[str, AnyValue] | None = None, *, apart: bool = False) -> "PassContext":
-        """The settings of the passes; `config` goes before the options. With `apart` rule passes that stand side by side run one by one
-        unless an option says otherwise. Ends the command where one makes no sense."""
+        """The context of the passes; options take precedence over `config`. With `apart`, adjacent rule passes run one by one unless an
+        option says otherwise. Ends the command for invalid options."""
         from passat.passmgr import ConfigError, PassContext
 
         options = {**({"rules.joint": False} if apart else {}), **parse_config(self.config), **(config or {})}
@@ -111,7 +111,7 @@ class PassOptions:
             fail(config_message(str(error)), USAGE)
 
     def text(self) -> str | None:
-        """The text of the pipeline; `@FILE` stands for what is in the file. Ends the command where it cannot be read."""
+        """The text of the pipeline, which for `@FILE` is the content of the file. Ends the command if it cannot be read."""
         if self.passes is None or not self.passes.startswith("@"):
             return self.passes
         from passat.ir.bounded_read import read_bounded
@@ -124,8 +124,8 @@ class PassOptions:
 
     @contextlib.contextmanager
     def entered(self) -> "Iterator[tuple[str | None, list[type[RuleSet]]]]":
-        """Inside the settings that the options make: the text of the pipeline, and the rule sets. What rules of the user's own print goes
-        to the error stream, as it would stand in the way of who reads the answer. Ends the command where an option makes no sense."""
+        """Enters the context of the options, and yields the text of the pipeline and the rule sets. Output of the user's rules goes to the
+        error stream, so that it does not mix with the result. Ends the command for invalid options."""
         context, text, sets = self.context(), self.text(), load(self.rules)
         with contextlib.redirect_stdout(sys.stderr), context:
             for note in check_settings(text, sets, self.rules or ()):
@@ -171,7 +171,7 @@ class CompareOptions:
     custom_ops: CustomOpsOption = None
 
     def comparing(self) -> "Comparing":
-        """The same for what compares models. Raises InputsError, ArgumentError."""
+        """The same as keywords of functions that compare models. Raises InputsError, ArgumentError."""
         from passat.verify import comparing
 
         return comparing(self.seed, self.inputs, self.rtol, self.atol)
@@ -179,7 +179,7 @@ class CompareOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckOptions:
-    """What a bisection takes for bad."""
+    """The check of a bisection."""
 
     check: Annotated[
         str,
@@ -204,7 +204,7 @@ class CheckOptions:
 
 
 def load(files: Sequence[Path] | None) -> "list[type[RuleSet]]":
-    """The rule sets of all files, those of a file that is given twice once."""
+    """The rule sets of all files, each file once."""
     from passat.pipelines import check_rule_sets
     from passat.rulefile import read_rules
 
@@ -215,7 +215,7 @@ def load(files: Sequence[Path] | None) -> "list[type[RuleSet]]":
 
 
 def _is_rule(name: str) -> bool:
-    """Whether a name is that of a rule, `Set.rule`, or of a rule set of the library that no pass has the name of."""
+    """True for the name of a rule, `Set.rule`, and for that of a rule set of the library that is not also the name of a pass."""
     from passat.passmgr import list_passes
     from passat.rules.library import rule_sets
 
@@ -226,8 +226,8 @@ def _is_rule(name: str) -> bool:
 def check_settings(
     passes: str | None, rules: "Sequence[type[RuleSet]]", files: Sequence[Path], printed: Sequence[tuple[str, "NameFilter"]] = ()
 ) -> list[str]:
-    """A sentence for each of the rule files that registers passes, none of which runs. Ends the command where the context that is entered,
-    or an option that prints passes, names passes or rules that do not exist. What else is doubtful goes to the error stream."""
+    """A sentence for each rule file whose registered passes do not run. Ends the command if the current context, or an option that prints
+    passes, names unknown passes or rules. Prints other doubts to the error stream."""
     from passat.passmgr import PassContext
     from passat.pipelines import build_pipeline
 
@@ -242,8 +242,8 @@ def check_settings(
 
 
 def check_names(plan: "Plan", files: Sequence[Path], printed: Sequence[tuple[str, "NameFilter"]] = ()) -> list[str]:
-    """A sentence for each of the rule files that registers passes, none of which the plan has. Ends the command where settings, or options
-    that print passes, name passes or rules that do not exist."""
+    """A sentence for each rule file whose registered passes are not in the plan. Ends the command if settings, or options that print
+    passes, name unknown passes or rules."""
     from passat.passmgr import PassContext, list_passes
     from passat.passmgr.inspection.printing import NameFilter
     from passat.passmgr.planning.plan import unknown_pass
@@ -268,7 +268,7 @@ def check_names(plan: "Plan", files: Sequence[Path], printed: Sequence[tuple[str
 
 
 def _way_out(unknown: str, disabled: Sequence[str]) -> str:
-    """The hint for a sentence that suggests no pass: a similar rule set, or the commands that list names."""
+    """The hint for a sentence without suggestions: a similar rule set, or the commands that list names."""
     from passat.rules.library import rule_sets
 
     if "did you mean" in unknown:
@@ -287,7 +287,7 @@ def _rules_called(unknown: str, disabled: Sequence[str]) -> list[str]:
 
 
 def _check_output(path: Path, option: str) -> None:
-    """Ends the command where nothing can be written to the path that an option gives, before any work is done."""
+    """Ends the command, before any work is done, if the path of an output option is not writable."""
     folder = path.parent
     if path.is_dir():
         fail(f"{path} is a folder; {option} names the file to write", USAGE)
@@ -300,8 +300,8 @@ def _check_output(path: Path, option: str) -> None:
 
 
 def check_outputs(written: Mapping[str, Path | None], read: Mapping[str, Iterable[str | Path | None]]) -> None:
-    """Ends the command, before any work is done, where one of its output options cannot be written, or names a file that another one
-    writes or that the command reads."""
+    """Ends the command, before any work is done, if an output option is not writable, or names a file that another option writes or
+    reads."""
     taken = {os.path.realpath(path): f"{name} reads" for name, paths in read.items() for path in paths if path is not None}
     for option, output in written.items():
         if output is not None:
@@ -312,7 +312,7 @@ def check_outputs(written: Mapping[str, Path | None], read: Mapping[str, Iterabl
 
 
 def check_output_folder(path: Path, option: str) -> None:
-    """Ends the command where a folder for an option cannot be made, before any work is done."""
+    """Ends the command, before any work is done, if the folder of an option cannot be created."""
     there = next((folder for folder in (path, *path.absolute().parents) if folder.exists()), path)
     if not there.is_dir():
         fail(f"{option} {path}: {there} is not a folder", USAGE)
@@ -321,7 +321,7 @@ def check_output_folder(path: Path, option: str) -> None:
 
 
 def config_message(message: str) -> str:
-    """The message of a ConfigError, which has TVM's wording in Python, as the command line says it."""
+    """The message of a ConfigError in the wording of the command line; in Python it has TVM's wording."""
     if found := re.fullmatch(r"Invalid config option (\S+) candidates are: .*", message):
         return f"there is no config option {found[1]}; `passat config list` shows all options"
     if found := re.fullmatch(r"expect config (\S+) to have type (.+) but get (.+)", message, re.DOTALL):
@@ -333,7 +333,7 @@ def config_message(message: str) -> str:
 
 
 def parse_config(entries: Sequence[str] | None) -> dict[str, AnyValue]:
-    """Options given as `KEY=VALUE`: values are read as JSON, and as they stand where they are none."""
+    """Options given as `KEY=VALUE`. Values are JSON, and strings otherwise."""
     settings: dict[str, AnyValue] = {}
     for entry in entries or ():
         key, equals, value = entry.partition("=")

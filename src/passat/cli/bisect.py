@@ -1,4 +1,4 @@
-"""`passat bisect`, `passat rules bisect`, and `passat replay`, which replays what they and crashes have left in a folder."""
+"""`passat bisect`, `passat rules bisect`, and `passat replay`, which replays folders written by these and by crashes."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Finding(Protocol):
-    """What a bisection found; its text is for people."""
+    """The result of a bisection, with a text for people."""
 
     def to_dict(self) -> dict[str, AnyValue]:
         """The same as plain data."""
@@ -101,8 +101,8 @@ def _bisect(
     options: BisectOptions,
     save: Path | None,
 ) -> None:
-    """Searches, and prints what was found, as JSON by a schema. `write` writes it into a folder, and tells so as data and in words;
-    `unsaved` stands in place of that data where nothing is written."""
+    """Searches, and prints the result, as JSON on request. `write` writes it to a folder, and returns what it wrote as data and as text;
+    `unsaved` replaces this data if nothing is written."""
     from passat.ir.onnx import OnnxError
     from passat.runner import custom_operators
     from passat.settings import Variant
@@ -122,7 +122,7 @@ def _bisect(
     try:
         written, words = (unsaved, "") if save is None else write(found, str(save))
     except (OSError, OnnxError) as error:
-        if as_json:  # what took much work to find is printed all the same
+        if as_json:  # a result that took much work to find is always printed
             sentence, code = explain(error)
             print(json.dumps({"schema": schema, **found.to_dict(), **unsaved, "error": sentence}, indent=2))
             end(sentence, code, as_json=False)
@@ -162,7 +162,7 @@ def replay(
             with contextlib.redirect_stdout(sys.stderr), working(f"replaying {folder}", enabled=not as_json):
                 found: Sequence[Replay | RuleReplay]
                 found = replay_bisection(folder, sets, check) if is_bisection(folder) else replay_folder(folder, sets)
-        except Exception as error:  # 1 says that it fails the same way, so nothing else may
+        except Exception as error:  # 1 means that it fails the same way, so no other error may use it
             sentence, _ = explain(error)
             raise CommandError(sentence, USAGE) from error
         last = found[-1]

@@ -1,4 +1,4 @@
-"""How a command is registered: its options in groups, its help as phrases."""
+"""Registers commands: options in groups, help as phrases."""
 
 import copy
 import functools
@@ -22,10 +22,10 @@ GROUPS: Final = (COMMON, PASSES, SEARCH, TRUST, DEBUGGING)
 
 
 class Command(TyperCommand):
-    """A command whose `--help` is listed as its other options are."""
+    """A command whose `--help` is listed like its other options."""
 
     def get_help_option(self, ctx: AnyValue) -> AnyValue:
-        """The option `--help`, among the common ones where there are groups."""
+        """The option `--help`, in the common group if there are groups."""
         option = super().get_help_option(ctx)
         if option is not None:
             option.help = (option.help or "").removesuffix(".")
@@ -34,9 +34,8 @@ class Command(TyperCommand):
 
 
 def command(parent: typer.Typer, name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Registers a command whose parameters are arguments and options. A parameter that is a dataclass stands for the options that are its
-    fields, and those of dataclasses among them; its `panel` is the group of those that name none. The docstring is the help, without its
-    last full stop."""
+    """Registers a command whose parameters are arguments and options. A dataclass parameter stands for the options in its fields, including
+    nested dataclasses; its `panel` is the default group of these. The docstring is the help, without its last full stop."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         parameters = inspect.signature(function).parameters.values()
@@ -58,12 +57,12 @@ def command(parent: typer.Typer, name: str | None = None) -> Callable[[Callable[
 
 
 def _made(group: AnyValue, given: dict[str, AnyValue]) -> AnyValue:
-    """A dataclass of options, from the values that are given for them and leave `given`."""
+    """A dataclass of options, made from their values, which are removed from `given`."""
     return group(**{each.name: _made(each.type, given) if is_dataclass(each.type) else given.pop(each.name) for each in fields(group)})
 
 
 def _flattened(parameters: Iterable[inspect.Parameter], panel: str) -> Iterator[inspect.Parameter]:
-    """Arguments and options, those of dataclasses in their place."""
+    """Arguments and options, with those of dataclasses in place."""
     for each in parameters:
         group: type = each.annotation
         if is_dataclass(group):
@@ -73,7 +72,7 @@ def _flattened(parameters: Iterable[inspect.Parameter], panel: str) -> Iterator[
 
 
 def _unchecked(parameter: inspect.Parameter) -> inspect.Parameter:
-    """The parameter without typer's check of whether a file can be read: what reads the file says why it cannot, as of a missing one."""
+    """The parameter without typer's check of readability: the code that reads the file reports the reason, as for a missing one."""
     if get_origin(parameter.annotation) is Annotated:
         kind, info = get_args(parameter.annotation)[:2]
         info = copy.copy(info)
@@ -88,7 +87,7 @@ def _option(parameter: inspect.Parameter) -> OptionInfo | None:
 
 
 def _placed(parameter: inspect.Parameter, panel: str) -> inspect.Parameter:
-    """The parameter with its option in a group, unless it is in one."""
+    """The parameter with its option in a group, unless it has one."""
     option = _option(parameter)
     if option is None or option.rich_help_panel is not None:
         return parameter
@@ -103,6 +102,6 @@ def _place(parameter: inspect.Parameter) -> int:
 
 
 def _phrase(text: str) -> str:
-    """A docstring whose first paragraph has no full stop at its end."""
+    """A docstring without the full stop at the end of its first paragraph."""
     first, *rest = text.split("\n\n")
     return "\n\n".join([first.removesuffix("."), *rest])

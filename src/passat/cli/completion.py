@@ -1,4 +1,4 @@
-"""What shells complete: names of passes, rule sets, rules and options, looked up when the word that is completed is one."""
+"""Shell completion for names of passes, rule sets, rules and options. Names are looked up only when such a word is completed."""
 
 import re
 from collections.abc import Iterable, MutableMapping
@@ -13,7 +13,7 @@ def passes(incomplete: str) -> list[str]:
 
 
 def several_passes(incomplete: str) -> list[str]:
-    """The names of passes, behind others and a comma."""
+    """The names of passes, after others and a comma."""
     before, comma, last = incomplete.rpartition(",")
     space = last[: len(last) - len(last.lstrip())]
     return [f"{before}{comma}{space}{name}" for name in passes(last.lstrip())]
@@ -27,7 +27,7 @@ def rule_sets(incomplete: str) -> list[str]:
 
 
 def rules(incomplete: str) -> list[str]:
-    """The names of rule sets; behind the name of one and a dot, those of its rules."""
+    """The names of rule sets; after the name of a set and a dot, the names of its rules."""
     from passat.rules import library
 
     known = library.rule_sets()
@@ -49,7 +49,7 @@ def options(incomplete: str) -> list[str]:
 
 
 def settings(incomplete: str) -> list[str]:
-    """The options of passes, to be followed by a value; behind the equals sign the values that an option lists."""
+    """The options of passes, followed by an equals sign; after that, the values that an option lists."""
     key, equals, value = incomplete.partition("=")
     if not equals:
         return [f"{key}=" for key in options(incomplete)]
@@ -64,8 +64,8 @@ _SPLIT: Final = re.compile(r"(?<=--config)(\s+)([\w.]+)\s+=(?:\s+(?=[^\s-])|(?=\
 
 
 def join_words(environment: MutableMapping[str, str]) -> str:
-    """Puts `--config KEY=VALUE` together in the words of bash, which splits them at equals signs. Returns `KEY=` where that is done to the
-    word to be completed: bash completes what is behind it."""
+    """Joins `--config KEY=VALUE` in the words of bash, which splits words at equals signs. Returns `KEY=` if the word to be completed was
+    joined: bash completes only the part after it."""
     words, at = environment.get("COMP_WORDS", ""), int(environment.get("COMP_CWORD") or 0)
     joined = _SPLIT.sub(r"\1\2=", words)
     last = at - len(words.split()) + len(joined.split())

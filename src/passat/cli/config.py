@@ -16,7 +16,7 @@ config_app = typer.Typer(cls=Group, no_args_is_help=True, help="List and explain
 app.add_typer(config_app, name="config")
 
 _IN_CODE: Final = frozenset({"Trace"})
-"""Types of values that only Python can make."""
+"""Types of values that can only be created in Python."""
 
 
 @command(config_app, "list")
@@ -69,7 +69,7 @@ def explain_option(
 
 
 def _known(rules: list[Path] | None) -> dict[str, dict[str, AnyValue]]:
-    """All options, those included that passes of the user's own have registered."""
+    """All options, including those that the user's own passes register."""
     import passat.rules.passes  # noqa: F401  # importing registers options
     from passat.passmgr import PassContext
 

@@ -1,4 +1,4 @@
-"""The options of `passat optimize` that show what passes do: what they print goes to the error stream."""
+"""The options of `passat optimize` that show the work of passes. Their output goes to the error stream."""
 
 import os
 import sys
@@ -22,7 +22,7 @@ _NAMES: Final = "names or patterns such as 'Fold*', separated by commas; '*' for
 
 @dataclass(frozen=True, kw_only=True)
 class InspectionOptions:
-    """What is shown of the passes."""
+    """What to show of the passes."""
 
     panel: ClassVar[str] = DEBUGGING
 
@@ -76,17 +76,17 @@ class InspectionOptions:
 
     @property
     def given(self) -> dict[str, bool]:
-        """Which of the options are given, by their names."""
+        """The names of the given options."""
         return {f"--{field.name.replace('_', '-')}": getattr(self, field.name) not in (None, False) for field in fields(self)}
 
     @property
     def apart(self) -> bool:
-        """Whether programs between passes are to be seen: passes that share an e-graph have none between them."""
+        """True if programs between passes are requested: passes that share an e-graph have none."""
         return bool(self.print_ir_before or self.print_ir_after or self.print_ir_changed or self.dump_ir)
 
 
 class Inspection:
-    """The instruments that were asked for. Leaving it (`with`) prints what they found, also where the passes failed."""
+    """The requested instruments. Leaving it (`with`) prints their output, even if the passes failed."""
 
     def __init__(self, asked: InspectionOptions) -> None:
         from passat import passmgr
@@ -102,9 +102,9 @@ class Inspection:
             self._names.append(("--print-ir-after", passmgr.PrintIRAfter(_split("--print-ir-after", asked.print_ir_after))))
         color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
         self.printed = [(option, printing.names) for option, printing in self._names]
-        """The names of the passes that are printed, by the options that give them."""
+        """The names of the passes to print, by option."""
         self.prints = bool(self._names or asked.print_ir_changed or asked.pass_limit is not None)
-        """Whether something is printed while the passes run."""
+        """True if something is printed while the passes run."""
         wanted: list[PassInstrument | None] = [
             self._time,
             self._memory,

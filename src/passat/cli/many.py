@@ -1,4 +1,4 @@
-"""`passat optimize` with several models: a line for each, and one failure does not stop the others."""
+"""`passat optimize` with several models: one line for each, and a failure does not stop the others."""
 
 import contextlib
 import json
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ManyOptions:
-    """Where several models are optimized."""
+    """How several models are optimized."""
 
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, metavar="N", help="Number of processes, with several models")] = 1
     cluster: Annotated[
@@ -38,15 +38,15 @@ class ManyOptions:
 
 
 def check_single(rejected: Mapping[str, bool]) -> None:
-    """Ends the command where options are given that are for one model."""
+    """Ends the command for options that apply to one model only."""
     for option, given in rejected.items():
         if given:
             fail(f"{option} is for one model, and several are given", USAGE)
 
 
 def result_paths(models: Sequence[Path], folder: Path | None, beside: Callable[[Path], Path]) -> list[Path]:
-    """Where the results go: into a folder under the names of the models, or beside these. Ends the command, before any work is done, where
-    two results would go to one file, or one would replace a model."""
+    """The paths of the results: in a folder under the names of the models, or beside these. Ends the command, before any work is done, if
+    two results had the same path, or one would replace a model."""
     if folder is not None:
         if folder.is_file():
             fail(f"-o {folder} is a file; with several models it names the folder of the results", USAGE)
@@ -77,7 +77,7 @@ def optimize_several(
     *,
     as_json: bool,
 ) -> None:
-    """Optimizes models, prints a line for each, and ends the command with exit code 1 where one of them failed. Without `paths` nothing is
+    """Optimizes models, prints a line for each, and ends the command with exit code 1 if one of them failed. Without `paths` nothing is
     written."""
     from passat.cluster import connected
     from passat.many import optimize_each
@@ -129,7 +129,7 @@ def _part(count: int, models: Sequence[Path]) -> str:
 
 @contextlib.contextmanager
 def _made(folders: Sequence[Path]) -> Iterator[None]:
-    """Makes folders, which go again where nothing was written into them."""
+    """Creates folders, and removes them if nothing was written into them."""
     for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -147,7 +147,7 @@ def _show(one: "Optimized", line: Callable[[AnyValue], AnyValue], out: AnyValue,
     elif not quiet:
         from rich.console import Console
 
-        Console(file=out, highlight=False).print(line(one.report), soft_wrap=True)  # in color where that is a terminal
+        Console(file=out, highlight=False).print(line(one.report), soft_wrap=True)  # in color on a terminal
         out.flush()
 
 

@@ -30,7 +30,7 @@ from passat.ir.collector import collector_paused
 
 
 class CostChoice(enum.StrEnum):
-    """The cost models that have a name."""
+    """The named cost models."""
 
     ROOFLINE = "roofline"
     NODES = "nodes"
@@ -46,7 +46,7 @@ class MathChoice(enum.StrEnum):
 
 
 class Choose(enum.StrEnum):
-    """What decides between programs in the end."""
+    """The criterion of the final choice."""
 
     COST = "cost"
     TIME = "time"
@@ -54,7 +54,7 @@ class Choose(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class SettingOptions:
-    """The options that are keywords of `passat.optimize` as they are."""
+    """The options that are keywords of `passat.optimize`."""
 
     time_limit: Annotated[
         float | None,
@@ -173,7 +173,7 @@ def optimize(
 
 
 class _Request(NamedTuple):
-    """The options of the command: what it writes and prints, which passes run, the keywords of `passat.optimize`, and what is shown."""
+    """The options of the command: outputs, passes, keywords of `passat.optimize`, and what to show."""
 
     output: Path | None
     dry_run: bool
@@ -189,7 +189,7 @@ class _Request(NamedTuple):
 
 
 def _beside(model: Path) -> Path:
-    """Where the result of a model goes by default."""
+    """The default path of the result for a model."""
     return model.with_name(f"{model.stem}.optimized{model.suffix or '.onnx'}")
 
 
@@ -199,7 +199,7 @@ def _one(model: Path, request: _Request) -> None:
     with errors(as_json, "nothing was written"):
         if out.is_dir():
             [out] = result_paths([model], out, _beside)
-        with collector_paused():  # of what is imported nothing goes
+        with collector_paused():  # imported modules live until the end
             from passat.certificates import write_certificate
             from passat.optimizer import optimize_with
             from passat.settings import Settings
@@ -210,7 +210,7 @@ def _one(model: Path, request: _Request) -> None:
         context = asked.context(config, apart=inspected.apart)
         text, sets, inspection = asked.text(), load(asked.rules), Inspection(inspected)
         shows = not as_json and not inspection.prints
-        # What rules of the user's own print would stand in the way of who reads the report.
+        # output of the user's rules must not mix with the report
         with contextlib.redirect_stdout(sys.stderr), context, inspection, said.progress(enabled=shows) as progress:
             idle = check_settings(text, sets, asked.rules or (), inspection.printed)
             result = optimize_with(
@@ -264,7 +264,7 @@ def _several(models: Sequence[Path], several: ManyOptions, request: _Request) ->
 
 
 def _check_comparison(wanted: SettingOptions, compared: CompareOptions) -> None:
-    """Ends the command where an option says how the result is compared although it is not."""
+    """Ends the command for options of the comparison if there is none."""
     allowed, inputs = wanted.allow_unverified or None, None if wanted.choose is Choose.TIME else compared.inputs
     for option, given in (("--rtol", compared.rtol), ("--atol", compared.atol), ("--allow-unverified", allowed), ("--inputs", inputs)):
         if not wanted.verify and given is not None:

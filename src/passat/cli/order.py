@@ -1,4 +1,4 @@
-"""`passat order` and `passat passes`: what would run, and what there is."""
+"""`passat order` and `passat passes`: the plan, and the registered passes."""
 
 import enum
 import json
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Format(enum.StrEnum):
-    """How a plan is shown."""
+    """The output form of a plan."""
 
     TEXT = "text"
     JSON = "json"
@@ -55,7 +55,7 @@ def order(
 
         check_outputs({"-o": output}, asked.files)
         form = _form(format, output, as_json)
-        with asked.context() as ctx:  # under passmgr.resolve=relay the pipeline is made as in TVM as well
+        with asked.context() as ctx:  # under passmgr.resolve=relay the pipeline is made as in TVM, too
             plan = build_pipeline(asked.text(), load(asked.rules)).plan(ctx)
             for note in check_names(plan, asked.rules or ()):
                 print(f"note: {note}", file=sys.stderr)
@@ -88,7 +88,7 @@ def passes(
 
 
 def _form(format: Format | None, output: Path | None, as_json: bool) -> Format:
-    """The form that was asked for. Ends the command where two were, or the file's name says none."""
+    """The requested form. Ends the command if two were requested, or the file name has no known ending."""
     if as_json and format not in (None, Format.JSON):
         fail(f"--json and --format {format} contradict each other", USAGE)
     if output is not None:

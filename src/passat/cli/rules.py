@@ -1,5 +1,5 @@
-"""`passat rules list`, `passat rules check`, `passat rules doc`, `passat rules why-not`, and `passat explain`, which says what rules
-have made."""
+"""`passat rules list`, `passat rules check`, `passat rules doc`, `passat rules why-not`, and `passat explain`, which shows the effect of
+rules."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -119,7 +119,7 @@ def rules_doc(
 
 
 def rule_sets(what: list[str]) -> "list[type[RuleSet]]":
-    """The sets of the library and of plug-ins that are named, and those of files; the whole library where nothing is named."""
+    """The named sets of the library and of plug-ins, and those of files; the whole library if nothing is named."""
     from passat.catalog import plugin_sets
     from passat.rules import library
 

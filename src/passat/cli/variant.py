@@ -51,7 +51,7 @@ class VariantOptions:
 
     @property
     def settings(self) -> dict[str, AnyValue]:
-        """The keywords of `passat.optimize`. Ends the command where an option makes no sense."""
+        """The keywords of `passat.optimize`. Ends the command for invalid options."""
         found = {
             "dims": parse_sizes(self.dim or ()),
             "input_shapes": _shapes(self.input_shape or ()),
@@ -62,7 +62,7 @@ class VariantOptions:
 
 
 def parse_sizes(entries: Sequence[str]) -> dict[str, int]:
-    """Sizes given as NAME=SIZE. Ends the command where they are not, or where a name is given two."""
+    """Sizes given as NAME=SIZE. Ends the command for anything else, or if a name has two sizes."""
     found: dict[str, int] = {}
     for entry in entries:
         name, equals, size = entry.rpartition("=")

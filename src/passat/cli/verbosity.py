@@ -1,4 +1,4 @@
-"""How much a command says while it works: a line of progress, nothing, or what is logged."""
+"""The output of a running command: a line of progress, nothing, or the log."""
 
 import contextlib
 import logging
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class VerbosityOptions:
-    """How much is said on the error stream."""
+    """The amount of output on the error stream."""
 
     quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print errors only")] = False
     verbose: Annotated[bool, typer.Option("--verbose", "-v", metavar="", help="Print each step with its time, as it is logged")] = False
 
     @contextlib.contextmanager
     def progress(self, *, enabled: bool = True) -> "Iterator[ProgressLine]":
-        """What shows the steps of the work: a line, if `enabled`, or all that is logged with --verbose. Ends the command where the options
-        contradict each other."""
+        """The display of progress: a line, if `enabled`, or the log with --verbose. Ends the command if the options contradict each
+        other."""
         from passat.render import ProgressLine
 
         if self.quiet and self.verbose:
@@ -38,7 +38,7 @@ class VerbosityOptions:
 
 @contextlib.contextmanager
 def working(text: str, *, enabled: bool = True) -> Iterator[None]:
-    """Shows what a command without stages does, and for how long, where it takes more than a second and somebody sees it."""
+    """Shows the activity and duration of a command without stages, if it takes more than a second and the error stream is a terminal."""
     if not enabled or not sys.stderr.isatty():
         yield
         return
@@ -51,7 +51,7 @@ def working(text: str, *, enabled: bool = True) -> Iterator[None]:
 
 @contextlib.contextmanager
 def logged() -> Iterator[None]:
-    """Prints what is logged under `passat` on the error stream, with the seconds since now."""
+    """Prints log records of `passat` to the error stream, with the seconds since the start."""
     logger, handler = logging.getLogger("passat"), logging.StreamHandler(sys.stderr)
     handler.setFormatter(_SinceStart())
     level = logger.level
@@ -65,7 +65,7 @@ def logged() -> Iterator[None]:
 
 
 class _SinceStart(logging.Formatter):
-    """A line with the seconds since the formatter was made."""
+    """Formats a record with the seconds since the formatter was created."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -26,11 +26,11 @@ from passat.rules.engine.trace import Run
 
 _KINDS: Final = (NODE, INPUT, OUTPUT)
 _LINES: Final = 200
-"""The longest list of sentences that is shown."""
+"""Maximum number of sentences in a list."""
 _PLAN: Final = 300
-"""Plans of more passes are not drawn."""
+"""Plans with more passes are not drawn."""
 MOST: Final = 25_000
-"""Of larger models the first nodes are shown."""
+"""Maximum number of nodes shown of a model; the first ones are."""
 
 
 def document(report: Report, record: Record) -> dict[str, AnyValue]:
@@ -203,7 +203,7 @@ _SCRIPTS: Final = (
     *("dagre.min.js", "elements.js", "picture.js", "changes.js", "details.js", "listing.js", "tables.js", "rounds.js"),
     *("egraph.js", "page.js"),
 )
-"""In the order in which they run: each uses names that earlier ones define."""
+"""In execution order: each uses names that earlier ones define."""
 
 
 def write_page(path: str | os.PathLike[str], report: Report, record: Record) -> None:

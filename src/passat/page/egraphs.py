@@ -13,18 +13,18 @@ from passat.rules.engine.trace import Run
 from passat.rules.rule import without_operators
 
 MOST: Final = 2_000
-"""The most e-nodes of an e-graph in a page; those around which rules applied come first."""
+"""Maximum number of e-nodes shown of an e-graph; those near applied rules come first."""
 MOST_TOGETHER: Final = 40_000
-"""The most e-nodes of all e-graphs of a page."""
+"""Maximum number of e-nodes of all e-graphs of a page."""
 _DEPTH: Final = 2
 _USERS: Final = 8
-"""The most users of an e-class that are kept in an e-graph that is cut."""
+"""Maximum number of users of an e-class that are kept in a truncated e-graph."""
 
 
 def egraphs_of(
     runs: Sequence[Run], strings: Strings, spelling: Mapping[str, str] = MappingProxyType({})
 ) -> list[dict[str, AnyValue] | None]:
-    """The e-graph of each run, bounded; None where no room is left. E-graphs with the most merged e-classes come first. `spelling` maps
+    """The e-graph of each run, truncated; None beyond the total limit. E-graphs with the most merged e-classes come first. `spelling` maps
     operators of the intermediate representation to ONNX operators."""
     left = MOST_TOGETHER
     found: list[dict[str, AnyValue] | None] = [None] * len(runs)
@@ -66,7 +66,7 @@ def _egraph(run: Run, strings: Strings, spelling: Mapping[str, str], most: int) 
 
 
 def _nodes(run: Run) -> dict[int, list[int]]:
-    """The e-nodes of each e-class, congruent ones once."""
+    """The e-nodes of each e-class; of congruent ones only one."""
     graph = run.graph
     found: dict[int, list[int]] = {}
     seen: set[object] = set()
@@ -110,7 +110,7 @@ def _chosen_classes(run: Run, nodes_of: dict[int, list[int]], most: int) -> list
 
 
 def _seeds(run: Run) -> list[int]:
-    """The e-classes of first interest: those of the first application of each rule, then of the second, and so on."""
+    """The most important e-classes: those of the first application of each rule, then of the second, and so on."""
     turns: dict[str, int] = {}
     found: list[tuple[int, int, int]] = []
     for number, application in enumerate(run.applications):

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class Record(NamedTuple):
-    """What `write_report` needs beside the report.
+    """The data of `write_report` besides the report.
 
     `models` are the input and the result, `folder` that of their external data, `before` and `after` the programs that were read and
     written, and `written` has the names of the values that each call of `after` was written as, by the identity of the call. `runs` are all
-    saturations in order; the first `first` of them belong to the first run of the pipeline, the others made candidates. `pass_events`
-    are the passes of the first run, `prices` is the cost model.
+    saturations in order; the first `first` of them belong to the first run of the pipeline, the others to candidates. `pass_events` are the
+    passes of the first run, `prices` is the cost model.
     """
 
     models: "tuple[ModelProto, ModelProto]"
@@ -116,12 +116,12 @@ class Origins:
         return []
 
     def is_constant(self, expr: Expr | None) -> bool:
-        """Whether some e-graph has an expression in an e-class with a constant."""
+        """True if some e-graph has the expression in an e-class with a constant."""
         runs = self._runs
         return any(runs[number].graph.find(node) in runs[number].graph.constants for number, node in self._nodes_of(expr))
 
     def _nodes_of(self, expr: Expr | None) -> list[tuple[int, int]]:
-        """The e-nodes of an expression, each with its run, also after a pass has rebuilt it."""
+        """The e-nodes of an expression, each with its run, including those from before a pass rebuilt it."""
         if expr is None:
             return []
         return list(dict.fromkeys([*self._nodes.get(id(expr), ()), *self._alike.get(identity_of(expr), ())]))
@@ -194,7 +194,7 @@ class Origins:
 
 
 def _is(expr: Expr, graph: Graph, node: int) -> bool:
-    """Whether an expression has as many operands as an e-node, and the same operator."""
+    """True if an expression has the operator and the number of operands of an e-node."""
     symbol = graph.symbols[node]
     return len(parts_of(expr)) == len(graph.operands[node]) and (not isinstance(expr, Call) or expr.op is symbol.op)
 
@@ -224,7 +224,7 @@ def add_statistics(report: Report, record: Record) -> None:
 
 
 def made_by_rules(record: Record) -> tuple[dict[str, int], int]:
-    """How many nodes of the result each rule made, and how many nodes there are."""
+    """The number of nodes of the result that each rule made, and the total number of nodes."""
     from passat.page.sides import result_of  # which needs onnx
 
     side, origins = result_of(record), Origins(record.runs, record.pass_events)

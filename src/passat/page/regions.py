@@ -1,5 +1,5 @@
-"""What an optimization changed: regions of the input with the nodes that replace them, those of equal operators as one change, the largest
-saving first."""
+"""The changes of an optimization: regions of the input with the nodes that replace them. Regions with equal operators are one change, and
+the largest saving comes first."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -25,14 +25,14 @@ CHANGED: Final = 2
 
 
 _CLIMB: Final = 2
-"""How far above a node that nothing reads anymore its rule is looked for."""
+"""Maximum distance above an unread node at which its rule is searched."""
 
 
 @dataclass
 class Region:
-    """Connected nodes of the input and the nodes of the result that replace them; for a node of both models, its differences.
-    `rules` are those that made the nodes of the result or whose right sides replaced those of the input, `other` what else did it. `into`
-    are nodes of the result outside the region that its readers read instead."""
+    """Connected nodes of the input and the nodes of the result that replace them; for a node of both models, its differences. `rules` are
+    the rules that made the nodes of the result, or whose right sides replaced nodes of the input, `other` are other causes. `into` are
+    nodes of the result outside the region that its readers read instead."""
 
     before: list[int]
     after: list[int]
@@ -44,7 +44,7 @@ class Region:
 
     @property
     def saving(self) -> float:
-        """What the region costs less than before."""
+        """The decrease of the cost of the region."""
         return self.costs[0] - self.costs[1]
 
 
@@ -89,7 +89,7 @@ def compare(record: Record, sides: tuple[Side, Side]) -> Comparison:
 
 
 def _sources(record: Record, side: Side) -> dict[str, Sequence[str]]:
-    """The nodes of the input that rules made each node of the result from, by the name of its first output. Walks do not tell that."""
+    """The nodes of the input from which rules made each node of the result, by the name of its first output. Walks do not record this."""
     traces = NodeTraces(record.runs[: record.first], [each for each in record.pass_events if each.end <= record.first])
     found: dict[str, Sequence[str]] = {}
     for node, calls in zip(side.nodes, side.calls, strict=True):
@@ -151,7 +151,7 @@ def _read_instead(region: Region, found: Comparison, sides: tuple[Side, Side], r
 
 
 def _readers(side: Side) -> list[list[int]]:
-    """For each node those that read it."""
+    """The readers of each node."""
     found: list[list[int]] = [[] for _ in side.nodes]
     for number, node in enumerate(side.nodes):
         for part in dict.fromkeys(part for part in node.operands if isinstance(part, int)):
@@ -160,8 +160,7 @@ def _readers(side: Side) -> list[list[int]]:
 
 
 def grouped(found: Comparison, sides: tuple[Side, Side], most: int) -> list[dict[str, AnyValue]]:
-    """The regions as plain data, those of the same operators together, the largest saving first. Nodes from number `most` on are left
-    out."""
+    """The regions as plain data, grouped by equal operators, the largest saving first. Omits nodes from number `most` on."""
     groups: dict[object, list[Region]] = {}
     operators: dict[object, tuple[Counter[str], ...]] = {}
     for region in found.regions:
@@ -201,14 +200,14 @@ def grouped(found: Comparison, sides: tuple[Side, Side], most: int) -> list[dict
 
 
 def _rank(group: dict[str, AnyValue]) -> tuple[float, int, int]:
-    """Sorts by saving, then by nodes removed, then by places."""
+    """Sorts by saving, then by removed nodes, then by number of places."""
     (before, after), (nodes_before, nodes_after) = group["costs"], group["nodes"]
     return after - before, nodes_after - nodes_before, -len(group["instances"])
 
 
 def savings(found: Comparison) -> dict[str, tuple[float, int, int]]:
-    """For each rule the saving of the regions in which it took part, split evenly between the rules of a region, how many regions these
-    are, and how many nodes fewer they have."""
+    """For each rule the saving of the regions that it contributed to, split evenly between the rules of a region, the number of these
+    regions, and the number of removed nodes."""
     total: dict[str, tuple[float, int, int]] = {}
     for region in found.regions:
         for rule in region.rules:
@@ -239,7 +238,7 @@ def _numbers(side: Side, nodes: "Sequence[NodeProto]") -> list[int]:
 
 
 def _pair_ends(sides: tuple[Side, Side], twins: Sequence[list[int]]) -> None:
-    """Pairs the inputs and outputs of one name."""
+    """Pairs inputs and outputs with equal names."""
     named = {(node.kind, node.where, node.name): number for number, node in enumerate(sides[0].nodes) if node.kind != NODE}
     for number, node in enumerate(sides[1].nodes):
         other = named.get((node.kind, node.where, node.name))
@@ -248,7 +247,7 @@ def _pair_ends(sides: tuple[Side, Side], twins: Sequence[list[int]]) -> None:
 
 
 def _add_inner(sides: tuple[Side, Side], found: Comparison) -> None:
-    """Adds the nodes of subgraphs that have no counterpart to the region of the node that has the subgraph."""
+    """Adds the unpaired nodes of subgraphs to the region of the node that contains the subgraph."""
     for at, side in enumerate(sides):
         region_of = {i: region for region in found.regions for i in ((region.before, region.after)[at])}
         for number, node in enumerate(side.nodes):

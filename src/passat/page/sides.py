@@ -36,11 +36,11 @@ class Side:
         return _by_output(self.nodes)
 
     def rule(self, number: int, origins: Origins) -> str:
-        """The rule that made a node; "" where none did."""
+        """The rule that made a node; "" if there is none."""
         return next(filter(None, map(origins.rule_of, reversed(self.calls[number]))), "")
 
     def pass_name(self, number: int, origins: Origins) -> str:
-        """The pass without rules that made a node; "" where none did."""
+        """The pass without rules that made a node; "" if there is none."""
         return next(filter(None, map(origins.pass_of, reversed(self.calls[number]))), "")
 
     def place(self, number: int, origins: Origins) -> Place | None:
@@ -49,7 +49,7 @@ class Side:
 
 
 def is_counted(node: FlatNode) -> bool:
-    """Whether a report counts a node."""
+    """True if a report counts the node."""
     return node.kind == NODE and node.operator not in NOT_COUNTED
 
 
@@ -75,7 +75,7 @@ def _side(nodes: list[FlatNode], module: IRModule, record: Record, *, written: b
 
 
 class _Finder:
-    """Finds the nodes that expressions were read from, by the names that the expressions carry."""
+    """Finds the nodes from which expressions were read, by the names in the expressions."""
 
     def __init__(self, nodes: list[FlatNode]) -> None:
         self.by_output = _by_output(nodes)
@@ -95,7 +95,7 @@ class _Finder:
 
 
 def spelling(sides: Sequence[Side]) -> dict[str, str]:
-    """The ONNX operators that operators of the intermediate representation are read from or written as in these models, by name."""
+    """The ONNX operators as which operators of the intermediate representation are read or written in these models, by name."""
     counts: dict[str, Counter[str]] = {}
     for side in sides:
         for node, exprs in zip(side.nodes, side.calls, strict=True):

@@ -12,11 +12,11 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 
 LONGEST: Final = 400
-"""The most characters of a text."""
+"""Maximum number of characters of a text."""
 _PARTS: Final = 60
-"""The most elements of a tuple."""
+"""Maximum number of elements of a tuple."""
 _VALUES: Final = 4
-"""The most elements of a constant that is shown by value."""
+"""Maximum number of elements of a constant that is shown by value."""
 
 
 def shown(text: str, limit: int = LONGEST) -> str:
