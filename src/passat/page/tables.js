@@ -12,7 +12,7 @@ function startHead() {
   const arrow = (before, after) => (before === after ? String(after) : `${before} \u2192 ${after}`);
   byId("cards").append(
     card("Nodes", arrow(...head.nodes), change(...head.nodes)),
-    card(`Estimated cost (${head.cost_model})`, arrow(...head.cost_texts), change(...head.costs)),
+    card(`Estimated cost (${head.cost_model})`, arrow(...(head.in_seconds ? head.costs.map(seconds) : head.cost_texts)), change(...head.costs)),
     card("File", arrow(...head.bytes.map(bytes)), change(...head.bytes)),
     card("Time of Passat", seconds(Object.values(data.stages).reduce((sum, each) => sum + each, 0)), ""),
   );
