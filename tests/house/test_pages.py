@@ -57,3 +57,14 @@ def test_generated_parts_are_there(expanded: dict[Path, str]) -> None:
     marked = [page for page in PAGES if "<!-- generated: " in page.read_text()]
     assert len(marked) >= 11
     assert all(len(expanded[page]) > len(page.read_text()) for page in marked)
+
+
+@pytest.mark.parametrize("page", [*PAGES, HOME / "ROADMAP.md", HOME / "benchmarks/README.md"], ids=lambda page: page.name)
+def test_tables_are_whole(page: Path) -> None:
+    """Each has a header, and all rows have the cells of the header: a blank line or a `|` inside of a cell breaks a table."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        head, *rows = table.splitlines()
+        assert rows, head
+        assert re.fullmatch(r"\|(?: *:?-+:? *\|)+", rows[0]), head
+        assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {len(re.findall(r"(?<!\\)\|", head))}, head
