@@ -67,14 +67,14 @@ def tensors_of(name: str, *, least: int = 0, most: int = MOST) -> PartsHole:
     Raises RuleError for an empty range of lengths.
     """
     if not 0 <= least <= most:
-        raise RuleError(f"tensors_of({name!r}): from {least} to {most} operands are none")
+        raise RuleError(f"tensors_of({name!r}): the minimum {least} exceeds the maximum {most}")
     return PartsHole(name, least, most)
 
 
 def constants_of(name: str, *, least: int = 0, most: int = MOST) -> PartsHole:
     """A hole for some operands that are constants, or tuples of constants: `f(*cs)`. Raises RuleError for an empty range of lengths."""
     if not 0 <= least <= most:
-        raise RuleError(f"constants_of({name!r}): from {least} to {most} operands are none")
+        raise RuleError(f"constants_of({name!r}): the minimum {least} exceeds the maximum {most}")
     return PartsHole(name, least, most, constant=True)
 
 
@@ -194,7 +194,7 @@ def operator(name: str, *choices: str, arity: int | None = None, but: tuple[str,
         if trait not in TRAITS:
             raise RuleError(f"operator({name!r}): there is no trait {trait!r}; traits are {', '.join(TRAITS)}")
     if choices and (traits or arity is not None or but):
-        raise RuleError(f"operator({name!r}): operators are meant by their names or by arity= and traits, not by both")
+        raise RuleError(f"operator({name!r}): give the names of operators, or arity= and traits, not both")
     if arity is not None and (not isinstance(arity, int) or isinstance(arity, bool)):
         raise RuleError(f"operator({name!r}): arity= is the number of operands, not {arity!r}")
     made = OperatorHole(name, choices, arity, cast("Mapping[Trait, bool]", traits), but)

@@ -106,7 +106,7 @@ def read_reproducer(folder: str | os.PathLike[str]) -> Reproducer:
         raise ReproducerError(f"{folder}/{JSON_NAME} is not valid JSON: {error}") from None
     form = _Form(folder, data)
     if form.get("format", int) != FORMAT:
-        raise ReproducerError(f"{folder} has the form {data['format']}; this version of Passat reads form {FORMAT}")
+        raise ReproducerError(f"{folder} has format {data['format']}; this version of Passat reads format {FORMAT}")
     optional = (str, type(None))
     made = Reproducer(
         folder=folder,

@@ -68,7 +68,7 @@ def value_of(data: Plain) -> AnyValue:
             if kind == "tensor":
                 return tensor_of(content, {})
         except (TypeError, ValueError) as error:
-            raise CertificateError(f"{content!r} is no {kind}: {error}") from None
+            raise CertificateError(f"{content!r} is not a valid {kind}: {error}") from None
     raise CertificateError(f"{data!r} is not an attribute value")
 
 

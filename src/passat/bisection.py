@@ -363,7 +363,7 @@ def bisect_model(
         raise PassRaisedError(f"{error.found}; --check crash looks for that", error.found) from error.__cause__
     except NeverTrueError as error:
         ran = str(error).rpartition("(")[2].removesuffix(")")
-        raise NeverTrueError(f"{source} is good after all passes, so none is to blame ({ran})") from None
+        raise NeverTrueError(f"{source} is good after all passes, so no pass is to blame ({ran})") from None
     return Bisection(source, check, found, "" if found.error else asked.why, how.given)
 
 

@@ -227,7 +227,7 @@ def require_rules(folder: str, wanted: object, rules: Sequence[type[RuleSet]]) -
     """Raises ReproducerError if the user's rules of the original run are missing."""
     names = {one.__name__ for one in rules}
     if not isinstance(wanted, list) or not all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in wanted):
-        raise ReproducerError(f"{folder}: the list of its rules is not as it should be")
+        raise ReproducerError(f"{folder}: the list of its rules is invalid")
     missing = [one for one in wanted if one["name"] not in names]
     if missing:
         file = missing[0].get("file") or "a file that is not known"

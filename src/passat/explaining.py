@@ -238,7 +238,7 @@ def explanation_of(model: "ModelProto") -> Explanation:
 
 
 def vanished_of(model: "ModelProto") -> tuple[Gone, ...]:
-    """The vanished nodes that a model lists; those of them that are not as they should be are left out."""
+    """The vanished nodes that a model lists; invalid ones are left out."""
     stated = next((entry.value for entry in model.metadata_props if entry.key == VANISHED), "[]")
     try:
         rows = json.loads(stated)

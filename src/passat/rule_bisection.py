@@ -232,7 +232,7 @@ def _candidates(asked: Questions, source: str) -> tuple[list[str], bool]:
         raise CannotTellError(f"the check cannot tell whether {source} is bad without any rule: {check.unclear}", "the input")
     if asked((), 0):
         why = asked.answer((), 0)[1].accused or check.why
-        raise AlreadyTrueError(f"{source} is bad with no rule too, so none is to blame, and passat bisect looks for the pass: {why}")
+        raise AlreadyTrueError(f"{source} is bad without rules, too, so no rule is to blame; `passat bisect` finds the pass: {why}")
     fired = list(dict.fromkeys(map(equation_of, outcome.fired)))
     known = bool(fired) and outcome.error is None and bool(asked(fired))
     return (fired, True) if known else (runs.names(), False)
@@ -243,14 +243,14 @@ def _not_bad(asked: Questions, source: str, outcome: Outcome) -> NoReturn:
     bad, otherwise = asked.answer(None, None)
     if bad:
         if _same(outcome.module, otherwise.module):
-            raise FlappingError("the check is not stable: of the same model it said good first, then bad")
+            raise FlappingError("the check is not stable: it called the same model good first, then bad")
         raise BisectError(
             f"{source} is bad only where large functions are cut into regions, so that single applications cannot be distinguished; "
             "try another --config rules.region_nodes"
         )
     count = len({equation_of(name) for name in outcome.fired})
     which = f"{count} {'rule' if count == 1 else 'rules'} fired" if count else "no rule fired"
-    raise NeverTrueError(f"{source} is good with all rules, so none is to blame ({which})")
+    raise NeverTrueError(f"{source} is good with all rules, so no rule is to blame ({which})")
 
 
 def _confirmed(
@@ -263,11 +263,11 @@ def _confirmed(
     if answer is expected:
         why = asked.check.why if answer and outcome.error is None else ""
         return outcome.module, outcome.accused or why, outcome.error
-    words = {True: "bad", False: "good", None: "that it cannot tell"}
-    said = f"it said {words[expected]} first, then {words[answer]}"
+    words = {True: "bad", False: "good", None: "undecidable"}
+    said = f"{words[expected]} first, then {words[answer]}"
     if _same(known, outcome.module):
-        raise FlappingError(f"the check is not stable: of the same model {said}")
-    raise FlappingError(f"the optimization does not come out the same twice, as where a limit of time cuts it: {said}")
+        raise FlappingError(f"the check is not stable: it called the same model {said}")
+    raise FlappingError(f"two runs of the optimization differ, for example because of a time limit: the result was {said}")
 
 
 def _same(one: IRModule | None, other: IRModule | None) -> bool:

@@ -236,7 +236,7 @@ def replay_bisection(folder: str | os.PathLike[str], rules: Sequence[type[RuleSe
             return found
     model = kept_path(folder, data["model"])
     if model is None and not found:
-        raise ReproducerError(f"{folder}: the model is not in it, and not where it was, or it is another one now")
+        raise ReproducerError(f"{folder}: the model is neither in it nor at its recorded path, or has changed")
     if model is not None:
         given = read_leniently(model, variant)
         check_made = make_check(asked_for, given, replace(how, given=_inputs(folder, data.get("inputs"))), data["margin"])
@@ -288,9 +288,9 @@ def _read(folder: str) -> dict[str, AnyValue]:
         raise ReproducerError(f"{path} does not hold a JSON object")
     for key, kinds in _KINDS.items():
         if not isinstance(data.get(key), kinds):
-            raise ReproducerError(f"{path}: {key!r} is not as it should be")
+            raise ReproducerError(f"{path}: {key!r} is invalid")
     if data["format"] != FORMAT:
-        raise ReproducerError(f"{folder} has the form {data['format']}; this version of Passat reads form {FORMAT}")
+        raise ReproducerError(f"{folder} has format {data['format']}; this version of Passat reads format {FORMAT}")
     context, application = data["context"], data["application"]
     number = 1 if application is None else application.get("number")
     sound = (
@@ -303,5 +303,5 @@ def _read(folder: str) -> dict[str, AnyValue]:
         and isinstance(context.get("config"), dict)
     )
     if not sound:
-        raise ReproducerError(f"{path}: the rules, the application or the settings are not as they should be")
+        raise ReproducerError(f"{path}: the rules, the application or the settings are invalid")
     return data

@@ -114,7 +114,7 @@ def idle_passes(files: Iterable[str | os.PathLike[str]], planned: Collection[str
 def _run(file: Path) -> tuple[ModuleType, bytes]:
     """The module of a file, and the file's content: a pipe can be read only once."""
     if file.is_dir():
-        raise RuleFileError(f"{file} is a folder; a rule file is wanted")
+        raise RuleFileError(f"{file} is a folder, not a rule file")
     # A unique name: two rule files of the same name are two modules.
     name = f"passat_rule_file_{next(_NUMBERS)}_{''.join(c if c.isalnum() else '_' for c in file.stem)}"
     spec = importlib.util.spec_from_loader(name, loader=None, origin=str(file))

@@ -78,7 +78,7 @@ def test_the_finding_as_json() -> None:
 def test_a_model_that_stays_right() -> None:
     result = run("bisect", RESNET)
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == f"error: {RESNET} is good after all passes, so none is to blame ({passes_that_run()} passes ran)\n"
+    assert result.stderr == f"error: {RESNET} is good after all passes, so no pass is to blame ({passes_that_run()} passes ran)\n"
     assert json.loads(run("bisect", RESNET, "--json").stdout)["error"].endswith(f"({passes_that_run()} passes ran)")
 
 

@@ -45,7 +45,7 @@ def test_order_writes_files(empty: Path) -> None:
     strange = run("order", "-o", "plan.gif")
     assert strange.exit_code == 2
     assert strange.stderr == (
-        "error: -o plan.gif: the ending says no form; it is one of .txt, .json, .svg, or --format says the form: text, json, svg\n"
+        "error: -o plan.gif: the file ending is not one of .txt, .json, .svg; use one of these, or --format: text, json, svg\n"
     )
     assert not Path("plan.gif").exists()
     assert run("order", "-o", "plan.gif", "--format", "json").exit_code == 0

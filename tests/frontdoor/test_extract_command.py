@@ -37,7 +37,7 @@ def run(*arguments: str | Path, code: int = 0) -> str:
 
 def test_cost_bound_and_time_are_printed(file: Path) -> None:
     text = run(file)
-    assert "6 nodes, 4 classes, 1 root\n" in text
+    assert "6 e-nodes, 4 e-classes, 1 root\n" in text
     assert "dag    cost 10, in" in text
     assert "exact  cost 8, in" in text
     assert "cost 8: the cheapest there is; 4 nodes, in" in text

@@ -117,7 +117,7 @@ def test_unmeasurable_models(tmp_path: Path) -> None:
     assert "no input has a dimension named 'm'; its named dimensions are n" in run(path, path, "--dim", "m=2", code=2)
     assert "the dimension n has the size 0, with which there is nothing to measure" in run(path, path, "--dim", "n=0", code=2)
     assert "--dim takes NAME=SIZE with a whole number, such as batch=1, not 'n'" in run(path, path, "--dim", "n", code=2)
-    assert "options of the passes are for a model that is optimized here" in run(path, path, "-O", "2", code=2)
+    assert "options of the passes do not apply if a RESULT is given" in run(path, path, "-O", "2", code=2)
     with pytest.raises(ArgumentError, match="threads a number of at least 1"):
         passat.profile(model, model, threads=0)
     other = parsed("y = Neg(z)", signature="(float[n, 4] z) => (float[n, 4] y)")

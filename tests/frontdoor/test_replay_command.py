@@ -285,8 +285,8 @@ def edit(change: Callable[[AnyValue], object]) -> None:
     [
         (lambda data: data.pop("error"), "has no 'error.type'"),
         (lambda data: data["context"].update(config={"no.such": 1}), "invalid settings"),
-        (lambda data: data["optimize"].update(rules=3), "the list of its rules is not as it should be"),
-        (lambda data: data["optimize"].update(rules=[{"file": "x"}]), "the list of its rules is not as it should be"),
+        (lambda data: data["optimize"].update(rules=3), "the list of its rules is invalid"),
+        (lambda data: data["optimize"].update(rules=[{"file": "x"}]), "the list of its rules is invalid"),
         (lambda data: data["optimize"].update(passes=None), "the text of its pipeline is not there"),
         (lambda data: data["optimize"].update(passes="Nonsense"), "its pipeline cannot be made here: there is no pass Nonsense"),
     ],

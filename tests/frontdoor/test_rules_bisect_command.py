@@ -212,7 +212,7 @@ def test_a_command_that_flaps() -> None:
     )
     result = bisect(chain(), "--rules", "wrong.py", "--check", check)
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith("error: the check is not stable: of the same model it said ")
+    assert result.stderr.startswith("error: the check is not stable: it called the same model ")
     assert result.stderr.count("\n") == 1
     for name in os.listdir():
         if name.startswith("seen"):
@@ -266,19 +266,19 @@ def test_times_near_the_limit_are_undecided(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_command_that_flaps_from_good_to_bad() -> None:
     check = command("import os\nagain = os.path.exists('seen')\nopen('seen', 'w').close()\nsys.exit(again)\n")
     result = bisect(chain(), "--rules", "wrong.py", "--check", check)
-    assert (result.exit_code, result.stderr) == (1, "error: the check is not stable: of the same model it said good first, then bad\n")
+    assert (result.exit_code, result.stderr) == (1, "error: the check is not stable: it called the same model good first, then bad\n")
 
 
 def test_no_rule_is_to_blame() -> None:
     good = bisect(RESNET, "--passes", "FoldBatchNorm")
     assert (good.exit_code, good.stdout) == (1, "")
-    assert good.stderr == f"error: {RESNET} is good with all rules, so none is to blame (2 rules fired)\n"
+    assert good.stderr == f"error: {RESNET} is good with all rules, so no rule is to blame (2 rules fired)\n"
     silent = bisect(write("silent.onnx", [helper.make_node("Sin", ["x"], ["y"])], [value_info("x")]))
-    assert silent.stderr == "error: silent.onnx is good with all rules, so none is to blame (no rule fired)\n"
+    assert silent.stderr == "error: silent.onnx is good with all rules, so no rule is to blame (no rule fired)\n"
     always = bisect(RESNET, "--check", "false")
     assert always.exit_code == 1
     assert always.stderr == (
-        f"error: {RESNET} is bad with no rule too, so none is to blame, and passat bisect looks for the pass: "
+        f"error: {RESNET} is bad without rules, too, so no rule is to blame; `passat bisect` finds the pass: "
         "the command ends with exit code 1\n"
     )
     unclear = bisect(RESNET, "--check", "sh -c 'exit 125'")

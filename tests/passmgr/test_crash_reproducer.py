@@ -415,7 +415,7 @@ def edit(folder: Path, change: Callable[[AnyValue], AnyValue]) -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda data: data.update(format=2), "has the form 2; this version of Passat reads form 1"),
+        (lambda data: data.update(format=2), "has format 2; this version of Passat reads format 1"),
         (lambda data: data.update(format="1"), "'format' must be int, not str"),
         (lambda data: data.pop("error"), "has no 'error.type'"),
         (lambda data: data["pass"].update(name=3), "'pass.name' must be str, not int"),

@@ -63,7 +63,7 @@ def extract(
             print(json.dumps(shown, indent=2))
             return
         roots = f"{len(egraph.roots)} root{'s' * (len(egraph.roots) != 1)}"
-        print(f"{file}: {len(egraph.names)} nodes, {len(set(egraph.space.classes))} classes, {roots}")
+        print(f"{file}: {len(egraph.names)} e-nodes, {len(set(egraph.space.classes))} e-classes, {roots}")
         for name, (cost, taken) in found.stages.items():
             print(f"  {name:6} cost {cost:.10g}, in {taken:.3f} s")
         gap = "" if found.proven or not found.cost else f", {100 * (found.cost - found.bound) / found.cost:.1f} % below"

@@ -104,7 +104,7 @@ def profile(
                     check_settings(text, sets, asked.rules or ())
                     other = optimize(model, passes=text, rules=sets, custom_ops=custom_ops or (), progress=progress).model
             elif asked != PassOptions():
-                fail("options of the passes are for a model that is optimized here, not for a RESULT that is there", USAGE)
+                fail("options of the passes do not apply if a RESULT is given", USAGE)
             found = profile_models(
                 *(model, other),
                 sizes=sizes,

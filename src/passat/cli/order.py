@@ -95,7 +95,7 @@ def _form(format: Format | None, output: Path | None, as_json: bool) -> Format:
         format = format or (Format.JSON if as_json else _ENDINGS.get(output.suffix.lower()))
         if format is None:
             endings = ", ".join(_ENDINGS)
-            fail(f"-o {output}: the ending says no form; it is one of {endings}, or --format says the form: {', '.join(Format)}", USAGE)
+            fail(f"-o {output}: the file ending is not one of {endings}; use one of these, or --format: {', '.join(Format)}", USAGE)
     return format or (Format.JSON if as_json else Format.TEXT)
 
 
