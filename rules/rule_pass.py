@@ -5,7 +5,7 @@ import functools
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Final, Literal, NamedTuple, Unpack, cast
+from typing import ClassVar, Final, Literal, NamedTuple, Unpack, cast
 
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
@@ -172,6 +172,9 @@ class RulePass(FunctionPass):
     It records `COUNTERS` in the context's statistics. Remarks report limits reached, failures, and the most frequent rejection reasons.
     With `joint`, it may share an e-graph with adjacent rule passes.
     """
+
+    inner: ClassVar[tuple["RulePass", ...]] = ()
+    """Further rule passes that the pass runs on some functions."""
 
     def __init__(
         self,

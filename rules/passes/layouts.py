@@ -114,6 +114,8 @@ IN_BLOCKS: Final = RulePass(
 class LayoutPass(RulePass):
     """A rule pass that converts operators to wanted layouts with few transposes. It reports calls that could not be converted."""
 
+    inner = (IN_BLOCKS,)
+
     def __init__(
         self, layouts: Layouts, sets: Sequence[RuleSetMeta] = (), *, name: str, required: Sequence[str] = (), doc: str = ""
     ) -> None:

@@ -89,6 +89,7 @@ def registered_rule_passes() -> list[tuple[str, RulePass]]:
         ]
         if not isinstance(made, RulePass):
             continue
+        found += [(entry.name, each) for each in made.inner]
         for option in entry.options.values():
             switched = entry.make({option.name: True}) if option.default is False else None
             if isinstance(switched, RulePass) and set(switched.sets) - set(made.sets):
