@@ -51,9 +51,9 @@ def other_values(call: PCall) -> Iterator[dict[str, AnyValue]]:
         for i in range(len(order) - 1):
             yield {"axes": (*order[:i], order[i + 1], order[i], *order[i + 2 :])}
     elif call.op.name == "nn.attention":
-        yield {"scale": 0.5 if attrs["scale"] == 1.0 else 1.0}
+        yield {"scale": 0.5 if repr(attrs["scale"]) == "1.0" else 1.0}
         yield {"q_num_heads": 1, "kv_num_heads": 1}
-        yield from ({"is_causal": value} for value in (False, True) if value != attrs["is_causal"])
+        yield from ({"is_causal": value} for value in (False, True) if repr(value) != repr(attrs["is_causal"]))
     elif call.op.name == "nn.rotary_embedding":
         yield {"interleaved": True}
     elif call.op.name == "nn.group_norm":
