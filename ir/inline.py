@@ -141,7 +141,7 @@ def inline_globals(module: IRModule) -> IRModule:
     """Replaces calls of the module's functions with the attribute `Inline` by their bodies, callees first, and other uses by the functions.
 
     Recursive functions are not inlined. A function with the attribute `Compiler` is not entered: it stays whole where it is called. Those
-    that have been inlined and are not used any more are removed. Returns the same module where nothing is inlined.
+    that have been inlined and are no longer used are removed. Returns the same module where nothing is inlined.
     """
     by_name = {var.name_hint: var for var in module.functions}
     used = {

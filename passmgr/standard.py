@@ -93,7 +93,7 @@ def _each_function(mod: IRModule, convert: Callable[[Expr], Expr]) -> IRModule:
 @register_pass("relay._transform.Inline")
 @dataclass(frozen=True, repr=False)
 class Inline(ModulePass):
-    """Replaces calls of functions with the attribute `Inline` by their bodies, and removes those that are not used any more.
+    """Replaces calls of functions with the attribute `Inline` by their bodies, and removes those that are no longer used.
 
     Recursive functions stay. A function with the attribute `Compiler` stays whole where it is called.
     """

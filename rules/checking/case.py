@@ -107,7 +107,7 @@ def constant(value: Value) -> Expr:
 
 
 def sizes(case: Case, name: str, visit: Callable[[Pattern], Expr]) -> Expr:
-    """A list of sizes as the program computes it. Raises Unfit if it is not a list any more."""
+    """A list of sizes as the program computes it. Raises Unfit if it is no longer a list."""
     value = case.constants[name]
     if isinstance(value, tuple) or value.shape != (len(case.computed[name]),):
         raise Unfit(f"{name} is not a list of {len(case.computed[name])} sizes")

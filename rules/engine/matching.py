@@ -69,7 +69,7 @@ class Matcher:
         return [self._variant(frozenset(swapped), self._inner) for swapped in ([], *([root] if root else []))]
 
     def placed(self, graph: Graph, row: Sequence[int], members: Mapping[int, Sequence[int]] = MappingProxyType({})) -> Placed:
-        """The position of a match in the program. E-classes not in `members` have one node. If the nodes cannot be found any more, the root
+        """The position of a match in the program. E-classes not in `members` have one node. If the nodes can no longer be found, the root
         alone."""
         count = len(self.class_keys)
         classes = {key: graph.find(cls) for key, cls in zip(self.class_keys, row, strict=False)}

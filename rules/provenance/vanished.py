@@ -127,7 +127,7 @@ class _Saturation:
         return found
 
     def _readers(self, expr: Expr) -> list[Event]:
-        """The events that replaced what read an expression, so that nothing reads it any more."""
+        """The events that replaced what read an expression, so that nothing reads it."""
         assert self._results is not None
         run = self._run
         if not self._users:

@@ -65,7 +65,7 @@ def _gone(op: Op, last: Ran, first: Ran) -> Finding:
     by = dict.fromkeys(rule for run_trace in last.runs for rule in _removers(run_trace, op))
     folded = any(run_trace.run.graph.applied for run_trace in last.runs)
     who = f"{listed(list(by))} (in {last.name}) rewrote" if by else f"{last.name} {'folded' if folded else 'removed'}"
-    return Finding(Kind.ABSENT, f"there is no {op.name} any more when {first.name} runs: {who} what there was", passes=(first.name,))
+    return Finding(Kind.ABSENT, f"there is no {op.name} left when {first.name} runs: {who} it before", passes=(first.name,))
 
 
 def _agrees(matcher: Matcher, view: View, one: Alignment) -> bool:

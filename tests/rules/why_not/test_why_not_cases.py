@@ -468,7 +468,7 @@ CASES: dict[str, Case] = {
         "Second.twice",
         ops.exp(at("Relu", ops.nn.relu(numbers((3,))))),
         lambda: Sequential([fold_constant(), rule_pass(Second)]),
-        "there is no nn.relu any more when Second runs: FoldConstant folded what there was",
+        "there is no nn.relu left when Second runs: FoldConstant folded it before",
         Kind.ABSENT,
     ),
     "what stands there already": Case(
