@@ -1,7 +1,7 @@
-"""Installs the built sdist and wheel on every Python from 3.11 on that is found, and runs what a user runs first.
+"""Installs the built sdist and wheel on every Python from 3.11 on that is found, and runs the first commands of a user.
 
-Run with the folder of the built files and the path of pyproject.toml. Interpreters are looked for on the PATH and among those of pyenv.
-Each gets an environment of its own: first without extras, where a command that needs one has to name it, then with `passat[onnx]`.
+Takes the folder of the built files and the path of pyproject.toml. Searches interpreters on the PATH and among those of pyenv. Each gets a
+separate environment: first without extras, where a command that needs one has to name it, then with `passat[onnx]`.
 """
 
 import os
@@ -29,7 +29,7 @@ def interpreter(version: str) -> str | None:
 
 
 def run(*command: str, code: int = 0) -> str:
-    """The output of a command, which has to end with an exit code."""
+    """The output of a command, which must end with the given exit code."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tempfile.gettempdir())
     if done.returncode != code:
         sys.exit(f"{' '.join(command)} ended with {done.returncode}, not {code}:\n{done.stdout}{done.stderr}")
@@ -37,7 +37,7 @@ def run(*command: str, code: int = 0) -> str:
 
 
 def check(python: str, version: str, built: Path, pyproject: Path) -> str:
-    """What was tried with one interpreter, in a sentence. Its environment stays, for the next time."""
+    """Tests one interpreter, and describes the result in a sentence. Keeps its environment for the next run."""
     folder = HOME / "build" / "versions" / version
     own, passat = str(folder / "bin" / "python"), str(folder / "bin" / "passat")
     if not Path(own).exists():
@@ -59,7 +59,7 @@ def check(python: str, version: str, built: Path, pyproject: Path) -> str:
 
 
 def main(built: Path, pyproject: Path) -> None:
-    """Ends with exit code 1 where something fails, or where no interpreter is found at all."""
+    """Ends with exit code 1 if a test fails, or if no interpreter is found."""
     found = {version: interpreter(version) for version in VERSIONS}
     for version, python in found.items():
         print(check(python, version, built, pyproject) if python else f"Python {version}: not found, not tried", flush=True)

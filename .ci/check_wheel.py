@@ -1,6 +1,6 @@
 """Imports every module of the installed passat and compares its packages with those that pyproject.toml names.
 
-Run by an environment into which nothing but the built wheel was installed, with the path of pyproject.toml as its argument.
+Runs in an environment with nothing but the built wheel; takes the path of pyproject.toml.
 """
 
 import importlib
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def main(pyproject: Path) -> None:
-    """Ends with a sentence and exit code 1 where the installed package differs from the declared one."""
+    """Ends with a sentence and exit code 1 if the installed package differs from the declared one."""
     declared = set(tomllib.loads(pyproject.read_text())["tool"]["setuptools"]["packages"])
     import passat
 

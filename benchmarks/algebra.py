@@ -29,7 +29,7 @@ HEADS: Final = 4
 
 
 class Network:
-    """An ONNX graph that is being written: calls return the name of their result."""
+    """An ONNX graph under construction: calls return the name of their result."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.random = np.random.default_rng(0)
@@ -50,7 +50,7 @@ class Network:
         return name
 
     def weight(self, *shape: int) -> str:
-        """A random weight that keeps numbers as large as they are."""
+        """A random weight that preserves the magnitude of numbers."""
         inputs = shape[0] if len(shape) == 2 else int(np.prod(shape[1:]))
         return self.constant((self.random.normal(size=shape) / np.sqrt(max(inputs, 1))).astype(np.float32))
 
@@ -59,7 +59,7 @@ class Network:
         return self("Add", self("MatMul", of, self.weight(WIDTH, outputs)), self.weight(outputs))
 
     def convolution(self, of: str, channels: int, kernel: int) -> str:
-        """A convolution with a bias that keeps the size of the picture."""
+        """A convolution with a bias that keeps the size of the image."""
         weight = self.weight(channels, channels, kernel, kernel)
         return self("Conv", of, weight, self.weight(channels), pads=[kernel // 2] * 4)
 
@@ -78,7 +78,7 @@ def _adapted(net: Network, of: str) -> str:
 
 
 def lora(layers: int = 12) -> onnx.ModelProto:
-    """A transformer, with an adapter at each projection of its attention and its perceptrons."""
+    """A transformer with an adapter at each projection of its attention and its perceptrons."""
     net = Network((1, ROWS, WIDTH))
     hidden, apart = "x", net.constant(np.array([1, ROWS, HEADS, WIDTH // HEADS]))
     together, scale = net.constant(np.array([1, ROWS, WIDTH])), net.constant(np.float32((WIDTH // HEADS) ** 0.5))
@@ -136,7 +136,7 @@ def transposed(length: int = 6) -> onnx.ModelProto:
 
 
 def pointwise(length: int = 6) -> onnx.ModelProto:
-    """A convolution, and convolutions that only mix channels, with nothing between them."""
+    """A convolution followed directly by convolutions that only mix channels."""
     net = Network((1, 32, 56, 56))
     result = net.convolution("x", 32, 3)
     for _ in range(length):
@@ -145,7 +145,7 @@ def pointwise(length: int = 6) -> onnx.ModelProto:
 
 
 def branches(length: int = 6) -> onnx.ModelProto:
-    """Blocks with a large and a small kernel side by side (RepVGG in its training form)."""
+    """Blocks with a large and a small kernel in parallel (RepVGG in its training form)."""
     net = Network((1, 32, 28, 28))
     result = "x"
     for _ in range(length):
@@ -163,7 +163,7 @@ def experts(count: int = 6) -> onnx.ModelProto:
 
 
 def kernel(rows: int = 512, width: int = 16) -> onnx.ModelProto:
-    """Attention without softmax: the product of queries and keys is the largest tensor, and needs not be there."""
+    """Attention without softmax: the product of queries and keys is the largest tensor, and is not needed."""
     net = Network((rows, width))
     q, k, v = (net("Relu", net("MatMul", "x", net.weight(width, width))) for _ in range(3))
     return net.model(net("MatMul", net("MatMul", q, net("Transpose", k, perm=[1, 0])), v))
@@ -189,8 +189,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Writes the models, optimizes, measures and prints the tables; returns 1 where Passat's result is missing or computes something
-    else."""
+    """Writes the models, optimizes, measures and prints the tables; returns 1 if Passat's result is missing or wrong."""
     options = arguments()
     warnings.simplefilter("ignore")
     options.work.mkdir(parents=True, exist_ok=True)

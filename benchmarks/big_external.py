@@ -27,11 +27,11 @@ import numpy as np
 GIGABYTES: Final = 2.2
 MAKE: Final = "import sys, pathlib, graphs; graphs.big_external(pathlib.Path(sys.argv[1]), float(sys.argv[2]))"
 MEMORY: Final = 10 << 30
-"""A process may map no more than this, so that one that needs more fails instead of the machine."""
+"""Maximum memory that a process may map, so that a larger one fails instead of the machine."""
 
 
 def passat(source: Path, target: Path) -> Callable[[], None]:
-    """Passat, without running the result."""
+    """Passat without verification."""
     from passat import optimize
 
     return lambda: optimize(source, verify=False, opt_level=3).save(target)
@@ -76,7 +76,7 @@ OPTIMISERS: Final[dict[str, Callable[[Path, Path], Callable[[], None]]]] = {
 
 
 class Outcome(NamedTuple):
-    """One run: seconds, bytes of memory at most, nodes in the result, how the result runs, or what went wrong."""
+    """One run: seconds, maximum bytes of memory, nodes in the result, how the result runs, or the error."""
 
     seconds: float = 0.0
     memory: int = 0
@@ -111,19 +111,19 @@ def evaluate(model: Path, target: Path) -> None:
 
 
 def apart(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs this file in a process of its own. The parent stays small, for Linux counts its memory as that of the child it starts."""
+    """Runs this file in a separate process. The parent stays small, because Linux counts its memory as that of the new child."""
     return subprocess.run([sys.executable, __file__, *arguments], capture_output=True, text=True, check=False)
 
 
 def complaint(child: subprocess.CompletedProcess[str]) -> str:
-    """What a process that failed said last."""
+    """The last output of a failed process."""
     said = child.stderr.strip().splitlines()
     errors = [line for line in said if "Error" in line.partition(":")[0]] or said or ["no message"]
     return f"exit code {child.returncode}: {errors[-1][:200]}"
 
 
 def once(name: str, source: Path, folder: Path, expected: Any) -> Outcome:
-    """One run in a process of its own; where `expected` is given, the result is moved and run as well."""
+    """One run in a separate process; with `expected`, the result is moved and run as well."""
     here, elsewhere = folder / "here", folder / "elsewhere"
     for place in (here, elsewhere):
         shutil.rmtree(place, ignore_errors=True)

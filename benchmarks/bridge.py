@@ -1,7 +1,7 @@
-"""A bare bridge to egglog: what equality saturation costs when nothing is asked of it but speed.
+"""A bare bridge to egglog: the cost of equality saturation when only speed matters.
 
-Rows go in as tab-separated tables, rules are egglog's own (no decisions in Python, no limits, no types, no reasons, no statistics),
-`freeze` takes the e-graph out, and a worklist finds the cheapest term of every class by the number of calls.
+Rows are loaded as tab-separated tables, rules are egglog's own (no decisions in Python, no limits, no types, no reasons, no statistics),
+`freeze` reads the e-graph, and a worklist finds the cheapest term of every e-class by the number of calls.
 """
 
 import heapq
@@ -55,7 +55,7 @@ class Bridge:
             os.close(file)
 
     def add_rules(self) -> None:
-        """Adds the rules. They come after the program, for egglog plans a rule by the sizes of the tables that are there."""
+        """Adds the rules. They come after the program, because egglog plans a rule by the sizes of the existing tables."""
         rules = []
         for name, sides in NATIVE.items():
             for order, text in enumerate(sides):
@@ -105,7 +105,7 @@ class Bridge:
 
 
 def _cheapest(terms: Sequence[tuple[str, int, tuple[int, ...], int]], count: int) -> list[int]:
-    """The cheapest term of each class, shared parts counted each time (Knuth 1977: from the cheapest class up)."""
+    """The cheapest term of each e-class; shared parts count each time (Knuth 1977: from the cheapest e-class up)."""
     users: list[list[int]] = [[] for _ in range(count)]
     waiting: list[int] = []
     chosen = [-1] * count
@@ -132,7 +132,7 @@ def _cheapest(terms: Sequence[tuple[str, int, tuple[int, ...], int]], count: int
 
 
 def run(program: Program, rounds: int) -> int:
-    """From rows to the extracted program; the number of calls in that."""
+    """From rows to the extracted program; returns its number of calls."""
     bridge = Bridge()
     bridge.load(program.rows)
     bridge.add_rules()

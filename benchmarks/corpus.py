@@ -42,7 +42,7 @@ from passat.runner import Runner
 from passat.verify import Reference
 
 MAX_GROWTH: Final = 1 << 20
-"""Bytes that a file may grow by: those that the default of `rules.max_growth` lets one folded constant add."""
+"""Maximum growth of a file in bytes: the default of `rules.max_growth` for one folded constant."""
 TRIALS: Final = 6
 """Choices of sizes for symbolic dimensions: all different, other ones, all 1, all 4, 8 and 16."""
 DATA: Final = Path(onnx.__file__).parent / "backend" / "test" / "data"
@@ -52,18 +52,18 @@ Values = Sequence[Any]
 
 @dataclass
 class Case:
-    """A model, or the file it is in, and values for its inputs where it comes with some."""
+    """A model, or its file, and values for its inputs if it comes with some."""
 
     name: str
     model: ModelProto | Path
     inputs: Mapping[str, Any] | None = None
     quiet: bool = False
-    """Whether it gets a row of its own only where something is wrong."""
+    """True if it gets a row only for errors."""
 
 
 @dataclass
 class Row:
-    """What became of a case. `compared` says by whom; `problem` is empty where all is well."""
+    """The result of a case. `compared` names the runtime; `problem` is empty if everything is correct."""
 
     name: str
     nodes_before: int = 0
@@ -84,7 +84,7 @@ HEADING: Final = f"{'model':44} {'nodes':>6} {'after':>6} {'seconds':>7} {'bytes
 
 
 def files(folder: Path) -> Iterator[Case]:
-    """The models in a folder and those below it, with the first of the data sets that lie beside them."""
+    """The models in a folder and below, with the first of their data sets."""
     for path in sorted(folder.rglob("*.onnx")):
         sets = sorted(path.parent.glob("test_data_set_*"))
         name = path.stem if path.stem != "model" else f"{path.parent.parent.name}/{path.parent.name}"
@@ -106,9 +106,9 @@ def _read(path: Path, kind: onnx.TypeProto) -> Any:
 
 
 def operator_tests(every: int = 1) -> Iterator[Case]:
-    """The tests that ONNX has for its operators, or some of them, as they are and with constants for inputs."""
+    """ONNX's tests of its operators, or some of them, unchanged and with constants for inputs."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the package makes its cases by overflowing on purpose
+        warnings.simplefilter("ignore")  # the package creates its cases by intentional overflows
         from onnx.backend.test.case.node import collect_testcases
 
         cases = sorted((case for case in collect_testcases(None) if case.model is not None and case.data_sets), key=lambda case: case.name)
@@ -142,7 +142,7 @@ def with_constants(model: ModelProto, values: Values, kept: int) -> ModelProto:
 
 
 def examine(case: Case) -> Row:
-    """Optimizes a model and checks all that must hold of the result."""
+    """Optimizes a model and checks the requirements on the result."""
     row = Row(case.name)
     try:
         _examine(case, row)
@@ -178,7 +178,7 @@ def _examine(case: Case, row: Row) -> None:
 
 
 def _form(original: ModelProto, out: ModelProto) -> str:
-    """What `onnx.checker` has against a result, where it has nothing against the original."""
+    """The error of `onnx.checker` for a result, if the original has none."""
     try:
         check(out)
     except OnnxError as error:
@@ -219,7 +219,7 @@ def _on_own_inputs(case: Case, original: ModelProto, out: ModelProto, row: Row) 
 
 
 def _plain(value: Any) -> Any:
-    """A value as it is compared: onnx.reference gives strings in two types."""
+    """A value in its form for comparison: onnx.reference returns strings in two types."""
     if isinstance(value, np.ndarray) and value.dtype.kind == "U":
         return value.astype(np.object_)
     return value
@@ -228,7 +228,7 @@ def _plain(value: Any) -> Any:
 def _by_runtime(model: ModelProto, feed: Mapping[str, Any]) -> Values | None:
     try:
         return Runner(model, threads=1).run(feed)
-    except Exception:  # ONNX Runtime does not have every operator, and has no class of its own for saying so
+    except Exception:  # ONNX Runtime lacks some operators, and has no exception class for that
         return None
 
 
@@ -265,7 +265,7 @@ def digests(cases: Iterable[Case]) -> dict[str, str]:
 
 
 def differing(arguments: Sequence[str]) -> list[str]:
-    """The models that two processes with different hash seeds make different bytes of."""
+    """The models for which two processes with different hash seeds write different bytes."""
     outcomes: list[dict[str, str]] = []
     for seed in ("1", "2"):
         command = [sys.executable, str(Path(__file__).resolve()), *arguments, "--digests"]
@@ -288,7 +288,7 @@ def cases_of(folders: Sequence[Path], *, onnx_too: bool, every: int) -> Iterator
 
 
 def main() -> int:
-    """Reads the command line, examines the models, prints the table, and returns 1 where something is wrong."""
+    """Reads the command line, examines the models, prints the table, and returns 1 if there are errors."""
     parser = argparse.ArgumentParser(description="Optimize every model there is, and check the results.")
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
     parser.add_argument("--only", action="store_true", help="the folders alone, without the models of the onnx package")

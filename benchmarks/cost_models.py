@@ -50,7 +50,7 @@ def times(path: Path) -> tuple[list[float], object]:
 
 
 def costs(model: object, pricing: Sequence[CostModel]) -> list[float]:
-    """What each cost model says of a model."""
+    """The estimate of each cost model for a model."""
     body = infer_type(from_onnx(model)["main"])
     return [program_cost(body, one) for one in pricing]
 

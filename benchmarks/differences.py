@@ -1,7 +1,7 @@
-"""How far two values are apart, and how far they may be, judged otherwise than `passat.optimize` does, for tests and benchmarks.
+"""The difference of two values, and its tolerance, determined independently of `passat.optimize`, for tests and benchmarks.
 
-Integers, booleans and strings have to be equal; floating-point numbers equal up to rounding, measured against the size of the whole tensor,
-with infinities and nan in the same places. Sequences, maps and absent optionals are compared part by part.
+Integers, booleans and strings must be equal; floating-point numbers must be equal up to rounding, relative to the size of the whole tensor,
+with infinities and NaN in the same places. Sequences, maps and absent optionals are compared part by part.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ TOLERANCES: Final[Mapping[str, Tolerance]] = {
     "complex64": Tolerance(1e-3, 1e-4),
     "complex128": Tolerance(1e-7, 1e-9),
 }
-"""By element type. A type that is not listed has to be equal, bit for bit."""
+"""By element type. Other types must be equal bit for bit."""
 EPSILON: Final[Mapping[str, float]] = {
     "float64": 2.0**-52,
     "float32": 2.0**-23,

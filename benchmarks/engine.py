@@ -50,7 +50,7 @@ PHASES: Final[dict[str, tuple[tuple[Any, str], ...]]] = {
     "extract": ((importlib.import_module("passat.rules.engine.engine"), "extract"),),
     "rebuild": ((importlib.import_module("passat.rules.engine.engine"), "rebuild"),),
 }
-"""The parts of a run, and the functions that do them."""
+"""The parts of a run, and their functions."""
 
 
 class Run(NamedTuple):

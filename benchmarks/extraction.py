@@ -23,13 +23,13 @@ RUNS = 5
 
 
 def files(paths: list[Path]) -> Iterator[Path]:
-    """The files that are named, and those in the folders that are."""
+    """The named files, and those in the named folders."""
     for path in paths:
         yield from sorted(path.rglob("*.json")) if path.is_dir() else [path]
 
 
 def timed(run: Callable[[], float]) -> tuple[float, float]:
-    """What a function returns, and the median of its seconds."""
+    """The result of a function, and its median seconds."""
     seconds = []
     for _ in range(RUNS):
         start = time.perf_counter()

@@ -63,10 +63,9 @@ class _Builder:
 
 
 def chain(length: int, *, seed: int = 0) -> onnx.ModelProto:
-    """Make a chain of `length` elementwise calls, each of which reads the one before it.
-
-    Two in five calls are binary, with a constant on the other side, and no two of those are neighbors; every fifth is Tanh.
-    So there is nothing to remove or to fold, and the chain measures what a walk over depth costs.
+    """Make a chain of `length` elementwise calls, each of which reads the previous one. Two in five calls are binary, with a constant as
+    the other operand, and no two of those are neighbors; every fifth is Tanh. So nothing can be removed or folded, and the chain measures
+    the cost of a walk over depth.
     """
     build = _Builder(seed)
     constants = [build.constant(f"c{i}", build.random.uniform(0.5, 1.5, (1, SIDE))) for i in range(16)]
@@ -80,10 +79,9 @@ def chain(length: int, *, seed: int = 0) -> onnx.ModelProto:
 
 
 def wide(size: int, *, seed: int = 0) -> onnx.ModelProto:
-    """Make a random graph of about `size` nodes with sharing, and with the work that a simplifier is there to find.
-
-    Values are drawn from the last 64 made, so depth grows slowly and most values have several readers. About one step in
-    five adds something to remove: `x + 0`, `x * 1`, a pair of transposes, a sum of two constants, or an expression that is there already.
+    """Make a random graph of about `size` nodes with sharing, and with parts that a simplifier removes. Values are drawn from the last 64
+    made, so depth grows slowly and most values have several readers. About one step in five adds something to remove: `x + 0`, `x * 1`, a
+    pair of transposes, a sum of two constants, or an existing expression.
     """
     build = _Builder(seed)
     inputs = [f"x{i}" for i in range(8)]

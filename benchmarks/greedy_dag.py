@@ -1,7 +1,7 @@
-"""The greedy extractor that others compare with: for each class the set of classes that its cheapest known program is made of.
+"""The greedy extractor that others compare with: for each e-class, the set of e-classes of its cheapest known program.
 
-Written after the description of faster-greedy-dag in the extraction-gym (https://github.com/egraphs-good/extraction-gym): a class is
-looked at again when a class below it has become cheaper; a node is not taken where its class stands in what it would be made of.
+Written after the description of faster-greedy-dag in the extraction-gym (https://github.com/egraphs-good/extraction-gym): an e-class is
+processed again when an e-class below it becomes cheaper; a node is not taken if its own e-class would be part of its program.
 """
 
 from collections import deque
@@ -10,13 +10,13 @@ from passat.rules.extraction.space import Space
 
 
 def greedy_dag(space: Space, roots: list[int]) -> float:
-    """The cost of the program that is found, each chosen node once."""
+    """The cost of the program found, with each chosen node counted once."""
     classes, children, costs = space.classes, space.children, space.costs
     users: list[list[int]] = [[] for _ in classes]
     for node, parts in enumerate(children):
         for part in set(parts):
             users[part].append(node)
-    made: dict[int, dict[int, float]] = {}  # class -> classes of its program, with what the node chosen there costs
+    made: dict[int, dict[int, float]] = {}  # e-class -> e-classes of its program, with the costs of the nodes chosen there
     total: dict[int, float] = {}
     chosen: dict[int, int] = {}
     work = deque(node for node, parts in enumerate(children) if not parts)

@@ -56,19 +56,18 @@ CONTROL: Final = "control"
 NEVER_ABOVE: Final = 1.01
 """The ratio that no model should exceed."""
 TRANSFORMERS: Final = ("bert", "gpt2", "llama", "vit", "swin", "t5", "whisper", "mixtral", "distilbert", "clip")
-"""What the names of transformer exports begin with, as `models.py` gives them."""
+"""The prefixes of names of transformer exports from `models.py`."""
 SIZES: Final = {"batch": 2, "sequence": 16}
-"""Sizes of named dimensions: those that the exports with fixed dimensions have."""
+"""Sizes of named dimensions: those of the exports with fixed dimensions."""
 LEAST_ROUNDS: Final = 5
 REST: Final = 0.004
-"""Seconds after which the threads of a session have ceased to spin for more work."""
+"""Seconds after which the threads of a session stop spinning."""
 WARM_UP: Final = 3
-"""Runs that wake up the threads of a session, not counted."""
+"""Runs that wake up the threads of a session; they do not count."""
 
 
 def runtime(level: str) -> Callable[[onnx.ModelProto], onnx.ModelProto]:
-    """What ONNX Runtime writes for a model at a level of its optimizations; at higher levels than these it writes what only the same
-    processor can run."""
+    """The model that ONNX Runtime writes at a level of its optimizations; at higher levels the result runs only on the same processor."""
 
     def optimize(model: onnx.ModelProto) -> onnx.ModelProto:
         import onnxruntime
@@ -94,7 +93,7 @@ PEERS: Final = ("onnxsim", "onnxslim", "onnxscript", "ort_basic", "ort_extended"
 
 
 class Ratio(NamedTuple):
-    """Times of a contestant against the input's: the median of the rounds, their quartiles, and the median of its own seconds."""
+    """Times of a contestant relative to the input's: the median of the rounds, their quartiles, and the median of its own seconds."""
 
     median: float
     low: float
@@ -113,7 +112,7 @@ class Ratio(NamedTuple):
 
 
 def made(name: str, model: Path, work: Path, limit: float, *, keep: bool) -> Path | str:
-    """The file with the result of an optimizer, or why there is none. Earlier results of peers are reused."""
+    """The file with the result of an optimizer, or the reason why there is none. Earlier results of peers are reused."""
     digest = hashlib.sha256(model.read_bytes()).hexdigest()[:12]
     target = work / f"{model.stem}.{digest}.{name}.onnx"
     failure = target.with_suffix(".txt")
@@ -137,7 +136,7 @@ def made(name: str, model: Path, work: Path, limit: float, *, keep: bool) -> Pat
 
 
 def make(name: str, model: Path, target: Path) -> None:
-    """Runs one optimizer and writes what it makes, whole or not at all."""
+    """Runs one optimizer and writes its result atomically."""
     unfinished = target.with_suffix(".part")
     onnx.save(CONTESTANTS[name](onnx.load(model)), unfinished)
     unfinished.rename(target)
@@ -147,7 +146,7 @@ def make(name: str, model: Path, target: Path) -> None:
 
 
 class Session(Runner):
-    """A model with all optimizations, as people run it."""
+    """A model with all optimizations, as in deployment."""
 
     def __init__(self, path: Path, threads: int) -> None:
         import onnxruntime
@@ -166,12 +165,11 @@ class Session(Runner):
 
 
 def feed_of(path: Path, sizes: Mapping[str, int], given: str | None) -> dict[str, Any]:
-    """The inputs of a file where one is given. Else inputs with these sizes of named dimensions; where a model does not run on them, of
-    sizes with which it does."""
+    """The inputs of a file, if given; otherwise inputs with these sizes of named dimensions, or with sizes on which the model runs."""
     if given is not None:
         return dict(np.load(given))
     runner = Runner(path, threads=1)
-    with suppress(Exception):  # ONNX Runtime has no common base of its errors
+    with suppress(Exception):  # ONNX Runtime's errors have no common base class
         feed = make_feed(runner.inputs, Trial(0, {name: sizes.get(name, 16) for name in symbols(runner.inputs)}))
         runner.run(feed)
         return feed
@@ -188,7 +186,7 @@ def measured(
     sizes: Mapping[str, int],
     given: str | None,
 ) -> Any:
-    """Times of all contestants in each round, and which of them do not load, or do not compute what the input does."""
+    """Times of all contestants in each round, and which of them do not load, or compute other values than the input."""
     feed = feed_of(paths[INPUT], sizes, given)
     names = [INPUT, *(name for name in paths if name != INPUT)]
     random.Random(seed).shuffle(names)
@@ -212,7 +210,7 @@ def measured(
 
     def run(which: int, repeat: int) -> float:
         session = sessions[order[which]]
-        if threads > 1:  # the threads of the one before would take cores away, and those of this one are asleep
+        if threads > 1:  # spinning threads of the previous session would take cores away, and those of this one are asleep
             time.sleep(REST)
             time_of(session, feed, WARM_UP)
         return time_of(session, feed, repeat, time.perf_counter if threads > 1 else time.thread_time)
@@ -222,7 +220,7 @@ def measured(
 
 
 def race(paths: Mapping[str, Path], threads: int, options: argparse.Namespace) -> tuple[dict[str, Ratio], dict[str, str]]:
-    """The ratios of all contestants, from several sets of sessions, and why others have none."""
+    """The ratios of all contestants from several sets of sessions, and why others have none."""
     rounds: dict[str, list[float]] = {}
     seconds: dict[str, list[float]] = {}
     wrong: dict[str, str] = {}
@@ -253,19 +251,19 @@ def race(paths: Mapping[str, Path], threads: int, options: argparse.Namespace) -
 
 
 def best_peer(row: Mapping[str, Ratio]) -> str | None:
-    """The fastest of the others whose values are right."""
+    """The fastest of the others with correct values."""
     able = [name for name, ratio in row.items() if name not in (INPUT, CONTROL, OURS) and ratio.equal]
     return min(able, key=lambda name: row[name].median, default=None)
 
 
 def mean_of(rows: Iterable[Mapping[str, Ratio]], name: str) -> float | None:
-    """The geometric mean of one contestant's ratios, where it has any."""
+    """The geometric mean of one contestant's ratios, if it has any."""
     found = [row[name].median for row in rows if name in row and row[name].equal]
     return geometric_mean(found) if found else None
 
 
 def table(results: Mapping[str, Mapping[str, Ratio]], names: Sequence[str], threads: int) -> str:
-    """The ratios as Markdown, with geometric means, and the models on which Passat is behind."""
+    """The ratios as Markdown, with geometric means, and the models on which Passat is slower."""
 
     def shown(row: Mapping[str, Ratio], name: str) -> str:
         ratio = row.get(name)
@@ -305,12 +303,12 @@ def table(results: Mapping[str, Mapping[str, Ratio]], names: Sequence[str], thre
 
 
 def selected(folder: Path, only: Sequence[str]) -> list[Path]:
-    """The models of a folder whose names start with one of these; a file is a folder of itself."""
+    """The models of a folder whose names start with one of these; a file counts as a folder with one model."""
     return [path for path in ([folder] if folder.is_file() else sorted(folder.glob("*.onnx"))) if path.stem.startswith(tuple(only))]
 
 
 def installed(name: str) -> bool:
-    """Whether an optimizer can be called."""
+    """True if an optimizer is installed."""
     return name.startswith("ort_") or importlib.util.find_spec(name) is not None
 
 
@@ -350,7 +348,7 @@ def main() -> int:
     warnings.simplefilter("ignore")
     if options.make:
         with peers.silence():
-            # The reason of a failure is what the process that asked reads.
+            # the calling process reads the reason of a failure
             make(options.make[0], options.folder, Path(options.make[1]))
         return 0
     if options.race:

@@ -1,4 +1,4 @@
-"""Models of many equal layers, written as an exporter would write them: attention and a perceptron, with what exporters leave behind."""
+"""Models of many equal layers in the form that exporters write: attention and a perceptron, with typical leftovers of exporters."""
 
 from typing import Any as AnyValue
 from typing import Final
@@ -60,7 +60,7 @@ def equal_layers(layers: int, *, seed: int = 0, splat: bool = False, kinds: int 
 
 
 def _norm(writer: _Writer, value: str) -> str:
-    """A layer normalization, taken apart."""
+    """A layer normalization, decomposed."""
     axes = {"axes": [-1], "keepdims": 1}
     centered = writer.node("Sub", value, writer.node("ReduceMean", value, **axes))
     variance = writer.node("ReduceMean", writer.node("Pow", centered, writer.constant(np.float32(2.0))), **axes)

@@ -1,6 +1,6 @@
 """The effect of single decisions in the design of the engine, each measured by undoing it (`engine.py --lessons`).
 
-Every row runs the same program, a random graph of `programs.py`, as the engine does it and as it might have been done.
+Every row runs the same program, a random graph of `programs.py`, with the engine's decision and with the alternative.
 """
 
 import gc
@@ -32,10 +32,10 @@ ROUNDS: Final = 4
 
 
 class AskingSaturator(Saturator):
-    """Has egglog find the matches of the program that came in, too."""
+    """Also has egglog find the matches of the original program."""
 
     def run(self) -> Saturation:
-        """Runs rounds until nothing new is found."""
+        """Runs rounds until there are no new matches."""
         with self._lease:
             self._start()
             self._rounds([])
@@ -89,7 +89,7 @@ def _changed(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 def _medians(ways: Sequence[Callable[[], object]], runs: int) -> list[float]:
-    """Median CPU seconds of each of several ways to do a thing, run in turn after one run that is not counted."""
+    """Median CPU seconds of several alternatives, run in turn after one run that does not count."""
     times: list[list[float]] = [[] for _ in ways]
     for counted in range(runs + 1):
         for way, spent in zip(ways, times, strict=True):

@@ -59,7 +59,7 @@ class Size:
 
     @property
     def encoder(self) -> dict[str, Any]:
-        """The arguments that most configurations of transformers spell alike."""
+        """The arguments that most configurations of transformers have in common."""
         return {
             "hidden_size": self.hidden,
             "num_hidden_layers": self.layers,
@@ -81,7 +81,7 @@ SIZES: Final = {
 
 @dataclass(frozen=True)
 class Example:
-    """A module with the inputs to trace it by, and the axes of them that may vary."""
+    """A module with its example inputs, and the axes of these that may vary."""
 
     module: nn.Module
     inputs: dict[str, Tensor]
@@ -226,7 +226,7 @@ def wav2vec2(size: Size) -> Example:
 
 
 class Residual(nn.Module):
-    """Adds what a branch computes to its input, or to a projection of it."""
+    """Adds the result of a branch to its input, or to a projection of the input."""
 
     def __init__(self, branch: nn.Module, shortcut: nn.Module, after: nn.Module) -> None:
         super().__init__()
@@ -370,7 +370,7 @@ def strip_paths(model: onnx.ModelProto) -> None:
 
 
 def perturb(module: nn.Module) -> None:
-    """Move every parameter a little, for fresh biases are 0 and fresh scales 1, which a trained model never has."""
+    """Move every parameter a little: new biases are 0 and new scales 1, unlike in a trained model."""
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.02)
@@ -413,7 +413,7 @@ def main() -> int:
                 started = time.perf_counter()
                 try:
                     line = make(arguments.folder / f"{name}.onnx", family, SIZES[arguments.size], exporter, shapes, arguments.opset)
-                except Exception as error:  # an exporter may raise anything; the other models are still wanted
+                except Exception as error:  # an exporter may raise anything; the other models are still exported
                     failures += 1
                     line = f"FAILED: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
                 print(f"{name:36} {time.perf_counter() - started:5.1f} s  {line}", flush=True)

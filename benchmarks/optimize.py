@@ -55,8 +55,8 @@ OPTIMISERS: Final = {OURS: passat, **peers.PEERS}
 
 
 class Cell(NamedTuple):
-    """What one optimizer did with one model: median seconds, nodes and bytes of the result, whether onnx.checker accepts it, and what
-    is wrong."""
+    """The result of one optimizer on one model: median seconds, nodes and bytes of the result, whether onnx.checker accepts it, and the
+    error."""
 
     seconds: float | None = None
     nodes: int | None = None
@@ -67,7 +67,7 @@ class Cell(NamedTuple):
 
 
 def work(name: str, path: Path, pipe: Connection) -> None:
-    """The life of a process: optimizes once per "run" command, and answers "end" with its results."""
+    """The main loop of the process: optimizes once per "run" command, and answers "end" with its results."""
     with peers.silence():
         optimize, source = OPTIMISERS[name], onnx.load(path)
         result: onnx.ModelProto | None = None
@@ -118,7 +118,7 @@ class Worker:
             return None
 
     def run(self) -> None:
-        """Optimizes once; the first time is not counted."""
+        """Optimizes once; the first time does not count."""
         answer = self._ask("run")
         if isinstance(answer, str):
             self.error = answer
@@ -126,7 +126,7 @@ class Worker:
             self.times.append(answer)
 
     def end(self) -> Cell:
-        """What came of it."""
+        """The results."""
         counted = self.times[1:] or self.times
         answer = None if self.error else self._ask("end")
         self.process.join(10)
@@ -137,7 +137,7 @@ class Worker:
 
 
 def measure(path: Path, names: Sequence[str], runs: int, limit: float, budget: float) -> dict[str, Cell]:
-    """Lets optimizers take turns on a model: a warm-up, then `runs` rounds. One that has spent `budget` seconds does not go on."""
+    """Runs optimizers in turn on a model: a warm-up, then `runs` rounds. An optimizer stops after `budget` seconds."""
     workers = {name: Worker(name, path, limit) for name in names}
     for worker in workers.values():
         worker.run()
@@ -195,7 +195,7 @@ def tables(cells: Mapping[str, Mapping[str, Cell]], before: Mapping[str, tuple[i
 
 
 def main() -> int:
-    """Read the command line, measure, print the tables; returns 2 where models are missing."""
+    """Read the command line, measure, print the tables; returns 2 if models are missing."""
     parser = argparse.ArgumentParser(description="Compare passat.optimize with other optimizers of ONNX models.")
     parser.add_argument("folder", type=Path, metavar="MODELS", help="where models.py has put its models")
     parser.add_argument("--only", nargs="+", default=[""], metavar="NAME", help="models whose name starts with one of these")

@@ -1,10 +1,10 @@
-"""What the pass manager itself costs, against TVM's: passes that do nothing, pipelines of them, instruments, contexts.
+"""The cost of the pass manager itself, compared with TVM's: passes that do nothing, pipelines of them, instruments, contexts.
 
     python -m venv TVM && TVM/bin/pip install apache-tvm==0.27.0
     python benchmarks/passes.py --tvm TVM/bin/python
 
-Both run passes that are written in Python and return what they get, as users write them. Runs alternate between the two; the table
-has medians in microseconds, and how many times Passat's time TVM's is. Without TVM only Passat is measured.
+Both run passes that are written in Python and return their input. Runs alternate between the two; the table has medians in microseconds,
+and the ratio of TVM's time to Passat's. Without TVM only Passat is measured.
 """
 
 import argparse
@@ -98,7 +98,7 @@ for line in sys.stdin:
         seconds = time.perf_counter() - start
     print(json.dumps(seconds), flush=True)
 """
-"""The program that the interpreter with TVM runs: it runs the case that each line names, and answers with the seconds it took."""
+"""The program for the interpreter with TVM: it runs the case that each line names, and answers with the seconds."""
 
 
 @module_pass(opt_level=0)
@@ -114,13 +114,13 @@ def nothing_for_each(func: Function, _: IRModule, __: PassContext) -> Function:
 
 
 class Watcher(PassInstrument):
-    """An instrument that hears of every pass."""
+    """An instrument that is called for every pass."""
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Hears that a pass begins."""
+        """Called when a pass begins."""
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Hears that a pass has ended."""
+        """Called when a pass has ended."""
 
 
 class Ours:
@@ -153,7 +153,7 @@ class Ours:
         }
 
     def seconds(self, name: str) -> float:
-        """How long a case took."""
+        """The seconds of a case."""
         watchers = int(name[-1]) if name.startswith("sequential") else 0
         with PassContext(instruments=[Watcher() for _ in range(watchers)]):
             start = time.perf_counter()

@@ -69,7 +69,7 @@ PEERS: Final[dict[str, Callable[[onnx.ModelProto], onnx.ModelProto]]] = {
 
 @dataclass
 class Outcome:
-    """What one peer did with one model. `error` is the reason for a missing or wrong result."""
+    """The result of one peer on one model. `error` is the reason for a missing or wrong result."""
 
     seconds: float | None = None
     nodes: int | None = None
@@ -167,14 +167,14 @@ def measure(peer: str, path: Path, runs: int, keep: Path | None) -> Outcome:
         outcome.checker, outcome.error = False, sentence(error)
     try:
         outcome.equal = same_value(source, result)
-    except Exception as error:  # ONNX Runtime raises classes of its own for each kind of rejection
+    except Exception as error:  # ONNX Runtime has a separate exception class for each kind of rejection
         outcome.equal, outcome.error = False, outcome.error or sentence(error)
     return outcome
 
 
 @contextlib.contextmanager
 def silence() -> Iterator[None]:
-    """Send what this process prints, from C++ too, to nowhere."""
+    """Discard the output of this process, including output from C++."""
     with Path(os.devnull).open("w") as nowhere:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(nowhere.fileno(), stream.fileno())
@@ -182,7 +182,7 @@ def silence() -> Iterator[None]:
 
 
 def measure_apart(peer: str, path: Path, runs: int, limit: float, keep: Path | None) -> Outcome:
-    """Run `peer` on the model at `path` in a process of its own."""
+    """Run `peer` on the model at `path` in a separate process."""
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
         command = [sys.executable, __file__, str(path), "--peers", peer, "--runs", str(runs), "--json", str(answer), "--here"]

@@ -1,7 +1,7 @@
-"""Programs and rules that two engines are given alike: as Passat's functions and rule sets, and as plain rows and egglog text.
+"""Programs and rules for the comparison of two engines: as Passat's functions and rule sets, and as plain rows and egglog text.
 
-A program is a list of rows `(operator, payload, operands)`, operands being numbers of rows before. Every value is a float32 matrix
-of SIDE x SIDE, so any two of them combine.
+A program is a list of rows `(operator, payload, operands)`; operands are numbers of earlier rows. Every value is a float32 matrix of SIDE x
+SIDE, so any two of them combine.
 """
 
 import random
@@ -36,7 +36,7 @@ WEIGHTS: Final = {
 }  # fmt: skip
 """How often each operator is drawn. With these rules fire about 15 times in 100 nodes."""
 WITH_CONSTANT: Final = 0.35
-"""The part of binary calls whose second operand is a constant."""
+"""The share of binary calls whose second operand is a constant."""
 
 
 class Row(NamedTuple):
@@ -48,7 +48,7 @@ class Row(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A program of both forms. `calls` counts the calls, `outputs` are the unread rows."""
+    """A program in both forms. `calls` counts the calls, `outputs` are the unread rows."""
 
     rows: list[Row]
     outputs: list[int]
@@ -62,7 +62,7 @@ def dag(calls: int, *, seed: int = 0) -> Program:
 
 
 def chain(calls: int, *, seed: int = 0) -> Program:
-    """A random chain: every call reads the one before it, binary ones a constant or a variable besides."""
+    """A random chain: every call reads the previous one, and binary calls also a constant or a variable."""
     return _program(calls, seed, lambda draw, made: made[-1])
 
 
@@ -110,7 +110,7 @@ p, q = attributes("p q")
 
 
 class Twenty(RuleSet):
-    """Twenty cheap rules: some need to know a constant or an attribute, most only a shape of the graph."""
+    """Twenty cheap rules: some depend on a constant or an attribute, most only on the structure of the graph."""
 
     add_zero = (x + c >> x).when(is_all(c, 0), same_type(x, x + c))
     subtract_zero = (x - c >> x).when(is_all(c, 0), same_type(x, x - c))
@@ -161,4 +161,4 @@ NATIVE: Final[dict[str, tuple[str, ...]]] = {
     ),
     "product_of_powers": ("(Multiply (Exp x) (Exp y)) => (Exp (Add x y))",),
 }
-"""The same rules for egglog, each order of commutative operands by itself."""
+"""The same rules for egglog, with each order of commutative operands separately."""

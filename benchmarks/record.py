@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 
 SAME_COST: Final = 1e-9
-"""What an estimate may rise by, as a part of it: sums in another order."""
+"""Relative increase of an estimate that is permitted: sums in another order."""
 
 
 def record(path: Path) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def record(path: Path) -> dict[str, Any]:
 
 
 def record_all(paths: Sequence[Path]) -> dict[str, Any]:
-    """The figures of each model, or why there are none."""
+    """The figures of each model, or the reason why there are none."""
     found: dict[str, Any] = {}
     for path in paths:
         command = [sys.executable, __file__, "--one", str(path)]
@@ -80,7 +80,7 @@ def line(row: Mapping[str, Any]) -> str:
 
 
 def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> int:
-    """Shows what differs; 1 where something became worse."""
+    """Shows the differences; returns 1 if something became worse."""
     worse = 0
     common = [name for name in before if name in after]
     for name in common:

@@ -73,7 +73,7 @@ def table(title: str, models: dict[str, onnx.ModelProto], ways: Sequence[Way], r
             seconds = statistics.median(taken[way])
             cells += [f"{1000 * seconds:.0f}", f"{seconds / first.setdefault(way, seconds):.1f}", str(made[way][0])]
         costs = [cost for _, cost in made.values() if cost]
-        cells.append(f"{max(costs) / min(costs) - 1:.1e}")  # by how much the ways differ
+        cells.append(f"{max(costs) / min(costs) - 1:.1e}")  # the difference of the costs
         print(f"| {' | '.join(cells)} |", flush=True)
 
 

@@ -45,7 +45,7 @@ def networks(folder: Path, only: list[str]) -> dict[tuple[str, str], dict[str, P
 
 
 def optimized(path: Path, target: Path, options: argparse.Namespace) -> Counter[str]:
-    """Optimizes an export and writes the result; returns its operators, without those that hold data."""
+    """Optimizes an export and writes the result. Returns its operators, without those that hold data."""
     config = {"rules.math": options.math} if options.math else None
     result = passat.optimize(path, opset=options.opset, config=config)
     onnx.save(result.model, target)
@@ -54,7 +54,7 @@ def optimized(path: Path, target: Path, options: argparse.Namespace) -> Counter[
 
 
 def difference(first: Counter[str], other: Counter[str]) -> str:
-    """By which operators a result has more or fewer than the first."""
+    """The operators that a result has more or fewer of than the first."""
     names = sorted(name for name in {*first, *other} if first[name] != other[name])
     return ", ".join(f"{name} {other[name] - first[name]:+d}" for name in names)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Tvm:
-    """A process of another interpreter. `version` is that of its TVM, or None where it has none that runs."""
+    """A process of another interpreter. `version` is that of its TVM, or None if it has none that runs."""
 
     def __init__(self, python: str, program: str) -> None:
         head = "import json, sys, time\nimport tvm\nprint(json.dumps(tvm.__version__), flush=True)\n"
@@ -21,7 +21,7 @@ class Tvm:
         self.version: str | None = json.loads(self._line() or "null")
 
     def ask(self, line: str) -> Any:
-        """What the program answers to a line."""
+        """The answer of the program to a line."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{line}\n")
         self.process.stdin.flush()

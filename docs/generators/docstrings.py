@@ -26,7 +26,7 @@ def to_rst(lines: Sequence[str]) -> list[str]:
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    """The paragraphs of a text. A list begins a paragraph of its own."""
+    """The paragraphs of a text. A list begins a new paragraph."""
     for part in re.split(r"\n\n+", text.strip("\n")):
         before, *listed = re.split(r"\n(?=\* )", part, maxsplit=1)
         yield before
@@ -34,7 +34,7 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _escaped(paragraph: str) -> str:
-    """A paragraph with its code in double backticks, and without markup elsewhere. A piece of code may go on in the next line."""
+    """A paragraph with its code in double backticks, and without other markup. Code may continue on the next line."""
     item = _ITEM.match(paragraph)
     head = item[0] if item else ""
     parts = _CODE.split(paragraph[len(head) :])

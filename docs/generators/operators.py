@@ -1,4 +1,4 @@
-"""The operators of the registry, and which ONNX operators they are read from."""
+"""The operators of the registry, and the ONNX operators that they are read from."""
 
 import inspect
 from typing import Final
@@ -33,7 +33,7 @@ def _row(op: Op) -> tuple[str, str, str]:
 
 
 def _onnx() -> str:
-    """Returns which operators of ONNX's own domain and of others have a form in Passat."""
+    """Returns the ONNX operators, and operators of other domains, that have a form in Passat."""
     from onnx import defs
 
     known = {schema.name for schema in defs.get_all_schemas() if schema.domain in ("", "ai.onnx")}

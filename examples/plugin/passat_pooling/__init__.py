@@ -10,7 +10,7 @@ from passat.passmgr import PassContext, module_pass, register_pass
 from passat.rules import rule_pass
 from passat_pooling.rules import Pooling
 
-# A pass with a place runs in every default pipeline. `register_pass` takes the pass itself, or a function that makes it from options.
+# A pass with a place runs in every default pipeline. `register_pass` takes the pass itself, or a function that creates it from options.
 register_pass("PoolFirst", rule_pass(Pooling, name="PoolFirst", opt_level=2, after=["FoldBatchNorm"], before=["DeadCodeElimination"]))
 
 
