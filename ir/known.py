@@ -54,7 +54,8 @@ def known_value(expr: Expr) -> KnownValue | None:
                 stack += [(node, True), (node.tuple_value, False)]
             else:
                 whole = node.tuple_value._known_value
-                node._known_value = whole[node.index] if isinstance(whole, tuple) else None
+                inside = isinstance(whole, tuple) and node.index < len(whole)  # inference reports other fields
+                node._known_value = whole[node.index] if inside else None
         else:
             node._known_value = None
     return expr._known_value  # type: ignore[no-any-return]  # set above; the slot is not declared as it may be empty

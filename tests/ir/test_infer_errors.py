@@ -5,6 +5,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from passat import relay
 from passat.ir.dtypes import NAMES
 from passat.ir.expr import Call, Expr, If, Tuple, TupleGetItem, Var, const, var
 from passat.ir.infer import InferError, infer_type
@@ -91,6 +92,13 @@ def test_a_type_relation_may_raise_lookup_and_arithmetic_errors() -> None:
         infer_type(careless(x, table=7))
     with pytest.raises(InferError, match="division"):
         infer_type(careless(TupleGetItem(Tuple([const(1.0)]), 0)))
+
+
+def test_a_known_tuple_without_the_field() -> None:
+    """Shape arithmetic reads the shape before the type of the field is inferred."""
+    shape = TupleGetItem(Tuple([const(np.array([2, 3]))]), 3)
+    with pytest.raises(InferError, match="field 3 is out of range for a tuple of 1 fields"):
+        infer_type(relay.reshape(x, shape))
 
 
 def test_types_that_nest_too_deep_are_an_infer_error() -> None:
