@@ -5,22 +5,19 @@ operators in the wanted layouts and few transposes. TVM instead walks from input
 """
 
 import functools
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any as AnyValue
 from typing import Final, TypeAlias
 
 from passat.ir.attrs import Attrs
-from passat.ir.dtypes import itemsize
-from passat.ir.expr import Call, Expr, Function
-from passat.ir.infer import infer_type
+from passat.ir.expr import Call, Function
 from passat.ir.module import IRModule
 from passat.ir.op import Op, OpTypeError, get_op
 from passat.ir.ops.blocked_layouts import without_blocks
 from passat.ir.ops.blocked_windows import BLOCKED
-from passat.ir.ops.movement import permutation, transpose
-from passat.ir.traverse import children, post_order, rewrite
-from passat.ir.types import TensorType, Type, tensor_type
+from passat.ir.traverse import post_order
+from passat.ir.types import TensorType, Type
 from passat.passmgr import PassContext, register_pass
 from passat.rules.cost import CostModel, price
 from passat.rules.engine.engine import Engine
@@ -29,7 +26,7 @@ from passat.rules.engine.limits import Limits
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.stage import Stage
 from passat.rules.library.arithmetic import Clips, Units
-from passat.rules.library.batch_norm import ScaleAxis
+from passat.rules.library.batch_norm import ScaleAxis, d
 from passat.rules.library.blocked_layouts import LayoutTransforms, SinkBlocks
 from passat.rules.library.commuting import CommuteUnary, MoveTransposes
 from passat.rules.library.folding import ConstantFolding
@@ -43,14 +40,16 @@ from passat.rules.library.layouts import (
     channels_last,
     check_layouts,
     conversion,
+    has_several,
     has_weight,
     wanted,
 )
 from passat.rules.library.quantized import QuantizedTransposes
 from passat.rules.library.views import ChainedViews, Transposes, Views
 from passat.rules.passes.altered import altered_by_attribute, converted
+from passat.rules.passes.sunk_transposes import sunk
 from passat.rules.pattern import PCall, RuleError
-from passat.rules.rule import EXPLORING, LOWERING, Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import EXACT, EXPLORING, LOWERING, Rule, RuleSet, RuleSetMeta
 from passat.rules.rule_pass import RulePass
 
 Layouts: TypeAlias = Mapping[str, Sequence[str]]
@@ -64,15 +63,21 @@ _NONE: Final = "neither the pass nor the target requests layouts"
 _CONVERSIONS: Final = {ChannelsLast: channels_last, ChannelsFirst: channels_first}
 
 
-_PASSAGES: Final = (Transposes.of_kind(EXPLORING), MoveTransposes, Views, CommuteUnary, QuantizedTransposes, ScaleAxis)
+_BIASES: Final = RuleSetMeta(
+    "ScaleAxis",
+    (RuleSet,),
+    {"__module__": ScaleAxis.__module__, "__doc__": ScaleAxis.__doc__, "shifted": ScaleAxis.shifted.when(has_several(d))},
+)
+"""The rule of `ScaleAxis` that restores biases from constants, which CanonicalizeOps removed; a number stays a sum."""
+_BIASES.base = ScaleAxis
+_PASSAGES: Final = (Transposes.of_kind(EXPLORING), MoveTransposes, Views, CommuteUnary, QuantizedTransposes, _BIASES)
 """Rules that move transposes until they cancel. Exploring, since a tensor may be the transpose of several, so those that meet must stay
 matchable."""
 _WITHOUT: Final = (
     CommuteUnary.reshape.name,
-    *(rule.name for rule in ScaleAxis if rule is not ScaleAxis.shifted),
     *(rule.name for rule in ScaleAxis.shifted.directions() if rule.name.startswith("ScaleAxis.shifted[biased")),
 )
-"""Rules that keep reshapes in place. Of `ScaleAxis`, only the rules that restore biases from constants, which CanonicalizeOps removed."""
+"""Rules that keep reshapes in place, and rules on calls that have biases."""
 
 
 class LayoutCost:
@@ -149,7 +154,7 @@ class LayoutPass(RulePass):
             return func
         result = super().transform_function(func, mod, ctx)
         if result is not func:
-            result = _sunk(result)
+            result = sunk(result, exact=self._math(ctx) == EXACT)
         calls = (node for node in post_order(result) if isinstance(node, Call) and isinstance(node.op, Op))
         left = Counter(call.op.name for call in calls if isinstance(call.op, Op) and not _is_laid_out(call, call.op, self.layouts))
         for op, count in left.items():
@@ -175,59 +180,6 @@ class LayoutPass(RulePass):
             engine.limits = engine.limits._replace(rounds=ROUNDS)
         engine.region_nodes = None  # transposes at the borders of regions would not meet
         return engine
-
-
-def _sunk(function: Function) -> Function:
-    """The function with transposes behind elementwise operators of one tensor and behind quantized sums, so that convolutions and what
-    follows them stay together.
-
-    A walk: both orders cost the same, so extraction does not choose between them.
-    """
-    uses = Counter(id(part) for node in post_order(function) for part in children(node))
-
-    def sink(old: Expr, made: Expr) -> Expr:
-        if not isinstance(made, Call) or not isinstance(made.op, Op) or not isinstance(old, Call):
-            return made
-        places = _data_of(made.op, [arg.checked_type for arg in old.args])
-        turned = [made.args[i] for i in places]
-        operands = [arg.args[0] for arg in turned if isinstance(arg, Call) and arg.op is transpose and isinstance(arg.args[0], Call)]
-        axes = {arg.attrs["axes"] for arg in turned if isinstance(arg, Call) and arg.op is transpose}
-        if not places or len(operands) != len(places) or len(axes) != 1:
-            return made
-        inputs = [old.args[i] for i in places]
-        grows = itemsize(tensor_type(old.checked_type).dtype) > itemsize(tensor_type(inputs[0].checked_type).dtype)
-        if grows or any(uses[id(arg)] != sum(arg is other for other in inputs) for arg in inputs):
-            return made
-        order = permutation(tensor_type(inputs[0].checked_type).ndim, axes.pop())
-        attrs = {name: order[made.attrs[name]] for name, scale in _CHANNELS[made.op.name].items() if _is_vector(old.args[scale])}
-        below = [operands[places.index(i)] if i in places else arg for i, arg in enumerate(made.args)]
-        return Call(transpose, [Call(made.op, below, Attrs(made.attrs, **attrs), span=made.span)], Attrs(axes=order), span=made.span)
-
-    result = rewrite(function, sink)
-    assert isinstance(result, Function)
-    infer_type(result)
-    return result
-
-
-_SUM: Final = {"lhs_axis": 2, "rhs_axis": 4}
-_CHANNELS: Final[Mapping[str, Mapping[str, int]]] = defaultdict(
-    dict, {"qnn.requantize": {"axis": 0}, "qnn.add": _SUM, "qnn.subtract": _SUM, "qnn.mul": _SUM}
-)
-"""Attributes that name the axis of scales, and the operands that decide whether it matters: requantize has it in all cases, as in TVM."""
-
-
-def _is_vector(expr: Expr) -> bool:
-    return tensor_type(expr.checked_type).size != 1
-
-
-def _data_of(op: Op, types: Sequence[Type]) -> list[int]:
-    """The operands of an operator that have the layout of the result, where the others are scalars or scales; none for other operators."""
-    if op.name in ("qnn.requantize", "qnn.add", "qnn.subtract", "qnn.mul"):
-        return [0] if op.name == "qnn.requantize" else [0, 1]
-    if not op.elementwise or not all(isinstance(type_, TensorType) for type_ in types):
-        return []
-    found = [i for i, type_ in enumerate(types) if tensor_type(type_).ndim]
-    return found if len(found) == 1 else []
 
 
 def _pair(op: str, given: Sequence[str]) -> tuple[str, str]:

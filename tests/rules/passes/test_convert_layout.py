@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from passat import relay
-from passat.ir.expr import Call, Expr, Function, Var
+from passat.ir.expr import Call, Expr, Function, Tuple, Var
 from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx, to_onnx
 from passat.ir.op import Op
@@ -701,6 +701,32 @@ def shapes(function: Function) -> Sequence[object]:
 def test_results_keep_their_layout() -> None:
     before = resnet(classes=False)
     assert shapes(converted(before)) == shapes(before)
+
+
+@pytest.mark.parametrize(
+    ("call", "fields"),
+    [
+        ("nn.instance_norm({}, %v, %v, axis=3)", ()),
+        ("nn.group_norm({}, %v, %v, num_groups=2, axis=3)", ()),
+        ("nn.l2_normalize({}, eps=0.001, axis=[3, 1])", ()),
+        ("nn.lrn({}, axis=3)", ()),
+        ("nn.batch_norm({}, %v, %v, %v, abs(%v), axis=3)", (0,)),
+        ("split({}, indices_or_sections=2, axis=-1)", (0, 1)),
+        ("topk({}, k=2, axis=1)", (0, 1)),
+    ],
+)
+def test_transposes_follow_operators_along_an_axis(call: str, fields: Sequence[int]) -> None:
+    body = call.format(f"nn.conv2d(%x, %w, {IN_NHWC})")
+    body = f"%0 = {body}; ({', '.join(f'%0.{i}' for i in fields)},)" if fields else f"nn.relu({body})"
+    before = program("%x: (1, 6, 6, 4), %w: (3, 3, 4, 4), %v: (4,)", body)["main"]
+    assert isinstance(before, Function)
+    for math in ("reassociate", "exact"):
+        after = converted(before, FIRST, rules__math=math)
+        assert_equal_in_value(before, Function(before.params, _renamed(after, before)), exact=False, rounds=1)
+        sums = math == "exact" and any(name in call for name in ("instance_norm", "group_norm", "l2_normalize"))
+        if not sums:
+            results = after.body.fields if isinstance(after.body, Tuple) else [after.body]
+            assert [node.op.name for node in results if isinstance(node, Call) and isinstance(node.op, Op)] == ["transpose"] * len(results)
 
 
 BLOCKS = {"nn.conv2d": ("NCHW4c", "OIHW4i4o")}
