@@ -33,7 +33,7 @@ from passat.rules.pattern import (
     pattern_parts,
     subterms,
 )
-from passat.rules.rule import EAGER, JOINING, Rule
+from passat.rules.rule import EAGER, JOINING, LOWERING, Rule
 from passat.rules.substitution import CallTerm, Substitution, bound_keys, same_type, scalar_for
 
 _NOT_THERE: Final = "its right side does not exist yet"
@@ -247,6 +247,7 @@ class Matcher:
     def _build(self, match: "Bindings") -> int:
         graph, row = match.graph, match.row
         made: list[int] = []
+        turned = self.rule.kind == LOWERING and self._is_turned(match)
         for node, operands in self._plan:
             if isinstance(node, PValue):
                 made.append(graph.add_value(match.value(node.value)))
@@ -260,8 +261,24 @@ class Matcher:
                     payload = graph.attr_id(match.call_attrs(node))
             elif isinstance(node, PGet):
                 payload = node.index
-            made.append(graph.make(symbol_of(node), payload, tuple([graph.find(made[~i] if i < 0 else row[i]) for i in operands])))
+            parts = tuple([graph.find(made[~i] if i < 0 else row[i]) for i in operands])
+            if turned and symbol_of(node) == self.root:
+                parts = parts[::-1]
+            made.append(graph.make(symbol_of(node), payload, parts))
         return made[-1] if made else row[self._slots[self.rule.rhs.key]]
+
+    def _is_turned(self, match: "Bindings") -> bool:
+        """True if the program has the operands of a commutative root in the other order than the left side, so that those of the right
+        side are turned as well. Lowering rules do so, as nothing but the order of their matches would choose between the orders."""
+        if not any(node is self.rule.lhs for node in self._commuting):
+            return False
+        graph, root = match.graph, match.graph.find(match.row[0])
+        if graph.symbols[root] != self.root:
+            return False
+        given = [graph.find(node) for node in graph.operands[root]]
+        bound = [graph.find(match.node(part)) if part.key in self._slots else None for part in pattern_parts(self.rule.lhs)]
+        turned = all(cls in (None, other) for cls, other in zip(bound, reversed(given), strict=True))
+        return turned and given[0] != given[1] and any(cls is not None for cls in bound)
 
     def _there(self, match: "Bindings") -> int:
         """The existing node for the right side, up to the order of operands, outside the root's e-class. Raises Reject if there is none."""

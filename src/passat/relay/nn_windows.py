@@ -8,7 +8,8 @@ from passat.ir.expr import Call, Expr
 from passat.ir.op import get_op
 from passat.ir.ops.blocked_windows import fitting
 from passat.ir.ops.windows import begins_ends, per_axis
-from passat.relay.building import Numbers, call, numbers, only, only_dtype, operand
+from passat.ir.types import TensorType
+from passat.relay.building import Numbers, call, known_type, numbers, only, only_dtype, operand
 
 __all__ = [
     "avg_pool1d",
@@ -109,7 +110,11 @@ def contrib_conv2d_nchwc(
     out_layout: str = "",
     out_dtype: str = "",
 ) -> Call:
-    """A convolution over two spatial dimensions of data in blocks of channels."""
+    """A convolution over two spatial dimensions of data in blocks of channels. Where the weight has six axes, its last two are blocks of
+    inputs and outputs, which the kernel layout need not say."""
+    weight = known_type(kernel)
+    if kernel_layout == "OIHW" and isinstance(weight, TensorType) and weight.ndim == 6:
+        kernel_layout = f"OIHW{weight.shape[4]}i{weight.shape[5]}o"
     window = (strides, padding, dilation, kernel_size)
     _check_output("nn.contrib_conv2d_nchwc", data, data_layout, out_layout, out_dtype)
     return _convolution("nn.contrib_conv2d_nchwc", 2, data, kernel, window, groups, channels, data_layout, kernel_layout)

@@ -113,6 +113,12 @@ def test_a_change_between_whole_axes_is_a_transpose() -> None:
     assert "transpose(%x" in str(relay.layout_transform(x, "NCHW", "NHWC"))
 
 
+def test_a_weight_of_six_axes_says_its_blocks() -> None:
+    x, w = relay.var("x", shape=(1, 2, 8, 8, 4)), relay.var("w", shape=(4, 2, 3, 3, 4, 2))
+    call = relay.nn.contrib_conv2d_nchwc(x, w, channels=8, kernel_size=(3, 3), data_layout="NCHW4c")
+    assert call.attrs["kernel_layout"] == "OIHW4i2o"
+
+
 def test_blocks_of_another_size_are_a_type_error() -> None:
     x, w = relay.var("x", shape=(1, 2, 8, 8, 8)), relay.var("w", shape=(16, 16, 3, 3))
     with pytest.raises(InferError, match="the layout NCHW4c has blocks of 4, but the tensor has 8 along c"):

@@ -752,6 +752,22 @@ def test_blocks_stay_until_an_operator_needs_whole_axes() -> None:
     converts(BLOCKS, "%x: (1, 8, 8, 8), %w: (8, 8, 3, 3), %b: (8, 1, 1)", before, after)
 
 
+@pytest.mark.parametrize("call", ["add({}, {})", "multiply({}, {})", "maximum({}, {})"])
+@pytest.mark.parametrize("first", [True, False])
+def test_operands_of_what_commutes_stay_in_their_order(call: str, first: bool) -> None:
+    def of(data: str, scale: str) -> str:
+        return call.format(*((data, scale) if first else (scale, data)))
+
+    after = f"""
+  %0 = layout_transform(%x, src_layout="NCHW", dst_layout="NCHW4c");
+  %1 = layout_transform(%w, src_layout="OIHW", dst_layout="OIHW4i4o");
+  %2 = nn.contrib_conv2d_nchwc(%0, %1, data_layout="NCHW4c", kernel_layout="OIHW4i4o");
+  %3 = layout_transform(expand_dims(%b, axis=0), src_layout="NCHW", dst_layout="NCHW4c");
+  layout_transform({of("%2", "%3")}, src_layout="NCHW4c", dst_layout="NCHW")
+"""
+    converts(BLOCKS, "%x: (1, 8, 8, 8), %w: (8, 8, 3, 3), %b: (8, 1, 1)", of("nn.conv2d(%x, %w)", "%b"), after)
+
+
 def test_calls_that_blocks_do_not_divide_are_reported() -> None:
     module = program("%x: (1, 6, 8, 8), %w: (8, 6, 3, 3)", "nn.relu(nn.conv2d(%x, %w))")
     with PassContext(opt_level=3) as context:
