@@ -1,5 +1,5 @@
-"""Changes of layouts with blocks, such as NCHW16c. Operators: layout_transform transpose expand_dims concatenate strided_slice split nn.pad
-every elementwise operator of one or two operands, poolings, reductions.
+"""Changes of layouts with blocks, such as NCHW16c. Operators: layout_transform transpose expand_dims concatenate strided_slice split repeat
+nn.pad every elementwise operator of one or two operands, poolings, reductions.
 
 A call on blocks computes what the call on whole axes computes. `LayoutTransforms` merges changes that meet. `SinkBlocks` keeps data in
 blocks as long as operators can take it: a change back to whole axes moves from an operand to the result. From Relay's AlterOpLayout.
@@ -227,6 +227,14 @@ def is_divisible(y: Term, axis: int, s: str, d: str) -> bool | str:
     return block == 1 or (type(size) is int and size % block == 0) or f"{y.type!r} does not consist of blocks of {block} along {d[axis]}"
 
 
+@guard
+def has_no_blocks_along(axis: int | None, s: str, d: str) -> bool | str:
+    """The layout has no blocks along the axis, which is named."""
+    if axis is None:
+        return "the elements of all axes are repeated"
+    return not blocks_of(s, d[axis]) or f"{s} has blocks along {d[axis]}"
+
+
 @computed
 def main_axis(axis: int, s: str, d: str) -> int:
     """The axis of the data in blocks that has the name of an axis of whole data."""
@@ -386,6 +394,7 @@ class SinkBlocks(RuleSet):
     avg_pool = _pools(op.nn.avg_pool2d, op.nn.contrib_avg_pool2d_nchwc).inexact(_SUMS)
     global_max_pool = _pools(op.nn.global_max_pool2d, op.nn.contrib_global_max_pool2d_nchwc)
     global_avg_pool = _pools(op.nn.global_avg_pool2d, op.nn.contrib_global_avg_pool2d_nchwc).inexact(_SUMS)
+    repeat = _sinks(op.repeat(_CHANGED, attrs=a, axis=q), op.repeat(x, attrs=a, axis=main_axis(q, s, d))).when(has_no_blocks_along(q, s, d))
     pad = _sinks(op.nn.pad(_CHANGED, attrs=a, pad_width=q), op.nn.pad(x, attrs=a, pad_width=padded(q, s, d))).when(pads_whole_axes(q, s, d))
     slice = _sinks(op.strided_slice(_CHANGED, attrs=a), _SLICED)
     split = _sinks(

@@ -332,3 +332,26 @@ def test_layouts_there_and_back(source: str, target: str, shape: tuple[int, ...]
 def test_layouts_of_different_axes(source: str, target: str) -> None:
     with pytest.raises(ValueError, match=r"relay\.layout_transform: "):
         relay.layout_transform(relay.var("y", shape=(1, 8, 2, 3)), source, target)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC", "NCHW2c"])
+def test_upsampling_repeats_the_nearest_element(layout: str) -> None:
+    data = relay.layout_transform(image, "NCHW", layout)
+    made = relay.nn.upsampling(data, scale_h=2, scale_w=relay.const(3), layout=layout)
+    given = RNG.standard_normal((1, 4, 6, 6)).astype(np.float32)
+    found = computed(relay.layout_transform(made, layout, "NCHW"), image=given)
+    assert np.array_equal(found, given.repeat(2, 2).repeat(3, 3))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"scale_h": 1.5}, "scale_h=1.5 is not supported; an integer of 1 or more is"),
+        ({"method": "bilinear"}, "method='bilinear' is not supported; 'nearest_neighbor' is"),
+        ({"layout": "NCW"}, "layout='NCW' is not supported; a layout with the whole axis H is"),
+        ({"layout": "NCHW2h"}, "layout='NCHW2h' is not supported; a layout with the whole axis H is"),
+    ],
+)
+def test_rejected_upsamplings(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        loose.nn.upsampling(image, **arguments)

@@ -4,12 +4,13 @@ Strides, dilations and windows may be one number for all spatial dimensions; pad
 and ends. Attributes hold them written out. What an operator of ours has no form for is a ValueError.
 """
 
-from passat.ir.expr import Call, Expr
+from passat.ir.expr import Call, Constant, Expr
 from passat.ir.op import get_op
+from passat.ir.ops.blocked_layouts import blocks_of, names_of
 from passat.ir.ops.blocked_windows import fitting
 from passat.ir.ops.windows import begins_ends, per_axis
 from passat.ir.types import TensorType
-from passat.relay.building import Numbers, call, known_type, numbers, only, only_dtype, operand
+from passat.relay.building import Numbers, call, known_type, numbers, only, only_dtype, operand, plain
 
 __all__ = [
     "avg_pool1d",
@@ -31,6 +32,7 @@ __all__ = [
     "max_pool1d",
     "max_pool2d",
     "max_pool3d",
+    "upsampling",
 ]
 
 
@@ -351,3 +353,26 @@ def global_avg_pool2d(data: Expr, layout: str = "NCHW", out_layout: str = "") ->
 def global_avg_pool3d(data: Expr, layout: str = "NCDHW", out_layout: str = "") -> Call:
     """The mean of each channel, over three spatial dimensions."""
     return _global_pool("nn.global_avg_pool3d", data, layout, out_layout)
+
+
+def upsampling(
+    data: Expr,
+    scale_h: float | Constant = 1,
+    scale_w: float | Constant = 1,
+    layout: str = "NCHW",
+    method: str = "nearest_neighbor",
+    align_corners: bool = False,
+) -> Expr:
+    """Each element of an image, repeated along its height and width: `repeat` along both axes. Raises ValueError for factors that are no
+    integers, and for other methods than that of the nearest neighbor."""
+    only("nn.upsampling", "method", method, "nearest_neighbor")
+    only("nn.upsampling", "align_corners", align_corners, False)
+    names = names_of(layout)
+    for letter, scale in (("H", plain(scale_h)), ("W", plain(scale_w))):
+        if not isinstance(scale, (int, float)) or scale < 1 or scale != int(scale):
+            raise ValueError(f"relay.nn.upsampling: scale_{letter.lower()}={scale!r} is not supported; an integer of 1 or more is")
+        if letter not in names or len(blocks_of(layout, letter)):
+            raise ValueError(f"relay.nn.upsampling: layout={layout!r} is not supported; a layout with the whole axis {letter} is")
+        if scale != 1:
+            data = call("repeat", data, repeats=int(scale), axis=names.index(letter))
+    return data

@@ -99,6 +99,7 @@ CASES = {
     **one_operand(),
     **poolings(),
     **two_operands(),
+    "SinkBlocks.repeat": case(ops.repeat(whole(), repeats=2, axis=-1), ops.repeat(whole(), repeats=2, axis=1), "has blocks along C"),
     "SinkBlocks.concat": case(
         ops.concatenate(tup(whole(), image, other), axis=1),
         ops.concatenate(tup(whole(), var("few", (2, 6, 3, 5))), axis=1),
