@@ -47,11 +47,11 @@ class RegisteredOp(Op):
 
     def add_type_rel(self, rel_name: str, type_rel_func: TypeRel | None = None) -> None:
         """Sets the type relation: a function, or one of `Identity` and `Broadcast` by name. Raises OpRegistrationError for another name."""
-        if type_rel_func is None and rel_name not in _RELATIONS:
+        if type_rel_func is None and rel_name not in RELATIONS:
             raise OpRegistrationError(
-                f"there is no type relation {rel_name!r}; pass a function, or one of the names {' and '.join(_RELATIONS)}"
+                f"there is no type relation {rel_name!r}; pass a function, or one of the names {' and '.join(RELATIONS)}"
             )
-        relation = type_rel_func or _RELATIONS[rel_name]
+        relation = type_rel_func or RELATIONS[rel_name]
         self.relation = lambda *types, **attrs: relation(types, Attrs(attrs))
         self._cache.clear()
 
@@ -98,4 +98,4 @@ def _broadcast(types: Sequence[Type], attrs: Attrs) -> Type:
     return first
 
 
-_RELATIONS: dict[str, TypeRel] = {"Identity": _identity, "Broadcast": _broadcast}
+RELATIONS: dict[str, TypeRel] = {"Identity": _identity, "Broadcast": _broadcast}

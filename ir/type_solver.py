@@ -1,0 +1,204 @@
+"""Unification of types with holes, and relations between types that are solved once their operands are known."""
+
+from collections import deque
+from collections.abc import Sequence
+
+from passat.ir.attrs import Attrs
+from passat.ir.infer_error import InferError
+from passat.ir.op import OpTypeError
+from passat.ir.registered_op import RELATIONS
+from passat.ir.types import (
+    FuncType,
+    IncompleteType,
+    RefType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeRelation,
+    TypeVar,
+    compatible,
+    refine,
+    substitute,
+)
+
+
+class TypeSolver:
+    """Finds the types that incomplete types stand for.
+
+    Each `IncompleteType` object is a hole of its own, even though all incomplete types are equal.
+
+    >>> from passat.ir.types import TensorType
+    >>> solver, hole = TypeSolver(), IncompleteType()
+    >>> solver.unify(TupleType([hole, hole]), TupleType([TensorType((2,)), IncompleteType()]))
+    (Tensor[(2,), float32], Tensor[(2,), float32])
+    >>> solver.resolve(hole)
+    Tensor[(2,), float32]
+    """
+
+    def __init__(self) -> None:
+        self._bound: dict[int, Type] = {}
+        """Types of holes, and of generic function types that were unified with others, by identity."""
+        self._keep: list[Type] = []
+        """Objects whose identity is in use."""
+        self._ready: deque[TypeRelation] = deque()
+        self._waiting: dict[int, list[TypeRelation]] = {}
+        """Relations that need the type of a hole, by its identity."""
+        self._unsolved: dict[int, TypeRelation] = {}
+
+    def unify(self, a: Type, b: Type) -> Type:
+        """Makes two types equal by filling holes, and returns the type. Raises InferError where they differ."""
+        pairs = [(a, b)]
+        while pairs:
+            left, right = (self._find(side) for side in pairs.pop())
+            if left is right:
+                continue
+            if isinstance(left, IncompleteType) and isinstance(right, IncompleteType) and left.kind is not right.kind:
+                raise InferError(f"an unknown type of the kind {left.kind.name} cannot be one of the kind {right.kind.name}")
+            if isinstance(left, IncompleteType):
+                self._fill(left, right)
+            elif isinstance(right, IncompleteType):
+                self._fill(right, left)
+            else:
+                pairs += reversed(self._parts(left, right))
+        return refine(self.resolve(a), self.resolve(b))
+
+    def resolve(self, type_: Type) -> Type:
+        """Returns a type with the known types in place of its holes. Holes that are known to be equal become one."""
+        found = self._find(type_)
+        if isinstance(found, TupleType):
+            return TupleType(map(self.resolve, found.fields))
+        if isinstance(found, TypeCall):
+            return TypeCall(self.resolve(found.func), map(self.resolve, found.args))
+        if isinstance(found, RefType):
+            return RefType(self.resolve(found.value))
+        if isinstance(found, TypeRelation):
+            return TypeRelation(found.func, map(self.resolve, found.args), found.num_inputs, found.attrs)
+        if isinstance(found, FuncType):
+            constraints = [self._resolved_relation(constraint) for constraint in found.type_constraints]
+            return FuncType(map(self.resolve, found.arg_types), self.resolve(found.ret_type), found.type_params, constraints)
+        return found
+
+    def add_constraint(self, relation: TypeRelation) -> None:
+        """Adds a relation, which `solve` solves. Raises InferError where there is no relation of its name."""
+        name = "" if relation.func is None else relation.func.name.rpartition(".")[2]
+        if name not in RELATIONS:
+            raise InferError(f"there is no type relation {name!r}; it must be one of {', '.join(RELATIONS)}")
+        self._keep.append(relation)
+        self._unsolved[id(relation)] = relation
+        self._ready.append(relation)
+
+    def solve(self) -> bool:
+        """Solves the relations whose operands are known. Returns whether all are solved. Raises InferError where one does not hold."""
+        while self._ready:
+            relation = self._ready.popleft()
+            if id(relation) in self._unsolved:
+                self._solve_one(relation)
+        return not self._unsolved
+
+    def _solve_one(self, relation: TypeRelation) -> None:
+        assert relation.func is not None
+        name = relation.func.name.rpartition(".")[2]
+        if name == "Identity":  # the only relation that also determines its operands
+            for other in relation.args[1:]:
+                self.unify(relation.args[0], other)
+        else:
+            operands = [self.resolve(arg) for arg in relation.args[: relation.num_inputs]]
+            missing = next((hole for operand in operands for hole in _holes(operand)), None)
+            if missing is not None:
+                self._waiting.setdefault(id(missing), []).append(relation)
+                return
+            result = _result(name, operands, relation)
+            for output in relation.args[relation.num_inputs :]:
+                self.unify(output, result)
+        del self._unsolved[id(relation)]
+
+    def _find(self, type_: Type) -> Type:
+        """Follows what is known of a hole or of a generic function type."""
+        path = []
+        while id(type_) in self._bound:
+            path.append(id(type_))
+            type_ = self._bound[id(type_)]
+        for passed in path[:-1]:
+            self._bound[passed] = type_
+        return type_
+
+    def _fill(self, hole: IncompleteType, with_: Type) -> None:
+        if any(inner is hole for inner in _holes(self.resolve(with_))):
+            raise InferError(f"a type would contain itself: an unknown type is equal to {with_!r}, in which it occurs")
+        self._bind(hole, with_)
+        self._ready += self._waiting.pop(id(hole), ())
+
+    def _bind(self, type_: Type, to: Type) -> None:
+        self._keep.append(type_)
+        self._bound[id(type_)] = to
+
+    def _parts(self, a: Type, b: Type) -> Sequence[tuple[Type, Type]]:
+        """The parts of two types that must be equal in pairs. Raises InferError where the types themselves differ."""
+        if isinstance(a, TupleType) and isinstance(b, TupleType) and len(a.fields) == len(b.fields):
+            return list(zip(a.fields, b.fields, strict=True))
+        if isinstance(a, TypeCall) and isinstance(b, TypeCall) and len(a.args) == len(b.args):
+            return [(a.func, b.func), *zip(a.args, b.args, strict=True)]
+        if isinstance(a, RefType) and isinstance(b, RefType):
+            return [(a.value, b.value)]
+        if isinstance(a, TypeRelation) and isinstance(b, TypeRelation) and a.func == b.func and len(a.args) == len(b.args):
+            return list(zip(a.args, b.args, strict=True))
+        if isinstance(a, FuncType) and isinstance(b, FuncType):
+            counts = [(len(side.arg_types), len(side.type_constraints)) for side in (a, b)]
+            if counts[0] == counts[1]:
+                return self._parts_of_functions(a, b)
+        if not compatible(a, b):
+            raise InferError(f"the types {self.resolve(a)!r} and {self.resolve(b)!r} differ")
+        return []
+
+    def _parts_of_functions(self, a: FuncType, b: FuncType) -> Sequence[tuple[Type, Type]]:
+        """Instantiates the function with more type parameters: its first ones are the other's, and the rest are holes."""
+        if a.type_params or b.type_params:
+            general, kept = (a, b) if len(a.type_params) >= len(b.type_params) else (b, a)
+            known = len(kept.type_params)
+            instance: dict[TypeVar, Type] = dict(zip(general.type_params[:known], kept.type_params, strict=True))
+            instance |= {param: IncompleteType(param.kind) for param in general.type_params[known:]}
+            self._bind(general, kept)
+            instantiated = FuncType(general.arg_types, general.ret_type, (), general.type_constraints)
+            a, b = _with(instantiated, instance), kept
+        mine, theirs = ((side.ret_type, *side.arg_types, *side.type_constraints) for side in (a, b))
+        return list(zip(mine, theirs, strict=True))
+
+    def _resolved_relation(self, relation: TypeRelation) -> TypeRelation:
+        found = self.resolve(relation)
+        assert isinstance(found, TypeRelation)
+        return found
+
+
+def _with(type_: FuncType, instance: dict[TypeVar, Type]) -> FuncType:
+    found = substitute(type_, instance)
+    assert isinstance(found, FuncType)
+    return found
+
+
+def _result(name: str, operands: Sequence[Type], relation: TypeRelation) -> Type:
+    attrs = relation.attrs if isinstance(relation.attrs, Attrs) else Attrs()
+    try:
+        return RELATIONS[name](operands, attrs)
+    except (OpTypeError, TypeError, ValueError) as error:
+        raise InferError(f"the relation {name} does not hold for {', '.join(map(repr, operands))}: {error}") from error
+
+
+def _holes(type_: Type) -> list[IncompleteType]:
+    """The holes of a type, by identity."""
+    found: list[IncompleteType] = []
+    stack = [type_]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, IncompleteType):
+            found.append(part)
+        elif isinstance(part, TupleType):
+            stack += part.fields
+        elif isinstance(part, FuncType):
+            stack += (*part.arg_types, part.ret_type, *part.type_constraints)
+        elif isinstance(part, TypeCall):
+            stack += (part.func, *part.args)
+        elif isinstance(part, TypeRelation):
+            stack += part.args
+        elif isinstance(part, RefType):
+            stack.append(part.value)
+    return found
