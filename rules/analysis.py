@@ -4,14 +4,17 @@
 `modify`, which adds what follows from a fact to the e-class: a rule whose guard reads the fact (`Term.fact`), `.eager()` if it is to run
 when a node is added. Such a rule has a name, is listed, counted and checked, and can be disabled.
 
-Facts are computed on demand, once per e-class. After a union, the requested facts are recomputed, and matches that a guard rejected are
-retried where a fact changed. Types, constants and known sizes are stored in the graph itself (`passat.rules.engine.graph`), since loading a
-program needs them. Nothing else is computed for nodes that no rule asks about.
+Facts are computed on demand, once per e-class. After a union, the facts that may have changed are recomputed, and matches that a guard
+rejected are retried where a fact changed. Types, constants and known sizes are stored in the graph itself
+(`passat.rules.engine.graph`), since loading a program needs them. Nothing else is computed for nodes that no
+rule asks about.
 """
 
 import functools
+import heapq
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, MutableMapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any as AnyValue
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -22,6 +25,9 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 
 Fact = TypeVar("Fact")
+
+_VISITS: Final = 4
+"""Number of times that an update computes one fact again; more happens only in cycles, where facts could improve forever."""
 
 
 class Made(NamedTuple):
@@ -85,64 +91,119 @@ class Classes(Protocol):
         """The e-nodes of an e-class, oldest first."""
 
 
-Memo = MutableMapping[int, AnyValue]
-"""The facts of e-classes."""
+class Facts(Generic[Fact]):
+    """The facts of one analysis about the e-classes that were asked about, and about those that they depend on."""
 
+    def __init__(self, analysis: Analysis[Fact], classes: Classes) -> None:
+        self._analysis = analysis
+        self._classes = classes
+        self._known: dict[int, AnyValue] = {}
+        self._users: dict[int, list[int]] = {}
+        """The e-classes whose facts depend on an e-class."""
 
-def fact_of(analysis: Analysis[Fact], classes: Classes, cls: int, memo: Memo) -> AnyValue:
-    """The fact of an e-class, computed together with the facts that it depends on. Cycles contribute nothing: each e-class is visited
-    once."""
-    nodes: dict[int, list[ENode]] = {}
-    stack = [classes.find(cls)]
-    while stack:
-        top = stack[-1]
-        if top in memo:
+    def of(self, cls: int) -> AnyValue:
+        """The fact of an e-class, computed together with the facts that it depends on. Cycles contribute nothing: each e-class is visited
+        once."""
+        classes, known = self._classes, self._known
+        cls = classes.find(cls)
+        if cls in known:
+            return known[cls]
+        nodes: dict[int, list[ENode]] = {}
+        stack = [cls]
+        while stack:
+            top = stack[-1]
+            if top in known:
+                stack.pop()
+                continue
+            missing: list[int] = []
+            if top not in nodes:
+                nodes[top] = self._nodes(top)
+                missing = [part for part in self._parts(top, nodes[top]) if part not in known and part not in nodes]
+            if missing:
+                stack += missing
+                continue
             stack.pop()
-            continue
-        missing: list[int] = []
-        if top not in nodes:
-            nodes[top] = [] if classes.constant(top) is not None else _read(analysis, classes.e_nodes(top))
-            parts = dict.fromkeys(classes.find(part) for node in nodes[top] for part in node.operands)
-            missing = [part for part in parts if part not in memo and part not in nodes]
-        if missing:
-            stack += missing
-            continue
-        stack.pop()
-        memo[top] = _of_class(analysis, classes, top, nodes[top], memo)
-    return memo[classes.find(cls)]
+            known[top] = self._of_class(top, nodes[top])
+        return known[cls]
 
+    def of_node(self, node: ENode, type_: Type) -> AnyValue:
+        """The fact of a node that need not be in the graph yet."""
+        for part in node.operands:
+            self.of(part)
+        return self._of_node(self._read(node), type_)
 
-def fact_of_node(analysis: Analysis[Fact], classes: Classes, node: ENode, type_: Type, memo: Memo) -> AnyValue:
-    """The fact of a node that need not be in the graph yet."""
-    for part in node.operands:
-        fact_of(analysis, classes, part, memo)
-    return _of_node(analysis, classes, _read(analysis, [node])[0], type_, memo)
+    def update(self, unions: Iterable[tuple[int, int]], constants: Iterable[int]) -> set[int]:
+        """Brings the facts up to date after unions, each an e-class that was kept and one that is gone, and after e-classes became
+        constant. Returns the e-classes whose facts changed.
 
+        A fact is computed again if its e-class changed, or a fact that it depends on. Operands mostly have smaller numbers than their
+        users, so e-classes are visited in the order of their numbers, mostly once.
+        """
+        find, known, learned = self._classes.find, self._known, set()
+        due, visits = [], Counter[int]()
+        for kept, gone in unions:
+            self._users.setdefault(kept, []).extend(self._users.pop(gone, ()))
+            if gone in known:
+                before = known.pop(gone)
+                if known.setdefault(kept, before) != before:
+                    learned.add(find(kept))
+            due.append(find(kept))
+        due += map(find, constants)
+        heapq.heapify(due)
+        while due:
+            cls = heapq.heappop(due)
+            if cls not in known or (due and due[0] == cls) or visits[cls] == _VISITS:
+                continue
+            visits[cls] += 1
+            nodes = self._nodes(cls)
+            for part in self._parts(cls, nodes):
+                if part != cls:
+                    self.of(part)
+            fact = self._of_class(cls, nodes)
+            if fact != known[cls]:
+                known[cls] = fact
+                learned.add(cls)
+                for user in {find(user) for user in self._users.get(cls, ())} - {cls}:
+                    heapq.heappush(due, user)
+        return {find(cls) for cls in learned}
 
-def _read(analysis: Analysis[Fact], nodes: Iterable[ENode]) -> list[ENode]:
-    return [node if node.op is None or analysis.reads(node.op) else OPAQUE for node in nodes]
+    def _nodes(self, cls: int) -> list[ENode]:
+        """The e-nodes that the fact of an e-class is derived from."""
+        return [] if self._classes.constant(cls) is not None else [self._read(node) for node in self._classes.e_nodes(cls)]
 
+    def _parts(self, cls: int, nodes: Iterable[ENode]) -> Iterable[int]:
+        """The e-classes of the operands of e-nodes, of which the e-class becomes a user."""
+        parts = dict.fromkeys(self._classes.find(part) for node in nodes for part in node.operands)
+        for part in parts:
+            users = self._users.setdefault(part, [])
+            if not users or users[-1] != cls:
+                users.append(cls)
+        return parts
 
-def _of_class(analysis: Analysis[Fact], classes: Classes, cls: int, nodes: Sequence[ENode], memo: Memo) -> AnyValue:
-    type_, constant = classes.type(cls), classes.constant(cls)
-    if constant is not None:
-        return _known(analysis, type_, constant)
-    usable = [node for node in nodes if all(classes.find(part) in memo for part in node.operands)]
-    facts = [_of_node(analysis, classes, node, type_, memo) for node in usable or (OPAQUE,)]
-    return functools.reduce(lambda one, other: _merged(analysis, one, other, type_), facts)
+    def _read(self, node: ENode) -> ENode:
+        return node if node.op is None or self._analysis.reads(node.op) else OPAQUE
 
+    def _of_class(self, cls: int, nodes: Sequence[ENode]) -> AnyValue:
+        classes, known = self._classes, self._known
+        type_, constant = classes.type(cls), classes.constant(cls)
+        if constant is not None:
+            return _known(self._analysis, type_, constant)
+        usable = [node for node in nodes if all(classes.find(part) in known for part in node.operands)]
+        facts = [self._of_node(node, type_) for node in usable or (OPAQUE,)]
+        return functools.reduce(lambda one, other: _merged(self._analysis, one, other, type_), facts)
 
-def _of_node(analysis: Analysis[Fact], classes: Classes, node: ENode, type_: Type, memo: Memo) -> AnyValue:
-    operands = [classes.find(part) for part in node.operands]
-    facts = [memo[part] for part in operands]
-    found = None
-    if node.op is not None:
-        found = analysis.make(Made(node.op, node.attrs, type_, [classes.type(part) for part in operands], operands), facts)
-    elif node.field == -1:
-        return tuple(facts)
-    elif node.field >= 0 and facts[0] is not None:
-        found = facts[0][node.field]
-    return found if found is not None else _known(analysis, type_, None)
+    def _of_node(self, node: ENode, type_: Type) -> AnyValue:
+        classes = self._classes
+        operands = [classes.find(part) for part in node.operands]
+        facts = [self._known[part] for part in operands]
+        found = None
+        if node.op is not None:
+            found = self._analysis.make(Made(node.op, node.attrs, type_, [classes.type(part) for part in operands], operands), facts)
+        elif node.field == -1:
+            return tuple(facts)
+        elif node.field >= 0 and facts[0] is not None:
+            found = facts[0][node.field]
+        return found if found is not None else _known(self._analysis, type_, None)
 
 
 def _known(analysis: Analysis[Fact], type_: Type, constant: Value | None) -> AnyValue:

@@ -17,7 +17,7 @@ from passat.ir.infer import known_value
 from passat.ir.op import FOLLOWED, KnownValue, Op, OpTypeError, is_followed
 from passat.ir.tensor import Tensor, look
 from passat.ir.types import TensorType, TupleType, Type, refine
-from passat.rules.analysis import OPAQUE, Analysis, ENode, Memo, fact_of, fact_of_node
+from passat.rules.analysis import OPAQUE, Analysis, ENode, Facts
 from passat.rules.engine.deferred import evaluate
 from passat.rules.engine.report import RuleStatistics
 from passat.rules.substitution import Environment
@@ -131,7 +131,7 @@ class Graph:
         self.known: dict[int, KnownValue | None] = {}
         self.members: dict[int, list[int]] = {}
         """The nodes of each e-class that has more than one."""
-        self.facts: dict[Analysis[AnyValue], Memo] = {}
+        self.facts: dict[Analysis[AnyValue], Facts[AnyValue]] = {}
         self.ids: dict[int, int] = {}
         self.attrs: list[Attrs] = [EMPTY_ATTRS]
         self.tensors: list[Tensor] = []
@@ -448,26 +448,17 @@ class Graph:
 
     def fact(self, analysis: Analysis[AnyValue], node: int) -> AnyValue:
         """The fact of the e-class of a node."""
-        memo = self.facts.get(analysis)
-        if memo is None:
-            memo = self.facts[analysis] = {}
-        cls = self.find(node)
-        return memo[cls] if cls in memo else fact_of(analysis, self, cls, memo)
+        return self._facts(analysis).of(node)
 
     def fact_of_new(self, analysis: Analysis[AnyValue], new: NewNode) -> AnyValue:
         """The fact of a node to be added."""
-        node = self._e_node(new.head, new.payload, new.operands)
-        return fact_of_node(analysis, self, node, new.type_, self.facts.setdefault(analysis, {}))
+        return self._facts(analysis).of_node(self._e_node(new.head, new.payload, new.operands), new.type_)
 
-    def learn_facts(self) -> set[int]:
-        """Recomputes requested facts after unions; returns the e-classes whose facts changed."""
-        learned: set[int] = set()
-        for analysis, before in self.facts.items():
-            memo = self.facts[analysis] = {}
-            for cls, fact in before.items():
-                if fact_of(analysis, self, cls, memo) != fact:
-                    learned.add(self.find(cls))
-        return learned
+    def _facts(self, analysis: Analysis[AnyValue]) -> Facts[AnyValue]:
+        found = self.facts.get(analysis)
+        if found is None:
+            found = self.facts[analysis] = Facts(analysis, self)
+        return found
 
     def known_of(self, node: int) -> KnownValue | None:
         """The known elements of a node's e-class (see `passat.ir.infer.known_value`)."""

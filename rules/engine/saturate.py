@@ -276,6 +276,7 @@ class Saturator:
     def _follow(self, moved: Iterable[tuple[int, ...]]) -> set[int]:
         """Merges e-classes as egglog did, and folds new constants. Returns the e-classes whose facts changed."""
         graph, learned = self.graph, set()
+        unions: list[tuple[int, int]] = []
         self._decided = ()
         for node, key in moved:
             before = (graph.find(node), graph.find(key))
@@ -283,11 +284,12 @@ class Saturator:
             united = graph.unite(node, key)
             if united is not None:
                 self._merged += 1
+                unions.append(united)
                 if any(knew) and not all(knew):
                     learned.add(united[0])
         if learned and graph.eager is not None and graph.eager.about_calls:
             learned |= self._tell_users(learned)
-        return learned | graph.learn_facts() if graph.facts else learned
+        return learned.union(*[facts.update(unions, learned) for facts in graph.facts.values()])
 
     def _tell_users(self, learned: set[int]) -> set[int]:
         """Applies eager rules to users of e-classes that became constant, and in turn to their users."""

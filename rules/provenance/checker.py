@@ -28,7 +28,7 @@ from passat.ir.shape import ANY
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import children, with_children
 from passat.ir.types import Type, compatible, refine
-from passat.rules.analysis import OPAQUE, Analysis, ENode, Fact, fact_of
+from passat.rules.analysis import OPAQUE, Analysis, ENode, Fact, Facts
 from passat.rules.guards import Reject
 from passat.rules.multi_pattern import MultiRule
 from passat.rules.pattern import PValue, RuleError
@@ -347,7 +347,7 @@ class Checker:
 
     def fact(self, analysis: Analysis[Fact], term: int) -> Fact | None:
         """The fact that an analysis has for a term."""
-        found: Fact | None = fact_of(analysis, self, self.cls(term), {})
+        found: Fact | None = Facts(analysis, self).of(self.cls(term))
         return found
 
     def find(self, cls: int) -> int:

@@ -41,6 +41,7 @@ ATTRS: dict[str, list[dict[str, AnyValue]]] = {
     "nn.depth_to_space": [{"block_size": 2}],
     "nn.space_to_depth": [{"block_size": 2}],
     "expand_dims": [{"axis": 0}],
+    "layout_transform": [{"src_layout": "NC", "dst_layout": "NC2c"}, {"src_layout": "NC", "dst_layout": "CN"}],
     "full": [{"shape": (2, 3), "dtype": "float32"}, {"shape": (2, 3), "dtype": "int8"}],
     "nn.pad": [
         {"pad_width": ((1, 1), (0, 2)), "pad_value": 2.0},

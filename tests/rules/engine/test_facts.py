@@ -185,3 +185,28 @@ def test_ends_of_ranges_may_lie_outside_of_the_element_type() -> None:
     model = parser.parse_model('<ir_version: 10, opset_import: ["" : 20]> g () => (float16[2] y) { e = Exp(c) n = Neg(e) y = Abs(n) }')
     model.graph.initializer.append(numpy_helper.from_array(np.asarray([0.25, 20.0], np.float16), "c"))
     assert optimize(model, verify=False, config={"rules.math": "exact"}).model
+
+
+def test_an_update_computes_only_what_changed() -> None:
+    whole = _Whole()
+    graph, root = graph_of(ops.add(ops.floor(ops.add(ops.round(a), b)), ops.add(ops.tanh(a), ops.round(b))))
+    assert graph.fact(whole, root) is None
+    tanh = graph.operands[graph.operands[root][1]][0]
+    whole.asked.clear()
+    other = graph.load(func(ops.floor(b)).body)
+    united = graph.unite(tanh, other)
+    assert united is not None
+    assert graph.facts[whole].update([united], ()) == {graph.find(tanh), graph.operands[root][1], root}
+    assert sorted(whole.asked) == ["add", "add", "floor"]
+    assert graph.fact(whole, root) is True
+
+
+def test_updates_end_in_cycles() -> None:
+    one = splat(1, (), "int64")
+    graph, root = graph_of(ops.clip(ops.subtract(var("i", dtype="int64"), one), a_min=0, a_max=1000))
+    assert graph.fact(RANGES, root) == Range(0, 1000)
+    i = graph.operands[graph.operands[root][0]][0]
+    united = graph.unite(i, root)  # i = clip(i - 1, 0, 1000): only 0 is left, and each visit finds a smaller bound
+    assert united is not None
+    graph.facts[RANGES].update([united], ())
+    assert 0 < graph.fact(RANGES, root).high < 1000
