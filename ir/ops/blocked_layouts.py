@@ -7,14 +7,14 @@ blocks of 2.
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from math import prod
 from typing import Any as AnyValue
 
 import numpy as np
 
 from passat.ir.expr import Call, Expr
-from passat.ir.onnx_mapping import Emitter, OnnxVersionError, need_opset, to_onnx
+from passat.ir.onnx_mapping import Emitter, need_opset, to_onnx
 from passat.ir.op import OpTypeError, define_op
 from passat.ir.ops.movement import is_identity_permutation, transpose
 from passat.ir.ops.reshaping import int64
@@ -168,18 +168,35 @@ def _write_change(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
 
 
 def emit_layout(emit: Emitter, name: str, shape: Shape, source: str, target: str) -> str:
-    """Emits the change of layout of an ONNX value of this shape. Raises OnnxVersionError where several sizes are unknown."""
-    whole, ours, theirs = without_blocks(target), _beside(source, without_blocks(target)), _beside(target)
+    """Emits the change of layout of an ONNX value of this shape."""
+    ours, theirs = _beside(source, without_blocks(target)), _beside(target)
     name = _emit_moved(emit, name, names_of(source), ours)
-    if ours != theirs or {*parts_of(source)} != {*parts_of(target)}:
+    if {*parts_of(source)} != {*parts_of(target)}:
         sizes = dict(zip(names_of(target), _changed(shape, source, target), strict=True))
         newshape = [size if isinstance(size, int) else -1 for size in map(sizes.__getitem__, theirs)]
-        if newshape.count(-1) > 1:
-            raise OnnxVersionError(f"layout_transform from {source} to {target} needs known sizes in ONNX, except for one of {whole}")
+        inferred = newshape.count(-1) < 2 and not (-1 in newshape and 0 in newshape)
+        wanted = int64(emit, newshape) if inferred else _emit_sizes(emit, name, newshape, source, target)
         if 0 in newshape:
             need_opset(emit, 14, layout_transform)  # before it, a size of 0 stands for that of the operand
-        name = emit.node("Reshape", [name, int64(emit, newshape)], {"allowzero": 1} if 0 in newshape else {})
+        name = emit.node("Reshape", [name, wanted], {"allowzero": 1} if 0 in newshape else {})
     return _emit_moved(emit, name, theirs, names_of(target))
+
+
+def _emit_sizes(emit: Emitter, name: str, newshape: Sequence[int], source: str, target: str) -> str:
+    """Emits the sizes of a result; unknown ones are computed from those of the operand when the model runs."""
+    ours, theirs = _beside(source, without_blocks(target)), _beside(target)
+    shape = emit.node("Shape", [name])
+    parts: list[str] = []
+    for part, size in zip(theirs, newshape, strict=True):
+        if size != -1:
+            parts.append(int64(emit, (size,)))
+            continue
+        places = [i for i, other in enumerate(ours) if other[0].upper() == part]
+        found = [emit.node("Gather", [shape, int64(emit, (i,))], {"axis": 0}) for i in places]
+        whole = reduce(lambda a, b: emit.node("Mul", [a, b]), found)
+        block = prod(blocks_of(target, part))
+        parts.append(whole if block == 1 else emit.node("Div", [whole, int64(emit, (block,))]))
+    return emit.node("Concat", parts, {"axis": 0})
 
 
 def _emit_moved(emit: Emitter, name: str, order: Sequence[str], wanted: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from passat.ir.module import IRModule
 from passat.ir.onnx import to_onnx
 from passat.ir.op import OpTypeError
 from passat.ir.ops.blocked_layouts import joined, parts_of, split, split_shape, without_blocks
+from passat.ir.ops.windows import axes_of
 from passat.relay.testing import run_infer_type
 
 
@@ -104,6 +105,27 @@ def test_a_change_of_layout_in_onnx(source: str, target: str) -> None:
     assert len(model.graph.node) <= 3
     (found,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {model.graph.input[0].name: data})
     assert np.array_equal(found, relay.create_executor().evaluate(function)(data).numpy())
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "shape"),
+    [
+        ("NCHW", "NHWC4c", (3, 8, 5, 6)),
+        ("NCHW", "NHWC4c", (3, 8, 0, 6)),
+        ("NHWC2c", "NCHW4c", (3, 5, 0, 4, 2)),
+        ("NHWC2c", "NCHW", (3, 5, 6, 4, 2)),
+        ("OIHW4i2i", "OIHW", (3, 2, 0, 1, 4, 2)),
+    ],
+)
+def test_unknown_sizes_in_onnx(source: str, target: str, shape: tuple[int, ...]) -> None:
+    x = relay.var("x", shape=tuple(size if i > 3 or not size else f"n{i}" for i, size in enumerate(shape)))
+    function = relay.Function([x], relay.layout_transform(x, source, target))
+    data = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    model = to_onnx(IRModule.from_expr(function))
+    (found,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {model.graph.input[0].name: data})
+    wanted = split(joined(data, source).transpose(axes_of(without_blocks(source), without_blocks(target))), target)
+    assert found.shape == wanted.shape
+    assert np.array_equal(found, wanted)
 
 
 def test_a_change_between_whole_axes_is_a_transpose() -> None:
