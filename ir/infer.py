@@ -26,6 +26,7 @@ from passat.ir.expr import (
     Var,
 )
 from passat.ir.infer_error import MAX_ERRORS, InferError, Untyped, assume, assume_pattern
+from passat.ir.infer_uses import UseTypes
 from passat.ir.known import known_value
 from passat.ir.module import IRModule
 from passat.ir.op import Op, OpTypeError
@@ -71,7 +72,8 @@ def infer_type(expr: Expr) -> Expr:
     """Infers `checked_type` of an expression and all its parts, and returns the expression. Nodes that have a type keep it.
 
     Raises InferError with all independent errors, each with its location and operator. Parts inferred before the error keep their types.
-    Parameters without annotation have an unknown type, and so do values that depend on them.
+    Parameters of a function that have no annotation get the type that follows from their uses (`passat.ir.infer_uses`), if one does.
+    Otherwise their type is unknown, and so are values that depend on them.
 
     >>> from passat.ir.expr import var
     >>> x = var("x", shape=(2, "n"))
@@ -79,12 +81,25 @@ def infer_type(expr: Expr) -> Expr:
     Tensor[(2, n), float32]
     """
     stack: _Stack = [(expr, 0)]
+    lacks_types = isinstance(expr, Function) and expr._checked_type is None and any(param._checked_type is None for param in expr.params)
     failure = _infer_on(stack)
     if failure is not None:
         error = failure[0]
         error.settle(_all_errors(expr, failure, stack))
         raise error
+    if lacks_types and isinstance(expr, Function):
+        _infer_uses(expr)
     return expr
+
+
+def _infer_uses(function: Function, own: GlobalVar | None = None) -> None:
+    """Infers what follows from the uses of variables, and from recursive calls of `own`, which is the function's name.
+
+    Leaves the types as they are where uses contradict each other.
+    """
+    uses = UseTypes(function, None if own is None else own.name_hint)
+    if uses.assign() and (_infer_on([(function, 0)]) is not None or not uses.agrees()):
+        uses.undo()
 
 
 def _infer_on(stack: _Stack) -> _Failure | None:
@@ -192,6 +207,10 @@ def infer_module(module: IRModule) -> IRModule:
             function = module.functions[var]
             try:
                 var._checked_type = infer_type(function).checked_type
+                is_recursive = any(callee.name_hint == var.name_hint for callee in used[var])
+                if is_recursive and isinstance(function, Function) and function.ret_type is None:
+                    _infer_uses(function, var)
+                    var._checked_type = function.checked_type
             except InferError as error:
                 errors[var] = error
                 untyped = untyped or Untyped(*module.functions, *module.functions.values())

@@ -103,7 +103,7 @@ class TypeSolver:
                 self.unify(relation.args[0], other)
         else:
             operands = [self.resolve(arg) for arg in relation.args[: relation.num_inputs]]
-            missing = next((hole for operand in operands for hole in _holes(operand)), None)
+            missing = next((hole for operand in operands for hole in holes(operand)), None)
             if missing is not None:
                 self._waiting.setdefault(id(missing), []).append(relation)
                 return
@@ -123,7 +123,7 @@ class TypeSolver:
         return type_
 
     def _fill(self, hole: IncompleteType, with_: Type) -> None:
-        if any(inner is hole for inner in _holes(self.resolve(with_))):
+        if any(inner is hole for inner in holes(self.resolve(with_))):
             raise InferError(f"a type would contain itself: an unknown type is equal to {with_!r}, in which it occurs")
         self._bind(hole, with_)
         self._ready += self._waiting.pop(id(hole), ())
@@ -183,7 +183,7 @@ def _result(name: str, operands: Sequence[Type], relation: TypeRelation) -> Type
         raise InferError(f"the relation {name} does not hold for {', '.join(map(repr, operands))}: {error}") from error
 
 
-def _holes(type_: Type) -> list[IncompleteType]:
+def holes(type_: Type) -> list[IncompleteType]:
     """The holes of a type, by identity."""
     found: list[IncompleteType] = []
     stack = [type_]

@@ -1,0 +1,131 @@
+"""Types of variables from their uses, and results of recursive functions."""
+
+from collections.abc import Callable
+
+import pytest
+
+from passat.ir.expr import Call, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, Var, const
+from passat.ir.infer import UNKNOWN, infer_module, infer_type
+from passat.ir.module import IRModule
+from passat.ir.op import get_op
+from passat.ir.shape import ANY
+from passat.ir.text import parse
+from passat.ir.types import FuncType, IncompleteType, RefType, TensorType, TupleType, Type
+
+i32, f32 = TensorType((), "int32"), TensorType(())
+x, c = Var("x", i32), Var("c", TensorType((), "bool"))
+f = Var("f")
+takes_pair = Var("g", FuncType([TupleType([i32, f32])], f32))
+
+
+def test_a_callee_is_a_function_of_its_arguments() -> None:
+    function = Function([x, f], f(x), i32)
+    infer_type(function)
+    assert function.checked_type == FuncType([i32, FuncType([i32], i32)], i32)
+
+
+def test_a_callee_of_unknown_result_stays_unknown() -> None:
+    function = Function([x, Var("f")], Tuple([x]))
+    infer_type(function)
+    assert function.func_type.arg_types == (i32, UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "type_"),
+    [
+        (lambda v: takes_pair(Tuple([x, v])), Var("v"), f32),
+        (takes_pair, Var("v"), TupleType([i32, f32])),
+        (lambda v: If(c, v, const(1)), Var("v"), i32),
+        (lambda v: RefWrite(v, x), Var("v"), RefType(i32)),
+        (lambda v: Tuple([If(c, RefRead(v), x)]), Var("v"), RefType(i32)),
+        (lambda v: Let(w := Var("w"), v, takes_pair(w)), Var("v"), TupleType([i32, f32])),
+        (lambda v: RefWrite(RefCreate(x), v), Var("v"), i32),
+    ],
+)
+def test_uses_determine_the_type_of_a_parameter(body: Callable[[Expr], Expr], param: Var, type_: Type) -> None:
+    function = infer_type(Function([c, x, takes_pair, param], body(param)))
+    assert isinstance(function, Function)
+    assert function.func_type.arg_types[-1] == type_
+    assert param.type_annotation is None
+
+
+def test_what_depends_on_a_parameter_is_inferred_anew() -> None:
+    v = Var("v")
+    total = get_op("add")(v, v)
+    infer_type(Function([c, v], Tuple([total, If(c, v, const(1.0))])))
+    assert total.checked_type == f32
+
+
+def test_an_annotation_of_unknown_type_stays_unknown() -> None:
+    """An input of an ONNX model without a shape is one."""
+    v = Var("v", IncompleteType())
+    function = Function([c, v], If(c, v, const([1.0, 2.0])))
+    infer_type(function)
+    assert function.func_type.arg_types[1] == UNKNOWN
+
+
+def test_uses_that_contradict_each_other_determine_nothing() -> None:
+    v = Var("v")
+    g, h = Var("g", FuncType([i32], i32)), Var("h", FuncType([f32], f32))
+    function = Function([g, h, v], Tuple([g(v), h(v)]))
+    infer_type(function)
+    assert function.func_type.arg_types[2] == UNKNOWN
+    assert v.checked_type == UNKNOWN
+
+
+def recursive(result: Expr, *given: Var) -> IRModule:
+    return IRModule({GlobalVar("f"): Function(given, result)})
+
+
+def test_the_result_of_a_recursive_function() -> None:
+    data = Var("data", f32)
+    body = If(get_op("equal")(x, const(0)), data, Call(GlobalVar("f"), [get_op("subtract")(x, const(1)), get_op("log")(data)]))
+    module = infer_module(recursive(body, x, data))
+    assert module["f"].checked_type == FuncType([i32, f32], f32)
+    assert body.false_branch.checked_type == f32
+
+
+def test_a_recursive_function_whose_branches_have_other_sizes() -> None:
+    """The innermost branch alone does not say what the calls return."""
+    d2, d3 = Var("d2", TensorType((2,))), Var("d3", TensorType((3,)))
+    body = If(c, d2, If(c, d3, Call(GlobalVar("f"), [c, d2, d3])))
+    module = infer_module(recursive(body, c, d2, d3))
+    result = module["f"].func_type.ret_type
+    assert result in (UNKNOWN, TensorType((ANY,)))
+
+
+def test_a_recursive_function_without_an_end_has_an_unknown_result() -> None:
+    module = infer_module(recursive(Call(GlobalVar("f"), [x]), x))
+    assert module["f"].func_type.ret_type == UNKNOWN
+
+
+def test_a_pattern_determines_the_type_of_what_is_matched() -> None:
+    module = parse(
+        """#[version = "0.0.5"]
+        type Box[A] { Full(A), Empty }
+        def @main(%b) { match (%b) { Full(%v: int32) => { %v }, Empty => { 0 } } }
+        """
+    )
+    infer_module(module)
+    (box,) = module["main"].func_type.arg_types
+    assert str(box) == "Box[int32]"
+
+
+def test_depth_is_no_limit() -> None:
+    v, body = Var("v"), const(0)
+    last: Expr = v
+    for _ in range(20_000):
+        last = get_op("negative")(last)
+    function = Function([c, v], Tuple([last, If(c, v, body)]))
+    infer_type(function)
+    assert last.checked_type == i32
+
+
+def test_types_that_are_nested_too_deeply_determine_nothing() -> None:
+    v = Var("v")
+    nested: Expr = v
+    for _ in range(20_000):
+        nested = RefRead(nested)
+    function = Function([v], nested)
+    infer_type(function)
+    assert function.func_type.arg_types == (UNKNOWN,)
