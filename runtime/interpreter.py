@@ -5,7 +5,7 @@ function, and in a branch only if the branch is taken. Values are freed after th
 take no memory, so loops written as recursion can run indefinitely. Other calls can be nested `CALL_DEPTH` deep.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any as AnyValue
 from typing import Final, TypeAlias
 
@@ -121,10 +121,14 @@ _ATOMS: Final = (Var, Constant, GlobalVar, Op, Function, Constructor)
 
 
 class Interpreter:
-    """Evaluates expressions with the functions of a module."""
+    """Evaluates expressions with the functions of a module.
 
-    def __init__(self, module: IRModule) -> None:
+    `operate` computes calls of operators in the place of their kernels, where it does not return None. It may apply closures by `call`.
+    """
+
+    def __init__(self, module: IRModule, operate: "Operate | None" = None) -> None:
         self._module = module
+        self._foreign = operate
         self._uses: dict[Expr, dict[Expr, int]] = {}
 
     def call(self, closure: Closure, args: Sequence[Value]) -> Value:
@@ -299,8 +303,16 @@ class Interpreter:
         stack.append((inner, callee.function.body, _RESULT))
 
     def _operate(self, frame: _Frame, call: Call, op: Op) -> Value:
-        args = [_data(self._value(frame, arg), call) for arg in call.args]
-        return compute(op, args, call.attrs, call._checked_type, _where(call))
+        values = [self._value(frame, arg) for arg in call.args]
+        if self._foreign is not None:
+            found = self._foreign(self, call, values)
+            if found is not None:
+                return found
+        return compute(op, [_data(value, call) for value in values], call.attrs, call._checked_type, _where(call))
+
+
+Operate: TypeAlias = "Callable[[Interpreter, Call, Sequence[Value]], Value | None]"
+"""Computes calls of operators in the place of their kernels, or returns None."""
 
 
 def compute(op: Op, args: Sequence[Data], attrs: Attrs, type_: Type | None = None, where: str = "") -> Data:
