@@ -73,9 +73,10 @@ def broadcast_gradient(call: Call, grad: Expr) -> list[Expr | None]:
 
 
 @built_in("collapse_sum_like")
+@built_in("collapse_sum_to")
 def collapse_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     """The gradient for each element that was summed."""
-    return [call_op("broadcast_to_like", grad, call.args[0]), None]
+    return [call_op("broadcast_to_like", grad, call.args[0]), *[None] * (len(call.args) - 1)]
 
 
 @built_in("cumsum")

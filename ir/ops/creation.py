@@ -61,10 +61,11 @@ def full(fill_value: TensorType, *, shape: tuple[int, ...], dtype: str | None = 
 
     ONNX ConstantOfShape (9, 20 ... 25) of a constant shape; Relay full, which also casts.
     """
-    return TensorType(_static(shape), scalar_type(fill_value, dtype))
+    return TensorType(static_sizes(shape), scalar_type(fill_value, dtype))
 
 
-def _static(shape: Sequence[int]) -> tuple[int, ...]:
+def static_sizes(shape: Sequence[int]) -> tuple[int, ...]:
+    """The shape, whose sizes are all integers. Raises OpTypeError."""
     if any(not isinstance(dim, int) or dim < 0 for dim in shape):
         raise OpTypeError(f"shape={tuple(shape)} contains an invalid size")
     return tuple(shape)
@@ -110,13 +111,13 @@ def _ones(shape: Sequence[int], dtype: str) -> Array:
 @define_op("zeros", exact="always", kernel=_zeros, pattern=0)
 def zeros(*, shape: tuple[int, ...], dtype: str = "float32") -> TensorType:
     """A tensor of zeros. Relay zeros; written as ConstantOfShape."""
-    return TensorType(_static(shape), _number(dtype))
+    return TensorType(static_sizes(shape), _number(dtype))
 
 
 @define_op("ones", exact="always", kernel=_ones, pattern=0)
 def ones(*, shape: tuple[int, ...], dtype: str = "float32") -> TensorType:
     """A tensor of ones. Relay ones; written as ConstantOfShape."""
-    return TensorType(_static(shape), _number(dtype))
+    return TensorType(static_sizes(shape), _number(dtype))
 
 
 def _number(dtype: str) -> str:

@@ -1,9 +1,10 @@
-"""Relay operators that use an operand only for its shape or element type: cast_like, reshape_like, broadcast_to_like, collapse_sum_like.
+"""Relay operators that use an operand only for its shape or element type: cast_like, reshape_like, broadcast_to_like, collapse_sum_like;
+and collapse_sum_to, which takes a shape.
 
 Front ends and automatic differentiation create them before types are known. SimplifyExpr replaces them by operators with attributes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -11,9 +12,11 @@ from passat.ir.cost import view
 from passat.ir.expr import Call
 from passat.ir.onnx_mapping import TYPE_NUMBERS, Emitter, need_opset, to_onnx
 from passat.ir.op import OpTypeError, define_op, get_op
+from passat.ir.ops.creation import static_sizes
 from passat.ir.ops.elementwise import PLAIN, WIDE, same_type
 from passat.ir.ops.emitting import reduced
 from passat.ir.ops.movement import emit_expand
+from passat.ir.ops.reshaping import int64
 from passat.ir.shape import broadcast, may_equal, product, same_dim
 from passat.ir.tensor import Array
 from passat.ir.types import TensorType, tensor_type
@@ -48,15 +51,15 @@ def reshape_like(data: TensorType, shape_like: TensorType) -> TensorType:
 
 @to_onnx(reshape_like)
 def _write_reshape_like(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
-    return _emit_reshape(emit, inputs[0], inputs[1], tensor_type(call.checked_type))
+    return _emit_reshape(emit, inputs[0], emit.node("Shape", [inputs[1]]), tensor_type(call.checked_type))
 
 
-def _emit_reshape(emit: Emitter, name: str, like: str, result: TensorType) -> str:
-    """Reshapes a value to the shape of another one. Static sizes of 0 need opset 14; before, they are not supported."""
+def _emit_reshape(emit: Emitter, name: str, sizes: str, result: TensorType) -> str:
+    """Reshapes a value to computed sizes. Static sizes of 0 need opset 14; before, they are not supported."""
     if all(isinstance(dim, int) and dim > 0 for dim in result.shape):
-        return emit.node("Reshape", [name, emit.node("Shape", [like])])
+        return emit.node("Reshape", [name, sizes])
     need_opset(emit, 14, reshape_like)
-    return emit.node("Reshape", [name, emit.node("Shape", [like])], {"allowzero": 1})
+    return emit.node("Reshape", [name, sizes], {"allowzero": 1})
 
 
 @define_op("broadcast_to_like", exact="always", kernel=lambda data, broadcast_type: np.broadcast_to(data, broadcast_type.shape), pattern=1)
@@ -88,14 +91,18 @@ def collapsed_axes(data: TensorType, result: TensorType) -> tuple[int, ...]:
     return (*range(lead), *inner)
 
 
-def _collapse_sum_like(data: Array, collapse_type: Array) -> Array:
-    lead = data.ndim - collapse_type.ndim
-    narrowed = [lead + i for i, size in enumerate(collapse_type.shape) if size == 1 and data.shape[lead + i] != 1]
+def _collapse_sum_to(data: Array, shape: tuple[int, ...]) -> Array:
+    lead = data.ndim - len(shape)
+    narrowed = [lead + i for i, size in enumerate(shape) if size == 1 and data.shape[lead + i] != 1]
     kernel = get_op("sum").kernel
     axes = (*range(lead), *narrowed)
     assert kernel is not None
     found: Array = kernel(data, axis=axes, keepdims=True, exclude=False) if axes else data
-    return found.reshape(collapse_type.shape)
+    return found.reshape(shape)
+
+
+def _collapse_sum_like(data: Array, collapse_type: Array) -> Array:
+    return _collapse_sum_to(data, collapse_type.shape)
 
 
 @define_op("collapse_sum_like", kernel=_collapse_sum_like, pattern=3)
@@ -108,9 +115,27 @@ def collapse_sum_like(data: TensorType, collapse_type: TensorType) -> TensorType
 
 @to_onnx(collapse_sum_like)
 def _write_collapse_sum_like(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+    return _emit_collapsed(call, inputs[0], emit, lambda: emit.node("Shape", [inputs[1]]))
+
+
+def _emit_collapsed(call: Call, name: str, emit: Emitter, sizes: Callable[[], str]) -> str:
     data, result = tensor_type(call.args[0].checked_type), tensor_type(call.checked_type)
     axes = collapsed_axes(data, result)
     if not axes:
-        return emit.node("Identity", inputs[:1])
-    name = reduced(emit, "ReduceSum", inputs[0], axes)
-    return name if data.ndim == result.ndim else _emit_reshape(emit, name, inputs[1], result)
+        return emit.node("Identity", [name])
+    summed = reduced(emit, "ReduceSum", name, axes)
+    return summed if data.ndim == result.ndim else _emit_reshape(emit, summed, sizes(), result)
+
+
+@define_op("collapse_sum_to", kernel=_collapse_sum_to, pattern=3)
+def collapse_sum_to(data: TensorType, *, shape: tuple[int, ...]) -> TensorType:
+    """The sum of `data` over the axes along which a tensor of this shape broadcasts to it. Relay collapse_sum_to; written as ReduceSum and
+    Reshape."""
+    result = same_type(data, WIDE).with_shape(static_sizes(shape))
+    collapsed_axes(data, result)
+    return result
+
+
+@to_onnx(collapse_sum_to)
+def _write_collapse_sum_to(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+    return _emit_collapsed(call, inputs[0], emit, lambda: int64(emit, call.attrs.shape))

@@ -346,6 +346,14 @@ class Graph:
             found = self._nodes.get((head, payload, operands[::-1]))
         return found
 
+    def has_node(self, cls: int, head: Symbol, operands: Sequence[int]) -> bool:
+        """True if an e-class has a node of a symbol on operand e-classes; those of commutative operators may be in either order."""
+        cls, wanted = self.find(cls), list(map(self.find, operands))
+        orders = (wanted, wanted[::-1]) if head.op is not None and head.op.commutative and len(wanted) == 2 else (wanted,)
+        return any(
+            self.symbols[node] is head and list(map(self.find, self.operands[node])) in orders for node in self.members.get(cls, (cls,))
+        )
+
     def make_again(self, node: int) -> int:
         """The eager rules' replacement for a node whose operands are better known now; -1 if there is none."""
         if self.eager is None:

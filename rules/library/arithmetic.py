@@ -6,7 +6,7 @@ Operators: every elementwise operator that declares a unit, an involution or ide
 maximum minimum max min, comparisons.
 
 From Relay's SimplifyExpr (v0.18): SimplifyAdd, SimplifyBinomial, SwitchAddMultiply, SimplifyClip, SimplifyClipAndConsecutiveCast.
-(SimplifyAdjacentMultiplyOrAdd is `Constants`; SimplifyRSqrt is `raising.RootForms`.)
+(SimplifyAdjacentMultiplyOrAdd is `Constants`; SimplifyRSqrt is `raising.RootForms`; forms that only Relay has are in `relay_forms`.)
 """
 
 import math
@@ -128,31 +128,7 @@ class Constants(RuleSet):
     divide_divide = ((x / c) / d >> x / (c * d)).when(meet_in_range("multiply", c, d)).inexact("reassociates a product")
 
 
-_ROUNDS = "a power, a root and a quotient are rounded apart"
-
-
-@guard
-def keeps_order(q: Term, c: Term, zero: Term) -> bool | str:
-    """Multiplying by the positive scale, one for all elements, keeps different integers of 8 bits different, and in order."""
-    if q.type.dtype not in ("int8", "uint8"):
-        return f"the elements are {q.type.dtype}, not int8 or uint8"
-    if c.type.size != 1 or zero.type.size != 1:
-        return "the scale or the zero point differs by channels"
-    limits, scale = ml_dtypes.finfo(to_numpy(c.type.dtype)), float(c.value().uniform())  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
-    fits = float(limits.smallest_normal) <= scale <= float(limits.max) / 512
-    return fits or f"a scale of {scale:g} makes elements equal, or turns them around"
-
-
-extremum = operator("extremum", "argmax", "argmin")
-
-
-class RelayForms(RuleSet):
-    """Forms that Relay's SimplifyExpr makes: `x + x` as a multiple, quotients by roots as products; the place of the largest quantized
-    number as that of the largest integer."""
-
-    twice = x + x >> x * 2
-    root_quotient = (c / op.sqrt(x) >> c * op.rsqrt(x)).when(is_float(x)).inexact(_ROUNDS).lowering()
-    quantized_extremum = (extremum(op.qnn.dequantize(x, c, d, ...), attrs=a) >> extremum(x, attrs=a)).when(keeps_order(x, c, d))
+ROUNDS: Final = "a power, a root and a quotient are rounded apart"
 
 
 class Sums(RuleSet):
@@ -191,21 +167,21 @@ def is_squared_exactly(x: Term, c: Term) -> bool | str:
 class Powers(RuleSet):
     """Rewrites powers with constant exponents as products or roots, divisions by roots, and expanded squares of sums and differences."""
 
-    square = (op.power(x, c) >> x * x).when(is_all(c, 2), is_squared_exactly(x, c), keeps_type(x, op.power(x, c))).inexact(_ROUNDS)
+    square = (op.power(x, c) >> x * x).when(is_all(c, 2), is_squared_exactly(x, c), keeps_type(x, op.power(x, c))).inexact(ROUNDS)
     root = (
         (op.power(x, c) >> op.sqrt(x))
         .when(is_all(c, 0.5), is_float(x), keeps_type(x, op.power(x, c)))
         .inexact("the power of -infinity is infinity, its root is NaN", nonfinite=MIXED)
     )
-    inverse = (op.power(x, c) >> op.reciprocal(x)).when(is_all(c, -1), is_float(x), keeps_type(x, op.power(x, c))).inexact(_ROUNDS)
+    inverse = (op.power(x, c) >> op.reciprocal(x)).when(is_all(c, -1), is_float(x), keeps_type(x, op.power(x, c))).inexact(ROUNDS)
     inverse_root = (
         (op.power(x, c) >> op.rsqrt(x))
         .when(is_all(c, -0.5), is_float(x), keeps_type(x, op.power(x, c)))
         .finite("the power of -infinity is 0, the inverse of its root is NaN")
         .exploring()  # ONNX has two operators for it
     )
-    reciprocal_of_inverse_root = (op.reciprocal(op.rsqrt(x)) >> op.sqrt(x)).inexact(_ROUNDS)
-    divide_inverse_root = (x / op.rsqrt(y) >> x * op.sqrt(y)).inexact(_ROUNDS)
+    reciprocal_of_inverse_root = (op.reciprocal(op.rsqrt(x)) >> op.sqrt(x)).inexact(ROUNDS)
+    divide_inverse_root = (x / op.rsqrt(y) >> x * op.sqrt(y)).inexact(ROUNDS)
     binomial = (
         (_WHOLE >> _ROOT * _ROOT)
         .when(is_float(x), same_type(x, _WHOLE), same_type(y, _WHOLE))

@@ -270,6 +270,9 @@ filled = operator("f", "add", "multiply", "maximum", "minimum", "subtract")
 filled_first = operator("g", "subtract", "divide")
 
 
+_COLLAPSED: Final = op.collapse_sum_to(x, ...)
+
+
 class CreationOps(RuleSet):
     """Creates uniform tensors without the tensor whose shape they take, and replaces them by scalars in arithmetic. Drops explicit
     broadcasts before arithmetic that broadcasts. Rewrites gathers of all elements in order as reshapes. Drops masks of indices that are
@@ -277,19 +280,17 @@ class CreationOps(RuleSet):
 
     zeros_like = op.zeros_like(x) >> op.zeros(shape=shape_of(x), dtype=dtype_of(x))
     ones_like = op.ones_like(x) >> op.ones(shape=shape_of(x), dtype=dtype_of(x))
-    full_like = op.full_like(x, y) >> op.full(y, shape=shape_of(x))
+    full_like = op.full_like(x, y) >> op.full(y, shape=shape_of(x), dtype=dtype_of(x))
     cast_like = op.cast_like(x, y) >> op.cast(x, dtype=dtype_of(y))
     reshape_like = op.reshape_like(x, y) >> op.reshape(x, newshape=new_shape(x, op.reshape_like(x, y)))
     broadcast_to_like = op.broadcast_to_like(x, y) >> op.broadcast_to(x, shape=shape_of(y))
-    collapse_sum_like = (
-        (
-            op.collapse_sum_like(x, y)
-            >> op.reshape(op.sum(x, axis=summed_axes(x, op.collapse_sum_like(x, y)), keepdims=True), newshape=full_shape(y))
-        )
+    collapse_sum_like = op.collapse_sum_like(x, y) >> op.collapse_sum_to(x, shape=shape_of(y))
+    collapse_sum_to = (
+        (_COLLAPSED >> op.reshape(op.sum(x, axis=summed_axes(x, _COLLAPSED), keepdims=True), newshape=full_shape(_COLLAPSED)))
         .inexact("a sum of nothing but -0.0 is 0.0")
         .lowering()  # one unknown operator becomes two known ones
     )
-    collapse_nothing = (op.collapse_sum_like(x, y) >> x).when(same_type(x, op.collapse_sum_like(x, y)))
+    collapse_nothing = (_COLLAPSED >> x).when(same_type(x, _COLLAPSED))
     filled_right = (filled(x, _FILLED) >> filled(x, _VALUE)).when(same_type(x, filled(x, _FILLED)))
     filled_left = (filled_first(_FILLED, x) >> filled_first(_VALUE, x)).when(same_type(x, filled_first(_FILLED, x)))
     # ONNX Runtime does not load a quotient by an integer 0, even an empty one.

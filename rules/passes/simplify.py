@@ -1,6 +1,6 @@
 """Simplification passes under Relay's names: constant folding, identities, normalizations, CSE and dead code elimination."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, overload
 
@@ -12,7 +12,10 @@ from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, post_order, rewrite, with_children
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 from passat.rules.engine.dead_code import drop_dead_lets, inline_single_uses
-from passat.rules.library.arithmetic import Arithmetic, Clips, Constants, Powers, RelayForms, Sums, Units
+from passat.rules.engine.grouping import Grouper
+from passat.rules.engine.matching import Matcher
+from passat.rules.engine.stage import Stage
+from passat.rules.library.arithmetic import Arithmetic, Clips, Constants, Powers, Sums, Units
 from passat.rules.library.batch_norm import BatchNorms, ScaleAxis
 from passat.rules.library.dynamic_shapes import CreationOps, DynamicViews
 from passat.rules.library.folding import ConstantFolding, QuantizedFolding, TupleProjection
@@ -21,8 +24,10 @@ from passat.rules.library.lowering import Inference, Unpacking
 from passat.rules.library.masks import Selections
 from passat.rules.library.products import Products, Weights
 from passat.rules.library.raising import RootForms
+from passat.rules.library.relay_forms import RelayForms
 from passat.rules.library.views import Broadcasts, ChainedViews, Copies, Transposes, Views
 from passat.rules.passes.target import LoweringPass
+from passat.rules.rule import LOWERING, Rule
 from passat.rules.rule_pass import RulePass
 
 Skip = Callable[[Expr], bool]
@@ -95,6 +100,7 @@ SIMPLIFY: Final = (
     Products,
 )
 SIMPLIFY_EXPR: Final = (*SIMPLIFY, CreationOps, Clips, Powers, Sums, RootForms, DynamicViews, Selections)
+RELAY_EXPR: Final = (*FOLDING, *SIMPLIFY_EXPR, RelayForms, Sums.of_kind(LOWERING))
 
 
 class FoldBranches(RulePass):
@@ -157,17 +163,30 @@ def dynamic_to_static() -> RulePass:
     return RulePass((ConstantFolding, DynamicToStaticRules), name="DynamicToStatic", opt_level=2, after=["FoldConstant"])
 
 
+class SimplifyRelay(RulePass):
+    """A rule pass that leaves out the rules whose results Relay writes otherwise."""
+
+    OTHERWISE: Final = ("Arithmetic.divide_one", "CreationOps.collapse_sum_to", "CreationOps.collapse_nothing")
+
+    def left_out(self, rule: Rule, ctx: PassContext) -> str:
+        """Why the pass does not run the rule; '' if it does."""
+        if rule.name in self.OTHERWISE:
+            return "Relay's SimplifyExpr writes its result otherwise"
+        return super().left_out(rule, ctx)
+
+    def _stages(self, math: str, disabled: Sequence[str]) -> list[Stage | Matcher | Grouper]:
+        return super()._stages(math, (*disabled, *self.OTHERWISE))
+
+
 @register_pass(_PREFIX + "SimplifyExpr")
-def simplify_expr(doubles: bool = False) -> RulePass:
+def simplify_expr(relay: bool = False) -> RulePass:
     """Simplifies arithmetic, chains of reshapes, transposes, casts, clips and slices, redundant copies, uniform tensors, and powers that
-    are products or roots. With `doubles`, x + x becomes x * 2, as in TVM from v0.18."""
-    return RulePass(
-        (*FOLDING, *SIMPLIFY_EXPR, RelayForms) if doubles else (*FOLDING, *SIMPLIFY_EXPR),
-        name="SimplifyExpr",
-        opt_level=0,
-        doc=simplify_expr.__doc__ or "",
-        after=["FoldBatchNorm"],
-    )
+    are products or roots. With `relay`, makes the forms that TVM makes from v0.18, such as x * 2 of x + x, and shares its e-graph with no
+    other pass."""
+    doc = simplify_expr.__doc__ or ""
+    if relay:
+        return SimplifyRelay(RELAY_EXPR, name="SimplifyExpr", opt_level=0, joint=False, doc=doc, after=["FoldBatchNorm"])
+    return RulePass((*FOLDING, *SIMPLIFY_EXPR), name="SimplifyExpr", opt_level=0, doc=doc, after=["FoldBatchNorm"])
 
 
 @register_pass(_PREFIX + "FoldBatchNorm")

@@ -17,10 +17,12 @@ __all__ = [
     "arange",
     "argmax",
     "argmin",
+    "argsort",
     "broadcast_to",
     "clip",
     "cumsum",
     "full",
+    "full_like",
     "gather",
     "gather_nd",
     "layout_transform",
@@ -32,6 +34,7 @@ __all__ = [
     "scatter_elements",
     "scatter_nd",
     "shape_of",
+    "sort",
     "strided_slice",
     "take",
     "tile",
@@ -70,6 +73,14 @@ def full(fill_value: Expr, shape: Numbers | Expr = (), dtype: str = "") -> Call:
     if is_dynamic(shape):
         return call("dyn.full", value, shape, dtype=dtype or None)
     return call("full", value, shape=numbers("full", "shape", shape), dtype=dtype or None)
+
+
+def full_like(data: Expr, fill_value: Expr) -> Call:
+    """A tensor of one value of the shape and element type of another tensor; the value is cast where its type is known to differ."""
+    value, like, own = operand("full_like", "fill_value", fill_value), known_type(data), known_type(fill_value)
+    if isinstance(like, TensorType) and isinstance(own, TensorType) and like.dtype != own.dtype:
+        value = value.astype(like.dtype)
+    return call("full_like", data, value)
 
 
 def zeros(shape: Numbers | Expr, dtype: str = "float32") -> Call:
@@ -210,6 +221,24 @@ def topk(data: Expr, k: int | Expr = 1, axis: int = -1, ret_type: str = "both", 
         return found
     indices = found[1] if dtype == "int64" else found[1].astype(dtype)
     return indices if ret_type == "indices" else Tuple([TupleGetItem(found, 0), indices])
+
+
+def argsort(data: Expr, axis: int = -1, is_ascend: bool = True, dtype: str = "int32") -> Expr:
+    """The indices of the elements along an axis, in order. Raises ValueError where the size of the axis is unknown."""
+    return topk(data, _whole("argsort", data, axis), axis, "indices", is_ascend, dtype)
+
+
+def sort(data: Expr, axis: int = -1, is_ascend: bool = True) -> Expr:
+    """The elements along an axis in order. Raises ValueError where the size of the axis is unknown."""
+    return topk(data, _whole("sort", data, axis), axis, "values", is_ascend)
+
+
+def _whole(name: str, data: Expr, axis: int) -> int:
+    type_ = known_type(data)
+    size = type_.shape[axis] if isinstance(type_, TensorType) and -type_.ndim <= axis < type_.ndim else None
+    if not isinstance(size, int):
+        raise ValueError(f"relay.{name}: the size of axis {axis} must be known, but the type of the data is {type_!r}")
+    return size
 
 
 def argmax(

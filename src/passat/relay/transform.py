@@ -108,7 +108,7 @@ def FoldConstantExpr(expr: Expr, mod: IRModule, fold_qnn: bool = False) -> Expr:
 
 def SimplifyExpr() -> Pass:
     """Identities of arithmetic, chains of reshapes, transposes and casts."""
-    return _make("SimplifyExpr", doubles=True)
+    return _make("SimplifyExpr", relay=True)
 
 
 def SimplifyInference() -> Pass:

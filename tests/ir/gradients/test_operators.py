@@ -59,6 +59,7 @@ CASES: dict[str, list[tuple[Build, Shapes]]] = {
     "broadcast_to": [(_op("broadcast_to", shape=(4, 2, 3)), ((2, 1),))],
     "broadcast_to_like": [(_op("broadcast_to_like"), ((2, 1), (4, 2, 3)))],
     "collapse_sum_like": [(_op("collapse_sum_like"), ((4, 2, 3), (2, 1)))],
+    "collapse_sum_to": [(_op("collapse_sum_to", shape=(2, 1)), ((4, 2, 3),))],
     "cumsum": [(_op("cumsum", axis=1), ((2, 3),)), (_op("cumsum", axis=0, exclusive=True, reverse=True), ((3, 2),))],
     "full": [(_op("full", shape=(2, 3)), ((),))],
     "full_like": [(_op("full_like"), ((2, 3), ()))],

@@ -177,6 +177,7 @@ EXAMPLES: dict[str, Sequence[Example]] = {
         )
     ],
     "collapse_sum_like": [call((2, 30, 3), (30, 1))],
+    "collapse_sum_to": [call((2, 30, 3), shape=(30, 1)), call((2, 3), shape=(2, 3))],
     "concatenate": [call([(2, 20), (3, 20)], axis=0)],
     "contrib.bias_gelu": [call((30, 5), (5,))],
     "contrib.fast_gelu": [call((30, 5), (5,))],

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from passat.ir.expr import Expr
 from passat.ir.op import Op, list_ops
 from passat.ir.tensor import Tensor
-from passat.rules.library import Arithmetic, ChainedViews, Clips, Constants, Powers, RelayForms, Sums, Units
+from passat.rules.library import Arithmetic, ChainedViews, Clips, Constants, Powers, Sums, Units
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
@@ -48,10 +48,6 @@ def with_constants(make: Callable[[Expr, Expr, Expr], Expr], *, name: str) -> Ca
 
 def negated(value: Expr) -> Expr:
     return ops.negative(value)  # type: ignore[no-any-return]  # the calls of `ops` have no static type
-
-
-def dequantized(dtype: str, scale: float) -> Expr:
-    return ops.qnn.dequantize(var("q", dtype=dtype), splat(scale, ()), splat(3, (), "int32"))  # type: ignore[no-any-return]  # as above
 
 
 CASES: dict[str, Case] = {
@@ -139,16 +135,6 @@ CASES |= {
     "Powers.inverse_root": power(-0.5),
     "Powers.reciprocal_of_inverse_root": case(ops.reciprocal(ops.rsqrt(base)), ops.reciprocal(ops.exp(base)), ""),
     "Powers.divide_inverse_root": case(y / ops.rsqrt(base), ops.rsqrt(base) / y, ""),
-    "RelayForms.twice": case(x + x, x + y, ""),
-    "RelayForms.root_quotient": case(splat(2.0) / ops.sqrt(x), splat(2.0) / ops.exp(x), ""),
-    **{
-        f"RelayForms.quantized_extremum[{of}]": case(
-            getattr(ops, of)(dequantized("int8", 0.5), axis=0),
-            getattr(ops, of)(dequantized("int32", 0.5), axis=0),
-            "the elements are int32, not int8 or uint8",
-        )
-        for of in ("argmax", "argmin")
-    },
     "Sums.switch_add_multiply": case((x + c) * d, (x + huge) * d, "multiply of the constants leaves the range"),
     **binomial_cases(),
 }
@@ -204,7 +190,7 @@ CASES |= {
 }
 
 
-TABLE = pairs(CASES, Units, Arithmetic, Constants, Powers, RelayForms, Sums, Clips)
+TABLE = pairs(CASES, Units, Arithmetic, Constants, Powers, Sums, Clips)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
@@ -310,14 +296,6 @@ def test_one_integer_is_squared_as_a_floating_point_number(shape: tuple[int | st
     """ONNX Runtime does so: the square of the largest integer is then the lowest one, not 1."""
     outcome = saturate(func(ops.power(var("count", shape, "int64"), splat(2, (), "int64"))), Powers)
     assert any("computes this power of integers as floating-point numbers" in remark for remark in outcome.remarks)
-
-
-def test_a_sum_of_integers_is_doubled_exactly() -> None:
-    count = var("count", (64, 64), "int8")
-    before = func(count + count)
-    after = saturate(before, RelayForms, rules__math="exact").function
-    assert operators(after) == ["multiply"]
-    assert_equal_in_value(before, after, exact=True, special=True)
 
 
 def test_squares_are_merged_unless_exact() -> None:

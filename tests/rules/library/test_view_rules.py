@@ -166,10 +166,11 @@ CASES |= {
         ops.reshape_like(x, var("six", (6,))), ops.reshape_like(v, var("w", ("m", 3))), "the left side Tensor[(m, 3), float32]"
     ),
     "CreationOps.broadcast_to_like": case(ops.broadcast_to_like(small, x), ops.broadcast_to_like(small, v), "is not static"),
-    "CreationOps.collapse_sum_like": case(
-        ops.collapse_sum_like(x, small), ops.collapse_sum_like(v, var("u", ("n", 1))), "is not static, or empty"
+    "CreationOps.collapse_sum_like": case(ops.collapse_sum_like(x, small), ops.collapse_sum_like(v, var("u", ("n", 1))), "is not static"),
+    "CreationOps.collapse_sum_to": case(
+        ops.collapse_sum_to(x, shape=(1, 3)), ops.collapse_sum_to(var("none", (2, 0)), shape=(1, 0)), "is not static, or empty"
     ),
-    "CreationOps.collapse_nothing": case(ops.collapse_sum_like(x, var("y")), ops.collapse_sum_like(x, small), "the types differ"),
+    "CreationOps.collapse_nothing": case(ops.collapse_sum_to(x, shape=(2, 3)), ops.collapse_sum_to(x, shape=(1, 3)), "the types differ"),
     **fill_cases(),
 }
 

@@ -1,0 +1,86 @@
+"""Forms that Relay's SimplifyExpr makes, for the pass under Relay's name.
+
+Operators: add subtract multiply divide sqrt argmax argmin topk qnn.dequantize.
+
+From Relay's SimplifyExpr (v0.18): SimplifyAdd, SimplifyRSqrt, SimplifyBinomial, FullElementwise, SimplifyDQArgMax, SimplifyDQArgMin,
+SimplifyDQArgSort.
+"""
+
+import math
+
+import ml_dtypes
+
+from passat.ir.dtypes import INTEGERS, to_numpy
+from passat.rules.guards import Reject, Term, computed, guard, is_float, same_type, scalar_of
+from passat.rules.holes import cases, operator
+from passat.rules.library.arithmetic import ROUNDS
+from passat.rules.pattern import attributes, constants, number, op, tensors
+from passat.rules.rule import RESOLVED, RuleSet
+
+x, y = tensors("x y")
+c, d = constants("c d")
+(a,) = attributes("a")
+
+
+@guard
+def keeps_order(q: Term, c: Term, zero: Term) -> bool | str:
+    """Multiplying by the positive scale, one for all elements, keeps different integers of 8 bits different, and in order."""
+    if q.type.dtype not in ("int8", "uint8"):
+        return f"the elements are {q.type.dtype}, not int8 or uint8"
+    if c.type.size != 1 or zero.type.size != 1:
+        return "the scale or the zero point differs by channels"
+    limits, scale = ml_dtypes.finfo(to_numpy(c.type.dtype)), float(c.value().uniform())  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
+    fits = float(limits.smallest_normal) <= scale <= float(limits.max) / 512
+    return fits or f"a scale of {scale:g} makes elements equal, or turns them around"
+
+
+def roots_of(b: float, c: float, dtype: str) -> tuple[float, float]:
+    """The numbers p >= q with p + q = b and p * q = c, in an element type. Rejects complex numbers, and fractions of integers."""
+    squared = b * b - 4 * c
+    if not 0 <= squared < math.inf:
+        raise Reject(f"the quadratic form 1, {b:g}, {c:g} is no product of two sums")
+    p, q = (b + math.sqrt(squared)) / 2, (b - math.sqrt(squared)) / 2
+    if dtype in INTEGERS and (int(p) + int(q), int(p) * int(q)) != (b, c):
+        raise Reject(f"the coefficients {p:g} and {q:g} are not {dtype}")
+    return p, q
+
+
+@guard
+def is_product(b: float, c: float, x: Term) -> bool | str:
+    """`x*x + b*x*y + c*y*y` is a product of two sums."""
+    roots_of(b, c, x.type.dtype)
+    return True
+
+
+@computed
+def root_of(b: float, c: float, x: Term, which: int) -> float:
+    """The coefficient of `y` in one of the two sums."""
+    return roots_of(b, c, x.type.dtype)[which]
+
+
+extremum = operator("extremum", "argmax", "argmin")
+
+cross = cases("cross", "plain", "whole", "first", "second")
+square = cases("square", "plain", "whole", "first")
+order = cases("order", "first", "between", "last")
+_CROSS = cross(plain=x * y, whole=(x * y) * c, first=(x * c) * y, second=(y * c) * x)
+_SQUARE = square(plain=y * y, whole=(y * y) * d, first=(y * d) * y)
+_QUADRATIC = order(first=(_CROSS + _SQUARE) + x * x, between=(x * x + _CROSS) + _SQUARE, last=(x * x + _SQUARE) + _CROSS)
+_B = cross(plain=1, whole=scalar_of(c), first=scalar_of(c), second=scalar_of(c))
+_C = square(plain=1, whole=scalar_of(d), first=scalar_of(d))
+_P, _Q = (number(root_of(_B, _C, x, which)) for which in (0, 1))
+
+
+class RelayForms(RuleSet):
+    """Forms that Relay's SimplifyExpr makes: `x + x` as a multiple, quotients by roots as products, quadratic forms as products of sums,
+    and the order of quantized numbers as that of the integers."""
+
+    twice = x + x >> x * 2
+    root_quotient = (c / op.sqrt(x) >> c * op.rsqrt(x)).when(is_float(x)).inexact(ROUNDS).lowering()
+    quadratic = (
+        (_QUADRATIC >> (x + _P * y) * (x + _Q * y))
+        .when(same_type(x, _QUADRATIC), same_type(y, _QUADRATIC), is_product(_B, _C, x))
+        .inexact("sums before products", nonfinite=RESOLVED)
+    )
+    quantized_extremum = (extremum(op.qnn.dequantize(x, c, d, ...), attrs=a) >> extremum(x, attrs=a)).when(keeps_order(x, c, d))
+    quantized_order = (op.topk(op.qnn.dequantize(x, c, d, ...), attrs=a)[1] >> op.topk(x, attrs=a)[1]).when(keeps_order(x, c, d))
