@@ -39,14 +39,12 @@ class Each:
 
 
 class Parts:
-    """The right side: the roots, in program order, are the parts of one tensor along an axis; each part keeps its size. With `sliced`, they
-    are slices, as in Relay, not the fields of a split."""
+    """The right side: the roots, in program order, are the parts of one tensor along an axis; each part keeps its size."""
 
-    __slots__ = ("axis", "sliced", "whole")
+    __slots__ = ("axis", "whole")
 
-    def __init__(self, whole: Pattern, axis: int | CaseValue, sliced: bool = False) -> None:
+    def __init__(self, whole: Pattern, axis: int | CaseValue) -> None:
         self.whole = whole
-        self.sliced = sliced
         self.axis = cast(int, axis)  # `Rule.directions` resolves cases before the rule runs
 
     def __repr__(self) -> str:
@@ -137,10 +135,10 @@ class MultiRule(Rule):
             raise RuleError(f"rule [{self!r}]: it has several roots, and cannot be {kind}")
         return self
 
-    def branches(self, at_least: int, sliced: bool = False) -> "MultiRule":
-        """The rule for groups of at least this many calls, whose parts are slices if `sliced`."""
+    def branches(self, at_least: int) -> "MultiRule":
+        """The rule for groups of at least this many calls."""
         left = each(self.left.pattern, sharing=self.left.shared, at_least=at_least)
-        return MultiRule(left, Parts(self.right.whole, self.right.axis, sliced), self.guards, **self._said())
+        return MultiRule(left, self.right, self.guards, **self._said())
 
     def _said(self) -> dict[str, AnyValue]:
         return {name: getattr(self, name) for name in ("math", "note", "nonfinite", "name", "source")}

@@ -3,7 +3,7 @@ which finds matches, and the certificate checker, which proves them; each fills 
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from typing import Any as AnyValue
 
 import ml_dtypes
@@ -176,48 +176,21 @@ class Substitution:
         return made[node.key]
 
 
-_TO_THE_END: Final = int(np.iinfo(np.int64).max)
-
-
 def build_together(rule: MultiRule, group: Sequence[Substitution], types: Sequence[Type], maker: Maker) -> list[int]:
     """The e-classes that replace the roots of a multi-pattern rule, whose types are given. Rejects unknown sizes."""
     made: dict[tuple[AnyValue, ...], int] = {}
     for node in subterms(rule.right.whole):
         if isinstance(node, PJoined):
             fields = [each.place(node.of) for each in group]
-            relays = rule.right.sliced and node.axis == -1  # Relay writes the last axis of such operands as -1
-            axis = -1 if relays else _tensor(maker.type_of(fields[0])).axis(node.axis)
+            axis = _tensor(maker.type_of(fields[0])).axis(node.axis)
             made[node.key] = _call(maker, "concatenate", maker.add_tuple(fields), axis=axis)
-    whole = group[0].build(_Counting(maker) if rule.right.sliced else maker, rule.right.whole, made, types[0])
+    whole = group[0].build(maker, rule.right.whole, made, types[0])
     axis = _tensor(maker.type_of(whole)).axis(rule.right.axis)
     sizes = [size for size in (_tensor(type_).shape[axis] for type_ in types) if isinstance(size, int)]
     if len(sizes) < len(types):
         raise Reject(f"the size of axis {axis} is unknown")
-    if rule.right.sliced:
-        return [_slice(maker, whole, axis, sum(sizes[:place]), size) for place, size in enumerate(sizes)]
     cut = _call(maker, "split", whole, indices_or_sections=tuple(accumulate(sizes[:-1])), axis=axis)
     return [maker.add_field(cut, place) for place in range(len(group))]
-
-
-class _Counting:
-    """Creates nodes, and states the number of channels of convolutions, as Relay does."""
-
-    def __init__(self, maker: Maker) -> None:
-        self.maker = maker
-
-    def __getattr__(self, name: str) -> AnyValue:
-        return getattr(self.maker, name)
-
-    def add_call(self, op: Op, operands: Sequence[int], attrs: Attrs) -> int:
-        if "channels" in attrs and "kernel_layout" in attrs:
-            attrs = op.bind_attrs({**attrs, "channels": _tensor(self.maker.type_of(operands[1])).shape[attrs["kernel_layout"].index("O")]})
-        return self.maker.add_call(op, operands, attrs)
-
-
-def _slice(maker: Maker, whole: int, axis: int, first: int, size: int) -> int:
-    """The part of a tensor along an axis; begins and ends are stated for all axes before it, too."""
-    begin, end = [0] * axis + [first], [_TO_THE_END] * axis + [first + size]
-    return _call(maker, "strided_slice", whole, begin=tuple(begin), end=tuple(end))
 
 
 def _call(maker: Maker, name: str, operand: int, **attrs: AnyValue) -> int:

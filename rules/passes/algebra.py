@@ -4,11 +4,7 @@ rules; Relay's FoldScaleAxis, and its passes that combine parallel branches."""
 from collections.abc import Sequence
 from typing import Final, Unpack
 
-from passat.ir.attrs import Attrs
-from passat.ir.op import Op
-from passat.ir.types import Type
-from passat.passmgr import PassContext, Place, register_pass
-from passat.rules.engine.engine import Engine
+from passat.passmgr import Place, register_pass
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.stage import Stage
@@ -23,6 +19,7 @@ from passat.rules.library.matmul_algebra import MatmulAlgebra
 from passat.rules.library.products import ParallelBatches, ParallelConvolutions, ParallelProducts, ParallelStacks, Products, Weights
 from passat.rules.library.scale_axis import BackwardScaleAxis, BiasSums, ForwardScaleAxis
 from passat.rules.library.views import ChainedViews, Concatenations, Copies, Transposes, Views
+from passat.rules.passes.parallel_branches import Joined, ParallelBranches, Stacked
 from passat.rules.rule import JOINING, RuleSetMeta
 from passat.rules.rule_pass import RulePass, phase
 
@@ -64,19 +61,8 @@ def explore() -> RulePass:
     return RulePass(phases, name="Explore", opt_level=4, merge=True, joint=False, doc=doc, after=["CollapseBatchDims"])
 
 
-class FewestProducts:
-    """A cost model of programs whose convolutions and products are few. All other calls cost next to nothing."""
-
-    def call(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs) -> float:
-        """The cost of a call."""
-        if op.name in ("nn.conv2d", "nn.dense", "nn.matmul", "nn.batch_matmul"):
-            return 1.0
-        return 1e-5 if op.name == "concatenate" else 1e-4  # vectors are concatenated rather than added one by one
-
-
 class CombineParallel(RulePass):
-    """Merges calls that share an operand, if there are at least `min_num_branches` and the result is cheaper; with `always`, at any cost
-    and with slices for the parts, as in Relay."""
+    """Merges calls that share an operand, if there are at least `min_num_branches` and the result is cheaper."""
 
     def __init__(
         self,
@@ -84,19 +70,11 @@ class CombineParallel(RulePass):
         *,
         name: str,
         min_num_branches: int = 3,
-        always: bool = False,
         doc: str = "",
         **place: Unpack[Place],
     ) -> None:
         super().__init__((ConstantFolding, *sets), name=name, opt_level=4, joint=False, doc=doc, **place)
         self.min_num_branches = min_num_branches
-        self.always = always
-
-    def _engine(self, ctx: PassContext) -> Engine:
-        engine = super()._engine(ctx)
-        if self.always:
-            engine.model = FewestProducts()
-        return engine
 
     def _stages(self, math: str, disabled: Sequence[str]) -> list[Stage | Matcher | Grouper]:
         return [self._with_branches(stage) for stage in super()._stages(math, disabled)]
@@ -104,43 +82,40 @@ class CombineParallel(RulePass):
     def _with_branches(self, stage: Stage | Matcher | Grouper) -> Stage | Matcher | Grouper:
         if not isinstance(stage, Stage):
             return stage
-        groupers = tuple(Grouper(grouper.rule.branches(self.min_num_branches, self.always)) for grouper in stage.groupers)
+        groupers = tuple(Grouper(grouper.rule.branches(self.min_num_branches)) for grouper in stage.groupers)
         return stage._replace(groupers=groupers)
 
 
 @register_pass("relay._transform.CombineParallelConv2D")
-def combine_parallel_conv2d(min_num_branches: int = 3, always: bool = False) -> CombineParallel:
+def combine_parallel_conv2d(min_num_branches: int = 3, always: bool = False) -> CombineParallel | ParallelBranches:
     """Merges convolutions of one tensor, with the biases, scales and ReLUs that all branches have. Weights must have one group and equal
-    kernel sizes."""
-    doc = combine_parallel_conv2d.__doc__ or ""
-    return CombineParallel(
-        (ParallelConvolutions,), name="CombineParallelConv2D", min_num_branches=min_num_branches, always=always, doc=doc, after=["Explore"]
-    )
+    kernel sizes. With `always`, merges them at any cost, with all that follows them alike, and takes slices of the result, as in Relay."""
+    doc, name = combine_parallel_conv2d.__doc__ or "", "CombineParallelConv2D"
+    if always:
+        return ParallelBranches(name, Joined("nn.conv2d"), min_num_branches)
+    return CombineParallel((ParallelConvolutions,), name=name, min_num_branches=min_num_branches, doc=doc, after=["Explore"])
 
 
 @register_pass("relay._transform.CombineParallelDense")
-def combine_parallel_dense(min_num_branches: int = 3, to_batch: bool = False, always: bool = False) -> CombineParallel:
+def combine_parallel_dense(min_num_branches: int = 3, to_batch: bool = False, always: bool = False) -> CombineParallel | ParallelBranches:
     """Merges products of one operand with several weights, with biases and ReLUs, and the reshapes and transposes to attention heads. With
-    `to_batch`, merges products with weights of one shape into a batched product."""
+    `to_batch`, merges products with weights of one shape into a batched product. With `always`, merges dense layers at any cost, with all
+    that follows them alike, as in Relay."""
+    doc, name = combine_parallel_dense.__doc__ or "", "CombineParallelDense"
+    if always:
+        return ParallelBranches(name, Stacked() if to_batch else Joined("nn.dense", spreads=True), min_num_branches)
     sets = (ParallelStacks,) if to_batch else (ParallelProducts,)
-    doc = combine_parallel_dense.__doc__ or ""
-    return CombineParallel(
-        sets, name="CombineParallelDense", min_num_branches=min_num_branches, always=always, doc=doc, after=["CombineParallelConv2D"]
-    )
+    return CombineParallel(sets, name=name, min_num_branches=min_num_branches, doc=doc, after=["CombineParallelConv2D"])
 
 
 @register_pass("relay._transform.CombineParallelBatchMatmul")
-def combine_parallel_batch_matmul(min_num_branches: int = 3, always: bool = False) -> CombineParallel:
-    """Merges products of one stack of matrices with several stacks."""
-    doc = combine_parallel_batch_matmul.__doc__ or ""
-    return CombineParallel(
-        (ParallelBatches,),
-        name="CombineParallelBatchMatmul",
-        min_num_branches=min_num_branches,
-        always=always,
-        doc=doc,
-        after=["CombineParallelDense"],
-    )
+def combine_parallel_batch_matmul(min_num_branches: int = 3, always: bool = False) -> CombineParallel | ParallelBranches:
+    """Merges products of one stack of matrices with several stacks; with `always`, at any cost, with all that follows them alike, as in
+    Relay."""
+    doc, name = combine_parallel_batch_matmul.__doc__ or "", "CombineParallelBatchMatmul"
+    if always:
+        return ParallelBranches(name, Joined("nn.batch_matmul"), min_num_branches)
+    return CombineParallel((ParallelBatches,), name=name, min_num_branches=min_num_branches, doc=doc, after=["CombineParallelDense"])
 
 
 _PREFIX: Final = "relay._transform."

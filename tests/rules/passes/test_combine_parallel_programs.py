@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from passat.passmgr import Pass
-from passat.rules.passes.algebra import CombineParallel, combine_parallel_batch_matmul, combine_parallel_conv2d, combine_parallel_dense
+from passat.rules.passes.algebra import combine_parallel_batch_matmul, combine_parallel_conv2d, combine_parallel_dense
 from tests.rules.passes.golden import folds
 
 CHEAP = {"rules__cost": "nodes"}
@@ -28,7 +28,7 @@ def parts(call: str, axis: int) -> str:
 CONV = "nn.conv2d(%x, full(2f, shape=[#, 3, 3, 3]), padding=[1, 1])"
 DENSE = "nn.dense(%x, full(2f, shape=[#, 6]))"
 BATCH = "nn.batch_matmul(%x, full(2f, shape=[2, #, 6]))"
-PROGRAMS: dict[str, tuple[Callable[..., CombineParallel], str, str, int]] = {
+PROGRAMS: dict[str, tuple[Callable[..., Pass], str, str, int]] = {
     "convolutions": (combine_parallel_conv2d, IMAGE, CONV, 1),
     "convolutions with biases": (combine_parallel_conv2d, IMAGE, f"nn.relu(nn.bias_add({CONV}, full(3f, shape=[#])))", 1),
     "convolutions with scales": (combine_parallel_conv2d, IMAGE, f"multiply({CONV}, full(3f, shape=[#, 1, 1]))", 1),
