@@ -22,6 +22,8 @@ from passat.ir.types import TensorType, Type
 
 _EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
 _EXP_END = 88.3762626647949
+_EXP_INFINITE = 89.0
+"""A number whose power overflows."""
 _TANH = (
     *(-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08),
     *(1.48572235717979e-05, 6.37261928875436e-04, 4.89352455891786e-03),
@@ -53,11 +55,12 @@ def _exp(x: Array) -> Array:
     """2 to an integer power times a polynomial of the remainder, which is at most ln(2) / 2 (Cephes, expf)."""
     if x.dtype != np.float32:
         return np.asarray(np.exp(x))
-    held = np.clip(x, np.float32(-_EXP_END), np.float32(_EXP_END))
+    held = np.clip(x, np.float32(-_EXP_END), np.float32(_EXP_INFINITE))
     whole = np.floor(held * np.float32(math.log2(math.e)) + np.float32(0.5))
     rest = held - whole * np.float32(math.log(2))
     value = _polynomial(rest, _EXP) * rest * rest + rest + np.float32(1)
-    return np.asarray(np.ldexp(value, np.nan_to_num(whole).astype(np.int32)))
+    with np.errstate(over="ignore"):
+        return np.asarray(np.ldexp(value, np.nan_to_num(whole).astype(np.int32)))
 
 
 def _quotient(x: Array, end: float, above: Sequence[float], below: Sequence[float]) -> Array:
@@ -77,7 +80,7 @@ def _erf(x: Array) -> Array:
 
 @define_op("fast_exp", kernel=in_float32(_exp), cost=_cost, elementwise=True)
 def fast_exp(x: TensorType) -> TensorType:
-    """e to the power of the element, with a relative error of about 1e-6; clamped beyond 88.376. Relay fast_exp."""
+    """e to the power of the element, with a relative error of about 1e-6; clamped below -88.376. Relay fast_exp."""
     return same_type(x, FLOATING)
 
 

@@ -60,14 +60,21 @@ def root_of(b: float, c: float, x: Term, which: int) -> float:
 
 extremum = operator("extremum", "argmax", "argmin")
 
-cross = cases("cross", "plain", "whole", "first", "second")
-square = cases("square", "plain", "whole", "first")
+# Where the factors of the product and of the square are: first of a side, or of the whole. Without either, no form is a product of sums.
+_PLACES = {
+    "plain": (x * y, y * y),
+    "whole": ((x * y) * c, (y * y) * d),
+    "first": ((x * c) * y, (y * d) * y),
+    "second": ((y * c) * x, y * y),
+}
+_PAIRS = [(one, two) for one in _PLACES for two in ("plain", "whole", "first") if (one, two) != ("plain", "plain")]
+pair = cases("pair", *(f"{one}_{two}" for one, two in _PAIRS))
 order = cases("order", "first", "between", "last")
-_CROSS = cross(plain=x * y, whole=(x * y) * c, first=(x * c) * y, second=(y * c) * x)
-_SQUARE = square(plain=y * y, whole=(y * y) * d, first=(y * d) * y)
+_CROSS = pair(**{f"{one}_{two}": _PLACES[one][0] for one, two in _PAIRS})
+_SQUARE = pair(**{f"{one}_{two}": _PLACES[two][1] for one, two in _PAIRS})
 _QUADRATIC = order(first=(_CROSS + _SQUARE) + x * x, between=(x * x + _CROSS) + _SQUARE, last=(x * x + _SQUARE) + _CROSS)
-_B = cross(plain=1, whole=scalar_of(c), first=scalar_of(c), second=scalar_of(c))
-_C = square(plain=1, whole=scalar_of(d), first=scalar_of(d))
+_B = pair(**{f"{one}_{two}": 1 if one == "plain" else scalar_of(c) for one, two in _PAIRS})
+_C = pair(**{f"{one}_{two}": 1 if two == "plain" else scalar_of(d) for one, two in _PAIRS})
 _P, _Q = (number(root_of(_B, _C, x, which)) for which in (0, 1))
 
 

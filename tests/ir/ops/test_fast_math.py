@@ -36,9 +36,10 @@ def test_wide_floats_are_exact_and_narrow_ones_near(fast: str, exact: str) -> No
 def test_ends() -> None:
     ends = np.array([-1000, 1000, -np.inf, np.inf], np.float32)
     powers = value("fast_exp", ends)
-    assert np.all(np.isfinite(powers))
     assert np.all(powers[::2] < 1e-37)
-    assert np.all(powers[1::2] > 2e38)
+    assert np.all(powers[1::2] == np.inf)  # as of `exp`, as which it is written to ONNX
+    last = np.array([88.3, 88.5, 88.72], np.float32)
+    assert np.allclose(value("fast_exp", last), np.exp(last), rtol=1e-5)
     assert np.allclose(value("fast_tanh", ends), [-1, 1, -1, 1], atol=1e-6)
     assert np.allclose(value("fast_erf", ends), [-1, 1, -1, 1], atol=1e-6)
 

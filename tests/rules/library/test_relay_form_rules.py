@@ -39,8 +39,8 @@ CASES: dict[str, Case] = {
     "RelayForms.root_quotient": case(splat(2.0) / ops.sqrt(x), splat(2.0) / ops.exp(x), ""),
     "RelayForms.quadratic": case(
         quadratic((1, 5, 6), "float32", (0, 0, 0), "sxt"),
-        quadratic((1, 1, 1), "float32", (0, 0, 0), "sxt"),
-        "the quadratic form 1, 1, 1 is no product of two sums",
+        quadratic((1, 1, 6), "float32", (0, 0, 0), "sxt"),
+        "the quadratic form 1, 1, 6 is no product of two sums",
     ),
     **{
         f"RelayForms.quantized_extremum[{of}]": case(
