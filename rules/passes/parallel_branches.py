@@ -105,7 +105,7 @@ class Joined(Combination):
         return Call(first.op, args, first.attrs, span=first.span)
 
     def _operand(self, given: Sequence[Expr], behind: int) -> Expr | None:
-        """Operands joined along the axis that is so many axes from the end."""
+        """Operands joined along an axis, which is counted from the end."""
         types = [_type(arg) for arg in given]
         first = types[0]
         if first is None or any(type_ is None or (type_.dtype, type_.ndim) != (first.dtype, first.ndim) for type_ in types):
@@ -187,7 +187,7 @@ class Stacked(Combination):
 
 class ParallelBranches(FunctionPass):
     """Combines calls of one tensor, if there are at least `min_num_branches`, and the elementwise operators and biases that follow all of
-    them, whatever it costs."""
+    them."""
 
     def __init__(self, name: str, combination: Combination, min_num_branches: int) -> None:
         self.info = PassInfo(4, name, ["InferType"], provides=("types",), preserves=("types",))
