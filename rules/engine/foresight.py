@@ -22,15 +22,24 @@ def foresee(graph: Graph, queries: Sequence[Asked], asked: Iterable[int], most: 
     users."""
     find = graph.find
     inside: dict[tuple[int, Symbol], list[int]] = {}
-    roots: dict[Symbol, list[int]] = {}
+    heads: dict[int, list[Symbol]] = {}
     for node, symbol in enumerate(graph.symbols):
-        inside.setdefault((find(node), symbol), []).append(node)
-        roots.setdefault(symbol, []).append(node)
+        cls = find(node)
+        made = inside.setdefault((cls, symbol), [])
+        made.append(node)
+        if len(made) == 1:
+            heads.setdefault(cls, []).append(symbol)
+    above: dict[tuple[Symbol, int, Symbol], list[int]] = {}
+    for node, symbol in enumerate(graph.symbols):
+        for i, operand in enumerate(graph.operands[node]):
+            for head in heads[find(operand)]:
+                above.setdefault((symbol, i, head), []).append(node)
     expected = 0
     for number in asked:
         matcher, variant, _ = queries[number]
-        candidates = roots.get(matcher.root, ())
-        if candidates and any(symbol is not None for *_, symbol in variant.steps):
+        steps = [(i, symbol) for whole, i, _, symbol in variant.steps if whole == 0 and symbol is not None]
+        if steps:
+            candidates = min([above.get((matcher.root, i, symbol), []) for i, symbol in steps], key=len)
             expected += _ways(graph, variant, candidates, inside, most)
             if expected > most:
                 return True
