@@ -2,6 +2,7 @@
 
 from passat.passmgr.closures import EtaExpand, LambdaLift
 from passat.passmgr.context import PassContext
+from passat.passmgr.continuations import ToCPS, UnCPS
 from passat.passmgr.debugging.bisect import AlreadyTrueError, BisectError, FlappingError, NeverTrueError, PassBisect, bisect_passes
 from passat.passmgr.debugging.executions import Execution, ExecutionTracker, PassLimit
 from passat.passmgr.debugging.replaying import Replay, Reproducer, read_reproducer, replay
@@ -121,7 +122,9 @@ __all__ = [
     "Step",
     "ToANormalForm",
     "ToBasicBlockNormalForm",
+    "ToCPS",
     "ToGraphNormalForm",
+    "UnCPS",
     "UnknownCounterError",
     "UnknownPassError",
     "VerifyEach",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
 from passat.ir.analysis import free_vars
+from passat.ir.cps import to_cps, un_cps
 from passat.ir.expr import Expr, Function, GlobalVar
 from passat.ir.gradients.first_order import first_order_gradient
 from passat.ir.gradients.higher_order import higher_order_gradient
@@ -31,7 +32,9 @@ from passat.passmgr import (
     Sequential,
     ToANormalForm,
     ToBasicBlockNormalForm,
+    ToCPS,
     ToGraphNormalForm,
+    UnCPS,
     function_pass,
     get_pass,
     list_passes,
@@ -77,11 +80,15 @@ __all__ = [
     "SimplifyInference",
     "ToANormalForm",
     "ToBasicBlockNormalForm",
+    "ToCPS",
     "ToGraphNormalForm",
+    "UnCPS",
     "build_config",
     "function_pass",
     "gradient",
     "module_pass",
+    "to_cps",
+    "un_cps",
 ]
 
 _PREFIX: Final = "relay._transform."
