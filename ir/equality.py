@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from passat.ir.attrs import Attrs
+from passat.ir.collector import collector_paused
 from passat.ir.expr import (
     Call,
     Clause,
@@ -57,7 +58,8 @@ def structural_equal(lhs: Comparables, rhs: Comparables, map_free_vars: bool = F
     >>> structural_equal(parse_expr("fn (%x: int8) { %x }"), parse_expr("fn (%y: int8) { %y }"))
     True
     """
-    return _difference(lhs, rhs, map_free_vars, sharing) is None
+    with collector_paused():
+        return _difference(lhs, rhs, map_free_vars, sharing) is None
 
 
 def assert_structural_equal(lhs: Comparables, rhs: Comparables, map_free_vars: bool = False, sharing: bool = False) -> None:
