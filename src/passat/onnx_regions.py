@@ -33,7 +33,7 @@ def from_value(value: Value) -> AnyValue:
     if isinstance(value, ConstructorValue):
         return None if value.tag == _NONE else list(map(from_value, value.fields))
     if not isinstance(value, Tensor):
-        raise ExecutorError("an output of the model is no tensor, sequence or optional value")
+        raise ExecutorError("an output of the model must be a tensor, a sequence or an optional value")
     return value.numpy()
 
 
