@@ -267,7 +267,8 @@ class Matcher:
     def _build(self, match: "Bindings") -> int:
         graph, row = match.graph, match.row
         made: list[int] = []
-        turned = self.rule.kind == LOWERING and self._is_turned(match)
+        alike = [node for node, _ in self._plan if not isinstance(node, (PVar, PNumber)) and symbol_of(node) == self.root]
+        turned = self.rule.kind == LOWERING and len(alike) == 1 and self._is_turned(match)
         for node, operands in self._plan:
             if isinstance(node, PValue):
                 made.append(graph.add_value(match.value(node.value)))
@@ -288,8 +289,8 @@ class Matcher:
         return made[-1] if made else row[self._slots[self.rule.rhs.key]]
 
     def _is_turned(self, match: "Bindings") -> bool:
-        """True if the program has the operands of a commutative root in the other order than the left side, so that those of the right
-        side are turned as well. Lowering rules do so, as nothing but the order of their matches would choose between the orders."""
+        """True if the program has the operands of a commutative root in the other order than the left side, so that those of the one such
+        call of the right side are turned as well. Lowering rules do so, as nothing but the order of their matches would choose."""
         if not any(node is self.rule.lhs for node in self._commuting):
             return False
         graph, root = match.graph, match.graph.find(match.row[0])

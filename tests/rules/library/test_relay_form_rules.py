@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from passat.ir.expr import Expr
+from passat.ir.equality import structural_equal
+from passat.ir.expr import Constant, Expr
 from passat.rules.library import RelayForms, Units
+from passat.rules.passes import simplify_expr
 from passat.rules.rule import Rule, RuleSetMeta
-from tests.rules.building import func, ops, splat, var
+from tests.rules.building import func, numbers, ops, splat, var
 from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
-from tests.rules.running import assert_equal_in_value, operators, saturate
+from tests.rules.running import apply, assert_equal_in_value, operators, saturate
 
 x, y = var("x"), var("y")
 
@@ -92,3 +94,11 @@ def test_coefficients_of_integers_are_integers() -> None:
     outcome = saturate(before, RelayForms)
     assert outcome.function is before
     assert any("are not int32" in remark for remark in outcome.remarks)
+
+
+def test_a_scaled_sum_is_written_in_one_order() -> None:
+    """The lowering rule has two products, whose operands are not turned where those of the left side are."""
+    scale, shift = numbers((3,), seed=1), numbers((3,), seed=2)
+    wanted = func(x * scale + Constant(scale.data.numpy() * shift.data.numpy()))
+    for body in ((x + shift) * scale, scale * (x + shift), scale * (shift + x)):
+        assert structural_equal(apply(simplify_expr(relay=True), func(body)).function, wanted)
