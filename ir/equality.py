@@ -4,6 +4,7 @@
   directions (constants and projections are compared by value then too).
 * Constants are equal by value, operators and global functions by name.
 * Free variables equal only themselves, or with `map_free_vars=True` correspond one to one in order of occurrence.
+* The declared result of a function equals the inferred one of a function that declares none.
 * Modules are equal if their functions and type definitions are; their order and `attrs` are ignored.
 
 Each pair of nodes is compared once, regardless of the number of paths to it.
@@ -40,7 +41,7 @@ from passat.ir.prim_func import PrimFunc
 from passat.ir.shape import Any, Dim, SymDim
 from passat.ir.traverse import evaluation_parts, pattern_vars
 from passat.ir.type_comparison import Names, TypeComparison
-from passat.ir.types import Type
+from passat.ir.types import FuncType, Type
 
 _Path: TypeAlias = "tuple[_Path, Expr, int] | None"
 """The path to a node: the path of its parent, the parent, and the index of the part."""
@@ -277,7 +278,7 @@ class _Comparison:
             reason = self._bind(ours, theirs)
             if reason is not None:
                 return reason
-        if not self.types.same((a.ret_type,), (b.ret_type,)):
+        if not self.types.same((a.ret_type,), (b.ret_type,)) and not self.types.same((_result(a),), (_result(b),)):
             return f"the declared result {a.ret_type!r} against {b.ret_type!r}"
         return self._attributes_differ(a.attrs, b.attrs)
 
@@ -325,6 +326,12 @@ class _Comparison:
         if self._map_free_vars:
             return self._bind(a, b)
         return None if a is b else f"the free variables %{a.name_hint} and %{b.name_hint} are different"
+
+
+def _result(function: Function) -> Type | None:
+    """The declared result of a function, else the inferred one."""
+    type_ = function._checked_type
+    return type_.ret_type if function.ret_type is None and isinstance(type_, FuncType) else function.ret_type
 
 
 def _by_value(node: Expr) -> bool:

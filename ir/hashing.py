@@ -120,7 +120,7 @@ def _content(node: Expr) -> int:
         data = node.data  # large constants hash by type, so that lazy ones need not be read
         return _text(repr(data.content_key() if data.nbytes <= _HASHED_BYTES else (data.dtype, data.shape)))
     if isinstance(node, Function):
-        return hash((_attrs(node.attrs), len(node.type_params), _optional(node.ret_type)))
+        return hash((_attrs(node.attrs), len(node.type_params)))  # a declared result may equal an inferred one
     if isinstance(node, Match):
         return hash((node.complete, *(_pattern(clause.lhs) for clause in node.clauses)))
     if isinstance(node, Op):

@@ -6,7 +6,7 @@ from passat.ir.cost import view
 from passat.ir.expr import Call
 from passat.ir.onnx_mapping import Emitter, to_onnx
 from passat.ir.op import define_op
-from passat.ir.types import TensorType, tensor_type
+from passat.ir.types import TensorType, Type, tensor_type
 
 
 @define_op("annotation.stop_fusion", kernel=lambda data: data, cost=view, movement=True, pattern=8, shape_arith=True)
@@ -19,3 +19,17 @@ def stop_fusion(data: TensorType) -> TensorType:
 @to_onnx(stop_fusion)
 def _write_stop_fusion(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     return emit.node("Identity", inputs)
+
+
+@define_op("annotation.compiler_begin", kernel=lambda data, *, compiler: data, cost=view, pattern=8, non_computational=True)
+def compiler_begin(data: Type, *, compiler: str) -> Type:
+    """Identity that begins a region for an external compiler: its operand is an input of the region. Of any type. Relay
+    annotation.compiler_begin; not written to ONNX."""
+    return data
+
+
+@define_op("annotation.compiler_end", kernel=lambda data, *, compiler: data, cost=view, pattern=8, non_computational=True)
+def compiler_end(data: Type, *, compiler: str) -> Type:
+    """Identity that ends a region for an external compiler: its operand is a result of the region. Of any type. Relay
+    annotation.compiler_end; not written to ONNX."""
+    return data

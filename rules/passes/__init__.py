@@ -8,9 +8,12 @@ from passat.rules.passes.algebra import (
     fold_scale_axis,
     linear_algebra,
 )
+from passat.rules.passes.annotate_target import AnnotateTarget
 from passat.rules.passes.fake_quantization import FakeQuantizationToInteger
 from passat.rules.passes.fuse_ops import DefuseOps, FuseOps
+from passat.rules.passes.merge_compiler_regions import MergeCompilerRegions
 from passat.rules.passes.merge_composite import MergeComposite
+from passat.rules.passes.partition_graph import PartitionGraph
 from passat.rules.passes.pipelines import default_passes, default_pipeline, get_pass_prefix
 from passat.rules.passes.simplify import (
     SIMPLIFY,
@@ -29,11 +32,14 @@ from passat.rules.passes.target import collapse_batch_dims, contrib_operators, r
 __all__ = [
     "SIMPLIFY",
     "SIMPLIFY_EXPR",
+    "AnnotateTarget",
     "DeadCodeElimination",
     "DefuseOps",
     "FakeQuantizationToInteger",
     "FuseOps",
+    "MergeCompilerRegions",
     "MergeComposite",
+    "PartitionGraph",
     "collapse_batch_dims",
     "combine_parallel_batch_matmul",
     "combine_parallel_conv2d",

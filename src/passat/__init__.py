@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from passat import error, instrument, ir, nd, parser, relay, target, testing, transform
     from passat.crash import PassError
     from passat.error import TVMError
+    from passat.ir.global_functions import get_global_func, register_func
     from passat.ir.module import IRModule
     from passat.ir.passat_error import PassatError
     from passat.many import Optimized, optimize_many
@@ -46,6 +47,7 @@ __all__ = [
     "device",
     "diff",
     "error",
+    "get_global_func",
     "inspect",
     "instrument",
     "ir",
@@ -54,6 +56,7 @@ __all__ = [
     "optimize_many",
     "parser",
     "profile",
+    "register_func",
     "relay",
     "target",
     "testing",
@@ -78,10 +81,12 @@ _HOMES = {
     "cpu": "passat.runtime",
     "device": "passat.runtime",
     "diff": "passat.model_diff",
+    "get_global_func": "passat.ir.global_functions",
     "inspect": "passat.model_summary",
     "optimize": "passat.optimizer",
     "optimize_many": "passat.many",
     "profile": "passat.profiling",
+    "register_func": "passat.ir.global_functions",
 }
 
 

@@ -43,6 +43,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
         *(
             "pass_legalize",
             "pass_merge_compiler_regions",
+            "annotated_regions",
             "pass_flatten_atrous_conv",
             "pass_fold_explicit_padding",
             "pass_lazy_gradient_init",

@@ -30,6 +30,8 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
     "tvm.relay.analysis._ffi_api": ("tests.conformance.solver_names",),
     "tvm.relay.backend": ("passat.runtime",),
     "tvm.relay.op": ("passat.relay.op",),
+    "tvm.relay.op.annotation": ("passat.relay.annotation",),
+    "tvm.relay.op.contrib": ("passat.relay.contrib",),
     "tvm.relay.op.nn": ("passat.relay.nn",),
     "tvm.relay.op.op": ("passat.relay.op",),
     "tvm.runtime": ("passat.runtime", "passat.nd", "passat.container"),

@@ -28,7 +28,7 @@ LEVELS = {
     "ToBasicBlockNormalForm": 1,
     "ToGraphNormalForm": 1,
 }
-REQUIRED = {"ConvertLayout": ({"nn.conv2d": ["NHWC", "default"]},)}
+REQUIRED = {"AnnotateTarget": ("dnnl",), "ConvertLayout": ({"nn.conv2d": ["NHWC", "default"]},)}
 """The required arguments of passes."""
 
 

@@ -267,6 +267,18 @@ def test_spans_and_types_do_not_count() -> None:
     assert structural_hash(typed) == structural_hash(untyped)
 
 
+def test_a_declared_result_equals_an_inferred_one() -> None:
+    declared = parse_expr("fn (%x: int8) -> int8 { %x }")
+    inferred, other = infer_type(parse_expr("fn (%x: int8) { %x }")), infer_type(parse_expr("fn (%x: int16) { %x }"))
+    assert structural_equal(declared, inferred)
+    assert structural_equal(inferred, declared)
+    assert structural_hash(declared) == structural_hash(inferred)
+    assert not structural_equal(declared, other)
+    x = var("x", shape=(2,))
+    with pytest.raises(ValueError, match=r"the declared result Tensor\[\(2\), float32\] against None"):
+        assert_structural_equal(Function([x], x, x.checked_type), Function([x], x))
+
+
 def test_the_hash_does_not_change_from_run_to_run() -> None:
     text = 'fn (%x: Tensor[(2, n), float32]) { let %y = nn.softmax(%x, axis=1); (%y, 1f, @f(%y, mode="a", f=0.5f)) }'
     code = f"""

@@ -1,6 +1,7 @@
 """`relay.analysis`: facts about programs."""
 
 from passat.ir.analysis import all_vars, bound_vars, check_constant, free_vars, well_formed
+from passat.ir.annotated_regions import AnnotatedRegion, AnnotatedRegionSet
 from passat.ir.basic_blocks import check_basic_block_normal_form
 from passat.ir.equality import structural_equal
 from passat.ir.exhaustiveness import unmatched_cases
@@ -19,6 +20,8 @@ from passat.ir.types import TensorType, TupleType, Type, TypeVar
 from passat.relay.call_graph import CallGraph
 
 __all__ = [
+    "AnnotatedRegion",
+    "AnnotatedRegionSet",
     "CallGraph",
     "Feature",
     "all_dtypes",

@@ -3,7 +3,17 @@
 from passat.ir.expr import Call, Expr
 from passat.relay.building import call
 
-__all__ = ["stop_fusion"]
+__all__ = ["compiler_begin", "compiler_end", "stop_fusion"]
+
+
+def compiler_begin(data: Expr, compiler: str) -> Call:
+    """`data` as an input of a region for the external compiler of that name."""
+    return call("annotation.compiler_begin", data, compiler=compiler)
+
+
+def compiler_end(data: Expr, compiler: str) -> Call:
+    """`data` as a result of a region for the external compiler of that name."""
+    return call("annotation.compiler_end", data, compiler=compiler)
 
 
 def stop_fusion(data: Expr) -> Call:

@@ -48,6 +48,7 @@ from passat.relay.build_module import build_config
 __all__ = [
     "AlterOpLayout",
     "AnnotateSpans",
+    "AnnotateTarget",
     "CombineParallelBatchMatmul",
     "CombineParallelConv2D",
     "CombineParallelDense",
@@ -69,8 +70,10 @@ __all__ = [
     "LambdaLift",
     "LazyGradientInit",
     "Legalize",
+    "MergeCompilerRegions",
     "MergeComposite",
     "ModulePass",
+    "PartitionGraph",
     "Pass",
     "PassContext",
     "PassInfo",
@@ -178,6 +181,25 @@ def MergeComposite(pattern_table: AnyValue = ()) -> Pass:
     """What patterns of a table match becomes functions with the attribute `Composite`. Patterns are those of `relay.dataflow_pattern`, with
     a check that is a function of the expression, or those of rules (`passat.rules.pattern`), with guards."""
     return _make("MergeComposite", pattern_table=pattern_table)
+
+
+def AnnotateTarget(targets: str | Sequence[str], include_non_call_ops: bool = True) -> Pass:
+    """Marks the calls that external compilers take, of one name or several in order of priority, as beginnings and ends of regions: those
+    of operators for which a function is registered as `target.NAME` and says so, and of functions that MergeComposite made of patterns
+    `NAME.`..."""
+    names = (targets,) if isinstance(targets, str) else tuple(targets)
+    return _make("AnnotateTarget", targets=names, include_non_call_ops=include_non_call_ops)
+
+
+def MergeCompilerRegions() -> Pass:
+    """Adjacent regions for one external compiler become one, where nothing between them needs one and is needed by the other."""
+    return _make("MergeCompilerRegions")
+
+
+def PartitionGraph(mod_name: str = "default", bind_constants: bool = True) -> Pass:
+    """Regions for external compilers become functions of the module with the attribute `Compiler`, whose names begin with `tvmgen_` and
+    `mod_name`. Constants that they read move into them, unless `bind_constants` is false."""
+    return _make("PartitionGraph", mod_name=mod_name, bind_constants=bind_constants)
 
 
 def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> Pass:

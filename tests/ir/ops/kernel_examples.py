@@ -155,6 +155,8 @@ EXAMPLES: dict[str, Sequence[Example]] = {
     },
     **{name: [call((40, 4)), call((3, 5, 2), axis=1), call((20, 1))] for name in ("nn.fast_softmax", "nn.log_softmax", "nn.softmax")},
     **{name: [call((3, 5), (7, 5)), call((2, 3, 5), (7, 5)), call((1, 40), (9, 40)), call((2, 0), (3, 0))] for name in ("nn.dense",)},
+    "annotation.compiler_begin": [call((40,), compiler="other")],
+    "annotation.compiler_end": [call((40,), compiler="other")],
     "annotation.stop_fusion": [call((40,))],
     "arange": [*_ranges()],
     "broadcast_to": [call((40, 1), shape=(2, 40, 3))],

@@ -1,0 +1,63 @@
+"""Global functions: Python functions by name, which Passat calls where it finds them (TVM's PackedFunc registry)."""
+
+from collections.abc import Callable
+from typing import Any as AnyValue
+from typing import TypeVar, overload
+
+from passat.ir.passat_error import PassatError
+
+_F = TypeVar("_F", bound=Callable[..., AnyValue])
+_FUNCTIONS: dict[str, Callable[..., AnyValue]] = {}
+
+
+class GlobalFunctionError(PassatError, ValueError, RuntimeError):
+    """A name stands for no global function, or for one already."""
+
+
+@overload
+def register_func(func_name: _F, f: None = None, override: bool = False) -> _F: ...
+@overload
+def register_func(func_name: str, f: _F, override: bool = False) -> _F: ...
+@overload
+def register_func(func_name: str, f: None = None, override: bool = False) -> Callable[[_F], _F]: ...
+def register_func(func_name: AnyValue, f: AnyValue = None, override: bool = False) -> AnyValue:
+    """Registers a function under a name, or under its own. Without `f`, a decorator. Returns the function.
+
+    Raises GlobalFunctionError for an existing name, unless `override`; TypeError for what cannot be called.
+
+    >>> @register_func("example.twice")
+    ... def twice(x):
+    ...     return 2 * x
+    >>> get_global_func("example.twice")(4)
+    8
+    """
+    if callable(func_name):
+        return register_func(func_name.__name__, func_name, override)
+
+    def register(function: _F) -> _F:
+        if not callable(function):
+            raise TypeError(f"the global function {func_name!r} must be callable, not a {type(function).__name__}")
+        if func_name in _FUNCTIONS and not override:
+            raise GlobalFunctionError(f"there is a global function {func_name!r} already; pass override=True to replace it")
+        _FUNCTIONS[func_name] = function
+        return function
+
+    return register if f is None else register(f)
+
+
+def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., AnyValue] | None:
+    """The function of that name. Without it, None if that is allowed; otherwise raises GlobalFunctionError."""
+    found = _FUNCTIONS.get(name)
+    if found is None and not allow_missing:
+        raise GlobalFunctionError(f"Cannot find global function {name}; there are: {', '.join(list_global_func_names()) or 'none'}")
+    return found
+
+
+def list_global_func_names() -> list[str]:
+    """The names of all global functions, sorted."""
+    return sorted(_FUNCTIONS)
+
+
+def remove_global_func(name: str) -> None:
+    """Removes a global function; one that is not there is no error."""
+    _FUNCTIONS.pop(name, None)
