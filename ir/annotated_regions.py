@@ -13,7 +13,7 @@ from passat.ir.sealed import is_sealed
 from passat.ir.traverse import evaluation_parts, post_order
 
 _ANYWHERE: Final = (Constant, Function, GlobalVar, Op)
-"""Kinds of operands that belong to the region of whatever uses them."""
+"""Kinds of operands that belong to the region of each expression that uses them."""
 _MEMBERS: Final = (Call, Tuple, TupleGetItem, RefCreate, RefRead, RefWrite)
 """Kinds of expressions that can be in a region. Functions, branches and lets are in none; what is inside of them can be."""
 
