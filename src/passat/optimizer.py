@@ -11,9 +11,10 @@ from passat import apart
 from passat.ir.collector import collector_paused
 from passat.ir.onnx import save
 from passat.job import Given, Job, begin
+from passat.kernels import WithKernels, with_kernels, write_library
 from passat.log import LOG
 from passat.optimization import LooseRulesError, choose, is_accepted, read, run, verify, write_down
-from passat.report import Report
+from passat.report import Report, bytes_of, histogram
 from passat.rules.engine.interruption import interruptible
 from passat.runner import custom_operators
 from passat.settings import Settings
@@ -34,10 +35,19 @@ class Result:
     """
 
     def __init__(
-        self, model: "ModelProto", report: Report, folder: str | None, tracing: "Tracing | None" = None, *, accepted: bool = True
+        self,
+        model: "ModelProto",
+        report: Report,
+        folder: str | None,
+        tracing: "Tracing | None" = None,
+        *,
+        accepted: bool = True,
+        library: bytes = b"",
     ) -> None:
         self.model = model
         self.report = report
+        self.library = library
+        """The library of the model's kernels, if it has some; `save` writes it beside the model."""
         self._tracing = tracing
         self._folder = folder
         self._accepted = accepted
@@ -55,6 +65,8 @@ class Result:
         """
         LOG.info("writing %s", os.fspath(path))
         with self.report.clock("save"), about(self.report.source, os.fspath(path)):
+            if self.library:
+                write_library(self.library, path)
             save(self.model, path, folder=self._folder, check=self._accepted)
         self.report.output = os.fspath(path)
 
@@ -119,8 +131,21 @@ def optimize_with(model: ModelLike, wanted: Settings) -> Result:
                 verify(job, given, made, outcome)
             except LooseRulesError as error:
                 return _without(error.rules, job, given)
+        native = _with_kernels(job, given, outcome.model) if wanted.kernels else WithKernels(None, b"", "", [])
     _log(job.report)
-    return Result(outcome.model, job.report, given.source.folder, job.tracing, accepted=accepted)
+    model_ = native.model or outcome.model
+    return Result(model_, job.report, given.source.folder, job.tracing, accepted=accepted, library=native.library)
+
+
+def _with_kernels(job: Job, given: Given, model: "ModelProto") -> WithKernels:
+    job.tell("making kernels")
+    report = job.report
+    with report.clock("kernels"):
+        found = with_kernels(model, report.node_count_after, given.source.folder, job.how)
+    report.remarks.append(found.said)
+    if found.model is not None:
+        report.nodes_after, report.bytes_after = histogram(found.model), bytes_of(found.model)
+    return found
 
 
 def _log(report: Report) -> None:
@@ -210,6 +235,8 @@ def optimize(model: ModelLike, wanted: Settings) -> Result:
     * `reproducer`: a folder that is written when a pass raises; `passat replay` runs it.
     * `explain`: records provenance in the metadata of the result's nodes (`Result.explain`); `certificate`: creates a proof that the
       result is equivalent (`Result.certificate`). Both require `choose="cost"`, and, like `record`, disable regions.
+    * `kernels`: makes native kernels for chains of elementwise operators on float32 that ONNX Runtime leaves unfused, if the model gets
+      faster with them; `save` then writes their library beside the model.
     * `record`: records all rule events, for `result.write_report` and for full rule statistics in the report.
 
     If the result is not cheaper than the input, the input is returned, and the report says so; lowering rules may increase the cost.

@@ -14,7 +14,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from passat.report import NOT_COUNTED, PROVENANCE, Report
+from passat.report import KERNELS, NOT_COUNTED, PROVENANCE, Report
 from passat.verify import VerifyReport
 
 RULES_SHOWN: Final = 20
@@ -52,7 +52,7 @@ def render_report(report: Report, *, statistics: bool = True) -> RenderableType:
     parts += [Text(f"! {said}", style="yellow") for said in (*report.warnings, *report.limits)]
     parts += _own_remarks(report)
     parts += [Text(f"cost: {note}") for note in report.cost_notes]
-    parts += [Text(remark) for remark in report.remarks if remark.startswith(PROVENANCE)]
+    parts += [Text(remark) for remark in report.remarks if remark.startswith((PROVENANCE, KERNELS))]
     parts += [Text(), _verification(report)]
     if report.output:
         parts.append(Text(f"written to {report.output}"))

@@ -25,6 +25,8 @@ NOT_COUNTED: Final = frozenset(("Constant", "ConstantOfShape"))
 """Operators that only hold data and do not count as nodes."""
 PROVENANCE: Final = "provenance: "
 """The prefix of remarks about provenance."""
+KERNELS: Final = "kernels: "
+"""The prefix of remarks about native kernels."""
 
 
 @dataclass

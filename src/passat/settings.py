@@ -165,6 +165,7 @@ class Settings(Variant):
     record: Annotated[bool, _SWITCH] = False
     explain: Annotated[bool, _SWITCH] = False
     certificate: Annotated[bool, _SWITCH] = False
+    kernels: Annotated[bool, _SWITCH] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -172,6 +173,8 @@ class Settings(Variant):
             raise ArgumentError(
                 "choose='time' tries several programs, and cannot explain or certify one of them; use choose='cost' (the default)"
             )
+        if self.kernels and (self.explain or self.certificate):
+            raise ArgumentError("kernels join nodes outside of the rules, and cannot be explained or certified; leave out one of the two")
 
     @property
     def options(self) -> dict[str, AnyValue]:

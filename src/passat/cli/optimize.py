@@ -91,6 +91,15 @@ class SettingOptions:
             rich_help_panel=DEBUGGING,
         ),
     ] = False
+    kernels: Annotated[
+        bool,
+        typer.Option(
+            "--kernels",
+            metavar="",
+            help="Make native kernels for what ONNX Runtime leaves unfused, if the model gets faster: OUT.kernels.so beside OUT",
+            rich_help_panel=SEARCH,
+        ),
+    ] = False
 
 
 @command(app)

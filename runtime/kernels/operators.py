@@ -1,0 +1,51 @@
+"""The operators of ONNX that kernels compute, as scalar functions.
+
+The values are those of ONNX Runtime, NaN, infinities and signed zeros included: bit for bit, except for Exp, Tanh and Sigmoid, which are
+functions of our own.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from passat.ir.tir import Call, Const, Expr
+
+Build: TypeAlias = Callable[[Sequence[Expr]], Expr]
+
+_UNARY: Final = {"Abs": "abs", "Exp": "exp", "Neg": "neg", "Relu": "relu", "Sigmoid": "sigmoid", "Sqrt": "sqrt", "Tanh": "tanh"}
+_BINARY: Final = {"Add": "add", "Div": "div", "Mul": "mul", "Sub": "sub"}
+_LARGEST: Final = float.fromhex("0x1.fffffep+127")
+KNOWN: Final = frozenset((*_UNARY, *_BINARY, "Clip", "LeakyRelu", "Pow", "Reciprocal"))
+"""The types of the nodes that a kernel may compute."""
+
+
+def constants_from(kind: str) -> int | None:
+    """From which input on the inputs are constants, and part of the function."""
+    return 1 if kind in ("Clip", "Pow") else None
+
+
+def builder(kind: str, constants: Sequence[float | None], attributes: Mapping[str, float]) -> Build | None:
+    """The function of a node of an operator of `KNOWN`, given its constant inputs, None where there is no input; None if unsupported."""
+    if kind in _UNARY:
+        return lambda args: Call(_UNARY[kind], (args[0],))
+    if kind in _BINARY:
+        return lambda args: Call(_BINARY[kind], (args[0], args[1]))
+    if kind == "Reciprocal":
+        return lambda args: Call("div", (Const(1.0), args[0]))
+    if kind == "LeakyRelu":
+        return lambda args: Call("leaky", (args[0], Const(attributes.get("alpha", 0.01))))
+    if kind == "Pow":
+        if constants == [2.0]:
+            return lambda args: Call("mul", (args[0], args[0]))
+        if constants == [3.0]:
+            return lambda args: Call("mul", (Call("mul", (args[0], args[0])), args[0]))
+        return None
+    if kind == "Clip" and constants and not any(bound is not None and math.isnan(bound) for bound in constants):
+        return lambda args: _clip(args[0], *constants)
+    return None
+
+
+def _clip(value: Expr, low: float | None = None, high: float | None = None) -> Expr:
+    """Without a bound, ONNX Runtime clips to the largest finite number, so that no infinity is left."""
+    value = Call("clip_low", (value, Const(-_LARGEST if low is None else low)))
+    return Call("clip_high", (value, Const(_LARGEST if high is None else high)))

@@ -1,0 +1,65 @@
+"""The C compiler: the system's `cc`, or else that of the package ziglang."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Final
+
+from passat.ir.passat_error import PassatError
+
+# None of these changes values: products and sums are not contracted, and nothing is regrouped.
+_FLAGS: Final = ("-std=gnu11", "-O3", "-fPIC", "-shared", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
+_SECONDS: Final = 300.0
+
+
+class NoCompilerError(PassatError, RuntimeError):
+    """There is no C compiler."""
+
+    exit_code = 1
+
+
+class CompilerError(PassatError, RuntimeError):
+    """A C compiler that failed, with the first line of its errors."""
+
+    exit_code = 1
+
+
+def compiler() -> list[str]:
+    """The command of the C compiler. Raises NoCompilerError."""
+    found = shutil.which("cc")
+    if found is not None:
+        return [found]
+    if find_spec("ziglang") is not None:
+        return [sys.executable, "-m", "ziglang", "cc"]
+    raise NoCompilerError("kernels need a C compiler: install one as cc, or pip install 'passat[kernels]'")
+
+
+def build_library(source: str, command: Sequence[str]) -> bytes:
+    """A shared library from C, compiled in a temporary folder. Raises CompilerError."""
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "kernels.c"), "w", encoding="ascii") as file:
+            file.write(source)
+        try:
+            done = subprocess.run(
+                [*command, *_FLAGS, "kernels.c", "-o", "kernels.so"],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise CompilerError(f"the C compiler {command[0]} did not run: {error}") from error
+        library = os.path.join(folder, "kernels.so")
+        if done.returncode or not os.path.isfile(library):
+            lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+            first = next((line for line in lines if "error" in line), lines[0] if lines else f"exit code {done.returncode}")
+            raise CompilerError(f"the C compiler {command[0]} failed: {first}")
+        with open(library, "rb") as binary:
+            return binary.read()

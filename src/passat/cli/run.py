@@ -1,0 +1,53 @@
+"""`passat run`."""
+
+from pathlib import Path
+from typing import Annotated
+from typing import Any as AnyValue
+
+import typer
+
+from passat.cli.app import app, errors, fail
+from passat.cli.arguments import check_outputs
+from passat.cli.command import command
+
+
+@command(app)
+def run(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model to run", show_default=False)],
+    inputs: Annotated[
+        Path | None,
+        typer.Option("--inputs", metavar="FILE.npz", help="Inputs by name, written by numpy.savez (default: random)", show_default=False),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE.npz", help="File to write the outputs to", show_default=False)
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of the random inputs")] = 0,
+) -> None:
+    """Run a model on ONNX Runtime, with the library of its kernels if it has one, in a process of its own."""
+    with errors():
+        import numpy as np
+
+        from passat.choose import NothingToTimeError, choose_feed
+        from passat.kernels import library_of
+        from passat.runner import Runner, custom_operators, sentence_of
+        from passat.verify import comparing
+
+        check_outputs({"-o": output}, {"the model": [model], "--inputs": [inputs]})
+        how = comparing(seed, inputs)
+        with custom_operators(library_of(model)):
+            try:
+                runner = Runner(model, optimize="all", apart=True)
+            except Exception as error:  # ONNX Runtime's errors have no common base class
+                fail(f"{model}: ONNX Runtime does not load it: {sentence_of(error)}")
+            try:
+                values = runner.run(choose_feed(runner, how))
+            except NothingToTimeError as error:
+                fail(f"{model} {error}")
+        names = [name for name, _ in runner.outputs]
+        for (name, kind), value in zip(runner.outputs, values, strict=True):
+            print(f"{name}: {kind}{f' of shape {value.shape}' if isinstance(value, np.ndarray) else ''}")
+        if output is not None:
+            arrays: dict[str, AnyValue] = {name: value for name, value in zip(names, values, strict=True) if isinstance(value, np.ndarray)}
+            with output.open("wb") as file:
+                np.savez(file, **arrays)
+            print(f"written to {output}")

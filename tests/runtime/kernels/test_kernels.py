@@ -1,0 +1,265 @@
+"""Kernels compute what ONNX Runtime does, and are rejected where they do not belong."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any as AnyValue
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import parser
+from typer.testing import CliRunner
+
+import passat
+from passat.cli.app import app
+from passat.kernels import KernelsError, library_of, library_path
+from passat.report import Timing
+from passat.runtime.kernels import CompilerError, Kernels, NoCompilerError, build_library, compiler, fuse, library_source
+from passat.runtime.kernels.fusing import key
+
+try:
+    COMMAND = compiler()
+except NoCompilerError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1, -1, 2.5, -2.5, 1e-40, -1e-40, 3.4e38, -3.4e38, 88.8, -104, 7], np.float32)
+
+
+def model(text: str) -> onnx.ModelProto:
+    return parser.parse_model(f'<ir_version: 9, opset_import: ["": 17]> {text}')
+
+
+def fused(proto: onnx.ModelProto) -> Kernels:
+    found = fuse(proto, {key(node) for node in proto.graph.node})
+    assert found is not None
+    return found
+
+
+def session(proto: onnx.ModelProto, library: Path | None = None, threads: int = 1) -> AnyValue:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    if library is not None:
+        options.register_custom_ops_library(str(library))
+    return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def both(
+    text: str, folder: Path, feeds: Sequence[Mapping[str, AnyValue]], kernels: int = 1, threads: int = 1
+) -> list[tuple[AnyValue, AnyValue]]:
+    """The first output on ONNX Runtime, and with kernels."""
+    proto = model(text)
+    found = fused(proto)
+    assert sum(node.domain == found.domain for node in found.model.graph.node) == kernels
+    onnx.checker.check_model(found.model)
+    library = folder / "k.so"
+    library.write_bytes(build_library(library_source(found.kernels, found.domain), COMMAND))
+    plain, own = session(proto), session(found.model, library, threads)
+    return [(plain.run(None, dict(feed))[0], own.run(None, dict(feed))[0]) for feed in feeds]
+
+
+def assert_same_bits(one: AnyValue, other: AnyValue) -> None:
+    assert one.shape == other.shape
+    np.testing.assert_array_equal(other, one)
+    known = ~np.isnan(one)
+    np.testing.assert_array_equal(np.signbit(other[known]), np.signbit(one[known]))
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        "Abs(s)", "Neg(s)", "Relu(s)", "Sqrt(s)", "Reciprocal(s)", "LeakyRelu<alpha = 0.1>(s)", "Clip(s, zero, six)", "Clip(s, , six)",
+        "Clip(s, zero)", "Pow(s, two)", "Pow(s, three)", "Add(s, y)", "Sub(s, y)", "Mul(s, y)", "Div(s, y)", "Div(six, s)",
+    ],
+)  # fmt: skip
+def test_an_operator_gives_the_same_bits(node: str, tmp_path: Path) -> None:
+    text = f"g (float[N] x, float[N] y) => (float[N] r) <float zero = {{0}}, float six = {{6}}, float two = {{2}}, float three = {{3}}> {{ s = Neg(x) r = {node} }}"
+    x, y = (each.ravel() for each in np.meshgrid(SPECIAL, SPECIAL))
+    feed = {"x": x, "y": y}
+    [(one, other)] = both(text, tmp_path, [feed])
+    assert_same_bits(one, other)
+
+
+@pytest.mark.parametrize(("kind", "ulps"), [("Exp", 2), ("Tanh", 3), ("Sigmoid", 4)])
+def test_functions_of_our_own_are_within_units_in_the_last_place(kind: str, ulps: int, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).integers(0, 2**32, 400_000, dtype=np.uint32).view(np.float32)
+    x = np.concatenate([x, np.linspace(-110, 100, 400_001, dtype=np.float32), SPECIAL])
+    [(ours, other)] = both(f"g (float[N] x) => (float[N] r) {{ s = Neg(x) r = {kind}(s) }}", tmp_path, [{"x": x}])
+    with np.errstate(all="ignore"):
+        wide = -x.astype(np.float64)
+        functions: dict[str, AnyValue] = {"Exp": np.exp, "Tanh": np.tanh, "Sigmoid": lambda v: 1 / (1 + np.exp(-v))}
+        exact = functions[kind](wide)
+        rounded = exact.astype(np.float32)
+        error = np.abs(other.astype(np.float64) - exact) / np.spacing(np.abs(rounded)).astype(np.float64)
+    np.testing.assert_array_equal(np.isnan(other), np.isnan(x))
+    np.testing.assert_array_equal(np.isnan(ours), np.isnan(x))
+    finite = np.isfinite(rounded)
+    np.testing.assert_array_equal(other[np.isinf(rounded)], rounded[np.isinf(rounded)])
+    least = np.finfo(np.float32).tiny
+    normal = finite & (np.abs(exact) >= least)
+    assert error[normal].max() <= ulps
+    # Sigmoid may be 0 where the exact result is denormal.
+    assert np.abs(other[finite & ~normal] - exact[finite & ~normal]).max() <= least
+    zero = x == 0
+    np.testing.assert_array_equal(np.signbit(other[zero]), np.signbit(rounded[zero]))
+
+
+WIDE = "g (float[A,B,C] x, float[D,E] y, float[F] z) => (float[G,H,I] r) { s = Add(x, y) r = Mul(s, z) }"
+SHAPES = [
+    ((2, 3, 4), (3, 4), (4,)), ((2, 3, 4), (1, 4), (1,)), ((2, 3, 1), (3, 4), (4,)), ((2, 1, 4), (3, 1), (1,)), ((1, 1, 1), (1, 1), (1,)),
+    ((0, 3, 4), (3, 4), (4,)), ((2, 3, 1), (3, 0), (1,)), ((5, 1, 1), (1, 7), (1,)), ((2, 3, 4), (3, 1), (4,)), ((1, 300, 1), (300, 40000 // 300), (1,)),
+]  # fmt: skip
+
+
+def test_broadcasting_is_of_the_sizes_at_run_time(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    # The shape of s has no names in common with that of r, so only all of the same static shape would be one kernel.
+    text = WIDE.replace("{ s", "<float one = {1}> { s").replace("r = Mul(s, z)", "t = Mul(s, one) u = Mul(z, one) v = Neg(u) r = Mul(t, v)")
+    feeds = [{n: random.standard_normal(s, np.float32) for n, s in zip("xyz", shapes, strict=True)} for shapes in SHAPES]
+    proto = model(text)
+    assert fuse(proto, set()) is None
+    fixed = [
+        text.replace("[A,B,C]", str(list(x)).replace(" ", "")).replace("[D,E]", str(list(y)).replace(" ", "")).replace("[F]", str(list(z)))
+        for x, y, z in SHAPES
+    ]
+    for each, feed in zip(fixed, feeds, strict=True):
+        proto = model(each)
+        found = fuse(proto, {key(node) for node in proto.graph.node})
+        assert found is not None
+        library = tmp_path / f"{abs(hash(each))}.so"
+        library.write_bytes(build_library(library_source(found.kernels, found.domain), COMMAND))
+        assert_same_bits(session(proto).run(None, feed)[0], session(found.model, library).run(None, feed)[0])
+
+
+@pytest.mark.parametrize("others", [1, 2, 4])
+def test_each_way_of_broadcasting_along_a_row(others: int, tmp_path: Path) -> None:
+    names = [f"a{number}" for number in range(others)]
+    declared = ", ".join(f"float[P{number},Q{number}] {name}" for number, name in enumerate(names))
+    # x has the shape of all results, which is declared, since no size of the others is known
+    steps = " ".join(f"t{number + 1} = Add(t{number}, {name})" for number, name in enumerate(names))
+    text = f"g (float[N,M] x, {declared}) => (float[N,M] r) <{', '.join(f'float[N,M] t{k}' for k in range(others + 1))}> {{ t0 = Neg(x) {steps} r = Abs(t{others}) }}"
+    random = np.random.default_rng(0)
+    feeds = []
+    for n, m in ((3, 5), (1, 1), (0, 5), (3, 0), (40, 1000), (2, 40_000)):
+        for mask in range(1 << others):
+            feed = {"x": random.standard_normal((n, m), np.float32)}
+            for number, name in enumerate(names):
+                feed[name] = random.standard_normal((n, m) if mask >> number & 1 else (n, 1) if number % 2 else (1, 1), np.float32)
+            feeds.append(feed)
+    for one, other in both(text, tmp_path, feeds, threads=2):
+        assert_same_bits(one, other)
+
+
+def test_shapes_that_do_not_broadcast_are_an_error(tmp_path: Path) -> None:
+    proto = model("g (float[N] x, float[M] y) => (float[N] r) <float[N] s> { s = Add(x, y) r = Neg(s) }")
+    found = fused(proto)
+    library = tmp_path / "k.so"
+    library.write_bytes(build_library(library_source(found.kernels, found.domain), COMMAND))
+    with pytest.raises(Exception, match="shapes do not broadcast"):
+        session(found.model, library).run(None, {"x": np.ones(2, np.float32), "y": np.ones(3, np.float32)})
+
+
+def test_values_that_others_use_stay_in_the_model(tmp_path: Path) -> None:
+    text = "g (float[N] x) => (float[N] r, float[N] s) { s = Neg(x) t = Abs(s) u = Sqrt(t) r = Mul(u, t) }"
+    [(one, other)] = both(text, tmp_path, [{"x": SPECIAL}])
+    assert_same_bits(one, other)
+    assert [node.op_type for node in fused(model(text)).model.graph.node] == ["Neg", "Kernel0"]
+
+
+def test_other_types_and_nodes_that_are_not_left_have_no_kernel() -> None:
+    wide = model("g (double[N] x) => (double[N] r) { s = Neg(x) r = Abs(s) }")
+    assert fuse(wide, {key(node) for node in wide.graph.node}) is None
+    proto = model("g (float[N] x) => (float[N] r) { s = Neg(x) r = Abs(s) }")
+    assert fuse(proto, {key(proto.graph.node[0])}) is None
+
+
+def test_names_of_a_model_do_not_reach_the_source() -> None:
+    proto = model("g (float[N] x) => (float[N] r) { s = Neg(x) r = Abs(s) }")
+    for node in proto.graph.node:
+        node.name = '"; evil(); //'
+    proto.graph.input[0].name = proto.graph.node[0].input[0] = '*/ evil() /*"'
+    found = fused(proto)
+    assert "evil" not in library_source(found.kernels, found.domain)
+
+
+def test_the_library_of_another_model_is_rejected(tmp_path: Path) -> None:
+    one = fused(model("g (float[N] x) => (float[N] r) { s = Neg(x) r = Abs(s) }"))
+    other = fused(model("h (float[N] x) => (float[N] r) { s = Abs(x) r = Neg(s) }"))
+    library = tmp_path / "k.so"
+    library.write_bytes(build_library(library_source(other.kernels, other.domain), COMMAND))
+    with pytest.raises(Exception, match=one.domain):
+        session(one.model, library)
+
+
+def test_no_compiler_is_one_sentence_with_two_ways_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("passat.runtime.kernels.toolchain.shutil.which", lambda name: None)
+    monkeypatch.setattr("passat.runtime.kernels.toolchain.find_spec", lambda name: None)
+    with pytest.raises(NoCompilerError, match=r"install one as cc, or pip install 'passat\[kernels\]'"):
+        compiler()
+
+
+def test_a_compiler_that_fails_says_its_first_error() -> None:
+    with pytest.raises(CompilerError, match="error: "):
+        build_library("int f(void) { return 0; }\nnonsense;;\n#error second", [shutil.which("cc") or COMMAND[0], *COMMAND[1:], "-Werror"])
+
+
+CHAIN = "g (float[N,64] x, float[64] b) => (float[N,64] r) <float h = {0.5}> { s = Mul(x, h) t = Add(s, b) u = Abs(t) v = Sqrt(u) r = Sub(v, s) }"
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A model with kernels, written, whichever is faster."""
+
+    def wins(original: object, nodes: int, candidates: Sequence[AnyValue], folder: object, how: object) -> tuple[list[Timing], AnyValue]:
+        return [Timing("the input", 2.0), Timing("with kernels", 1.0)], candidates[0]
+
+    monkeypatch.setattr("passat.kernels.race", wins)
+    onnx.save(model(CHAIN), tmp_path / "in.onnx")
+    out = tmp_path / "out.onnx"
+    done = CliRunner().invoke(app, ["optimize", str(tmp_path / "in.onnx"), "-o", str(out), "--kernels"])
+    assert done.exit_code == 0, done.output
+    assert "kernels: the model is 2.00 times as fast" in done.output
+    return out
+
+
+def test_run_finds_the_library(written: Path, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    feed: dict[str, AnyValue] = {"x": random.standard_normal((700, 64), np.float32), "b": random.standard_normal(64, np.float32)}
+    np.savez(tmp_path / "in.npz", **feed)
+    done = CliRunner().invoke(app, ["run", str(written), "--inputs", str(tmp_path / "in.npz"), "-o", str(tmp_path / "out.npz")])
+    assert done.exit_code == 0, done.output
+    with np.load(tmp_path / "out.npz") as found:
+        assert_same_bits(session(model(CHAIN)).run(None, feed)[0], found["r"])
+
+
+def test_a_changed_or_missing_library_is_rejected(written: Path) -> None:
+    library = library_path(written)
+    assert library_of(written) == [str(library)]
+    library.write_bytes(library.read_bytes() + b"x")
+    with pytest.raises(KernelsError, match="is not the library of kernels"):
+        library_of(written)
+    library.unlink()
+    done = CliRunner().invoke(app, ["run", str(written)])
+    assert done.exit_code == 1
+    assert "needs its library of kernels" in done.output
+
+
+def test_a_compiler_that_fails_leaves_the_model_without_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("passat.kernels.compiler", lambda: ["false"])
+    result = passat.optimize(model(CHAIN), kernels=True)
+    assert any(remark.startswith("kernels: none were made: the C compiler false failed") for remark in result.report.remarks)
+    result.save(tmp_path / "out.onnx")
+    assert [path.name for path in tmp_path.iterdir()] == ["out.onnx"]
+
+
+def test_a_model_without_chains_has_nothing_to_gain() -> None:
+    result = passat.optimize(model("g (float[4,4] x) => (float[4,4] r) { r = MatMul(x, x) }"), kernels=True)
+    assert any(remark.startswith("kernels: nothing to gain") for remark in result.report.remarks)
+
+
+def test_kernels_cannot_be_certified() -> None:
+    with pytest.raises(ValueError, match="cannot be explained or certified"):
+        passat.optimize(model(CHAIN), kernels=True, certificate=True)
