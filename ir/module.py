@@ -1,5 +1,6 @@
 """Modules: functions by name, type definitions, and module attributes."""
 
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any as AnyValue
 from typing import Final, cast, overload
@@ -14,7 +15,8 @@ _OPENED: Final = 60
 class TypeData:
     """The definition of an algebraic data type: its name, type parameters and constructors.
 
-    Constructors that were created with only the name of the type get its parameters. Constructors without a tag get their position as tag.
+    Constructors that were created with only the name of the type get its parameters. Tags of constructors without one
+    are numbers in a row, with a hash of the name of the type in the upper half: they differ between types.
     """
 
     __slots__ = ("constructors", "header", "type_vars")
@@ -23,12 +25,13 @@ class TypeData:
         self.header = header
         self.type_vars = tuple(type_vars)
         self.constructors = tuple(constructors)
+        first = (zlib.crc32(header.name.encode()) % 0x7FFF + 1) << 16
         for place, made in enumerate(self.constructors):
             if made.belong_to == header and not made.type_vars:
                 made.type_vars = self.type_vars
                 made._checked_type = None
             if made.tag < 0:
-                made.tag = place
+                made.tag = first + place
 
     def __repr__(self) -> str:
         from passat.ir.text.printer import show_type_data
@@ -103,7 +106,7 @@ class IRModule:
         for var in self.type_definitions:
             if var.name == name:
                 return var
-        raise KeyError(f"the module has no type {name!r}; it has: {', '.join(var.name for var in self.type_definitions) or 'none'}")
+        raise KeyError(f"the module has no type {name!r}; it has: {self._types()}")
 
     def get_global_type_vars(self) -> list[GlobalTypeVar]:
         """Returns the names of all type definitions, in insertion order."""
@@ -114,9 +117,20 @@ class IRModule:
         var = self.get_global_type_var(name)
         return (var, *self.type_definitions[var].constructors)
 
+    def get_constructor(self, tag: int) -> Constructor:
+        """Returns the constructor with a tag. Raises KeyError if no type of the module has one."""
+        for data in self.type_definitions.values():
+            for made in data.constructors:
+                if made.tag == tag:
+                    return made
+        raise KeyError(f"the module has no constructor with the tag {tag}; it has the types {self._types()}")
+
     def same_as(self, other: object) -> bool:
         """Whether `other` is the same object."""
         return self is other
+
+    def _types(self) -> str:
+        return ", ".join(var.name for var in self.type_definitions) or "none"
 
     def _var(self, name: GlobalVar | str) -> GlobalVar:
         if not isinstance(name, (GlobalVar, str)):

@@ -2,6 +2,27 @@
 
 from enum import IntEnum
 from typing import Any as AnyValue
+from typing import Final
+
+_BY_LEVEL: Final = {
+    1: """acos acosh add asin asinh atan atanh concatenate cos cosh divide erf exp expand_dims fast_erf fast_exp fast_tanh
+    floor_mod log log2 multiply nn.batch_norm nn.bias_add nn.dense nn.dropout nn.fast_softmax nn.group_norm nn.instance_norm
+    nn.layer_norm nn.log_softmax nn.matmul nn.relu nn.softmax rsqrt sigmoid sin sinh sqrt subtract tan tanh""",
+    2: """dyn.pad nn.avg_pool1d nn.avg_pool2d nn.avg_pool3d nn.batch_flatten nn.conv1d nn.conv1d_transpose nn.conv2d
+    nn.conv2d_transpose nn.conv3d nn.conv3d_transpose nn.global_avg_pool2d nn.global_max_pool2d nn.l2_normalize nn.lrn
+    nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.pad""",
+    3: """abs arange cast cast_like ceil clip copy cumsum dyn.full dyn.reshape dyn.tile floor full full_like gather gather_nd
+    isfinite isinf isnan negative nn.leaky_relu nn.prelu ones repeat reshape reshape_like reverse round scatter_elements
+    scatter_nd sign split squeeze stack take tile transpose trilu zeros""",
+    4: """all any argmax argmin bitwise_and bitwise_not bitwise_or bitwise_xor broadcast_to collapse_sum_to dyn.broadcast_to
+    dyn.strided_slice equal greater greater_equal left_shift less less_equal logical_and logical_not logical_or logical_xor
+    max maximum mean min minimum not_equal ones_like power prod right_shift strided_slice sum where zeros_like""",
+    5: "layout_transform nn.depth_to_space nn.space_to_depth",
+    6: "dyn.topk topk",
+    11: "einsum",
+}
+_LEVELS: Final = {name: level for level, names in _BY_LEVEL.items() for name in names.split()}
+"""Relay's level of support by operator, as in TVM v0.18."""
 
 
 class OpPattern(IntEnum):
@@ -34,6 +55,11 @@ class Registered:
     non_computational: bool
     registered: dict[str, tuple[int, AnyValue]]
     """Values by name, with the levels that they were registered with."""
+
+    @property
+    def support_level(self) -> int:
+        """Relay's level of support, by which TVM groups its operators: 1 for basic ones, 11 for quantized ones. 10 for those of others."""
+        return _LEVELS.get(self.name, 11 if self.name.startswith("qnn.") else 10)
 
     def get_attr(self, attr_name: str) -> AnyValue:
         """The attribute, None where there is none. `TOpPattern`, `TOpIsStateful` and `TNonComputational` are part of the

@@ -20,14 +20,19 @@ class OpRegistrationError(PassatError, ValueError, RuntimeError):
 class RegisteredOp(Op):
     """An operator whose number of operands, type relation and attributes are set one after the other. It is opaque until then."""
 
-    __slots__ = ("arguments", "support_level")
+    __slots__ = ("_level", "arguments")
 
     def __init__(self, name: str, description: str = "") -> None:
         super().__init__(name, _undeclared, doc=description)
         self.is_own = False
-        self.support_level = 10
+        self._level = 10
         self.arguments: list[tuple[str, str, str]] = []
         """Name, type and description of each operand."""
+
+    @property
+    def support_level(self) -> int:
+        """The level that `set_support_level` has set."""
+        return self._level
 
     def set_num_inputs(self, n: int) -> None:
         """Sets the number of operands."""
@@ -40,7 +45,7 @@ class RegisteredOp(Op):
 
     def set_support_level(self, level: int) -> None:
         """Sets the level of support, which TVM groups its operators by."""
-        self.support_level = level
+        self._level = level
 
     def set_attrs_type_key(self, key: str) -> None:
         """Accepts the class of the attributes, which are `Attrs` of any names."""

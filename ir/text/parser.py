@@ -168,7 +168,7 @@ def _type_definition(reader: ExprReader, external: bool) -> None:
             fields: list[Type] = []
             if tokens.accept("("):
                 fields = types.read_list(")", "after the fields of the constructor")[0]
-            constructors.append(Constructor(name, fields, made, len(constructors)))
+            constructors.append(Constructor(name, fields, made))
             reader.constructors[name] = constructors[-1]
             if not tokens.accept(","):
                 break

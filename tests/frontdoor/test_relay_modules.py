@@ -140,6 +140,20 @@ def test_how_often_operators_are_called() -> None:
     assert relay.analysis.list_op_freqs(mod) == {"add": 2, "nn.relu": 1}
 
 
+def test_a_part_of_a_program_is_extracted_by_its_number() -> None:
+    total = x + x
+    halves = relay.split(total, 2)
+    helper = relay.GlobalVar("helper")
+    mod = tvm.IRModule.from_expr(relay.Function([x], relay.Tuple([helper(halves[1]), total])), {helper: relay.Function([x], x)})
+    bodies = [total, relay.split(total, 2).astuple(), halves[1], helper(halves[1]), mod["main"].body]
+    for number, body in enumerate(bodies):
+        found = relay.analysis.extract_intermdeiate_expr(mod, number)
+        tvm.ir.assert_structural_equal(found["main"], relay.Function([x], body))
+        assert "helper" in found
+    with pytest.raises(ValueError, match="the main function has 5 calls, tuples and fields, numbered from 0, and none has the number 5"):
+        relay.analysis.extract_intermdeiate_expr(mod, 5)
+
+
 def test_algebraic_data_types_in_a_module() -> None:
     mod, header, element = tvm.IRModule(), relay.GlobalTypeVar("List"), relay.TypeVar("A")
     nil, cons = relay.Constructor("Nil", [], header(element)), relay.Constructor("Cons", [element, header(element)], header(element))

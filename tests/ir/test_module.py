@@ -75,3 +75,14 @@ def test_text() -> None:
     assert str(module) == ("def @main(%x: Tensor[(2), float32]) {\n  add(%x, %x) /* ty=Tensor[(2), float32] */\n}")
     assert structural_equal(parse(module.astext()), module)
     assert "add(%x, %x) // here" in module.astext(annotate=lambda expr: "// here")
+
+
+def test_constructors_are_found_by_their_tags_which_differ_between_types() -> None:
+    types = "type A { A0, A1(A) }\ntype B { B0 }"
+    module, again = parse(types), parse(types)
+    made = [made for data in module.type_definitions.values() for made in data.constructors]
+    assert [module.get_constructor(one.tag) for one in made] == made
+    assert [again.get_constructor(one.tag).name_hint for one in made] == ["A0", "A1", "B0"]
+    assert made[1].tag == made[0].tag + 1
+    with pytest.raises(KeyError, match="the module has no constructor with the tag 0; it has the types A, B"):
+        module.get_constructor(0)

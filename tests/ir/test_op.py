@@ -9,6 +9,7 @@ from passat.ir import op
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.expr import Call, const, var
 from passat.ir.op import Known, Op, OpTypeError, define_op, get_op, list_ops
+from passat.ir.op_attributes import _LEVELS
 from passat.ir.shape import ANY, SymDim
 from passat.ir.types import IncompleteType, TensorType, TupleType
 
@@ -154,3 +155,12 @@ def test_known_integers_that_would_wrap_around_are_forgotten() -> None:
 
 def test_constants_are_operands_like_others() -> None:
     assert get_op("add")(x, const(1.0)).args[1].checked_type == TensorType(())
+
+
+def test_relays_levels_of_support() -> None:
+    levels = {"exp": 1, "nn.conv2d": 2, "take": 3, "where": 4, "topk": 6, "nn.attention": 10, "qnn.add": 11}
+    assert {name: get_op(name).support_level for name in levels} == levels
+
+
+def test_each_operator_with_a_level_is_declared() -> None:
+    assert _LEVELS.keys() <= {op.name for op in list_ops()}

@@ -5,7 +5,7 @@ from passat.ir.annotated_regions import AnnotatedRegion, AnnotatedRegionSet
 from passat.ir.basic_blocks import check_basic_block_normal_form
 from passat.ir.equality import structural_equal
 from passat.ir.exhaustiveness import unmatched_cases
-from passat.ir.expr import Call, Expr
+from passat.ir.expr import Call, Expr, Tuple, TupleGetItem
 from passat.ir.features import Feature, detect_feature
 from passat.ir.hashing import structural_hash
 from passat.ir.kinds import check_kind
@@ -33,6 +33,7 @@ __all__ = [
     "check_constant",
     "check_kind",
     "detect_feature",
+    "extract_intermdeiate_expr",
     "free_type_vars",
     "free_vars",
     "list_fake_quantized_op_freqs",
@@ -71,6 +72,20 @@ def all_dtypes(expr: Expr) -> set[str]:
                 found.add(type_.dtype)
             elif isinstance(type_, TupleType):
                 stack.extend(type_.fields)
+    return found
+
+
+def extract_intermdeiate_expr(mod: IRModule, expr_id: int) -> IRModule:
+    """A module whose main function computes one of the calls, tuples and fields of `main`: that with this number, which the printed
+    module shows as `%0`, `%1` and so on, where it prints none inline. (Relay spells the name so.) Raises ValueError if there is no such
+    number.
+    """
+    nodes = [node for node in post_order(mod["main"]) if isinstance(node, (Call, Tuple, TupleGetItem))]
+    if not 0 <= expr_id < len(nodes):
+        raise ValueError(f"the main function has {len(nodes)} calls, tuples and fields, numbered from 0, and none has the number {expr_id}")
+    found = IRModule()
+    found.update(mod)
+    found["main"] = IRModule.from_expr(nodes[expr_id])["main"]
     return found
 
 
