@@ -22,9 +22,10 @@ OPTIONS = {"ConvertLayout": {"desired_layouts": {"nn.conv2d": ["NHWC", "default"
 PASSES = [
     found.name
     for found in list_passes()
-    if found.name not in ("PrintIR", "FirstOrderGradient", "LazyGradientInit") and found.factory.__module__.startswith("passat.")
+    if found.name not in ("PrintIR", "FirstOrderGradient", "LazyGradientInit", "ToCPS", "UnCPS")
+    and found.factory.__module__.startswith("passat.")
 ]
-"""The passes of Passat that keep the value of a function. Gradient passes change it, and need types."""
+"""The passes of Passat that keep the value of a function. Gradients and continuations change it."""
 
 
 class Forget(ExprMutator):

@@ -34,8 +34,8 @@ def is_drawn(pattern: Pattern, tries: int) -> bool:
     return False
 
 
-SKIPPED = {"dyn.full", "zeros", "ones"}
-"""Operators without an operand that could be a hole for an arbitrary expression."""
+SKIPPED = {"dyn.full", "zeros", "ones", "annotation.compiler_begin", "annotation.compiler_end"}
+"""Operators without an operand that could be a hole for an arbitrary expression, and annotations, which name a compiler."""
 OPERATORS = [of for of in list_ops() if not of.variadic and not of.stateful and of.arity and of.name not in SKIPPED]
 
 

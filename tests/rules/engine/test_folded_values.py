@@ -257,7 +257,6 @@ OTHERWISE = {
     **dict.fromkeys(EXTREMA if RUNTIME < (1, 32) else (), "2**31 as int64 is taken for less than 0, before ONNX Runtime 1.32"),
     **dict.fromkeys(("prod",), "integers beyond the limits become the limits"),
     **dict.fromkeys(("contrib.fast_gelu", "nn.attention", "nn.shrink"), "float64 is narrowed to float32 on the way"),
-    "fast_exp": "written as Exp, which overflows",
     "nn.gelu": "float64 is narrowed to float32 on the way",
     "nn.instance_norm": "another formula, with less digits",
     "nn.log_softmax": "of infinities in float64, what the greatest element is not taken from",
