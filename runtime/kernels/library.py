@@ -98,7 +98,7 @@ typedef struct { Op op; const char* name; size_t inputs; Row row; } Kernel;
 static Api api;
 #define CALL(number, ...) ((Status* (*)(__VA_ARGS__))api[number])
 #define FAIL(text) (((Status* (*)(int, const char*))api[0])(1, text))
-#define TRY(call) do { Status* status = (call); if (status) return status; } while (0)
+#define TRY(call) do { Status* failure = (call); if (failure) return failure; } while (0)
 #define BLOCK 16384
 typedef struct {
   const Kernel* kernel;

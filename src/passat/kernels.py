@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from passat.choose import Candidate, NothingToTimeError, race
+from passat.choose import MARGIN, Candidate, NothingToTimeError, race
 from passat.ir.module import IRModule
 from passat.ir.passat_error import PassatError
 from passat.passmgr import PassContext
@@ -111,7 +111,11 @@ def _tried(
     if best is None:
         failed = timings[1].failed
         times = f"the model takes {timings[0].seconds * 1e3:.3g} ms, and {timings[1].seconds * 1e3:.3g} ms with kernels"
-        return WithKernels(None, b"", f"kernels: none were kept: {failed}" if failed else f"{NOTHING}{times}", timings)
+        if failed:
+            return WithKernels(None, b"", f"kernels: none were kept: {failed}", timings)
+        unsure = timings[1].seconds < timings[0].seconds * (1 - MARGIN)
+        why = "kernels: none were kept, since the times vary too much to be sure of a gain: " if unsure else NOTHING
+        return WithKernels(None, b"", why + times, timings)
     gain = timings[0].seconds / timings[1].seconds
     return WithKernels(changed, library, f"kernels: the model is {gain:.2f} times as fast on one thread ({count})", timings)
 

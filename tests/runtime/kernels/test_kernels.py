@@ -201,6 +201,13 @@ def test_no_compiler_is_one_sentence_with_two_ways_out(monkeypatch: pytest.Monke
         compiler()
 
 
+def test_the_library_compiles_without_warnings() -> None:
+    """Status variables of the TRY macro once initialized themselves, which crashed when clang compiled the library."""
+    made = fused(model("h (float[N] x) => (float[N] r) { s = Exp(x) r = Neg(s) }"))
+    warnings = ["-Wall", "-Wextra", "-Winit-self", "-Wno-unused-parameter", "-Wno-unused-function", "-Werror"]
+    assert build_library(library_source(made.kernels, made.domain), [*COMMAND, *warnings])
+
+
 def test_a_compiler_that_fails_says_its_first_error() -> None:
     with pytest.raises(CompilerError, match="error: "):
         build_library("int f(void) { return 0; }\nnonsense;;\n#error second", [shutil.which("cc") or COMMAND[0], *COMMAND[1:], "-Werror"])
