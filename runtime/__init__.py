@@ -2,17 +2,23 @@
 
 from passat.runtime.devices import Device, Target, cpu, device
 from passat.runtime.executor import Executor, create_executor
-from passat.runtime.interpreter import ExecutorError
+from passat.runtime.interpreter import Closure, ExecutorError, Interpreter
 from passat.runtime.values import ConstructorValue, NDArray, RefValue, TupleValue, array
 
+TensorValue = NDArray
+"""The name of an array in older versions of Relay."""
+
 __all__ = [
+    "Closure",
     "ConstructorValue",
     "Device",
     "Executor",
     "ExecutorError",
+    "Interpreter",
     "NDArray",
     "RefValue",
     "Target",
+    "TensorValue",
     "TupleValue",
     "array",
     "cpu",

@@ -81,10 +81,16 @@ class Executor:
     def _shown(self, value: Value) -> AnyValue:
         """Converts a value to its user-facing form. Shared parts are converted once."""
         done: dict[int, AnyValue] = {}
+        refs: list[tuple[RefValue, RefValue]] = []
         stack: list[tuple[Value, bool]] = [(value, False)]
         while stack:  # iterative, since long lists are deeply nested
             part, entered = stack.pop()
             if id(part) in done:
+                continue
+            if isinstance(part, RefValue):  # converted before its content, which may contain the reference itself
+                done[id(part)] = shown = RefValue(None)
+                refs.append((part, shown))
+                stack.append((part.value, False))
                 continue
             fields = part if isinstance(part, tuple) else part.fields if isinstance(part, ConstructorValue) else ()
             if fields and not entered:
@@ -92,6 +98,8 @@ class Executor:
                 stack += [(field, False) for field in fields]
             else:
                 done[id(part)] = self._whole(part, [done[id(field)] for field in fields])
+        for ref, shown in refs:
+            shown.value = done[id(ref.value)]
         return done[id(value)]
 
     def _whole(self, value: Value, fields: Sequence[AnyValue]) -> AnyValue:
@@ -102,10 +110,9 @@ class Executor:
             return TupleValue(*fields)
         if isinstance(value, ConstructorValue):
             return ConstructorValue(value.tag, fields, value.constructor)
-        if isinstance(value, RefValue):
-            return RefValue(self._shown(value.value))
         if isinstance(value, Constructor):
             return value
+        assert isinstance(value, Closure)
 
         def run(*args: AnyValue, **kwargs: AnyValue) -> AnyValue:
             return self._apply(value, _in_order(value.function, args, kwargs))

@@ -99,6 +99,28 @@ class _Fields:
     def __iter__(self) -> Iterator[AnyValue]:
         return iter(self.fields)
 
+    __hash__ = None  # type: ignore[assignment]  # not hashable: compared by content, which may be large
+
+    def __eq__(self, other: object) -> bool:
+        pairs: list[tuple[AnyValue, AnyValue]] = [(self, other)]
+        while pairs:  # iterative, since a list is as deep as it is long
+            a, b = pairs.pop()
+            if not isinstance(a, _Fields):
+                if a != b:
+                    return False
+            elif not isinstance(b, _Fields) or (a._kind(), len(a)) != (b._kind(), len(b)):
+                return False
+            elif a is not b:
+                pairs.extend(zip(a.fields, b.fields, strict=True))
+        return True
+
+    def _kind(self) -> int | None:
+        """The tag of a constructor; None for a tuple."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return _text(self)
+
 
 class TupleValue(_Fields):
     """A tuple of values, which can be indexed and iterated over, and is printed as `(a, b)`.
@@ -108,46 +130,26 @@ class TupleValue(_Fields):
     """
 
     __slots__ = ()
-    __hash__ = None  # type: ignore[assignment]  # not hashable: compared by content, which may be large
 
     def __init__(self, *fields: AnyValue) -> None:
         self.fields = fields
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TupleValue) and self.fields == other.fields
-
-    def __repr__(self) -> str:
-        return f"({', '.join(map(repr, self.fields))}{',' if len(self.fields) == 1 else ''})"
+    def _kind(self) -> None:
+        return None
 
 
 class ConstructorValue(_Fields):
     """A value of an algebraic data type: its constructor and fields. Equal to values with the same tag and fields."""
 
     __slots__ = ("constructor", "tag")
-    __hash__ = None  # type: ignore[assignment]  # compared by content, which may be large
 
     def __init__(self, tag: int, fields: Iterable[AnyValue], constructor: Constructor | None = None) -> None:
         self.tag = tag
         self.fields = tuple(fields)
         self.constructor = constructor
 
-    def __eq__(self, other: object) -> bool:
-        pairs: list[tuple[AnyValue, AnyValue]] = [(self, other)]
-        while pairs:  # a list is as deep as it is long
-            a, b = pairs.pop()
-            if not isinstance(a, ConstructorValue):
-                if a != b:
-                    return False
-            elif not isinstance(b, ConstructorValue) or (a.tag, len(a.fields)) != (b.tag, len(b.fields)):
-                return False
-            else:
-                pairs.extend(zip(a.fields, b.fields, strict=True))
-        return True
-
-    def __repr__(self) -> str:
-        name = f"constructor {self.tag}" if self.constructor is None else self.constructor.name_hint
-        inner = ("..." if isinstance(field, ConstructorValue) and field.fields else repr(field) for field in self.fields)
-        return f"{name}({', '.join(inner)})"
+    def _kind(self) -> int:
+        return self.tag
 
 
 class RefValue:
@@ -159,7 +161,51 @@ class RefValue:
         self.value = value
 
     def __repr__(self) -> str:
-        return f"RefValue({self.value!r})"
+        return _text(self)
+
+
+def _text(value: AnyValue) -> str:
+    """A value as text, with "..." for values of data types within each other and for a reference that occurs again.
+
+    Iterative, since values may be nested deep.
+    """
+    out: list[str] = []
+    work: list[tuple[AnyValue, bool]] = [(value, False)]
+    refs: set[int] = set()
+    while work:
+        part, is_text = work.pop()
+        if is_text:
+            out.append(part)
+        elif isinstance(part, RefValue) and id(part) in refs:
+            out.append("...")
+        elif isinstance(part, RefValue):
+            refs.add(id(part))
+            out.append("RefValue(")
+            work += [(")", True), (part.value, False)]
+        elif isinstance(part, TupleValue):
+            out.append("(")
+            work.append((",)" if len(part) == 1 else ")", True))
+            work += _separated(part.fields)
+        elif isinstance(part, ConstructorValue):
+            name = f"constructor {part.tag}" if part.constructor is None else part.constructor.name_hint
+            out.append(f"{name}(")
+            work.append((")", True))
+            nested = (isinstance(field, ConstructorValue) and len(field) > 0 for field in part.fields)
+            work += _separated([_ELLIPSIS if deep else field for field, deep in zip(part.fields, nested, strict=True)])
+        else:
+            out.append("..." if part is _ELLIPSIS else repr(part))
+    return "".join(out)
+
+
+_ELLIPSIS: Final = object()
+
+
+def _separated(fields: Iterable[AnyValue]) -> list[tuple[AnyValue, bool]]:
+    """The fields with commas between them, the last one first."""
+    parts: list[tuple[AnyValue, bool]] = []
+    for field in fields:
+        parts += [(", ", True), (field, False)]
+    return parts[:0:-1]
 
 
 def array(arr: "npt.ArrayLike | Tensor | NDArray", device: Device | None = None) -> NDArray:

@@ -11,7 +11,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from passat.ir.anf import to_anf, to_graph
-from passat.ir.expr import Constant, Expr, Function, If, Let, Tuple, TupleGetItem, Var, const, var
+from passat.ir.expr import (
+    Clause,
+    Constant,
+    Expr,
+    Function,
+    If,
+    Let,
+    Match,
+    PatternVar,
+    PatternWildcard,
+    RefCreate,
+    RefRead,
+    Tuple,
+    TupleGetItem,
+    Var,
+    const,
+    var,
+)
 from passat.ir.op import get_op
 from passat.ir.text import parse, parse_expr
 from passat.ir.types import TensorType
@@ -248,3 +265,35 @@ def test_random_programs_in_every_form(case: tuple[Expr, int]) -> None:
 
 def test_constants_are_values() -> None:
     assert create_executor().evaluate(Constant(np.array([1, 2], np.int64))).dtype == "int64"
+
+
+DEEP: dict[str, Callable[[Expr], Expr]] = {
+    "calls": lambda inner: inner + const(0),
+    "let bodies": lambda inner: Let(Var("v"), const(1), inner),
+    "let values": lambda inner: Let(v := Var("v"), inner, v),
+    "branches": lambda inner: If(const(True), inner, const(0)),
+    "fields": lambda inner: TupleGetItem(Tuple([inner]), 0),
+    "references": lambda inner: RefRead(RefCreate(inner)),
+    "data of matches": lambda inner: Match(inner, [Clause(PatternVar(v := Var("v")), v)]),
+    "clauses": lambda inner: Match(const(0), [Clause(PatternWildcard(), inner)]),
+}
+
+
+@pytest.mark.parametrize("kind", DEEP)
+def test_programs_nested_deep(kind: str) -> None:
+    expr: Expr = const(1)
+    for _ in range(share(5_000, 100_000)):
+        expr = DEEP[kind](expr)
+    assert create_executor().evaluate(expr) == NDArray(np.int32(1))
+
+
+def test_references_within_references_and_shared_ones() -> None:
+    expr: Expr = const(1)
+    for _ in range(5_000):
+        expr = RefCreate(expr)
+    found = create_executor().evaluate(expr)
+    for _ in range(5_000):
+        found = found.value
+    assert found == NDArray(np.int32(1))
+    one, other = value("fn () { let %r = ref(1); (%r, %r) }")
+    assert one is other

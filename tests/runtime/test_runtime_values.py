@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from passat.ir.tensor import Tensor
-from passat.runtime import NDArray, TupleValue, array, cpu
+from passat.runtime import ConstructorValue, NDArray, RefValue, TupleValue, array, cpu
 
 
 def test_properties_of_arrays() -> None:
@@ -51,3 +51,24 @@ def test_tuples() -> None:
     assert (len(pair), pair[0], list(pair)[1][0]) == (2, array(1), array(2))
     assert str(pair) == "(NDArray(int64[], 1), (NDArray(int64[], 2),))"
     assert pair == TupleValue(array(1), TupleValue(array(2))) != TupleValue(array(1))
+
+
+def test_values_nested_deep_are_compared_and_printed() -> None:
+    def nested(inner: int) -> TupleValue:
+        value = TupleValue(inner)
+        for _ in range(100_000):
+            value = TupleValue(value)
+        return value
+
+    assert nested(1) == nested(1) != nested(2)
+    assert repr(nested(1)).startswith("(" * 100_001 + "1,)")
+    assert TupleValue(1) != ConstructorValue(0, [1])
+    assert repr(TupleValue(1, RefValue(TupleValue()), ConstructorValue(3, [ConstructorValue(2, []), ConstructorValue(1, [0])]))) == (
+        "(1, RefValue(()), constructor 3(constructor 2(), ...))"
+    )
+
+
+def test_a_reference_that_contains_itself_is_printed() -> None:
+    ref = RefValue(None)
+    ref.value = TupleValue(ref, 1)
+    assert repr(ref) == "RefValue((..., 1))"

@@ -1,6 +1,7 @@
 """Quantized operators: values computed by hand, both roundings, scales per channel, and rejected operands. Compared with ONNX Runtime where
 possible."""
 
+import math
 from collections.abc import Callable
 from typing import Any as AnyValue
 
@@ -164,6 +165,9 @@ FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "abs": np.abs,
     "log": np.log,
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "hardswish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
+    "erf": np.vectorize(math.erf),
 }
 
 
@@ -247,3 +251,15 @@ def test_adaptive_pooling_divides_the_data_into_windows(output_size: AnyValue) -
     np.testing.assert_array_equal(found, np.array(expected, np.float32).reshape(1, 1, -1))
     with pytest.raises(InferError, match="must be 1 numbers of at least 1"):
         infer_type(relay.nn.adaptive_avg_pool1d(x, (0,)))
+
+
+@pytest.mark.parametrize("rank", [2, 3])
+def test_adaptive_pooling_of_several_axes_is_that_of_one_after_the_other(rank: int) -> None:
+    x = np.random.default_rng(rank).normal(size=(2, 3, 5, 6, 4)[: rank + 2]).astype(np.float32)
+    sizes = (2, 3, 2)[:rank]
+    expected = x
+    for axis, size in enumerate(sizes, 2):
+        bounds = [(i * x.shape[axis] // size, -(-(i + 1) * x.shape[axis] // size)) for i in range(size)]
+        parts = [expected.take(range(low, high), axis).mean(axis, keepdims=True) for low, high in bounds]
+        expected = np.concatenate(parts, axis)
+    np.testing.assert_allclose(compute(f"nn.adaptive_avg_pool{rank}d", x, output_size=sizes), expected, rtol=1e-5, atol=1e-6)
