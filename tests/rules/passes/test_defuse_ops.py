@@ -1,5 +1,7 @@
 """DefuseOps reverses FuseOps; other passes do not change fused and composite functions."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -123,7 +125,10 @@ OWN = ("FuseOps", "DefuseOps", "MergeComposite")
 REWRITTEN = ("FirstOrderGradient", "ToCPS", "UnCPS")
 """Passes that make another function of a function, or need one of a special form."""
 OTHERS = sorted(entry.name for entry in list_passes() if entry.key.startswith("relay._transform.") and entry.name not in (*OWN, *REWRITTEN))
-OPTIONS = {"AnnotateTarget": {"targets": "none"}, "ConvertLayout": {"desired_layouts": {"nn.conv2d": ["NHWC", "default"]}}}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "AnnotateTarget": {"targets": "none"},
+    "ConvertLayout": {"desired_layouts": {"nn.conv2d": ["NHWC", "default"]}},
+}
 
 
 def sealed_program() -> IRModule:
