@@ -41,7 +41,7 @@ def parts_of(layout: str) -> tuple[Part, ...]:
     names = [name for name, _ in found]
     fits = written(found) == layout and len({*names}) == len(names)
     if not fits or any((size > 0) == name.isupper() or name[0].upper() not in names for name, size in found):
-        raise OpTypeError(f"{layout!r} is no layout; write axes as capitals, and blocks as in NCHW4c")
+        raise OpTypeError(f"{layout!r} is not a layout; write axes as capitals, and blocks as in NCHW4c")
     return tuple(found)
 
 

@@ -291,7 +291,7 @@ def _cuts(attrs: Attrs, src: str, dst: str) -> dict[int, tuple[int, int, int]]:
         block = prod(blocks_of(src, dst[axis]))
         ends = [end] if abs(end) < _END else []
         if block > 1 and (stride != 1 or any(number % block for number in (begin, *ends))):
-            raise Reject(f"from {begin} to {end} in steps of {stride} along {dst[axis]} is no number of blocks of {block}")
+            raise Reject(f"from {begin} to {end} in steps of {stride} along {dst[axis]} is not a whole number of blocks of {block}")
         found[_places(src, dst[axis])[0]] = (begin // block, end // block if ends else end, stride)
     return found
 

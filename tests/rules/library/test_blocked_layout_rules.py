@@ -61,7 +61,7 @@ def one_operand() -> dict[str, Case]:
         parts, pieces = (ops.split(whole(), indices_or_sections=at, axis=1)[i] for at in ((0, 4, 8), (2, 4, 8)))
         found[f"SinkBlocks.split[{part}]"] = case(parts, pieces, "divides a block of 4")
     blocks, cut = (ops.strided_slice(whole(), begin=(begin, 0), end=(8, 2), axes=(1, 2)) for begin in (4, 2))
-    found["SinkBlocks.slice"] = case(blocks, cut, "no number of blocks")
+    found["SinkBlocks.slice"] = case(blocks, cut, "not a whole number of blocks")
     around, within = (ops.nn.pad(whole(), pad_width=[(0, 0), (0, end), (1, 2), (0, 1)]) for end in (0, 4))
     found["SinkBlocks.pad"] = case(around, within, "is padded")
     return found

@@ -644,7 +644,7 @@ def test_the_pass_as_text() -> None:
     ("layouts", "message"),
     [
         ({"nn.dense": ("NC",)}, "nn.dense has no layouts"),
-        ({"nn.conv2d": ("NCHW4d",)}, "'NCHW4d' is no layout"),
+        ({"nn.conv2d": ("NCHW4d",)}, "'NCHW4d' is not a layout"),
         ({"nn.conv2d": ("NCDW4c",)}, "the layout 'NCDW' is not a permutation of the letters NCHW"),
         ({"nn.conv1d": ("NCW4c",)}, "nn.conv1d has no layouts with blocks, such as NCW4c; those that have are nn.conv2d"),
         ({"nn.conv2d": ()}, "give a list of the data layout and, if there is a weight, the weight layout"),
