@@ -4,7 +4,7 @@ Based on "Representing Control: a Study of the CPS Transformation", Danvy and Fi
 the value of a let: the rest of the scope is the continuation of the call.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -19,10 +19,6 @@ from passat.ir.expr import (
     If,
     Let,
     Match,
-    Pattern,
-    PatternConstructor,
-    PatternTuple,
-    PatternVar,
     Var,
 )
 from passat.ir.infer import infer_type
@@ -30,9 +26,10 @@ from passat.ir.module import IRModule
 from passat.ir.op import Op
 from passat.ir.passat_error import PassatError
 from passat.ir.sealed import is_sealed
-from passat.ir.traverse import children, pattern_vars, with_children
+from passat.ir.traverse import children, pattern_vars, with_children, with_pattern_vars
+from passat.ir.type_functor import TypeMutator
 from passat.ir.type_variables import all_type_vars
-from passat.ir.types import FuncType, IncompleteType, RefType, TupleType, Type, TypeCall, TypeVar, occurring
+from passat.ir.types import FuncType, IncompleteType, Type, TypeVar, occurring
 
 Renamed: TypeAlias = dict[str, GlobalVar]
 """The names of converted global functions, by the names of the originals."""
@@ -79,16 +76,18 @@ def un_cps(function: Function) -> Function:
 
 def cps_type(type_: Type, answer: TypeVar) -> Type:
     """The type of a value in continuation-passing style: functions take a continuation, and return the answer."""
-    if isinstance(type_, FuncType):
-        params = [cps_type(arg, answer) for arg in type_.arg_types]
-        return FuncType([*params, FuncType([cps_type(type_.ret_type, answer)], answer)], answer, type_.type_params)
-    if isinstance(type_, TupleType):
-        return TupleType(cps_type(field, answer) for field in type_.fields)
-    if isinstance(type_, RefType):
-        return RefType(cps_type(type_.value, answer))
-    if isinstance(type_, TypeCall):
-        return TypeCall(type_.func, [cps_type(arg, answer) for arg in type_.args])
-    return type_
+    found: Type = _CpsTypes(answer).visit(type_)
+    return found
+
+
+class _CpsTypes(TypeMutator):
+    def __init__(self, answer: TypeVar) -> None:
+        self._answer = answer
+
+    def visit_func_type(self, typ: FuncType) -> Type:
+        """The type of a function that takes a continuation."""
+        then = FuncType([self.visit(typ.ret_type)], self._answer)
+        return FuncType([*map(self.visit, typ.arg_types), then], self._answer, typ.type_params)
 
 
 @dataclass
@@ -183,7 +182,7 @@ class _Converter:
                 branches = [_made(branch) for branch in inner]
                 choice = with_children(value, [self._atom(children(value)[0]), *branches])
                 if isinstance(choice, Match):
-                    clauses = (Clause(_renamed_pattern(clause.lhs, self._vars), clause.rhs) for clause in choice.clauses)
+                    clauses = (Clause(with_pattern_vars(clause.lhs, self._vars.__getitem__), clause.rhs) for clause in choice.clauses)
                     choice = Match(choice.data, clauses, choice.complete, choice.span)
                 rest = Let(body.names[value], Function([var], rest, self._answer), choice)
             elif isinstance(value, Call) and not self._returns(value.op):
@@ -258,13 +257,3 @@ def _answer(function: Function) -> TypeVar:
     while name in used:
         name += "_"
     return TypeVar(name)
-
-
-def _renamed_pattern(pattern: Pattern, names: Mapping[Var, Var]) -> Pattern:
-    if isinstance(pattern, PatternVar):
-        return PatternVar(names[pattern.var])
-    if isinstance(pattern, PatternTuple):
-        return PatternTuple(_renamed_pattern(part, names) for part in pattern.patterns)
-    if isinstance(pattern, PatternConstructor):
-        return PatternConstructor(pattern.constructor, [_renamed_pattern(part, names) for part in pattern.patterns])
-    return pattern

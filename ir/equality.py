@@ -59,8 +59,7 @@ def structural_equal(lhs: Comparables, rhs: Comparables, map_free_vars: bool = F
     >>> structural_equal(parse_expr("fn (%x: int8) { %x }"), parse_expr("fn (%y: int8) { %y }"))
     True
     """
-    with collector_paused():
-        return _difference(lhs, rhs, map_free_vars, sharing) is None
+    return _difference(lhs, rhs, map_free_vars, sharing) is None
 
 
 def assert_structural_equal(lhs: Comparables, rhs: Comparables, map_free_vars: bool = False, sharing: bool = False) -> None:
@@ -70,6 +69,7 @@ def assert_structural_equal(lhs: Comparables, rhs: Comparables, map_free_vars: b
         raise ValueError(f"the left side differs from the right one {difference}")
 
 
+@collector_paused()
 def _difference(lhs: Comparables, rhs: Comparables, map_free_vars: bool, sharing: bool) -> str | None:
     if isinstance(lhs, (list, tuple)) and isinstance(rhs, (list, tuple)):
         return _elements_differ(lhs, rhs, map_free_vars, sharing)

@@ -29,10 +29,6 @@ from passat.ir.expr import (
     If,
     Let,
     Match,
-    Pattern,
-    PatternConstructor,
-    PatternTuple,
-    PatternVar,
     RefCreate,
     RefRead,
     RefWrite,
@@ -41,7 +37,7 @@ from passat.ir.expr import (
     Var,
 )
 from passat.ir.op import Op
-from passat.ir.traverse import evaluation_parts, pattern_vars, with_children
+from passat.ir.traverse import evaluation_parts, pattern_vars, with_children, with_pattern_vars
 from passat.ir.types import Type
 
 T = TypeVar("T")
@@ -307,20 +303,9 @@ class ExprMutator(ExprFunctor[Expr]):
         return with_children(node, [self.visit(part) for part in evaluation_parts(node)])
 
     def _clause(self, clause: Clause) -> Clause:
-        pattern = self._pattern(clause.lhs)
+        pattern = with_pattern_vars(clause.lhs, self._variable)
         body = self.visit(clause.rhs)
         return clause if pattern is clause.lhs and body is clause.rhs else Clause(pattern, body)
-
-    def _pattern(self, pattern: Pattern) -> Pattern:
-        if isinstance(pattern, PatternVar):
-            var = self._variable(pattern.var)
-            return pattern if var is pattern.var else PatternVar(var)
-        if isinstance(pattern, (PatternConstructor, PatternTuple)):
-            parts = [self._pattern(part) for part in pattern.patterns]
-            if all(new is old for new, old in zip(parts, pattern.patterns, strict=True)):
-                return pattern
-            return PatternConstructor(pattern.constructor, parts) if isinstance(pattern, PatternConstructor) else PatternTuple(parts)
-        return pattern
 
     def _variable(self, var: Var) -> Var:
         new = self.visit(var)

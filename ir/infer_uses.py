@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import Final
 
 from passat.ir.expr import (
     Call,
@@ -27,8 +28,9 @@ from passat.ir.expr import (
 from passat.ir.infer_error import InferError
 from passat.ir.op import Op
 from passat.ir.traverse import children, evaluation_parts, post_order
-from passat.ir.type_solver import TypeSolver, holes
-from passat.ir.types import FuncType, IncompleteType, RefType, TupleType, Type, TypeCall, TypeVar, substitute
+from passat.ir.type_functor import TypeMutator
+from passat.ir.type_solver import TypeSolver, holes, instantiated
+from passat.ir.types import FuncType, IncompleteType, RefType, TupleType, Type, TypeVar
 
 
 class UseTypes:
@@ -154,7 +156,7 @@ class UseTypes:
     def _call(self, callee: Type, args: Iterable[Type]) -> Type:
         callee = self._solver.resolve(callee)
         if isinstance(callee, FuncType) and callee.type_params:
-            callee = _instance(callee)
+            callee = instantiated(callee)
         result = IncompleteType()
         args = list(args)
         if isinstance(callee, FuncType) and len(callee.arg_types) == len(args):
@@ -182,7 +184,7 @@ class UseTypes:
                 self._equal(of, TupleType(fields))
                 stack += [(inner, self._solver.resolve(field)) for inner, field in zip(part.patterns, fields, strict=True)]
             elif isinstance(part, PatternConstructor) and len(part.patterns) == len(part.constructor.inputs):
-                made = _instance(_constructed(part.constructor))
+                made = instantiated(_constructed(part.constructor))
                 self._equal(of, made.ret_type)
                 stack += zip(part.patterns, made.arg_types, strict=True)
 
@@ -191,29 +193,20 @@ def _constructed(constructor: Constructor) -> FuncType:
     return FuncType(constructor.inputs, constructor.made, constructor.type_vars)
 
 
-def _instance(function: FuncType) -> FuncType:
-    """A generic function type with a hole for each of its type parameters."""
-    made = substitute(
-        FuncType(function.arg_types, function.ret_type), {param: IncompleteType(param.kind) for param in function.type_params}
-    )
-    assert isinstance(made, FuncType)
-    return made
-
-
 def _is_unknown(node: Expr) -> bool:
     return node._checked_type is None or bool(holes(node._checked_type))
 
 
 def _fresh(type_: Type) -> Type:
     """A type with a hole of its own in place of each unknown type, as inference uses one object for all of them."""
-    if not holes(type_):
-        return type_
-    if isinstance(type_, TupleType):
-        return TupleType(map(_fresh, type_.fields))
-    if isinstance(type_, TypeCall):
-        return TypeCall(type_.func, map(_fresh, type_.args))
-    if isinstance(type_, RefType):
-        return RefType(_fresh(type_.value))
-    if isinstance(type_, FuncType):
-        return FuncType(map(_fresh, type_.arg_types), _fresh(type_.ret_type), type_.type_params, type_.type_constraints)
-    return IncompleteType() if isinstance(type_, IncompleteType) else type_
+    found: Type = _FRESH.visit(type_) if holes(type_) else type_
+    return found
+
+
+class _Fresh(TypeMutator):
+    def visit_incomplete_type(self, typ: IncompleteType) -> Type:
+        """Another unknown type."""
+        return IncompleteType()
+
+
+_FRESH: Final = _Fresh()

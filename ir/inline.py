@@ -11,14 +11,10 @@ from passat.ir.expr import (
     GlobalVar,
     Let,
     Match,
-    Pattern,
-    PatternConstructor,
-    PatternTuple,
-    PatternVar,
     Var,
 )
 from passat.ir.module import IRModule
-from passat.ir.traverse import children, evaluation_parts, pattern_vars, post_order, with_children
+from passat.ir.traverse import children, evaluation_parts, pattern_vars, post_order, with_children, with_pattern_vars
 
 
 def inline_calls(expr: Expr, wanted: Callable[[Function], bool]) -> Expr:
@@ -111,7 +107,7 @@ def instantiated(body: Expr, values: Mapping[Var, Expr]) -> Expr:
         else:
             made = _rebuilt(node, [done[id(part)] for part in children(node)])
             if isinstance(made, Match) and _bound(made):
-                clauses = [Clause(_renamed(clause.lhs, new), clause.rhs) for clause in made.clauses]
+                clauses = [Clause(with_pattern_vars(clause.lhs, lambda var: _copy(var, new)), clause.rhs) for clause in made.clauses]
                 made = Match(made.data, clauses, made.complete, made.span).assume_type(made._checked_type)
             done[id(node)] = made
     return done[id(body)]
@@ -126,15 +122,11 @@ def _bound(node: Expr) -> Sequence[Var]:
     return (node.var,) if isinstance(node, Let) else ()
 
 
-def _renamed(pattern: Pattern, new: Mapping[Var, Expr]) -> Pattern:
-    """A pattern that binds other variables."""
-    if isinstance(pattern, PatternVar):
-        var = new[pattern.var]
-        assert isinstance(var, Var)  # a copy
-        return PatternVar(var)
-    if isinstance(pattern, PatternConstructor):
-        return PatternConstructor(pattern.constructor, [_renamed(part, new) for part in pattern.patterns])
-    return PatternTuple([_renamed(part, new) for part in pattern.patterns]) if isinstance(pattern, PatternTuple) else pattern
+def _copy(var: Var, new: Mapping[Var, Expr]) -> Var:
+    """The variable that a bound one becomes."""
+    found = new[var]
+    assert isinstance(found, Var)
+    return found
 
 
 def inline_globals(module: IRModule) -> IRModule:

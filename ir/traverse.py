@@ -161,6 +161,19 @@ def rewrite(root: Expr, replace: Callable[[Expr, Expr], Expr]) -> Expr:
     return done[id(root)]
 
 
+def with_pattern_vars(pattern: Pattern, variable: Callable[[Var], Var]) -> Pattern:
+    """Returns a match pattern with other variables; the same one if all stay. Patterns are as deep as they are written, so it recurses."""
+    if isinstance(pattern, PatternVar):
+        var = variable(pattern.var)
+        return pattern if var is pattern.var else PatternVar(var)
+    if isinstance(pattern, (PatternConstructor, PatternTuple)):
+        parts = [with_pattern_vars(part, variable) for part in pattern.patterns]
+        if all(new is old for new, old in zip(parts, pattern.patterns, strict=True)):
+            return pattern
+        return PatternConstructor(pattern.constructor, parts) if isinstance(pattern, PatternConstructor) else PatternTuple(parts)
+    return pattern
+
+
 def pattern_vars(pattern: Pattern) -> list[Var]:
     """Returns the variables that a match pattern binds, from left to right."""
     found: list[Var] = []

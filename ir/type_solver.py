@@ -154,12 +154,8 @@ class TypeSolver:
         """Instantiates the function with more type parameters: its first ones are the other's, and the rest are holes."""
         if a.type_params or b.type_params:
             general, kept = (a, b) if len(a.type_params) >= len(b.type_params) else (b, a)
-            known = len(kept.type_params)
-            instance: dict[TypeVar, Type] = dict(zip(general.type_params[:known], kept.type_params, strict=True))
-            instance |= {param: IncompleteType(param.kind) for param in general.type_params[known:]}
             self._bind(general, kept)
-            instantiated = FuncType(general.arg_types, general.ret_type, (), general.type_constraints)
-            a, b = _with(instantiated, instance), kept
+            a, b = instantiated(general, kept.type_params), kept
         mine, theirs = ((side.ret_type, *side.arg_types, *side.type_constraints) for side in (a, b))
         return list(zip(mine, theirs, strict=True))
 
@@ -169,8 +165,11 @@ class TypeSolver:
         return found
 
 
-def _with(type_: FuncType, instance: dict[TypeVar, Type]) -> FuncType:
-    found = substitute(type_, instance)
+def instantiated(general: FuncType, given: Sequence[TypeVar] = ()) -> FuncType:
+    """A generic function type without its type parameters: the first ones become those given, the others holes."""
+    instance: dict[TypeVar, Type] = dict(zip(general.type_params, given, strict=False))
+    instance |= {param: IncompleteType(param.kind) for param in general.type_params[len(given) :]}
+    found = substitute(FuncType(general.arg_types, general.ret_type, (), general.type_constraints), instance)
     assert isinstance(found, FuncType)
     return found
 

@@ -19,10 +19,6 @@ from passat.ir.expr import (
     If,
     Let,
     Match,
-    Pattern,
-    PatternConstructor,
-    PatternTuple,
-    PatternVar,
     RefCreate,
     RefRead,
     RefWrite,
@@ -35,7 +31,7 @@ from passat.ir.gradients.registry import GradientError, call_op, operand_gradien
 from passat.ir.infer import infer_module, infer_type
 from passat.ir.module import IRModule
 from passat.ir.op import Op
-from passat.ir.traverse import children, post_order, with_children
+from passat.ir.traverse import children, post_order, with_children, with_pattern_vars
 from passat.ir.type_functor import TypeMutator
 from passat.ir.types import FuncType, IncompleteType, RefType, TensorType, TupleType, Type
 
@@ -189,7 +185,7 @@ class _Differentiation:
         if isinstance(node, Let):
             return Let(_bound(done, node.var), done[node.value], done[node.body], node.span)
         if isinstance(node, Match):
-            clauses = [Clause(_pattern(clause.lhs, done), done[clause.rhs]) for clause in node.clauses]
+            clauses = [Clause(with_pattern_vars(clause.lhs, lambda var: _bound(done, var)), done[clause.rhs]) for clause in node.clauses]
             return Match(done[node.data], clauses, node.complete, node.span)
         return with_children(node, [done[part] for part in children(node)])
 
@@ -285,14 +281,3 @@ def _bound(done: dict[Expr, Expr], var: Var) -> Var:
     if not isinstance(found, Var):
         done[var] = found = _variable(var)
     return found
-
-
-def _pattern(pattern: Pattern, done: dict[Expr, Expr]) -> Pattern:
-    """A pattern with new variables. Patterns are as deep as they are written, so recursion is enough."""
-    if isinstance(pattern, PatternVar):
-        return PatternVar(_bound(done, pattern.var))
-    if isinstance(pattern, PatternConstructor):
-        return PatternConstructor(pattern.constructor, [_pattern(part, done) for part in pattern.patterns])
-    if isinstance(pattern, PatternTuple):
-        return PatternTuple([_pattern(part, done) for part in pattern.patterns])
-    return pattern

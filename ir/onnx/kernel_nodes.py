@@ -1,9 +1,11 @@
 """What kernels need to know of a model, and the model with nodes of kernels."""
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Sequence, Set
 from typing import TypeAlias
 
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper, shape_inference
+from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper, shape_inference
+
+from passat.ir.onnx.scope import read_names
 
 Shape: TypeAlias = tuple[int | str, ...]
 
@@ -38,16 +40,6 @@ def _scalar(tensor: TensorProto) -> tuple[float, Shape] | None:
     return float(numpy_helper.to_array(tensor).reshape(-1)[0]), tuple(tensor.dims)
 
 
-def names_inside(node: NodeProto) -> Iterable[str]:
-    """The names that the subgraphs of a node read."""
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            for inner in graph.node:
-                yield from inner.input
-                yield from names_inside(inner)
-            yield from (value.name for value in graph.output)
-
-
 def with_kernel_nodes(
     model: ModelProto, chosen: Sequence[tuple[list[int], str, list[str]]], constants: Set[str], domain: str
 ) -> ModelProto:
@@ -64,10 +56,8 @@ def with_kernel_nodes(
             changed.graph.node.append(helper.make_node(name, inputs, list(node.output), name=node.name, domain=domain))
         elif number not in gone:
             changed.graph.node.append(node)
-    read = {name for node in changed.graph.node for name in (*node.input, *names_inside(node))}
-    read |= {value.name for value in changed.graph.output}
     # Constants are part of the kernels, and unused ones would be loaded for nothing.
-    unused = constants - read
+    unused = constants - read_names(changed.graph)
     vanished = {nodes[number].output[0] for number in gone - last.keys()} | unused
     for values in (changed.graph.initializer, changed.graph.value_info):
         for value in [value for value in values if value.name in vanished]:

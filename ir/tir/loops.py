@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
 ARITY: Final = {
     "abs": 1, "add": 2, "div": 2, "exp": 1, "leaky": 2, "max": 2, "min": 2, "mul": 2, "neg": 1, "relu": 1, "sigmoid": 1, "sqrt": 1,
@@ -91,7 +91,6 @@ class For:
     var: Var
     extent: Expr
     body: "Stmt"
-    kind: Literal["serial", "parallel"] = "serial"
 
 
 @dataclass(frozen=True)

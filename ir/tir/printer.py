@@ -26,8 +26,7 @@ def _lines(stmt: Stmt, indent: str) -> list[str]:
     if isinstance(stmt, Let):
         return [f"{indent}let {stmt.var.name} = {_expr(stmt.value)}", *_lines(stmt.body, indent)]
     if isinstance(stmt, For):
-        kind = "" if stmt.kind == "serial" else f"{stmt.kind} "
-        return [f"{indent}{kind}for {stmt.var.name} in {_expr(stmt.extent)} {{", *_lines(stmt.body, f"{indent}  "), f"{indent}}}"]
+        return [f"{indent}for {stmt.var.name} in {_expr(stmt.extent)} {{", *_lines(stmt.body, f"{indent}  "), f"{indent}}}"]
     assert isinstance(stmt, Seq)
     return [line for each in stmt.body for line in _lines(each, indent)]
 

@@ -161,9 +161,6 @@ class Saturator:
         Nodes matched here are retired an iteration later, since rules rooted above have not matched them yet. Without this, two Llama
         exports of hidden size 192 and 256 cost 0.5 % more, even with 20 instead of 8 iterations of LinearAlgebra, and take 0.98 to 1.02 of
         the time.
-
-        Matched nodes are retired a round later, because rules above have not seen them yet. Without the chase results of two Llama exports
-        of hidden 192 and 256 cost 0.5 % more, even with 20 rounds of LinearAlgebra instead of 8, and take 0.98 to 1.02 of the time.
         """
         retired, self._retired = self._retired, {}
         for _ in range(self._limits.rounds):

@@ -5,6 +5,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import accumulate
+from typing import Any as AnyValue
 from typing import Final
 
 from passat.ir.expr import Call, Expr, Function, If, Let, Match, Tuple, TupleGetItem
@@ -292,9 +293,8 @@ def _without(type_: TensorType, axis: int) -> tuple[object, ...]:
     return (*type_.shape[:axis], *type_.shape[axis + 1 :])
 
 
-def _call(name: str, *args: Expr, **attrs: object) -> Call:
-    op = get_op(name)
-    return Call(op, args, op.bind_attrs(attrs))
+def _call(name: str, *args: Expr, **attrs: AnyValue) -> Call:
+    return get_op(name)(*args, **attrs)
 
 
 def _concatenated(given: Sequence[Expr], axis: int) -> Expr:

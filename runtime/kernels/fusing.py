@@ -68,7 +68,8 @@ class _Graph:
     """The main graph of a model: types, constants, uses, and the functions of the nodes that may be in kernels."""
 
     def __init__(self, model: "ModelProto", left: Collection[Key]) -> None:
-        from passat.ir.onnx.kernel_nodes import float32_scalars, float32_shapes, names_inside  # needs onnx
+        from passat.ir.onnx.kernel_nodes import float32_scalars, float32_shapes  # needs onnx
+        from passat.ir.onnx.scope import read_names, subgraphs
 
         graph = model.graph
         self.nodes = list(graph.node)
@@ -79,7 +80,7 @@ class _Graph:
         for number, node in enumerate(self.nodes):
             for name in node.input:
                 self.uses.setdefault(name, []).append(number)
-        self.kept = {value.name for value in graph.output} | {name for node in self.nodes for name in names_inside(node)}
+        self.kept = {value.name for value in graph.output}.union(*(read_names(inner) for node in self.nodes for inner in subgraphs(node)))
         self.built: dict[int, Build] = {}
         for number, node in enumerate(self.nodes):
             if key(node) in left and (build := self._build(node)) is not None:
