@@ -40,6 +40,7 @@ COMMANDS: Final = {
     "inspect": ("in.onnx",),
     "diff": ("in.onnx", "in.onnx"),
     "profile": ("in.onnx", "in.onnx", "--seconds", "0.1"),
+    "run": ("in.onnx",),
     "config list": (),
     "config explain": ("rules.math",),
     "rules check": ("rules.py", "--instances", "1"),
