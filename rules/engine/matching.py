@@ -267,8 +267,7 @@ class Matcher:
     def _build(self, match: "Bindings") -> int:
         graph, row = match.graph, match.row
         made: list[int] = []
-        alike = [node for node, _ in self._plan if not isinstance(node, (PVar, PNumber)) and symbol_of(node) == self.root]
-        turned = self.rule.kind == LOWERING and len(alike) == 1 and self._is_turned(match)
+        turned = self._may_turn and self._is_turned(match)
         for node, operands in self._plan:
             if isinstance(node, PValue):
                 made.append(graph.add_value(match.value(node.value)))
@@ -288,11 +287,15 @@ class Matcher:
             made.append(graph.make(symbol_of(node), payload, parts))
         return made[-1] if made else row[self._slots[self.rule.rhs.key]]
 
+    @cached_property
+    def _may_turn(self) -> bool:
+        """True for a lowering rule with a commutative root, if its right side makes one call of that operator. The order of operands in
+        that call is that of the program, since nothing but the order of matches would choose it."""
+        made = [node for node, _ in self._plan if not isinstance(node, (PVar, PNumber)) and symbol_of(node) == self.root]
+        return self.rule.kind == LOWERING and len(made) == 1 and any(node is self.rule.lhs for node in self._commuting)
+
     def _is_turned(self, match: "Bindings") -> bool:
-        """True if the program has the operands of a commutative root in the other order than the left side, so that those of the one such
-        call of the right side are turned as well. Lowering rules do so, as nothing but the order of their matches would choose."""
-        if not any(node is self.rule.lhs for node in self._commuting):
-            return False
+        """True if the program has the operands of the root in the other order than the left side."""
         graph, root = match.graph, match.graph.find(match.row[0])
         if graph.symbols[root] != self.root:
             return False
