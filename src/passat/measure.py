@@ -11,6 +11,7 @@ import json
 import math
 import os
 import platform
+import stat
 import threading
 import time
 from collections import Counter
@@ -95,8 +96,11 @@ class Measurements:
         self._known[key] = seconds
         with contextlib.suppress(OSError, ValueError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            if self.path.is_file() or not self.path.exists():
-                full = self.path.exists() and self.path.stat().st_size >= LIMIT
+            state = None
+            with contextlib.suppress(FileNotFoundError):
+                state = self.path.stat()  # one look, since another process may create the file after it
+            if state is None or stat.S_ISREG(state.st_mode):
+                full = state is not None and state.st_size >= LIMIT
                 with open(self.path, "wb" if full else "ab", buffering=0) as file:
                     # The leading line feed ends a line that another process could not finish.
                     file.write(f"\n{json.dumps([*self._scope, key, float(seconds)])}\n".encode())
