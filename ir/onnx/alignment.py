@@ -338,6 +338,7 @@ class Alignment:
         made = self._made_from()
         leader.update(((0, one), (1, other)) for one, other in made.items())
         known = {(0, one) for one in made} | {(1, other) for other in made.values()}
+        leader.update((find((1, operand)), find((1, other))) for operand, other in self._made_together(set(made.values())))
         for values in [self.outputs(), *(self.operands(one, other) for one, other in self._to.items())]:
             for one, other in values:
                 makers = ((0, self.before.makers.get(one, (-1, 0))[0]), (1, self.after.makers.get(other, (-1, 0))[0]))
@@ -370,6 +371,15 @@ class Alignment:
     def _sources_of(self, other: int) -> Sequence[str]:
         """The names of the nodes of the first graph that a node of the second was made from."""
         return self._sources.get(next(iter(self.after.nodes[other].output), ""), ())
+
+    def _made_together(self, nodes: set[int]) -> Iterator[tuple[int, int]]:
+        """Of some nodes of the second graph, those with an operand that was made from a part of the same nodes, or from more."""
+        for other in nodes:
+            sources = set(self._sources_of(other))
+            for name in self.after.reads(self.after.nodes[other]):
+                operand = self.after.makers.get(name, (-1, 0))[0]
+                if operand in nodes and (sources >= set(self._sources_of(operand)) or sources <= set(self._sources_of(operand))):
+                    yield operand, other
 
     def _made_from(self) -> dict[int, int]:
         """For nodes of the first graph without a counterpart, the node of the second that was made from them; from the fewest, if there are

@@ -91,14 +91,14 @@ def compare(record: Record, sides: tuple[Side, Side]) -> Comparison:
 def _sources(record: Record, side: Side) -> dict[str, Sequence[str]]:
     """The nodes of the input from which rules made each node of the result, by the name of its first output. Walks do not record this."""
     traces = NodeTraces(record.runs[: record.first], [each for each in record.pass_events if each.end <= record.first])
-    found: dict[str, Sequence[str]] = {}
+    found: dict[str, dict[str, None]] = {}
     for node, calls in zip(side.nodes, side.calls, strict=True):
         for call in calls if node.kind == NODE and node.outputs else ():
             if isinstance(call, Call) and traces.changed(call):
                 trace = traces.of(call)
                 if any(event.rule != REWRITTEN for event in trace.events):
-                    found.setdefault(node.outputs[0], trace.sources)
-    return found
+                    found.setdefault(node.outputs[0], {}).update(dict.fromkeys(trace.sources))
+    return {name: list(sources) for name, sources in found.items()}
 
 
 def explain(found: Comparison, sides: tuple[Side, Side], costs: tuple[Sequence[float], Sequence[float]], origins: Origins) -> None:

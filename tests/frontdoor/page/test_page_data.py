@@ -108,6 +108,24 @@ def test_the_nodes_of_one_rewrite_are_one_change() -> None:
     assert change["costs"][0] - change["costs"][1] == pytest.approx(data["head"]["costs"][0] - data["head"]["costs"][1])
 
 
+def test_a_product_with_its_bias_is_one_change() -> None:
+    """Two calls are written as one Gemm: it has the sources of both. The Reshape before it was made from the product alone."""
+    text = """<ir_version: 9, opset_import: ["" : 17]> g (float[1, 4, 6, 8] x) => (float[1, 4, 6, 8] y) {
+        p = MatMul(x, up)
+        q = Add(p, bias)
+        r = Relu(q)
+        y = MatMul(r, down)
+    }"""
+    model = onnx.parser.parse_model(text)
+    shapes = {"up": (8, 256), "bias": (256,), "down": (256, 8)}
+    rng = np.random.default_rng(0)
+    model.graph.initializer.extend(numpy_helper.from_array(rng.random(shape, np.float32), name) for name, shape in shapes.items())
+    data = data_of(passat.optimize(model, record=True, verify=False))
+    (change,) = data["regions"]
+    assert dict(change["before"]) == {"MatMul": 1, "Add": 1}
+    assert dict(change["after"]) == {"Reshape": 2, "Gemm": 1}, "the second Reshape restores the dimensions"
+
+
 def test_the_largest_saving_comes_first() -> None:
     data = data_of(passat.optimize(EXAMPLES / "bert_tiny.onnx", record=True, verify=False))
     savings = [change["costs"][0] - change["costs"][1] for change in data["regions"]]
