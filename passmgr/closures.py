@@ -14,7 +14,7 @@ from passat.passmgr.registry import register_pass
 @register_pass("relay._transform.EtaExpand")
 @dataclass(frozen=True, repr=False)
 class EtaExpand(ModulePass):
-    """Replaces constructors and global functions that are values by functions that call them, each where it is asked for."""
+    """Wraps constructors and global functions that are used as values in functions that call them; each kind is optional."""
 
     expand_constructor: bool = False
     expand_global_var: bool = False
@@ -41,7 +41,7 @@ class EtaExpand(ModulePass):
 @register_pass("relay._transform.LambdaLift")
 @dataclass(frozen=True, repr=False)
 class LambdaLift(ModulePass):
-    """Makes each nested function a function of the module; one that captures variables becomes the result of a function of these."""
+    """Makes each nested function a global function. Captured variables become parameters of a global function that returns it."""
 
     info = PassInfo(1, "LambdaLift", required=("InferType",))
 

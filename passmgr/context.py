@@ -307,7 +307,7 @@ class PassContext:
             context, entered = entered
             inner.append(context)
         if entered is None:
-            raise RuntimeError("a PassContext is exited that is not entered in this thread or asyncio task")
+            raise RuntimeError("exited a PassContext that is not entered in this thread or asyncio task")
         rest = entered[1]
         for context in reversed(inner):
             rest = context, rest
@@ -316,7 +316,7 @@ class PassContext:
             self._exit_instruments()
         finally:
             raise RuntimeError(
-                "a PassContext is exited that is not the innermost one entered in this thread; do not yield inside it in a generator"
+                "exited a PassContext that is not the innermost one entered in this thread; do not yield inside it in a generator"
             )
 
     def _enter_instruments(self) -> None:

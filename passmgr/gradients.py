@@ -18,7 +18,7 @@ from passat.passmgr.registry import register_pass
 class FirstOrderGradient(ModulePass):
     """Replaces each function by one that returns its result and the gradients of its parameters (`relay.transform.gradient`).
 
-    The functions are of dataflow alone. Raises GradientError for others. Functions of other back ends stay, with a remark.
+    Supports functions without control flow, and raises GradientError for others. Functions of other back ends stay, with a remark.
     """
 
     info = PassInfo(0, "FirstOrderGradient", required=("InferType",))
@@ -41,8 +41,9 @@ class FirstOrderGradient(ModulePass):
 class LazyGradientInit(ModulePass):
     """Computes zeros and ones where they are used, and neither adds zeros nor multiplies by them.
 
-    For the functions that `relay.transform.gradient` makes. Adds the standard library's `gradient.rly`, whose functions stay. Zeros times
-    infinity or NaN are zeros. Raises GradientError for functions of other values than tensors.
+    Supports the functions that `relay.transform.gradient` returns. Adds the functions of the standard library's `gradient.rly` to the
+    module, and does not transform them. Zero times infinity or NaN becomes zero. Raises GradientError for functions whose values are not
+    tensors.
     """
 
     info = PassInfo(2, "LazyGradientInit", required=("InferType",))

@@ -128,9 +128,9 @@ class PassEvent(NamedTuple):
     """A pass starts, finishes or fails.
 
     `depth` is the number of enclosing passes and pipelines, `number` the position among the planned passes, from 1; both are 0 for an
-    unplanned pass, such as one that another pass runs. A stage has the positions of its passes, `number` to `last`; `stage` is its name in
-    the events of its passes, whose work it does. `planned` is the number of planned passes, 0 without a plan. `seconds` is the duration,
-    0.0 at the start.
+    unplanned pass, such as one that another pass runs. A stage covers the positions of its passes, from `number` to `last`, and does their
+    work; `stage` is its name in their events. `planned` is the number of planned passes, 0 without a plan. `seconds` is the duration, 0.0
+    at the start.
     """
 
     kind: Literal["begun", "finished", "failed"]

@@ -199,7 +199,7 @@ class StageInfo(PipelineInfo):
 def names_in(names: Iterable[str], what: str) -> list[str]:
     """Returns a list of names. Raises TypeError for a single string, or for items that are not strings."""
     if isinstance(names, str):
-        raise TypeError(f"{what} is expected to be the type of list/tuple/set, not the one string {names!r}")
+        raise TypeError(f"{what} is expected to be the type of list/tuple/set, not the single string {names!r}")
     names = list(names)
     for name in names:
         if not isinstance(name, str):

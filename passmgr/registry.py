@@ -91,8 +91,8 @@ class PassEntry:
 
 
 def _load_installed() -> None:
-    """Imports the modules that installed packages, including Passat, declare as plug-ins; Passat's own first, so that the name of one
-    of its passes is taken when a plug-in registers another."""
+    """Imports the modules that installed packages, including Passat, declare as plug-ins; Passat's own come first, so that a plug-in cannot
+    take the name of one of its passes."""
     installed = importlib.metadata.entry_points(group=ENTRY_POINTS)
     for entry in sorted(installed, key=lambda entry: not entry.value.startswith("passat.")):
         try:
@@ -121,7 +121,7 @@ def register_pass(name: str, factory: _F | None = None, *, override: bool = Fals
     """Registers a pass under a name: a class or function that creates it, whose parameters are the options, or the pass itself.
 
     Without `factory` it is a decorator. A name without `transform.` gets that prefix, and must not be the name of a pass under another
-    prefix: pipelines and requirements would mean the new one. Raises ValueError for an existing name, unless `override`.
+    prefix, because pipelines and requirements would then refer to the new pass. Raises ValueError for an existing name, unless `override`.
     """
 
     def register(factory: _F) -> _F:
@@ -137,8 +137,8 @@ def register_pass(name: str, factory: _F | None = None, *, override: bool = Fals
             _ENTRIES[key] = PassEntry(key, _always(factory))
         else:
             if not isinstance(factory, type):
-                registered = _recording(factory, PassEntry(key, factory).name)  # type: ignore[assignment]  # of the type of what it wraps
-            _ENTRIES[key] = PassEntry(key, registered)  # type: ignore[arg-type]  # no Pass: that was the other branch
+                registered = _recording(factory, PassEntry(key, factory).name)  # type: ignore[assignment]  # same type as factory
+            _ENTRIES[key] = PassEntry(key, registered)  # type: ignore[arg-type]  # not a Pass; the other branch handles passes
         _VERSION[0] += 1
         return registered
 
@@ -162,7 +162,7 @@ _REPLACEABLE: Final[set[str]] = set()
 
 @contextlib.contextmanager
 def collect_registrations(earlier: Collection[str] = ()) -> Iterator[set[str]]:
-    """Collects the keys of the passes that the body of the `with` block registers, also if it raises.
+    """Collects the keys of the passes that the body of the `with` block registers, even if it raises.
 
     The body may register `earlier` keys again, as a file does when it is executed again.
     """
@@ -226,7 +226,7 @@ add_option_source(list_passes)  # the modules of passes also register config opt
 
 
 def is_registered(name: str) -> bool:
-    """True if a pass of the name is registered."""
+    """Whether a pass with this name is registered."""
     try:
         get_entry(name)
     except UnknownPassError:

@@ -24,14 +24,13 @@ _PLANS_KEPT: Final = 64
 class Sequential(Pass):
     """Runs passes in list order, each if the context enables it (`PassContext.pass_enabled`) and after the passes it requires.
 
-    It is a pass itself: instruments see it, and inside another Sequential its own level and `required` apply, which do not matter when it
-    is called directly.
+    It is a pass itself: instruments see it, and inside another Sequential its own level and `required` apply. A direct call ignores them.
 
     The transitive requirements of a member run before it, at any level and even if disabled. They run again only after a later pass undoes
     them (see PassInfo). With `PassContext(config={"passmgr.resolve": "relay"})` requirements are resolved as in TVM: one level, before
     every member. Members always run, in the given order. `plan()` shows what will run and why.
 
-    Raises TypeError unless given a list of passes, and UnknownPassError and PassDependencyError for requirements that cannot be met.
+    Raises TypeError unless given a list of passes, and UnknownPassError and PassDependencyError for requirements that cannot be satisfied.
 
     >>> Sequential([], name="nothing")
     Run Sequential pass: nothing at the optimization level 0. The passes will be executed are: []
@@ -301,7 +300,7 @@ class _Parser:
         try:
             return str(json.loads(token.text, strict=False))
         except ValueError:
-            raise PipelineError("a string that JSON does not know", self.text, token.at) from None
+            raise PipelineError("a string that is not valid JSON", self.text, token.at) from None
 
     def accept(self, mark: str) -> bool:
         if self.token.kind == "mark" and self.token.text == mark:

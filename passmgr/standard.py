@@ -21,8 +21,8 @@ from passat.passmgr.registry import register_pass
 @register_pass("relay._transform.InferType")
 @dataclass(frozen=True, repr=False)
 class InferType(ModulePass):
-    """Infers the type of every expression without one. Types are stored on the nodes, so the same module is returned, unless function
-    literals that are called where they stand lack annotations of their parameters, which are added.
+    """Infers the type of every expression without one. Types are stored on the nodes, so the same module is returned. The exception is a
+    function literal that is called directly and has parameters without annotations: the annotations are added.
 
     Establishes the fact "types". Raises passat.ir.infer.InferError for an ill-typed program.
     """
@@ -61,7 +61,7 @@ class ToANormalForm(ModulePass):
 @register_pass("relay._transform.ToBasicBlockNormalForm")
 @dataclass(frozen=True, repr=False)
 class ToBasicBlockNormalForm(ModulePass):
-    """Binds what several blocks use (branches, arms of matches, bodies of functions) by lets in a block around them.
+    """Binds values that several blocks use (branches, match arms, function bodies) by lets in an enclosing block.
 
     Skips functions with the attribute `Compiler`, and the inside of functions with `Primitive`.
     """

@@ -6,7 +6,7 @@ from passat.runtime.interpreter import Closure, ExecutorError, Interpreter
 from passat.runtime.values import ConstructorValue, NDArray, RefValue, TupleValue, array
 
 TensorValue = NDArray
-"""The name of an array in older versions of Relay."""
+"""An alias of NDArray, its name in older versions of Relay."""
 
 __all__ = [
     "Closure",

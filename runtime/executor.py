@@ -171,7 +171,7 @@ def _in_order(function: Function, args: Sequence[AnyValue], kwargs: Mapping[str,
 def _given(value: AnyValue, type_: Type | None, what: str) -> Value:
     """Converts an argument for the interpreter; a reference is shared with the caller. Raises TypeError that names `what`."""
     if isinstance(value, RefValue):
-        value.value = _given(value.value, None, f"what {what} refers to")
+        value.value = _given(value.value, None, f"the content of {what}")
         return value
     if not isinstance(value, ConstructorValue):
         fields = type_.fields if isinstance(type_, TupleType) else ()

@@ -123,7 +123,7 @@ _ATOMS: Final = (Var, Constant, GlobalVar, Op, Function, Constructor)
 class Interpreter:
     """Evaluates expressions with the functions of a module.
 
-    `operate` computes calls of operators in the place of their kernels, where it does not return None. It may apply closures by `call`.
+    `operate` may compute calls of operators instead of their kernels; None selects the kernel. It may apply closures by `call`.
     """
 
     def __init__(self, module: IRModule, operate: "Operate | None" = None) -> None:
@@ -230,7 +230,7 @@ class Interpreter:
         return function
 
     def _branch(self, frame: _Frame, node: Expr) -> Expr:
-        """The branch that is taken; of a match, with the variables of its pattern bound."""
+        """The branch that is taken. For a match, binds the variables of its pattern."""
         if isinstance(node, Match):
             data = self._value(frame, node.data)
             for clause in node.clauses:
@@ -238,7 +238,7 @@ class Interpreter:
                 if bound is not None:
                     frame.variables.update(bound)
                     return clause.rhs
-            raise ExecutorError(f"{_where(node)}no arm of the match takes {_shown(data)}")
+            raise ExecutorError(f"{_where(node)}no arm of the match accepts {_shown(data)}")
         assert isinstance(node, If)
         cond = self._value(frame, node.cond)
         if not isinstance(cond, Tensor) or cond.dtype != "bool" or cond.size != 1:
@@ -312,11 +312,11 @@ class Interpreter:
 
 
 Operate: TypeAlias = "Callable[[Interpreter, Call, Sequence[Value]], Value | None]"
-"""Computes calls of operators in the place of their kernels, or returns None."""
+"""Computes calls of operators instead of their kernels, or returns None."""
 
 
 def compute(op: Op, args: Sequence[Data], attrs: Attrs, type_: Type | None = None, where: str = "") -> Data:
-    """The result of an operator for operands; `type_` is its type where that is known, `where` a prefix for messages.
+    """The result of an operator for operands; `type_` is its type if known, `where` a prefix for messages.
 
     Raises ExecutorError.
     """

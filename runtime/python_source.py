@@ -1,8 +1,8 @@
-"""Programs as Python source: to be read, and to be run where a program has to be Python.
+"""Prints programs as Python source, to read them, or to run them where Python is required.
 
 Each node is one statement, in the order of evaluation (`passat.ir.anf`). Constants, operators and constructors are names that are bound
-when the source is run. The source consists of names made of letters, digits and underscores, numbers and Python's own words: no other text
-of a program gets into it. It runs without builtins.
+when the source is run. The source contains only numbers, Python keywords, and names of letters, digits and underscores, so a program cannot
+inject code. It runs without builtins.
 """
 
 import keyword
@@ -42,13 +42,13 @@ from passat.runtime.interpreter import ExecutorError, bind_pattern, compute
 from passat.runtime.values import ConstructorValue, Data, NDArray, RefValue, TupleValue, to_data
 
 DEEPEST: Final = 80
-"""Maximum nesting of functions, branches and arms: Python takes 100 levels of indentation."""
+"""Maximum nesting of functions, branches and arms: Python allows 100 levels of indentation."""
 _INDENT: Final = "    "
 _RESERVED: Final = frozenset((*keyword.kwlist, *keyword.softkwlist))
 
 
 class PythonSource(NamedTuple):
-    """The source of a program, whose value is what its function `program` returns, and what its other names stand for."""
+    """The source of a program, and the values of the other names in it. Its function `program` returns the result."""
 
     text: str
     names: dict[str, AnyValue]
@@ -78,12 +78,12 @@ def to_python(expr: Expr, mod: IRModule | None = None) -> PythonSource:
 def run_as_python(expr: Expr, mod: IRModule | None = None, target: object = None) -> AnyValue:
     """Writes an expression as Python source and runs it. Returns what `Executor.evaluate` returns; functions are Python functions.
 
-    `target` is accepted as in TVM and not needed. Raises what `to_python` raises, and ExecutorError for failures at run time, and for
+    `target` is accepted as in TVM and ignored. Raises the same exceptions as `to_python`, and ExecutorError for failures at run time and
     recursion that is too deep for Python.
     """
     source = to_python(expr, mod)
     namespace: dict[str, AnyValue] = {"__builtins__": {}, **source.names}
-    exec(compile(source.text, "<program>", "exec"), namespace)  # of our own words and names alone, see above
+    exec(compile(source.text, "<program>", "exec"), namespace)  # safe: contains only numbers, keywords and sanitized names
     try:
         return namespace["program"]()
     except RecursionError:
@@ -112,7 +112,7 @@ class _Writer:
         return PythonSource("\n".join(self._lines) + "\n", {**helpers, **self._names})
 
     def _new(self, hint: str) -> str:
-        """A name that nothing else has."""
+        """A unique name."""
         name = re.sub("[^0-9a-zA-Z]+", "_", hint).strip("_")
         name = name if re.match("[a-zA-Z]", name) and name not in _RESERVED else f"v_{name}".rstrip("_")
         number = self._taken.get(name, 0)
@@ -125,7 +125,7 @@ class _Writer:
         return found
 
     def _named(self, key: object, hint: str, value: AnyValue = None) -> str:
-        """The name of a thing, the same each time; with a value, what it stands for."""
+        """The name for a key, the same on each call. Binds it to `value` if that is given."""
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._new(hint)
@@ -167,7 +167,7 @@ class _Writer:
         self._lines.append(_INDENT * depth + text)
 
     def _body(self, body: Expr, result: str, depth: int) -> None:
-        """The statements of a body, and what becomes of its result: `return`, or a variable that it is assigned to."""
+        """Writes the statements of a body. `result` is `return`, or the variable that the result is assigned to."""
         while isinstance(body, Let):
             self._statement(body.var, body.value, depth)
             body = body.body
@@ -225,7 +225,7 @@ class _Writer:
 
 
 def _operating(op: Op, attrs: Attrs) -> Callable[..., AnyValue]:
-    """Calls of an operator with attributes, as a Python function of values."""
+    """A Python function that calls an operator with these attributes on values."""
 
     def run(*args: AnyValue) -> AnyValue:
         return _shown(compute(op, [to_data(arg, None, f"operand {i + 1} of {op!r}") for i, arg in enumerate(args)], attrs))
@@ -257,4 +257,4 @@ def _take(pattern: Pattern, value: AnyValue) -> Sequence[AnyValue] | None:
 
 
 def _unmatched(value: AnyValue) -> AnyValue:
-    raise ExecutorError(f"no arm of the match takes {value!r}")
+    raise ExecutorError(f"no arm of the match accepts {value!r}")

@@ -165,7 +165,7 @@ class RefValue:
 
 
 def _text(value: AnyValue) -> str:
-    """A value as text, with "..." for values of data types within each other and for a reference that occurs again.
+    """A value as text, with "..." for nested values of data types and for a repeated reference.
 
     Iterative, since values may be nested deep.
     """
@@ -220,8 +220,8 @@ def to_data(value: object, type_: Type | None, what: str) -> Data:
     """Converts a Python value: arrays, numbers, constants, and tuples and lists of these.
 
     Python numbers, and lists for tensors, get the element type of `type_`, or the default of `relay.const` if it is unknown. Arrays are
-    copied and must have the type, or be of int64, NumPy's default, with elements that the type has. Raises TypeError that names `what`
-    where the value does not fit.
+    copied. They must have the type, or int64 (NumPy's default) with elements that fit the type. Raises a TypeError that names `what` if the
+    value does not fit.
     """
     stack: list[AnyValue] = []
     if isinstance(value, (tuple, list, TupleValue)) and not isinstance(type_, TensorType):
@@ -238,7 +238,7 @@ def to_data(value: object, type_: Type | None, what: str) -> Data:
 
 
 def _narrowed(value: Array, type_: Type | None) -> Array:
-    """Integers of NumPy's default type in the narrower integer type that is wanted, where all of them fit."""
+    """Converts integers of NumPy's default type to the narrower expected type, if all of them fit."""
     if not isinstance(type_, TensorType) or value.dtype != np.int64 or type_.dtype not in INTEGERS:
         return value
     found = value.astype(to_numpy(type_.dtype))
@@ -261,11 +261,11 @@ def _tensor(value: object, type_: Type | None, what: str) -> Tensor:
     given = np.asarray(value)
     wanted = to_numpy(type_.dtype)
     if given.dtype.kind == "f" and type_.dtype not in FLOATS and wanted.kind != "c":
-        raise TypeError(f"{what} has element type {type_.dtype}, {value!r} is not such a value")
+        raise TypeError(f"{what} has element type {type_.dtype}, but got {value!r}")
     try:
         return Tensor.dense(np.asarray(value, wanted))
     except (OverflowError, ValueError) as error:
-        raise TypeError(f"{what} has element type {type_.dtype}, {value!r} is not such a value") from error
+        raise TypeError(f"{what} has element type {type_.dtype}, but got {value!r}") from error
 
 
 def _copy(data: AnyValue, dtype: str | None) -> Array:

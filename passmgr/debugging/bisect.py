@@ -32,7 +32,7 @@ class NeverTrueError(BisectError):
 
 
 class PassRaisedError(BisectError):
-    """A pass raised, but exceptions are not what the bisection looks for. `found` has the pass and the exception."""
+    """A pass raised an exception, and exceptions do not count as true. `found` names the pass and the exception."""
 
     def __init__(self, message: str, found: str) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class PassRaisedError(BisectError):
 
 
 class CannotTellError(BisectError):
-    """The predicate is undecidable for the input or the result, which `what` names."""
+    """The predicate is undecidable for the input or the result; `what` names which."""
 
     def __init__(self, message: str, what: str) -> None:
         super().__init__(message)
@@ -130,9 +130,9 @@ def bisect_passes(
 
 
 def first_true(count: int, ask: Callable[[int], bool | None]) -> tuple[int, int]:
-    """Finds where answers change from false to true, from 0 (taken to be false) to `count` (taken to be true).
+    """Finds where answers change from false to true, from 0 (assumed false) to `count` (assumed true).
 
-    The answer is None for all numbers between the two that are returned.
+    The answer is None for all numbers between the two returned ones.
 
     >>> first_true(100, lambda number: number >= 42)
     (41, 42)
@@ -306,7 +306,7 @@ class _Reruns(_States):
         del self._modules[state]
 
 
-_ANSWERS: Final = {True: "bad", False: "good", None: "that it cannot tell"}
+_ANSWERS: Final = {True: "bad", False: "good", None: "undecided"}
 
 
 class _Questions:

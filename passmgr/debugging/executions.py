@@ -117,7 +117,7 @@ def _accuses(error: BaseException, execution: Execution) -> bool:
 
 
 def show_error(error: BaseException) -> str:
-    """A short description of an exception: its type and its message on one line; the first of several.
+    """A short description of an exception: its type and message on one line. Shows only the first of several errors.
 
     >>> show_error(KeyError("x"))
     "KeyError: 'x'"

@@ -131,13 +131,13 @@ class CrashReproducer(ExecutionTracker):
             error.add_note(f"a reproducer could not be written to {self.folder}: {show_error(second)}")
         else:
             self.written = True
-            error.add_note(f"{self.folder} holds a reproducer: {self.command}")
+            error.add_note(f"{self.folder} contains a reproducer: {self.command}")
 
     def _write(self, execution: Execution, mod: IRModule, begun: Sequence[Sequence[PassInfo]], error: Exception) -> None:
         ctx = PassContext.current()
         pipeline = self._pipeline or _outermost_pass(error)
         found = None if pipeline is None else locate(pipeline, ctx, begun)
-        with _made_whole(self.folder) as folder:
+        with _replaced_atomically(self.folder) as folder:
             constants = _Constants(folder, self._data_limit)
             _put(folder, MODULE_NAME, astext(mod, form=constants.form))
             data: dict[str, AnyValue] = {
@@ -188,11 +188,11 @@ def check_folder(folder: str) -> None:
     names = os.listdir(folder)
     strange = sorted(name for name in names if not _OWN_FILES.fullmatch(name))
     if strange or (names and JSON_NAME not in names):
-        raise ReproducerError(f"no reproducer can be written to {folder}: it holds other files, such as {(strange or sorted(names))[0]}")
+        raise ReproducerError(f"no reproducer can be written to {folder}: it contains other files, such as {(strange or sorted(names))[0]}")
 
 
 @contextlib.contextmanager
-def _made_whole(folder: str) -> Iterator[str]:
+def _replaced_atomically(folder: str) -> Iterator[str]:
     """Yields a temporary folder that replaces `folder` when complete, and is removed on an exception."""
     check_folder(folder)
     old = f"{folder}.{os.getpid()}.old"

@@ -33,8 +33,8 @@ class PrintIRChanged(PassInstrument):
     """Prints the functions that a pass changed: in full, as a diff, or as a colored diff (`mode`).
 
     * `names` selects passes, `functions` selects functions; all by default. Patterns such as `Fold*` are supported.
-    * A pass without changes gets a line that says so, unless `quiet`. Inferred types and renumbered temporaries are not changes. Changes by
-      nested passes are reported for these.
+    * A pass without changes gets a line that says so, unless `quiet`. Inferred types and renumbered temporaries are not changes. Changes
+      made by nested passes are reported for the nested passes only.
     * In mode "full" the initial module is also printed. `context` is the number of context lines around changes.
     * `file` is stderr by default. Lines after the first `max_lines` of an output are counted.
 

@@ -65,7 +65,7 @@ def in_stages(runs: Iterable[tuple[_R, int]]) -> Iterator[tuple[_R, int, str]]:
 class PassTime(NamedTuple):
     """A run of a pass: its name, its total seconds, its nesting depth, and whether it raised.
 
-    The passes of a `stage` run as one: the seconds are those of the stage, and 0.0 for each of them.
+    The passes of a `stage` run as one: the stage has the total seconds, and each of its passes 0.0.
     """
 
     name: str
@@ -212,7 +212,7 @@ class PassMemory(NamedTuple):
 
     `resident` is the growth of the process's memory and `resident_peak` the growth of its peak (as reported by the system, 0 if
     unavailable). `allocated` is the growth of memory allocated by Python and NumPy, and `peak` its maximum above the start; None without
-    tracemalloc. The passes of a `stage` run as one: the figures are those of the stage, and 0 for each of them.
+    tracemalloc. The passes of a `stage` run as one: the stage has the total figures, and each of its passes 0.
     """
 
     name: str

@@ -29,8 +29,8 @@ def in_order(passes: Sequence[Pass]) -> list[Pass]:
 def with_landed(pipeline: Sequential, newcomers: Iterable[Pass]) -> Sequential:
     """Inserts passes into a pipeline, if they name members of it in `after` or `before` and are not in it yet.
 
-    A pass is placed behind the first occurrence of each pass it comes after, and in front of the last occurrence of each pass it comes
-    before. It is placed in a nested pipeline if that is between two of its members.
+    A pass is inserted after the first occurrence of each pass named in its `after`, and before the last occurrence of each pass named in
+    its `before`. It is inserted into a nested pipeline if that position is between two of its members.
 
     Raises UnknownPassError for unknown names, and PassDependencyError for cyclic declarations.
     """

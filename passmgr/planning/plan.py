@@ -65,7 +65,7 @@ class Step:
 
     @property
     def runs(self) -> bool:
-        """Whether the pass runs (unless an instrument vetoes it then)."""
+        """Whether the pass runs (unless an instrument vetoes it)."""
         return bool(self.number)
 
 
@@ -93,7 +93,7 @@ class Plan:
 
     @property
     def stages(self) -> dict[str, tuple[int, int]]:
-        """The stages: for each the positions in `order` of its first and last pass, from 1."""
+        """The stages by name, each with the positions in `order` of its first and last pass, from 1."""
         running = [step for step in self.walk() if step.runs and step.pass_.members is None]
         found: dict[str, tuple[int, int]] = {}
         for number, step in enumerate(running, 1):
@@ -301,7 +301,7 @@ def _too_deep() -> PassDependencyError:
 
 
 def _doubts(ctx: PassContext, planned: set[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The warnings about the pass lists of a context, and those of them about unknown names."""
+    """Returns the warnings about the pass lists of a context, and the subset about unknown names."""
     notes: list[str] = []
     unknown: list[str] = []
     for what, names in (("disabled_pass", ctx.disabled_pass), ("required_pass", ctx.required_pass)):
@@ -310,7 +310,7 @@ def _doubts(ctx: PassContext, planned: set[str]) -> tuple[tuple[str, ...], tuple
                 continue
             if is_registered(name):
                 if what == "required_pass":
-                    notes.append(f"the required pass {name} is not part of this pipeline: naming a pass enables it, and does not add it")
+                    notes.append(f"the required pass {name} is not part of this pipeline: naming a pass enables it, but does not add it")
                 continue
             unknown.append(unknown_pass(what, name, planned))
             notes.append(unknown[-1])

@@ -1,7 +1,7 @@
 """Renders plans as text, JSON and SVG, without Graphviz. The output is deterministic.
 
 The SVG has a box per step, from top to bottom, with nested pipelines indented. Steps are a sequence, so their places follow from their
-numbers. A layouter such as dagre, which the report page uses, would need a JavaScript engine here and could reorder the steps.
+numbers. A layout library such as dagre, which the report page uses, would need a JavaScript engine here and could reorder the steps.
 """
 
 import json
@@ -117,7 +117,7 @@ _BOX: Final = 44
 _GAP: Final = 16
 _INDENT: Final = 28
 _LANE: Final = 9
-_LEGEND: Final = "dashed lines lead from a pass to those that require it, or stand behind it by what is declared"
+_LEGEND: Final = "dashed lines lead from a pass to the passes that require it or are declared to run after it"
 _STYLE: Final = """
   text { font: 13px ui-sans-serif, system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', 'DejaVu Sans', sans-serif; fill: #1f2328; }
   .page { fill: #ffffff; }

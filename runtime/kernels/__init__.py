@@ -1,4 +1,4 @@
-"""Native kernels for what ONNX Runtime leaves unfused, as a library of custom operators beside the model."""
+"""Native kernels for nodes that ONNX Runtime does not fuse, as a library of custom operators next to the model."""
 
 from passat.runtime.kernels.fusing import Kernels, fuse
 from passat.runtime.kernels.library import library_source

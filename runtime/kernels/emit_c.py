@@ -1,4 +1,4 @@
-"""Loops as C. Names are those of the loops, which Passat generates; numbers are hexadecimal, so that no digit is lost."""
+"""Prints loops as C. Names are those of the loops, which Passat generates; numbers are hexadecimal, and therefore exact."""
 
 import math
 from typing import Final
@@ -10,7 +10,7 @@ _INFIX: Final = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 
 
 def emit(function: LoopFunc) -> str:
-    """A function as C. The last buffer is the one that is written; no other overlaps it."""
+    """Prints a function as C. It writes the last buffer, which overlaps no other."""
     *_, written = (param for param in function.params if isinstance(param, Buffer))
     params = ", ".join(_param(param, written=param is written) for param in function.params)
     return f"static void {function.name}({params}) {{\n" + "\n".join(_lines(function.body)) + "\n}\n"
@@ -48,7 +48,7 @@ def _expr(expr: Expr) -> str:
 
 
 def number(value: float) -> str:
-    """A float32 as C.
+    """A float32 as a C literal.
 
     >>> number(0.5), number(float("inf")), number(-0.0)
     ('0x1.0000000000000p-1f', '__builtin_inff()', '(-0x0.0p+0f)')

@@ -1,6 +1,6 @@
-"""Finds the trees of elementwise nodes that ONNX Runtime leaves alone, and makes each one node of a kernel.
+"""Finds trees of elementwise nodes that ONNX Runtime does not fuse, and replaces each by one node with a kernel.
 
-A walk over the model, not rules: which nodes belong together depends on all uses of each value.
+A walk over the model, not rules: whether nodes can share a kernel depends on all uses of each value.
 """
 
 import hashlib
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 
 Key: TypeAlias = tuple[str, str, tuple[str, ...], tuple[str, ...]]
 LEAST: Final = 2
-"""The least number of nodes that are worth a kernel."""
+"""The minimum number of nodes in a kernel."""
 
 
 @dataclass(frozen=True)
 class Kernels:
-    """A model with nodes of kernels, and what they compute: the name, the number of inputs and the functions of each."""
+    """A model with kernel nodes, and its kernels: the name, the number of inputs and the functions of each."""
 
     model: "ModelProto"
     domain: str
     kernels: tuple[tuple[str, int, list[tuple[int | None, LoopFunc]]], ...]
     nodes: int
-    """The nodes that became kernels."""
+    """The number of nodes that kernels replace."""
 
 
 def key(node: "NodeProto") -> Key:
-    """What a node is, in a model and in the same one after ONNX Runtime's fusions."""
+    """Identifies a node in a model, before and after ONNX Runtime's fusions."""
     domain = "" if node.domain == "ai.onnx" else node.domain
     return domain, node.op_type, tuple(node.input), tuple(node.output)
 
 
 def fuse(model: "ModelProto", left: Collection[Key]) -> Kernels | None:
-    """The model with kernels for nodes that are `left` after ONNX Runtime's fusions; None if there is nothing for a kernel."""
+    """Replaces nodes that are `left` after ONNX Runtime's fusions by kernels; None if no nodes can be replaced."""
     graph = _Graph(model, left)
     made: dict[str, tuple[str, int, list[tuple[int | None, LoopFunc]]]] = {}
     chosen: list[tuple[list[int], str, list[str]]] = []
@@ -110,7 +110,7 @@ class _Graph:
         return operands
 
     def groups(self) -> Iterable[list[int]]:
-        """Nodes that belong together, in order: only the last one's result is used by others, and all results have its shape."""
+        """The nodes of each kernel, in order. Other nodes use only the result of the last one, and all results have its shape."""
         group_of: dict[int, int] = {}
         for number in reversed(range(len(self.nodes))):
             if number not in self.built:

@@ -1,6 +1,6 @@
-"""The C of a library of custom operators: functions of numbers, the kernels, and what ONNX Runtime calls.
+"""The C source of a library of custom operators: scalar functions, kernels, and the interface that ONNX Runtime calls.
 
-Declares the few entries of ONNX Runtime's C interface that it needs: a table of functions whose order is frozen, and one struct.
+Declares only the parts of ONNX Runtime's C API that it needs: a table of functions whose order is frozen, and one struct.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from passat.ir.tir import LoopFunc, Var
 from passat.runtime.kernels.emit_c import emit
 
 MOST_INPUTS: Final = 8
-"""The inputs that a kernel may have."""
+"""Maximum number of inputs of a kernel."""
 MOST_DIMENSIONS: Final = 16
 
 _MATH: Final = r"""
@@ -147,7 +147,7 @@ static Status* compute(void* data, Context* context) {
     TRY(CALL(51, const Value*, void**)(value, &memory));
     TRY(CALL(65, const Value*, Info**)(value, &info));
     Status* status = CALL(61, const Info*, size_t*)(info, &ranks[i]);
-    if (!status && ranks[i] > MOST_DIMENSIONS) status = FAIL("a kernel of Passat got a tensor of too many dimensions");
+    if (!status && ranks[i] > MOST_DIMENSIONS) status = FAIL("a Passat kernel got a tensor with too many dimensions");
     if (!status) status = CALL(62, const Info*, int64_t*, size_t)(info, shapes[i], ranks[i]);
     ((void (*)(Info*))api[99])(info);
     TRY(status);
@@ -161,7 +161,7 @@ static Status* compute(void* data, Context* context) {
       if (d + ranks[i] < rank) continue;
       int64_t size = shapes[i][d + ranks[i] - rank];
       if (size == 1 || size == out[d]) continue;
-      if (out[d] != 1) return FAIL("a kernel of Passat got tensors whose shapes do not broadcast");
+      if (out[d] != 1) return FAIL("a Passat kernel got tensors whose shapes do not broadcast");
       out[d] = size;
     }
     total *= out[d];
@@ -223,7 +223,7 @@ __attribute__((visibility("default"))) Status* RegisterCustomOps(Options* option
   Api found = base->get_api(17);
   if (!found) {
     api = base->get_api(1);
-    return api ? FAIL("this library of Passat's kernels needs ONNX Runtime 1.17 or later") : 0;
+    return api ? FAIL("this library of Passat kernels needs ONNX Runtime 1.17 or later") : 0;
   }
   api = found;
   static Domain* domain;
@@ -239,7 +239,7 @@ __attribute__((visibility("default"))) Status* RegisterCustomOps(Options* option
 
 
 def library_source(kernels: Sequence[tuple[str, int, Sequence[tuple[int | None, LoopFunc]]]], domain: str) -> str:
-    """The library of kernels, each with its name, the number of its inputs and its functions, in a domain of operators."""
+    """The C source of a library for an operator domain. Each kernel has a name, a number of inputs and its functions."""
     parts = [_MATH, f"#define MOST_INPUTS {MOST_INPUTS}\n#define MOST_DIMENSIONS {MOST_DIMENSIONS}", _RUNTIME]
     for name, inputs, functions in kernels:
         parts += [f"CLONES {emit(function)}" for _, function in functions]
@@ -250,7 +250,7 @@ def library_source(kernels: Sequence[tuple[str, int, Sequence[tuple[int | None, 
 
 
 def _dispatch(name: str, inputs: int, functions: Sequence[tuple[int | None, LoopFunc]]) -> str:
-    """The function that chooses by the strides along the row."""
+    """The C function that selects the variant of a kernel by the strides along the row."""
     mask = " | ".join(f"(int)(s[{number}] != 0) << {number}" for number in range(inputs))
     lines = [f"static void {name}_row(const float* const* x, const int64_t* s, float* y, int64_t n) {{", f"switch ({mask}) {{"]
     for which, function in functions:

@@ -1,4 +1,4 @@
-"""An elementwise expression of inputs as loops: one function for each way in which the inputs are broadcast along a row."""
+"""Lowers an elementwise expression to loops: one function for each combination of inputs that are broadcast along a row."""
 
 from collections.abc import Callable
 from typing import Final
@@ -6,11 +6,12 @@ from typing import Final
 from passat.ir.tir import Buffer, Call, Const, Expr, For, Let, Load, LoopFunc, Stmt, Store, Var
 
 MOST_VARIED: Final = 3
-"""The most inputs with a function for each way; with more there is one for inputs without broadcasting, and one for the rest."""
+"""Maximum number of inputs for a function per combination. Kernels with more inputs have one function without broadcasting, and a general
+one."""
 
 _I, _N, _Y = Var("i"), Var("n"), Buffer("y")
 Value = Callable[[list[Expr]], tuple[list[tuple[Var, Expr]], Expr]]
-"""From the elements of the inputs to named values, in order, and the result."""
+"""Maps the elements of the inputs to named values, in order, and the result."""
 
 
 def variants(name: str, inputs: int, value: Value) -> list[tuple[int | None, LoopFunc]]:

@@ -1,7 +1,7 @@
-"""The operators of ONNX that kernels compute, as scalar functions.
+"""The ONNX operators that kernels compute, as scalar functions.
 
-The values are those of ONNX Runtime, NaN, infinities and signed zeros included: bit for bit, except for Exp, Tanh and Sigmoid, which are
-functions of our own.
+The results equal those of ONNX Runtime bit for bit, including NaN, infinities and signed zeros. Exp, Tanh and Sigmoid are our own
+approximations.
 """
 
 import math
@@ -16,16 +16,16 @@ _UNARY: Final = {"Abs": "abs", "Exp": "exp", "Neg": "neg", "Relu": "relu", "Sigm
 _BINARY: Final = {"Add": "add", "Div": "div", "Mul": "mul", "Sub": "sub"}
 _LARGEST: Final = float.fromhex("0x1.fffffep+127")
 KNOWN: Final = frozenset((*_UNARY, *_BINARY, "Clip", "LeakyRelu", "Pow", "Reciprocal"))
-"""The types of the nodes that a kernel may compute."""
+"""The operators that a kernel may compute."""
 
 
 def constants_from(kind: str) -> int | None:
-    """From which input on the inputs are constants, and part of the function."""
+    """The index from which inputs must be constants and become part of the function; None if there are no such inputs."""
     return 1 if kind in ("Clip", "Pow") else None
 
 
 def builder(kind: str, constants: Sequence[float | None], attributes: Mapping[str, float]) -> Build | None:
-    """The function of a node of an operator of `KNOWN`, given its constant inputs, None where there is no input; None if unsupported."""
+    """The scalar function of an operator in `KNOWN`; None if unsupported. `constants` are its constant inputs, None for omitted ones."""
     if kind in _UNARY:
         return lambda args: Call(_UNARY[kind], (args[0],))
     if kind in _BINARY:
@@ -46,6 +46,6 @@ def builder(kind: str, constants: Sequence[float | None], attributes: Mapping[st
 
 
 def _clip(value: Expr, low: float | None = None, high: float | None = None) -> Expr:
-    """Without a bound, ONNX Runtime clips to the largest finite number, so that no infinity is left."""
+    """Clips like ONNX Runtime, which replaces a missing bound by the largest finite number, so the result is never infinite."""
     value = Call("clip_low", (value, Const(-_LARGEST if low is None else low)))
     return Call("clip_high", (value, Const(_LARGEST if high is None else high)))

@@ -1,4 +1,4 @@
-"""The C compiler: the system's `cc`, or else that of the package ziglang."""
+"""The C compiler: the system's `cc`, or else the one in the package ziglang."""
 
 import os
 import shutil
@@ -17,13 +17,13 @@ _SECONDS: Final = 300.0
 
 
 class NoCompilerError(PassatError, RuntimeError):
-    """There is no C compiler."""
+    """No C compiler was found."""
 
     exit_code = 1
 
 
 class CompilerError(PassatError, RuntimeError):
-    """A C compiler that failed, with the first line of its errors."""
+    """The C compiler failed. The message has the first line of its errors."""
 
     exit_code = 1
 

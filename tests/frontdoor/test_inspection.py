@@ -277,7 +277,7 @@ def test_passes_are_disabled_and_required() -> None:
     assert result.exit_code == 0
     ran = [one["name"] for one in json.loads(result.stdout)["passes"]]
     assert ran == ["InferType", "stage 1", "SimplifyInference", "SimplifyExpr", "DeadCodeElimination"]
-    assert result.stderr == "note: the required pass FastMath is not part of this pipeline: naming a pass enables it, and does not add it\n"
+    assert result.stderr == "note: the required pass FastMath is not part of this pipeline: naming a pass enables it, but does not add it\n"
 
 
 def test_a_change_below_one_percent_is_not_shown_as_zero() -> None:

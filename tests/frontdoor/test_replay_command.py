@@ -257,7 +257,7 @@ def test_folders_that_cannot_be_one_are_rejected_before_any_work() -> None:
     Path("full").mkdir()
     Path("full/thesis.txt").touch()
     for folder, sentence in (
-        ("full", "it holds other files, such as thesis.txt"),
+        ("full", "it contains other files, such as thesis.txt"),
         ("no/such", "there is no folder"),
         ("mine.py", "it is not a folder"),
     ):

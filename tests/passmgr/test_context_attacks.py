@@ -131,7 +131,7 @@ def test_a_context_that_another_task_has_entered_cannot_be_left() -> None:
         ctx = PassContext()
         await asyncio.create_task(enter(ctx))
         assert PassContext.entered() is None
-        with pytest.raises(RuntimeError, match=r"^a PassContext is exited that is not entered in this thread or asyncio task$"):
+        with pytest.raises(RuntimeError, match=r"^exited a PassContext that is not entered in this thread or asyncio task$"):
             await asyncio.create_task(leave(ctx))
 
     asyncio.run(main())
@@ -147,7 +147,8 @@ def test_a_generator_that_yields_inside_of_a_context_leaves_no_trace() -> None:
     held = generator()
     with (
         pytest.raises(
-            RuntimeError, match="is exited that is not the innermost one entered in this thread; do not yield inside it in a generator"
+            RuntimeError,
+            match="exited a PassContext that is not the innermost one entered in this thread; do not yield inside it in a generator",
         ),
         PassContext(4, instruments=[Noisy(log, "outer")]),
     ):

@@ -112,7 +112,7 @@ def test_a_crash_in_a_nested_pipeline_is_written_and_replays(folder: Path) -> No
     )
     start = program(SMALL, LARGE)
     error = crash(pipeline, start, folder, opt_level=1, disabled_pass=["Other"], config={"passmgr.resolve": "graph"})
-    assert any(note == f"{folder} holds a reproducer: passat replay {folder}" for note in error.__notes__)
+    assert any(note == f"{folder} contains a reproducer: passat replay {folder}" for note in error.__notes__)
     data = data_of(folder)
     assert data["pass"] == {
         "name": "RaisesOnLarge",
@@ -364,7 +364,7 @@ def test_folders_that_hold_something_else_are_rejected(folder: Path, tmp_path: P
     folder.mkdir()
     CrashReproducer(folder)
     (folder / "notes.txt").touch()
-    with pytest.raises(ReproducerError, match=r"it holds other files, such as notes\.txt"):
+    with pytest.raises(ReproducerError, match=r"it contains other files, such as notes\.txt"):
         CrashReproducer(folder)
     (folder / "notes.txt").rename(folder / "error.txt")
     with pytest.raises(ReproducerError, match=r"such as error\.txt"):
@@ -568,7 +568,7 @@ def test_a_module_that_a_check_rejects_is_a_crash_of_the_pass(folder: Path, pipe
     assert reproducer.written is (verify_first or pipeline is not frees)
     if not reproducer.written:
         return
-    assert any("holds a reproducer: passat replay" in note for note in raised.value.__notes__)
+    assert any("contains a reproducer: passat replay" in note for note in raised.value.__notes__)
     assert structural_equal(parse((folder / "module.relay").read_text()), program())
     found = replay(folder, pipeline)
     assert (found.same, found.pass_name) == (True, "frees")

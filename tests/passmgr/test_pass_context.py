@@ -95,7 +95,7 @@ def test_repr_of_given_settings() -> None:
 def test_bad_arguments() -> None:
     with pytest.raises(TypeError, match="opt_level must be an integer, not '3'"):
         PassContext("3")  # type: ignore[arg-type]  # the mistake
-    with pytest.raises(TypeError, match="disabled_pass is expected to be the type of list/tuple/set, not the one string 'FuseOps'"):
+    with pytest.raises(TypeError, match="disabled_pass is expected to be the type of list/tuple/set, not the single string 'FuseOps'"):
         PassContext(disabled_pass="FuseOps")
     with pytest.raises(TypeError, match="required_pass must contain names, not 1"):
         PassContext(required_pass=[1])  # type: ignore[list-item]  # the mistake

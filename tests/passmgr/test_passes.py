@@ -41,7 +41,10 @@ def test_info_repr_is_that_of_tvm() -> None:
         (lambda: PassInfo(2, 3), "the name of a pass must be a string, not 3"),  # type: ignore[arg-type]
         (lambda: PassInfo(2, "P", "A"), "Required is expected to be the type of list/tuple."),
         (lambda: PassInfo(2, "P", [1]), "required must contain names, not 1"),  # type: ignore[list-item]
-        (lambda: PassInfo(2, "P", provides="types"), "provides is expected to be the type of list/tuple/set, not the one string 'types'"),
+        (
+            lambda: PassInfo(2, "P", provides="types"),
+            "provides is expected to be the type of list/tuple/set, not the single string 'types'",
+        ),
     ],
 )
 def test_bad_info(make: Any, text: str) -> None:

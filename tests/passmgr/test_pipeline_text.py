@@ -138,7 +138,7 @@ def test_print_single_passes_and_unprintable_programs() -> None:
         ("Saturate{rounds=1;", "expected a ',' or a '}' here, not ';' (column 18)\n  Saturate{rounds=1;\n                   ^"),
         ("Saturate{names=[a b]}", "expected a ',' or a ']' here, not 'b' (column 19)\n  Saturate{names=[a b]}\n                    ^"),
         ("Saturate{", "expected the name of an option here, but the text ends (column 10)\n  Saturate{\n           ^"),
-        (r'Saturate{mode="\x"}', 'a string that JSON does not know (column 15)\n  Saturate{mode="\\x"}\n                ^'),
+        (r'Saturate{mode="\x"}', 'a string that is not valid JSON (column 15)\n  Saturate{mode="\\x"}\n                ^'),
         ('Saturate{mode="a}', "expected a value here, not '\"' (column 15)\n  Saturate{mode=\"a}\n                ^"),
         ("Saturate{rounds=3x}", "expected a value here, not '3' (column 17)\n  Saturate{rounds=3x}\n                  ^"),
         ("Needs", "the pass Needs requires the option layout (column 1)\n  Needs\n  ^"),

@@ -124,7 +124,7 @@ def test_values(text: str, made: Tune, printed: str) -> None:
         ("Tune{choice=None}", "option choice of the pass Tune: expected one of 'none', 'all', 3, got None (column 6)"),
         (f"Tune{{either={'9' * 5000}}}", "an integer with too many digits (column 13)"),
         ('Tune{either="a', "expected a value here, not '\"' (column 13)"),
-        (r'"\q"', "a string that JSON does not know (column 1)"),
+        (r'"\q"', "a string that is not valid JSON (column 1)"),
         ("{}", "expected the name of a pass here, not '{' (column 1)"),
         ('"Sequential"(Tune)', "there is no pass Sequential; "),
     ],

@@ -89,7 +89,7 @@ def test_doubts_about_the_settings(pipeline: Sequential) -> None:
     assert pipeline.plan(ctx).notes == (
         "disabled_pass names 'Fues', which is neither a pass of this pipeline nor registered; did you mean Fuse?",
         "disabled_pass names 'xyz', which is neither a pass of this pipeline nor registered",
-        "the required pass Canon is not part of this pipeline: naming a pass enables it, and does not add it",
+        "the required pass Canon is not part of this pipeline: naming a pass enables it, but does not add it",
     )
     assert "\nnote: disabled_pass names 'Fues'" in pipeline.plan(ctx).to_text()
 

@@ -62,7 +62,7 @@ def test_contents(pipeline: Sequential) -> None:
     small = {text.text for text in root.iter(f"{SVG}text") if text.get("class") == "small"}
     assert {
         "does not run: its level 9 > 3",
-        "dashed lines lead from a pass to those that require it, or stand behind it by what is declared",
+        "dashed lines lead from a pass to the passes that require it or are declared to run after it",
     } <= small
     off = {group.findtext(f"{SVG}text"): group.findtext(f"{SVG}title") for group in root.iter(f"{SVG}g") if group.get("class") == "off"}
     assert off == {

@@ -105,7 +105,7 @@ def test_constructors_are_functions() -> None:
 
 
 def test_a_match_without_an_arm() -> None:
-    with pytest.raises(ExecutorError, match="no arm of the match takes Nil of 0 fields"):
+    with pytest.raises(ExecutorError, match="no arm of the match accepts Nil of 0 fields"):
         run(PRELUDE.hd(NIL()))
 
 

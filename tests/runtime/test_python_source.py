@@ -119,7 +119,7 @@ def test_unrunnable_models(text: str, message: str) -> None:
 def test_an_unmatched_value() -> None:
     mod = standard_library("prelude.rly", IRModule())
     full = parse(f"{mod.astext()}\ndef @f() {{ match? (Cons(1, Nil)) {{ Nil => {{ 1 }} }} }}")
-    with pytest.raises(ExecutorError, match="no arm of the match takes Cons"):
+    with pytest.raises(ExecutorError, match="no arm of the match accepts Cons"):
         run_as_python(full["f"].body, full)
 
 
