@@ -1,4 +1,5 @@
-"""How integers stand for real numbers, as the pass FakeQuantizationToInteger follows it: `real = scale * (integer - zero_point)`."""
+"""Affine types: how integers represent real numbers, `real = scale * (integer - zero_point)`. Used by the pass
+FakeQuantizationToInteger."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from passat.ir.op import register_op_attr
 
 
 class AffineType:
-    """What the integers of an expression stand for."""
+    """Base class: how the integers of an expression represent real numbers."""
 
     __slots__ = ()
 
@@ -19,7 +20,7 @@ class AffineType:
 class TensorAffineType(AffineType):
     """The scale and zero point of a tensor, as expressions, and its element type.
 
-    Scale and zero point are scalars, or vectors along `axis`. Those of two types are equal where they are the same expressions.
+    Scale and zero point are scalars, or vectors along `axis`. Two types are equal if theirs are the same expressions.
     """
 
     scale: Expr
@@ -37,33 +38,33 @@ class TupleAffineType(AffineType):
 
 CONVERSION: Final = "FTVMFakeQuantizationToInteger"
 OPTIONAL_CONVERSION: Final = "FTVMOptionalFakeQuantizationToInteger"
-"""The attributes of operators that hold conversions."""
+"""The operator attributes that store conversions."""
 
 
 class AffineTypes(dict[Expr, AffineType]):
     """The affine types of the expressions of a region.
 
-    That of the call that is being converted is the type of the region's result, if the region ends in a qnn.quantize. `last` is the call
-    before that one.
+    If the region ends in a qnn.quantize, the call that is being converted has the type of the region's result. `last` is the call before
+    it.
     """
 
     last: Expr | None = None
 
 
 Conversion: TypeAlias = Callable[[AnyValue, AffineTypes], Sequence[object]]
-"""Returns the expression on integers for a call whose operands are integers already, and its affine type.
+"""Converts a call whose operands are integers already: returns the expression on integers and its affine type.
 
-It raises an exception where the operator cannot be computed on them.
+Raises an exception if the operator cannot be computed on integers.
 """
 
 
 def register_fake_quantization_to_integer(op_name: str, func: Conversion | None = None, level: int = 10) -> Conversion:
-    """Registers the conversion of an operator, or without `func` returns the decorator that does. The highest level wins."""
+    """Registers the conversion of an operator; without `func`, returns a decorator. The highest level wins."""
     found: Conversion = register_op_attr(op_name, CONVERSION, func, level)
     return found
 
 
 def register_optional_fake_quantization_to_integer(op_name: str, func: Conversion | None = None, level: int = 10) -> Conversion:
-    """Registers a conversion that the pass uses only where its option `optional_qnn_ops` names the operator."""
+    """Registers a conversion that the pass uses only if its option `optional_qnn_ops` names the operator."""
     found: Conversion = register_op_attr(op_name, OPTIONAL_CONVERSION, func, level)
     return found

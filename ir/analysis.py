@@ -95,7 +95,7 @@ class Flaw(NamedTuple):
 
 
 def binding_flaws(node: Expr | IRModule) -> list[Flaw]:
-    """Returns the flaws in the variable bindings of an expression or a module; empty where it is well formed.
+    """Returns the flaws in the variable bindings of an expression or a module; empty if it is well formed.
 
     Every variable must be bound once and used only inside its scope. The value of a let may use the variable if it is a function. Functions
     of a module must not have free variables, and may call only functions of the module.

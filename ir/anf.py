@@ -18,7 +18,7 @@ def to_anf(expr: Expr) -> Expr:
 
     Atoms are variables, constants, operators, constructors and global functions. A node with several uses is bound once, in the innermost
     scope that encloses all uses, so sharing becomes lets. Existing lets keep their variables, and sealed functions (`passat.ir.sealed`) are
-    not entered. Returns the same object where it is in A-normal form already.
+    not entered. Returns the same object if it is in A-normal form already.
 
     >>> from passat.ir.text import parse_expr
     >>> to_anf(parse_expr("fn (%x: int8) { (%x, (%x, 1i8)) }"))
@@ -91,7 +91,7 @@ class _Normalizer:
         return with_children(node, [atoms[part] for part in children(node)])
 
     def _body(self, scope: Scope, body: Expr) -> Expr:
-        """Wraps the result of a scope in the scope's lets. Returns `body` itself where it is unchanged."""
+        """Wraps the result of a scope in the scope's lets. Returns `body` itself if it is unchanged."""
         bindings = self._bindings.get(scope, [])
         result = self._atoms[body]
         rest = body
@@ -110,7 +110,7 @@ class _Normalizer:
 def to_graph(expr: Expr) -> Expr:
     """Converts to graph normal form: removes lets, so that all uses of a variable share the node of its value.
 
-    Lets whose values have side effects (`passat.ir.effects`) stay, in order, and so do recursive functions. Returns the same object where
+    Lets whose values have side effects (`passat.ir.effects`) stay, in order, and so do recursive functions. Returns the same object if
     there are no other lets.
 
     >>> from passat.ir.text import parse_expr

@@ -1,4 +1,4 @@
-"""Regions of a program for external compilers: what lies between `annotation.compiler_begin` and `annotation.compiler_end`."""
+"""Regions of a program for external compilers: the expressions between `annotation.compiler_begin` and `annotation.compiler_end`."""
 
 from collections.abc import Iterator
 from typing import Final, TypeGuard
@@ -15,11 +15,11 @@ from passat.ir.traverse import evaluation_parts, post_order
 _ANYWHERE: Final = (Constant, Function, GlobalVar, Op)
 """Kinds of operands that belong to the region of each expression that uses them."""
 _MEMBERS: Final = (Call, Tuple, TupleGetItem, RefCreate, RefRead, RefWrite)
-"""Kinds of expressions that can be in a region. Functions, branches and lets are in none; what is inside of them can be."""
+"""Kinds of expressions that can be in a region. Functions, branches and lets cannot, but expressions inside them can."""
 
 
 class RegionError(PassatError, ValueError, RuntimeError):
-    """Annotations do not describe regions."""
+    """The annotations do not describe valid regions."""
 
 
 def is_begin(expr: Expr) -> TypeGuard[Call]:
@@ -79,9 +79,10 @@ class AnnotatedRegion:
 class AnnotatedRegionSet:
     """The regions of an expression. Each expression is in one region or in none.
 
-    A call of `region_begin_op` opens a region. What reads expressions in open regions joins them, and they become one, with the number of
-    the first. A call of `region_end_op` closes the region of its operand. Raises RegionError where open regions for several compilers meet,
-    where an expression in an open region reads one that is in none, and for an end outside of a region of its compiler.
+    A call of `region_begin_op` opens a region. An expression that reads from an open region joins it. If it reads from several, they are
+    merged and keep the number of the first. A call of `region_end_op` closes the region of its operand. Raises RegionError for an
+    expression that reads from open regions for several compilers, for an operand outside of any region in an open region, and for an end
+    outside a region of its compiler.
     """
 
     __slots__ = ("_end", "_owners", "_regions")

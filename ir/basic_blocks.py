@@ -1,4 +1,4 @@
-"""Basic block normal form: what several blocks use is bound by a let in a block around them."""
+"""Basic block normal form: a value that several blocks use is bound by a let in an enclosing block."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
@@ -21,9 +21,9 @@ class BasicBlockError(PassatError, ValueError, RuntimeError):
 def to_basic_blocks(expr: Expr) -> Expr:
     """Converts to basic block normal form.
 
-    A block is the body of a function, a branch of an if, or an arm of a match. A node that another block uses than the one that evaluates
-    it is bound by a let there. Other nodes stay where they are, and so do existing lets. Sealed functions (`passat.ir.sealed`) are not
-    entered. Returns the same object where it is in this form.
+    A block is the body of a function, a branch of an if, or an arm of a match. A node that is used outside the block that evaluates it is
+    bound by a let in that block. Other nodes and existing lets stay in place. Sealed functions (`passat.ir.sealed`) are not entered.
+    Returns the same object if it is in this form.
 
     >>> from passat.ir.text import parse_expr
     >>> to_basic_blocks(parse_expr("fn (%c: bool, %x: int8) { %0 = (%x, %x); if (%c) { (%0, 1) } else { (%0, 2) } }"))
@@ -42,8 +42,8 @@ def to_basic_blocks(expr: Expr) -> Expr:
 
 
 def check_basic_block_normal_form(expr: Expr) -> None:
-    """Raises BasicBlockError where a node is used by another block than its own, or a free variable by several blocks and not by the one
-    around them, so that nothing says where it belongs."""
+    """Raises BasicBlockError if a node is used by a block other than its own. A free variable is ambiguous, and raises it too, if several
+    blocks use it but their enclosing block does not."""
     blocks = _Blocks(expr)
     found = [*blocks.shared(), *blocks.ambiguous()]
     if found:
@@ -54,7 +54,7 @@ def check_basic_block_normal_form(expr: Expr) -> None:
 
 
 class _Blocks:
-    """The blocks of an expression, and which nodes are used across them."""
+    """The blocks of an expression, and the nodes that are used across blocks."""
 
     def __init__(self, expr: Expr) -> None:
         self._root = expr
@@ -95,7 +95,7 @@ class _Blocks:
         return [node for node in self._scopes.order if node in found]
 
     def ambiguous(self) -> list[Var]:
-        """The free variables that several blocks use, and not the block around these."""
+        """The free variables that several blocks use, but not their enclosing block."""
         used: dict[Var, set[Scope]] = {}
         for node in self._scopes.order:
             for part, scope in self._uses(node):

@@ -9,11 +9,11 @@ from passat.ir.traverse import children, post_order, with_children
 
 
 class BindError(PassatError, ValueError, RuntimeError):
-    """A name stands for several parameters, so that nothing can be bound to it."""
+    """Several parameters have the same name, so that binding by name is ambiguous."""
 
 
 def bind(expr: Expr, binds: Mapping[Var, Expr]) -> Expr:
-    """Substitutes expressions for variables, as Relay's `bind` does. Returns the same object where none of them occurs.
+    """Substitutes expressions for variables, as Relay's `bind` does. Returns the same object if none of them occurs.
 
     Bound parameters of a function are removed from its parameters, and free variables of the substituted expressions are appended to them.
     Raises ValueError for variables that are bound inside the expression.
@@ -40,14 +40,14 @@ def bind(expr: Expr, binds: Mapping[Var, Expr]) -> Expr:
 def bind_params_by_name(function: Function, params: Mapping[str, Expr]) -> Function:
     """Substitutes values (usually constants) for the parameters with the given names. Other names are ignored, as in Relay.
 
-    Raises BindError where several parameters have the same name.
+    Raises BindError if several parameters have the same name.
     """
     named: dict[str, Var] = {}
     for param in function.params:
         if param.name_hint in params and named.setdefault(param.name_hint, param) is not param:
             raise BindError(f"several parameters are called %{param.name_hint}; bind them by variable instead of by name")
     bound = bind(function, {var: params[name] for name, var in named.items()})
-    assert isinstance(bound, Function)  # the result for a function
+    assert isinstance(bound, Function)  # a function maps to a function
     return bound
 
 

@@ -9,7 +9,7 @@ FAR: Final = 2**31 - 1
 
 
 def least(dim: Dim) -> int | None:
-    """Returns a lower bound of a dimension or of an integer computed from dimensions; None where there is none.
+    """Returns a lower bound of a dimension or of an integer computed from dimensions; None if there is none.
 
     >>> n = SymDim.named("n")
     >>> least(7), least(2 * n + 3), least(n - 1), least(9 - n)
@@ -29,7 +29,7 @@ def least(dim: Dim) -> int | None:
 
 
 def _is_size(name: str) -> bool:
-    """Whether an atom is provably non-negative. A quotient may be negative, where its dividend is a difference."""
+    """Whether an atom is provably non-negative. A quotient may be negative if its dividend is a difference."""
     return "-" not in name or name.startswith(("min(", "max("))
 
 
@@ -42,7 +42,7 @@ def at_least(a: Dim, b: Dim) -> bool:
 
 
 def positive_part(dim: Dim) -> Dim:
-    """Returns `max(0, dim)`: the dimension or 0 where its sign is provable, a dimension named `max(0, ...)` otherwise.
+    """Returns `max(0, dim)`: the dimension or 0 if its sign is provable, a dimension named `max(0, ...)` otherwise.
 
     >>> n = SymDim.named("n")
     >>> positive_part(n + 2), positive_part(-n), positive_part(n - 2)
@@ -56,7 +56,7 @@ def positive_part(dim: Dim) -> Dim:
 
 
 def smaller(a: Dim, b: Dim) -> Dim:
-    """Returns the minimum of two non-negative sizes, named `min(...)` where it is not provable which one is smaller.
+    """Returns the minimum of two non-negative sizes, named `min(...)` if it is not provable which one is smaller.
 
     >>> n = SymDim.named("n")
     >>> smaller(n, n + 1), smaller(4, n), smaller(n, 4)

@@ -1,4 +1,4 @@
-"""Function literals that are called where they stand: their parameters have the types of the arguments."""
+"""Function literals that are called directly: their parameters get the types of the arguments."""
 
 from collections.abc import Sequence
 from typing import TypeGuard
@@ -10,7 +10,7 @@ from passat.ir.types import IncompleteType, Type
 
 
 def takes_types(callee: Expr) -> TypeGuard[Function]:
-    """True for function literals without a type, of which some parameter has none."""
+    """Whether an expression is a function literal without a type, and with a parameter without a type."""
     return isinstance(callee, Function) and callee._checked_type is None and any(param._checked_type is None for param in callee.params)
 
 
@@ -23,8 +23,8 @@ def bind_params(function: Function, types: Sequence[Type]) -> None:
 
 
 def annotate_called(function: Expr) -> Expr:
-    """A function of inferred types, with annotations of the parameters of function literals that are called where they stand. The same
-    object where there are none to add."""
+    """Annotates the parameters of function literals that are called directly inside a function with inferred types. Returns the same object
+    if no annotation is missing."""
     called = (node.op for node in post_order(function) if isinstance(node, Call) and isinstance(node.op, Function))
     fresh: dict[Expr, Expr] = {}
     for param in (param for literal in called for param in literal.params if param.type_annotation is None):

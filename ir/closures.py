@@ -1,4 +1,4 @@
-"""Functions as values: constructors and global functions as functions of their own, and nested functions as functions of the module."""
+"""Functions as values: eta expansion of constructors and global functions, and lambda lifting of nested functions."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ from passat.ir.types import FuncType, IncompleteType, Type
 
 
 def eta_expand(expr: Expr, *, constructors: bool, functions: Mapping[str, Type]) -> Expr:
-    """Replaces constructors, and global functions of the given types, that are values by functions that call them.
+    """Wraps constructors, and global functions of the given types, that are used as values in functions that call them.
 
     >>> from passat.ir.text import parse_expr
     >>> from passat.ir.types import TensorType
@@ -52,10 +52,10 @@ def _calling(callee: Expr, type_: FuncType) -> Function:
 
 
 def lambda_lift(module: IRModule) -> IRModule:
-    """Makes each nested function a function of the module.
+    """Makes each nested function a global function.
 
-    One that captures variables becomes the result, with the attribute `Closure`, of a function of these. Equal functions become one. Sealed
-    functions (`passat.ir.sealed`) stay. Returns the same module where there are no nested functions.
+    If it captures variables, it gets the attribute `Closure`, and a global function that takes the variables returns it. Equal functions
+    are merged. Sealed functions (`passat.ir.sealed`) stay. Returns the same module if there are no nested functions.
     """
     lifter = _Lifter(module)
     for var, function in module.functions.items():
@@ -72,7 +72,7 @@ class _Lifter:
         self._added: dict[GlobalVar, Function] = {}
 
     def result(self) -> IRModule:
-        """The module with what was lifted."""
+        """The module with the lifted functions."""
         if not self._changed:
             return self._module
         made = self._module.shallow_copy()
@@ -88,16 +88,16 @@ class _Lifter:
         for node in order:
             made = with_children(node, [done[part] for part in children(node)])
             if isinstance(made, Function) and node is not root and not is_sealed(made):
-                assert isinstance(node, Function)  # rebuilt from one
+                assert isinstance(node, Function)  # rebuilt from a function
                 made = self._lift(made, named.get(node), node._checked_type)
             done[node] = made
         made = done[root]
-        assert isinstance(made, Function)  # rebuilt from one
+        assert isinstance(made, Function)  # rebuilt from a function
         if made is not root:
             self._changed[var] = made
 
     def _lift(self, function: Function, own: Var | None, type_: Type | None) -> Expr:
-        """Adds a function to the module, and returns what stands in its place. `own` is the variable that it calls itself by."""
+        """Adds a function to the module, and returns the expression that replaces it. `own` is the variable that it calls itself by."""
         captured = [var for var in free_vars(function) if var is not own]
         copies = {var: Var(var.name_hint, var.type_annotation or var._checked_type) for var in captured}
         result = type_ if isinstance(type_, FuncType) and _is_known(type_) else None
@@ -120,7 +120,7 @@ class _Lifter:
         return Call(known, captured) if captured else known
 
     def _known(self, function: Function) -> GlobalVar | None:
-        """The function of the module that an equal one has become."""
+        """The global function that an equal function was lifted to."""
         found = self._lifted.get(structural_hash(function), [])
         return next((name for name, other in found if structural_equal(function, other)), None)
 

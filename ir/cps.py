@@ -36,7 +36,7 @@ Renamed: TypeAlias = dict[str, GlobalVar]
 
 
 class CpsError(PassatError, ValueError, RuntimeError):
-    """A program has no continuation-passing style, or is not in it."""
+    """A program cannot be converted to continuation-passing style, or is not in it."""
 
 
 def to_cps(function: Function, mod: IRModule | None = None, renamed: Renamed | None = None) -> Function:
@@ -56,9 +56,9 @@ def to_cps(function: Function, mod: IRModule | None = None, renamed: Renamed | N
 
 
 def un_cps(function: Function) -> Function:
-    """The function of a function in continuation-passing style that returns the result: the continuation returns its argument.
+    """Converts a function in continuation-passing style to one that returns the result: its continuation returns the argument.
 
-    Raises CpsError for functions in another style, and where the result contains functions.
+    Raises CpsError for functions in another style, and if the result contains functions.
     """
     infer_type(function)
     last = function.params[-1].checked_type if function.params else None
@@ -104,7 +104,7 @@ class _Body:
 
 
 class _Converter:
-    """Converts one function. Iterative: scopes are listed from the outside to the inside, and built in the other order."""
+    """Converts one function. Iterative: scopes are listed from the outside to the inside, and built in reverse order."""
 
     def __init__(self, function: Function, module: IRModule | None, renamed: Renamed, pending: list[GlobalVar]) -> None:
         anf = to_anf(infer_type(function))
@@ -117,13 +117,13 @@ class _Converter:
         self._answer = _answer(function)
         self._vars: dict[Var, Var] = {}
         self._direct: set[Expr] = set()
-        """Variables of sealed functions, which are called as they are."""
+        """Variables of sealed functions, whose calls are not converted."""
 
     def run(self) -> Function:
         """Builds the converted function."""
         root = self._scope(self._function.body, self._enter(self._function))
         order = [root]
-        for body in order:  # grows
+        for body in order:  # the loop appends to it
             self._find_inner(body)
             order += (inner for found in body.inner.values() for inner in found)
         for body in reversed(order):
@@ -204,7 +204,7 @@ class _Converter:
         )
 
     def _returns(self, callee: Expr) -> bool:
-        """Whether a callee stays as it is and returns its result."""
+        """Whether a callee is not converted and returns its result."""
         return (
             isinstance(callee, (Op, Constructor)) or callee in self._direct or (isinstance(callee, GlobalVar) and self._is_foreign(callee))
         )
@@ -234,7 +234,7 @@ class _Converter:
         name = var.name_hint
         if name not in self._renamed:
             if self._module is None or var not in self._module:
-                raise CpsError(f"the program calls @{name}, which the module does not have; give to_cps the module")
+                raise CpsError(f"the program calls @{name}, which the module does not have; pass the module to to_cps")
             function = self._module[name]
             self._renamed[name] = GlobalVar(f"{name}_cps")
             self._pending.append(var)

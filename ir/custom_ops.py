@@ -18,7 +18,7 @@ NOT_AS_DECLARED: Final = "is left opaque, since it does not match its declaratio
 
 
 def declared_op(name: str) -> Op | None:
-    """Returns the operator declared outside Passat under a name or for the ONNX operator of that name; None where there is none.
+    """Returns the operator declared outside Passat under a name or for the ONNX operator of that name; None if there is none.
 
     >>> declared_op("com.mycompany.Undeclared"), declared_op("nn.relu")
     (None, None)
@@ -28,7 +28,7 @@ def declared_op(name: str) -> Op | None:
 
 
 def map_custom(op: Op, domain: str, op_type: str, attr_names: Mapping[str, str]) -> None:
-    """Registers the reader and the writer of a custom operator. `attr_names` maps ONNX attribute names to Passat's, where they differ."""
+    """Registers the reader and the writer of a custom operator. `attr_names` maps ONNX attribute names to Passat's if they differ."""
 
     def read(node: OnnxNode) -> Expr:
         given = {attr_names.get(name, name): value for name, value in node.attrs.items()}
@@ -54,7 +54,7 @@ def map_custom(op: Op, domain: str, op_type: str, attr_names: Mapping[str, str])
 
 
 def _check_kind(op: Op, name: str, value: AnyValue) -> None:
-    """Raises OpTypeError where an attribute is declared as a number or a list of numbers and the node has another kind of value."""
+    """Raises OpTypeError if an attribute is declared as a number or a list of numbers and the node has another kind of value."""
     numbers = [kind for kind in (int, float) if _is_kind(op, name, kind)]
     for each in value if isinstance(value, tuple) else (value,):
         if numbers and not isinstance(each, (int, *numbers)) and not _is_kind(op, name, type(each)):
@@ -73,7 +73,7 @@ def _read(op: Op, name: str, value: AnyValue) -> AnyValue:
 
 
 def _written(op: Op, name: str, value: AnyValue) -> AnyValue:
-    """Converts an attribute to ONNX: an integer becomes a float where the declaration has a float."""
+    """Converts an attribute to ONNX: an integer becomes a float if the declaration has a float."""
     kind = next((kind for kind in (float, int) if _is_kind(op, name, kind)), None)
     if kind is None or value is None or isinstance(value, str):
         return value

@@ -95,7 +95,7 @@ class _Text:
         return "\n".join(lines)
 
     def _quoted(self, span: Span, paint: str) -> list[str]:
-        """The source line with the location underlined; empty where the text is not known."""
+        """The source line with the location underlined; empty if the text is not known."""
         name = span.source_name
         if not span.line or not isinstance(name, SourceName) or not name.text:
             return []

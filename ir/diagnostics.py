@@ -1,7 +1,7 @@
 """Diagnostics with TVM's interface and numbers (`tvm.ir.diagnostics`).
 
 A `DiagnosticContext` collects diagnostics, so that several are reported together. `render` passes them to a renderer and raises
-`DiagnosticError` where one of them is an error. The errors of parsing (`passat.ir.text.ParseError`), type inference
+`DiagnosticError` if one of them is an error. The errors of parsing (`passat.ir.text.ParseError`), type inference
 (`passat.ir.infer.InferError`) and ONNX import (`passat.ir.onnx.OnnxError`) derive from `DiagnosticError`.
 """
 
@@ -37,7 +37,7 @@ class Diagnostic:
     """A message about a program. The first three fields are TVM's, in its order.
 
     `notes` are additional sentences, rendered with the prefix `note`; `help` suggests a fix. `excerpt` shows the expression and its
-    operands where the span refers to no text.
+    operands if the span does not refer to a text.
 
     >>> print(Diagnostic(DiagnosticLevel.ERROR, Span("model.relay", line=3, column=14), "shapes do not broadcast").sentence)
     model.relay:3:14: shapes do not broadcast
@@ -72,7 +72,7 @@ class Diagnostic:
 
     @property
     def sentence(self) -> str:
-        """The location and the message; only the message where it names the node itself."""
+        """The location and the message; only the message if that names the node itself."""
         span = self.span
         names_it = span is not None and not span.line and f"'{span.source_name}'" in self.message
         return self.message if names_it else place_of(span) + self.message
@@ -83,7 +83,7 @@ class Diagnostic:
 
 
 def place_of(span: Span | None) -> str:
-    """The location of a span as a prefix: `file.relay:3:14: ` or `node7: `; empty where unknown."""
+    """The location of a span as a prefix: `file.relay:3:14: ` or `node7: `; empty if unknown."""
     if span is None or not span.source_name:
         return ""
     return f"{span.source_name}:{span.line}:{span.column}: " if span.line else f"{span.source_name}: "
@@ -204,12 +204,12 @@ class DiagnosticContext:
         self.diagnostics.append(diagnostic)
 
     def emit_fatal(self, diagnostic: Diagnostic) -> None:
-        """Adds a diagnostic and renders. Raises DiagnosticError where a pending diagnostic is an error."""
+        """Adds a diagnostic and renders. Raises DiagnosticError if a pending diagnostic is an error."""
         self.emit(diagnostic)
         self.render()
 
     def render(self) -> None:
-        """Renders the pending diagnostics. Raises DiagnosticError with all of them where one is an error or a bug."""
+        """Renders the pending diagnostics. Raises DiagnosticError with all of them if one is an error or a bug."""
         if self._rendered == len(self.diagnostics):
             return
         pending = tuple(self.pending)

@@ -10,7 +10,7 @@ def effectful_nodes(expr: Expr) -> set[Expr]:
     """Returns the nodes whose evaluation may have or observe side effects.
 
     These are uses of references and stateful operators, calls of unknown functions (parameters, globals, recursive functions), and nodes
-    that contain one of them. Creating a closure has no effect. Calling it has the effects of its body, also where a higher-order operator
+    that contain one of them. Creating a closure has no effect. Calling it has the effects of its body, even if a higher-order operator
     calls it.
     """
     found: set[Expr] = set()

@@ -1,10 +1,10 @@
 """Structural equality of expressions, modules and types. Ignores names of bound variables, spans and inferred types.
 
 * Sharing is ignored by default. With `sharing=True`, as in TVM, a node that occurs twice must correspond to one node both times, in both
-  directions (constants and projections are compared by value then too).
+  directions (constants and projections are still compared by value).
 * Constants are equal by value, operators and global functions by name.
 * Free variables equal only themselves, or with `map_free_vars=True` correspond one to one in order of occurrence.
-* The declared result of a function equals the inferred one of a function that declares none.
+* The declared result type of a function equals the inferred one of a function without a declared one.
 * Modules are equal if their functions and type definitions are; their order and `attrs` are ignored.
 
 Each pair of nodes is compared once, regardless of the number of paths to it.
@@ -47,7 +47,7 @@ _Path: TypeAlias = "tuple[_Path, Expr, int] | None"
 """The path to a node: the path of its parent, the parent, and the index of the part."""
 Elements: TypeAlias = Sequence[Comparable | Dim]
 Comparables: TypeAlias = Comparable | Elements
-"""What can be compared: also sequences, of dimensions too, element by element."""
+"""Comparable values. Sequences, including sequences of dimensions, are compared element by element."""
 _SHOWN: Final = 12
 """Number of steps at either end of a path that an error message shows."""
 
@@ -63,7 +63,7 @@ def structural_equal(lhs: Comparables, rhs: Comparables, map_free_vars: bool = F
 
 
 def assert_structural_equal(lhs: Comparables, rhs: Comparables, map_free_vars: bool = False, sharing: bool = False) -> None:
-    """Raises ValueError where two programs differ. The message names the first difference and its location."""
+    """Raises ValueError if two programs differ. The message names the first difference and its location."""
     difference = _difference(lhs, rhs, map_free_vars, sharing)
     if difference is not None:
         raise ValueError(f"the left side differs from the right one {difference}")
@@ -171,7 +171,7 @@ class _Comparison:
         self._stack: list[_Task] = []
 
     def difference(self, lhs: Expr, rhs: Expr, name: str) -> str | None:
-        """Describes the first difference of two expressions in the order of evaluation; None where they are equal."""
+        """Describes the first difference of two expressions in the order of evaluation; None if they are equal."""
         self._stack.append((lhs, rhs, None))
         while self._stack:
             task = self._stack.pop()

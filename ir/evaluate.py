@@ -33,8 +33,8 @@ class EvaluateError(PassatError, ValueError):
 def evaluate_call(op: Op, args: Sequence[Value], attrs: Attrs, result: Type, kernel: Kernel | None = None) -> Value:
     """Computes a call on constant operands and checks the result against the inferred type; symbolic and unknown dimensions match any size.
 
-    `kernel` replaces the kernel of the operator. Where all operands are uniform and one is a splat, an elementwise operator is computed on
-    a single element, data movement is not computed at all, and the result is a splat. Raises EvaluateError.
+    `kernel` replaces the kernel of the operator. If all operands are uniform and one is a splat, the result is a splat: an elementwise
+    operator is computed on a single element, and data movement is not computed at all. Raises EvaluateError.
     """
     kernel = kernel or op.kernel
     if kernel is None:

@@ -34,7 +34,7 @@ _TYPE: Final = 80
 def excerpt(expr: Expr) -> tuple[str, ...]:
     """Returns the expression on one line, followed by a line for each named operand with its type and origin.
 
-    Operands have their ONNX names where they come from an ONNX file. Long lists of operands or attributes are abbreviated.
+    Operands have their ONNX names if they come from an ONNX file. Long lists of operands or attributes are abbreviated.
 
     >>> from passat.ir.expr import const, var
     >>> from passat.ir.infer import infer_type
@@ -70,7 +70,7 @@ class _Excerpt:
         return tuple(found)
 
     def _leaf(self, expr: Expr) -> str:
-        """Prints an operand inline, or gives it a name where it is too long."""
+        """Prints an operand inline, or gives it a name if it is too long."""
         from passat.ir.text.literals import show_scalar, show_variable
 
         if isinstance(expr, Op):
@@ -153,7 +153,7 @@ _FORMS: Final[dict[type[AnyValue], Callable[[_Excerpt, AnyValue], str]]] = {
 
 
 def _own_name(expr: Expr) -> str:
-    """The ONNX name of a value, as printed after `%`; empty where there is none."""
+    """The ONNX name of a value, as printed after `%`; empty if there is none."""
     from passat.ir.text.literals import show_variable
 
     span = expr.span
@@ -176,7 +176,7 @@ def _is_default(defaults: dict[str, AnyValue], name: str, value: AnyValue) -> bo
 
 
 def _value(value: AnyValue, depth: int = 0) -> str:
-    """Prints the value of an attribute. Long values are cut before printing, as they may hold whole graphs."""
+    """Prints the value of an attribute. Long values are cut before printing, because they may contain whole graphs."""
     from passat.ir.text.attributes import show_value
     from passat.ir.text.metadata import Metadata
 

@@ -1,4 +1,4 @@
-"""Which values no arm of a match takes."""
+"""Finds the values that no arm of a match covers."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -14,10 +14,10 @@ _TOO_MANY: Final = f"the match has more than {_LIMIT} cases to distinguish; matc
 
 
 def unmatched_cases(match: Match, mod: IRModule | None = None) -> list[Pattern]:
-    """Patterns of the values that no arm takes, none of them twice; no pattern where the arms are exhaustive.
+    """Returns patterns of the values that no arm covers, without duplicates; an empty list if the arms are exhaustive.
 
-    `mod` has the definitions of the types whose constructors are matched. Raises KeyError where it does not, and ValueError where more than
-    more than 10,000 cases would have to be distinguished.
+    `mod` has the definitions of the types whose constructors are matched. Raises KeyError for a missing definition, and ValueError if more
+    than 10,000 cases would have to be distinguished.
     """
     waiting: list[Pattern] = [PatternWildcard()]
     missing: list[Pattern] = []
@@ -29,7 +29,7 @@ def unmatched_cases(match: Match, mod: IRModule | None = None) -> list[Pattern]:
             raise ValueError(_TOO_MANY)
         for clause in match.clauses:
             covered = _covers(clause.lhs, case)
-            if covered is None:  # some of these values, and not others
+            if covered is None:  # only some of these values
                 waiting += reversed(list(_split(clause.lhs, case, mod)))
                 break
             if covered:
@@ -40,7 +40,7 @@ def unmatched_cases(match: Match, mod: IRModule | None = None) -> list[Pattern]:
 
 
 def _covers(pattern: Pattern, case: Pattern) -> bool | None:
-    """Whether a pattern takes all values of a case, or none; None where it takes some."""
+    """Whether a pattern covers all values of a case (True) or none (False); None if it covers some."""
     if not isinstance(pattern, (PatternConstructor, PatternTuple)):
         return True
     if isinstance(case, PatternWildcard):
@@ -53,7 +53,7 @@ def _covers(pattern: Pattern, case: Pattern) -> bool | None:
 
 
 def _split(pattern: Pattern, case: Pattern, mod: IRModule | None) -> Iterator[Pattern]:
-    """The cases that one consists of, where a pattern looks further into it."""
+    """Splits a case into the cases that a pattern distinguishes."""
     if isinstance(case, PatternWildcard):
         if isinstance(pattern, PatternTuple):
             yield PatternTuple([PatternWildcard() for _ in pattern.patterns])
@@ -74,8 +74,8 @@ def _split(pattern: Pattern, case: Pattern, mod: IRModule | None) -> Iterator[Pa
 
 
 def _constructors(constructor: Constructor, mod: IRModule | None) -> tuple[Constructor, ...]:
-    """The constructors of the type that one belongs to."""
+    """All constructors of the type of a constructor."""
     for header, data in (mod.type_definitions if mod is not None else {}).items():
         if header == constructor.belong_to:
             return data.constructors
-    raise KeyError(f"no module that is given defines the type {constructor.belong_to!r}, to which {constructor.name_hint} belongs")
+    raise KeyError(f"the given module does not define the type {constructor.belong_to!r}, to which {constructor.name_hint} belongs")

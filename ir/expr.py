@@ -268,7 +268,7 @@ class Call(Expr):
         return self
 
     def _n_fields(self) -> int | None:
-        """The number of fields of the result, or None where it is not known to be a tuple."""
+        """The number of fields of the result, or None if it is not known to be a tuple."""
         if isinstance(self._checked_type, TupleType):
             return len(self._checked_type.fields)
         results: Callable[[Attrs], int] | int | None = getattr(self.op, "results", None)
@@ -330,7 +330,7 @@ class Function(BaseFunc):
         self._checked_type = None
 
     def with_body(self, body: Expr) -> "Function":
-        """Returns the function with another body, or itself where the body is unchanged."""
+        """Returns the function with another body, or itself if the body is unchanged."""
         if body is self.body:
             return self
         return Function(self.params, body, self.ret_type, self.type_params, self.attrs, self.span)
@@ -522,7 +522,7 @@ class Match(Expr):
 
 
 def _check(value: object, kind: type[Expr], what: str) -> None:
-    """Raises TypeError where a part of an expression has the wrong kind."""
+    """Raises TypeError if a part of an expression has the wrong kind."""
     if not isinstance(value, kind):
         wanted = "a variable" if kind is Var else "an expression"
         hint = f"; write relay.const({value!r})" if isinstance(value, (bool, int, float)) and kind is Expr else ""
@@ -541,7 +541,7 @@ def var(
 ) -> Var:
     """Creates a variable from a type, from the element type of a scalar, or from a shape and an element type.
 
-    Dimensions are integers, `Any()`, or names: `var("x", shape=("batch", 3))`. Raises ValueError where both a type and a shape are given,
+    Dimensions are integers, `Any()`, or names: `var("x", shape=("batch", 3))`. Raises ValueError if both a type and a shape are given,
     and for unknown element types and negative sizes. Raises TypeError for anything that is not a type or a shape.
     """
     if type_annotation is not None and shape is not None:

@@ -53,7 +53,7 @@ _ATOMS = (Var, GlobalVar, Op, Constructor)
 
 
 def detect_feature(a: Expr | IRModule, b: Expr | IRModule | None = None) -> set[Feature]:
-    """Returns the constructs in an expression or in the functions of a module, and in those of `b` where given.
+    """Returns the constructs in an expression or in the functions of a module, and in those of `b` if given.
 
     >>> from passat.ir.expr import const
     >>> sorted(feature.name for feature in detect_feature(const(1)))

@@ -1,6 +1,6 @@
 """Computes calls on constants for constant folding, with the results of ONNX Runtime with its optimizations disabled.
 
-A kernel is used where it is shown to compute the same bits (`Op.exact`), and where ONNX Runtime has no kernel.
+A kernel is used if it is shown to compute the same bits (`Op.exact`), or if ONNX Runtime has no kernel.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ def keeps_bits(op: Op, args: Sequence[Value], result: Type) -> bool:
 
 
 def is_endless(op: Op, args: Sequence[Value]) -> bool:
-    """Whether a kernel would read or expand splats that exceed the time or memory limits; a few bytes of a file can ask for 2^60 elements.
+    """Whether a kernel would read or expand splats that exceed the time or memory limits; a few bytes of a file can describe 2^60 elements.
 
     Calls that `evaluate_call` computes on single elements are not affected.
     """
@@ -56,7 +56,7 @@ def is_endless(op: Op, args: Sequence[Value]) -> bool:
 def folded_value(op: Op, args: Sequence[Value], attrs: Attrs, result: Type, opset: int = DEFAULT_OPSET) -> Value:
     """Computes a call on constants, of the inferred type, for a model of an opset.
 
-    Raises EvaluateError where the call should not be folded.
+    Raises EvaluateError if the call should not be folded.
     """
     if is_endless(op, args):
         raise EvaluateError(f"{op.name} of splats with more than {MOST_SPREAD} elements is not folded")

@@ -222,7 +222,7 @@ class ExprVisitor(ExprFunctor[None]):
 
 
 class ExprMutator(ExprFunctor[Expr]):
-    """Rebuilds an expression from its visited parts. Returns the same object where no part changed."""
+    """Rebuilds an expression from its visited parts. Returns the same object if no part changed."""
 
     def visit_function(self, function: Function) -> Expr:
         """Rebuilds a function from its visited parameters, body and declared result."""
@@ -247,7 +247,7 @@ class ExprMutator(ExprFunctor[Expr]):
         return Call(callee, args, call.attrs, types, call.span)
 
     def visit_var(self, var: Var) -> Expr:
-        """Returns the variable, or a new one where `visit_type` changes its annotation."""
+        """Returns the variable, or a new one if `visit_type` changes its annotation."""
         annotation = var.type_annotation and self.visit_type(var.type_annotation)
         return var if annotation is var.type_annotation else Var(var.name_hint, annotation, var.span)
 

@@ -1,4 +1,4 @@
-"""Global functions: Python functions by name, which Passat calls where it finds them (TVM's PackedFunc registry)."""
+"""Global functions: Python functions registered by name (TVM's PackedFunc registry), which Passat calls if they exist."""
 
 from collections.abc import Callable
 from typing import Any as AnyValue
@@ -11,7 +11,7 @@ _FUNCTIONS: dict[str, Callable[..., AnyValue]] = {}
 
 
 class GlobalFunctionError(PassatError, ValueError, RuntimeError):
-    """A name stands for no global function, or for one already."""
+    """A global function is unknown, or its name is already taken."""
 
 
 @overload
@@ -21,9 +21,9 @@ def register_func(func_name: str, f: _F, override: bool = False) -> _F: ...
 @overload
 def register_func(func_name: str, f: None = None, override: bool = False) -> Callable[[_F], _F]: ...
 def register_func(func_name: AnyValue, f: AnyValue = None, override: bool = False) -> AnyValue:
-    """Registers a function under a name, or under its own. Without `f`, a decorator. Returns the function.
+    """Registers a function under a name, or under its own name. Returns the function; without `f`, a decorator.
 
-    Raises GlobalFunctionError for an existing name, unless `override`; TypeError for what cannot be called.
+    Raises GlobalFunctionError for an existing name, unless `override`; TypeError for objects that are not callable.
 
     >>> @register_func("example.twice")
     ... def twice(x):
@@ -38,7 +38,7 @@ def register_func(func_name: AnyValue, f: AnyValue = None, override: bool = Fals
         if not callable(function):
             raise TypeError(f"the global function {func_name!r} must be callable, not a {type(function).__name__}")
         if func_name in _FUNCTIONS and not override:
-            raise GlobalFunctionError(f"there is a global function {func_name!r} already; pass override=True to replace it")
+            raise GlobalFunctionError(f"the global function {func_name!r} already exists; pass override=True to replace it")
         _FUNCTIONS[func_name] = function
         return function
 
@@ -46,7 +46,7 @@ def register_func(func_name: AnyValue, f: AnyValue = None, override: bool = Fals
 
 
 def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., AnyValue] | None:
-    """The function of that name. Without it, None if that is allowed; otherwise raises GlobalFunctionError."""
+    """Returns the function with this name. For an unknown name, returns None with `allow_missing`, otherwise raises GlobalFunctionError."""
     found = _FUNCTIONS.get(name)
     if found is None and not allow_missing:
         raise GlobalFunctionError(f"Cannot find global function {name}; there are: {', '.join(list_global_func_names()) or 'none'}")
@@ -59,5 +59,5 @@ def list_global_func_names() -> list[str]:
 
 
 def remove_global_func(name: str) -> None:
-    """Removes a global function; one that is not there is no error."""
+    """Removes a global function. Ignores an unknown name."""
     _FUNCTIONS.pop(name, None)

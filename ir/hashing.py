@@ -69,7 +69,7 @@ def structural_hash(node: Comparable, map_free_vars: bool = False) -> int:
 
 
 def whole(node: Comparable) -> Expr:
-    """Returns an expression as it is, and wraps a clause or pattern in a match. Raises TypeError for values that cannot be compared."""
+    """Returns an expression unchanged, and wraps a clause or pattern in a match. Raises TypeError for values that cannot be compared."""
     if isinstance(node, Pattern):
         node = Clause(node, _NOTHING)
     if isinstance(node, Clause):

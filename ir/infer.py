@@ -72,7 +72,7 @@ def infer_type(expr: Expr) -> Expr:
     """Infers `checked_type` of an expression and all its parts, and returns the expression. Nodes that have a type keep it.
 
     Raises InferError with all independent errors, each with its location and operator. Parts inferred before the error keep their types.
-    Parameters of a function that have no annotation get the type that follows from their uses (`passat.ir.infer_uses`), if one does.
+    Parameters of a function that have no annotation get the type that follows from their uses (`passat.ir.infer_uses`), if there is one.
     Otherwise their type is unknown, and so are values that depend on them.
 
     >>> from passat.ir.expr import var
@@ -93,9 +93,9 @@ def infer_type(expr: Expr) -> Expr:
 
 
 def _infer_uses(function: Function, own: GlobalVar | None = None) -> None:
-    """Infers what follows from the uses of variables, and from recursive calls of `own`, which is the function's name.
+    """Infers types from the uses of variables, and from recursive calls of `own`, which is the function's name.
 
-    Leaves the types as they are where uses contradict each other.
+    Keeps the types if uses contradict each other.
     """
     uses = UseTypes(function, None if own is None else own.name_hint)
     if uses.assign() and (_infer_on([(function, 0)]) is not None or not uses.agrees()):
@@ -354,7 +354,7 @@ def _type_of_if(node: If) -> Type:
 
 
 def join(a: Type, b: Type) -> Type | None:
-    """Returns the least upper bound of two types: dimensions that differ become `Any`. None where element types or ranks differ."""
+    """Returns the least upper bound of two types: dimensions that differ become `Any`. None if element types or ranks differ."""
     if a == b:
         return a
     if isinstance(a, IncompleteType) or isinstance(b, IncompleteType):
@@ -372,7 +372,7 @@ def join(a: Type, b: Type) -> Type | None:
 
 
 def join_clauses(clauses: tuple[Clause, ...]) -> Type:
-    """Returns the type of a match from the types of its arms. Raises InferError where they are incompatible."""
+    """Returns the type of a match from the types of its arms. Raises InferError if they are incompatible."""
     result: Type | None = None
     for clause in clauses:
         result = clause.rhs.checked_type if result is None else join(result, clause.rhs.checked_type)
@@ -382,7 +382,7 @@ def join_clauses(clauses: tuple[Clause, ...]) -> Type:
 
 
 def bind_let(let: Let) -> None:
-    """Assigns the type of the value to the variable of a let, if it has none. Raises InferError where the declared type is incompatible."""
+    """Assigns the type of the value to the variable of a let, if it has none. Raises InferError if the declared type is incompatible."""
     given, declared = let.value.checked_type, let.var.type_annotation
     if declared is not None and not as_general(declared, given):
         raise InferError(f"%{let.var.name_hint} is declared as {declared!r}, but its value has type {given!r}", let)

@@ -51,19 +51,19 @@ class UseTypes:
             for node in post_order(function, parts_of=evaluation_parts):
                 self._types[node] = self._type_of(node)
             self._equal(self._types[function.body], self._result)
-        except RecursionError:  # of types that are nested too deeply, nothing is found
+        except RecursionError:  # types are nested too deeply to be inferred
             self._types.clear()
 
     @property
     def _own_type(self) -> Type:
-        """The type of the function by its name, as its recursive calls need it."""
+        """The type of the function in its recursive calls."""
         params = [param for param in self._function.type_params if isinstance(param, TypeVar)]
         return FuncType([self._of_var(param) for param in self._function.params], self._result, params)
 
     def assign(self) -> bool:
-        """Gives variables and the function's name their types, and takes away the unknown types that may depend on them.
+        """Assigns types to variables and to the function's name, and clears the unknown types that may depend on them.
 
-        Returns whether any became known.
+        Returns whether any type became known.
         """
         found: dict[Expr, Type] = {}
         for node, type_ in self._types.items():
@@ -98,7 +98,7 @@ class UseTypes:
         return isinstance(node, GlobalVar) and node.name_hint == self._own
 
     def _equal(self, a: Type, b: Type) -> None:
-        """Unifies two types of which one has holes. Inference reports where they contradict each other."""
+        """Unifies two types, one with holes. Ignores contradictions, which inference reports."""
         if holes(self._solver.resolve(a)) or holes(self._solver.resolve(b)):
             with suppress(InferError):
                 self._solver.unify(a, b)
@@ -109,7 +109,7 @@ class UseTypes:
         return self._types[var]
 
     def _type_of(self, node: Expr) -> Type:
-        """The type of a node, with holes where it is not known; its parts have theirs."""
+        """The type of a node, with holes for unknown types. The parts already have types."""
         if isinstance(node, Var):
             return self._of_var(node)
         if self._is_own(node):
@@ -121,7 +121,7 @@ class UseTypes:
         return known
 
     def _structure(self, node: Expr) -> Type | None:
-        """The type of a node from those of its parts, which may get to be known by that."""
+        """The type of a node from the types of its parts. May also fill holes in these."""
         of = self._types
         if isinstance(node, Call):
             return None if isinstance(node.op, Op) else self._call(of[node.op], [of[arg] for arg in node.args])
@@ -198,14 +198,14 @@ def _is_unknown(node: Expr) -> bool:
 
 
 def _fresh(type_: Type) -> Type:
-    """A type with a hole of its own in place of each unknown type, as inference uses one object for all of them."""
+    """Replaces each unknown type by a separate hole, because inference uses one object for all of them."""
     found: Type = _FRESH.visit(type_) if holes(type_) else type_
     return found
 
 
 class _Fresh(TypeMutator):
     def visit_incomplete_type(self, typ: IncompleteType) -> Type:
-        """Another unknown type."""
+        """Returns a new unknown type."""
         return IncompleteType()
 
 

@@ -18,7 +18,7 @@ from passat.ir.traverse import children, evaluation_parts, pattern_vars, post_or
 
 
 def inline_calls(expr: Expr, wanted: Callable[[Function], bool]) -> Expr:
-    """Inlines calls of wanted functions. Returns the same object where there are none.
+    """Inlines calls of wanted functions. Returns the same object if there are none.
 
     Inlines functions that are called directly or through the variable of a let. New nodes keep types that are known for certain; other
     types are not inferred. Each copy of a body binds fresh variables. Recursive functions are not inlined.
@@ -123,17 +123,18 @@ def _bound(node: Expr) -> Sequence[Var]:
 
 
 def _copy(var: Var, new: Mapping[Var, Expr]) -> Var:
-    """The variable that a bound one becomes."""
+    """Creates a copy of a bound variable."""
     found = new[var]
     assert isinstance(found, Var)
     return found
 
 
 def inline_globals(module: IRModule) -> IRModule:
-    """Replaces calls of the module's functions with the attribute `Inline` by their bodies, callees first, and other uses by the functions.
+    """Replaces calls of the module's functions with the attribute `Inline` by their bodies, callees first. Other uses become the function
+    literals.
 
-    Recursive functions are not inlined. A function with the attribute `Compiler` is not entered: it stays whole where it is called. Those
-    that have been inlined and are no longer used are removed. Returns the same module where nothing is inlined.
+    Recursive functions are not inlined. Bodies of functions with the attribute `Compiler` do not change; a call of such a function becomes
+    a call of the literal. Inlined functions without remaining uses are removed. Returns the same module if nothing is inlined.
     """
     by_name = {var.name_hint: var for var in module.functions}
     used = {
@@ -153,7 +154,7 @@ def inline_globals(module: IRModule) -> IRModule:
         enters = known and isinstance(function, Function) and "Compiler" not in function.attrs
         done[name] = _with_callees(function, known) if enters else function
     inlined = wanted & {other for name, function in functions.items() if done[name] is not function for other in used[name]}
-    # What only removed functions use is gone with them, as these have been inlined into their callers.
+    # Uses in removed functions do not count: their bodies are inlined into their callers.
     removed = {name for name in inlined if not any(name in _names_in(done[other]) for other in done if other not in inlined)}
     if not inlined:
         return module
@@ -167,7 +168,7 @@ def _names_in(function: Expr) -> set[str]:
 
 
 def _reaches(start: str, goal: str, used: Mapping[str, set[str]]) -> bool:
-    """Whether a function uses another, directly or by way of others."""
+    """Whether a function uses another, directly or indirectly."""
     seen: set[str] = set()
     stack = list(used.get(start, ()))
     while stack:
@@ -181,7 +182,7 @@ def _reaches(start: str, goal: str, used: Mapping[str, set[str]]) -> bool:
 
 
 def _callees_first(functions: Mapping[str, BaseFunc], used: Mapping[str, set[str]]) -> list[str]:
-    """The names of the functions, each after those that it uses; in the order of the module where there are cycles."""
+    """The names of the functions, each after those that it uses; in module order if there are cycles."""
     order: dict[str, None] = {}
     begun: set[str] = set()
     stack = [(name, False) for name in reversed(list(functions))]
@@ -201,7 +202,7 @@ def _opens(callee: Function, call: Call) -> bool:
 
 
 def _with_callees(function: Expr, known: Mapping[str, BaseFunc]) -> Function:
-    """A function with calls of others replaced."""
+    """A function with its calls of other functions inlined."""
     done: dict[int, Expr] = {}
     for node in post_order(function):
         callee = known.get(node.op.name_hint) if isinstance(node, Call) and isinstance(node.op, GlobalVar) else None
@@ -218,12 +219,12 @@ def _with_callees(function: Expr, known: Mapping[str, BaseFunc]) -> Function:
         else:
             done[id(node)] = _rebuilt(node, [done[id(part)] for part in children(node)])
     made = done[id(function)]
-    assert isinstance(made, Function)  # made of one
+    assert isinstance(made, Function)  # rebuilt from a function
     return made
 
 
 def _rebuilt(node: Expr, parts: list[Expr]) -> Expr:
-    """Rebuilds a node with other parts. Keeps its type where the new parts have the same types as the old ones."""
+    """Rebuilds a node with other parts. Keeps its type if the new parts have the same types as the old ones."""
     made = with_children(node, parts)
     if made is not node and not isinstance(node, Function):
         same = all(new is old or new._checked_type == old._checked_type for new, old in zip(parts, children(node), strict=True))

@@ -1,4 +1,4 @@
-"""Kinds of types: what a type is of, as types are of values."""
+"""Kinds of types: a kind classifies types as a type classifies values."""
 
 from passat.ir.infer_error import InferError
 from passat.ir.module import IRModule, TypeData
@@ -52,7 +52,7 @@ def _parts(node: Type | TypeData) -> tuple[Type, ...]:
 
 
 def _kind(node: Type | TypeData, known: dict[Type | TypeData, TypeKind], mod: IRModule | None) -> TypeKind:
-    """The kind of a type of the kinds of its parts. Raises InferError."""
+    """The kind of a type, from the kinds of its parts. Raises InferError."""
     if isinstance(node, (TypeVar, GlobalTypeVar, IncompleteType)):
         return node.kind
     if isinstance(node, TypeData):

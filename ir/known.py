@@ -9,7 +9,7 @@ from passat.ir.types import TensorType
 
 
 def _all_unknown(expr: Expr) -> ShapeValue | None:
-    """A value with only unknown elements, used beside operands with known ones; None where the tensor is not tracked."""
+    """A value with only unknown elements, for calls that also have operands with known ones; None if the tensor is not tracked."""
     type_ = expr.checked_type
     if not is_followed(type_):
         return None
@@ -20,7 +20,7 @@ def _all_unknown(expr: Expr) -> ShapeValue | None:
 def known_value(expr: Expr) -> KnownValue | None:
     """Returns the elements of a small integer tensor (or a tuple of them) as dimensions, with `Any` for unknown ones.
 
-    Returns None where no element is known. The expression must have a type.
+    Returns None if no element is known. The expression must have a type.
     """
     stack = [(expr, False)]
     while stack:

@@ -1,15 +1,15 @@
-"""HTML for notebooks: escaped text, tables, and parts that are folded away."""
+"""HTML for notebooks: escaped text, tables, and collapsible sections."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
 
 MOST_LINES: Final = 400
-"""Lines of a text that are shown."""
+"""Maximum number of lines of a text that are shown."""
 
 
 def text(value: str) -> str:
-    """Text as HTML: escaped, and without characters that cannot be seen.
+    """Text as HTML: escaped, with unprintable characters replaced.
 
     >>> text("a < b\\x1b")
     'a &lt; b\ufffd'
@@ -18,7 +18,7 @@ def text(value: str) -> str:
 
 
 def block(value: str) -> str:
-    """Lines of text as they are; of long texts the first ones."""
+    """Preformatted lines of text; only the first ones of a long text."""
     lines = value.splitlines()
     shown = lines[:MOST_LINES]
     if len(lines) > MOST_LINES:
@@ -28,7 +28,7 @@ def block(value: str) -> str:
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[bool] = ()) -> str:
-    """A table of texts. `right` says which columns stand to the right."""
+    """A table of texts. `right` marks the columns that are right-aligned."""
     sides = ["right" if at < len(right) and right[at] else "left" for at in range(len(headings))]
 
     def row(cells: Sequence[str], tag: str) -> str:
@@ -39,5 +39,5 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], right: Sequenc
 
 
 def folded(title: str, content: str, *, opened: bool = False) -> str:
-    """A part under its title, which opens and closes it. `content` is HTML."""
+    """A collapsible section with a title. `content` is HTML."""
     return f"<details{' open' if opened else ''}><summary>{text(title)}</summary>{content}</details>"

@@ -9,14 +9,14 @@ from passat.ir.expr import BaseFunc, Constructor, Expr, Function, GlobalVar
 from passat.ir.types import GlobalTypeVar, TypeVar
 
 _OPENED: Final = 60
-"""Lines of a module that a notebook does not fold away."""
+"""Maximum number of lines of a module that a notebook shows expanded."""
 
 
 class TypeData:
     """The definition of an algebraic data type: its name, type parameters and constructors.
 
-    Constructors that were created with only the name of the type get its parameters. Tags of constructors without one
-    are numbers in a row, with a hash of the name of the type in the upper half: they differ between types.
+    Constructors that were created with only the name of the type get its parameters. Constructors without a tag get consecutive ones, with
+    a hash of the name of the type in the upper half, so that tags differ between types.
     """
 
     __slots__ = ("constructors", "header", "type_vars")
@@ -189,10 +189,10 @@ class IRModule:
             self[name] = function
 
     def import_from_std(self, file_to_import: str) -> None:
-        """Adds the functions and types of a file of the standard library, `prelude.rly`, `nat.rly`, which needs the first, or
-        `core.rly`, once.
+        """Adds the functions and types of a file of the standard library, unless they exist: `prelude.rly`, `nat.rly` (requires the
+        prelude), `core.rly` or `gradient.rly`.
 
-        Raises ValueError for another name, and ParseError where the module defines one of these otherwise.
+        Raises ValueError for another name, and ParseError if the module defines one of these differently.
         """
         from passat.ir.text.std import standard_library
 

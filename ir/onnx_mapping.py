@@ -61,7 +61,7 @@ class OnnxVersionError(PassatError, ValueError):
 
 
 class OnnxNode:
-    """An ONNX node whose operands have been imported already. `inputs[i]` is None where an optional input is absent.
+    """An ONNX node whose operands have been imported already. `inputs[i]` is None if an optional input is absent.
 
     `version` is the opset version of the node's domain. `attrs` holds Python values: int, float, str, tuples of them, Tensor.
     """
@@ -130,7 +130,7 @@ class Emitter(Protocol):
         ...
 
     def constant(self, value: Tensor | Array) -> str:
-        """Returns the name of an initializer that holds `value`. Equal small values share one."""
+        """Returns the name of an initializer that contains `value`. Equal small values share one."""
         ...
 
 
@@ -145,7 +145,7 @@ READERS: dict[str, FromOnnx] = {}
 def from_onnx(*op_types: str, domain: str = "") -> Callable[[FromOnnx], FromOnnx]:
     """Registers the reader of one or more ONNX operator types. It replaces readers registered outside Passat.
 
-    Raises ValueError where Passat has a reader of its own. Readers of custom domains must check the number of inputs and results, which the
+    Raises ValueError if Passat has a reader of its own. Readers of custom domains must check the number of inputs and results, which the
     onnx package does not know.
     """
 
@@ -172,7 +172,7 @@ def to_onnx(op: "Op") -> Callable[[ToOnnx], ToOnnx]:
 
 
 def need_opset(emit: Emitter, since: int, op: "Op") -> None:
-    """Raises OnnxVersionError where the opset of the model is older than `since`."""
+    """Raises OnnxVersionError if the opset of the model is older than `since`."""
     if emit.opset < since:
         raise OnnxVersionError(f"{op.name} needs ONNX opset {since} or later; the model is written in opset {emit.opset}")
 

@@ -83,13 +83,12 @@ class Op(Registered, Expr):
       right only). Both hold exactly for integers and bool. For floats, a unit may turn -0.0 into 0.0 (x + 0), and a zero holds for finite x
       up to its sign (x * 0);
     * `stateful`: never folded, merged, duplicated, dropped or reordered;
-    * `non_computational`: constant folding keeps calls unless it is asked to fold them (`FoldConstant{fold_qnn=True}`), as Relay's
+    * `non_computational`: constant folding keeps calls unless configured to fold them (`FoldConstant{fold_qnn=True}`), as Relay's
       TNonComputational;
     * `shape_arith`: the kernel also accepts object arrays of dimensions, so shape arithmetic uses it; `known` computes the known elements
       of the result where the kernel is not sufficient (`shape_of`);
-    * `exact`: whether the kernel matches ONNX Runtime with its optimizations disabled, bit for bit: always, for operands without
-      floating-point elements, or never as far as is shown. Data movement is exact. ONNX Runtime folds other calls on constants itself
-      (`passat.ir.folding`);
+    * `exact`: whether the kernel is shown to match ONNX Runtime with its optimizations disabled, bit for bit: always, for operands without
+      floating-point elements, or never. Data movement is exact. ONNX Runtime folds other calls on constants itself (`passat.ir.folding`);
     * `results`: the number of fields of a tuple result, as a number or a function of the attributes;
     * `is_own`: whether Passat declares the operator itself, rather than a plug-in or rule file;
     * `pattern`: the kind of the operator in Relay's fusion (0 elementwise, 1 broadcast, 2 injective, 3 reduction, 4 fusable output, 8
@@ -220,7 +219,7 @@ class Op(Registered, Expr):
 
     @property
     def num_inputs(self) -> int:
-        """The number of operands, -1 where any number is taken (TVM's name)."""
+        """The number of operands; -1 if any number is accepted (TVM's name)."""
         return -1 if self.variadic else self.arity
 
     @property
@@ -229,7 +228,7 @@ class Op(Registered, Expr):
         return self.known is not None or self.shape_arith
 
     def known_value(self, types: Sequence[Type], values: Sequence[KnownValue | None], attrs: Attrs, result: Type) -> KnownValue | None:
-        """Computes the known elements of the result from the known elements of the operands; None where no element is known."""
+        """Computes the known elements of the result from the known elements of the operands; None if no element is known."""
         try:
             if self.known is not None:
                 return self.known(types, values, attrs)
@@ -237,7 +236,7 @@ class Op(Registered, Expr):
                 return None
             found = self.kernel(*values, **attrs)
         except (ValueError, TypeError, IndexError, ArithmeticError):
-            return None  # an index is out of range, or the kernel needs an integer where a dimension is symbolic
+            return None  # an index is out of range, or the kernel requires an integer and a dimension is symbolic
         return found if isinstance(found, tuple) else _in_range(np.asarray(found, np.object_), result)
 
     def _relate(self, operands: Sequence[object], types: Sequence[Type], attrs: Attrs) -> Type:
@@ -337,7 +336,7 @@ def define_op(
 
     * `"Relu"`, or `"Transpose(perm=axes)"` (ONNX attribute = Passat attribute);
     * `"Erf@9"` for an operator that was added in opset 9;
-    * `"com.mycompany.FusedThing"` for a custom domain. This is also the name of the operator where none is given.
+    * `"com.mycompany.FusedThing"` for a custom domain. This is also the name of the operator if none is given.
 
     Other mappings use `@from_onnx` and `@to_onnx` (`passat.ir.onnx_mapping`). A declaration outside Passat replaces an earlier one with the
     same name. Raises ValueError for the name of one of Passat's own operators.
@@ -396,7 +395,7 @@ def op_family(prefix: str, factory: Callable[[str], Op]) -> None:
 
 
 def find_op(name: str) -> Op | None:
-    """Returns the operator with a name; None where there is none."""
+    """Returns the operator with a name; None if there is none."""
     found = _OPS.get(name)
     if found is not None:
         return found
@@ -426,7 +425,7 @@ def get_op(name: str) -> Op:
 
 
 def register_op_attr(op_name: str, attr_key: str, value: AnyValue = None, level: int = 10) -> AnyValue:
-    """Registers an attribute of an operator (`Op.set_attr`); without a value, the decorator of a function that is the value.
+    """Registers an attribute of an operator (`Op.set_attr`); without a value, returns a decorator of a function that is the value.
 
     >>> @register_op_attr("exp", "example")
     ... def plus_one(x):

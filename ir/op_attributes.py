@@ -1,4 +1,4 @@
-"""Attributes that users register for operators: what a pass asks for, such as FTVMLegalize."""
+"""Attributes that users register for operators and that passes read, such as FTVMLegalize."""
 
 from enum import IntEnum
 from typing import Any as AnyValue
@@ -45,7 +45,7 @@ class OpPattern(IntEnum):
 
 
 class Registered:
-    """An operator's attributes by name. Those of a higher level take the place of those of a lower one."""
+    """An operator's attributes by name. Those of a higher level replace those of a lower one."""
 
     __slots__ = ()
 
@@ -58,11 +58,11 @@ class Registered:
 
     @property
     def support_level(self) -> int:
-        """Relay's level of support, by which TVM groups its operators: 1 for basic ones, 11 for quantized ones. 10 for those of others."""
+        """Relay's level of support, by which TVM groups its operators: 1 for basic ones, 11 for quantized ones, 10 by default."""
         return _LEVELS.get(self.name, 11 if self.name.startswith("qnn.") else 10)
 
     def get_attr(self, attr_name: str) -> AnyValue:
-        """The attribute, None where there is none. `TOpPattern`, `TOpIsStateful` and `TNonComputational` are part of the
+        """The attribute, None if there is none. `TOpPattern`, `TOpIsStateful` and `TNonComputational` are part of the
         declaration, unless others are registered."""
         found = self.registered.get(attr_name)
         if found is not None:
@@ -71,17 +71,17 @@ class Registered:
         return declared.get(attr_name)
 
     def has_attr(self, attr_name: str) -> bool:
-        """Whether there is such an attribute."""
+        """Whether the attribute exists."""
         return self.get_attr(attr_name) is not None
 
     def set_attr(self, attr_name: str, value: AnyValue, plevel: int = 10) -> None:
-        """Registers an attribute, unless one of a higher level is there. Raises ValueError where one of the same level is."""
+        """Registers an attribute, unless it exists with a higher level. Raises ValueError if it exists with the same level."""
         level = self.registered.get(attr_name, (-1, None))[0]
         if level == plevel:
-            raise ValueError(f"{self.name} has the attribute {attr_name} with level {plevel} already; reset it, or register a higher level")
+            raise ValueError(f"{self.name} already has the attribute {attr_name} with level {plevel}; reset it, or register a higher level")
         if plevel > level:
             self.registered[attr_name] = (plevel, value)
 
     def reset_attr(self, attr_name: str) -> None:
-        """Removes what was registered, if anything was."""
+        """Removes an attribute if it was registered."""
         self.registered.pop(attr_name, None)

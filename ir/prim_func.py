@@ -13,7 +13,7 @@ from passat.ir.types import FuncType, IncompleteType, Type
 class PrimFunc(BaseFunc):
     """A function whose body belongs to another back end: source text, a handle, or another IR.
 
-    Passat knows its name, its parameters, its attributes and, where given, its result type, and keeps the body opaque. Function passes skip
+    Passat knows its name, its parameters, its attributes and, if given, its result type; the body is opaque. Function passes skip
     it; `PrimFuncPass` processes it. Derive a class for each kind of body; printed modules show the class name. Two functions are
     structurally equal if their classes, annotations, attributes and bodies (by `==`) are.
 
@@ -45,11 +45,11 @@ class PrimFunc(BaseFunc):
 
     @property
     def name(self) -> str:
-        """The name in the back end: the attribute `global_symbol`, as in TVM; empty where there is none."""
+        """The name in the back end: the attribute `global_symbol`, as in TVM; empty if there is none."""
         return str(self.attrs.get("global_symbol", ""))
 
     def with_body(self, body: object) -> Self:
-        """Returns a function of the same class with another body, or itself where the body is unchanged."""
+        """Returns a function of the same class with another body, or itself if the body is unchanged."""
         if body is self.body:
             return self
         changed = copy.copy(self)

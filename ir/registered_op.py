@@ -1,4 +1,4 @@
-"""Operators that are declared step by step, as TVM's `relay.op.register` does: `define_op` does it in one declaration."""
+"""Operators that are declared step by step, like TVM's `relay.op.register`; `define_op` declares them in one step."""
 
 from collections.abc import Callable, Sequence
 from typing import Any as AnyValue
@@ -10,7 +10,7 @@ from passat.ir.shape import broadcast
 from passat.ir.types import TensorType, Type, tensor_type
 
 TypeRel = Callable[[Sequence[Type], Attrs], Type]
-"""A type relation of TVM's form: the type of the result of the types of the operands and the attributes."""
+"""A type relation in TVM's form: maps the types of the operands and the attributes to the type of the result."""
 
 
 class OpRegistrationError(PassatError, ValueError, RuntimeError):
@@ -18,7 +18,7 @@ class OpRegistrationError(PassatError, ValueError, RuntimeError):
 
 
 class RegisteredOp(Op):
-    """An operator whose number of operands, type relation and attributes are set one after the other. It is opaque until then."""
+    """An operator whose number of operands, type relation and attributes are set one by one. It is opaque until then."""
 
     __slots__ = ("_level", "arguments")
 
@@ -31,7 +31,7 @@ class RegisteredOp(Op):
 
     @property
     def support_level(self) -> int:
-        """The level that `set_support_level` has set."""
+        """The level set by `set_support_level`."""
         return self._level
 
     def set_num_inputs(self, n: int) -> None:
@@ -44,11 +44,11 @@ class RegisteredOp(Op):
         self.arguments.append((name, type, description))
 
     def set_support_level(self, level: int) -> None:
-        """Sets the level of support, which TVM groups its operators by."""
+        """Sets the level of support, by which TVM groups its operators."""
         self._level = level
 
     def set_attrs_type_key(self, key: str) -> None:
-        """Accepts the class of the attributes, which are `Attrs` of any names."""
+        """Accepts the class of the attributes and ignores it: attributes are `Attrs` with any names."""
 
     def add_type_rel(self, rel_name: str, type_rel_func: TypeRel | None = None) -> None:
         """Sets the type relation: a function, or one of `Identity` and `Broadcast` by name. Raises OpRegistrationError for another name."""
@@ -62,7 +62,7 @@ class RegisteredOp(Op):
 
 
 def register(op_name: str, describe: str = "") -> RegisteredOp:
-    """Declares an operator by name, which `Op.get` then finds. Raises OpRegistrationError where there is one of that name."""
+    """Declares an operator by name. `Op.get` then finds it. Raises OpRegistrationError if the name is taken."""
     if find_op(op_name) is not None:
         raise OpRegistrationError(f"Operator {op_name} is registered before; an operator has one declaration")
     made = RegisteredOp(op_name, describe)
@@ -76,10 +76,11 @@ def register_pattern(op_name: str, pattern: int, level: int = 10) -> None:
 
 
 def register_stateful(op_name: str, stateful: bool, level: int = 10) -> None:
-    """Says whether calls of an operator have an effect. Raises OpRegistrationError for one that `register` has not declared."""
+    """Declares whether calls of an operator have side effects. Raises OpRegistrationError for an operator that was not declared by
+    `register`."""
     op = Op.get(op_name)
     if not isinstance(op, RegisteredOp):
-        raise OpRegistrationError(f"{op_name} says in its declaration whether it is stateful")
+        raise OpRegistrationError(f"{op_name} declares already whether it is stateful")
     op.stateful = stateful
     op.set_attr("TOpIsStateful", stateful, level)
 

@@ -1,8 +1,8 @@
 """Flat encoding of expressions and modules for pickling and copying at any depth.
 
 An encoding is a list of nodes, operands first. Each node is a few integers: its kind, indices of its type and span, and the indices of its
-parts. Variables, operators, constructors, tensors and attributes are kept in a separate list of objects. Splats and lazy tensors stay as
-they are; the elements of dense tensors are out-of-band buffers in pickle protocol 5. Sharing, spans and inferred types are preserved.
+parts. Variables, operators, constructors, tensors and attributes are kept in a separate list of objects. Splats and lazy tensors are not
+expanded; the elements of dense tensors are out-of-band buffers in pickle protocol 5. Sharing, spans and inferred types are preserved.
 """
 
 import copyreg

@@ -149,7 +149,7 @@ def _normal(terms: Mapping[Monomial, int]) -> "Dim":
 
 
 def divide(dividend: Dim, divisor: Dim) -> Dim:
-    """Floor division of sizes: a polynomial where the division is exact, an atom otherwise; `Any` for unknown or zero divisors.
+    """Floor division of sizes: a polynomial if the division is exact, an atom otherwise; `Any` for unknown or zero divisors.
 
     >>> divide(7, 2), divide(SymDim.named("n") * 6, 3), divide(5, 0)
     (3, 2*n, ?)
@@ -225,7 +225,7 @@ def names_of_text(text: str) -> list[str]:
 
 
 def _parsed(text: str, leaf: _Leaf) -> Dim | None:
-    """Evaluates an expression, with `leaf` mapping names to values. Returns None where the text is not an expression."""
+    """Evaluates an expression, with `leaf` mapping names to values. Returns None if the text is not an expression."""
     tokens = _tokens(text)
     if tokens is None:
         return None
@@ -337,7 +337,7 @@ def static_size(shape: Shape, assumed: int = 64) -> int:
 
 
 def assumed_size(dim: Dim, assumed: int = 64) -> int:
-    """Evaluates a dimension with `assumed` for each name. Returns `assumed` where the result would be zero or negative.
+    """Evaluates a dimension with `assumed` for each name. Returns `assumed` if the result would be zero or negative.
 
     >>> n = SymDim.named("n")
     >>> [assumed_size(dim) for dim in (3, n + 1, n - 89)]
@@ -382,7 +382,7 @@ def may_equal(a: Dim, b: Dim) -> bool:
 
 
 def broadcast(a: Shape, b: Shape) -> Shape:
-    """Returns the result shape of NumPy broadcasting. Raises ValueError where the shapes do not broadcast.
+    """Returns the result shape of NumPy broadcasting. Raises ValueError if the shapes do not broadcast.
 
     A symbolic or unknown dimension against an integer other than 1 must equal that integer (or 1) at run time, so the integer wins.
     Likewise `n` wins over `min(n, 512)`, such as the size of a slice of a table with 512 rows.

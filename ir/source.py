@@ -42,7 +42,7 @@ class SourceName(str):
         return line, offset - starts[line - 1] + 1
 
     def line(self, number: int) -> str:
-        """Returns a line, counted from 1, without its line feed; empty where there is no such line."""
+        """Returns a line, counted from 1, without its line feed; empty if there is no such line."""
         starts = self.starts()
         if not 1 <= number <= len(starts):
             return ""

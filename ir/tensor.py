@@ -119,7 +119,7 @@ class Tensor:
         return self.numpy()
 
     def uniform(self) -> AnyValue:
-        """The value that all elements share; None where they differ or the tensor is empty. Compares bits, so NaN equals itself."""
+        """The value that all elements share; None if they differ or the tensor is empty. Compares bits, so NaN equals itself."""
         if self._scalar is not None:
             return self._scalar[()] if self.size else None
         if self._uniform is None:
@@ -129,7 +129,7 @@ class Tensor:
     def largest(self) -> float:
         """Returns an upper bound on the absolute values of the elements, which are floats or integers.
 
-        This is the maximum for loaded elements, and the bound of the loader otherwise. NaN where an element may be NaN.
+        This is the maximum for loaded elements, and the bound of the loader otherwise. NaN if an element may be NaN.
         """
         if self._largest is None:
             if isinstance(self._load, Bounded):
@@ -246,6 +246,6 @@ def look(tensor: Tensor) -> object:
     """Returns a cheap fingerprint of a constant, used before contents are compared. Equal constants with the same storage have equal
     fingerprints.
 
-    Tensors in external files, and those not computed yet, are identified by themselves, since a fingerprint would read or compute them.
+    Tensors in external files, and those not computed yet, are compared by identity, since a fingerprint would read or compute them.
     """
     return tensor._key if tensor._key is not None and tensor._key[0] in ("file", "deferred") else tensor.sample()

@@ -80,7 +80,7 @@ def bodies(root: Expr) -> list[Expr]:
 
 
 def with_children(expr: Expr, parts: Sequence[Expr]) -> Expr:
-    """Rebuilds an expression with other direct parts (in the order of `children`). Returns the same object where no part changed."""
+    """Rebuilds an expression with other direct parts (in the order of `children`). Returns the same object if no part changed."""
     old = children(expr)
     if len(old) == len(parts) and all(a is b for a, b in zip(old, parts, strict=True)):
         return expr
@@ -153,7 +153,7 @@ def rewrite(root: Expr, replace: Callable[[Expr, Expr], Expr]) -> Expr:
     """Rebuilds an expression bottom-up. `replace(old, new)` gets each node before and after its parts were replaced, and returns the
     replacement.
 
-    Returns the same object where nothing changes.
+    Returns the same object if nothing changes.
     """
     done: dict[int, Expr] = {}
     for node in post_order(root):
@@ -162,7 +162,7 @@ def rewrite(root: Expr, replace: Callable[[Expr, Expr], Expr]) -> Expr:
 
 
 def with_pattern_vars(pattern: Pattern, variable: Callable[[Var], Var]) -> Pattern:
-    """Returns a match pattern with other variables; the same one if all stay. Patterns are as deep as they are written, so it recurses."""
+    """Returns a match pattern with other variables; the same one if none changes. Recursive, because patterns are not nested deeply."""
     if isinstance(pattern, PatternVar):
         var = variable(pattern.var)
         return pattern if var is pattern.var else PatternVar(var)

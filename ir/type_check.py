@@ -10,7 +10,7 @@ from passat.ir.types import FuncType, TensorType, Type, TypeVar, compatible
 
 
 def type_flaws(module: IRModule) -> list[Flaw]:
-    """Returns the contradictions between the types in a module; empty where it is well typed.
+    """Returns the contradictions between the types in a module; empty if it is well typed.
 
     Checks each node against its parts: the operator must accept the types of the parts, and the type of the node, if it has one, must be
     compatible with the inferred one. Parts without a type count with their inferred type.

@@ -119,7 +119,7 @@ class TypeVisitor(TypeFunctor[None]):
 
 
 class TypeMutator(TypeFunctor[AnyValue]):
-    """Rebuilds a type from its visited parts. Definitions of types are returned as they are."""
+    """Rebuilds a type from its visited parts. Definitions of types are returned unchanged."""
 
     def visit_type_var(self, var: TypeVar) -> Type:
         """Returns the type parameter."""
@@ -134,7 +134,7 @@ class TypeMutator(TypeFunctor[AnyValue]):
         return typ
 
     def visit_func_type(self, typ: FuncType) -> Type:
-        """Rebuilds a function type. Raises TypeError where a type parameter becomes another kind of type."""
+        """Rebuilds a function type. Raises TypeError if a type parameter becomes another kind of type."""
         params = []
         for param in map(self.visit, typ.type_params):
             if not isinstance(param, TypeVar):

@@ -23,9 +23,9 @@ from passat.ir.types import (
 
 
 class TypeSolver:
-    """Finds the types that incomplete types stand for.
+    """Finds the types of incomplete types.
 
-    Each `IncompleteType` object is a hole of its own, even though all incomplete types are equal.
+    Each `IncompleteType` object is a separate hole, even though all incomplete types are equal.
 
     >>> from passat.ir.types import TensorType
     >>> solver, hole = TypeSolver(), IncompleteType()
@@ -46,7 +46,7 @@ class TypeSolver:
         self._unsolved: dict[int, TypeRelation] = {}
 
     def unify(self, a: Type, b: Type) -> Type:
-        """Makes two types equal by filling holes, and returns the type. Raises InferError where they differ."""
+        """Makes two types equal by filling holes, and returns the type. Raises InferError if they differ."""
         pairs = [(a, b)]
         while pairs:
             left, right = (self._find(side) for side in pairs.pop())
@@ -63,7 +63,7 @@ class TypeSolver:
         return refine(self.resolve(a), self.resolve(b))
 
     def resolve(self, type_: Type) -> Type:
-        """Returns a type with the known types in place of its holes. Holes that are known to be equal become one."""
+        """Returns a type with the known types in place of its holes. Holes that are known to be equal become the same hole."""
         found = self._find(type_)
         if isinstance(found, TupleType):
             return TupleType(map(self.resolve, found.fields))
@@ -79,7 +79,7 @@ class TypeSolver:
         return found
 
     def add_constraint(self, relation: TypeRelation) -> None:
-        """Adds a relation, which `solve` solves. Raises InferError where there is no relation of its name."""
+        """Adds a relation, which `solve` solves. Raises InferError if there is no relation of its name."""
         name = "" if relation.func is None else relation.func.name.rpartition(".")[2]
         if name not in RELATIONS:
             raise InferError(f"there is no type relation {name!r}; it must be one of {', '.join(RELATIONS)}")
@@ -88,7 +88,7 @@ class TypeSolver:
         self._ready.append(relation)
 
     def solve(self) -> bool:
-        """Solves the relations whose operands are known. Returns whether all are solved. Raises InferError where one does not hold."""
+        """Solves the relations whose operands are known. Returns whether all are solved. Raises InferError if one does not hold."""
         while self._ready:
             relation = self._ready.popleft()
             if id(relation) in self._unsolved:
@@ -113,7 +113,7 @@ class TypeSolver:
         del self._unsolved[id(relation)]
 
     def _find(self, type_: Type) -> Type:
-        """Follows what is known of a hole or of a generic function type."""
+        """Returns the type that a hole or a generic function type was unified with."""
         path = []
         while id(type_) in self._bound:
             path.append(id(type_))
@@ -133,7 +133,7 @@ class TypeSolver:
         self._bound[id(type_)] = to
 
     def _parts(self, a: Type, b: Type) -> Sequence[tuple[Type, Type]]:
-        """The parts of two types that must be equal in pairs. Raises InferError where the types themselves differ."""
+        """The parts of two types that must be equal in pairs. Raises InferError if the types themselves differ."""
         if isinstance(a, TupleType) and isinstance(b, TupleType) and len(a.fields) == len(b.fields):
             return list(zip(a.fields, b.fields, strict=True))
         if isinstance(a, TypeCall) and isinstance(b, TypeCall) and len(a.args) == len(b.args):
@@ -166,7 +166,7 @@ class TypeSolver:
 
 
 def instantiated(general: FuncType, given: Sequence[TypeVar] = ()) -> FuncType:
-    """A generic function type without its type parameters: the first ones become those given, the others holes."""
+    """Instantiates a generic function type: the first type parameters become those given, the others holes."""
     instance: dict[TypeVar, Type] = dict(zip(general.type_params, given, strict=False))
     instance |= {param: IncompleteType(param.kind) for param in general.type_params[len(given) :]}
     found = substitute(FuncType(general.arg_types, general.ret_type, (), general.type_constraints), instance)

@@ -62,7 +62,7 @@ class TensorType(Type):
 
     @property
     def concrete_shape(self) -> tuple[int, ...]:
-        """The shape as integers. Raises TypeError where a dimension is symbolic or unknown."""
+        """The shape as integers. Raises TypeError if a dimension is symbolic or unknown."""
         if not is_static(self.shape):
             raise TypeError(f"the shape of {self} is not static")
         return tuple(dim for dim in self.shape if isinstance(dim, int))
@@ -81,7 +81,7 @@ class TensorType(Type):
         return TensorType(self.shape, dtype)
 
     def axis(self, axis: int) -> int:
-        """Normalizes a negative axis. Raises ValueError where the axis is out of range."""
+        """Normalizes a negative axis. Raises ValueError if the axis is out of range."""
         if not -self.ndim <= axis < self.ndim:
             raise ValueError(f"{self!r} has no axis {axis}")
         return axis % self.ndim
@@ -102,7 +102,7 @@ class TensorType(Type):
 
 
 class _Structural(Type):
-    """A type that is defined by its parts. `_key` is the parts with bound type parameters renamed, and is what comparison uses."""
+    """A type that is defined by its parts. `_key` is the parts with bound type parameters renamed; comparison uses it."""
 
     __slots__ = ("_hash", "_key", "_parts")
     _key: tuple[object, ...]
@@ -281,7 +281,7 @@ class IncompleteType(_Structural):
 
 
 class TypeRelation(_Structural):
-    """A constraint on types: a relation, by name, of argument types of which the first `num_inputs` determine the others.
+    """A constraint on types: a named relation of argument types; the first `num_inputs` of them determine the others.
 
     Passat's operators have type relations of their own (`passat.ir.op.define_op`); this class is for function types and for tools that
     analyze types. Raises ValueError for a number of inputs that the arguments do not have.
@@ -432,7 +432,7 @@ def alike(a: FuncType, b: FuncType) -> tuple[FuncType, FuncType]:
 def refine(a: Type, b: Type) -> Type:
     """Combines two types of one value into the more precise one: integers over symbols over `Any`.
 
-    Where the types contradict each other, the first wins: its rank, element type and static sizes are never replaced.
+    If the types contradict each other, the first wins: its rank, element type and static sizes are never replaced.
     """
     if a == b or isinstance(b, IncompleteType):
         return a

@@ -115,7 +115,7 @@ def _name(path: str) -> str:
 def _lock(descriptor: int, *, must: bool = False) -> None:
     """Locks an open file until it is closed.
 
-    With `must`, raises OSError where another process holds the lock or the file system has no locks.
+    With `must`, raises OSError if another process holds the lock or the file system has no locks.
     """
     if os.name != "posix":
         return

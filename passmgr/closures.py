@@ -28,7 +28,7 @@ class EtaExpand(ModulePass):
         for var, function in mod.functions.items():
             if isinstance(function, Function):
                 made = eta_expand(function, constructors=self.expand_constructor, functions=types)
-                assert isinstance(made, Function)  # the result for a function
+                assert isinstance(made, Function)  # a function maps to a function
                 if made is not function:
                     changed[var] = made
         if not changed:

@@ -94,7 +94,7 @@ class PassContext:
         self.statistics = Statistics()
         self.diag_ctx = diag_ctx
         self.hooks: Hooks | None = None
-        """The hooks of the instruments; None where there are none."""
+        """The hooks of the instruments; None if there are none."""
         self._instruments: tuple[PassInstrument, ...] = ()
         self._own: tuple[PassInstrument, ...] = ()
         """The instruments that this context enters and exits: all except inherited ones."""
@@ -133,7 +133,7 @@ class PassContext:
 
     @staticmethod
     def entered() -> "PassContext | None":
-        """Returns the innermost entered context of this thread or asyncio task; None where `current` is the thread's default context."""
+        """Returns the innermost entered context of this thread or asyncio task; None if `current` is the thread's default context."""
         entered = _get_entered()
         return None if entered is None else entered[0]
 

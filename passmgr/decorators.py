@@ -306,7 +306,7 @@ def _made_again(cls: type[Pass], args: tuple[AnyValue, ...], kwargs: dict[str, A
 
 
 def _named(module: str, qualname: str) -> object:
-    """The object with a qualified name in a module; None where there is none."""
+    """The object with a qualified name in a module; None if there is none."""
     found: object = sys.modules.get(module)
     for name in qualname.split("."):
         found = getattr(found, name, None)

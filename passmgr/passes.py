@@ -25,7 +25,7 @@ class Pass:
     members: "tuple[Pass, ...] | None" = None
     """The members of a Sequential; None for other passes."""
     joint_option: str | None = None
-    """The config option that makes adjacent passes run as one stage (`run_jointly`); None where they never do."""
+    """The config option that makes adjacent passes run as one stage (`run_jointly`); None if they never do."""
 
     @cached_property  # derived classes may set it, in the class or in __init__
     def info(self) -> "PassInfo":

@@ -80,7 +80,7 @@ def _each_function(mod: IRModule, convert: Callable[[Expr], Expr]) -> IRModule:
         if not isinstance(function, Function) or "Compiler" in function.attrs:
             continue
         made = convert(function)
-        assert isinstance(made, Function)  # the result for a function
+        assert isinstance(made, Function)  # a function maps to a function
         if made is not function:
             changed[var] = made
     if not changed:
@@ -93,9 +93,9 @@ def _each_function(mod: IRModule, convert: Callable[[Expr], Expr]) -> IRModule:
 @register_pass("relay._transform.Inline")
 @dataclass(frozen=True, repr=False)
 class Inline(ModulePass):
-    """Replaces calls of functions with the attribute `Inline` by their bodies, and removes those that are no longer used.
+    """Replaces calls of functions with the attribute `Inline` by their bodies, and removes inlined functions without remaining uses.
 
-    Recursive functions stay. A function with the attribute `Compiler` stays whole where it is called.
+    Recursive functions stay. A call of a function with the attribute `Compiler` becomes a call of a function literal.
     """
 
     info = PassInfo(1, "Inline")
@@ -116,7 +116,7 @@ class ToGraphNormalForm(FunctionPass):
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Transforms one function."""
         made = to_graph(func)
-        assert isinstance(made, Function)  # the result for a function
+        assert isinstance(made, Function)  # a function maps to a function
         return made
 
 

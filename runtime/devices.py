@@ -59,7 +59,7 @@ class Target:
 
     @staticmethod
     def current(allow_none: bool = True) -> "Target | None":
-        """Returns the innermost entered target of this thread. Raises ValueError where there is none, unless `allow_none`."""
+        """Returns the innermost entered target of this thread. Raises ValueError if there is none, unless `allow_none`."""
         stack: list[Target] = getattr(Target._entered, "stack", [])
         if not stack and not allow_none:
             raise ValueError("Target context required. Please set it by constructing a TargetContext")

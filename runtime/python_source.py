@@ -87,7 +87,7 @@ def run_as_python(expr: Expr, mod: IRModule | None = None, target: object = None
     try:
         return namespace["program"]()
     except RecursionError:
-        raise ExecutorError("calls are nested too deeply for Python; use relay.create_executor, which takes deeper recursion") from None
+        raise ExecutorError("calls are nested too deeply for Python; use relay.create_executor, which supports deeper recursion") from None
 
 
 class _Writer:

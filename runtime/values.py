@@ -103,7 +103,7 @@ class _Fields:
 
     def __eq__(self, other: object) -> bool:
         pairs: list[tuple[AnyValue, AnyValue]] = [(self, other)]
-        while pairs:  # iterative, since a list is as deep as it is long
+        while pairs:  # iterative, since a list is nested as deeply as it is long
             a, b = pairs.pop()
             if not isinstance(a, _Fields):
                 if a != b:

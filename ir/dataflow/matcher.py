@@ -264,7 +264,7 @@ def _op_name(pattern: CallPattern) -> str:
 
 
 def is_same(a: Expr, b: Expr) -> bool:
-    """Whether two expressions are one, or equal constants: what two occurrences of a pattern may match."""
+    """Whether two expressions are identical or equal constants. Two occurrences of a pattern may only match such expressions."""
     return a is b or (isinstance(a, Constant) and isinstance(b, Constant) and a.data == b.data)
 
 

@@ -1,4 +1,4 @@
-"""Values of the shape of a type: zeros and ones, and fields of nested tuples."""
+"""Zeros and ones of a type, and the fields of nested tuples."""
 
 from collections.abc import Callable, Iterator
 
@@ -9,7 +9,7 @@ from passat.ir.types import TensorType, TupleType, Type
 
 
 def filled(name: str, like: Expr, type_: Type) -> Expr:
-    """Zeros (`name` is "zeros") or ones of a type: of constant shape, or as those of a value."""
+    """Zeros or ones of a type (`name` is "zeros" or "ones"). For a dynamic shape, `like` gives the shape."""
     if isinstance(type_, TensorType):
         if type_.is_static:
             return call_op(name, shape=type_.shape, dtype=type_.dtype)
@@ -18,7 +18,7 @@ def filled(name: str, like: Expr, type_: Type) -> Expr:
 
 
 def tensors_of(type_: Type) -> tuple[Type, ...]:
-    """The fields of a tuple type. Raises GradientError for other types, which are no tensors either."""
+    """The fields of a tuple type. Raises GradientError for other types; callers handle tensors before."""
     if not isinstance(type_, TupleType):
         raise GradientError(f"a value of type {type_} cannot be differentiated; only tensors and tuples of tensors can be")
     return type_.fields
@@ -30,7 +30,7 @@ def field_of(value: Expr, index: int) -> Expr:
 
 
 def is_differentiable(expr: Expr, type_: Type) -> bool:
-    """Whether a gradient of an operand is of use: it is a variable of floating-point numbers."""
+    """Whether an operand needs a gradient: it is not a constant and has a floating-point tensor."""
     return not isinstance(expr, Constant) and any(isinstance(leaf, TensorType) and leaf.dtype in FLOATS for leaf in leaves(type_))
 
 

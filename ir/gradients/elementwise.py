@@ -30,7 +30,7 @@ def _where(condition: Expr, x: Expr, y: Expr) -> Expr:
 
 
 class _Scalars:
-    """Arithmetic of an expression with numbers of its element type."""
+    """Arithmetic of an expression with numbers, which become constants of its element type."""
 
     def __init__(self, like: Expr) -> None:
         self._like = like
@@ -122,7 +122,7 @@ for _name, _derivative in DERIVATIVES.items():
 @built_in("isnan", "isinf", "isfinite", "logical_not", "logical_and", "logical_or", "zeros_like", "ones_like", "shape_of", "ndarray_size")
 @built_in("zeros", "ones", "argmax", "argmin")
 def constant_gradient(call: Call, grad: Expr) -> list[Expr | None]:
-    """Of operators whose result is constant where it is differentiable."""
+    """No gradients, for operators whose result is constant wherever it is differentiable."""
     return [None] * len(call.args)
 
 
@@ -140,7 +140,7 @@ def add_gradient(call: Call, grad: Expr) -> list[Expr | None]:
 
 @built_in("subtract")
 def subtract_gradient(call: Call, grad: Expr) -> list[Expr | None]:
-    """As of a sum, negative for the second operand."""
+    """As for a sum, but negated for the second operand."""
     x, y = call.args
     return [summed(grad, x, call), summed(-grad, y, call)]
 
@@ -169,7 +169,7 @@ def power_gradient(call: Call, grad: Expr) -> list[Expr | None]:
 
 @built_in("maximum", "minimum")
 def extremum_gradient(call: Call, grad: Expr) -> list[Expr | None]:
-    """The gradient belongs to the operand that is the result, the first where both are."""
+    """The gradient goes to the operand that equals the result; to the first one if both do."""
     x, y = call.args
     first = call_op("greater_equal" if call.op.same_as(get_op("maximum")) else "less_equal", x, y)
     nothing = scalar(0, grad)
@@ -178,7 +178,7 @@ def extremum_gradient(call: Call, grad: Expr) -> list[Expr | None]:
 
 @built_in("where")
 def where_gradient(call: Call, grad: Expr) -> list[Expr | None]:
-    """The gradient belongs to the operand that is chosen."""
+    """The gradient goes to the selected operand."""
     condition, x, y = call.args
     nothing = scalar(0, grad)
     return [None, summed(_where(condition, grad, nothing), x, call), summed(_where(condition, nothing, grad), y, call)]

@@ -1,4 +1,4 @@
-"""First-order reverse-mode differentiation: of one function of dataflow alone. The result has no closures and no references."""
+"""First-order reverse-mode differentiation of a function without control flow. The result has no closures and no references."""
 
 from collections.abc import Sequence
 
@@ -16,15 +16,15 @@ _Path = tuple[int, ...]
 
 
 def first_order_gradient(function: Function) -> Function:
-    """The function of the same parameters that returns a pair: the result, and a tuple of the gradients of the parameters.
+    """Returns a function with the same parameters that returns a pair: the result, and a tuple of the gradients of the parameters.
 
-    The gradient is that of the sum of all elements of the result. Parameters are tensors and tuples of tensors. Raises GradientError for
+    Differentiates the sum of all elements of the result. Parameters are tensors and tuples of tensors. Raises GradientError for
     programs with control flow, references, data types or calls of other functions.
     """
     if function.type_params:
         raise GradientError("the gradient of a function with type parameters cannot be taken; call it with arguments of known types")
     flat = to_graph(inline_calls(infer_type(function), lambda callee: True))
-    assert isinstance(flat, Function)  # made from one
+    assert isinstance(flat, Function)  # built from a function
     infer_type(flat)
     return _Reverse(flat).run()
 
@@ -35,7 +35,7 @@ class _Reverse:
         self._bound: list[tuple[Var, Expr]] = []
         self._values: dict[Expr, Expr] = {}
         self._gradients: dict[Expr, dict[_Path, Expr]] = {}
-        """The gradient of each tensor in the value of a node, by the node and the indices of fields; none where it is zero."""
+        """The gradient of each tensor in the value of a node, by node and field indices; missing ones are zero."""
 
     def run(self) -> Function:
         """Builds the function: the program, then the gradients from the result to the parameters."""
@@ -71,7 +71,7 @@ class _Reverse:
             self._values[node] = node
         elif isinstance(node, Var):
             if node not in self._values:
-                raise GradientError(f"%{node.name_hint} is not bound here; the gradient of a function without free variables is taken")
+                raise GradientError(f"%{node.name_hint} is not bound here; a function with free variables cannot be differentiated")
         elif isinstance(node, (Tuple, TupleGetItem)) or (isinstance(node, Call) and isinstance(node.op, Op)):
             parts = [part if isinstance(part, Op) else self._values[part] for part in children(node)]
             made = with_children(node, parts)
@@ -112,7 +112,7 @@ class _Reverse:
             found[path] = self._push(call_op("add", found[path], value) if path in found else value, type_)
 
     def _gradient(self, node: Expr) -> Expr:
-        """The gradient of a node, with zeros where nothing was added."""
+        """The gradient of a node, with zeros for missing parts."""
         return self._whole(self._gradients.get(node, {}), (), self._values[node], node.checked_type)
 
     def _whole(self, found: dict[_Path, Expr], path: _Path, value: Expr, type_: Type) -> Expr:
@@ -126,7 +126,7 @@ def _check(node: Expr) -> None:
     called = isinstance(node, Call) and not isinstance(node.op, Op)
     if called or not isinstance(node, (Call, Constant, Op, Tuple, TupleGetItem, Var)):
         what = "call of a function" if called else type(node).__name__
-        raise GradientError(f"mode='first_order' is for dataflow alone, but there is a {what}; use mode='higher_order'")
+        raise GradientError(f"mode='first_order' supports only dataflow, but the function has a {what}; use mode='higher_order'")
 
 
 def _field_type(type_: Type, path: Sequence[int]) -> Type:

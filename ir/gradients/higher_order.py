@@ -1,8 +1,8 @@
-"""Higher-order reverse-mode differentiation: of programs with closures, branches, references, data types and recursion.
+"""Higher-order reverse-mode differentiation of programs with closures, branches, references, data types and recursion.
 
-Each tensor becomes a pair of the tensor and a reference to its gradient. Each operator's call extends the function in the reference `bp`,
-which propagates gradients from results to operands, by itself. Running that function after the program adds up all gradients (Wang et al.,
-"Demystifying Differentiable Programming: Shift/Reset the Penultimate Backpropagator", 2019; Relay's `gradient`).
+Each tensor becomes a pair of the tensor and a reference to its gradient. Each call of an operator prepends its own step to the function in
+the reference `bp`, which propagates gradients from results to operands. Running that function after the program accumulates all gradients
+(Wang et al., "Demystifying Differentiable Programming: Shift/Reset the Penultimate Backpropagator", 2019; Relay's `gradient`).
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ class _Reversed(TypeMutator):
 
 
 def reversed_type(type_: Type) -> Type:
-    """The type of a value of a type in the differentiated program."""
+    """The type of a value in the differentiated program, given its type in the original."""
     found: Type = _Reversed().visit(type_)
     return found
 
@@ -73,15 +73,15 @@ class _Lets:
 
 
 def higher_order_gradient(expr: Expr, module: IRModule | None = None) -> Function:
-    """The function of the same parameters that returns a pair: the result, and a tuple of the gradients of the parameters.
+    """Returns a function with the same parameters that returns a pair: the result, and a tuple of the gradients of the parameters.
 
-    The gradient is that of the sum of all elements of the result; of a tuple, of its first tensor (a loss), as in Relay. Global functions
-    that are called get differentiated forms with names in `_grad`, which are added to the module. Raises GradientError.
+    Differentiates the sum of all elements of the result; for a tuple, of its first tensor (a loss), as in Relay. Adds differentiated forms
+    of the called global functions to the module; their names end in `_grad`. Raises GradientError.
     """
     module = IRModule() if module is None else module
     function = module[expr] if isinstance(expr, GlobalVar) else expr
     if not isinstance(function, Function):
-        raise GradientError(f"the gradient of a function is taken, not of a {type(expr).__name__}")
+        raise GradientError(f"gradient needs a function, not a {type(expr).__name__}")
     if function.type_params:
         raise GradientError("the gradient of a function with type parameters cannot be taken; call it with arguments of known types")
     if any(other._checked_type is None and other is not function for other in module.functions.values()):
@@ -92,7 +92,7 @@ def higher_order_gradient(expr: Expr, module: IRModule | None = None) -> Functio
 def _typed(function: Function) -> Function:
     """The function in A-normal form, with types."""
     made = infer_type(to_anf(infer_type(function)))
-    assert isinstance(made, Function)  # made from one
+    assert isinstance(made, Function)  # built from a function
     return made
 
 
@@ -117,7 +117,7 @@ class _Differentiation:
         first_type = result_type
         while not isinstance(first_type, TensorType):
             if not tensors_of(first_type):
-                raise GradientError("the result is an empty tuple; the gradient of a tensor is taken")
+                raise GradientError("the result is an empty tuple; only tensors can be differentiated")
             first, first_type = TupleGetItem(first, 0), tensors_of(first_type)[0]
         lets.push(RefWrite(TupleGetItem(first, 1), filled("ones", lets.push(TupleGetItem(first, 0)), first_type)))
         lets.push(Call(lets.push(RefRead(backward)), []))
@@ -134,10 +134,10 @@ class _Differentiation:
         typed = function if function._checked_type is not None else infer_type(function)
         made = to_anf(typed)
         infer_type(made)
-        assert isinstance(made, Function)  # made from one
+        assert isinstance(made, Function)  # built from a function
         backward = Var("bp", RefType(_BACKWARD))
         inner = self._transform(made, backward)
-        assert isinstance(inner, Function)  # made from one
+        assert isinstance(inner, Function)  # built from a function
         return Function([*inner.params, backward], inner.body, inner.ret_type, inner.type_params)
 
     def _named(self, var: GlobalVar) -> GlobalVar:
@@ -224,7 +224,7 @@ class _Differentiation:
 
 
 def _backward(call: Call, result: Var, paired: Expr, pairs: Sequence[Expr], earlier: Expr) -> Function:
-    """The function that adds to the gradients of a call's operands, and then calls an earlier such function."""
+    """The step of a call: a function that adds to the gradients of the operands, and then calls the `earlier` function."""
     lets = _Lets()
     type_ = call.checked_type
     gradient = lets.push(_gradient(lets, paired, type_), type_)
@@ -276,7 +276,7 @@ def _variable(var: Var) -> Var:
 
 
 def _bound(done: dict[Expr, Expr], var: Var) -> Var:
-    """The new variable for one that is bound here."""
+    """The new variable for a bound variable."""
     found = done.get(var)
     if not isinstance(found, Var):
         done[var] = found = _variable(var)

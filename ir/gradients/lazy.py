@@ -1,4 +1,4 @@
-"""Zeros and ones that are not computed before they are used: tensors as values of the data type GradCell (`gradient.rly`).
+"""Computes zeros and ones lazily, by representing tensors as values of the data type GradCell (`gradient.rly`).
 
 Types of all variables change, through closures, branches and references, so this is a walk and not a rule set.
 """
@@ -44,16 +44,16 @@ class _Celled(TypeMutator):
 
 
 def lazy_gradient_init(function: Function, module: IRModule) -> Function:
-    """The function with the same type whose zeros and ones are computed where they are used.
+    """Returns a function of the same type that computes zeros and ones only when they are used.
 
-    Neither adds zeros nor multiplies by zeros and ones. `module` has the definitions of `gradient.rly`. Zeros times infinity or NaN are
-    zeros, and 0 + -0.0 is -0.0. Raises GradientError for programs with global functions or data types.
+    The result neither adds zeros nor multiplies by zeros and ones. `module` has the definitions of `gradient.rly`. Zeros times infinity or
+    NaN are zeros, and 0 + -0.0 is -0.0. Raises GradientError for programs with global functions or data types.
     """
     cell, *constructors = module.get_type("GradCell")
     assert isinstance(cell, GlobalTypeVar)  # its first entry
     made = {part.name_hint: part for part in constructors if isinstance(part, Constructor)}
     flat = infer_type(to_anf(infer_type(function)))
-    assert isinstance(flat, Function)  # made from one
+    assert isinstance(flat, Function)  # built from a function
     return _Lazy(module, cell, made).run(flat)
 
 
@@ -64,7 +64,7 @@ class _Lazy:
         self._constructors = constructors
 
     def run(self, function: Function) -> Function:
-        """Transforms a function in A-normal form, and puts cells around its arguments and tensors in place of its results."""
+        """Transforms a function in A-normal form. Converts its arguments to cells, and its results back to tensors."""
         done: dict[Expr, Expr] = {}
         for node in post_order(function):
             done[node] = self._node(node, done)
@@ -79,20 +79,20 @@ class _Lazy:
         return found
 
     def _celled(self, value: Expr, type_: Type) -> Expr:
-        """Tensors as cells; other values, which have no tensors outside of tuples, as they are."""
+        """Converts tensors, including those in tuples, to cells."""
         if isinstance(type_, TensorType):
             return Call(self._constructors["Raw"], [value], None, [type_])
         if isinstance(type_, TupleType):
             return Tuple([self._celled(field_of(value, i), field) for i, field in enumerate(type_.fields)])
-        raise GradientError(f"LazyGradientInit is for functions of tensors and tuples of them, not of a value of type {type_}")
+        raise GradientError(f"LazyGradientInit supports only tensors and tuples of tensors, not a value of type {type_}")
 
     def _plain(self, value: Expr, type_: Type) -> Expr:
-        """Cells as tensors."""
+        """Converts cells, including those in tuples, to tensors."""
         if isinstance(type_, TensorType):
             return Call(self._module.get_global_var("FromGradCell"), [value], None, [type_])
         if isinstance(type_, TupleType):
             return Tuple([self._plain(field_of(value, i), field) for i, field in enumerate(type_.fields)])
-        raise GradientError(f"LazyGradientInit is for functions of tensors and tuples of them, not of a value of type {type_}")
+        raise GradientError(f"LazyGradientInit supports only tensors and tuples of tensors, not a value of type {type_}")
 
     def _node(self, node: Expr, done: dict[Expr, Expr]) -> Expr:
         if isinstance(node, Constant):
@@ -102,7 +102,7 @@ class _Lazy:
             return Var(node.name_hint, None if type_ is None or isinstance(type_, IncompleteType) else self._type(type_), node.span)
         if isinstance(node, (GlobalVar, Constructor, Match)):
             raise GradientError(
-                f"LazyGradientInit is not for programs with global functions and data types, but there is a {type(node).__name__}"
+                f"LazyGradientInit does not support global functions and data types, but the program has a {type(node).__name__}"
             )
         if isinstance(node, Call) and isinstance(node.op, Op):
             return self._operation(node, node.op, done)
@@ -119,7 +119,7 @@ class _Lazy:
         return node if isinstance(node, Op) else with_children(node, [done[part] for part in children(node)])
 
     def _operation(self, call: Call, op: Op, done: dict[Expr, Expr]) -> Expr:
-        """A call of an operator: of cells where it is an overloaded one, else of tensors."""
+        """Rewrites a call of an operator: on cells if it is overloaded, otherwise on tensors."""
         type_, args = call.checked_type, [done[arg] for arg in call.args]
         if op.name in _OVERLOADED and all(arg.checked_type == type_ for arg in call.args):
             params = [Var("x", type_), Var("y", type_)]

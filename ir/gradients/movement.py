@@ -91,7 +91,7 @@ def _added_at(grad: Expr, indices: Expr, shape: Sequence[int], axis: int, dtype:
 
 @built_in("strided_slice")
 def slice_gradient(call: Call, grad: Expr) -> list[Expr | None]:
-    """The gradient at the places that were taken, zeros elsewhere."""
+    """The gradient at the selected positions, zeros elsewhere."""
     data = call.args[0]
     shape = _static_shape(data, call)
     dtype = tensor_type(data.checked_type).dtype
@@ -113,7 +113,7 @@ def pad_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     """The part of the gradient that belongs to the operand."""
     attrs, shape = call.attrs, _static_shape(call.args[0], call)
     if attrs.pad_mode != "constant" or any(width < 0 for pair in attrs.pad_width for width in pair):
-        raise GradientError("the gradient of nn.pad is that of padding with a constant")
+        raise GradientError("the gradient of nn.pad supports only pad_mode='constant' without negative widths")
     begin = tuple(before for before, _ in attrs.pad_width)
     end = tuple(before + size for before, size in zip(begin, shape, strict=True))
     return [call_op("strided_slice", grad, begin=begin, end=end)]
@@ -145,13 +145,13 @@ def gather_nd_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     """The gradient added up at the indices."""
     data, indices = call.args
     if call.attrs.batch_dims:
-        raise GradientError("the gradient of gather_nd is that of calls with batch_dims=0")
+        raise GradientError("the gradient of gather_nd supports only batch_dims=0")
     return [call_op("scatter_nd", call_op("zeros_like", data), indices, grad, reduction="add"), None]
 
 
 @built_in("one_hot")
 def one_hot_gradient(call: Call, grad: Expr) -> list[Expr | None]:
-    """The sums of the gradient where the result is the one value and where it is the other."""
+    """The sum of the gradient over the elements with the first value, and over those with the second."""
     indices, on, _ = call.args
     values = [Constant(np.array(value)) for value in (True, False)]
     attrs = call.attrs

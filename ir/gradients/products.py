@@ -39,7 +39,7 @@ def product_gradient(call: Call, grad: Expr) -> list[Expr | None]:
 def _product(call: Call, a: Expr, b: Expr, transpose_a: bool, transpose_b: bool) -> Expr:
     ranks = [tensor_type(type_).ndim for type_ in (call.checked_type, *(arg.checked_type for arg in call.args))]
     if min(ranks) < 2:
-        raise GradientError(f"the gradient of {call.op!r} is that of operands with at least 2 dimensions")
+        raise GradientError(f"the gradient of {call.op!r} supports only operands with at least 2 dimensions")
     if call.op.same_as(get_op("nn.batch_matmul")) or max(ranks) == 2:
         return Call(call.op, [a, b], {"transpose_a": transpose_a, "transpose_b": transpose_b})
     sides = [_turned(value) if turn else value for value, turn in ((a, transpose_a), (b, transpose_b))]
@@ -47,7 +47,7 @@ def _product(call: Call, a: Expr, b: Expr, transpose_a: bool, transpose_b: bool)
 
 
 def _turned(matrices: Expr) -> Expr:
-    """Matrices in the last two axes, transposed."""
+    """Transposes the last two axes."""
     rank = tensor_type(matrices.checked_type).ndim
     return call_op("transpose", matrices, axes=(*range(rank - 2), rank - 1, rank - 2))
 

@@ -26,7 +26,7 @@ def sum_gradient(call: Call, grad: Expr) -> list[Expr | None]:
 
 @built_in("mean")
 def mean_gradient(call: Call, grad: Expr) -> list[Expr | None]:
-    """As of a sum, divided by the number of elements."""
+    """As for a sum, divided by the number of elements."""
     x = call.args[0]
     type_ = tensor_type(x.checked_type)
     count = 1
@@ -40,7 +40,7 @@ def mean_gradient(call: Call, grad: Expr) -> list[Expr | None]:
 
 @built_in("max", "min")
 def extremum_gradient(call: Call, grad: Expr) -> list[Expr | None]:
-    """The gradient belongs to the greatest (or least) element; equal parts of it to several that are equal."""
+    """The gradient goes to the greatest (or least) element; several equal ones share it equally."""
     x = call.args[0]
     chosen = call_op("equal", x, _kept(call, call)).astype(tensor_type(x.checked_type).dtype)
     return [chosen * _kept(call, grad) / call_op("sum", chosen, axis=_axes(call), keepdims=True)]
@@ -94,5 +94,5 @@ def full_gradient(call: Call, grad: Expr) -> list[Expr | None]:
 
 @built_in("full_like")
 def full_like_gradient(call: Call, grad: Expr) -> list[Expr | None]:
-    """The sum of the gradient; nothing for the operand that gives the shape."""
+    """The sum of the gradient; None for the operand that only gives the shape."""
     return [None, call_op("sum", grad)]

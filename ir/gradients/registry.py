@@ -14,7 +14,7 @@ from passat.ir.passat_error import PassatError
 from passat.ir.traverse import rewrite
 
 Gradient = Callable[[Call, Expr], Sequence[Expr | None]]
-"""The gradients of the operands of a call, of the call and the gradient of its result. The operands have types."""
+"""Maps a call and the gradient of its result to the gradients of the operands. The operands have types."""
 
 FPRIMAL_GRADIENT: Final = "FPrimalGradient"
 
@@ -24,15 +24,15 @@ class GradientError(PassatError, ValueError):
 
 
 def register_gradient(op_name: str, fgradient: Gradient | None = None, level: int = 10) -> AnyValue:
-    """Registers the gradient of an operator; without `fgradient`, the decorator of a function that is the gradient.
+    """Registers the gradient of an operator; without `fgradient`, returns a decorator.
 
-    It takes the place of Passat's own gradients, which have level 5. Raises ValueError where one of the same level is registered.
+    It replaces Passat's own gradient, which has level 5. Raises ValueError if a gradient of the same level is registered.
     """
     return register_op_attr(op_name, FPRIMAL_GRADIENT, fgradient, level)
 
 
 def built_in(*op_names: str) -> Callable[[Gradient], Gradient]:
-    """The decorator of Passat's own gradient of operators, which users may replace."""
+    """Returns a decorator that registers Passat's own gradient of some operators. Users may replace it."""
 
     def register(gradient: Gradient) -> Gradient:
         for name in op_names:
@@ -48,9 +48,9 @@ def call_op(name: str, *args: Expr, **attrs: AnyValue) -> Call:
 
 
 def operand_gradients(call: Call, result: Var, gradient: Expr) -> Sequence[Expr | None]:
-    """The gradients of the operands of an operator's call, whose value is in a variable.
+    """The gradients of the operands of an operator's call. `result` is the variable bound to its value.
 
-    Raises GradientError for an operator without a registered gradient, and for a gradient that returns another number of expressions.
+    Raises GradientError for an operator without a registered gradient, and for a gradient that returns a wrong number of expressions.
     """
     op = call.op
     assert isinstance(op, Op)  # by contract

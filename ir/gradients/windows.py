@@ -39,7 +39,7 @@ def _spread(
 
 
 def _weight_gradient(data: Expr, shape: tuple[int, ...], grad: Expr, window: tuple[int, ...], attrs: dict[str, AnyValue]) -> Expr:
-    """The gradient of a convolution's weight: the convolution of the data with the gradient, where channels stand for the batch."""
+    """The gradient of a convolution's weight: the convolution of the data with the gradient, with channels in place of the batch."""
     rank, groups = len(window), attrs["groups"]
     batch, channels = shape[:2]
     rest = tuple(range(3, 3 + rank))
@@ -91,7 +91,7 @@ def transposed_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     grad = _arranged(grad, attrs.data_layout, plain)
     window = _window_attrs(call)
     found = call_op(f"nn.conv{len(spatial)}d", grad, _arranged(weight, attrs.kernel_layout, kernel), **window)
-    places = tuple(range(2, 2 + len(spatial)))  # extended ends may hold a further window
+    places = tuple(range(2, 2 + len(spatial)))  # extended ends may contain another window
     of_data = call_op("strided_slice", found, begin=(0,) * len(places), end=shape[2:], axes=places)
     of_weight = _weight_gradient(grad, result, _arranged(data, attrs.data_layout, plain), sizes[2:], window)
     return [_arranged(of_data, plain, attrs.data_layout), _arranged(of_weight, kernel, attrs.kernel_layout)]
@@ -103,7 +103,7 @@ def _pooled(call: Call) -> tuple[str, str, tuple[int, ...], tuple[int, ...], tup
     spatial = SPATIAL[tensor_type(data.checked_type).ndim - 2]
     plain = "NC" + spatial
     if attrs.ceil_mode:
-        raise GradientError(f"the gradient of {call.op!r} is that of calls with ceil_mode=False")
+        raise GradientError(f"the gradient of {call.op!r} supports only ceil_mode=False")
     shape, result = _shape(data, attrs.layout, plain, call), _shape(call, attrs.layout, plain, call)
     window = per_axis(attrs.pool_size, len(spatial), "pool_size")
     return attrs.layout, plain, shape, result, window, _window_attrs_of_pool(call, shape[1])
@@ -154,7 +154,7 @@ def max_pool_gradient(call: Call, grad: Expr) -> list[Expr | None]:
 
 @built_in(*(f"nn.global_avg_pool{rank}d" for rank in SPATIAL))
 def global_avg_pool_gradient(call: Call, grad: Expr) -> list[Expr | None]:
-    """The gradient divided by the number of elements, for each of them."""
+    """The gradient divided by the number of elements, for each element."""
     data = call.args[0]
     spatial = SPATIAL[tensor_type(data.checked_type).ndim - 2]
     count = math.prod(_shape(data, call.attrs.layout, spatial, call))

@@ -1,4 +1,4 @@
-"""Reads programs from TVM's JSON. Nothing in a text is executed: each type key stands for one of the kinds of nodes in `nodes`."""
+"""Reads programs from TVM's JSON. Nothing in a text is executed: each type key selects one of the kinds of nodes in `nodes`."""
 
 import base64
 import binascii
@@ -20,7 +20,7 @@ _LARGEST: Final = 1 << 63
 _NUMBERS: Final = frozenset(("index", "complete", "tag", "kind", "num_inputs", "line", "end_line", "column", "end_column"))
 """Fields that are numbers."""
 _TEXTS: Final = frozenset(("dtype",))
-"""Fields that are texts. Other fields are indices of nodes; names were texts in earlier versions."""
+"""Fields that are strings. Other fields are indices of nodes; in earlier versions, names were strings too."""
 _NAMES: Final = frozenset(("name_hint", "name"))
 _ARRAYS: Final = frozenset(("Constant", "Tensor"))
 """Nodes whose `data` is the index of an array."""
@@ -30,10 +30,10 @@ _IGNORED: Final = frozenset(
 
 
 def load_json(json_str: str) -> AnyValue:
-    """Reads what `save_json`, or TVM's function of this name, has written.
+    """Reads JSON that `save_json`, or TVM's function of this name, wrote.
 
-    Versions from 0.6 on are read. Raises JSONError for texts that are not of this form, and for nodes that Passat does not have: those of
-    TIR, and attributes of TVM's classes, other than `DictAttrs`.
+    Supports TVM 0.6 and later. Raises JSONError for text in another form, and for nodes that Passat does not have: those of TIR, and
+    attributes of classes other than `DictAttrs`.
 
     >>> from passat.ir.graph_json import save_json
     >>> from passat.ir.types import TensorType
@@ -61,7 +61,7 @@ class _Loader:
         self._decoded: dict[int, Tensor] = {}
 
     def load(self) -> AnyValue:
-        """The root. Iterative: a node is made after the nodes that it refers to."""
+        """Returns the root. Iterative: creates a node after the nodes that it refers to."""
         root = self._index(self._root, "'root'")
         stack = [(root, False)]
         begun: set[int] = set()
@@ -76,11 +76,11 @@ class _Loader:
                     raise JSONError(f"node {at}: {error}") from error
                 begun.discard(at)
             elif at in begun:
-                raise JSONError(f"node {at} refers to itself by way of other nodes")
+                raise JSONError(f"node {at} refers to itself through other nodes")
             else:
                 begun.add(at)
                 stack.append((at, True))
-                # The last reference is followed first; a node that is reached twice before it is begun stays twice on the stack.
+                # The last reference is followed first. A node that is reached twice before it is begun is on the stack twice.
                 stack.extend((part, False) for part in self._references(at) if part not in self._done)
         return self._done[root]
 
@@ -97,7 +97,7 @@ class _Loader:
         node = self._nodes[at]
         type_key, fields = (node.get("type_key"), node.get("attrs", {})) if isinstance(node, dict) else (None, None)
         if not isinstance(type_key, str) or not isinstance(fields, dict) or not all(isinstance(value, str) for value in fields.values()):
-            raise JSONError(f"node {at} must be an object with a 'type_key' and 'attrs' that are texts")
+            raise JSONError(f"node {at} must be an object with a 'type_key' and 'attrs' that are strings")
         return type_key, fields
 
     def _data(self, at: int) -> list[int]:
@@ -126,7 +126,7 @@ class _Loader:
         return found
 
     def _text_of_name(self, value: str) -> str | None:
-        """The text of a name that is written in place, as in versions before 0.7; None where it is the index of a node."""
+        """The string of a name that is stored inline, as in versions before 0.7; None if it is the index of a node."""
         if value.isdecimal() and len(value) < 10 and int(value) < len(self._nodes):
             node = self._nodes[int(value)]
             if isinstance(node, dict) and str(node.get("type_key")).endswith("String"):
@@ -174,7 +174,7 @@ class _Loader:
         return tuple(self._done[part] for part in self._data(at))
 
     def map(self, at: int, fields: Mapping[str, AnyValue]) -> dict[AnyValue, AnyValue]:
-        """A Map, with keys that are texts or nodes."""
+        """A Map, with keys that are strings or nodes."""
         values, keys = [self._done[part] for part in self._data(at)], self._nodes[at].get("keys")
         if keys is None and len(values) % 2 == 0:
             keys, values = values[::2], values[1::2]
@@ -186,17 +186,17 @@ class _Loader:
             raise JSONError(f"a value cannot be the key of a map: {error}") from None
 
     def text(self, at: int, fields: Mapping[str, AnyValue]) -> str:
-        """The text of a String, Op, or other node that is a text."""
+        """The string of a String, Op, or other node that is a string."""
         node = self._nodes[at]
         found = node.get("repr_str", node.get("global_key", ""))
         if "repr_b64" in node:
             found = self.bytes({"repr_str": node["repr_b64"]}).decode(errors="replace")
         if not isinstance(found, str):
-            raise JSONError("its 'repr_str' must be a text")
+            raise JSONError("its 'repr_str' must be a string")
         return found
 
     def bytes(self, node: Mapping[str, AnyValue]) -> bytes:
-        """The bytes of a text in base64."""
+        """Decodes a base64 string."""
         try:
             return base64.b64decode(node.get("repr_str", ""), validate=True)
         except (binascii.Error, TypeError, ValueError) as error:
@@ -239,7 +239,7 @@ def _operator(loader: _Loader, at: int, fields: Mapping[str, AnyValue]) -> AnyVa
 def _attrs(loader: _Loader, at: int, fields: Mapping[str, AnyValue]) -> Attrs:
     found = fields.get("__dict__", {}) or {}
     if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
-        raise JSONError("the attributes of DictAttrs must be a map from texts")
+        raise JSONError("the attributes of DictAttrs must be a map with string keys")
     return Attrs(found)
 
 
@@ -282,4 +282,4 @@ _SPECIAL: Final[dict[str, _Special]] = {
     "Sub": _arithmetic(lambda a, b: a - b),
     "Mul": _arithmetic(lambda a, b: a * b),
 }
-"""What makes the nodes that are not in `MAKERS`, by type key without prefix."""
+"""Functions that make the nodes that are not in `MAKERS`, by type key without prefix."""

@@ -52,15 +52,15 @@ from passat.ir.types import TypeVar as TypeParam
 
 T = TypeVar("T")
 DIMENSIONS: Final = frozenset(("Var", "SizeVar", "Any", "Add", "Sub", "Mul"))
-"""The nodes of TIR that dimensions are made of."""
+"""The TIR nodes that dimensions consist of."""
 
 
 class JSONError(PassatError, ValueError, RuntimeError):
-    """A text or a set of fields is not a program of TVM's JSON. The message names the node."""
+    """Text or fields do not describe a program in TVM's JSON. The message names the node."""
 
 
 class Id:
-    """The identity of a variable (`relay.Id`): variables that are read with the same one are the same variable."""
+    """The identity of a variable (`relay.Id`): variables with the same identity are the same variable."""
 
     __slots__ = ("name_hint", "var")
 
@@ -215,7 +215,7 @@ MAKERS: Final[dict[str, Maker]] = {
     "Module": _module,
     "Tensor": lambda f: f.of("data", Tensor),
 }
-"""What makes the nodes of a kind from fields, by type key without prefix."""
+"""Functions that make nodes from fields, by type key without prefix."""
 
 
 def make_node(type_key: str, **fields: AnyValue) -> AnyValue:
@@ -235,7 +235,7 @@ def make(type_key: str, fields: Mapping[str, AnyValue]) -> AnyValue:
     """Makes a node that is not a set of attributes. Raises JSONError."""
     maker = MAKERS.get(bare(type_key))
     if maker is None:
-        raise JSONError(f"there is no kind of nodes {type_key!r}; it has: {', '.join(MAKERS)}")
+        raise JSONError(f"there is no node kind {type_key!r}; known: {', '.join(MAKERS)}")
     try:
         made = maker(Fields(type_key, fields))
     except JSONError:
@@ -251,7 +251,7 @@ def make(type_key: str, fields: Mapping[str, AnyValue]) -> AnyValue:
 def bare(type_key: str) -> str:
     """A type key without the prefix of its dialect, which differs between versions of TVM: `relay.TypeVar`, later `TypeVar`.
 
-    Of TIR there are dimensions alone, whose variables are called `Variable` here, as in versions before 0.7.
+    The only TIR nodes are those of dimensions; their variables are called `Variable`, as in versions before 0.7.
     """
     dialect, _, kind = type_key.rpartition(".")
     if dialect == "tir":

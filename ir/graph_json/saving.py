@@ -56,13 +56,13 @@ VERSION: Final = "0.18.0"
 
 
 class _Text(NamedTuple):
-    """A field that is written as it is: a number or an element type."""
+    """A field that is written verbatim: a number or an element type."""
 
     text: object
 
 
 class _Form(NamedTuple):
-    """The form of a node: its type key, and either fields, elements, keys and values, or a text."""
+    """The form of a node: its type key, and either fields, elements, keys and values, or a string."""
 
     type_key: str
     fields: Mapping[str, AnyValue] | None = None
@@ -74,7 +74,7 @@ class _Form(NamedTuple):
 def save_json(node: AnyValue) -> str:
     """Writes a program, an expression, a type, attributes or a span as JSON that `load_json` reads back; shared nodes occur once.
 
-    Raises TypeError for values that have no form there: functions of other back ends, constants of element types that TVM does not have,
+    Raises TypeError for values that cannot be saved: functions of other back ends, constants of element types that TVM does not have,
     and attributes that are arbitrary Python objects.
     """
     graph = _Saver().save(node)
@@ -89,7 +89,7 @@ class _Saver:
         self._arrays: list[str] = []
         self._numbers: dict[object, int] = {}
         self._identities: dict[int, Id] = {}
-        self._kept: list[AnyValue] = []  # nodes are numbered by identity, which holds as long as they are alive
+        self._kept: list[AnyValue] = []  # keeps nodes alive, because they are numbered by identity
         self._pending: list[tuple[int, _Form]] = []
 
     def save(self, root: AnyValue) -> dict[str, AnyValue]:
@@ -143,7 +143,7 @@ class _Saver:
         raise TypeError(f"a {type(value).__name__} cannot be saved as JSON: {str(value)[:60]}")
 
     def identity(self, var: Var) -> Id:
-        """What stands for the identity of a variable."""
+        """The node for the identity of a variable."""
         return self._identities.setdefault(id(var), Id(var.name_hint))
 
 

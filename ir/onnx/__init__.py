@@ -67,7 +67,7 @@ def save(module: "IRModule | ModelProto", path: "Path", *, folder: "Path | None"
 
 
 def read_model(path: "Path") -> "ModelProto":
-    """Reads a model file as it is, without external data. Raises OnnxError."""
+    """Reads a model file without importing it, and without external data. Raises OnnxError."""
     require_onnx()
     from passat.ir.onnx import files
 

@@ -43,7 +43,7 @@ class Place(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """What graphs share with their model: the folder of external data, and the versions of domains."""
+    """The properties that graphs share with their model: the folder of external data, and the versions of domains."""
 
     folder: str | None
     opsets: Mapping[str, int]
@@ -119,9 +119,9 @@ class Alignment:
     * `places` are the differences, in the order of the first graph.
     * `outer` is the correspondence of the enclosing graphs.
 
-    Inputs and outputs correspond by name, or by position where only one graph has the name. With `by_place`, as for subgraphs, they
-    correspond by position only. `sources` says, for results of nodes of the second graph, from which nodes of the first they were made:
-    such nodes without a counterpart are in one difference. Raises OnnxError for a cycle.
+    Inputs and outputs correspond by name, or by position if only one graph has the name. With `by_place`, as for subgraphs, they
+    correspond by position only. `sources` maps results of nodes of the second graph to the nodes of the first that they were made from;
+    without counterparts, these nodes belong to one difference. Raises OnnxError for a cycle.
     """
 
     def __init__(
@@ -318,8 +318,8 @@ class Alignment:
         return found
 
     def _places(self) -> Iterator[Place]:
-        """Groups the nodes without a counterpart: nodes with those that they were made from; the others if they feed only each other, or
-        produce the same operand of corresponding nodes."""
+        """Groups the nodes without a counterpart. A node joins the nodes that it was made from. Others form a group if they feed only each
+        other, or produce the same operand of corresponding nodes."""
         leader: dict[tuple[int, int], tuple[int, int]] = {}
 
         def find(each: tuple[int, int]) -> tuple[int, int]:

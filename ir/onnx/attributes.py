@@ -92,7 +92,7 @@ def is_absurd(name: str, value: AnyValue) -> bool:
 
 
 def absurd_attribute(node: NodeProto) -> str | None:
-    """Returns the name of an attribute that `is_absurd`; None where there is none."""
+    """Returns the name of an attribute that `is_absurd`; None if there is none."""
     plain = (attribute for attribute in node.attribute if attribute.type in _PLAIN)
     return next((name for name, value in read_attributes(plain, None)[0].items() if is_absurd(name, value)), None)
 
@@ -116,7 +116,7 @@ def _text(value: bytes) -> str | bytes:
 
 
 _FLOATING: Final = {2: 1, 7: 6}
-"""Kinds that are written as floats where the schema requires floats. Other mismatches are left to the reader of the file."""
+"""Kinds that are written as floats if the schema requires floats. Other mismatches are left to the reader of the file."""
 
 _LISTS: Final = (6, 7, 8, 9)
 
@@ -178,7 +178,7 @@ def _kind_of(value: AnyValue) -> int:
 
 
 def attribute_kinds(op_type: str, version: int, domain: str = "") -> Mapping[str, int]:
-    """Returns the kinds of the attributes of an operator, by name; empty where the onnx package does not know it."""
+    """Returns the kinds of the attributes of an operator, by name; empty if the onnx package does not know it."""
     declared = signature_of(op_type, version, domain)
     return declared.kinds if declared is not None else {}
 
@@ -194,7 +194,7 @@ class Signature(NamedTuple):
 
 @lru_cache(4096)
 def signature_of(op_type: str, version: int, domain: str = "") -> Signature | None:
-    """Returns the signature of an operator; None where the onnx package does not know the operator or the version."""
+    """Returns the signature of an operator; None if the onnx package does not know the operator or the version."""
     try:
         schema = onnx.defs.get_schema(op_type, version, domain)
     except onnx.defs.SchemaError:

@@ -14,9 +14,9 @@ from passat.ir.types import TupleType
 
 
 def run_call(op: Op, operands: tuple[AnyValue, ...], attrs: dict[str, AnyValue], opset: int) -> AnyValue:
-    """Computes a call on arrays and tuples of arrays, in a model of an opset. Returns what a kernel would.
+    """Computes a call on arrays and tuples of arrays, in a model of an opset. Returns arrays in the form that kernels return.
 
-    Raises ValueError where ONNX Runtime rejects the call, and NoKernelError where it has no kernel or the call has no ONNX form.
+    Raises ValueError if ONNX Runtime rejects the call, and NoKernelError if it has no kernel or the call has no ONNX form.
     """
     if op.to_onnx is None:
         raise NoKernelError(f"{op.name} has no ONNX form")

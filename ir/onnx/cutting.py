@@ -73,7 +73,7 @@ class Cut:
         return f"cut at {_nodes(len(self._holes))} unknown to ONNX Runtime ({', '.join(names)})"
 
     def like(self, other: ModelProto) -> ModelProto:
-        """Cuts another model at the corresponding nodes. Raises CutError where they do not correspond one to one."""
+        """Cuts another model at the corresponding nodes. Raises CutError if they do not correspond one to one."""
         plain, holes = _emptied(other, self.operators, self._numbering)
         numbers = counterparts([hole.named for hole in self._holes], [hole.named for hole in holes])
         if len(holes) != len(self._holes) or None in numbers:

@@ -1,6 +1,6 @@
 """Checks the declared types of values (`value_info`, outputs, inputs of subgraphs) against inferred types.
 
-ONNX Runtime warns about wrong declared shapes and runs the model. Passat also accepts it, and uses neither side where they differ.
+ONNX Runtime warns about wrong declared shapes and runs the model. Passat also accepts it, and ignores both types where they differ.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,8 @@ class DisbeliefError(Exception):
 
 
 class Grounds:
-    """Tracks which declarations the types of values depend on: those of values without an inferred type, as of custom operators."""
+    """Tracks which declarations the types of values depend on. Declarations are used for values without an inferred type, such as results
+    of custom operators."""
 
     def __init__(self) -> None:
         self._names: dict[int, frozenset[str]] = {}
@@ -70,7 +71,7 @@ def says_more(declared: TypeProto, type_: Type) -> bool:
 
 
 def settle(declared: TypeProto, type_: Type) -> None:
-    """Declares the sizes that are known in place of names."""
+    """Replaces names in a declared type by known sizes."""
     if type(type_) is TensorType and declared.tensor_type.HasField("shape"):
         for dim, size in zip(declared.tensor_type.shape.dim, type_.shape, strict=False):
             if type(size) is int and not dim.HasField("dim_value"):

@@ -73,7 +73,7 @@ def _with_shape_of(type_: Type, target: Type) -> Type:
 
 
 def contradiction(node: NodeProto, version: int, attrs: Mapping[str, AnyValue], operands: Sequence[Type]) -> str:
-    """Describes why ONNX and ONNX Runtime compute different shapes for the results of a node; empty where they agree.
+    """Describes why ONNX and ONNX Runtime compute different shapes for the results of a node; empty if they agree.
 
     Declared types of these results and their users may come from either inference.
     """
@@ -173,13 +173,13 @@ def _broadcast(x: Type, slope: Type) -> Type:
 
 
 def _windows(op_type: str, attrs: Mapping[str, AnyValue], data: Type) -> Sequence[Dim]:
-    with contextlib.suppress(OpTypeError):  # where no window fits; ONNX Runtime still returns a result
+    with contextlib.suppress(OpTypeError):  # no window fits; ONNX Runtime still returns a result
         return window_counts(OnnxNode(op_type, attrs["opset"], [Var("", data)], attrs)) or ()
     return ()
 
 
 def _with_sizes(type_: Type, start: int, sizes: Sequence[Dim] = ()) -> Type:
-    """Replaces the dimensions from `start` on; with unknown ones where no sizes are given."""
+    """Replaces the dimensions from `start` on; with unknown ones if no sizes are given."""
     if not isinstance(type_, TensorType):
         return type_
     return type_.with_shape((*type_.shape[:start], *(sizes or (ANY for _ in type_.shape[start:]))))

@@ -44,10 +44,10 @@ class CheckerError(OnnxError):
 
 
 def require_text(*texts: object) -> None:
-    """Raises OnnxError where protobuf returns bytes for text of a model, as it does for invalid UTF-8."""
+    """Raises OnnxError if protobuf returns bytes for text of a model, as it does for invalid UTF-8."""
     if not set(map(type, texts)) <= {str}:  # hot path: every name of a model is checked here
         found = next(text for text in texts if not isinstance(text, str))
-        raise OnnxError(f"the model holds text that is not UTF-8: {found!r}")
+        raise OnnxError(f"the model contains text that is not UTF-8: {found!r}")
 
 
 def require_onnx() -> None:
@@ -60,7 +60,7 @@ def require_onnx() -> None:
 
 
 def raise_interrupt(error: BaseException) -> None:
-    """Raises KeyboardInterrupt, or its subclass for SIGTERM, again where the import of a compiled module converted it to an ImportError."""
+    """Raises KeyboardInterrupt, or its subclass for SIGTERM, again if the import of a compiled module converted it to an ImportError."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, KeyboardInterrupt):

@@ -38,11 +38,11 @@ def export_model(module: IRModule, place: Place = lambda tensors: {}, written: d
         with collector_paused():
             return ModelWriter(module, written).write(place)
     except UnicodeDecodeError as error:
-        raise OnnxError(f"the model holds text that is not UTF-8: {error.object!r}") from error
+        raise OnnxError(f"the model contains text that is not UTF-8: {error.object!r}") from error
 
 
 class ModelWriter:
-    """Writes a model; holds what its graphs share: names, constants, versions."""
+    """Writes a model. Stores the state that its graphs share: names, constants, versions."""
 
     def __init__(self, module: IRModule, written: dict[int, list[str]] | None = None) -> None:
         self.main = _inlined(module["main"])
@@ -103,7 +103,7 @@ class ModelWriter:
             self.written.setdefault(id(body), list(names))
 
     def _inputs(self, writer: GraphWriter) -> list[ValueInfoProto]:
-        """The declarations of the parameters, kept from the source where they still hold; names the parameters."""
+        """The declarations of the parameters, kept from the source if they are still valid. Also names the parameters."""
         declared = {value.name: value for value in self.frame.graph.input}
         found: list[ValueInfoProto] = []
         self.names.used.update(self.frame.defaults)
@@ -160,7 +160,7 @@ def _inlined(main: Function) -> Function:
     made = inline_calls(main, lambda function: True)
     if made is main:
         return main
-    assert isinstance(made, Function)  # the result for a function
+    assert isinstance(made, Function)  # a function maps to a function
     infer_type(made)
     return made
 

@@ -21,7 +21,7 @@ class External(NamedTuple):
 def locate(proto: TensorProto, folder: str | None, nbytes: int) -> External:
     """Returns the location of the `nbytes` of a tensor with external data.
 
-    Raises OnnxError where
+    Raises OnnxError if
 
     * the folder is unknown;
     * the path is absolute or leads outside the folder, also by symbolic links;

@@ -115,7 +115,7 @@ def _is_external(tensor: TensorProto) -> bool:
 
 
 def _check(model: ModelProto, path: str | None = None) -> None:
-    """Checks a model, or the file that holds it."""
+    """Checks a model, or the file that contains it."""
     try:
         onnx.checker.check_model(model if path is None else path)
     except onnx.checker.ValidationError as error:
@@ -124,14 +124,14 @@ def _check(model: ModelProto, path: str | None = None) -> None:
         said = undeclared(model) if _OF_TYPES.search(text) else ""
         raise CheckerError(f"onnx.checker does not accept the model: {said or text[:_COMPLAINT]}") from error
     except UnicodeDecodeError as error:
-        raise CheckerError("onnx.checker does not accept the model: it holds text that is not UTF-8") from error
+        raise CheckerError("onnx.checker does not accept the model: it contains text that is not UTF-8") from error
 
 
 def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None = None, check: bool = True) -> None:
-    """Writes a module or a model to a file, and its large tensors to another where necessary.
+    """Writes a module or a model to a file, and its large tensors to another if necessary.
 
-    Replaces an existing file and keeps its mode. Replaces a link but not its target. Raises OnnxError, also where the path is not a file,
-    such as a device or a folder.
+    Replaces an existing file and keeps its mode. Replaces a link but not its target. Raises OnnxError, for example if the path is a device
+    or a folder.
     """
     mode = _mode_of(path)
     if isinstance(module, ModelProto) and mode is not None and _reads(module, folder, path):
@@ -186,7 +186,7 @@ def _reads(model: ModelProto, folder: str | None, path: str) -> bool:
 
 
 def _mode_of(path: str) -> int | None:
-    """The mode of the file to be replaced; None where there is none. Raises OnnxError for anything but a file or a link."""
+    """The mode of the file to be replaced; None if there is none. Raises OnnxError for anything but a file or a link."""
     try:
         mode = os.lstat(path).st_mode
     except OSError:  # the file does not exist, or opening it will report the problem
@@ -199,7 +199,7 @@ def _mode_of(path: str) -> int | None:
 
 
 def _gathered(model: ModelProto, data: DataFile, folder: str | None) -> ModelProto:
-    """Moves external tensors from other places to the data file, and large tensors where the model would be too large."""
+    """Moves external tensors from other places to the data file, and large tensors if the model would be too large."""
     inside = model_bytes(model)
     if inside <= INLINE_LIMIT and not any(_is_elsewhere(tensor, data) for tensor in _tensors(model)):
         return model
@@ -249,7 +249,7 @@ def _node_tensors(nodes: Iterable[NodeProto], graphs: list[GraphProto]) -> Itera
 
 
 def _free_data_path(path: str) -> str:
-    """`<path>.data`, or a numbered name where that exists. Existing files are never overwritten, as other models may use them."""
+    """`<path>.data`, or a numbered name if that exists. Existing files are never overwritten, as other models may use them."""
     candidate, number = f"{path}.data", 0
     while os.path.lexists(candidate):
         number += 1

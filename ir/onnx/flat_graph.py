@@ -1,4 +1,4 @@
-"""The nodes of a model as one list, those of subgraphs and local functions included: what a drawing or a table of a model starts from."""
+"""Lists the nodes of a model, including those of subgraphs and local functions, as input for drawings and tables."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,8 +34,8 @@ class FlatNode:
 
 
 def flat_graph(model: ModelProto, folder: str | None = None) -> list[FlatNode]:
-    """Lists the nodes of a model, each after those that it reads. Constant nodes are operands, not nodes of their own. Attributes that have
-    their default are left out.
+    """Lists the nodes of a model, each after those that it reads. Constant nodes are operands, not nodes of their own. Attributes with
+    default values are omitted.
 
     Raises OnnxError for a cycle.
     """

@@ -13,9 +13,9 @@ from passat.ir.expr import Expr
 M = TypeVar("M", ModelProto, GraphProto)
 
 Origin = tuple[Expr, NodeProto, Sequence[Expr | None], Sequence[Expr]]
-"""The node that a call was read from: the call, the node, the values that the node reads (None where one is absent), those that are there.
+"""The original node of a call: the call, the node, the values that the node reads (None for absent ones), and the present ones.
 
-It holds while the call is the same object, as expressions never change; the call is kept so that its identity is not given to another.
+Valid as long as the call is the same object, because expressions are immutable. Keeps the call alive, so that its id is not reused.
 """
 
 
@@ -42,12 +42,12 @@ class Frame:
     unread: Set[str] = frozenset()
     """The outputs of the source that no node reads."""
     settled: bool = False
-    """Whether sizes of outputs are written where they are known, in place of names; in a model for fixed sizes."""
+    """Whether known sizes of outputs are written instead of names; true for a model with fixed sizes."""
     warnings: list[Diagnostic] = field(default_factory=list)
     """Contradictions in the model that do not prevent its import."""
 
     def __getstate__(self) -> dict[str, AnyValue]:
-        # Calls have other ids in a copy of the module, so their nodes are written anew.
+        # Calls have other ids in a copy of the module, so their nodes are created again.
         return {each.name: {} if each.name == "origins" else getattr(self, each.name) for each in fields(self)}
 
     def __setstate__(self, state: dict[str, AnyValue]) -> None:
@@ -71,7 +71,7 @@ def opsets_of(model: ModelProto | FunctionProto) -> dict[str, int]:
 
 
 NOT_KEPT: Final = frozenset({"node", "initializer", "sparse_initializer", "value_info"})
-"""The fields of a graph that hold its computation and are rebuilt."""
+"""The fields of a graph that contain its computation and are rebuilt."""
 
 
 def copy_fields(source: M, target: M, *, except_for: Set[str]) -> None:

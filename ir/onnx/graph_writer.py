@@ -94,9 +94,9 @@ class GraphWriter:
         return proto.WhichOneof("value") is None or runtime_name(proto) in taken
 
     def _again(self, source: str, name: str, type_: Type) -> NodeProto:
-        """Emits a node that gives a value another name: Identity, or a copy of the producer where Identity does not support the type."""
+        """Emits a node that gives a value another name: Identity, or a copy of the producer if Identity does not support the type."""
         made = next((node for node in self.nodes if source in node.output), None)
-        # Without operands, an attribute determines the type; Identity may not support it where inference does not know it.
+        # Without operands, an attribute determines the type; Identity may not support a type that inference does not know.
         says_type = type_ == UNKNOWN and made is not None and not made.input and not is_stateful(made.domain, made.op_type)
         if made is None or (self._can_rename(type_) and not says_type):
             return NodeProto(op_type="Identity", name=self.model.node_names.take(name), input=[source], output=[name])
@@ -108,7 +108,7 @@ class GraphWriter:
         return again
 
     def _choose(self, call: Call, targets: dict[tuple[int, int], str]) -> tuple[list[str], str]:
-        """Chooses the names of a call's results and of its node; no result names where the call is merged into another node.
+        """Chooses the names of a call's results and of its node; no result names if the call is merged into another node.
 
         Called in reverse order, so that a whole node gets its name before its parts.
         """
@@ -278,7 +278,7 @@ class GraphWriter:
         return graph
 
     def _declare(self, names: Sequence[str], types: Sequence[Type]) -> None:
-        """Declares the results whose types inference would not find again, and keeps the declarations of disputed ones."""
+        """Declares the results whose types cannot be inferred again, and keeps the declarations of disputed ones."""
         for name, type_ in zip(names, types, strict=False):
             declared = value_info(name, type_)
             if declared.HasField("type") and name not in self.outputs:
@@ -326,7 +326,7 @@ def _with_names(node: NodeProto, inputs: Sequence[str], outputs: Sequence[str]) 
 
 
 def _placed(outputs: Sequence[str], wanted: Sequence[str]) -> Sequence[str]:
-    """Maps the outputs of a node to other names: all outputs, the present ones, or the first ones where the others are not read.
+    """Maps the outputs of a node to other names: all outputs, the present ones, or the first ones if the others are not read.
 
     A node may have fewer outputs than its call has results: for batch normalization only the first result is an output, the others are
     operands.

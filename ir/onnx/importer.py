@@ -37,10 +37,10 @@ _READINGS: Final = 3
 """Number of imports that drop only contradictory declarations; the next one drops all of them."""
 _NO_ATTRIBUTES: Final[dict[str, AnyValue]] = {}
 _OPTIONAL_OUTPUTS: Final = frozenset({"BatchNormalization", "Dropout", "LayerNormalization"})
-"""Operators whose later outputs are there for training or for other operators, and often declared without being read. (Those of MaxPool
-stay, read or not: of NaN, ONNX Runtime's kernel with indices makes NaN, and the one without makes the lowest number.)
+"""Operators whose later outputs are for training or for other operators, and are often declared but not read. (MaxPool is not listed: for
+NaN, ONNX Runtime's kernel with indices returns NaN, and its kernel without indices returns the lowest number.)
 
-Until version 14 a batch normalization is in training mode where its later outputs are declared, whether anybody reads them or not.
+Until version 14, a batch normalization is in training mode if its later outputs are declared, even if they are not read.
 """
 _PLACED: Final = frozenset({"Squeeze", "Unsqueeze"})
 """Operators that do not support negative axes before opset 11. If they have them anyway, ONNX Runtime's kernels are correct but its shape
@@ -64,7 +64,7 @@ def import_model(model: ModelProto, *, folder: str | None = None, lenient: bool 
             except DisbeliefError as found:
                 disbelief.append(found)
     except UnicodeDecodeError as error:
-        raise OnnxError(f"the model holds text that is not UTF-8: {error.object!r}") from error
+        raise OnnxError(f"the model contains text that is not UTF-8: {error.object!r}") from error
 
 
 def _check_versions(frame: Frame) -> None:
@@ -79,7 +79,7 @@ def _check_versions(frame: Frame) -> None:
 
 
 def complaint(node: NodeProto, opsets: Mapping[str, int], ir_version: int) -> str:
-    """The error of `onnx.checker` for a node; empty where it accepts the node."""
+    """The error of `onnx.checker` for a node; empty if it accepts the node."""
     context = onnx.checker.C.CheckerContext()
     context.ir_version = ir_version
     context.opset_imports = dict(opsets)
@@ -287,7 +287,7 @@ class Importer:
     def is_disputed(self, name: str, type_: Type, maker: str, grounds: frozenset[str], follows: str) -> bool:
         """Whether a type contradicts the declared type of a value. Adds a warning with the consequence (`follows`) in that case.
 
-        Raises DisbeliefError where the type depends on other declarations.
+        Raises DisbeliefError if the type depends on other declarations.
         """
         said = self.declared.get(name)
         if said is None or not contradicts(said, type_):
@@ -336,7 +336,7 @@ class Importer:
         return None
 
     def _read(self, reader: FromOnnx, node: OnnxNode, proto: NodeProto) -> Sequence[Expr] | None:
-        """Applies a reader to a node and returns a value per output; None where the node must be opaque."""
+        """Applies a reader to a node and returns a value per output; None if the node must be opaque."""
         try:
             found = reader(node)
             if found is None:

@@ -40,7 +40,7 @@ def _newest() -> dict[str, int]:
 
 @lru_cache(4096)
 def schema_of(op_type: str, version: int, domain: str) -> onnx.defs.OpSchema | None:
-    """The schema of an operator; None where the onnx package has none."""
+    """The schema of an operator; None if the onnx package has none."""
     try:
         return onnx.defs.get_schema(op_type, version, domain)
     except onnx.defs.SchemaError:
@@ -79,7 +79,7 @@ def node_types(
 ) -> list[Type]:
     """Returns the types that ONNX infers for the present outputs, from the types of the operands and the values of some.
 
-    Raises OpTypeError where inference rejects the operands.
+    Raises OpTypeError if inference rejects the operands.
     """
     present = attrs["outputs"].count("1") or 1
     schema = schema_of(op.op_type, attrs["opset"], op.domain)
@@ -103,7 +103,7 @@ def node_types(
     except (InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError) as error:  # RuntimeError: too few outputs
         raise OpTypeError(reason(error)) from error
     inferred = [without_new_names(type_of(found[name]), types) if name in found else UNKNOWN for name in node.output if name]
-    # The rank is known even where ONNX does not know the size of the split axis.
+    # The rank is known even if ONNX does not know the size of the split axis.
     if op.op_type == "Split" and inferred == [UNKNOWN] * present:
         inferred = [_part(types[0], attrs.get("axis", 0))] * present
     return inferred if op.domain else without_doubtful(node, attrs, types, inferred)
@@ -118,7 +118,7 @@ def _part(whole: Type, axis: int) -> Type:
 
 
 def function_types(function: FunctionProto, types: Sequence[Type], attrs: Mapping[str, AnyValue]) -> list[Type]:
-    """Returns the types that ONNX infers for the results of a local function; unknown types where it cannot."""
+    """Returns the types that ONNX infers for the results of a local function; unknown types if it cannot."""
     op = get_op(opaque_name(function.domain, function.name))
     present = [there == "1" for there in attrs["outputs"]]
     unknown: list[Type] = [UNKNOWN] * sum(present)

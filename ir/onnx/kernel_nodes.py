@@ -1,4 +1,4 @@
-"""What kernels need to know of a model, and the model with nodes of kernels."""
+"""Reads the shapes and constants of a model that kernels need, and inserts kernel nodes."""
 
 from collections.abc import Sequence, Set
 from typing import TypeAlias
@@ -11,7 +11,7 @@ Shape: TypeAlias = tuple[int | str, ...]
 
 
 def float32_shapes(model: ModelProto) -> dict[str, Shape]:
-    """The shapes of the values of float32 whose rank is known; an unknown size is the empty text."""
+    """The shapes of the float32 values of known rank; an unknown size is the empty string."""
     graph = shape_inference.infer_shapes(model).graph
     found: dict[str, Shape] = {}
     for value in (*graph.input, *graph.value_info, *graph.output):
@@ -25,7 +25,7 @@ def float32_shapes(model: ModelProto) -> dict[str, Shape]:
 
 
 def float32_scalars(graph: GraphProto) -> dict[str, tuple[float, Shape]]:
-    """The constants of float32 with one element."""
+    """The float32 constants with one element, each with its shape."""
     inputs = {value.name for value in graph.input}
     found = {tensor.name: _scalar(tensor) for tensor in graph.initializer if tensor.name not in inputs}
     for node in graph.node:
@@ -43,7 +43,7 @@ def _scalar(tensor: TensorProto) -> tuple[float, Shape] | None:
 def with_kernel_nodes(
     model: ModelProto, chosen: Sequence[tuple[list[int], str, list[str]]], constants: Set[str], domain: str
 ) -> ModelProto:
-    """The model with a node of a kernel, given by its name and inputs, for each group of nodes. Unused `constants` are removed."""
+    """Replaces each group of nodes by a kernel node, given by its name and inputs. Removes unused `constants`."""
     nodes = list(model.graph.node)
     last = {group[-1]: (name, inputs) for group, name, inputs in chosen}
     gone = {number for group, _, _ in chosen for number in group}
@@ -56,7 +56,7 @@ def with_kernel_nodes(
             changed.graph.node.append(helper.make_node(name, inputs, list(node.output), name=node.name, domain=domain))
         elif number not in gone:
             changed.graph.node.append(node)
-    # Constants are part of the kernels, and unused ones would be loaded for nothing.
+    # Kernels contain their constants, so the initializers may be unused now.
     unused = constants - read_names(changed.graph)
     vanished = {nodes[number].output[0] for number in gone - last.keys()} | unused
     for values in (changed.graph.initializer, changed.graph.value_info):

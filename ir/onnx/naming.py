@@ -1,4 +1,4 @@
-"""Names of exported values: the names of the source where free, otherwise fresh ones."""
+"""Names of exported values: the names of the source if free, otherwise fresh ones."""
 
 from collections.abc import Iterable
 

@@ -99,8 +99,8 @@ class _Writer:
         types = {**outer, **dict(_declared([*graph.value_info, *graph.input, *graph.output]))}
         types.update((tensor.name, tensor.data_type) for tensor in graph.initializer)
         settled = {*known, *(tensor.name for tensor in graph.initializer)}
-        """What follows from constants and shapes alone, as scales and sizes do: with noise these make other shapes, and they are folded as
-        ONNX Runtime computes them."""
+        """Values that depend only on constants and shapes, such as scales and sizes. They get no noise: it would change shapes, and they
+        are folded with ONNX Runtime's results."""
         still: set[str] = set()
         """Values that have noise already."""
         written: list[NodeProto] = []
@@ -135,7 +135,7 @@ class _Writer:
         return f"{self._prefix}{self._count}"
 
     def _exactness(self, node: NodeProto, kind: int) -> tuple[str, list[NodeProto]]:
-        """Returns the name of a mask of the exact elements of a result, and the nodes that compute it; an empty name where this is not
+        """Returns the name of a mask of the exact elements of a result, and the nodes that compute it; an empty name if this is not
         possible."""
         if node.domain or node.op_type not in _EXACTLY or kind not in _WIDER or self._opset < _WHERE:
             return "", []
@@ -150,7 +150,7 @@ class _Writer:
     def _noise(self, plain: str, name: str, kind: int, exact: str = "", besides: str | None = None) -> Iterable[NodeProto]:
         """Emits nodes that add noise to a value, except to its `exact` elements.
 
-        `besides` is the other value that the error is relative to: an operand by name, or one as the empty name.
+        `besides` is another value that the error is relative to: the name of an operand, or the empty name for the number one.
         """
         amount = AMOUNTS[kind]
         wide = 1 if kind in (10, 16) else kind
@@ -196,7 +196,8 @@ def _is_settled(node: NodeProto, settled: Collection[str]) -> bool:
 
 
 def _besides(node: NodeProto) -> str | None:
-    """What the error of a node is relative to besides its result: the name of an operand, or the empty name for one."""
+    """The value that the error of a node is relative to, in addition to its result: the name of an operand, or the empty name for the
+    number one."""
     if node.domain or node.op_type not in NEAR_ONE | LIKE_THE_OPERAND:
         return None
     return "" if node.op_type in NEAR_ONE else node.input[0]

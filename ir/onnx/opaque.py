@@ -4,8 +4,8 @@ A call keeps everything in the node. Its attributes are those of the node and th
 
 * `opset`: the version of the operator's domain;
 * `outputs`: which outputs are present, as "1", "110" ...; for several outputs the call returns a tuple of the present ones;
-* `types`: the types of the results as text (`passat.ir.onnx.value_types.show_type`), where ONNX's inference alone does not find them;
-* `disputed`: the declared types of the results, where inference contradicts them; only `types` can be relied on then;
+* `types`: the types of the results as text (`passat.ir.onnx.value_types.show_type`), if ONNX's inference alone does not find them;
+* `disputed`: the declared types of the results, if inference contradicts them; only `types` is reliable then;
 * `protos`: a serialized node with the attributes that cannot be converted (graphs, types, sparse tensors, empty lists);
 * `overload`: the overload of a local function;
 * `unique`: makes the call unequal to any other, because its subgraphs may have side effects (random numbers, custom operators);

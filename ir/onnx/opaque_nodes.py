@@ -40,7 +40,7 @@ def opaque_call(
 ) -> Sequence[Expr]:
     """Returns the values of a node's outputs, as fields of an opaque call.
 
-    `seen` is the node with imported operands; `rest` are its attributes that cannot be converted. Raises DisbeliefError where declarations
+    `seen` is the node with imported operands; `rest` are its attributes that cannot be converted. Raises DisbeliefError if declarations
     contradict each other.
     """
     inputs, attrs, span = seen.inputs, seen.attrs, seen.span

@@ -128,7 +128,7 @@ def _raised(module: IRModule, opset: int) -> IRModule:
 
 
 def _typed(call: Expr, old: Expr) -> Expr:
-    """Infers the type of the call. ONNX Runtime has a result even where a window does not fit the now known size."""
+    """Infers the type of the call. ONNX Runtime returns a result even if no window fits into the size, which is known now."""
     try:
         return infer_type(call)
     except InferError:
@@ -162,7 +162,7 @@ def _no_form(call: Call, found: int, opset: int, reason: str) -> OnnxError:
 
 
 def _frame(frame: Frame, found: int, opset: int) -> Frame:
-    """The frame in the later opset. Original nodes are kept where their operators are the same."""
+    """The frame in the later opset. Original nodes are kept if their operators are the same."""
     header = ModelProto()
     header.CopyFrom(frame.model)
     for holder in (header, *header.functions):

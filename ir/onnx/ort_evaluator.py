@@ -48,8 +48,8 @@ class NoKernelError(ValueError):
 def evaluate_node(node: NodeProto, operands: Sequence[Tensor | None], opsets: Mapping[str, int]) -> list[Tensor]:
     """Computes the present results of a node on constant operands; None for an absent optional operand.
 
-    `opsets` are the versions of the operator domains. The names in the node do not matter. Raises ValueError where ONNX Runtime or
-    `onnx.checker` rejects the node, and NoKernelError where ONNX Runtime has no kernel or is not installed.
+    `opsets` are the versions of the operator domains. The names in the node do not matter. Raises ValueError if ONNX Runtime or
+    `onnx.checker` rejects the node, and NoKernelError if ONNX Runtime has no kernel or is not installed.
     """
     if node.op_type not in _EMPTY_BY_DESIGN and any(operand is not None and not operand.size for operand in operands):
         raise ValueError(f"{describe(node)} has an empty operand, which crashes some operators of ONNX Runtime")

@@ -18,7 +18,7 @@ _LONGEST: Final = 60
 
 
 def plain(node: NodeProto, opsets: Mapping[str, int]) -> NodeProto:
-    """Removes attributes equal to their default and absent trailing operands and results. Returns the same node where there are none."""
+    """Removes attributes equal to their default and absent trailing operands and results. Returns the same node if there are none."""
     ends = [names[-1] for names in (node.input, node.output) if names]
     if not node.attribute and all(ends):
         return node

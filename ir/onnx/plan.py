@@ -12,7 +12,7 @@ from passat.ir.op import Op
 class Plan:
     """The calls to write, in order, and the constants that they read.
 
-    `merged` are calls that are written as part of another call's node, together with a bias. `lets` are the values of let-bound variables.
+    `merged` are calls that are written as part of the node of a bias addition. `lets` are the values of let-bound variables.
     """
 
     __slots__ = ("calls", "constants", "lets", "merged", "origins", "read")

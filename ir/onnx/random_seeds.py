@@ -23,7 +23,7 @@ _FIRST: Final = 7_000_003
 class Seeds:
     """The seeds of the random operators of a model and of the corresponding operators in other models.
 
-    An optimized model may lack operators, most likely those on which no output depends, so these are matched last. Other operators match by
+    An optimized model may lack operators, most likely those that no output depends on. These are matched last. Other operators match by
     name, or else by the outputs that depend on them.
     """
 
@@ -36,7 +36,7 @@ class Seeds:
 
     def given_to(self, model: ModelProto) -> ModelProto:
         """Returns a model with these seeds. Existing seeds are kept; operators without a counterpart get other seeds."""
-        made = without_functions(model)  # each call of a function draws other numbers
+        made = without_functions(model)  # each call of a function needs its own seeds
         drawings = _random_nodes(made)
         numbers = counterparts(self._nodes, [drawing.named for drawing in drawings])
         for place, (drawing, number) in enumerate(zip(drawings, numbers, strict=True)):

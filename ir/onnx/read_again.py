@@ -21,7 +21,7 @@ _PLAIN: Final = frozenset({"opset", "outputs", "types"})
 
 
 def read_again(call: Call) -> Expr | None:
-    """Returns the expression of Passat's own operators for an opaque call with one result; None where there is none.
+    """Returns the expression of Passat's own operators for an opaque call with one result; None if there is none.
 
     Operands with fully known elements count as constants. The call must have a type.
     """

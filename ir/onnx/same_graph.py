@@ -115,7 +115,7 @@ _ELEMENTS: Final = {
 def constant_of(node: NodeProto, folder: str | None) -> Key | None:
     """The key of a Constant node's value, equal to that of an initializer.
 
-    None for other nodes, and in a function where the value is an attribute of the call.
+    None for other nodes, and in a function if the value is an attribute of the call.
     """
     if node.op_type != "Constant" or _domain(node) or not node.output or len(node.attribute) != 1 or node.attribute[0].ref_attr_name:
         return None

@@ -104,7 +104,7 @@ def _name_sizes(value: ValueInfoProto, shape: Sequence[int | None], sizes: dict[
 
 
 def _check_expressions(inputs: Iterable[ValueInfoProto], sizes: Sizes) -> None:
-    """Raises SpecializeError where a size would be negative, such as n - 4 for n = 1."""
+    """Raises SpecializeError if a size would be negative, such as n - 4 for n = 1."""
     for value in inputs:
         for axis, dim in enumerate(_dims(value.type)):
             size = replace_names(dim.dim_param, sizes) if isinstance(dim.dim_param, str) and dim.dim_param else 0

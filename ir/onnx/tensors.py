@@ -1,4 +1,4 @@
-"""Converts tensors of ONNX files to constants and back. Tensors are decoded lazily, and unchanged ones are written back as they are."""
+"""Converts tensors of ONNX files to constants and back. Tensors are decoded lazily, and unchanged ones are written back verbatim."""
 
 import math
 from functools import partial

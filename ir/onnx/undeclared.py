@@ -18,7 +18,7 @@ _PARTS: Final = {
 
 
 def undeclared(model: ModelProto) -> str:
-    """A sentence about the first input or output whose declared type is too incomplete for `onnx.checker`; empty where there is none."""
+    """A sentence about the first input or output whose declared type is too incomplete for `onnx.checker`; empty if there is none."""
     for what, values in (("input", model.graph.input), ("output", model.graph.output)):
         for value in values:
             missing = _missing(value.type)
@@ -28,7 +28,7 @@ def undeclared(model: ModelProto) -> str:
 
 
 def without_element_type(model: ModelProto) -> str:
-    """A sentence about the first tensor that is declared without a valid element type; empty where there is none.
+    """A sentence about the first tensor that is declared without a valid element type; empty if there is none.
 
     `onnx.checker` accepts such models, but ONNX Runtime does not load them.
     """

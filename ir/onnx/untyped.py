@@ -109,7 +109,7 @@ def is_custom(node: Expr) -> bool:
 
 
 def _name(node: Expr) -> str:
-    """The ONNX name of a value; empty where it has none."""
+    """The ONNX name of a value; empty if it has none."""
     if isinstance(node, Var):
         return node.name_hint
     names = [name for name in node.span.outputs if name] if node.span is not None else []

@@ -201,7 +201,7 @@ def takes(schema: onnx.defs.OpSchema, at: int, dtype: str) -> bool:
 
 
 def _typed(call: Call, like: Call | None) -> Call:
-    """Sets the type of the call, or that of a call with the same results where it depends on constants that inference does not know."""
+    """Sets the type of the call, or that of a call with the same results if it depends on constants that inference does not know."""
     infer_type(call)
     if like is None or call.checked_type == like.checked_type:
         return call

@@ -114,7 +114,7 @@ def _set_tensor(proto: "TypeProto.Tensor | TypeProto.SparseTensor", type_: Tenso
 
 
 def value_info(name: str, type_: Type) -> ValueInfoProto:
-    """The declaration of a value. It has no type where the type, or the type of elements, is unknown: ONNX Runtime does not load such
+    """The declaration of a value. It has no type if the type, or the type of elements, is unknown: ONNX Runtime does not load such
     sequences."""
     proto = ValueInfoProto(name=name)
     inner = type_
@@ -126,7 +126,7 @@ def value_info(name: str, type_: Type) -> ValueInfoProto:
 
 
 def show_type(type_: Type) -> str:
-    """Prints a type: `float32[2, n]`, `seq(int64[?])`, `opt(...)`, `map(int64[], ...)`, `sparse(...)`; `_` where unknown. Ambiguous names
+    """Prints a type: `float32[2, n]`, `seq(int64[?])`, `opt(...)`, `map(int64[], ...)`, `sparse(...)`; `_` if unknown. Ambiguous names
     of dimensions are quoted.
 
     >>> show_type(TensorType((2, dim_of("n"), dim_of("max(n, 1)")), "int8"))

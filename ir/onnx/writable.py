@@ -11,7 +11,7 @@ from passat.ir.types import TupleType, Type
 
 
 def missing_from(opset: int, op: Op, types: Sequence[Type], result: Type, attrs: Attrs) -> str:
-    """Describes why a call of `op` cannot be written in an ONNX model of an opset; empty where it can.
+    """Describes why a call of `op` cannot be written in an ONNX model of an opset; empty if it can.
 
     Operators without an ONNX form count as writable: no opset has them, and they are lowered elsewhere.
 

@@ -1,4 +1,4 @@
-"""Adaptive pooling: the result has a given size. Where that does not divide the size of the data, neighboring windows overlap."""
+"""Adaptive pooling: the result has a given size. If that does not divide the size of the data, neighboring windows overlap."""
 
 from itertools import product
 from typing import Any as AnyValue
@@ -20,7 +20,7 @@ _POOLED: Final = FLOATING | {"int32"}
 
 
 def _sizes(output_size: Sizes, rank: int) -> tuple[int, ...] | None:
-    """One size for each spatial dimension; None where the result is as large as the data."""
+    """One size for each spatial dimension; None if the result is as large as the data."""
     if output_size is None or output_size == ():
         return None
     sizes = (output_size,) * rank if isinstance(output_size, int) else tuple(output_size)
@@ -54,7 +54,7 @@ def _declare(rank: int) -> Op:
 
     relation.__doc__ = f"""The mean of each of `output_size` windows of data ({", ".join(letters)}), rounded toward zero for int32.
 
-    Without `output_size` the result is as large as the data, so it is the data. Relay's nn.adaptive_avg_pool{rank}d.
+    Without `output_size` the result is the data itself. Relay's nn.adaptive_avg_pool{rank}d.
     """
     return define_op(f"nn.adaptive_avg_pool{rank}d", kernel=_adaptive_mean, cost=reduction, pattern=4)(relation)
 

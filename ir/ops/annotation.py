@@ -1,4 +1,4 @@
-"""Annotation operators: identities that tell passes something about a value."""
+"""Annotation operators: identities that give passes information about a value."""
 
 from collections.abc import Sequence
 

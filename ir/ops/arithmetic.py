@@ -79,13 +79,13 @@ def divide(x: TensorType, y: TensorType) -> TensorType:
 
 @define_op("floor_mod", exact="integers", kernel=on_dims(floor_remainder, _remainder(np.remainder)), elementwise=True, shape_arith=True)
 def floor_mod(x: TensorType, y: TensorType) -> TensorType:
-    """The remainder with the sign of the divisor, as Python's `%`. ONNX Mod-28 with fmod=0; Mod-10 for integers."""
+    """The remainder with the sign of the divisor, like Python's `%`. ONNX Mod-28 with fmod=0; Mod-10 for integers."""
     return broadcast_type((x, y), ARITHMETIC)
 
 
 @define_op("fmod", kernel=_remainder(np.fmod), elementwise=True)
 def fmod(x: TensorType, y: TensorType) -> TensorType:
-    """The remainder with the sign of the dividend, as C's `fmod` and `%`. ONNX Mod-10 with fmod=1."""
+    """The remainder with the sign of the dividend, like C's `fmod` and `%`. ONNX Mod-10 with fmod=1."""
     return broadcast_type((x, y), ARITHMETIC)
 
 
@@ -133,7 +133,7 @@ def _read_power(node: OnnxNode) -> Expr | None:
     base, exponent = node.input(0), node.input(1)
     dtype = node.type(0).dtype
     if node.type(1).dtype != dtype:
-        # ONNX allows an exponent of another type; a constant exponent is converted where its value is preserved.
+        # ONNX allows an exponent of another type; a constant exponent is converted if its value is preserved.
         tensor = node.constant(1)
         if tensor is None or dtype not in ARITHMETIC or tensor.dtype not in ARITHMETIC:
             return None

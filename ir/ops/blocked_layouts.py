@@ -1,8 +1,7 @@
 """Layouts with blocks, as NCHW16c, and their changes: layout_transform.
 
-In NCHW16c the axis C is split, and its blocks of 16 elements are an axis of their own. A capital letter names an axis, the small letter
-with a size before it its blocks. An axis may be split again: in OHWI16i64o2i the axis I has blocks of 32 elements, which consist of 16
-blocks of 2.
+In NCHW16c the axis C is split into blocks of 16 elements, which form a separate axis. A capital letter names an axis; a small letter after
+a size names its blocks. An axis may be split again: in OHWI16i64o2i the axis I has blocks of 32 elements, which consist of 16 blocks of 2.
 """
 
 import re
@@ -24,7 +23,7 @@ from passat.ir.tensor import Array
 from passat.ir.types import TensorType, tensor_type
 
 Part = tuple[str, int]
-"""The name of an axis in a layout, unique in it ("C", or "c0" for its first blocks), and the size of blocks; 0 for a capital letter."""
+"""An axis of a layout: its unique name ("C", or "c0" for the first blocks of C), and the size of blocks; 0 for a capital letter."""
 
 
 @lru_cache(1000)
@@ -51,7 +50,7 @@ def has_blocks(layout: str) -> bool:
 
 
 def without_blocks(layout: str) -> str:
-    """The layout in which each axis is whole.
+    """The layout without blocks.
 
     >>> without_blocks("NHWC4c")
     'NHWC'
@@ -70,7 +69,7 @@ def written(parts: Sequence[Part]) -> str:
 
 
 def joined_shape(shape: Shape, layout: str) -> Shape:
-    """The shape of a tensor of this layout once each axis is whole. Raises OpTypeError where the sizes are not those of the layout."""
+    """The shape of a tensor of this layout after its blocks are joined. Raises OpTypeError if the sizes are not those of the layout."""
     parts = parts_of(layout)
     if len(shape) != len(parts):
         raise OpTypeError(f"the layout {layout} has {len(parts)} axes, but the tensor has {len(shape)}")
@@ -85,20 +84,22 @@ def joined_shape(shape: Shape, layout: str) -> Shape:
 
 
 def split_shape(shape: Shape, layout: str) -> Shape:
-    """The inverse of `joined_shape`. Raises OpTypeError where blocks do not divide an axis."""
+    """The inverse of `joined_shape`. Raises OpTypeError if blocks do not divide an axis."""
     sizes = dict(zip(without_blocks(layout), shape, strict=True))
 
     def outer(letter: str) -> Dim:
         size, block = sizes[letter], prod(blocks_of(layout, letter))
         if type(size) is int and size % block:
-            raise OpTypeError(f"{size} elements along {letter} are not divisible into blocks of {block}, as the layout {layout} has them")
+            raise OpTypeError(
+                f"{size} elements along {letter} are not divisible into blocks of {block}, which the layout {layout} requires"
+            )
         return size if block == 1 else divide(size, block)
 
     return tuple(block or outer(name) for name, block in parts_of(layout))
 
 
 def joined(array: Array, layout: str) -> Array:
-    """An array of this layout with each axis whole."""
+    """Joins the blocks of an array of this layout."""
     names, order = names_of(layout), _beside(layout)
     shape: AnyValue = joined_shape(array.shape, layout)
     return array.transpose([names.index(name) for name in order]).reshape(shape)
@@ -117,12 +118,12 @@ def names_of(layout: str) -> list[str]:
 
 
 def _beside(layout: str, letters: str = "") -> list[str]:
-    """The names of a layout's axes, in its order or that of `letters`, with blocks right behind the axis that they split."""
+    """The names of a layout's axes, in its order or that of `letters`, with blocks directly after the axis that they split."""
     return [name for letter in letters or without_blocks(layout) for name in names_of(layout) if name[0] in (letter, letter.lower())]
 
 
 def in_layout(data: Expr, source: str, target: str) -> Expr:
-    """`data` of the layout `source` as a tensor of the layout `target`: a transpose, or a layout_transform where there are blocks.
+    """`data` of the layout `source` as a tensor of the layout `target`: a transpose, or a layout_transform if there are blocks.
 
     Raises OpTypeError for layouts of different axes.
     """
@@ -151,13 +152,13 @@ def _change(data: Array, src_layout: str, dst_layout: str) -> Array:
 
 @define_op("layout_transform", kernel=_change, movement=True)
 def layout_transform(data: TensorType, *, src_layout: str, dst_layout: str) -> TensorType:
-    """Moves the elements of `data` from one layout to another, of which at least one has blocks; other changes of layouts are a transpose.
+    """Moves the elements of `data` from one layout to another. At least one layout has blocks; other changes of layouts are a transpose.
 
     The layouts name the same axes, and blocks divide them. Relay's layout_transform. Written to ONNX as Transpose, Reshape, Transpose.
     """
     _check_letters(src_layout, dst_layout)
     if not has_blocks(src_layout) and not has_blocks(dst_layout):
-        raise OpTypeError(f"{src_layout} and {dst_layout} have no blocks, so the change is a transpose")
+        raise OpTypeError(f"{src_layout} and {dst_layout} have no blocks, so the change of layout is a transpose")
     return data.with_shape(_changed(tensor_type(data, "data").shape, src_layout, dst_layout))
 
 
@@ -177,7 +178,7 @@ def emit_layout(emit: Emitter, name: str, shape: Shape, source: str, target: str
         inferred = newshape.count(-1) < 2 and not (-1 in newshape and 0 in newshape)
         wanted = int64(emit, newshape) if inferred else _emit_sizes(emit, name, newshape, source, target)
         if 0 in newshape:
-            need_opset(emit, 14, layout_transform)  # before it, a size of 0 stands for that of the operand
+            need_opset(emit, 14, layout_transform)  # before, a size of 0 meant that of the operand
         name = emit.node("Reshape", [name, wanted], {"allowzero": 1} if 0 in newshape else {})
     return _emit_moved(emit, name, theirs, names_of(target))
 

@@ -1,6 +1,6 @@
 """Convolution and poolings over two spatial dimensions of data in blocks of channels: nn.contrib_conv2d_nchwc and so on.
 
-They are operators of their own, since rules on the others take a layout for an order of axes. Each computes with whole axes.
+They are separate operators, because rules on the others treat a layout as an order of axes. Each computes with joined blocks.
 """
 
 import inspect
@@ -24,7 +24,7 @@ from passat.ir.types import TensorType, Type, tensor_type
 
 def _declare(whole: Op) -> Op:
     layouts = [name for name in ("data_layout", "layout", "kernel_layout") if name in whole.attr_params]
-    """The attributes that hold the layouts of operands, in order. The first one is also that of the result."""
+    """The attributes for the layouts of operands, in order. The first one is also the layout of the result."""
 
     def of_whole(attrs: Attrs) -> Attrs:
         return Attrs(attrs, **{name: without_blocks(attrs[name]) for name in layouts})
@@ -75,11 +75,11 @@ def _declare(whole: Op) -> Op:
 
 
 BLOCKED: Final = {of: _declare(of) for of in (CONVOLUTIONS[2], MAX[2], AVG[2], GLOBAL_MAX[2], GLOBAL_AVG[2])}
-"""The operators on blocks, by those on whole axes."""
+"""Maps operators on whole axes to those on blocks."""
 WHOLE: Final = {blocked: of for of, blocked in BLOCKED.items()}
 """The inverse of `BLOCKED`."""
 
 
 def fitting(of: Op, *layouts: str) -> Op:
-    """The operator that has these layouts: the one on blocks or the one on whole axes, whichever of them is given."""
+    """The operator for these layouts: the form of `of` on blocks, or its form on whole axes."""
     return BLOCKED.get(of, of) if any(map(has_blocks, layouts)) else WHOLE.get(of, of)

@@ -131,7 +131,7 @@ def _declare_convolution(rank: int) -> Op:
     ) -> TensorType:
         shape, (outputs, inputs), found = _operands(data, weight, rank, (data_layout, kernel_layout), "OI")
         if groups < 1:
-            raise OpTypeError(f"groups={groups}; there is at least one group")
+            raise OpTypeError(f"groups={groups} must be at least 1")
         if not may_equal(shape[1], inputs * groups):
             shared = f" in each of {groups} groups, {inputs * groups!r} in total" if groups > 1 else ""
             raise OpTypeError(f"weight has {inputs!r} input channels{shared}, but data has {shape[1]!r}")
@@ -223,7 +223,7 @@ def _declare_transposed(rank: int) -> Op:
     ) -> TensorType:
         shape, (inputs, outputs), found = _operands(data, weight, rank, (data_layout, kernel_layout), "IO")
         if groups < 1:
-            raise OpTypeError(f"groups={groups}; there is at least one group")
+            raise OpTypeError(f"groups={groups} must be at least 1")
         if not may_equal(shape[1], inputs):
             raise OpTypeError(f"weight has {inputs!r} input channels, but data has {shape[1]!r}")
         _check_groups("input", inputs, groups)
@@ -255,7 +255,7 @@ TRANSPOSED = {rank: _declare_transposed(rank) for rank in SPATIAL}
 
 
 def _read_window(node: OnnxNode) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None] | None:
-    """Returns the window, if known, and the attribute that specifies it where the weight does not. None where they contradict each
+    """Returns the window, if known, and the attribute that specifies it if the weight does not. None if they contradict each
     other."""
     found = node.type(1).shape[2:]
     given = node.attrs.get("kernel_shape")
@@ -317,7 +317,7 @@ def _read_cropping(
 ) -> tuple[int, ...] | None:
     """Returns the padding of a ConvTranspose.
 
-    None where runtimes disagree: where `output_shape` or SAME crops an odd number of elements.
+    None if runtimes disagree: if `output_shape` or SAME crops an odd number of elements.
     """
     sizes, wanted = node.type(0).shape[2:], node.attrs.get("output_shape")
     mode = node.attrs.get("auto_pad", "NOTSET")

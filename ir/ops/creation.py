@@ -65,7 +65,7 @@ def full(fill_value: TensorType, *, shape: tuple[int, ...], dtype: str | None = 
 
 
 def static_sizes(shape: Sequence[int]) -> tuple[int, ...]:
-    """The shape, whose sizes are all integers. Raises OpTypeError."""
+    """Returns the shape. Raises OpTypeError unless all sizes are valid integers."""
     if any(not isinstance(dim, int) or dim < 0 for dim in shape):
         raise OpTypeError(f"shape={tuple(shape)} contains an invalid size")
     return tuple(shape)

@@ -1,4 +1,4 @@
-"""Arithmetic and comparison of dimensions, for the kernels of shape arithmetic. Results are exact, or `Any` where undecidable.
+"""Arithmetic and comparison of dimensions, for the kernels of shape arithmetic. Results are exact, or `Any` if undecidable.
 
 A kernel wrapped in `on_dims` computes numeric arrays as before, and object arrays of dimensions element by element.
 """
@@ -17,9 +17,9 @@ from passat.ir.tensor import Array
 
 
 def on_dims(function: Callable[..., object], kernel: Callable[..., AnyValue], *, truth: bool = False) -> Kernel:
-    """Wraps a kernel to apply `function` elementwise where an operand is an object array, and `kernel` otherwise.
+    """Wraps a kernel to apply `function` elementwise if an operand is an object array, and `kernel` otherwise.
 
-    `truth` marks comparisons: their result is a bool array where every element is decided, so they also apply to strings.
+    `truth` marks comparisons: their result is a bool array if every element is decided, so they also apply to strings.
     """
 
     @functools.wraps(kernel, updated=())
@@ -33,7 +33,7 @@ def on_dims(function: Callable[..., object], kernel: Callable[..., AnyValue], *,
 
 
 def quotient(dividend: Dim, divisor: Dim) -> Dim:
-    """Quotient rounded toward zero, as ONNX divides integers; `Any` where that may differ from rounding down.
+    """Quotient rounded toward zero, as ONNX divides integers; `Any` if that may differ from rounding down.
 
     >>> n = SymDim.named("n")
     >>> quotient(-7, 2), quotient(n + 1, 2), quotient(n - 1, 2), quotient(4 * n, 2)

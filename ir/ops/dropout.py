@@ -23,7 +23,7 @@ def dropout(data: TensorType, *, rate: float = 0.5) -> TupleType:
     """The data unchanged, and a mask of ones. `rate` is the fraction that training drops.
 
     Stateful, as in Relay: only a dedicated pass (Relay's SimplifyInference) removes it. ONNX: Dropout (7, 10, 12, 13, 22) in inference
-    mode, as field 0. The mask has no ONNX form, as runtimes disagree on it.
+    mode, as field 0. The mask has no ONNX form, because runtimes disagree on it.
     """
     if data.dtype not in FLOATS:
         raise OpTypeError(f"data must have a floating-point type, but has {data.dtype}")

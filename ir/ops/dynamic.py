@@ -28,7 +28,7 @@ UNKNOWN: Final = IncompleteType()
 
 
 def vector(operand: Known, what: str) -> list[Dim] | None:
-    """Returns the known elements of a vector of integers; None where its length is unknown. Raises OpTypeError for other types."""
+    """Returns the known elements of a vector of integers; None if its length is unknown. Raises OpTypeError for other types."""
     type_ = operand.type
     if type_.ndim != 1 or type_.dtype not in ("int32", "int64"):
         raise OpTypeError(f"{what} must be a vector of int32 or int64, but is {type_!r}")
@@ -73,8 +73,8 @@ def _reshape(data: Array, shape: Array, allowzero: bool) -> Array:
 def dyn_reshape(data: TensorType, shape: Known, *, allowzero: bool = False) -> Type:
     """Reshapes `data` to the shape in the vector `shape`, in row-major order. ONNX Reshape (5, 13, 14 ... 25).
 
-    An entry of 0 copies the size from `data` (unless `allowzero`), and one entry may be -1 for the remaining elements. Symbolic entries are
-    taken as sizes, although they may be 0 at run time. One unknown entry is inferred from the number of elements.
+    An entry of 0 copies the size from `data` (unless `allowzero`), and one entry may be -1 for the remaining elements. Symbolic entries
+    count as sizes, although they may be 0 at run time. One unknown entry is inferred from the number of elements.
     """
     dims = _sizes(shape, "shape", -1)
     return UNKNOWN if dims is None else data.with_shape(reshaped(tensor_type(data, "data").shape, dims, allowzero))

@@ -33,7 +33,7 @@ def _parse(equation: str, ranks: tuple[int, ...]) -> tuple[tuple[Labels, ...], L
         raise OpTypeError(f"the equation has {len(terms)} operands, but got {len(ranks)}")
     dots = {rank - len(term) + 3 for term, rank in zip(terms, ranks, strict=True) if "..." in term}
     if len(dots) > 1 or any(count < 0 for count in dots):
-        raise OpTypeError("the ellipsis stands for different numbers of dimensions in different operands")
+        raise OpTypeError("the ellipsis represents different numbers of dimensions in different operands")
     skipped = tuple(f".{i}" for i in range(dots.pop() if dots else 0))
     operands = tuple(_labels(term, skipped) for term in terms)
     for term, labels, rank in zip(terms, operands, ranks, strict=True):

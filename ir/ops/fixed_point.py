@@ -1,4 +1,4 @@
-"""Rescaling of integers, as Relay's quantized operators do it: by a multiplier of 32 bits and a shift, or in floating point."""
+"""Rescaling of integers, as in Relay's quantized operators: by a multiplier of 32 bits and a shift, or in floating point."""
 
 from typing import Final
 
@@ -10,9 +10,9 @@ from passat.ir.ops.elementwise import finite_limits
 from passat.ir.tensor import Array
 
 ROUNDINGS: Final = ("None", "UPWARD", "TONEAREST")
-"""What becomes of halves: UPWARD takes them toward positive infinity, TONEAREST away from zero. "None" is Relay's default, UPWARD."""
+"""Rounding of halves: UPWARD rounds toward positive infinity, TONEAREST away from zero. "None" is Relay's default, UPWARD."""
 COMPUTE_DTYPES: Final = ("None", "int64", "float32", "float64")
-"""What the rescaling is computed in. "None" is Relay's default, int64, which stands for the multiplier and shift."""
+"""The type in which rescaling is computed. "None" is Relay's default, int64, which uses the multiplier and shift."""
 
 
 def multiplier_and_shift(factors: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -49,7 +49,7 @@ def rescaled(values: Array, factors: npt.ArrayLike, offset: npt.ArrayLike, round
 
 
 def away_from_zero(x: Array) -> Array:
-    """Rounds floats to integers, and halves away from zero, as C's `round` does.
+    """Rounds floats to integers, and halves away from zero, like C's `round`.
 
     >>> away_from_zero(np.array([-1.5, -0.4, 0.5, 2.5]))
     array([-2., -0.,  1.,  3.])
@@ -63,6 +63,6 @@ def saturated(values: Array, dtype: str) -> Array:
     lowest, highest = finite_limits(to_numpy(dtype))
     if values.dtype.kind == "f":
         if np.isnan(values).any():
-            raise ValueError(f"NaN has no value of type {dtype}")
+            raise ValueError(f"NaN cannot be converted to {dtype}")
         values = values.astype(np.float64)
     return np.asarray(np.clip(values, lowest, highest)).astype(to_numpy(dtype))

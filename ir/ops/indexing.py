@@ -16,7 +16,7 @@ from passat.ir.types import TensorType, Type, tensor_type
 
 
 def check_indices(indices: TensorType) -> TensorType:
-    """Returns the type of an index tensor. Raises OpTypeError where its elements are neither int32 nor int64."""
+    """Returns the type of an index tensor. Raises OpTypeError if its elements are neither int32 nor int64."""
     if tensor_type(indices, "indices").dtype not in ("int32", "int64"):
         raise OpTypeError(f"indices must be int32 or int64, but have element type {indices.dtype}")
     return indices
@@ -97,7 +97,7 @@ def gather(data: TensorType, indices: TensorType, *, axis: int = 0) -> TensorTyp
 
 
 def check_within(data: TensorType, indices: TensorType, axis: int) -> None:
-    """Raises OpTypeError where `indices` is larger than `data` in an axis other than `axis`."""
+    """Raises OpTypeError if `indices` is larger than `data` in an axis other than `axis`."""
     for i, (size, wanted) in enumerate(zip(data.shape, indices.shape, strict=True)):
         if i != axis and isinstance(size, int) and isinstance(wanted, int) and wanted > size:
             raise OpTypeError(f"indices have size {wanted} in axis {i}, but data has {size}")

@@ -19,7 +19,7 @@ from passat.ir.types import TensorType, Type, tensor_type
 
 
 def check_dtypes(name_a: str, a: TensorType, name_b: str, b: TensorType) -> None:
-    """Raises OpTypeError where two operands have different element types, or a type without arithmetic."""
+    """Raises OpTypeError if two operands have different element types, or a type without arithmetic."""
     if a.dtype != b.dtype:
         raise OpTypeError(f"{name_a} has element type {a.dtype}, but {name_b} has {b.dtype}; cast one")
     if a.dtype not in NUMERIC:
@@ -90,7 +90,7 @@ def _dense(data: Array, weight: Array) -> Array:
 def dense(data: TensorType, weight: TensorType) -> TensorType:
     """`data` (..., inputs) times the transpose of `weight` (units, inputs): (..., units).
 
-    ONNX: Gemm (7 to 13) with transB; Transpose and MatMul where `data` has more than two dimensions.
+    ONNX: Gemm (7 to 13) with transB; Transpose and MatMul if `data` has more than two dimensions.
     """
     check_dtypes("data", data, "weight", weight)
     if len(data.shape) < 2 or len(weight.shape) != 2:
@@ -153,7 +153,7 @@ def takes_bias(op: Op, attrs: Attrs, types: Sequence[Type], axis: int) -> bool:
     """Whether the ONNX node of a call on operands of these types accepts a bias along an axis of its result. Gemm and Conv do.
 
     Products must have floating-point operands of rank 2 and a bias along the last axis; convolutions must have a bias along their channels.
-    Their writers then take the name of the bias as an additional operand.
+    Their writers then accept the name of the bias as an additional operand.
     """
     if op.name in _CONVOLUTIONS:
         layout = attrs["data_layout"]

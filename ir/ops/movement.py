@@ -213,7 +213,7 @@ def _write_broadcast_to(call: Call, inputs: Sequence[str], emit: Emitter) -> str
 
 
 def emit_expand(emit: Emitter, name: str, data: TensorType, result: TensorType, shape: str) -> str:
-    """Broadcasts a value to a shape, both by name: Expand, or Tile before opset 8 where both shapes are static."""
+    """Broadcasts a value to a shape, both by name: Expand, or Tile before opset 8 if both shapes are static."""
     if emit.opset >= 8:
         return emit.node("Expand", [name, shape])
     if not (data.is_static and result.is_static):
@@ -228,7 +228,7 @@ def _tile(data: Array, reps: Sequence[int]) -> Array:
 
 
 def tiled(shape: Shape, reps: Sequence[Dim]) -> Shape:
-    """The shape of a tensor of `shape` repeated `reps` times along its last axes, with new leading axes where `reps` is longer."""
+    """The shape of a tensor of `shape` repeated `reps` times along its last axes, with new leading axes if `reps` is longer."""
     rank = max(len(shape), len(reps))
     sizes = (1,) * (rank - len(shape)) + shape
     counts = (1,) * (rank - len(reps)) + tuple(reps)

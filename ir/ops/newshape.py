@@ -1,6 +1,6 @@
 """Shape arithmetic of reshape: the result shape for a `newshape`, and the `newshape` for a result shape.
 
-The number of elements gives no information about an empty tensor. Where symbolic sizes cancel here, the result is right for every non-empty
+The number of elements gives no information about an empty tensor. If symbolic sizes cancel here, the result is correct for every non-empty
 tensor; ONNX itself rejects -1 next to a size of 0.
 """
 
@@ -16,7 +16,7 @@ def reshaped(shape: Shape, newshape: Sequence[Dim], allowzero: bool = False) -> 
     """Returns the result shape of reshaping a tensor of `shape`. Entries of `newshape` are those of the operator reshape.
 
     Entries may also be symbolic, which count as sizes, or `Any`; a single `Any` is inferred like -1. Raises OpTypeError for an impossible
-    reshape; numbers of elements are compared only where they are static.
+    reshape; numbers of elements are compared only if they are static.
 
     >>> n = SymDim.named("n")
     >>> reshaped((n, 12, 64), (0, -1))
@@ -131,7 +131,7 @@ def sources(rank: int, newshape: Sequence[int]) -> list[int | tuple[int, ...]]:
 
 
 def static_newshape(source: Shape, target: Shape, copied: Collection[int] = ()) -> dict[str, AnyValue] | None:
-    """Returns the attributes of the reshape from `source` to `target`, which have equally many elements; None where there is none.
+    """Returns the attributes of the reshape from `source` to `target`, which have equally many elements; None if there is none.
 
     Integers become explicit sizes, a size equal to that of `source` at the same position (or an axis in `copied`) becomes 0, and one other
     symbolic or unknown size becomes -1. This is a normal form: reshapes of one value to equal types are equal.

@@ -163,7 +163,7 @@ def instance_norm(data: TensorType, gamma: TensorType, beta: TensorType, *, axis
     """
     _check_per_channel(data, axis, gamma=gamma, beta=beta)
     if data.ndim < 3 or data.axis(axis) == 0:
-        raise OpTypeError(f"data needs three dimensions or more, of which axis={axis} is not the first; it has {data.ndim}")
+        raise OpTypeError(f"data must have at least three dimensions and axis={axis} must not be the first, but data has {data.ndim}")
     return data
 
 
@@ -202,7 +202,7 @@ def group_norm(
     _check_per_channel(data, axis, gamma=gamma, beta=beta)
     channels = data.shape[data.axis(axis)]
     if data.ndim < 3 or data.axis(axis) == 0:
-        raise OpTypeError(f"data needs three dimensions or more, of which axis={axis} is not the first; it has {data.ndim}")
+        raise OpTypeError(f"data must have at least three dimensions and axis={axis} must not be the first, but data has {data.ndim}")
     if num_groups < 1 or (isinstance(channels, int) and channels % num_groups):
         raise OpTypeError(f"{channels!r} channels are not divisible into {num_groups} groups")
     return data

@@ -49,7 +49,7 @@ def _pad(data: Array, pad_width: Sequence[Sequence[int]], pad_mode: str, pad_val
 def pad(data: TensorType, *, pad_width: tuple[tuple[int, int], ...], pad_mode: str = "constant", pad_value: PadValue = 0.0) -> TensorType:
     """Pads each axis before and after by the widths in `pad_width`. Negative widths crop, before any padding.
 
-    The modes are NumPy's: `constant` pads with `pad_value` (0.0 also stands for the zero of other element types), `edge`, `reflect`,
+    The modes are NumPy's: `constant` pads with `pad_value` (0.0 also means the zero of other element types), `edge`, `reflect`,
     `wrap`. ONNX Pad (2, 11, 13, 18 ... 25) with constant pads and value, Relay nn.pad.
     """
     if tensor_type(data, "data").dtype in INTEGERS and int(pad_value) != pad_value:
@@ -58,7 +58,7 @@ def pad(data: TensorType, *, pad_width: tuple[tuple[int, int], ...], pad_mode: s
 
 
 def plain_value(value: Tensor) -> PadValue | None:
-    """Returns a single-element tensor as an attribute of nn.pad; None for types that attributes cannot hold (complex numbers)."""
+    """Returns a single-element tensor as an attribute of nn.pad; None for types that attributes cannot represent (complex numbers)."""
     element = value.numpy().reshape(-1)[0]
     if value.dtype == "string":
         return element.decode() if isinstance(element, bytes) else str(element)

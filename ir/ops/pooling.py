@@ -1,7 +1,7 @@
 """Pooling over windows: maximum, mean, p-norm.
 
-With `ceil_mode`, windows that start in the padding at the end are dropped. ONNX specifies this since opset 22. ONNX Runtime does it in
-every opset, and so does Passat.
+With `ceil_mode`, windows that start in the padding at the end are dropped. ONNX specifies this since opset 22. ONNX Runtime and Passat do
+it in every opset.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,7 +52,7 @@ class _Axis(NamedTuple):
         return self.gap * (self.length - 1) + 1
 
     def most(self, size: Dim) -> Dim:
-        """The number of windows if the last one may extend beyond the padding. Raises OpTypeError where none fits."""
+        """The number of windows if the last one may extend beyond the padding. Raises OpTypeError if none fits."""
         return positions(size, self.span, self.stride, self.begin + self.end + self.stride - 1)
 
     def settled(self, size: Dim) -> bool:
@@ -124,7 +124,7 @@ def _views(x: Array, axes: Sequence[_Axis], ceil: bool, fill: AnyValue) -> tuple
 
 
 def _members(x: Array, axes: Sequence[_Axis], counts: Sequence[int], *, padding: bool) -> Array:
-    """The number of elements of each window. Raises ValueError where a window lies entirely in the padding, since runtimes disagree on its
+    """The number of elements of each window. Raises ValueError if a window lies entirely in the padding, since runtimes disagree on its
     value."""
     sizes = x.shape[2:]
     if any(not axis.members(size, count, padding=False).all() for axis, size, count in zip(axes, sizes, counts, strict=True)):
@@ -221,8 +221,8 @@ def _declare_avg(rank: int) -> Op:
 
     relation.__doc__ = f"""The mean of each window of data (N, C, {", ".join(letters)}).
 
-    The divisor is the number of data elements in the window; with `count_include_pad` it includes the declared padding, but not
-    what `ceil_mode` adds. ONNX: AveragePool (7, 10, 11, 19, 22).
+    The divisor is the number of data elements in the window; with `count_include_pad` it includes the declared padding, but not the
+    elements that `ceil_mode` adds. ONNX: AveragePool (7, 10, 11, 19, 22).
     """
     return define_op(f"nn.avg_pool{rank}d", kernel=_avg_pool, cost=_window_cost, pattern=4)(relation)
 
@@ -253,7 +253,7 @@ AVG = {rank: _declare_avg(rank) for rank in SPATIAL}
 
 
 def _read_attrs(node: OnnxNode, rank: int) -> dict[str, AnyValue] | None:
-    """Returns the attributes that all windowed poolings share; None where runtimes disagree on their meaning."""
+    """Returns the attributes that all windowed poolings share; None if runtimes disagree on their meaning."""
     window = node.attrs.get("kernel_shape", ())
     strides, dilation = read_numbers(node, "strides", rank), read_numbers(node, "dilations", rank)
     ceil, sizes = bool(node.attrs.get("ceil_mode", 0)), node.type(0).shape[2:]
@@ -266,9 +266,9 @@ def _read_attrs(node: OnnxNode, rank: int) -> dict[str, AnyValue] | None:
 
 
 def window_counts(node: OnnxNode) -> Shape | None:
-    """Returns the number of windows of an ONNX pooling along each spatial dimension; None where unknown.
+    """Returns the number of windows of an ONNX pooling along each spatial dimension; None if unknown.
 
-    Raises OpTypeError where no window fits.
+    Raises OpTypeError if no window fits.
     """
     sizes = node.type(0).shape[2:]
     attrs = _read_attrs(node, len(sizes)) if sizes else None
@@ -314,7 +314,7 @@ def _writer(op_type: str, *, ceil_since: int, dilation_since: int) -> Callable[[
     """Returns the writer of a windowed pooling whose ONNX operator has ceil_mode and dilations since these opsets.
 
     In earlier opsets, padding at the end replaces ceil_mode if sizes are static and padding is not counted. The same applies before opset
-    22 where ONNX's shape inference counts windows that ONNX Runtime drops.
+    22 if ONNX's shape inference counts windows that ONNX Runtime drops.
     """
 
     def write(call: Call, inputs: Sequence[str], emit: Emitter) -> str:

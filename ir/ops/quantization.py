@@ -46,19 +46,19 @@ def check_scales(data: TensorType, scale: TensorType, zero_point: TensorType, ax
 
 
 def along(values: Array, axis: int, rank: int) -> Array:
-    """A scalar as it is; a vector in a shape that broadcasts along an axis of a tensor of that rank."""
+    """Returns a scalar unchanged, and a vector in a shape that broadcasts along an axis of a tensor of that rank."""
     if values.size == 1:
         return values.reshape(())
     return values.reshape(-1, *(1,) * (rank - 1 - axis % rank)) if rank else values
 
 
 def quantized(x: Array, scale: Array, zero_point: Array, dtype: str) -> Array:
-    """The nearest integers that stand for real numbers, halves away from zero. The operands broadcast."""
+    """Quantizes real numbers: rounds to the nearest integers, halves away from zero. The operands broadcast."""
     return saturated(away_from_zero(x / scale) + zero_point.astype(x.dtype), dtype)
 
 
 def dequantized(x: Array, scale: Array, zero_point: Array) -> Array:
-    """The real numbers that integers stand for, in float32. The operands broadcast."""
+    """Dequantizes integers to real numbers in float32. The operands broadcast."""
     return np.asarray((x.astype(np.int32) - zero_point).astype(np.float32) * scale)
 
 
@@ -71,14 +71,15 @@ def requantized(
     rounding: str = "None",
     compute_dtype: str = "None",
 ) -> Array:
-    """Integers of one scale and zero point as those of another, `(input, output)` each; the input's may be vectors along an axis."""
+    """Converts integers from one scale and zero point to another, `(input, output)` each; those of the input may be vectors along an
+    axis."""
     shifted = x.astype(np.int32) - along(zero_points[0], axis, x.ndim)
     factors = along(scales[0], axis, x.ndim).astype(np.float64) / scales[1].reshape(()).astype(np.float64)
     return saturated(rescaled(shifted, factors, zero_points[1].reshape(()), rounding, compute_dtype), dtype)
 
 
 def cost_of(real: Op, operands: int) -> CostFunction:
-    """The cost of the operator on real numbers, whose operands are the first ones."""
+    """Returns the cost function of the operator on real numbers, applied to the first operands."""
 
     def cost(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
         return real.cost(args[:operands], result, attrs)
@@ -87,7 +88,7 @@ def cost_of(real: Op, operands: int) -> CostFunction:
 
 
 def with_attributes_of(real: Op, relation: Relation) -> Relation:
-    """A type relation with the attributes of the operator on real numbers in the place of `**attrs`."""
+    """A type relation with the attributes of the operator on real numbers instead of `**attrs`."""
     own = list(inspect.signature(relation).parameters.values())[:-1]
     operands = [parameter for parameter in own if parameter.kind is not parameter.KEYWORD_ONLY]
     attrs = [*real.attr_params.values(), *own[len(operands) :]]
@@ -103,7 +104,7 @@ def _quantize(data: Array, scale: Array, zero_point: Array, *, out_dtype: str, a
 def quantize(
     data: TensorType, output_scale: TensorType, output_zero_point: TensorType, *, out_dtype: str = "int8", axis: int = -1
 ) -> TensorType:
-    """Real numbers as integers: `round(data / output_scale) + output_zero_point`, with saturation. Halves are rounded away from zero."""
+    """Quantizes real numbers: `round(data / output_scale) + output_zero_point`, with saturation. Halves are rounded away from zero."""
     one_of("the element type", data.dtype, ("float32",))
     one_of("out_dtype", out_dtype, QUANTIZED)
     check_scales(data, output_scale, output_zero_point, axis, "output")
@@ -119,7 +120,7 @@ def _dequantize(data: Array, scale: Array, zero_point: Array, *, out_dtype: str,
 def dequantize(
     data: TensorType, input_scale: TensorType, input_zero_point: TensorType, *, out_dtype: str = "float32", axis: int = -1
 ) -> TensorType:
-    """The real numbers that integers stand for: `input_scale * (data - input_zero_point)`."""
+    """Dequantizes integers: `input_scale * (data - input_zero_point)`."""
     one_of("the element type", data.dtype, QUANTIZED)
     one_of("out_dtype", out_dtype, ("float16", "float32"))
     check_scales(data, input_scale, input_zero_point, axis, "input")
@@ -155,10 +156,10 @@ def requantize(
     compute_dtype: str = "None",
     out_dtype: str = "int8",
 ) -> TensorType:
-    """Integers of one scale and zero point as integers of another.
+    """Converts integers from one scale and zero point to another.
 
-    `rounding` is UPWARD (halves toward positive infinity) or TONEAREST (halves away from zero). `compute_dtype` says what the factor of the
-    scales is multiplied in: int64 (by a multiplier of 32 bits and a shift), float32 or float64. "None" is UPWARD and int64.
+    `rounding` is UPWARD (halves toward positive infinity) or TONEAREST (halves away from zero). `compute_dtype` is the type in which the
+    factor of the scales is multiplied: int64 (by a multiplier of 32 bits and a shift), float32 or float64. "None" is UPWARD and int64.
     """
     one_of("the element type", data.dtype, REQUANTIZED | {"int64"})
     one_of("out_dtype", out_dtype, REQUANTIZED)
@@ -170,7 +171,7 @@ def requantize(
 
 
 def region_before(end: Expr) -> list[Call] | None:
-    """The calls from qnn.dequantize to an expression, operands first; None where anything but calls, tuples and constants is among them."""
+    """The calls from qnn.dequantize to an expression, operands first; None if anything but calls, tuples and constants is among them."""
     nodes = post_order(end, into=lambda node: not (isinstance(node, Call) and node.op is dequantize))
     if all(isinstance(node, (Call, Op, Tuple, TupleGetItem, Constant)) for node in nodes):
         return [node for node in nodes if isinstance(node, Call)]

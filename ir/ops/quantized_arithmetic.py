@@ -1,4 +1,4 @@
-"""Arithmetic and functions of quantized tensors, as `qnn.add` and its like: each operand and the result have scales and zero points."""
+"""Arithmetic and functions of quantized tensors, such as `qnn.add`. Each operand and the result have a scale and a zero point."""
 
 from collections.abc import Callable
 from typing import Any as AnyValue
@@ -51,7 +51,7 @@ def _binary_type(
 
 
 def _declare_sum(name: str, combine: Callable[..., Array], doc: str) -> Op:
-    """Declares a sum or difference: operands are rescaled as the result is, and then combined in 32 bits."""
+    """Declares a sum or difference: operands are rescaled to the scale of the result, and then combined in 32 bits."""
 
     def kernel(
         lhs: Array,
@@ -151,7 +151,7 @@ def _unary_type(
 
 
 def _declare_function(name: str, function: Callable[[Array], Array]) -> Op:
-    """Declares a function of real numbers on quantized ones: dequantized, computed in float32, quantized."""
+    """Declares the quantized form of a function of real numbers: dequantizes, computes in float32, and quantizes."""
 
     def kernel(x: Array, scale: Array, zero_point: Array, output_scale: Array, output_zero_point: Array) -> Array:
         real = function(dequantized(x, scale.reshape(()), zero_point.reshape(())))
@@ -183,7 +183,7 @@ _FUNCTIONS: Final[dict[str, Callable[..., Array]]] = {
     "tanh": np.tanh,
 }
 FUNCTIONS: Final = {name: _declare_function(name, function) for name, function in _FUNCTIONS.items()}
-"""Operators by the names of the functions of real numbers."""
+"""Quantized operators, by the names of the functions of real numbers."""
 
 
 def _leaky_relu(
@@ -254,7 +254,8 @@ def _avg_pool2d_type(
     output_zero_point: TensorType,
     **attrs: AnyValue,
 ) -> TensorType:
-    """`nn.avg_pool2d` of a quantized tensor, with its attributes: rescaled as the result is, and means of integers rounded toward zero."""
+    """`nn.avg_pool2d` of a quantized tensor, with its attributes: rescaled to the scale of the result; means of integers are rounded toward
+    zero."""
     _unary_type(data, input_scale, input_zero_point, output_scale, output_zero_point)
     return tensor_type(AVG[2].infer([data.with_dtype("float32")], Attrs(attrs))).with_dtype(data.dtype)
 
@@ -290,7 +291,7 @@ def quantized_concatenate(
     *,
     axis: int = 0,
 ) -> TensorType:
-    """`concatenate` of quantized tensors, each with a scale and zero point of its own: rescaled as the result is, and then joined."""
+    """`concatenate` of quantized tensors, each with its own scale and zero point: rescaled to the scale of the result, and then joined."""
     result = tensor_type(concatenate.infer([data], Attrs(axis=axis)))
     one_of("the element type", result.dtype, QUANTIZED)
     if not len(data.fields) == len(input_scales.fields) == len(input_zero_points.fields):

@@ -1,4 +1,5 @@
-"""Products and convolutions of quantized tensors, as `qnn.dense`: integers of 32 bits, whose scale is the product of the scales.
+"""Products and convolutions of quantized tensors, such as `qnn.dense`. Results are 32-bit integers whose scale is the product of the
+scales.
 
 The scales are operands for passes and rewrites; they do not change the integers. Sums are exact: they are computed in float64, and wrap
 around like integers.
@@ -31,7 +32,7 @@ def _integers(sums: Array, dtype: str) -> Array:
 
 
 def _as_sums(x: TensorType) -> TensorType:
-    """The operand as the type relation of the operator on real numbers takes it."""
+    """The operand as int32, which the type relation of the operator on real numbers accepts."""
     return x.with_dtype("int32")
 
 

@@ -23,7 +23,7 @@ Axis = int | tuple[int, ...] | None
 def reduced_axes(ndim: int, axis: Axis, exclude: bool) -> tuple[int, ...]:
     """Returns the axes that a reduction of a tensor of rank `ndim` reduces, non-negative and sorted.
 
-    Raises OpTypeError for axes that are out of range or duplicate, and where no axis remains.
+    Raises OpTypeError for axes that are out of range or duplicate, and if no axis remains.
 
     >>> reduced_axes(4, -1, False), reduced_axes(4, (0, 1), True), reduced_axes(2, None, False)
     ((3,), (2, 3), (0, 1))
@@ -134,7 +134,7 @@ def min_(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: b
 def logsumexp(x: TensorType, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> TensorType:
     """The logarithm of the sum of the exponentials; minus infinity for no elements. ONNX ReduceLogSumExp-18, floating-point only.
 
-    Version 28 overflows in ONNX Runtime where the exponentials do.
+    Version 28 overflows in ONNX Runtime if the exponentials do.
     """
     return _reduced(x, axis, keepdims, exclude, FLOATING)
 
@@ -260,7 +260,7 @@ _mapping("ReduceSumSquare", reduce_sum_square, WIDE)
 
 
 def _of_bool(op: Op, op_type: str, of_numbers: str, input_since: int) -> None:
-    """Registers the writer of a reduction of bool. Sums and products of 0 and 1 are also correct where nothing is reduced."""
+    """Registers the writer of a reduction of bool. Sums and products of 0 and 1 are also correct if nothing is reduced."""
 
     def write(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
         if emit.opset >= 20:

@@ -42,7 +42,7 @@ def reshape(data: TensorType, *, newshape: tuple[int, ...], allowzero: bool = Fa
     * -3 (Relay): the product of the next two sizes;
     * -4, a, b (Relay): the next size split into a and b, one of which may be -1.
 
-    With -2, -3 or -4, 0 refers to the next unused size of `data` rather than to the position. Raises OpTypeError where the shapes are
+    With -2, -3 or -4, 0 refers to the next unused size of `data` rather than to the position. Raises OpTypeError if the shapes are
     static and differ in the number of elements.
     """
     tensor_type(data, "data")
@@ -74,14 +74,14 @@ def _write_reshape(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
 def emit_reshape(
     emit: Emitter, name: str, data: TensorType, result: TensorType, newshape: Sequence[int], *, allowzero: bool = False
 ) -> str:
-    """Reshapes a value by name. Relay's additional entries are resolved statically where possible, otherwise at run time."""
+    """Reshapes a value by name. Relay's additional entries are resolved statically if possible, otherwise at run time."""
     if any(entry < -1 for entry in newshape):
         known = static_newshape(data.shape, result.shape)
         if known is None:
             return emit.node("Reshape", [name, _emit_shape(emit, name, data, newshape)])
         newshape, allowzero = known["newshape"], known["allowzero"]
     if allowzero and emit.opset < 14:
-        # 0 without allowzero copies the operand's size at that position, which is fine where that is 0 as well.
+        # 0 without allowzero copies the operand's size at that position, which is correct if that is 0 as well.
         if any(entry == 0 and (i >= data.ndim or data.shape[i] != 0) for i, entry in enumerate(newshape)):
             if not is_static(result.shape):
                 raise OnnxVersionError("reshape with allowzero needs ONNX opset 14 or later")
@@ -128,7 +128,7 @@ def _from_front(axes: Sequence[int], rank: int) -> list[int]:
 
 
 def _canonical(axes: Sequence[int], rank: int) -> tuple[int, ...]:
-    """Returns the axes non-negative and sorted; unchanged where one is invalid, which type inference reports."""
+    """Returns the axes non-negative and sorted; unchanged if one is invalid, which type inference reports."""
     return tuple(sorted(axis % rank for axis in axes)) if all(-rank <= axis < rank for axis in axes) else tuple(axes)
 
 

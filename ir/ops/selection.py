@@ -153,7 +153,7 @@ def _write_trilu(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
 def topk_arrays(data: Array, k: int, axis: int, largest: bool, sorted_: bool) -> tuple[Array, Array]:
     """The `k` largest or smallest elements along `axis`, and their indices; for ties the first.
 
-    Raises ValueError where the order is unspecified: for NaN, or for unsorted results.
+    Raises ValueError if the order is unspecified: for NaN, or for unsorted results.
     """
     if not sorted_ or (data.dtype.kind not in "iub" and np.isnan(data).any()):
         raise ValueError("the order of the results is unspecified")

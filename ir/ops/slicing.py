@@ -23,7 +23,7 @@ def clamped(size: int, begin: int, end: int, stride: int) -> slice:
     """Clamps a slice as ONNX Runtime does.
 
     This is NumPy's clamping with two differences: a backward slice begins at the first element at the earliest, and it extends to the front
-    where its end is `END` or `FAR`.
+    if its end is `END` or `FAR`.
 
     >>> clamped(4, -9, -9, -1).indices(4), slice(-9, -9, -1).indices(4)
     ((0, -1, -1), (-1, -1, -1))
@@ -59,7 +59,7 @@ def slice_length(size: Dim, begin: Dim, end: Dim, stride: Dim) -> Dim:
     if stride < 0:
         return ceiling(_backward(size, begin), -stride) if _goes_to_the_front(end) else ANY
     last = _place(end, size)
-    if last == size and not isinstance(begin, Any):  # so only the begin is clamped
+    if last == size and not isinstance(begin, Any):  # then only the begin is clamped
         if at_least(begin, 0):
             return ceiling(positive_part(size - begin), stride)
         if at_least(-1, begin):
@@ -166,7 +166,7 @@ def _write_strided_slice(call: Call, inputs: Sequence[str], emit: Emitter) -> st
 
 
 def emit_slice(emit: Emitter, name: str, data: TensorType, parts: Mapping[int, tuple[int, int, int]]) -> str:
-    """Emits a slice of a value by name. Before opset 10 Slice has no strides and is replaced by Gather, where sizes are static."""
+    """Emits a slice of a value by name. Before opset 10 Slice has no strides and is replaced by Gather if sizes are static."""
     if not parts:
         return emit.node("Identity", [name])
     # ONNX's shape inference, which ONNX Runtime uses in subgraphs, does not support FAR or END as the end of a backward slice
@@ -200,7 +200,7 @@ def _is_whole(size: Dim, part: tuple[int, int, int]) -> bool:
 
 
 def compose_slices(shape: Shape, first: Mapping[str, AnyValue], then: Mapping[str, AnyValue]) -> dict[str, AnyValue] | None:
-    """Returns the attributes of the strided_slice equal to `first` and then `then` on a tensor of `shape`; None where there is none.
+    """Returns the attributes of the strided_slice equal to `first` and then `then` on a tensor of `shape`; None if there is none.
 
     >>> first, then = dict(begin=(2,), end=(END,), strides=(2,), axes=(0,)), dict(begin=(1,), end=(3,), strides=None, axes=None)
     >>> compose_slices((10,), first, then)

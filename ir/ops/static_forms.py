@@ -1,4 +1,4 @@
-"""Converts `dyn.*` operators to operators with attributes where shape arithmetic knows the operands, and cast_like to cast."""
+"""Converts `dyn.*` operators to operators with attributes if shape arithmetic knows the operands, and cast_like to cast."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any as AnyValue
@@ -55,9 +55,9 @@ def static_form(
     attrs: Attrs,
     constants: Sequence[Tensor | None] = (),
 ) -> StaticForm | None:
-    """Returns the equivalent call of an operator with attributes; None where too little is known, or for other operators.
+    """Returns the equivalent call of an operator with attributes; None if too little is known, or for other operators.
 
-    `types` and `values` are the types and known elements of the operands (`passat.ir.infer.known_value`); `constants` holds the constant
+    `types` and `values` are the types and known elements of the operands (`passat.ir.infer.known_value`); `constants` are the constant
     operands, which dyn.pad needs for its value. The form is valid for all values of the symbols, with the two exceptions of
     `passat.ir.ops.newshape`:
 

@@ -79,7 +79,7 @@ def spans(window: Sequence[int], dilation: Sequence[int]) -> tuple[int, ...]:
 
 
 def positions(size: Dim, span: Dim, stride: int, padding: int) -> Dim:
-    """The number of windows of extent `span` that fit into `size` and `padding` elements. Raises OpTypeError where none fits."""
+    """The number of windows of extent `span` that fit into `size` and `padding` elements. Raises OpTypeError if none fits."""
     room = size + padding - span
     if type(room) is int and room < 0:
         raise OpTypeError(f"a window of {span!r} elements does not fit into {size!r} elements and {padding} of padding")
@@ -103,16 +103,16 @@ def pad_spatial(array: Array, begins: Sequence[int], ends: Sequence[int], value:
 
 
 def read_numbers(node: OnnxNode, name: str, rank: int) -> tuple[int, ...]:
-    """Returns the strides or dilations of an ONNX node; 1 per spatial dimension where absent."""
+    """Returns the strides or dilations of an ONNX node; 1 per spatial dimension if absent."""
     return tuple(node.attrs.get(name) or (1,) * rank)
 
 
 def read_padding(
     node: OnnxNode, sizes: Shape, window: Sequence[int], strides: Sequence[int], dilation: Sequence[int], *, clipped: bool
 ) -> tuple[int, ...] | None:
-    """Returns the padding of an ONNX node as begins and ends, with auto_pad resolved; None where it depends on unknown sizes.
+    """Returns the padding of an ONNX node as begins and ends, with auto_pad resolved; None if it depends on unknown sizes.
 
-    SAME pads so that the result has ceil(size / stride) elements. Where that would need negative padding, Conv does not pad (`clipped`),
+    SAME pads so that the result has ceil(size / stride) elements. If that would require negative padding, Conv does not pad (`clipped`),
     while runtimes reject or misinterpret it for pooling. Runtimes also disagree on SAME with dilations. Returns None in these cases too.
     """
     rank = len(window)

@@ -88,7 +88,7 @@ class AtomReader:
             start += 1
 
     def atom(self) -> Expr | None:
-        """Reads an expression of one token; None where the next token starts a longer one. Raises ParseError."""
+        """Reads an expression of one token; None if the next token starts a longer one. Raises ParseError."""
         tokens = self.tokens
         at = tokens.at
         kind, text = tokens.kinds[at], tokens.texts[at]

@@ -1,7 +1,7 @@
 """Prints and parses attributes: `axes=[0, 1], epsilon=1e-05f, mode="same"`.
 
 Numbers, strings and bytes are literals of `passat.ir.text.literals`, tuples are written in square brackets, dimensions as `?` and `dim(2*n
-+ 1)`, and tensors as references into the metadata section. Attributes of operators are omitted where they equal the default.
++ 1)`, and tensors as references into the metadata section. Attributes of operators are omitted if they equal the default.
 """
 
 import inspect

@@ -147,7 +147,7 @@ class ExprReader(AtomReader):
         return self.block("}")
 
     def _infix(self) -> Rule:
-        """Operands joined by left-associative infix operators."""
+        """Parses operands joined by left-associative infix operators."""
         tokens = self.tokens
         begin = tokens.at
         left = yield self._operand()
@@ -174,7 +174,7 @@ class ExprReader(AtomReader):
         operands.append(self._call(self.op(name, at), [left, right], {}, [], begins[-1]))
 
     def _operand(self) -> Rule:
-        """An atom with its postfix applications: arguments, types, field numbers."""
+        """Parses an atom with its postfix applications: arguments, types, field numbers."""
         tokens = self.tokens
         at = tokens.at
         found = self.atom()
@@ -218,7 +218,7 @@ class ExprReader(AtomReader):
         return self._call(callee, args, attrs, type_args, at)
 
     def _argument(self) -> Expr | None:
-        """Parses an argument of a single token; None where it is longer."""
+        """Parses an argument of a single token; None if it is longer."""
         tokens = self.tokens
         at = tokens.at
         if tokens.kinds[at + 1] not in (",", ")"):
@@ -237,11 +237,11 @@ class ExprReader(AtomReader):
                 return Call(callee, args, callee.bind_attrs(attrs), span=tokens.span(at))
             except OpTypeError as error:
                 raise tokens.error_at(tokens.starts[at], str(error)) from None
-        attrs.pop("attrs_type_key", None)  # TVM names the class of the attributes; Passat has one class
+        attrs.pop("attrs_type_key", None)  # TVM names the class of the attributes; Passat has only one
         return Call(callee, args, attrs, type_args, tokens.span(at))
 
     def _compound(self) -> Rule:
-        """Parses an expression of more than one token. Raises ParseError where there is none."""
+        """Parses an expression of more than one token. Raises ParseError if there is none."""
         tokens = self.tokens
         at = tokens.at
         kind = tokens.kind
@@ -257,7 +257,7 @@ class ExprReader(AtomReader):
         return (yield rule(self, at))
 
     def _brackets(self, at: int) -> Rule:
-        """A tuple, or an expression in parentheses."""
+        """Parses a tuple, or an expression in parentheses."""
         tokens = self.tokens
         fields: list[Expr] = []
         comma = False

@@ -101,7 +101,7 @@ class Tokens:
             raise ParseError.of(self._errors)
         self.rest = source[end:]
         if self.rest:
-            self.source_name.text = source[:end]  # errors quote the text before the metadata section, so the constants need not be kept
+            self.source_name.text = source[:end]  # errors quote the text before the metadata section, so the constants can be released
 
     def _lex(self) -> int:
         source, match = self._source, _TOKEN.match
@@ -207,7 +207,7 @@ class Tokens:
         return self.texts[self.at - 1]
 
     def expect_name(self, purpose: str) -> str:
-        """Consumes a name, which may be quoted. Raises ParseError where there is none."""
+        """Consumes a name, which may be quoted. Raises ParseError if there is none."""
         return self.take() if self.kind == "string" else self.expect("name", purpose)
 
     def shown(self) -> str:

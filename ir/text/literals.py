@@ -2,10 +2,10 @@
 
 The suffix of a number gives its type.
 
-* A scalar constant without suffix is an int32 (an int64 where it does not fit), or a float32 if it has a point or an exponent. `f` is
+* A scalar constant without suffix is an int32 (an int64 if it does not fit), or a float32 if it has a point or an exponent. `f` is
   float32; `f16 f32 f64 bf16` and `i4 i8 i16 i32 i64 u8 ...` name the type.
 * An attribute is a Python number. Without point, exponent and float suffix it is an int. `f` rounds to float32 and is printed for floats
-  that are exact float32 values, as those of ONNX attributes are. `f64`, or a point without suffix, is a double.
+  that are exact float32 values, such as those of ONNX attributes. `f64`, or a point without suffix, is a double.
 * `inf` and `nan` take the same suffixes: `inff`, `-inff`, `nanf64`.
 """
 
@@ -55,7 +55,7 @@ def show_string(text: str) -> str:
 
 
 def show_bytes(data: bytes) -> str:
-    """Prints a bytes literal: `b"..."`, with printable ASCII as it is and other bytes as `\\xNN`."""
+    """Prints a bytes literal: `b"..."`, with printable ASCII unchanged and other bytes as `\\xNN`."""
     return 'b"' + "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\x{byte:02x}" for byte in data) + '"'
 
 
@@ -69,7 +69,7 @@ def show_variable(name: str) -> str:
 
 
 def show_name(name: str, reserved: Container[str] = ()) -> str:
-    """Prints the name of an operator, attribute, type or dimension, quoted where it is not a dotted name or is a reserved word.
+    """Prints the name of an operator, attribute, type or dimension, quoted if it is not a dotted name or is a reserved word.
 
     >>> show_name("nn.relu"), show_name("if", KEYWORDS), show_name("onnx.my-domain.Op")
     ('nn.relu', '"if"', '"onnx.my-domain.Op"')
@@ -90,7 +90,7 @@ def show_float(value: float) -> str:
 
 
 def show_scalar(tensor: Tensor) -> str | None:
-    """Prints a scalar constant as a literal. Returns None where its type or value has no exact literal (NaNs with a payload).
+    """Prints a scalar constant as a literal. Returns None if its type or value has no exact literal (NaNs with a payload).
 
     >>> show_scalar(Tensor.dense(np.float32(0.1))), show_scalar(Tensor.dense(np.int64(3))), show_scalar(Tensor.dense(np.ones(2)))
     ('0.1f', '3i64', None)
@@ -133,7 +133,7 @@ def read_attribute_number(text: str, negative: bool) -> int | float:
 
 
 def read_scalar(text: str, negative: bool) -> Tensor:
-    """Parses the literal of a scalar constant. Raises ValueError where it is not a literal or does not fit its type."""
+    """Parses the literal of a scalar constant. Raises ValueError if it is not a literal or does not fit its type."""
     value, real, suffix = _parts(text)
     if suffix:
         dtype = _DTYPE.get(suffix)

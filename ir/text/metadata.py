@@ -7,8 +7,8 @@ The section is an object whose key `relay.Constant` lists the constants that `me
 * `splat`: the uniform element, in base64;
 * `strings`: the list of strings of a string tensor, or its uniform string (bytes that are not valid text as `{"base64": ...}`).
 
-A section that TVM has written, a graph of nodes (`passat.ir.graph_json`), is read as well. Objects without an encoding are listed by class
-with their `repr`, for reading only; they cannot be parsed back.
+Sections written by TVM, which are graphs of nodes (`passat.ir.graph_json`), can be read too. Objects without an encoding are listed by
+class with their `repr`, for people to read; they cannot be parsed back.
 """
 
 import base64
@@ -87,7 +87,7 @@ def decode(form: Mapping[str, AnyValue]) -> Tensor:
 
 
 class MetadataReader:
-    """Parses the metadata section after a text. Raises ParseError where it is not valid JSON of that form."""
+    """Parses the metadata section after a text. Raises ParseError if it is not valid JSON of that form."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
@@ -103,7 +103,7 @@ class MetadataReader:
                 self._read_graph()
 
     def _read_graph(self) -> None:
-        """Takes the constants of a section as TVM writes it, which is a graph of nodes."""
+        """Reads the constants of a section written by TVM, which is a graph of nodes."""
         from passat.ir.graph_json import JSONError, load_json
 
         tokens = self._tokens
@@ -116,7 +116,7 @@ class MetadataReader:
             raise tokens.error_at(tokens.starts[-1], f"the metadata section cannot be read: {error}") from None
 
     def refer_to(self, table: Mapping[str, Sequence[Expr]]) -> None:
-        """Takes the constants of references from a table instead, by kind and index. Raises TypeError for values that are not constants."""
+        """Replaces the section by a table of constants, by kind and index. Raises TypeError for values that are not constants."""
         for kind, values in table.items():
             for number, value in enumerate(values):
                 if not isinstance(value, Constant):

@@ -26,7 +26,7 @@ def parse(
 ) -> IRModule:
     """Parses a module and infers its types.
 
-    Functions and types of `init_module` are added to the module and can be referred to. `init_meta_table` holds the constants of
+    Functions and types of `init_module` are added to the module and can be referred to. `init_meta_table` has the constants of
     `meta[relay.Constant][i]`, by index.
 
     Raises ParseError with line and column for syntax errors, and `passat.ir.infer.InferError` for ill-typed programs. Both list all errors
@@ -46,7 +46,7 @@ def parse(
 
 
 def parse_expr(source: str, source_name: str = "from_string", module: IRModule | None = None) -> Expr:
-    """Parses an expression without inferring types. Global functions and constructors are resolved in `module`, where given.
+    """Parses an expression without inferring types. Global functions and constructors are resolved in `module`, if given.
 
     Raises ParseError with line and column; `diagnostics` lists all errors.
 

@@ -115,7 +115,7 @@ def show_type_data(data: TypeData) -> str:
 
 
 def _bare_name(made: Constructor) -> str:
-    """The name of a constructor where it needs no quotes; empty where quotes are needed."""
+    """The name of a constructor if it needs no quotes; empty if quotes are needed."""
     name = made.name_hint
     return name if name not in EXPRESSION_WORDS and show_name(name, KEYWORDS) == name and find_op(name) is None else ""
 
@@ -327,7 +327,7 @@ class ExprPrinter:
         if node._checked_type is None or not isinstance(node, (Call, Constant)):
             return ""
         if isinstance(node, Constant) and not node.data.shape and (node is self._root or self._root._checked_type is None):
-            return ""  # its suffix says the type; in an inferred program every type is written
+            return ""  # the suffix gives the type; in an inferred program every type is printed
         note = self._notes.get(node._checked_type)
         if note is None:
             note = self._notes[node._checked_type] = f" /* ty={_uncommented(show_type(node._checked_type, SHOWN))} */"

@@ -1,6 +1,6 @@
 """Error recovery, so that parsing a text reports all of its errors.
 
-Later errors are reported only where the structure of the text is unambiguous. A statement with an error is skipped up to its semicolon if
+Later errors are reported only if the structure of the text is unambiguous. A statement with an error is skipped up to its semicolon if
 all brackets of the definition match; otherwise the whole definition is skipped. Names defined in a skipped statement count as defined.
 """
 
@@ -49,7 +49,7 @@ class Recovery:
         """Returns the index of the token that ends a statement with an error: its semicolon, or the token that closes the block.
 
         The statement begins at token `start` and has been read up to the next token. `opening` is the token that opens the block, None for
-        the whole text. Returns None where the end is ambiguous.
+        the whole text. Returns None if the end is ambiguous.
         """
         closing = self._brackets()
         if closing is None or self.is_full:
@@ -64,13 +64,13 @@ class Recovery:
             if kind == ";" and at >= tokens.at:
                 break
             closed = closing.get(at) if kind in _CLOSING else at
-            if closed is None:  # a bracket of another definition, where an expression was wanted
+            if closed is None:  # the closing bracket belongs to another definition
                 return None
             at = closed + 1
         return at
 
     def _brackets(self) -> dict[int, int] | None:
-        """Maps opening brackets of the definition to closing ones; None where they do not match."""
+        """Maps opening brackets of the definition to closing ones; None if they do not match."""
         if self._matched is None or self._matched[0] != self.definition:
             self._matched = (self.definition, self._match())
         return self._matched[1] or None

@@ -1,6 +1,6 @@
-"""Calls as TVM prints them: attributes and operands that Passat's operators have in another form, or that follow from the operands.
+"""Translates calls in TVM's form: attributes and operands that Passat's operators have in another form, or that follow from the operands.
 
-What TVM writes is translated where it means the same here. What means something else stays, and is an error of the operator.
+Only attributes with the same meaning in Passat are translated. Others stay, and the operator rejects them.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,13 +18,13 @@ _WITHOUT_MEANING: Final[dict[str, tuple[AnyValue, ...]]] = {
     "out_dtype": ("", None),
     "slice_mode": ("end",),
 }
-"""Attributes of TVM's operators, and values of them that say nothing."""
+"""Attributes of TVM's operators, with their values that have no effect."""
 _SAME_RESULT: Final = frozenset(("nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.conv2d_transpose", "nn.dense", "nn.matmul", "nn.batch_matmul"))
 """Operators whose results have the element type of their first operand."""
 
 
 def translated(op: Op, args: Sequence[Expr], attrs: dict[str, AnyValue]) -> tuple[list[Expr], dict[str, AnyValue]]:
-    """The operands and attributes of a call, with those of TVM in Passat's form."""
+    """Translates the operands and attributes of a call from TVM's form to Passat's."""
     args, attrs = list(args), dict(attrs)
     for name, values in _WITHOUT_MEANING.items():
         if name in attrs and name not in op.defaults and attrs[name] in values:
@@ -45,7 +45,7 @@ def _dtype(expr: Expr) -> str | None:
 
 
 def _units(axis: int) -> Callable[[list[Expr], dict[str, AnyValue]], None]:
-    """Drops the number of units, unless the weight is known to have another."""
+    """Drops the number of units, unless it contradicts the weight."""
 
     def change(args: list[Expr], attrs: dict[str, AnyValue]) -> None:
         type_ = args[1]._checked_type if len(args) == 2 else None
@@ -58,7 +58,7 @@ def _units(axis: int) -> Callable[[list[Expr], dict[str, AnyValue]], None]:
 
 
 def _take(args: list[Expr], attrs: dict[str, AnyValue]) -> None:
-    """The modes differ in indices that are out of range alone."""
+    """Drops the mode, which only affects indices out of range."""
     if attrs.get("mode") in ("clip", "wrap", "fast"):
         del attrs["mode"]
     if attrs.get("batch_dims") == 0:
@@ -66,13 +66,13 @@ def _take(args: list[Expr], attrs: dict[str, AnyValue]) -> None:
 
 
 def _pad(args: list[Expr], attrs: dict[str, AnyValue]) -> None:
-    """The value is an operand there."""
+    """Converts the padding value, which is an operand in TVM, to an attribute."""
     if len(args) == 2 and isinstance(args[1], Constant) and args[1].data.size == 1 and "pad_value" not in attrs:
         attrs["pad_value"] = float(args.pop().data.numpy().reshape(()))  # type: ignore[attr-defined]  # a Constant
 
 
 def _one_axis(args: list[Expr], attrs: dict[str, AnyValue]) -> None:
-    """The axis is a list there."""
+    """Converts the axis, which is a list in TVM, to an integer."""
     axis = attrs.get("axis")
     if isinstance(axis, tuple) and len(axis) == 1:
         attrs["axis"] = axis[0]

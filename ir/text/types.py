@@ -1,6 +1,6 @@
 """Prints and parses types and dimensions: `Tensor[(1, ?, 2*n + 1), float32]`, `(int8, fn (A) -> A)`, `List[float32]`, `ref(bool)`, `_`.
 
-Extends Relay's grammar by named dimensions, integer polynomials over names (quoted where a name is not an identifier: `"(n + 1)//2"`), type
+Extends Relay's grammar by named dimensions, integer polynomials over names (quoted if a name is not an identifier: `"(n + 1)//2"`), type
 parameters of function types, `fn [A](A) -> A`, and reference types.
 """
 
@@ -26,7 +26,7 @@ from passat.ir.types import (
 )
 
 ALIASES: Final = {"int": "int32", "uint": "uint32", "float": "float32"}
-"""Other names of types of scalars, as TVM reads them."""
+"""Other names of scalar types that TVM accepts."""
 RESERVED: Final = NAMES | ALIASES.keys() | {"Tensor", "fn", "ref", "_", "meta"}
 """Words that must be quoted as names of types."""
 ONNX_TYPES: Final = {"onnx.Sequence": 1, "onnx.Optional": 1, "onnx.Map": 2, "onnx.SparseTensor": 1}
@@ -68,7 +68,7 @@ def _leaf(type_: Type) -> str:
 
 
 def show_type_params(params: Iterable[Type]) -> str:
-    """Prints the type parameters of a function or definition: `[A, B]`; empty where there are none."""
+    """Prints the type parameters of a function or definition: `[A, B]`; empty if there are none."""
     listed = ", ".join(map(show_type, params))
     return f"[{listed}]" if listed else ""
 

@@ -1,4 +1,4 @@
-"""The nodes of loops: expressions, statements, and functions of buffers and sizes."""
+"""The nodes of the loop IR: expressions, statements, and functions of buffers and sizes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ ARITY: Final = {
 
 @dataclass(frozen=True)
 class Var:
-    """A number by name: the counter of a loop, a size, or a value that `Let` names."""
+    """A named number: a loop counter, a size, or a value bound by `Let`."""
 
     name: str
     dtype: str = "int64"
@@ -21,7 +21,7 @@ class Var:
 
 @dataclass(frozen=True)
 class Const:
-    """A number."""
+    """A constant."""
 
     value: float
     dtype: str = "float32"
@@ -29,7 +29,7 @@ class Const:
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory for numbers of a type."""
+    """A memory buffer for numbers of one type."""
 
     name: str
     dtype: str = "float32"
@@ -45,7 +45,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Call:
-    """A scalar function of `ARITY` of arguments.
+    """A scalar function from `ARITY`, applied to arguments.
 
     >>> Call("add", (Const(1.0),))
     Traceback (most recent call last):
@@ -77,7 +77,7 @@ class Store:
 
 @dataclass(frozen=True)
 class Let:
-    """Names a value in a statement."""
+    """Binds a name to a value in a statement."""
 
     var: Var
     value: Expr
@@ -95,7 +95,7 @@ class For:
 
 @dataclass(frozen=True)
 class Seq:
-    """Statements one after the other."""
+    """A sequence of statements."""
 
     body: "Sequence[Stmt]"
 
@@ -105,7 +105,7 @@ Stmt: TypeAlias = Store | Let | For | Seq
 
 @dataclass(frozen=True)
 class LoopFunc:
-    """A function of buffers and sizes. The body of a `PrimFunc`, too."""
+    """A function of buffers and sizes; can be the body of a `PrimFunc`."""
 
     name: str
     params: tuple[Buffer | Var, ...]

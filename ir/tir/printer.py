@@ -1,10 +1,10 @@
-"""Loops as text."""
+"""Prints the loop IR as text."""
 
 from passat.ir.tir.loops import Call, Const, Expr, For, Let, Load, LoopFunc, Seq, Stmt, Store, Var
 
 
 def show(function: LoopFunc) -> str:
-    """A function of loops as text.
+    """Prints a function as text.
 
     >>> from passat.ir.tir.loops import Buffer
     >>> x, y, i, n = Buffer("x"), Buffer("y"), Var("i"), Var("n")

@@ -139,7 +139,7 @@ def _equal(a: Tensor, b: Tensor) -> bool:
 
 
 def _diff(before: Expr, after: Expr, var: GlobalVar | None) -> list[str]:
-    """The lines of both texts with their prefixes; empty where they are equal."""
+    """The lines of both texts with their prefixes; empty if they are equal."""
     if before is after:
         return []
     constants = _Constants()

@@ -71,7 +71,7 @@ def test_tuples_are_split_by_their_fields() -> None:
 
 
 def test_the_definitions_have_to_be_there_and_cases_are_limited() -> None:
-    with pytest.raises(KeyError, match="no module that is given defines the type T"):
+    with pytest.raises(KeyError, match="the given module does not define the type T"):
         unmatched_cases(Match(V, [Clause(PatternConstructor(A), V)]))
     wide = PatternTuple([PatternConstructor(A)] * 12)
     with pytest.raises(ValueError, match="more than 10000 cases"):

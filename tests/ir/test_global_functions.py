@@ -46,7 +46,7 @@ def test_decorators_register_under_a_name_or_their_own() -> None:
 
 def test_mistakes_are_named() -> None:
     register_func("test.one", abs)
-    with pytest.raises(GlobalFunctionError, match=r"a global function 'test\.one' already; pass override=True"):
+    with pytest.raises(GlobalFunctionError, match=r"the global function 'test\.one' already exists; pass override=True"):
         register_func("test.one", len)
     assert register_func("test.one", len, override=True) is len
     with pytest.raises(ValueError, match=r"Cannot find global function test\.two; there are: .*test\.one"):

@@ -74,7 +74,7 @@ def test_invalid_declarations() -> None:
             relay.op.register(name)
     with pytest.raises(TVMError, match="there is no type relation 'Nope'; pass a function, or one of the names Identity and Broadcast"):
         declared("custom.other", 1, "Nope")
-    with pytest.raises(TVMError, match="add says in its declaration whether it is stateful"):
+    with pytest.raises(TVMError, match="add declares already whether it is stateful"):
         relay.op.register_stateful("add", True)
 
 

@@ -1,5 +1,5 @@
-"""The standard library of Relay programs: lists, options, trees, natural numbers, and functions over them, and storage, in
-Relay's text."""
+"""The standard library of Relay programs, in Relay's text format: lists, options, trees, natural numbers, functions over them, and
+storage."""
 
 import re
 from importlib.resources import files
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def standard_library(name: str, module: "IRModule") -> "IRModule":
-    """A module with what is in another one and in a file of the library; that one itself where it has the file's functions already.
+    """Adds the contents of a file of the library to a module. Returns the same module if it has the file's functions already.
 
     Raises ValueError for an unknown name.
     """

@@ -244,7 +244,7 @@ def gradient(expr: Expr, mod: IRModule | None = None, mode: str = "higher_order"
         raise GradientError(f"mode={mode!r} is not a mode of differentiation; it is 'higher_order' or 'first_order'")
     function = mod[expr] if mod is not None and isinstance(expr, GlobalVar) else expr
     if not isinstance(function, Function):
-        raise GradientError(f"the gradient of a function is taken, not of a {type(expr).__name__}")
+        raise GradientError(f"gradient needs a function, not a {type(expr).__name__}")
     return first_order_gradient(function)
 
 

@@ -50,5 +50,5 @@ def test_zeros_are_not_multiplied() -> None:
 def test_global_functions_are_rejected() -> None:
     """The error says what is not supported."""
     module = relay.parse('#[version = "0.0.5"]\ndef @f(%x: int8) -> int8 { %x }\ndef @main(%x: int8) -> int8 { @f(%x) }')
-    with pytest.raises(GradientError, match="not for programs with global functions and data types, but there is a GlobalVar"):
+    with pytest.raises(GradientError, match="does not support global functions and data types, but the program has a GlobalVar"):
         LazyGradientInit()(module)

@@ -111,8 +111,8 @@ def test_a_registered_gradient_takes_the_place_of_the_own_one() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("def @main(%x: T) { let %r = ref(%x); ref_read(%r) }", "dataflow alone, but there is a Ref"),
-        ("def @main(%x: T) { if (less(sum(%x), 1f64)) { %x } else { %x } }", "dataflow alone, but there is a If"),
+        ("def @main(%x: T) { let %r = ref(%x); ref_read(%r) }", "only dataflow, but the function has a Ref"),
+        ("def @main(%x: T) { if (less(sum(%x), 1f64)) { %x } else { %x } }", "only dataflow, but the function has a If"),
     ],
 )
 def test_what_first_order_rejects(text: str, message: str) -> None:
@@ -127,5 +127,5 @@ def test_wrong_modes_and_expressions() -> None:
     with pytest.raises(GradientError, match="mode='second' is not a mode"):
         gradient(relay.Function([x], x), mode="second")
     for mode in ("higher_order", "first_order"):
-        with pytest.raises(GradientError, match="of a function is taken, not of a Var"):
+        with pytest.raises(GradientError, match="gradient needs a function, not a Var"):
             gradient(x, mode=mode)

@@ -239,7 +239,7 @@ def test_nodes_are_made_from_fields() -> None:
     assert make_node("Call", op=get_op("nn.relu"), args=[x]).op.name == "nn.relu"
     assert make_node("attrs.TestAttrs", name="a", padding=[3, 4]) == Attrs(name="a", padding=(3, 4))
     assert isinstance(make_node("relay.Call", op=x, args=[x]), Call)
-    with pytest.raises(JSONError, match=r"there is no kind of nodes 'relay.Nothing'; it has: Var, "):
+    with pytest.raises(JSONError, match=r"there is no node kind 'relay.Nothing'; known: Var, "):
         make_node("relay.Nothing")
     with pytest.raises(JSONError, match=r"the field 'index' of relay.TupleGetItem is a bool, but must be a int"):
         make_node("relay.TupleGetItem", tuple_value=x, index=True)

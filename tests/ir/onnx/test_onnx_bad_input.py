@@ -423,7 +423,7 @@ def test_names_that_are_not_text(name: bytes) -> None:
     data = model.SerializeToString()
     assert name in data
     broken = onnx.load_model_from_string(data.replace(name, b"\xff" * len(name)))
-    assert message(lambda: from_onnx(broken)).startswith("the model holds text that is not UTF-8: ")
+    assert message(lambda: from_onnx(broken)).startswith("the model contains text that is not UTF-8: ")
 
 
 def _takes_integers(operand: onnx.defs.OpSchema.FormalParameter) -> bool:

@@ -130,7 +130,7 @@ def test_unknown_sizes_in_onnx(source: str, target: str, shape: tuple[int, ...])
 
 def test_a_change_between_whole_axes_is_a_transpose() -> None:
     x = relay.var("x", shape=(2, 8, 5, 6))
-    with pytest.raises(InferError, match="NCHW and NHWC have no blocks, so the change is a transpose"):
+    with pytest.raises(InferError, match="NCHW and NHWC have no blocks, so the change of layout is a transpose"):
         run_infer_type(relay.Call(relay.op.get("layout_transform"), [x], {"src_layout": "NCHW", "dst_layout": "NHWC"}))
     assert "transpose(%x" in str(relay.layout_transform(x, "NCHW", "NHWC"))
 

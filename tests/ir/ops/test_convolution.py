@@ -260,7 +260,7 @@ def test_costs() -> None:
             "weight has 3 input channels in each of 2 groups, 6 in total, but data has 4",
         ),
         ("nn.conv2d", [(1, 4, 8, 8), (3, 2, 3, 3)], {"groups": 2}, "3 output channels are not divisible into 2 groups"),
-        ("nn.conv2d", [(1, 4, 8, 8), (3, 4, 3, 3)], {"groups": 0}, "groups=0; there is at least one group"),
+        ("nn.conv2d", [(1, 4, 8, 8), (3, 4, 3, 3)], {"groups": 0}, "groups=0 must be at least 1"),
         ("nn.conv2d", [(1, 4, 8), (3, 4, 3, 3)], {}, "data must have 4 dimensions, but has 3"),
         ("nn.conv2d", [(1, 4, 8, 8), (3, 4, 3)], {}, "weight must have 4 dimensions, but has 3"),
         ("nn.conv2d", [(1, 4, 2, 8), (3, 4, 3, 3)], {}, "a window of 3 elements does not fit into 2 elements and 0 of padding"),

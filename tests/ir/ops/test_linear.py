@@ -329,7 +329,7 @@ def test_costs() -> None:
             "einsum",
             [TupleType([tensor(2), tensor(2, 3)])],
             {"equation": "i...,i..."},
-            "the ellipsis stands for different numbers of dimensions",
+            "the ellipsis represents different numbers of dimensions",
         ),
         ("einsum", [TupleType([tensor(2, 3)])], {"equation": "i1"}, "must consist of letters"),
         ("einsum", [TupleType([])], {"equation": ""}, "at least one operand is required"),

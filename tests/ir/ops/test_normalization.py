@@ -291,10 +291,10 @@ def test_cost_counts_elements() -> None:
             "data must have a floating-point type, but has int8",
         ),
         ("nn.batch_norm", [tensor(2, 3), *[tensor(3)] * 4], {"axis": 2}, "has no axis 2"),
-        ("nn.instance_norm", [tensor(2, 3), tensor(3), tensor(3)], {}, "data needs three dimensions or more"),
-        ("nn.instance_norm", [tensor(2, 3, 4), tensor(2), tensor(2)], {"axis": 0}, "of which axis=0 is not the first"),
+        ("nn.instance_norm", [tensor(2, 3), tensor(3), tensor(3)], {}, "data must have at least three dimensions"),
+        ("nn.instance_norm", [tensor(2, 3, 4), tensor(2), tensor(2)], {"axis": 0}, "axis=0 must not be the first"),
         ("nn.group_norm", [tensor(2, 4, 3), tensor(4), tensor(4)], {"num_groups": 3}, "4 channels are not divisible into 3 groups"),
-        ("nn.group_norm", [tensor(2, 4), tensor(4), tensor(4)], {"num_groups": 2}, "data needs three dimensions or more"),
+        ("nn.group_norm", [tensor(2, 4), tensor(4), tensor(4)], {"num_groups": 2}, "data must have at least three dimensions"),
         ("nn.layer_norm", [tensor(2, 3), tensor(4), tensor(3)], {}, "gamma has shape (4,), but data has (3,) from axis -1 on"),
         ("nn.layer_norm", [tensor(2, 3), tensor(3), tensor(2, 3)], {}, "beta has shape (2, 3), but data has (3,) from axis -1 on"),
         (
