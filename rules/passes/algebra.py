@@ -2,9 +2,9 @@
 rules; Relay's FoldScaleAxis, and its passes that combine parallel branches."""
 
 from collections.abc import Sequence
-from typing import Final, Unpack
+from typing import Final, Literal, Unpack, overload
 
-from passat.passmgr import Place, register_pass
+from passat.passmgr import Place, Sequential, register_pass
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.stage import Stage
@@ -19,7 +19,9 @@ from passat.rules.library.matmul_algebra import MatmulAlgebra
 from passat.rules.library.products import ParallelBatches, ParallelConvolutions, ParallelProducts, ParallelStacks, Products, Weights
 from passat.rules.library.scale_axis import BackwardScaleAxis, BiasSums, ForwardScaleAxis
 from passat.rules.library.views import ChainedViews, Concatenations, Copies, Transposes, Views
+from passat.rules.passes.fold_scale_axis import FoldScales, fold_backward, fold_forward
 from passat.rules.passes.parallel_branches import Joined, ParallelBranches, Stacked
+from passat.rules.passes.simplify import fold_constant
 from passat.rules.rule import JOINING, RuleSetMeta
 from passat.rules.rule_pass import RulePass, phase
 
@@ -123,22 +125,44 @@ _BACKWARD: Final = (ConstantFolding, BackwardScaleAxis, ScaleAxis, Sums, BiasSum
 _FORWARD: Final = (ConstantFolding, ForwardScaleAxis, BiasSums)
 
 
+@overload
+def backward_fold_scale_axis(always: Literal[False] = False) -> RulePass: ...
+@overload
+def backward_fold_scale_axis(always: bool) -> RulePass | FoldScales: ...
 @register_pass(_PREFIX + "BackwardFoldScaleAxis")
-def backward_fold_scale_axis() -> RulePass:
-    """Hoists scales past rectifiers, poolings, transposes and sums, and folds them into the weights of the preceding products."""
+def backward_fold_scale_axis(always: bool = False) -> RulePass | FoldScales:
+    """Hoists scales past rectifiers, poolings, transposes and sums, and folds them into the weights of the preceding products. With
+    `always`, at any cost, into convolutions and dense layers, if nothing else uses a tensor on the way, as in Relay."""
+    if always:
+        return FoldScales("BackwardFoldScaleAxis", fold_backward)
     return RulePass(_BACKWARD, name="BackwardFoldScaleAxis", opt_level=3, doc=backward_fold_scale_axis.__doc__ or "")
 
 
+@overload
+def forward_fold_scale_axis(always: Literal[False] = False) -> RulePass: ...
+@overload
+def forward_fold_scale_axis(always: bool) -> RulePass | FoldScales: ...
 @register_pass(_PREFIX + "ForwardFoldScaleAxis")
-def forward_fold_scale_axis() -> RulePass:
+def forward_fold_scale_axis(always: bool = False) -> RulePass | FoldScales:
     """Sinks scales past rectifiers, poolings, transposes and sums, and folds them into the weights of the following products. Folds shifts
-    into their biases if nothing is padded."""
+    into their biases if nothing is padded. With `always`, folds scales at any cost, into convolutions and dense layers, if all uses of the
+    scaled tensor end in such products, as in Relay."""
+    if always:
+        return FoldScales("ForwardFoldScaleAxis", fold_forward)
     return RulePass(_FORWARD, name="ForwardFoldScaleAxis", opt_level=3, doc=forward_fold_scale_axis.__doc__ or "")
 
 
+@overload
+def fold_scale_axis(always: Literal[False] = False) -> RulePass: ...
+@overload
+def fold_scale_axis(always: bool) -> RulePass | Sequential: ...
 @register_pass(_PREFIX + "FoldScaleAxis")
-def fold_scale_axis() -> RulePass:
-    """Runs BackwardFoldScaleAxis, then ForwardFoldScaleAxis."""
+def fold_scale_axis(always: bool = False) -> RulePass | Sequential:
+    """Runs BackwardFoldScaleAxis, then ForwardFoldScaleAxis; with `always`, those that move scales at any cost, as in Relay, and then
+    FoldConstant."""
+    if always:
+        members = [backward_fold_scale_axis(always=True), forward_fold_scale_axis(always=True), fold_constant()]
+        return Sequential(members, opt_level=3, name="FoldScaleAxis")
     phases = (phase(*_BACKWARD), phase(*_FORWARD))
     doc = fold_scale_axis.__doc__ or ""
     return RulePass(phases, name="FoldScaleAxis", opt_level=3, doc=doc, after=["EliminateCommonSubexpr"])

@@ -49,6 +49,7 @@ __all__ = [
     "AlterOpLayout",
     "AnnotateSpans",
     "AnnotateTarget",
+    "BackwardFoldScaleAxis",
     "CombineParallelBatchMatmul",
     "CombineParallelConv2D",
     "CombineParallelDense",
@@ -62,6 +63,8 @@ __all__ = [
     "FirstOrderGradient",
     "FoldConstant",
     "FoldConstantExpr",
+    "FoldScaleAxis",
+    "ForwardFoldScaleAxis",
     "FunctionPass",
     "FuseOps",
     "InferType",
@@ -149,6 +152,23 @@ def DeadCodeElimination(inline_once: bool = False, ignore_impurity: bool = False
     """Removes unused bindings without effects. With `inline_once`, a value that is used once, in the function of its
     binding, stands where it is used. With `ignore_impurity`, effects count for nothing."""
     return _make("DeadCodeElimination", inline_once=inline_once, ignore_impurity=ignore_impurity)
+
+
+def ForwardFoldScaleAxis() -> Pass:
+    """Scales move into the weights of the products behind them, past rectifiers and sums, if all uses of the scaled tensor end in such
+    products."""
+    return _make("ForwardFoldScaleAxis", always=True)
+
+
+def BackwardFoldScaleAxis() -> Pass:
+    """Scales move into the weights of the products before them, past rectifiers, biases and sums, if nothing else uses a tensor on the
+    way."""
+    return _make("BackwardFoldScaleAxis", always=True)
+
+
+def FoldScaleAxis() -> Pass:
+    """Scales move into the weights of products: BackwardFoldScaleAxis, ForwardFoldScaleAxis and FoldConstant."""
+    return _make("FoldScaleAxis", always=True)
 
 
 def CombineParallelConv2D(min_num_branches: int = 3) -> Pass:

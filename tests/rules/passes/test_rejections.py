@@ -143,7 +143,7 @@ def test_dimensions_that_a_rule_has_to_know(pass_: Callable[[], Pass], signature
     assert left == [name for name in operators(module["main"]) if name != "full" or name in left]
 
 
-LIMITS = {
+LIMITS: Final[dict[str, tuple[Callable[[], Pass], str, str, list[str] | None]]] = {
     "a dilated kernel with as many groups as channels": (
         forward_fold_scale_axis,
         "%x: (1, 4, 9, 9)",

@@ -1,0 +1,377 @@
+"""Relay's ForwardFoldScaleAxis and BackwardFoldScaleAxis, under Relay's names. Whether a scale moves depends on every use of each tensor
+between it and a product, so these are walks. (`ForwardScaleAxis` and `BackwardScaleAxis` are rules, which move scales where that is
+cheaper.)"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from math import prod
+from typing import Any as AnyValue
+from typing import Final, NamedTuple, TypeAlias
+
+import ml_dtypes
+import numpy as np
+
+from passat.ir.dtypes import FLOATS, to_numpy
+from passat.ir.expr import Call, Constant, Expr, Function
+from passat.ir.infer import infer_type
+from passat.ir.module import IRModule
+from passat.ir.op import Op, get_op
+from passat.ir.ops.blocked_layouts import names_of
+from passat.ir.ops.blocked_windows import BLOCKED
+from passat.ir.ops.convolution import CONVOLUTIONS
+from passat.ir.sealed import is_sealed
+from passat.ir.traverse import children, post_order, with_children
+from passat.ir.types import TensorType
+from passat.passmgr import FunctionPass, PassContext, PassInfo
+from passat.rules.rule import EXACT
+
+Axes: TypeAlias = tuple[int, ...]
+_RECTIFIERS: Final = ("nn.relu", "nn.leaky_relu")
+_SUMS: Final = ("add", "subtract")
+_CONVOLUTIONS: Final = frozenset(of for each in CONVOLUTIONS.values() for of in (each, BLOCKED.get(each, each)))
+
+
+class Sign(IntEnum):
+    """What a scale must be to pass the operators on its way."""
+
+    ANY = 0
+    NONZERO = 1
+    POSITIVE = 2
+
+
+class Demand(NamedTuple):
+    """The axes along which a tensor can be scaled elsewhere, and what the scale must be."""
+
+    axes: Axes
+    sign: Sign = Sign.ANY
+
+
+class Scale(NamedTuple):
+    """A tensor with one axis for each of some axes of another one, and these axes."""
+
+    value: Expr
+    axes: Axes
+
+
+class FoldScales(FunctionPass):
+    """Moves scales, which are operands of `multiply` that differ along the channels alone, into the weights of products. Rounding differs,
+    so that nothing moves if `rules.math` is `exact`."""
+
+    def __init__(self, name: str, walk: Callable[[Function], tuple[Function, int]]) -> None:
+        counters = {"moved": "scales that were moved into weights"}
+        self.info = PassInfo(3, name, ["InferType"], provides=("types",), preserves=("types",), counters=counters)
+        self._walk = walk
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """Moves the scales of one function."""
+        infer_type(func)
+        if ctx.get_config("rules.math") == EXACT:
+            return func
+        made, count = self._walk(func)
+        if not count:
+            return func
+        infer_type(made)
+        ctx.record(self.info.name, "moved", count)
+        return made
+
+
+def fold_forward(function: Function) -> tuple[Function, int]:
+    """The function with scales in the weights of the products behind them, past rectifiers and sums, and the number of these scales. A
+    scale moves if all uses of the scaled tensor end in such products."""
+    order = _order(function)
+    wanted: dict[int, Demand | None] = {}
+    for node in reversed(order):
+        for part, demand in zip(children(node), _demands(node, wanted.get(id(node))), strict=True):
+            wanted[id(part)] = _both(wanted[id(part)], demand) if id(part) in wanted else demand
+    done: dict[int, Expr] = {}
+    scales: dict[int, Scale] = {}
+    count = 0
+    for node in order:
+        made = _rebuilt(node, done)
+        if isinstance(made, Call) and isinstance(node, Call) and isinstance(node.op, Op):
+            demand = wanted.get(id(node))
+            found = [scales.get(id(arg)) for arg in node.args]
+            at = next((place for place, scale in enumerate(found) if scale is not None), None)
+            if node.op.name == "multiply" and demand is not None:
+                place, scale = _factor(node, demand, made)
+                if scale is not None:
+                    made, scales[id(node)] = made.args[place], scale
+                    count += 1
+            elif at is not None:
+                scale = found[at]
+                assert scale is not None
+                made = _after(node, made, at, scale)
+                if not _is_product(node):
+                    scales[id(node)] = scale
+        done[id(node)] = made
+    result = done[id(function)]
+    assert isinstance(result, Function)
+    return result, count
+
+
+def _demands(node: Expr, demand: Demand | None) -> Sequence[Demand | None]:
+    """The demand for a scale of each part of an expression, all uses of which ask for `demand`."""
+    nothing: list[Demand | None] = [None] * len(children(node))
+    if is_sealed(node) or not isinstance(node, Call) or not isinstance(node.op, Op):
+        return nothing
+    if _is_product(node):
+        axes = _product_axes(node, forward=True)
+        nothing[1] = axes and Demand(axes[0])
+    elif demand is not None and node.op.name in _RECTIFIERS:
+        nothing[1] = Demand(demand.axes, Sign.POSITIVE)
+    elif demand is not None and node.op.name in _SUMS:
+        at = _shifted(node, demand.axes)
+        if at is not None:
+            nothing[1 + at] = Demand(demand.axes, max(demand.sign, Sign.NONZERO))
+    return nothing
+
+
+def _after(node: Call, made: Call, at: int, scale: Scale) -> Call:
+    """The call of an operand without its scale: a product with the scale in its weight, or a call whose result lacks the scale, too."""
+    args = list(made.args)
+    if _is_product(node):
+        found = _product_axes(node, forward=True)
+        assert found is not None
+        args[1] = _call("multiply", args[1], _along(scale, _type(node.args[1]), found[1]))
+    elif len(args) == 2:
+        args[1 - at] = _call("divide", args[1 - at], _along(scale, _type(node.args[at]), scale.axes))
+    return _with_args(made, args)
+
+
+def fold_backward(function: Function) -> tuple[Function, int]:
+    """The function with scales in the weights of the products before them, past rectifiers, biases and sums, and the number of these
+    scales. A scale moves if nothing else uses a tensor on its way."""
+    order = _order(function)
+    uses = Counter(id(part) for node in order if not is_sealed(node) for part in children(node))
+    able: dict[int, Demand] = {}
+    sides: dict[int, Sequence[int]] = {}
+    for node in order:
+        if uses[id(node)] == 1 and isinstance(node, Call) and isinstance(node.op, Op):
+            found = _able(node, [able.get(id(arg)) for arg in node.args])
+            if found is not None:
+                able[id(node)], sides[id(node)] = found
+    origin: dict[int, tuple[Call, int]] = {}
+    factors: dict[int, int] = {}
+    for node in reversed(order):
+        if not isinstance(node, Call):
+            continue
+        if id(node) in origin:
+            for place in sides[id(node)]:
+                origin[id(node.args[place])] = origin[id(node)]
+        elif isinstance(node.op, Op) and node.op.name == "multiply":
+            for place, arg in enumerate(node.args):
+                demand = able.get(id(arg))
+                if demand is not None and _is_factor(node, place, demand):
+                    factors[id(node)], origin[id(arg)] = place, (node, place)
+                    break
+    done: dict[int, Expr] = {}
+    scales: dict[int, Scale] = {}
+
+    def needed(node: Expr) -> Sequence[Expr]:
+        """The parts, and the scale that a call takes. It is no part of itself: the call is used on the way to the scale's product alone."""
+        whole, place = origin.get(id(node), (None, 0))
+        return children(node) if whole is None else (*children(node), whole.args[1 - place])
+
+    for node in post_order(function, into=lambda part: not is_sealed(part), parts_of=needed):
+        made = _rebuilt(node, done)
+        if id(node) in factors:
+            assert isinstance(made, Call)
+            made = made.args[factors[id(node)]]
+        elif id(node) in origin:
+            assert isinstance(made, Call)
+            assert isinstance(node, Call)
+            whole, place = origin[id(node)]
+            if id(whole) not in scales:
+                axes = able[id(whole.args[place])].axes
+                other = whole.args[1 - place]
+                scales[id(whole)] = Scale(_squeezed(done[id(other)], _type(other), _type(whole), axes), axes)
+            made = _before(node, made, scales[id(whole)], sides[id(node)])
+        done[id(node)] = made
+    result = done[id(function)]
+    assert isinstance(result, Function)
+    return result, len(factors)
+
+
+def _able(call: Call, found: Sequence[Demand | None]) -> tuple[Demand, Sequence[int]] | None:
+    """The axes along which the result of a call can be scaled by scaling its operands, whose own such axes are given, and the operands that
+    are scaled as a whole; None if there are no such axes."""
+    assert isinstance(call.op, Op)
+    if _is_product(call):
+        axes = _product_axes(call, forward=False)
+        return axes and (Demand(axes[0]), ())
+    first = found[0] if found else None
+    if call.op.name in _RECTIFIERS:
+        return first and (Demand(first.axes, Sign.POSITIVE), (0,))
+    if call.op.name == "nn.bias_add":
+        return (first, (0,)) if first is not None and first.axes == (call.attrs.axis % _type(call).ndim,) else None
+    if call.op.name not in _SUMS:
+        return None
+    both, types = _both(*found), [_type(arg) for arg in call.args]
+    if both is not None and types[0].ndim == types[1].ndim and _agree(types[0], types[1], both.axes, both.axes):
+        return both, (0, 1)
+    for place, demand in enumerate(found):
+        if demand is not None and _fits(types[place], types[1 - place], demand.axes):
+            return demand, (place,)
+    return None
+
+
+def _before(node: Call, made: Call, scale: Scale, sides: Sequence[int]) -> Call:
+    """The call with a scaled result; its operands `sides` are scaled already."""
+    args = list(made.args)
+    if _is_product(node):
+        found = _product_axes(node, forward=False)
+        assert found is not None
+        args[1] = _call("multiply", args[1], _along(scale, _type(node.args[1]), found[1]))
+    elif made.op is get_op("nn.bias_add"):
+        args[1] = _call("multiply", args[1], scale.value)
+    elif len(args) == 2 and len(sides) == 1:
+        args[1 - sides[0]] = _call("multiply", args[1 - sides[0]], _along(scale, _type(node), scale.axes))
+    return _with_args(made, args)
+
+
+def _with_args(call: Call, args: Sequence[Expr]) -> Call:
+    made = with_children(call, [call.op, *args])
+    assert isinstance(made, Call)
+    return made
+
+
+def _order(function: Function) -> list[Expr]:
+    return post_order(function, into=lambda part: not is_sealed(part))
+
+
+def _rebuilt(node: Expr, done: dict[int, Expr]) -> Expr:
+    return node if is_sealed(node) else with_children(node, [done[id(part)] for part in children(node)])
+
+
+def _both(first: Demand | None, second: Demand | None) -> Demand | None:
+    """What satisfies two demands. Each product folds a scale along all of its channels, so that others than equal axes have nothing in
+    common."""
+    if first is None or second is None or first.axes != second.axes:
+        return None
+    return Demand(first.axes, max(first.sign, second.sign))
+
+
+def _is_product(call: Call) -> bool:
+    return call.op in _CONVOLUTIONS or call.op is get_op("nn.dense")
+
+
+def _product_axes(call: Call, *, forward: bool) -> tuple[Axes, Axes] | None:
+    """The axes of a product's data (or its result) that hold the channels, with those of their blocks, and the same axes of its weight.
+    None if the weight cannot be scaled along them: among the input channels, those of groups of several."""
+    whole, weight, attrs = _type_of(call.args[0] if forward else call), _type_of(call.args[1]), call.attrs
+    if whole is None or weight is None or whole.dtype not in FLOATS:
+        return None
+    if "groups" in attrs:
+        found = _channels(attrs.data_layout, "C")
+        own = _channels(attrs.kernel_layout, "O" if not forward or attrs.groups > 1 else "I")
+    else:
+        found, own = (whole.ndim - 1,), (1 if forward else 0,)
+    count = _count(whole, found)
+    if not found or not own or count is None or count != _count(weight, own):
+        return None
+    return None if forward and attrs.get("groups", 1) not in (1, count) else (found, own)
+
+
+def _channels(layout: str, letter: str) -> Axes:
+    """The axes of a layout that hold an axis and its blocks, outer ones first; none if blocks come before the axis."""
+    found = [(axis, name) for axis, name in enumerate(names_of(layout)) if name[0].upper() == letter]
+    return tuple(axis for axis, _ in found) if found and found[0][1] == letter else ()
+
+
+def _factor(node: Call, demand: Demand, made: Call) -> tuple[int, Scale | None]:
+    """The operand of a product of two tensors that is scaled by the other one, and the scale."""
+    for place in (0, 1):
+        if _is_factor(node, place, demand):
+            other = 1 - place
+            value = _squeezed(made.args[other], _type(node.args[other]), _type(node.args[place]), demand.axes)
+            return place, Scale(value, demand.axes)
+    return 0, None
+
+
+def _is_factor(node: Call, place: int, demand: Demand) -> bool:
+    """Whether a product of two tensors scales its operand `place` as demanded."""
+    whole, other = (_type_of(node.args[at]) for at in (place, 1 - place))
+    if whole is None or other is None or not _has_sign(node.args[1 - place], demand.sign):
+        return False
+    return other.ndim == 0 or _fits(whole, other, demand.axes)
+
+
+def _shifted(node: Call, axes: Axes) -> int | None:
+    """The operand of a sum to which the other one is broadcast, without a change of its shape, where they differ along these axes alone."""
+    types = [_type_of(arg) for arg in node.args]
+    for place in (0, 1):
+        whole, other = types[place], types[1 - place]
+        if whole is not None and other is not None and _fits(whole, other, axes):
+            return place
+    return None
+
+
+def _fits(whole: TensorType, other: TensorType, axes: Axes) -> bool:
+    """Whether a tensor has the sizes of another one along these axes, and one element along all others."""
+    missing = whole.ndim - other.ndim
+    if missing < 0 or axes[0] < missing:
+        return False
+    kept = [axis - missing for axis in axes]
+    return _agree(whole, other, axes, kept) and all(size == 1 for axis, size in enumerate(other.shape) if axis not in kept)
+
+
+def _has_sign(scale: Expr, sign: Sign) -> bool:
+    """Whether all elements of a scale are known to be as demanded, finite and not too small to divide by."""
+    if sign is Sign.ANY:
+        return True
+    while isinstance(scale, Call) and isinstance(scale.op, Op) and scale.op.movement and len(scale.args) == 1:
+        scale = scale.args[0]
+    if not isinstance(scale, Constant):
+        return False
+    values = scale.data.numpy().astype(np.float64)
+    least = float(ml_dtypes.finfo(to_numpy(scale.data.dtype)).smallest_normal)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
+    sized = values if sign is Sign.POSITIVE else np.abs(values)
+    return bool(np.all(sized >= least) and np.all(np.isfinite(values)))
+
+
+def _squeezed(scale: Expr, type_: TensorType, whole: TensorType, axes: Axes) -> Expr:
+    """A scale that is broadcast to a tensor, with its axes along `axes` alone."""
+    if type_.ndim == 0:
+        scale = _call("expand_dims", scale, axis=0, num_newaxis=len(axes))
+        for place, axis in enumerate(axes):
+            scale = _call("repeat", scale, repeats=whole.shape[axis], axis=place)
+        return scale
+    kept = {axis - (whole.ndim - type_.ndim) for axis in axes}
+    dropped = tuple(axis for axis in range(type_.ndim) if axis not in kept)
+    return _call("squeeze", scale, axis=dropped) if dropped else scale
+
+
+def _along(scale: Scale, type_: TensorType, axes: Axes) -> Expr:
+    """A scale in a form that is broadcast to a tensor along these axes."""
+    if len(axes) == len(scale.axes) == 1:
+        behind = type_.ndim - axes[0] - 1
+        return _call("expand_dims", scale.value, axis=1, num_newaxis=behind) if behind else scale.value
+    return _call("reshape", scale.value, newshape=tuple(size if axis in axes else 1 for axis, size in enumerate(type_.shape)))
+
+
+def _agree(first: TensorType, second: TensorType, axes: Sequence[int], others: Sequence[int]) -> bool:
+    """Whether some axes of a tensor have the known sizes of some axes of another one."""
+    pairs = [(first.shape[axis], second.shape[other]) for axis, other in zip(axes, others, strict=True)]
+    return all(isinstance(size, int) and size == other for size, other in pairs)
+
+
+def _count(type_: TensorType, axes: Axes) -> int | None:
+    """The number of elements along axes of known sizes."""
+    sizes = [type_.shape[axis] for axis in axes]
+    return prod(size for size in sizes if isinstance(size, int)) if all(isinstance(size, int) for size in sizes) else None
+
+
+def _type_of(expr: Expr) -> TensorType | None:
+    found = expr.checked_type
+    return found if isinstance(found, TensorType) else None
+
+
+def _type(expr: Expr) -> TensorType:
+    found = _type_of(expr)
+    assert found is not None
+    return found
+
+
+def _call(name: str, *args: Expr, **attrs: AnyValue) -> Call:
+    return get_op(name)(*args, **attrs)
