@@ -58,7 +58,7 @@ def to_cps(function: Function, mod: IRModule | None = None, renamed: Renamed | N
 def un_cps(function: Function) -> Function:
     """Converts a function in continuation-passing style to one that returns the result: its continuation returns the argument.
 
-    Raises CpsError for functions in another style, and if the result contains functions.
+    Raises CpsError for functions that are not in this style, and if the result contains functions.
     """
     infer_type(function)
     last = function.params[-1].checked_type if function.params else None

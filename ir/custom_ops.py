@@ -54,7 +54,7 @@ def map_custom(op: Op, domain: str, op_type: str, attr_names: Mapping[str, str])
 
 
 def _check_kind(op: Op, name: str, value: AnyValue) -> None:
-    """Raises OpTypeError if an attribute is declared as a number or a list of numbers and the node has another kind of value."""
+    """Raises OpTypeError if an attribute is declared as a number or a list of numbers and the node has a different kind of value."""
     numbers = [kind for kind in (int, float) if _is_kind(op, name, kind)]
     for each in value if isinstance(value, tuple) else (value,):
         if numbers and not isinstance(each, (int, *numbers)) and not _is_kind(op, name, type(each)):

@@ -85,7 +85,7 @@ class UseTypes:
         return bool(found)
 
     def agrees(self) -> bool:
-        """Whether the function has the result type that its recursive calls were given. A branch may have another size."""
+        """Whether the function has the result type that its recursive calls were given. A branch may have a different size."""
         result = self._solver.resolve(self._result)
         return self._own is None or bool(holes(result)) or self._function.func_type.ret_type == result
 

@@ -192,7 +192,7 @@ class IRModule:
         """Adds the functions and types of a file of the standard library, unless they exist: `prelude.rly`, `nat.rly` (requires the
         prelude), `core.rly` or `gradient.rly`.
 
-        Raises ValueError for another name, and ParseError if the module defines one of these differently.
+        Raises ValueError for an unknown name, and ParseError if the module defines one of these differently.
         """
         from passat.ir.text.std import standard_library
 

@@ -51,7 +51,8 @@ class RegisteredOp(Op):
         """Accepts the class of the attributes and ignores it: attributes are `Attrs` with any names."""
 
     def add_type_rel(self, rel_name: str, type_rel_func: TypeRel | None = None) -> None:
-        """Sets the type relation: a function, or one of `Identity` and `Broadcast` by name. Raises OpRegistrationError for another name."""
+        """Sets the type relation: a function, or one of `Identity` and `Broadcast` by name. Raises OpRegistrationError for an unknown
+        name."""
         if type_rel_func is None and rel_name not in RELATIONS:
             raise OpRegistrationError(
                 f"there is no type relation {rel_name!r}; pass a function, or one of the names {' and '.join(RELATIONS)}"

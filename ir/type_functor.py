@@ -134,7 +134,7 @@ class TypeMutator(TypeFunctor[AnyValue]):
         return typ
 
     def visit_func_type(self, typ: FuncType) -> Type:
-        """Rebuilds a function type. Raises TypeError if a type parameter becomes another kind of type."""
+        """Rebuilds a function type. Raises TypeError if a type parameter becomes a different kind of type."""
         params = []
         for param in map(self.visit, typ.type_params):
             if not isinstance(param, TypeVar):

@@ -40,7 +40,7 @@ class ToCPS(ModulePass):
 class UnCPS(ModulePass):
     """Makes functions in continuation-passing style return their result (`relay.transform.un_cps`).
 
-    Functions that are called stay, because their callers pass a continuation. Raises CpsError for functions in another style.
+    Functions that are called stay, because their callers pass a continuation. Raises CpsError for functions that are not in this style.
     """
 
     info = PassInfo(1, "UnCPS", required=("InferType",))

@@ -32,7 +32,7 @@ _IGNORED: Final = frozenset(
 def load_json(json_str: str) -> AnyValue:
     """Reads JSON that `save_json`, or TVM's function of this name, wrote.
 
-    Supports TVM 0.6 and later. Raises JSONError for text in another form, and for nodes that Passat does not have: those of TIR, and
+    Supports TVM 0.6 and later. Raises JSONError for text in a different form, and for nodes that Passat does not have: those of TIR, and
     attributes of classes other than `DictAttrs`.
 
     >>> from passat.ir.graph_json import save_json

@@ -40,7 +40,7 @@ def read_attributes(
 ) -> tuple[dict[str, AnyValue], list[AttributeProto]]:
     """Returns the values of attributes by name, and the attributes that cannot be converted.
 
-    With `kinds`, attributes of an unknown name or another kind are not converted, nor are flags other than 0 and 1.
+    With `kinds`, attributes of an unknown name or a different kind are not converted, nor are flags other than 0 and 1.
     """
     values: dict[str, AnyValue] = {}
     rest: list[AttributeProto] = []

@@ -79,14 +79,14 @@ def settle(declared: TypeProto, type_: Type) -> None:
 
 
 def same_kind(a: Type, b: Type) -> bool:
-    """Whether two types differ only in shapes. ONNX Runtime does not load models that declare a value with another kind of type."""
+    """Whether two types differ only in shapes. ONNX Runtime does not load models that declare a value with the wrong kind of type."""
     if isinstance(a, TensorType) and isinstance(b, TensorType):
         return a.dtype == b.dtype
     return type(a) is type(b) or UNKNOWN in (a, b)
 
 
 def holding(declared: Type, found: Type) -> Type:
-    """Returns the valid part of the declared type of a loop-carried value that has another type in some iteration."""
+    """Returns the valid part of the declared type of a loop-carried value that has a different type in some iteration."""
     if not isinstance(declared, TensorType) or not isinstance(found, TensorType):
         return declared if compatible(declared, found) else UNKNOWN
     if declared.dtype != found.dtype or declared.ndim != found.ndim:

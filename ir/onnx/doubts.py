@@ -107,7 +107,7 @@ def _is_open_in_one_branch(operands: Sequence[Type]) -> bool:
 def _attention(node: NodeProto, operands: Sequence[Type], results: Sequence[Type]) -> list[Type]:
     """Drops sizes that ONNX infers as 0 because they are unknown: those of the values and of past keys.
 
-    Neither ONNX nor ONNX Runtime checks that queries, keys and values have consistent sizes; ONNX Runtime then computes another size.
+    Neither ONNX nor ONNX Runtime checks that queries, keys and values have consistent sizes; ONNX Runtime then computes a different size.
     """
     found = list(results)
     if not all(isinstance(operand, TensorType) and operand.is_static for operand in operands if not isinstance(operand, TupleType)):

@@ -47,7 +47,7 @@ class Frame:
     """Contradictions in the model that do not prevent its import."""
 
     def __getstate__(self) -> dict[str, AnyValue]:
-        # Calls have other ids in a copy of the module, so their nodes are created again.
+        # Calls have different ids in a copy of the module, so their nodes are created again.
         return {each.name: {} if each.name == "origins" else getattr(self, each.name) for each in fields(self)}
 
     def __setstate__(self, state: dict[str, AnyValue]) -> None:

@@ -7,7 +7,7 @@ the operands, since the rounding error is relative to these. No noise is added t
 * nodes that depend only on constants and shapes;
 * elements of sums and products that are exact.
 
-The variation of the outputs shows how far an equivalent program with another order of rounding may differ.
+The variation of the outputs shows how far an equivalent program with a different order of rounding may differ.
 """
 
 import contextlib
@@ -65,7 +65,7 @@ LIKE_THE_OPERAND: Final = frozenset({"Gelu", "HardSwish", "Swish"})
 def noisy(model: ModelProto, seed: int = 0) -> ModelProto:
     """Returns the model with noise and with local functions inlined.
 
-    Each run of a session draws other noise; the same seed gives the same noise in each session.
+    Each run of a session draws different noise; the same seed gives the same noise in each session.
     """
     made = without_functions(model)
     with contextlib.suppress(Exception):  # if inference fails, the element types are guessed

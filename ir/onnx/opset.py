@@ -92,7 +92,7 @@ def _with_functions_inlined(model: ModelProto, found: int, opset: int) -> ModelP
 
 
 def _changes(node: NodeProto, found: int, opset: int) -> bool:
-    """Whether the operator of a node, or of a node in its subgraphs, has another version in the later opset."""
+    """Whether the operator of a node, or of a node in its subgraphs, has a different version in the later opset."""
     return any(
         each.domain in ("", "ai.onnx") and (next_version(each.op_type, found) or opset + 1) <= opset
         for each in (node, *inner_nodes(node.attribute))

@@ -71,7 +71,7 @@ def changed_attributes(mine: NodeProto, theirs: NodeProto) -> Iterator[str]:
         elif name not in after:
             yield f"{name} removed: {shown[0]}"
         elif before[name].SerializeToString(deterministic=True) != after[name].SerializeToString(deterministic=True):
-            yield f"{name}: {shown[0]} changed to {shown[1]}" if shown[0] != shown[1] else f"{name} has other elements"
+            yield f"{name}: {shown[0]} changed to {shown[1]}" if shown[0] != shown[1] else f"{name} has different elements"
 
 
 def attribute_text(attribute: AttributeProto) -> str:

@@ -35,7 +35,7 @@ class Seeds:
         return bool(self._nodes)
 
     def given_to(self, model: ModelProto) -> ModelProto:
-        """Returns a model with these seeds. Existing seeds are kept; operators without a counterpart get other seeds."""
+        """Returns a model with these seeds. Existing seeds are kept; operators without a counterpart get different seeds."""
         made = without_functions(model)  # each call of a function needs its own seeds
         drawings = _random_nodes(made)
         numbers = counterparts(self._nodes, [drawing.named for drawing in drawings])
@@ -64,7 +64,7 @@ class _Drawing(NamedTuple):
 def _random_nodes(model: ModelProto) -> list[_Drawing]:
     """The random nodes of a model in order, including subgraphs."""
     found = list(_drawings(model.graph.node, {value.name: frozenset([value.name]) for value in model.graph.output}))
-    for function in model.functions:  # functions may import another opset than the model
+    for function in model.functions:  # functions may import a different opset than the model
         found += _drawings(function.node, {name: frozenset([name]) for name in function.output})
     return found[::-1]
 

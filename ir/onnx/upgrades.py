@@ -1,4 +1,4 @@
-"""Converts opaque calls to later opsets: to equivalent opaque calls of another operator version.
+"""Converts opaque calls to later opsets: to equivalent opaque calls of a different operator version.
 
 A version of an operator that is not in the table below is compatible with the previous one, apart from attributes whose defaults differ,
 which are made explicit. `tests/ir/onnx/opset_audit` checks each version against ONNX Runtime, up to `AUDITED`.
@@ -142,7 +142,7 @@ def raised(call: Call, target: int) -> Expr:
 
 @lru_cache(4096)
 def next_version(op_type: str, version: int) -> int | None:
-    """The first opset after `version` with another version of an operator."""
+    """The first opset after `version` with a different version of an operator."""
     found = [each for each in _versions().get(op_type, ()) if each > version]
     return min(found, default=None)
 
@@ -400,7 +400,7 @@ def _windows_that_fit(up: Upgrade) -> Expr:
         if isinstance(up.call.args[0].checked_type, TensorType):
             window_counts(OnnxNode("AveragePool", 11, [up.call.args[0]], up.attrs))
     except OpTypeError as error:
-        raise NoUpgradeError(f"{error}, for which ONNX Runtime computes another average since opset 19") from error
+        raise NoUpgradeError(f"{error}, for which ONNX Runtime computes a different average since opset 19") from error
     return up.again(up.call.args, up.attrs, since=19)
 
 

@@ -255,7 +255,7 @@ def _write_gelu(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
         cube = emit.node("Pow", [x, constant(3)])
         sum_ = emit.node("Add", [x, emit.node("Mul", [cube, constant(0.044715)])])
         inner = emit.node("Tanh", [emit.node("Mul", [sum_, constant(math.sqrt(2 / math.pi))])])
-        # ONNX Runtime fuses this order of factors; for the error function it fuses another one.
+        # ONNX Runtime fuses this order of factors; for the error function it fuses a different one.
         return emit.node("Mul", [emit.node("Mul", [x, constant(0.5)]), emit.node("Add", [inner, constant(1)])])
     need_opset(emit, 9, gelu)
     inner = emit.node("Erf", [emit.node("Div", [x, constant(math.sqrt(2))])])

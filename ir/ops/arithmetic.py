@@ -133,7 +133,7 @@ def _read_power(node: OnnxNode) -> Expr | None:
     base, exponent = node.input(0), node.input(1)
     dtype = node.type(0).dtype
     if node.type(1).dtype != dtype:
-        # ONNX allows an exponent of another type; a constant exponent is converted if its value is preserved.
+        # ONNX allows an exponent of a different type; a constant exponent is converted if its value is preserved.
         tensor = node.constant(1)
         if tensor is None or dtype not in ARITHMETIC or tensor.dtype not in ARITHMETIC:
             return None

@@ -45,7 +45,7 @@ def reshape_like(data: TensorType, shape_like: TensorType) -> TensorType:
     """`data` reshaped to the shape of the other operand, which has equally many elements. Relay reshape_like; written as Reshape."""
     shape = tensor_type(shape_like, "shape_like").shape
     if not may_equal(product(tensor_type(data, "data").shape), product(shape)):
-        raise OpTypeError(f"data of shape {data.shape} cannot be reshaped to {shape}, which has another number of elements")
+        raise OpTypeError(f"data of shape {data.shape} cannot be reshaped to {shape}, which has a different number of elements")
     return data.with_shape(shape)
 
 

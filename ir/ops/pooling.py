@@ -72,7 +72,7 @@ class _Axis(NamedTuple):
         return self.most(size) - 1 if type(size) is int else ANY
 
     def without_ceil(self, size: int) -> "_Axis":
-        """Returns an equivalent pooling without `ceil`, with other padding at the end."""
+        """Returns an equivalent pooling without `ceil`, with different padding at the end."""
         needed = (_static(self.places(size, True)) - 1) * self.stride + self.span - size - self.begin
         return self._replace(end=max(needed, 0))
 

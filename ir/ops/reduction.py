@@ -189,7 +189,7 @@ def _mapping(
 ) -> None:
     """Registers the reader and the writer of a reduction whose axes are an input since opset `input_since`, and an attribute before.
 
-    From opset `until` on the ONNX operator has another meaning. `of_bool` is the meaning for bool, supported since opset 20.
+    From opset `until` on the ONNX operator has a different meaning. `of_bool` is the meaning for bool, supported since opset 20.
     """
 
     def read(node: OnnxNode) -> Expr | None:

@@ -198,7 +198,7 @@ class Tokens:
         return False
 
     def expect(self, kind: str, purpose: str) -> str:
-        """Consumes a token of a required kind and returns its text. `purpose` describes it in the error. Raises ParseError for another
+        """Consumes a token of a required kind and returns its text. `purpose` describes it in the error. Raises ParseError for a different
         kind."""
         if self.kinds[self.at] != kind:
             wanted = _WORDS.get(kind, f"'{kind}'")

@@ -119,7 +119,7 @@ def _digits(value: AnyValue) -> str:
 
 
 def read_attribute_number(text: str, negative: bool) -> int | float:
-    """Parses the literal of an attribute. Raises ValueError for other texts."""
+    """Parses the literal of an attribute. Raises ValueError for other text."""
     value, real, suffix = _parts(text)
     if suffix in ("f", "f32"):
         number: int | float = float(_rounded(value, "float32"))

@@ -1,4 +1,5 @@
-"""Translates calls in TVM's form: attributes and operands that Passat's operators have in another form, or that follow from the operands.
+"""Translates calls in TVM's form: attributes and operands that Passat's operators have in a different form, or that follow from the
+operands.
 
 Only attributes with the same meaning in Passat are translated. Others stay, and the operator rejects them.
 """

@@ -267,7 +267,7 @@ class _Snapshots(_States):
             self.marks.append(self.executions[-1].number)
             self._modules.append(None)
         elif result is not last:
-            raise BisectError("the pipeline returns another module than its last pass; rerun=True bisects such pipelines")
+            raise BisectError("the pipeline returns a different module than its last pass; rerun=True bisects such pipelines")
 
     def module(self, state: int) -> IRModule | None:
         return self._modules[state]

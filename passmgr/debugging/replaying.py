@@ -90,7 +90,7 @@ class Replay:
             there = "outside of any pass" if self.pass_name is None else f"in the pass {self.pass_name}"
             was = f"{self.recorded.error_type} in the pass {self.recorded.pass_name}"
             return f"{self.where} fails, but differently: {show_error(self.error)} {there}; it was {was}"
-        message = "" if message_of(self.error)[:TEXT_LIMIT] == self.recorded.message else " (with another message)"
+        message = "" if message_of(self.error)[:TEXT_LIMIT] == self.recorded.message else " (with a different message)"
         return f"{self.where} fails the same way{message}: {show_error(self.error)}"
 
 

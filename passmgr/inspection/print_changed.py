@@ -38,7 +38,7 @@ class PrintIRChanged(PassInstrument):
     * In mode "full" the initial module is also printed. `context` is the number of context lines around changes.
     * `file` is stderr by default. Lines after the first `max_lines` of an output are counted.
 
-    Raises ValueError for another mode.
+    Raises ValueError for an unknown mode.
     """
 
     def __init__(

@@ -98,7 +98,7 @@ class Requirements:
         """The error for a pass whose requirements cannot hold at the same time."""
         undone = {name: [other for other in names if self._undoes(name, other)] for name in names}
         said = "; ".join(f"{name} undoes {', '.join(others)}" for name, others in undone.items() if others)
-        return PassDependencyError(f"no order satisfies what {target} requires: {said or 'the requirements of some undo others'}")
+        return PassDependencyError(f"no order satisfies the requirements of {target}: {said or 'the requirements of some undo others'}")
 
     def _undoes(self, name: str, other: str) -> bool:
         return name != other and not all(map(self.pass_of(name).info.keeps, self.pass_of(other).info.provides))

@@ -117,7 +117,7 @@ def _sorted(passes: Sequence[Pass], edges: Collection[_Edge], order: Sequence[in
     shown = [node for at, node in enumerate(cycle) if max(node, cycle[at - 1], cycle[(at + 1) % len(cycle)]) >= fixed]
     declared = "; ".join(_declared(passes[node].info) for node in shown if node >= fixed)
     names = " before ".join(passes[node].info.name for node in (*shown, shown[0]))
-    raise PassDependencyError(f"no order of passes fits what they declare: {names} ({declared})")
+    raise PassDependencyError(f"no order of passes satisfies their declarations: {names} ({declared})")
 
 
 def _declared(info: PassInfo) -> str:

@@ -241,7 +241,7 @@ def test_a_pass_that_was_repaired_does_not_fail(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("raised", "same", "said"),
     [
-        (OverflowError("something else"), True, "fails the same way (with another message): OverflowError: something else"),
+        (OverflowError("something else"), True, "fails the same way (with a different message): OverflowError: something else"),
         (KeyError("x"), False, "fails, but differently: KeyError: 'x' in the pass RaisesOnLarge; it was OverflowError in the pass"),
     ],
 )

@@ -127,7 +127,7 @@ def test_passes_that_undo_each_other() -> None:
     register(make("Anf", provides=("anf",)), make("Graph", provides=("graph",)))
     with pytest.raises(PassDependencyError) as caught:
         Sequential([make("P", "Anf", "Graph")])
-    assert str(caught.value) == "no order satisfies what P requires: Anf undoes Graph; Graph undoes Anf"
+    assert str(caught.value) == "no order satisfies the requirements of P: Anf undoes Graph; Graph undoes Anf"
 
 
 def test_passes_that_undo_each_other_may_serve_different_members() -> None:

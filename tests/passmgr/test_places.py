@@ -90,7 +90,7 @@ def test_every_declaration_holds(given_order: list[int], edges: set[tuple[int, i
 def test_a_cycle_is_one_sentence() -> None:
     with pytest.raises(PassDependencyError) as caught:
         in_order([make("A", after=["B"]), make("B", after=["A"]), make("C")])
-    assert str(caught.value) == "no order of passes fits what they declare: A before B before A (A: after B; B: after A)"
+    assert str(caught.value) == "no order of passes satisfies their declarations: A before B before A (A: after B; B: after A)"
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_wherever_passes_land_all_that_they_declare_holds(drawn: tuple[Sequentia
 def test_no_place_is_one_sentence() -> None:
     with pytest.raises(PassDependencyError) as caught:
         landed("A B C D", make("X", after=["D"], before=["A"]))
-    assert str(caught.value) == "no order of passes fits what they declare: A before D before X before A (X: after D and before A)"
+    assert str(caught.value) == "no order of passes satisfies their declarations: A before D before X before A (X: after D and before A)"
     with pytest.raises(UnknownPassError) as unknown:
         landed("A B", make("X", after=["A"], before=["FoldConstan"]))
     assert str(unknown.value) == (
@@ -250,7 +250,7 @@ def test_a_pass_of_a_rule_file_runs_at_its_declared_place(tmp_path: Path, monkey
     cycle = run("optimize", RESNET, "-o", "out.onnx", "--rules", "mine.py")
     assert cycle.exit_code == 2
     assert cycle.stderr == (
-        "error: no order of passes fits what they declare: TargetForms before DeadCodeElimination before Placed before TargetForms "
+        "error: no order of passes satisfies their declarations: TargetForms before DeadCodeElimination before Placed before TargetForms "
         "(Placed: after DeadCodeElimination and before TargetForms); nothing was written\n"
     )
     Path("mine.py").write_text(Path("mine.py").read_text().replace("'DeadCodeElimination'", "'Nowhere'"))

@@ -56,7 +56,7 @@ def test_written_to_onnx(name: str, like: tuple[int, ...], wanted: list[str]) ->
 @pytest.mark.parametrize(
     ("name", "like", "message"),
     [
-        ("reshape_like", (4, 2), "has another number of elements"),
+        ("reshape_like", (4, 2), "has a different number of elements"),
         ("broadcast_to_like", (3,), "does not broadcast to"),
         ("broadcast_to_like", (1, 3), "does not broadcast to"),
         ("collapse_sum_like", (2, 2), "does not collapse to"),
