@@ -61,7 +61,7 @@ def lies_along(c: Term, whole: TensorType, axis: int) -> bool | str:
         return f"{c.type!r} has more axes than {whole!r}"
     shape = (1,) * (whole.ndim - c.type.ndim) + c.type.shape
     alone = all(dim == 1 or (i == axis % whole.ndim and dim == whole.shape[i]) for i, dim in enumerate(shape))
-    return alone or f"{c.type!r} varies along another axis than {axis} of {whole!r}"
+    return alone or f"{c.type!r} varies along an axis other than {axis} of {whole!r}"
 
 
 @guard

@@ -255,7 +255,7 @@ def has_plane(x: Term) -> bool | str:
 
 @guard
 def is_pooled(x: Term) -> bool | str:
-    """ONNX Runtime pools the element type: float32, and float16 by way of float32."""
+    """ONNX Runtime pools the element type: float32, and float16 through float32."""
     return x.type.dtype in ("float32", "float16") or f"ONNX Runtime has no global pooling of {x.type.dtype}"
 
 

@@ -224,7 +224,7 @@ def is_column_of(c: Term, whole: Term) -> bool | str:
     rank = whole.type.ndim
     shape = c.type.shape
     fits = rank - 1 <= len(shape) <= rank and all(dim == 1 for i, dim in enumerate(shape) if i != len(shape) - rank + 1)
-    return (fits and shape[1 - rank] == whole.type.shape[1]) or f"{c.type!r} varies along another axis than the channels of {whole.type!r}"
+    return (fits and shape[1 - rank] == whole.type.shape[1]) or f"{c.type!r} varies along an axis other than the channels of {whole.type!r}"
 
 
 def _together(root: Pattern, whole: Pattern, axis: int | CaseValue, *guards: AnyValue) -> Rule:

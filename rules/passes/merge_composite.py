@@ -295,7 +295,7 @@ class MergeComposite(FunctionPass):
 
 
 def _partitioned(function: Function, name: str, pattern: DFPattern, check: Check | None) -> tuple[Function, int]:
-    """The function with calls in the place of what a dataflow pattern matches, and how many."""
+    """Replaces the matches of a dataflow pattern by calls. Returns the function and the number of calls."""
     taken = []
 
     def wanted(match: Expr) -> bool:

@@ -1,5 +1,5 @@
 """Relay's passes that combine parallel branches, under Relay's names. A group is all calls of one tensor with any number of calls behind
-each, so this is a walk. (`ParallelConvolutions` and its like are rules for usual branches, where that is cheaper.)"""
+each, so this is a walk. (Rule sets such as `ParallelConvolutions` handle the usual branches, for which rules are cheaper.)"""
 
 import copy
 from abc import ABC, abstractmethod
@@ -229,7 +229,8 @@ class ParallelBranches(FunctionPass):
         return (group for group in groups.values() if len(group) >= self.min_num_branches)
 
     def _combined(self, group: Sequence[Branch]) -> Mapping[int, Expr]:
-        """What stands for the last combined call of each branch, by identity; nothing if one branch needs the result of another."""
+        """The expression that replaces the last combined call of each branch, by identity; empty if one branch needs the result of
+        another."""
         products = [branch[0] for branch in group]
         if _depends(products, [arg for call in products for arg in call.args]):
             return {}

@@ -24,10 +24,10 @@ OPTIMIZE: Final = "relay.ext.{}.optimize"
 @register_pass("relay._transform.PartitionGraph")
 @dataclass(frozen=True)
 class PartitionGraph(ModulePass):
-    """Makes a function of the module of each region for an external compiler, and calls it in the place of the region.
+    """Moves each region for an external compiler to a function of the module, and replaces the region by a call of the function.
 
-    Regions are what lies between `annotation.compiler_begin` and `annotation.compiler_end` (`passat.ir.annotated_regions`), except for the
-    target "default". The functions have the attributes `Compiler`, `global_symbol`, `Primitive=1` and `Inline=1`, and are called
+    Regions are the expressions between `annotation.compiler_begin` and `annotation.compiler_end` (`passat.ir.annotated_regions`), except
+    for the target "default". The functions have the attributes `Compiler`, `global_symbol`, `Primitive=1` and `Inline=1`, and are called
     `tvmgen_MODULE_COMPILER_FUNCTION_NUMBER`. Several results are fields of a tuple. Constants that a region reads move into its function,
     unless `bind_constants` is false. The global function `relay.ext.COMPILER.optimize` optimizes it (`passat.register_func`), if there is
     one. Passes leave such functions as they are.
@@ -74,14 +74,14 @@ class _Partitioner:
         self._empty: set[AnnotatedRegion] = set()
         """Regions with nothing between their annotations."""
         self._params: dict[AnnotatedRegion, dict[Expr, Expr]] = {}
-        """What stands for each input in the function of a region: a parameter, or a constant."""
+        """The expression for each input in the function of a region: a parameter, or a constant."""
         self._args: dict[AnnotatedRegion, dict[Var, Expr]] = {}
         self._results: dict[AnnotatedRegion, dict[Expr, Expr]] = {}
-        """What stands for each result of a region in the program."""
+        """The expression in the program that replaces each result of a region."""
         self._done: dict[Expr, Expr] = {}
 
     def run(self, function: Function) -> Function:
-        """The function with calls in the place of regions."""
+        """The function with its regions replaced by calls."""
         flat = rewrite(function, _without_default)
         assert isinstance(flat, Function)  # the result for a function
         self._regions = regions = AnnotatedRegionSet(infer_type(flat))
@@ -131,7 +131,7 @@ class _Partitioner:
         return made
 
     def _input(self, region: AnnotatedRegion, begin: Call) -> Expr:
-        """What stands for an input inside of its region. An expression that is read several times is one input."""
+        """The expression for an input inside its region. An expression that is read several times is one input."""
         arg = self._made(self._read(begin).args[0])
         if self._read(begin) is not begin:
             return arg
@@ -148,7 +148,7 @@ class _Partitioner:
         return params[source]
 
     def _output(self, region: AnnotatedRegion, end: Call) -> Expr:
-        """What stands for a result of a region in the program."""
+        """The expression in the program that replaces a result of a region."""
         if region in self._empty:
             return self._made(end.args[0])
         if region not in self._results:

@@ -25,7 +25,7 @@ from tests.fuzz.kinds import settings_of
 from tests.fuzz.node_cases import mutated_case
 
 CONTRADICTORY = {"test_stft", "test_stft_with_window"}
-"""If its operands are known, ONNX's own inference finds another shape than the case declares."""
+"""If its operands are known, ONNX's own inference contradicts the shape that the case declares."""
 TOLERANCE = {2: (1e-2, 1e-3), 4: (1e-3, 1e-5), 8: (1e-6, 1e-6)}
 """Relative and absolute tolerance, by element size in bytes: some cases give four digits."""
 

@@ -1,4 +1,4 @@
-"""Texts as TVM writes them: attributes in another form than Passat's, names of types, metadata."""
+"""Texts as TVM writes them: attributes in a different form from Passat's, names of types, metadata."""
 
 import json
 

@@ -74,15 +74,15 @@ CASES: dict[str, Case] = {
     "ScaleAxis.normalized[biased, dense]": case(
         norm(biased(dense, -1)), norm(biased(ops.nn.dense(cube, numbers((3, 3))), -1)), "the batch norm normalizes axis 1"
     ),
-    "ScaleAxis.scaled[none, dense]": case(dense * row, dense * numbers((4, 1)), "varies along another axis than 1"),
+    "ScaleAxis.scaled[none, dense]": case(dense * row, dense * numbers((4, 1)), "varies along an axis other than 1"),
     "ScaleAxis.scaled[biased, dense]": case(
-        biased(dense, -1) * row, biased(dense, -1) * numbers((4, 3)), "varies along another axis than 1"
+        biased(dense, -1) * row, biased(dense, -1) * numbers((4, 3)), "varies along an axis other than 1"
     ),
     "ScaleAxis.shifted[none, dense]": case(dense + row, dense + numbers((1, 1, 3)), "has more axes than"),
     "ScaleAxis.shifted[biased, dense]": case(
-        biased(dense, -1) + row, biased(dense, -1) + numbers((4, 1)), "varies along another axis than 1"
+        biased(dense, -1) + row, biased(dense, -1) + numbers((4, 1)), "varies along an axis other than 1"
     ),
-    "BatchNorms.scaled": case(norm(image) * column(2), norm(image) * numbers((2,)), "varies along another axis than 1"),
+    "BatchNorms.scaled": case(norm(image) * column(2), norm(image) * numbers((2,)), "varies along an axis other than 1"),
     "BatchNorms.shifted": case(
         norm(image) + column(2), norm(image, scale=False) + column(2), "the batch norm has center=False or scale=False"
     ),

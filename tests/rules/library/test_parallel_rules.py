@@ -50,7 +50,7 @@ def convolution_cases() -> dict[str, Case]:
             found[f"ParallelConvolutions.biased[{tail}, {layout}]"] = case(
                 branches(good), branches(bad), f"the layouts are {other.upper()} and OIHW"
             )
-    reason = "varies along another axis than the channels"
+    reason = "varies along an axis other than the channels"
     good, bad = shift((0, 1, 1)), shift((6,))
     found["ParallelConvolutions.per_channel[shifted]"] = case(branches(good), branches(bad), reason)
     found["ParallelConvolutions.per_channel[shifted_relu]"] = case(branches(relus(good)), branches(relus(bad)), reason)

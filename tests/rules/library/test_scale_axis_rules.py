@@ -47,7 +47,7 @@ def forward_cases() -> dict[str, Case]:
         ("matmul", ops.nn.matmul, {}),
         ("matmul_transposed", ops.nn.matmul, {"transpose_b": True}),
     ):
-        weight, reason = matrix if name == "matmul" else across, "varies along another axis than 1"
+        weight, reason = matrix if name == "matmul" else across, "varies along an axis other than 1"
         found[f"ForwardScaleAxis.scaled[{name}]"] = case(of(x * row, weight, **attrs), of(x * sides, weight, **attrs), reason)
         found[f"ForwardScaleAxis.shifted[{name}]"] = case(of(x + row, weight, **attrs), of(x + sides, weight, **attrs), reason)
     return found
@@ -74,11 +74,11 @@ def backward_cases() -> dict[str, Case]:
     )
     product, three = ops.nn.matmul(x, numbers((3, 4)), transpose_b=True), numbers((3,), seed=4)
     found["BackwardScaleAxis.scaled[none, matmul_transposed]"] = case(
-        product * three, product * numbers((2, 1)), "varies along another axis than 1"
+        product * three, product * numbers((2, 1)), "varies along an axis other than 1"
     )
     biased = ops.nn.bias_add(product, numbers((3,)))
     found["BackwardScaleAxis.scaled[biased, matmul_transposed]"] = case(
-        biased * three, biased * numbers((2, 1)), "varies along another axis than 1"
+        biased * three, biased * numbers((2, 1)), "varies along an axis other than 1"
     )
     return found
 
@@ -100,7 +100,7 @@ def movement_cases() -> dict[str, Case]:
         kind = "prelu" if name == "prelu" else f"rectifier, {'abs' if name == 'abs' else f'nn.{name}'}"
         found[f"BackwardScaleAxis.hoist_past_windows[{kind}]"] = case(function(x) * row, function(x) * negative, "is zero, negative")
         found[f"ForwardScaleAxis.sink_past_windows[{kind}]"] = case(function(x * row), function(x * negative), "is zero, negative")
-    image, along, narrow, reason = places(2), column(2), numbers((5,)), "varies along another axis than 1"
+    image, along, narrow, reason = places(2), column(2), numbers((5,)), "varies along an axis other than 1"
     for name, pool in (("max_pool", ops.nn.global_max_pool2d), ("avg_pool", ops.nn.global_avg_pool2d)):
         found[f"BackwardScaleAxis.hoist_past_windows[{name}]"] = case(pool(image) * along, pool(image) * numbers((3, 1, 1, 1)), reason)
         found[f"ForwardScaleAxis.sink_past_windows[{name}]"] = case(pool(image * along), pool(image * narrow), reason)
@@ -123,7 +123,7 @@ def movement_cases() -> dict[str, Case]:
         ops.nn.batch_flatten(cube * numbers((3, 1))), ops.nn.batch_flatten(cube * numbers((2, 1, 1))), "varies along axis 0"
     )
     biased = ops.nn.bias_add(x, bias)
-    found["BackwardScaleAxis.hoist_past_bias"] = case(biased * row, biased * numbers((2, 1)), "varies along another axis than 1")
+    found["BackwardScaleAxis.hoist_past_bias"] = case(biased * row, biased * numbers((2, 1)), "varies along an axis other than 1")
     found["ForwardScaleAxis.sink_past_bias"] = case(
         ops.nn.bias_add(x * row, bias), ops.nn.bias_add(x * zero, bias), "an element of the constant is 0"
     )

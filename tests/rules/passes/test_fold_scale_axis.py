@@ -106,10 +106,10 @@ REJECTED: dict[str, tuple[Expr, str]] = {
         ops.nn.conv2d(ops.nn.pad(x * scale, pad_width=((0, 0), (0, 0), (1, 1), (1, 1)), pad_value=1.0), weight),
         "pads with 1.0",
     ),
-    "a scale of places is no scale of channels": (ops.nn.conv2d(x * numbers((6,)), weight), "varies along another axis than 1"),
+    "a scale of places is no scale of channels": (ops.nn.conv2d(x * numbers((6,)), weight), "varies along an axis other than 1"),
     "a window mixes positions that a scale distinguishes": (
         ops.nn.conv2d(ops.nn.max_pool2d(x * numbers((6,)), pool_size=(2, 2)), weight),
-        "varies along another axis than 1",
+        "varies along an axis other than 1",
     ),
     "zeros that are padded would be shifted too": (ops.nn.conv2d(x + shift, weight, padding=(1, 1)), "pads by (1, 1)"),
     "nothing divides by zero": (ops.nn.conv2d(x * const([[[0.0]], [[1.0]], [[2.0]], [[3.0]]]) + shift, weight, padding=(1, 1)), "is 0"),

@@ -60,7 +60,7 @@ def test_levels_of_attributes() -> None:
     op = get_op("ceil")
     assert (op.get_attr("TOpPattern"), op.get_attr("TOpIsStateful"), op.get_attr("level"), op.has_attr("level")) == (0, False, None, False)
     register_op_attr("ceil", "level", 5)
-    with pytest.raises(ValueError, match="ceil has the attribute level with level 10 already"):
+    with pytest.raises(ValueError, match="ceil already has the attribute level with level 10"):
         op.set_attr("level", 6)
     op.set_attr("level", 4, 9)
     assert op.get_attr("level") == 5

@@ -55,7 +55,7 @@ def test_paths_through_unannotated_expressions_count() -> None:
 
 
 def test_two_merges_do_not_need_each_other() -> None:
-    """Each of the two pairs could be merged, but not both: `p` is before `s` by way of `q`, and `r` before `t`."""
+    """Each of the two pairs could be merged, but not both: `p` is before `s` through `q`, and `r` before `t`."""
     p, q = of("a", X), of("b", Y)
     body = Tuple([of("a", p, of("c", q)), of("b", q, of("c", p))])
     function = merged(body)

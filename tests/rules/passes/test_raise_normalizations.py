@@ -45,7 +45,7 @@ def test_root_mean_squares(root: str) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        pytest.param(layer_norm("divide(%0, sqrt(%1))").replace("axis=[-1]", "axis=[1]"), id="another axis than that of the scale"),
+        pytest.param(layer_norm("divide(%0, sqrt(%1))").replace("axis=[-1]", "axis=[1]"), id="an axis other than that of the scale"),
         pytest.param(layer_norm("divide(%x, sqrt(%1))"), id="not centered"),
         pytest.param(layer_norm("divide(%0, sqrt(%1))").replace("multiply(%0, %0)", "multiply(%0, %x)"), id="no square"),
         pytest.param(layer_norm("multiply(%0, sqrt(%1))"), id="a root that multiplies"),
