@@ -1,8 +1,8 @@
-"""E-class analyses: facts about the values of e-classes, which guards query. The interface follows egg: `make`, `merge` and `modify`.
+"""E-class analyses: facts about the values of e-classes, which guards query. The interface follows `make` and `merge` of egg.
 
-`make` derives the fact of a call from the facts of its operands; `merge` combines two facts of one e-class. Rules take the place of egg's
-`modify`, which adds what follows from a fact to the e-class: a rule whose guard reads the fact (`Term.fact`), `.eager()` if it is to run
-when a node is added. Such a rule has a name, is listed, counted and checked, and can be disabled.
+`make` derives the fact of a call from the facts of its operands; `merge` combines two facts of one e-class. Passat has no `modify`, which
+in egg adds the consequences of a fact to the e-class. Write a rule instead, whose guard reads the fact (`Term.fact`); an eager rule
+(`.eager()`) runs when a node is added. Such a rule has a name, is listed, counted and checked, and can be disabled.
 
 Facts are computed on demand, once per e-class. After a union, the facts that may have changed are recomputed, and matches that a guard
 rejected are retried where a fact changed. Types, constants and known sizes are stored in the graph itself
@@ -27,7 +27,7 @@ from passat.ir.types import TensorType, TupleType, Type
 Fact = TypeVar("Fact")
 
 _VISITS: Final = 4
-"""Number of times that an update computes one fact again; more happens only in cycles, where facts could improve forever."""
+"""Maximum number of times that an update recomputes one fact. Only cycles reach it, since facts in a cycle could improve forever."""
 
 
 class Made(NamedTuple):
@@ -72,7 +72,7 @@ class ENode(NamedTuple):
 
 
 OPAQUE: Final = ENode(None, EMPTY_ATTRS, -2, ())
-"""A node of which only the type is known."""
+"""Replaces a node that an analysis does not read: only its type matters."""
 
 
 class Classes(Protocol):
@@ -133,11 +133,11 @@ class Facts(Generic[Fact]):
         return self._of_node(self._read(node), type_)
 
     def update(self, unions: Iterable[tuple[int, int]], constants: Iterable[int]) -> set[int]:
-        """Brings the facts up to date after unions, each an e-class that was kept and one that is gone, and after e-classes became
-        constant. Returns the e-classes whose facts changed.
+        """Brings the facts up to date after unions, given as pairs (kept e-class, removed e-class), and after e-classes became constant.
+        Returns the e-classes whose facts changed.
 
-        A fact is computed again if its e-class changed, or a fact that it depends on. Operands mostly have smaller numbers than their
-        users, so e-classes are visited in the order of their numbers, mostly once.
+        A fact is recomputed if its e-class changed, or a fact that it depends on. Operands mostly have smaller numbers than their users.
+        Visiting e-classes in the order of their numbers therefore visits most of them once.
         """
         find, known, learned = self._classes.find, self._known, set()
         due, visits = [], Counter[int]()
@@ -172,7 +172,7 @@ class Facts(Generic[Fact]):
         return [] if self._classes.constant(cls) is not None else [self._read(node) for node in self._classes.e_nodes(cls)]
 
     def _parts(self, cls: int, nodes: Iterable[ENode]) -> Iterable[int]:
-        """The e-classes of the operands of e-nodes, of which the e-class becomes a user."""
+        """The e-classes of the operands of e-nodes; records the e-class as a user of each."""
         parts = dict.fromkeys(self._classes.find(part) for node in nodes for part in node.operands)
         for part in parts:
             users = self._users.setdefault(part, [])

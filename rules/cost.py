@@ -66,11 +66,11 @@ def price(model: CostModel, op: Op, types: Sequence[Type], result: Type, attrs: 
             f"{_about(model)} raised {type(error).__name__}{': ' if said else ''}{said} for {_show(op, types, result)}"
         ) from error
     if not isinstance(found, Real) or isinstance(found, bool):
-        raise CostError(f"{_about(model)} gave {found!r} for {_show(op, types, result)}; a cost must be a number")
+        raise CostError(f"{_about(model)} returned {found!r} for {_show(op, types, result)}; a cost must be a number")
     cost = float(found)
     if not 0 < cost <= LARGEST:  # also false for NaN
         why = "positive and finite" if not 0 < cost < math.inf else f"at most {LARGEST:g}"
-        raise CostError(f"{_about(model)} gave {cost} for {_show(op, types, result)}; a cost must be {why}")
+        raise CostError(f"{_about(model)} returned {cost} for {_show(op, types, result)}; a cost must be {why}")
     return cost
 
 
@@ -185,12 +185,12 @@ MachineName = Literal["default", "this"]
 
 
 def cost_model(cost: CostName | CostModel, machine: MachineName | Machine = "default") -> CostModel:
-    """The cost model that the options `rules.cost` and `rules.machine` denote. Raises CostError."""
+    """The cost model that the options `rules.cost` and `rules.machine` select. Raises CostError."""
     if isinstance(cost, type):
-        raise CostError(f"the cost model {cost.__name__} is a class; give an object of it: {cost.__name__}()")
+        raise CostError(f"the cost model {cost.__name__} is a class; pass an instance: {cost.__name__}()")
     if not isinstance(cost, str):
         if not callable(getattr(cost, "call", None)):
-            raise CostError(f"a cost model has a method call(op, types, result, attrs); {cost!r} has none")
+            raise CostError(f"a cost model needs a method call(op, types, result, attrs); {cost!r} has none")
         return cost
     if cost == "nodes":
         return NODES
@@ -222,13 +222,13 @@ def program_cost(root: Expr, model: CostModel) -> float:
 
 
 def call_costs(root: Expr, model: CostModel) -> list[tuple[Call, float]]:
-    """The calls of a program with their costs. Calls on constants alone are left out, since they are folded before the program runs.
+    """The calls of a program with their costs. Omits calls whose operands are all constants, since they are folded before the program runs.
     A bias is nearly free if the product or convolution before it has no other reader; otherwise it costs an addition. Views are nearly
     free, except results of a function, which are copied."""
     constant: set[int] = set()
     found: list[tuple[Call, float]] = []
     nodes = post_order(root)
-    along = _taken_along(root, nodes)
+    along = _fused_biases(root, nodes)
     results = set(map(id, results_of(root))) if isinstance(root, Function) else set()
     for node in nodes:
         if isinstance(node, Constant):
@@ -253,12 +253,12 @@ def call_costs(root: Expr, model: CostModel) -> list[tuple[Call, float]]:
 
 
 def results_of(function: Function) -> Sequence[Expr]:
-    """What a function returns: the fields of a tuple, or its only result."""
+    """The results of a function: the fields of the tuple that it returns, or its only result."""
     return function.body.fields if isinstance(function.body, Tuple) else (function.body,)
 
 
-def _taken_along(root: Expr, nodes: Sequence[Expr]) -> set[int]:
-    """The biases that the preceding product absorbs, because it can and has no other reader."""
+def _fused_biases(root: Expr, nodes: Sequence[Expr]) -> set[int]:
+    """The biases that fuse into the preceding product: it accepts a bias and has no other reader."""
     biases = [node for node in nodes if isinstance(node, Call) and isinstance(node.op, Op) and node.op.name == "nn.bias_add"]
     if not biases:
         return set()

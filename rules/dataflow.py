@@ -1,7 +1,7 @@
-"""Callbacks of dataflow patterns as rules: the second way to write a rule, for those who own passes of Relay.
+"""Converts callbacks of dataflow patterns to rules: a second way to write a rule, for users with existing Relay passes.
 
-A rule is checked, explained and matched in an e-graph, where the rewriting of `passat.ir.dataflow` visits expressions. The callback runs
-once, on placeholders: a hole stands for what a wildcard or a constant matched, an attribute hole for an attribute.
+A rule can be checked and explained, and is matched in an e-graph; the rewriting of `passat.ir.dataflow` visits expressions instead. The
+callback runs once, on placeholders: a hole stands for what a wildcard or a constant matched, an attribute hole for an attribute.
 """
 
 import itertools
@@ -46,7 +46,7 @@ from passat.rules.pattern import (
 from passat.rules.rule import Rule
 
 MOST_WAYS: Final = 64
-"""Combinations of alternatives that a pattern may have."""
+"""Maximum number of combinations of alternatives in a pattern."""
 
 
 @guard
@@ -57,16 +57,16 @@ def has_shape(x: Term, shape: tuple[int, ...]) -> bool | str:
 
 @computed
 def item(c: Term) -> float | bool:
-    """The element of a constant of one element."""
+    """The element of a constant that has only one."""
     value = c.value()
     if value.size != 1:
-        raise Reject("is not one number")
+        raise Reject("does not have exactly one element")
     element: float | bool = value.uniform().item()
     return element
 
 
 class _Elements:
-    """What a callback may ask of a constant: `data.numpy().item()`, an attribute of the rule."""
+    """The `data` of a constant's placeholder: `data.numpy().item()` becomes a computed attribute of the rule."""
 
     def __init__(self, term: Pattern) -> None:
         self._term = term
@@ -89,10 +89,10 @@ class _ConstantHole(Var):
 
 
 def rules_of(callback: DFPatternCallback) -> tuple[Rule, ...]:
-    """The rules that do what a callback does: one for each combination of the pattern's alternatives.
+    """The rules equivalent to a callback: one for each combination of the pattern's alternatives.
 
-    Raises RuleError for a pattern that no left side can express (variables, functions, If, Let, dominators), and for a callback that looks
-    at more than the structure of a match, such as elements of a constant or types; a guard can do that.
+    Raises RuleError for a pattern that no left side can express (variables, functions, If, Let, dominators), and for a callback that
+    depends on more than the structure of a match, such as types or elements of a constant. Such a rule needs a guard.
 
     >>> from passat.ir.dataflow.pattern import is_op, wildcard
     >>> class Twice(DFPatternCallback):
@@ -113,12 +113,12 @@ def rules_of(callback: DFPatternCallback) -> tuple[Rule, ...]:
 
 
 def _ways(pattern: DFPattern) -> Iterator[Mapping[DFPattern, DFPattern]]:
-    """The choices of one of two for each alternative that is met."""
+    """Every choice of a left or right side for the alternatives in the pattern."""
     pending: list[dict[DFPattern, DFPattern]] = [{}]
     count = 0
     while pending:
         chosen = pending.pop()
-        open_ = next((part for part in _met(pattern, chosen) if isinstance(part, AltPattern) and part not in chosen), None)
+        open_ = next((part for part in _chosen_parts(pattern, chosen) if isinstance(part, AltPattern) and part not in chosen), None)
         if open_ is not None:
             pending += [{**chosen, open_: open_.right}, {**chosen, open_: open_.left}]
             continue
@@ -128,8 +128,8 @@ def _ways(pattern: DFPattern) -> Iterator[Mapping[DFPattern, DFPattern]]:
         yield chosen
 
 
-def _met(pattern: DFPattern, chosen: Mapping[DFPattern, DFPattern]) -> Iterator[DFPattern]:
-    """A pattern and its parts without the alternatives that were not chosen."""
+def _chosen_parts(pattern: DFPattern, chosen: Mapping[DFPattern, DFPattern]) -> Iterator[DFPattern]:
+    """A pattern and its parts, without the alternatives that were not chosen."""
     seen: set[DFPattern] = set()
     stack = [pattern]
     while stack:
@@ -169,10 +169,11 @@ class _Way:
             raise self._error(str(error)) from error
         except NotInferredError as error:
             told = "the callback reads types, which differ from match to match"
-            raise self._error(f"{told}; write the rule, with a guard, or use has_dtype and has_shape in the pattern") from error
+            raise self._error(f"{told}; write a rule with a guard instead, or use has_dtype and has_shape in the pattern") from error
         except Exception as error:  # any error of a user's function on placeholders
             told = f"{type(error).__name__}: {error}"
-            raise self._error(f"the callback looks at more than the structure of a match ({told}); write the rule, with a guard") from error
+            cause = f"the callback depends on more than the structure of a match ({told})"
+            raise self._error(f"{cause}; write a rule with a guard instead") from error
         right = self._right(made)
         code = type(self._callback).callback.__code__
         source = f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
@@ -188,7 +189,7 @@ class _Way:
     def _term(self, pattern: DFPattern) -> Pattern | Op:
         if pattern not in self._terms:
             if pattern in self._begun:
-                raise self._error("the pattern contains itself; a rule that applies repeatedly follows a chain")
+                raise self._error("the pattern contains itself; to match a chain, write a rule for one step, which is applied repeatedly")
             self._begun.add(pattern)
             self._terms[pattern] = self._made(pattern)
         return self._terms[pattern]
@@ -249,12 +250,12 @@ class _Way:
     def _call(self, pattern: CallPattern, given: Mapping[str, AnyValue]) -> Pattern:
         of = self._term(pattern.op)
         if not isinstance(of, Op):
-            raise self._error("a call of anything but an operator")
+            raise self._error("a call of something other than an operator")
         number = next(self._numbers) if of.attr_params.keys() - given.keys() else 0
         holes = {name: AttrHole(f"{name}_{number}") for name in of.attr_params if name not in given}
         return PCall(of, [self._operand(arg) for arg in pattern.args or ()], {**given, **holes})
 
-    # ---- what the callback sees, and what it makes
+    # ---- the arguments and the result of the callback
 
     def _expr(self, term: Pattern | Op) -> Expr:
         if isinstance(term, Op):
@@ -300,7 +301,7 @@ class _Way:
         if isinstance(node, Constant) and (element := node.data.uniform()) is not None and not node.data.shape:
             return PLiteral(element.item())
         what = f"a constant of shape {node.data.shape}" if isinstance(node, Constant) else type(node).__name__
-        raise self._error(f"{what} cannot stand in a rule; numbers and operators can")
+        raise self._error(f"{what} cannot occur in a rule; write it with numbers and operators")
 
 
 def _without(term: Pattern, used: frozenset[str]) -> Pattern:

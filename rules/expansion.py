@@ -46,8 +46,8 @@ class Holes(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Values for holes: cases, operators and numbers of operands; `places` selects one of several operands. Holes that are not named
-    stay."""
+    """Values for holes: cases, operators and numbers of operands; `places` selects one of several operands. Holes without a value stay
+    open."""
 
     operators: Mapping[str, Op] = {}
     counts: Mapping[str, int] = {}
@@ -210,14 +210,14 @@ def spread(values: Iterable[AnyValue], choice: Choice) -> list[AnyValue]:
             continue
         names = _loose(value) & choice.counts.keys() - choice.places.keys()
         if len(names) > 1:
-            raise RuleError(f"{value!r} refers to each operand of {' and of '.join(sorted(names))} at once")
+            raise RuleError(f"{value!r} refers to each operand of {' and of '.join(sorted(names))} at the same time")
         places = [{**choice.places, name: i} for name in names for i in range(choice.counts[name])] if names else [choice.places]
         made += [filled(value, choice._replace(places=each)) for each in places]
     return made
 
 
 def _in_case(value: CaseCondition, choice: Choice) -> list[Guard]:
-    """The guard itself if its case was chosen; with its hole if none was."""
+    """The plain guard if one of its cases was chosen, nothing if another case was, and conditional guards if no case was chosen."""
     plain = spread([value.plain], choice)
     if value.hole.name in choice.cases:
         return plain if choice.cases[value.hole.name] in value.names else []

@@ -1,8 +1,8 @@
 """Guards and computed attributes: named Python functions over types, constants and attributes of a match.
 
 A guard returns True, or the reason why it rejects the match. A computed attribute returns its value or raises `Reject(reason)`. For each
-term that a rule passes, the function gets a `Term`: its type, its constant value if it has one, and what is known of its elements. A guard
-that random instances rarely satisfy has a strategy that generates samples (`passat.rules.samples`).
+term that a rule passes, the function gets a `Term`: its type, its constant value if it has one, and its known elements. A guard that random
+instances rarely satisfy has a strategy that generates samples (`passat.rules.samples`).
 """
 
 import functools
@@ -50,7 +50,7 @@ class Term:
     def type(self) -> TensorType:
         """The type of a tensor. Rejects other types."""
         if not isinstance(self.type_, TensorType):
-            raise Reject(f"{self.type_!r} is not the type of a tensor")
+            raise Reject(f"{self.type_!r} is not a tensor type")
         return self.type_
 
     @property
@@ -198,8 +198,8 @@ def _is_certain(type_: Type) -> bool:
 
 @guard
 def keeps_type(x: Term, whole: Term) -> bool | str:
-    """An elementwise result on a tensor and constants has the type of the tensor, even with unknown sizes: where a constant enlarges it,
-    the size is that of the constant, which is known."""
+    """`whole`, an elementwise result on the tensor and constants, has the type of the tensor. Sizes may be unknown: a constant that
+    enlarges the tensor sets a known size, so that the types differ."""
     return x.type == whole.type or f"the types differ: {x.type!r} and {whole.type!r}"
 
 

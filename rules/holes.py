@@ -16,7 +16,7 @@ MOST: Final = 7
 
 
 class LengthError(RuleError, TypeError):
-    """Signals to tuple unpacking that the length is unknown."""
+    """The length of a hole is unknown. A TypeError, as tuple unpacking expects."""
 
 
 class PartsHole(PVar):
@@ -118,7 +118,7 @@ class OperatorHole(OperatorTerm):
         """The operator applied to terms."""
         given = len(args) - (... in args)
         if self.operands is not None and given != self.operands and not any(isinstance(arg, PartsHole) for arg in args):
-            raise RuleError(f"{self.name} stands for operators with arity={self.operands}, the pattern gives {given} operands")
+            raise RuleError(f"{self.name} stands for operators with arity={self.operands}, but the pattern gives {given} operands")
         # `Rule.directions` replaces the hole before any consumer of patterns sees this call.
         return PCall(cast(Op, self), args, attrs)
 
@@ -234,7 +234,7 @@ class CaseHole(Symbolic):
         """Guards for some cases only: `.when(*kind.only("dense", has_rank(x, 2)))`. Raises RuleError for an unknown case."""
         for name in names.split():
             if name not in self.names:
-                raise RuleError(f"{self.name} is {any_of(self.names)}, and never {name}")
+                raise RuleError(f"{self.name} is {any_of(self.names)}, not {name}")
         return [CaseCondition(self, tuple(names.split()), guard) for guard in guards]
 
     def meaning(self) -> str:
@@ -279,5 +279,5 @@ def cases(name: str, *names: str) -> CaseHole:
         if not isinstance(each, str) or not each.isidentifier():
             raise RuleError(f"cases({name!r}): the name of a hole, and that of a case, is a word such as 'dense', not {each!r}")
     if len(set(names)) < 2 or len(set(names)) < len(names):
-        raise RuleError(f"cases({name!r}): there are two cases at least, each with a name of its own")
+        raise RuleError(f"cases({name!r}): give at least two cases, each with its own name")
     return CaseHole(name, names)

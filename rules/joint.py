@@ -18,8 +18,8 @@ from passat.rules.rule_pass import RulePass
 
 
 class JointPass(RulePass):
-    """The rule passes of a stage as one. The counts of a rule go to the pass that has it; all others, and those of rules that several
-    passes have, go to the stage."""
+    """The rule passes of a stage as one. The counts of a rule go to the pass that it belongs to. All other counts, and those of rules that
+    several passes share, go to the stage."""
 
     def __init__(self, passes: tuple[RulePass, ...], stage: str) -> None:
         super().__init__(
@@ -41,7 +41,7 @@ class JointPass(RulePass):
         return (self.info.name, *(pass_.info.name for pass_ in self.passes))
 
     def record(self, ctx: PassContext, report: EngineReport, seconds: float, exact_seconds: float = 0.0) -> None:
-        """Records for the stage, and for each pass, what its rules did."""
+        """Records the counts of the rules: for the stage, and for each pass."""
         parts: dict[str, EngineReport] = {}
         rules, report.rules = report.rules, {}
         for rule, statistics in rules.items():

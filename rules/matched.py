@@ -1,4 +1,4 @@
-"""The part of a program that a rule rewrote, before and after, as functions of the values that the rule's holes bound."""
+"""The part of a program that a rule rewrote, before and after, as functions of the values bound to the rule's holes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -46,7 +46,7 @@ def matched_part(run: Run, application: Application, *, constants: bool = True) 
     params = [var for var in part.params if id(var) in used]
     try:
         functions = [infer_type(Function(params, body)) for body in (before, after)]
-    except InferError:  # types that depended on elements that are left out
+    except InferError:  # a type depends on elements of a constant that became a parameter
         return None
     first, second = functions
     assert isinstance(first, Function)

@@ -132,7 +132,7 @@ class MultiRule(Rule):
     def of_kind(self, kind: str) -> "MultiRule":
         """The rule itself, for its own kind. Raises RuleError for other kinds."""
         if kind != MULTI_PATTERN:
-            raise RuleError(f"rule [{self!r}]: it has several roots, and cannot be {kind}")
+            raise RuleError(f"rule [{self!r}]: a multi-pattern rule cannot be {kind}")
         return self
 
     def branches(self, at_least: int) -> "MultiRule":
@@ -152,15 +152,15 @@ class MultiRule(Rule):
 
     def lowering(self) -> "Rule":
         """Raises RuleError: merged calls are an alternative, not a decomposition."""
-        raise RuleError(f"rule [{self!r}]: a rule with several roots cannot be lowering")
+        raise RuleError(f"rule [{self!r}]: a multi-pattern rule cannot be lowering")
 
     def budget(self, matches: int) -> "Rule":
         """Raises RuleError: a multi-pattern rule is applied once."""
-        raise RuleError(f"rule [{self!r}]: a rule with several roots is applied once and needs no budget")
+        raise RuleError(f"rule [{self!r}]: a multi-pattern rule is applied once and needs no budget")
 
     def and_back(self) -> "Rule":
         """Raises RuleError: the parts of a tensor are not calls that a rule could restore."""
-        raise RuleError(f"rule [{self!r}]: a rule with several roots has no way back")
+        raise RuleError(f"rule [{self!r}]: a multi-pattern rule has no reverse direction")
 
     def __repr__(self) -> str:
         return f"{self.left!r} -> {self.right!r}"

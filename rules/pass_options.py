@@ -1,5 +1,5 @@
-"""Options of rule passes: the opset of the written model (`rules.opset`), which of the extracted programs a pass takes (`rules.pick`), and
-which rules are disabled (`rules.disabled`). The names are checked, since a misspelled name would disable nothing."""
+"""Options of rule passes: the opset of the written model (`rules.opset`), which of the extracted programs a pass returns (`rules.pick`),
+and which rules are disabled (`rules.disabled`). The names are checked, since a misspelled name would disable nothing."""
 
 import difflib
 import functools
@@ -47,7 +47,7 @@ def rank_of(ctx: PassContext, names: Iterable[str]) -> int:
 
 def check_pick(ctx: PassContext, steps: Sequence[Step]) -> None:
     """Raises ConfigError for a pick on an unknown pass or stage, with the nearest name, or on a pass of the pipeline without an e-graph."""
-    from passat.rules.rule_pass import RulePass  # asks for options here
+    from passat.rules.rule_pass import RulePass  # imports this module
 
     with_egraphs = {step.name: isinstance(step.pass_, RulePass) for step in steps} | {step.stage: True for step in steps if step.stage}
     for name in ctx.get_config("rules.pick"):
@@ -65,7 +65,7 @@ def check_disabled(ctx: PassContext, passes: Sequence[Pass]) -> None:
     """Raises ConfigError with the nearest name if `rules.disabled` names neither a rule nor a rule set of these passes, of the registered
     passes, or of the library."""
     from passat.rules import library
-    from passat.rules.rule_pass import RulePass  # asks for options here
+    from passat.rules.rule_pass import RulePass  # imports this module
 
     names = ctx.get_config("rules.disabled")
     known = _names(rules for pass_ in passes if isinstance(pass_, RulePass) for rules in pass_.sets) if names else set()

@@ -125,7 +125,7 @@ class Pattern(Symbolic):
         return PGet(self, index)
 
     def __eq__(self, other: object) -> bool:
-        """Raises RuleError for another term, a rule, a number or a text. Inside Passat, terms are compared by identity, or by `key`."""
+        """Raises RuleError for another term, a rule, a number or a string. Inside Passat, terms are compared by identity, or by `key`."""
         from passat.rules.rule import Rule
 
         if other is self or not isinstance(other, (Symbolic, Rule, int, float, str)):
@@ -178,7 +178,8 @@ class PLiteral(Pattern):
         try:
             float(value)
         except OverflowError:
-            raise RuleError(f"a number of {len(str(abs(value)))} digits cannot stand in a pattern: no element type holds it") from None
+            digits = len(str(abs(value)))
+            raise RuleError(f"a number of {digits} digits cannot occur in a pattern: no element type can represent it") from None
         self.value = value
         self.key = ("literal", type(value).__name__, value)
 
@@ -227,7 +228,7 @@ class PCall(Pattern):
             given = self.attrs.keys()
             self.attrs |= {name: value for name, value in op.defaults.items() if name not in given and value is not REQUIRED}
         if not op.variadic and len(self.args) != op.arity:
-            raise RuleError(f"{op.name} takes {op.arity} operands ({', '.join(op.operand_names)}), the pattern gives {len(self.args)}")
+            raise RuleError(f"{op.name} takes {op.arity} operands ({', '.join(op.operand_names)}), but the pattern gives {len(self.args)}")
         for name, value in self.attrs.items():
             if name == "attrs":
                 if not isinstance(value, AttributeTerm):
@@ -325,7 +326,7 @@ def term(value: TermLike) -> Pattern:
         raise RuleError(f"{value!r} is an attribute, not a tensor; on a right side, number({value!r}) makes a constant of it")
     if isinstance(value, Symbolic) and callable(value):
         raise RuleError(f"{value!r} is {value.kind}: write {value!r}(...)")
-    raise RuleError(f"{value!r} cannot stand in a pattern; use tensors(), constant(), op.<operator>(...) or a number")
+    raise RuleError(f"{value!r} cannot occur in a pattern; use tensors(), constant(), op.<operator>(...) or a number")
 
 
 def tensors(names: str) -> tuple[PVar, ...]:
@@ -351,14 +352,14 @@ def constants(names: str) -> tuple[PConst, ...]:
 def number(value: Computed | AttrHole | CaseValue) -> PNumber:
     """A scalar constant for right sides, computed or from an attribute. Raises RuleError for anything else."""
     if not isinstance(value, AttributeTerm):
-        raise RuleError(f"number(...) takes an attribute, or what @computed makes, not {value!r}")
+        raise RuleError(f"number(...) takes an attribute or the result of a @computed function, not {value!r}")
     return PNumber(value)
 
 
 def value(computed: Computed) -> PValue:
     """A computed constant for right sides: a tensor or a tuple of tensors. Raises RuleError for anything else."""
     if not isinstance(computed, Computed):
-        raise RuleError(f"value(...) takes what @computed makes, not {computed!r}")
+        raise RuleError(f"value(...) takes the result of a @computed function, not {computed!r}")
     return PValue(computed)
 
 

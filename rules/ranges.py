@@ -1,12 +1,12 @@
-"""Value range analysis: bounds on the elements of a tensor, with signs of zero, and whether an element may be NaN.
+"""Value range analysis: bounds on the elements of a tensor, including the sign of zero, and whether an element may be NaN.
 
 A bound of 0.0 differs from -0.0: a range that starts at 0.0 excludes -0.0, so the analysis can prove that no sign bit is set. Bounds hold
 for the bits that kernels compute: arithmetic rounds bounds as it rounds elements, and approximated functions get slack, since ONNX
 Runtime's tanh(9) is 1.0000002. Integers that may wrap around have no bounds.
 
-Rewritten floating-point expressions round differently: E(x^2) - E(x)^2 may be negative although the equal E((x - E(x))^2) never is. The
-range of a floating-point e-class is therefore that of its oldest node, which comes from the program. The range of an integer e-class is the
-intersection of the ranges of its nodes.
+Rewritten floating-point expressions round differently: E(x^2) - E(x)^2 may be negative, although the mathematically equal E((x - E(x))^2)
+never is. The range of a floating-point e-class is therefore that of its oldest node, which comes from the program. The range of an integer
+e-class is the intersection of the ranges of its nodes.
 """
 
 import math
@@ -242,7 +242,7 @@ def _clipped(call: Made, facts: Sequence[AnyValue]) -> Range | None:
         return None
     low, high = _computed(call, [x.low, x.high])
     if low == 0 and call.op.name == "nn.relu" and not x.signed:
-        return Range(low, high, x.nan)  # no bound to choose a zero from
+        return Range(low, high, x.nan)  # both zeros are 0.0, so the sign of the result is certain
     return _either_zero(Range(low, high, x.nan))
 
 
@@ -331,7 +331,7 @@ def _multiply(call: Made, facts: Sequence[AnyValue]) -> Range | None:
     if not _is_float(call.type):
         return _whole(int.__mul__, x, y)
     nan = (x.has_zero and y.has_infinity) or (x.has_infinity and y.has_zero)
-    # 0 times infinity is NaN; 0 times a smaller bound is a 0 of that sign.
+    # Corners that are 0 times infinity are NaN, but 0 times a finite element of the same range is a signed 0.
     zeros = [math.copysign(0.0, a) * math.copysign(1.0, b) for a in (x.low, x.high) for b in (y.low, y.high)] if nan else []
     return _hull_of([*_corners(call, x, y), *zeros], nan=nan or x.nan or y.nan)
 
@@ -375,7 +375,7 @@ def _where(call: Made, facts: Sequence[AnyValue]) -> Range | None:
     return found if found is None else _either_zero(found)  # ONNX Runtime turns some -0.0 into 0.0
 
 
-# ---- elements that are picked, or stand beside others
+# ---- selected, padded and filled elements
 
 
 @_of(
@@ -411,7 +411,7 @@ def _all_alike(call: Made, facts: Sequence[AnyValue]) -> Range | None:
     return Range(one, one) if _is_float(call.type) else Range(int(one), int(one))
 
 
-# ---- sizes and places
+# ---- sizes and indices
 
 
 @_of("shape_of", "ndarray_size")
@@ -444,7 +444,7 @@ def _greatest(call: Made, facts: Sequence[AnyValue]) -> Range | None:
 
 @_of("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d")
 def _pooled(call: Made, facts: Sequence[AnyValue]) -> Range | None:
-    # A window that holds only padding gives the lowest number.
+    # A window that consists of padding yields the lowest number of the type.
     return _greatest(call, facts) if not call.attrs.ceil_mode and not np.any(np.asarray(call.attrs.padding)) else None
 
 

@@ -1,4 +1,4 @@
-"""Rules and rule sets, and the checks when they are made."""
+"""Rules and rule sets, with the checks that run when they are defined."""
 
 import copyreg
 import functools
@@ -47,9 +47,9 @@ Liberty = tuple[str, NonFinite]
 LIBERTIES: Final[tuple[Liberty, ...]] = ((EXACT, KEPT), *((REASSOCIATE, words) for words in NONFINITE), (FINITE, KEPT))
 """What a rule may do to floating-point values, most restrictive first."""
 REDUCING, EXPLORING, JOINING, MULTI_PATTERN, LOWERING, EAGER = "reducing", "exploring", "joining", "multi-pattern", "lowering", "eager"
-"""The kinds of rules. A reducing rule retires what it matched from matching; an exploring one adds alternatives; a joining one unites two
-e-classes that both exist; a multi-pattern one has several roots; a lowering one excludes what it matched from extraction; an
-eager one is applied to a node when it is added, and replaces it."""
+"""The kinds of rules. A reducing rule retires the matched node from matching. An exploring one adds alternatives. A joining one unites two
+existing e-classes. A multi-pattern one has several roots. A lowering one excludes the matched node from extraction. An eager one is applied
+to a node when it is added, and replaces it."""
 
 
 _LIBRARY: Final = "passat.rules.library."
@@ -97,7 +97,7 @@ class Rule:
 
     @property
     def reducing(self) -> bool:
-        """True if what the rule matched is retired from matching."""
+        """True if the rule retires the matched node from matching."""
         return self.kind in (REDUCING, LOWERING)
 
     @property
@@ -179,19 +179,19 @@ class Rule:
                     raise RuleError(
                         f"rule [{self!r}]: {name} is a function; a guard is the call of one that @guard decorates: .when({name}(x))"
                     )
-                raise RuleError(f"rule [{self!r}]: {value!r} is not a guard; write one with @guard or take one from passat.rules.guards")
+                raise RuleError(f"rule [{self!r}]: {value!r} is not a guard; write one with @guard or use one from passat.rules.guards")
         return self._but(guards=self.guards + guards)
 
     def inexact(self, note: str = "", *, nonfinite: NonFinite = KEPT) -> "Rule":
         """Marks the rule as changing floating-point rounding; `note` says how. It runs unless `rules.math` is `exact`.
 
-        `nonfinite` states what happens to infinite and NaN results, for example of reassociated sums of infinities: they are `"kept"`; NaN
-        may be `"resolved"` to infinity, as by factoring; or they are `"mixed"`, where an infinity may also become NaN or the other
-        infinity. Raises RuleError for another word.
+        `nonfinite` states the effect on infinite and NaN results, such as reassociated sums of infinities. `"kept"` preserves them.
+        `"resolved"` may turn NaN into infinity, as factoring does. `"mixed"` may also turn an infinity into NaN or the other infinity.
+        Raises RuleError for any other value.
         """
         if nonfinite not in NONFINITE:
             known = " or ".join(map(repr, NONFINITE))
-            raise RuleError(f"rule [{self!r}]: results that are not finite are {known}, not {nonfinite!r}")
+            raise RuleError(f"rule [{self!r}]: nonfinite= is {known}, not {nonfinite!r}")
         if self.math == FINITE:
             return self._but(note=note)
         return self._but(math=REASSOCIATE, note=note, nonfinite=max(self.nonfinite, nonfinite, key=NONFINITE.index))
@@ -203,7 +203,7 @@ class Rule:
     def and_back(self) -> "Rule":
         """The rule in both directions. It needs the e-graph, since the reverse direction alone does not improve programs."""
         if tensor_holes(self.lhs) - tensor_holes(self.rhs) or attr_holes(self.lhs) - attr_holes(self.rhs):
-            raise RuleError(f"rule [{self!r}]: the way back would not bind every hole")
+            raise RuleError(f"rule [{self!r}]: the reverse direction would not bind every hole")
         if self.kind == LOWERING:
             raise RuleError(f"rule [{self!r}]: a lowering rule has no reverse direction")
         both = self._but(back=True)
@@ -211,7 +211,7 @@ class Rule:
         return both
 
     def of_kind(self, kind: str) -> "Rule":
-        """The rule as another kind, by name, as `exploring` and the other methods make it. Raises RuleError if it cannot be of that
+        """The rule converted to a kind given by name, as `exploring` and similar methods do. Raises RuleError if it cannot be of that
         kind."""
         makers = {EXPLORING: Rule.exploring, JOINING: Rule.joining, LOWERING: Rule.lowering, EAGER: Rule.eager, REDUCING: Rule._reducing}
         if kind not in makers:
@@ -224,7 +224,7 @@ class Rule:
         return self._but(kind=REDUCING)
 
     def exploring(self) -> "Rule":
-        """Makes the rule add an alternative that need not be better; what it matched remains available for matching.
+        """Makes the rule add an alternative that need not be better; the matched node remains available for matching.
 
         By default a rule is *reducing*: the matched node is retired from matching, which keeps saturation small.
         """
@@ -239,7 +239,7 @@ class Rule:
 
     def lowering(self) -> "Rule":
         """Marks the rule as a decomposition of an operator that the target lacks. It runs after all other rules of its pass, and excludes
-        what it matched from extraction, regardless of cost."""
+        the matched node from extraction, regardless of cost."""
         if self.back:
             raise RuleError(f"rule [{self!r}]: a bidirectional rule cannot be lowering")
         return self._but(kind=LOWERING)
@@ -260,13 +260,14 @@ class Rule:
         return self._but(matches=matches)
 
     def __rshift__(self, right: object) -> NoReturn:
-        raise RuleError(f"rule [{self!r}] has a left and a right side already, and cannot become {right!r} as well: make two rules")
+        raise RuleError(f"rule [{self!r}] already has a left and a right side; write a separate rule for {right!r}")
 
     def __eq__(self, other: object) -> bool:
-        """Rules are equal by identity. Raises RuleError for a comparison with a term: `left >> right == y` would be no rule."""
+        """Rules are equal by identity. Raises RuleError for a comparison with a term: `left >> right == y` does not make a rule."""
         if isinstance(other, (Symbolic, int, float, tuple, list)):
             raise RuleError(
-                f"rule [{self!r}] is compared with {other!r}, which makes no rule: write left >> right, and op.equal(x, y) for the operator"
+                f"rule [{self!r}] is compared with {other!r}, which does not make a rule: write left >> right, and op.equal(x, y) for the "
+                "operator"
             )
         return self is other
 
@@ -385,12 +386,12 @@ class _Body(dict[str, AnyValue]):
 
 
 def _check_none_within(where: str, values: Collection[AnyValue], namespace: Mapping[str, AnyValue]) -> None:
-    """Raises RuleError if a collection in a class body holds a rule that is not an attribute of its own: the set would not have it."""
+    """Raises RuleError if a collection in a class body contains a rule that is not an attribute of the class, which the set would lack."""
     for value in values.values() if isinstance(values, Mapping) else values:
         if isinstance(value, Rule) and not any(value is own for own in namespace.values()):
             raise RuleError(
-                f"{where} is a {type(values).__name__} that holds the rule [{value!r}], which the set would not have: make each rule an "
-                "attribute of its own"
+                f"{where} is a {type(values).__name__} that contains the rule [{value!r}], which the set would lack: make each rule a "
+                "separate attribute"
             )
 
 
@@ -400,7 +401,7 @@ class RuleSetMeta(type):
 
     rules: tuple[Rule, ...]
     base: "RuleSetMeta"
-    """The set as defined; another one only for a set made by `of_kind`."""
+    """The set as defined. Only a set made by `of_kind` differs from it."""
 
     @classmethod
     def __prepare__(cls, name: str, bases: tuple[type, ...], /, **_: AnyValue) -> "_Body":

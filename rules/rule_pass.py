@@ -197,7 +197,7 @@ class RulePass(FunctionPass):
         self.rounds = rounds
         self.joint_option = "rules.joint" if joint else None
         self.owners: Mapping[str, str] = {}
-        """The passes of rules that belong to one pass of a stage."""
+        """The name of the pass that each rule belongs to, for rules that belong to a single pass of a stage."""
         self.__doc__ = doc or " ".join((rules.__doc__ or "").split("\n")[0] for rules in self.sets)
         self._engines: dict[tuple[object, ...], Engine] = {}
 
@@ -208,7 +208,7 @@ class RulePass(FunctionPass):
 
     @property
     def all_rules(self) -> list[Rule]:
-        """The rules of the pass, and those that every pass has."""
+        """The rules of the pass, and those that every pass runs."""
         return list(dict.fromkeys([*self.rules, *(rule for rules in ALWAYS for rule in rules)]))
 
     def __getstate__(self) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """Sampling strategies of guards: how to generate instances that a guard accepts, for `passat rules check`.
 
-Random tensors are rarely the heads of an attention. A guard that seldom holds therefore has a strategy:
+Random tensors rarely have the shapes of attention heads, for example. A guard that seldom holds therefore has a strategy:
 
 >>> from passat.rules.guards import Term, guard
 >>> def _a_power_of_two(sampler: "Sampler", x: Sample) -> Samples:
@@ -31,7 +31,7 @@ Elements: TypeAlias = Sequence[float] | Callable[["Sampler", tuple[int, ...]], A
 
 
 class Sample(NamedTuple):
-    """What an instance has for one argument of a guard; None leaves it open.
+    """The sampled properties of one argument of a guard; a property that is None is open.
 
     For a term: `shape`, `dtype`, and for a hole `elements`, which makes it a constant. For an attribute: `value`; for a hole that binds all
     attributes of a call, a mapping that may be partial.

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 
 class Environment(NamedTuple):
-    """What guards may query besides the match: the maximum bytes that one folded constant may add (`rules.max_growth`), the opset of the
-    model, and the opset to write, if any."""
+    """The settings that guards may query besides the match: the maximum bytes that one folded constant may add (`rules.max_growth`), the
+    opset of the model, and the opset to write, if any."""
 
     max_growth: int = 1 << 20
     opset: int = DEFAULT_OPSET
@@ -200,7 +200,7 @@ def _call(maker: Maker, name: str, operand: int, **attrs: AnyValue) -> int:
 
 def _tensor(type_: Type) -> TensorType:
     if not isinstance(type_, TensorType):
-        raise Reject(f"{type_!r} is not the type of a tensor")
+        raise Reject(f"{type_!r} is not a tensor type")
     return type_
 
 
@@ -231,12 +231,12 @@ def scalar_for(value: float, type_: Type) -> Tensor:
     else:
         fits = type_.dtype == "bool" and value in (0, 1)
     if not fits:
-        raise Reject(f"{type_.dtype} has no {value}")
+        raise Reject(f"{type_.dtype} cannot represent {value}")
     return Tensor.dense(np.asarray(value, kind))
 
 
 def same_type(a: Type, b: Type) -> bool:
-    """True if a program may have one type in place of the other: all dimensions are equal or unknown."""
+    """True if a value of one type may replace a value of the other: all dimensions are equal or unknown."""
     if a == b or isinstance(a, IncompleteType) or isinstance(b, IncompleteType):
         return True
     if isinstance(a, TensorType) and isinstance(b, TensorType):

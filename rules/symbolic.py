@@ -93,7 +93,7 @@ for _name in ("int", "float", "complex", "index", "round"):
     setattr(
         Symbolic,
         f"__{_name}__",
-        _rejecting(f"number ({_name})", "it has a value where the rule matches, for guards and @computed functions"),
+        _rejecting(f"number ({_name})", "its value is known only in a match: use a guard or a @computed function"),
     )
 
 

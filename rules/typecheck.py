@@ -39,7 +39,7 @@ _TRIES = 60
 def check_types(rule: Rule) -> None:
     """Raises RuleError if the sides have different types on every sample that the left side and the guards accept.
 
-    Samples are few: one shape and one element type for all holes, all attributes at their defaults. Without a matching sample, nothing is
+    There are few samples: one shape and one element type for all holes, and default attributes. Without a matching sample, nothing is
     reported.
     """
     try:
@@ -131,14 +131,14 @@ class _Sample:
             return self.types[pattern.name]
         if isinstance(pattern, (PLiteral, PNumber)):
             return root if isinstance(root, TensorType) and not root.shape else TensorType((), self._dtype(root))
-        if isinstance(pattern, PJoined):  # of two matches
+        if isinstance(pattern, PJoined):  # as if there were two matches
             return _twice(self.type_of(pattern.of, root), pattern.axis)
         if isinstance(pattern, PTuple):
             return TupleType(self.type_of(field, root) for field in pattern.fields)
         if isinstance(pattern, PGet):
             whole = self.type_of(pattern.of, root)
             if not isinstance(whole, TupleType):
-                raise TypeError("no tuple")
+                raise TypeError("not a tuple")
             return whole.fields[pattern.index]
         assert isinstance(pattern, PCall)
         types = [self.type_of(arg, root) for arg in pattern.args]

@@ -195,7 +195,7 @@ def _bias_add(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
 
 
 def _layout_transform(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
-    """From whole axes to blocks, or back: a last axis of at most 4 elements may be blocks of any other."""
+    """Layouts that split an axis into blocks, or the reverse: a last axis of at most 4 elements may be the blocks of any other axis."""
     letters = "NCHWDTAB"[: max(len(shape), 1)]
     if len(shape) > 1 and 1 <= shape[-1] <= 4 and sampler.chance(0.5):
         letters = letters[:-1]

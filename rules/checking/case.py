@@ -263,8 +263,8 @@ def limit_of(dtype: str) -> float:
 
 _ROUNDINGS: Final = 128.0
 _NARROW_ROUNDINGS: Final = 16.0
-"""Allowed difference in units of rounding, relative to the magnitude of intermediate values, between sides that compute the same in another
-order. Smaller for types of 16 bits or fewer, whose kernels compute in float32."""
+"""Allowed difference in units of rounding, relative to the magnitude of intermediate values, between sides that compute the same value in a
+different order. Smaller for types of 16 bits or fewer, whose kernels compute in float32."""
 
 
 def difference(
@@ -298,7 +298,7 @@ def difference(
 def _near(a: AnyValue, b: AnyValue, bound: float) -> str:
     """A hint for small differences."""
     apart = abs(complex(a) - complex(b))
-    return f"; up to {bound:.2g} apart would be rounding" if bound > 0 and apart < 1000 * bound else ""
+    return f"; a difference of up to {bound:.2g} would be rounding" if bound > 0 and apart < 1000 * bound else ""
 
 
 def _differs(a: Array, b: Array, bound: float | None, finite: bool, nonfinite: NonFinite) -> Array:

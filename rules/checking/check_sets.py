@@ -1,5 +1,5 @@
-"""Checks rules: generates instances of each until enough are accepted, tries each, and reports what is wrong; then compares the rules of a
-set with each other."""
+"""Checks rules: generates instances of each until enough are accepted, tries each, and reports problems; then compares the rules of a set
+with each other."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
@@ -102,7 +102,7 @@ def _judge(checked: Checked, instances: int) -> None:
 
 
 def _never_accepted(checked: Checked) -> None:
-    """Reports what rejected all instances: the guard that was asked last."""
+    """Reports the check that rejected all instances: the last guard evaluated on any of them."""
     report, ways = checked.report, checked.rule.directions()
     asked = [repr(guard) for way in ways for guard in way.guards]
     types = [by for by in report.rejected if "type" in by and by not in asked]

@@ -23,7 +23,7 @@ from passat.rules.guards import Guard
 from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PTuple, subterms, tensor_holes
 
 _TRIES: Final = 4
-"""Number of attempts for operands and attributes of one call before the instance is given up."""
+"""Number of attempts for operands and attributes of one call before the instance is abandoned."""
 _PATIENCE: Final = 12
 """Number of rejected draws after which an element type is rarely drawn."""
 _ADVICE: Final = 0.8

@@ -24,13 +24,13 @@ _INSTANCES: Final = 100
 _ROUNDS: Final = 8
 """Number of guards that are tried on new instances before giving up."""
 _ENOUGH: Final = 3
-"""Number of counterexamples after which a guard is given up."""
+"""Number of counterexamples after which a guard is dropped."""
 _AGAIN: Final = 2
 """Rounds of validation, each on twice as many instances as a check, that a guard must pass."""
 _OF_TWO: Final = 0.6
-"""Weight of what two guards accept, relative to a single guard."""
+"""Weight of the instances that two guards accept, relative to a single guard."""
 _OF_TERMS: Final = 0.8
-"""Weight of what a guard over terms accepts, relative to one over holes."""
+"""Weight of the instances that a guard over terms accepts, relative to one over holes."""
 _SHARE: Final = 0.1
 """Minimum share of correct instances that a guard must accept."""
 _NOTE: Final = "to be stated"
@@ -140,7 +140,7 @@ def _with_defaults(rule: Rule, call: PCall) -> Rule:
 
 
 def _closed(node: Pattern, like: PCall) -> Pattern:
-    """The pattern with default attributes wherever the operator is applied with any."""
+    """The pattern with default attributes wherever the operator is applied with any attributes."""
     if isinstance(node, PCall):
         attrs = {} if node.op is like.op and _is_open(node) else node.attrs
         return PCall(node.op, [_closed(arg, like) for arg in node.args], attrs)

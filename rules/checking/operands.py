@@ -309,7 +309,7 @@ def _field(op: Op, model: Shape, attrs: Attributes, sampler: Sampler) -> Shape:
 
 
 def _equation(shapes: Sequence[Shape], sampler: Sampler) -> str:
-    """Letters by size, so that equal sizes may match."""
+    """A random einsum equation: axes of equal size have the same letter."""
     terms = ["".join("abcde"[min(dim, 4)] for dim in shape) for shape in shapes]
     letters = sorted({letter for text in terms for letter in text})
     return f"{','.join(terms)}->{''.join(letter for letter in letters if sampler.chance(0.6))}"

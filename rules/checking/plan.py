@@ -108,7 +108,7 @@ class Plan:
         return made.concrete_shape if isinstance(made, TensorType) and made.is_static else None
 
     def want(self, node: Pattern, shape: Shape) -> None:
-        """Fixes the shape of a term, and what follows for its parts."""
+        """Fixes the shape of a term, and the shapes of its parts that follow from it."""
         open_ = [(node, tuple(shape))]
         while open_:
             term, wanted = open_.pop()
@@ -160,7 +160,8 @@ class Plan:
             yield node.args[1], (*wanted[:-2], inner, wanted[-1])
 
     def _broadcast(self, args: Sequence[Pattern], wanted: Shape) -> Iterator[tuple[Pattern, Shape]]:
-        """Fixes operands that broadcast to a shape: one has it, unless a fixed one does, and the others broadcast to it."""
+        """Fixes operands that broadcast to a shape: one has the shape, unless an operand fixed earlier does, and the others broadcast to
+        it."""
         sampler = self.sampler
         known = [self.shape(arg) for arg in args]
         left = [arg for arg, shape in zip(args, known, strict=True) if shape is None and not isinstance(arg, PTuple)]
@@ -202,7 +203,7 @@ class Plan:
         return sampler.pick(found) if found else {}
 
     def _newshape(self, source: Shape, wanted: Shape) -> Shape:
-        """A shape as a newshape: sometimes with -1 for a size that follows from the others, and 0 for one that stays."""
+        """A shape as a newshape: sometimes with -1 for a size that follows from the others, and 0 for an unchanged size."""
         newshape = [0 if i < len(source) and source[i] == dim and self.sampler.chance(0.2) else dim for i, dim in enumerate(wanted)]
         if newshape and 0 not in wanted and self.sampler.chance(0.3):
             newshape[self.sampler.integer(0, len(newshape) - 1)] = -1

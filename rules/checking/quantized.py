@@ -14,7 +14,7 @@ from passat.rules.checking.sampler import Sampler
 _REAL: Final = {"qnn.mul": "multiply"}
 Drawn = tuple[list[Type], Attributes, dict[int, Tensor]]
 Real = Callable[[Op, Sequence[Type | None], Attributes, str], tuple[Sequence[Type], Attributes]]
-"""Draws operand types and attributes of an operator on real numbers, of an element type."""
+"""Draws operand types and attributes of an operator on real numbers, for an element type."""
 
 
 def fit_quantized(op: Op, known: Sequence[Type | None], fixed: Attributes, sampler: Sampler, real: Real) -> Drawn:

@@ -41,7 +41,7 @@ _STATES: Final = 40
 _COSTED: Final = 60
 
 
-# ---- rules that enlarge
+# ---- rules that increase cost
 
 
 def enlarges(checked: Checked) -> bool:
@@ -59,7 +59,7 @@ def enlarges(checked: Checked) -> bool:
     )
 
 
-# ---- rules that go round in a circle
+# ---- cycles of rules
 
 
 def reducing_matchers(rules: Iterable[Rule]) -> dict[Symbol, list[Matcher]]:
@@ -185,12 +185,12 @@ def _fingerprint(expr: Expr) -> tuple[AnyValue, ...]:
     return done[id(expr)]
 
 
-# ---- rules that cover others
+# ---- subsumption
 
 
 def covered(rules: Sequence[Rule]) -> Iterator[tuple[Rule, Rule]]:
-    """Pairs of rules of which the first subsumes the second: its left side is more general, its right side is then the same, and it
-    requires no more. Expands holes for operators."""
+    """Pairs of rules such that the first subsumes the second: its left side is more general, its right side is equal after substitution,
+    and it has no further guards. Expands holes for operators."""
     plain = [one for rule in rules for one in (rule.directions() if rule.holes() else [rule])]
     alike: dict[object, list[tuple[int, Rule]]] = {}
     for place, rule in enumerate(plain):
@@ -207,7 +207,7 @@ def _root(rule: Rule) -> object:
 
 
 def covers(general: Rule, special: Rule) -> bool:
-    """True if one rule subsumes another. What a reducing rule matched is not matched again, as opposed to an exploring one."""
+    """True if one rule subsumes another. Both have the same kind: unlike an exploring rule, a reducing rule retires the matched node."""
     if general.kind != special.kind:
         return False
     if LIBERTIES.index(general.liberty) > LIBERTIES.index(special.liberty):

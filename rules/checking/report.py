@@ -17,7 +17,7 @@ from passat.rules.checking.trial import Trial
 
 @dataclass
 class Finding:
-    """A problem of a rule, in one sentence. `kind` is one of `value`, `breaks`, `raises`, `types`, `never matches`, `never holds`,
+    """A problem with a rule, in one sentence. `kind` is one of `value`, `breaks`, `raises`, `types`, `never matches`, `never holds`,
     `undefined`, `loops`, `few`, `subsumed`, `enlarges`; a finding that does not fail the rule is a warning."""
 
     kind: str

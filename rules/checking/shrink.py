@@ -239,7 +239,8 @@ def shrink(trier: Trier, case: Case, wanted: Wanted) -> Trial:
 
 
 def _small(trier: Trier, wanted: Wanted) -> Iterator[Case]:
-    """Cases that satisfy the property, drawn with the smallest bounds that have any; with the guards' strategies if chance finds none."""
+    """Cases that satisfy the property, drawn within the smallest bounds that yield any; with the guards' strategies if random draws yield
+    none."""
     rule = trier.rule
     hints = SamplingHints(trier.pattern, rule.guards, [rule.rhs])
     for most, largest in _TIERS:
@@ -261,7 +262,7 @@ def _small(trier: Trier, wanted: Wanted) -> Iterator[Case]:
             return
 
 
-# ---- how simple a case is
+# ---- complexity
 
 
 def weight(case: Case, ops: Mapping[Key, PCall] | None = None) -> tuple[float, ...]:

@@ -154,7 +154,7 @@ class Trier:
             said = " ".join(str(error).split())
             return Trial(Verdict.RAISES, case, f"{type(error).__name__}{': ' if said else ''}{said}", program=program), iter(())
         if not rewrites:
-            reason = rejections[0] if rejections else "the left side is not found in its own instance"
+            reason = rejections[0] if rejections else "the left side does not match its own instance"
             return Trial(Verdict.REJECTED if matched else Verdict.UNMATCHED, case, reason, rejections, program), iter(())
         evaluation = Evaluation({program.params[name]: value for name, value in case.inputs.items() if name in program.params})
         try:
@@ -199,7 +199,7 @@ class Trier:
         return self._compare_widely(trial, body, right, bounds)
 
     def _compare_widely(self, trial: Trial, body: Expr, right: list[Array], bounds: Sequence[float]) -> tuple[Verdict, str]:
-        """Compares in float64, which tells whether a difference beyond rounding is a rounding loss of the left side itself, or an
+        """Compares in float64, which shows whether a difference beyond rounding is a rounding loss of the left side itself, or an
         intermediate overflow."""
         left, program = trial.left_value, trial.program
         assert program is not None
@@ -214,7 +214,7 @@ class Trier:
             if type_ is not None and type_.dtype.startswith(("float", "bfloat"))
         ]
         if floats and wide.magnitude() > min(map(limit_of, floats)) / 256:
-            return Verdict.UNCOMPARED, "intermediate values come near the limits of their element type"
+            return Verdict.UNCOMPARED, "intermediate values are close to the limits of their element type"
         loss = [_loss(part, exact) for part, exact in zip(left, truth, strict=True)]
         wider = [bound + 16 * lost for bound, lost in zip(bounds, loss, strict=True)]
         wrong = difference(right, left, wider, finite=self.finite, nonfinite=self.rule.nonfinite)
@@ -225,7 +225,7 @@ class Trier:
             and floats
             and not difference(other, truth, [rounding(t, wide.magnitude()) for t in truth])
         ):
-            return Verdict.UNCOMPARED, "rounding decides between integers"
+            return Verdict.UNCOMPARED, "integer results depend on rounding"
         return Verdict.DISAGREES, wrong
 
 

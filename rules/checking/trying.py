@@ -22,8 +22,8 @@ _SHARE: Final = 10
 _DRAWS: Final = 60
 """Maximum number of draws per wanted instance; a quarter of it while none is accepted."""
 _HOPE: Final = 100
-"""A quarter of the draws for this many instances, where fewer are wanted. Directions for many operators, some never accepted, share it in
-proportion to what is wanted."""
+"""Minimum number of wanted instances that the limit on draws assumes while none is accepted. Directions for many operators, which may never
+be accepted, share it in proportion to the instances wanted of each."""
 _ALONE: Final = 48
 _READILY: Final = 8
 """If fewer than one in this many draws is accepted, the guards' strategies are used."""
@@ -162,7 +162,7 @@ def _count(checked: Checked, trier: Trier, trial: Trial) -> None:
 
 
 def rejecter(rule: Rule, reason: str) -> str:
-    """What rejected an instance: the guard as it is written, or another check of the engine."""
+    """The check that rejected an instance: the guard as it is written, or another check of the engine."""
     for guard in rule.guards:
         if reason.startswith(f"{guard!r}: "):
             return repr(guard)

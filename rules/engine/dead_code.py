@@ -1,4 +1,4 @@
-"""Eliminates unused let bindings. In graph form there is no dead code, since only what the result needs is reachable."""
+"""Eliminates unused let bindings. The graph form has no dead code: it contains only what the result needs."""
 
 from collections.abc import Collection, Sequence
 
@@ -21,8 +21,8 @@ def drop_dead_lets(function: Function, *, ignore_impurity: bool = False) -> Func
 
 
 def inline_single_uses(function: Function, *, ignore_impurity: bool = False) -> Function:
-    """The function with the values of lets where their variables are used, if they have no effects and are used once, in the same function
-    literal: in another one, each of its calls would compute them."""
+    """The function with lets inlined whose values have no effects and a single use, in the same function literal. If the use were in
+    another literal, each call of it would compute the value."""
     order = post_order(function)
     if not any(isinstance(node, Let) for node in order):
         return function
@@ -33,7 +33,7 @@ def inline_single_uses(function: Function, *, ignore_impurity: bool = False) -> 
 
 
 def _without(function: Function, order: Sequence[Expr], values: dict[Var, Expr | None]) -> Function:
-    """The function without the lets of some variables, which their values stand for."""
+    """The function without the lets of some variables; `values` has the replacements of the variables."""
     made: dict[int, Expr] = {}
     for node in order:
         if isinstance(node, Let) and node.var in values:
@@ -46,7 +46,7 @@ def _without(function: Function, order: Sequence[Expr], values: dict[Var, Expr |
 
 
 def _behind(part: Expr, values: dict[Var, Expr | None]) -> Expr:
-    """What stands for a part: the value of a variable, unless that is another one with a value."""
+    """The replacement of a part: the value of a variable, followed through variables that have values themselves."""
     while isinstance(part, Var):
         value = values.get(part)
         if value is None:
@@ -56,7 +56,7 @@ def _behind(part: Expr, values: dict[Var, Expr | None]) -> Expr:
 
 
 def _uses(order: Sequence[Expr]) -> tuple[dict[Var, Let], dict[Var, list[bool]]]:
-    """The lets by their variables, and of each use of a variable whether it is in the function literal of its let."""
+    """The lets by their variables, and for each use of a variable, whether it is in the function literal of its let."""
     bound = {node.var: node for node in order if isinstance(node, Let)}
     homes: dict[Var, set[Expr]] = {}
     used: dict[Var, list[Expr]] = {}

@@ -206,13 +206,13 @@ class EGraph:
         return moved, matches
 
     def merges(self) -> list[tuple[int, ...]]:
-        """The nodes whose e-class has a smaller key since the last call, as (id, key). Does not match."""
+        """The nodes whose e-class got a smaller key since the last call, as (id, key). Runs no queries."""
         return self._read("(run moved 1)", forms=())[0]
 
     def _read(self, *schedule: str, forms: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, ...]], list[list[tuple[int, ...]]]]:
         try:
             self._flush()
-            self._run("(run clear 1)", *schedule)  # the results of the last run
+            self._run("(run clear 1)", *schedule)  # clears the results of the last run
             functions = self._egraph.freeze().functions
             value = self._egraph.value_to_i64
             moved = sorted([tuple(map(value, row.inputs)) for row in functions["was_moved"].rows])
@@ -266,7 +266,7 @@ class EGraphs(threading.local):
         of the parent."""
         if _FORKED:
             raise RuntimeError(
-                "rules cannot run in a process that was forked from one in which they have run; start processes by spawn: "
+                "rules cannot run in a process that was forked after they ran in its parent; start processes with spawn: "
                 'ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"))'
             )
         egraph = self._free.pop(key, None) or EGraph()

@@ -87,8 +87,8 @@ class Engine:
             return self._with_regions(function, report)
 
     def _in_regions(self, function: Function, report: EngineReport) -> Function | None:
-        """The function, optimized region by region; None if it does not split. CSE alone runs on the whole function, which is cheap;
-        otherwise it runs at the end, since equal expressions may be in different regions."""
+        """The function, optimized region by region; None if it does not split, or if only CSE is to run, which is cheap on the whole
+        function. With rules, CSE runs at the end, since equal expressions may be in different regions."""
         only_merges = self.merge and not (self.matchers or self.groupers or self.lowering)
         if only_merges or self.trace is not None or self.region_nodes is None:
             return None
@@ -145,8 +145,8 @@ class Engine:
         return Graph(self.eager, self.environment, compare_large=self.merge)
 
     def optimize(self, graph: Graph, root: int, body: Expr, report: EngineReport) -> Expr:
-        """The optimized body, for a part of a function without branches that was loaded into the graph. What the function returns is not
-        priced apart: a part that does would not have the recipe of its equals."""
+        """The optimized body, for a part of a function without branches that was loaded into the graph. Does not price the results of the
+        function separately: otherwise a region with results would be optimized differently from equal regions."""
         return self._optimize(graph, root, body, None, report, ())
 
     def _optimize(self, graph: Graph, root: int, body: Expr, done: "_Done | None", report: EngineReport, returned: Sequence[int]) -> Expr:
@@ -179,7 +179,7 @@ class Engine:
                 results=_results(graph, root, returned),
                 accept=lambda choice: self._lost(graph, choice) is None,
             )
-            made = self._taken_out(graph, root, body, saturator, extraction, done, report)
+            made = self._extracted(graph, root, body, saturator, extraction, done, report)
         if self.trace is not None and steps is not None:
             space, choice = (None, None) if extraction is None else (extraction.space, extraction.choice)
             self.trace.note(graph, root, initial, body, made, self.stages, saturator, steps, space, choice)
@@ -193,7 +193,7 @@ class Engine:
         applied = sum(statistics.unions for statistics in report.rules.values()) - report.eager
         return self.limits._replace(unions=max(0, unions - applied))
 
-    def _taken_out(
+    def _extracted(
         self, graph: Graph, root: int, body: Expr, saturator: Saturator, extraction: Extraction, done: "_Done | None", report: EngineReport
     ) -> Expr:
         """The expression of the extracted choice."""
@@ -245,7 +245,7 @@ class _Done(NamedTuple):
 
 
 def _fields(body: Expr) -> Sequence[int]:
-    """The positions of what a function returns: the fields of a tuple, or its only result."""
+    """The positions of the results of a function: the fields of a tuple, or its only result."""
     return range(len(body.fields)) if isinstance(body, Tuple) else (0,)
 
 

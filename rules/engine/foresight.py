@@ -8,7 +8,7 @@ from passat.rules.engine.mirror import Asked
 from passat.rules.engine.variant import Variant
 
 LARGE: Final = 16
-"""A large e-class has this many nodes: if its users belong to the same e-class, a pattern of five calls matches a million times. The
+"""Minimum number of nodes of a large e-class. If its users belong to the same e-class, a pattern of five calls matches a million times. The
 prediction takes about 3 ms; no transformer export has such a large e-class."""
 
 

@@ -355,7 +355,7 @@ class Graph:
         )
 
     def make_again(self, node: int) -> int:
-        """The eager rules' replacement for a node whose operands are better known now; -1 if there is none."""
+        """The eager rules' replacement for a node after facts about its operands changed; -1 if there is none."""
         if self.eager is None:
             return -1
         head, payload, operands = self.symbols[node], self.payloads[node], self.operands[node]
@@ -403,7 +403,7 @@ class Graph:
         edges = {(symbols[node], i, symbols[part]) for node in range(start, len(symbols)) for i, part in enumerate(operands[node])}
         return either_way(edges)
 
-    # ---- classes and facts
+    # ---- e-classes and facts
 
     def find(self, node: int) -> int:
         """The e-class of a node: its smallest node."""

@@ -133,5 +133,5 @@ def _in_order(graph: Graph, members: list[tuple[int, Bindings]]) -> list[tuple[i
 
 def _tensor(type_: Type) -> TensorType:
     if not isinstance(type_, TensorType):
-        raise Reject(f"{type_!r} is not the type of a tensor")
+        raise Reject(f"{type_!r} is not a tensor type")
     return type_

@@ -30,7 +30,7 @@ class Lowered(NamedTuple):
 
 
 def lower(graph: Graph, root: int, matchers: Sequence[Matcher], limits: Limits, model: CostModel, results: Sequence[int] = ()) -> Lowered:
-    """Extracts a program of a root without calls that the rules match, including calls that the rules create. `results` are nodes whose
+    """Extracts a program for a root that contains no calls that the rules match, even if rules create such calls. `results` are nodes whose
     values the program returns."""
     steps = Steps()
     saturator = Saturator(graph, [Stage(tuple(matchers))], limits, steps=steps)

@@ -37,7 +37,7 @@ from passat.rules.rule import EAGER, JOINING, LOWERING, Rule
 from passat.rules.substitution import CallTerm, Substitution, bound_keys, same_type, scalar_for
 
 _DOUBTFUL: Final = 7
-"""Left sides of fewer calls are matched correctly by egglog; a test has one of eight that is not."""
+"""egglog matches left sides with fewer calls correctly; a test has a left side of eight calls that it does not."""
 _NOT_THERE: Final = "its right side does not exist yet"
 
 
@@ -105,7 +105,7 @@ class Matcher:
     @cached_property
     def _doubtful(self) -> list[tuple[int, Symbol, tuple[int, ...]]]:
         """The bound terms of a large left side with cycles: their columns, symbols, and the columns of their operands. For such queries
-        egglog (13.2) also returns rows that are no matches, although each of their atoms has one."""
+        egglog (13.2) also returns rows that are not matches, although each atom by itself matches."""
         terms = {node.key: node for node in self._terms}
         calls = [node for node in terms.values() if not isinstance(node, PVar)]
         if len(calls) < _DOUBTFUL or sum(len(pattern_parts(node)) for node in calls) < len(terms):
@@ -121,7 +121,7 @@ class Matcher:
     def _plan(self) -> list[tuple[Pattern, tuple[int, ...]]]:
         return self._compile(self.rule.rhs)
 
-    # ---- what to look for
+    # ---- queries
 
     @cached_property
     def _commuting(self) -> list[PCall]:
@@ -225,7 +225,7 @@ class Matcher:
         match = Bindings(self, graph, row, new)
         for cls, head, operands in self._doubtful if new is None else ():
             if not graph.has_node(row[cls], head, [row[operand] for operand in operands]):
-                raise Reject("the row is no match")
+                raise Reject("the row is not a match")
         checks, binds = self._attributes
         for column, name, wanted in checks:
             given = row[column] if name == "" else _attribute(graph.attrs[row[column]], name)
@@ -289,13 +289,13 @@ class Matcher:
 
     @cached_property
     def _may_turn(self) -> bool:
-        """True for a lowering rule with a commutative root, if its right side makes one call of that operator. The order of operands in
-        that call is that of the program, since nothing but the order of matches would choose it."""
+        """True for a lowering rule with a commutative root, if its right side makes one call of that operator. That call gets the order of
+        operands in the program; otherwise the order would depend on that of the matches."""
         made = [node for node, _ in self._plan if not isinstance(node, (PVar, PNumber)) and symbol_of(node) == self.root]
         return self.rule.kind == LOWERING and len(made) == 1 and any(node is self.rule.lhs for node in self._commuting)
 
     def _is_turned(self, match: "Bindings") -> bool:
-        """True if the program has the operands of the root in the other order than the left side."""
+        """True if the program has the operands of the root in the opposite order to the left side."""
         graph, root = match.graph, match.graph.find(match.row[0])
         if graph.symbols[root] != self.root:
             return False
@@ -425,7 +425,7 @@ def _asymmetric(node: PCall, used: Mapping[AnyValue, int]) -> bool:
 
 
 def _bottom_up(pattern: Pattern, bound: Container[tuple[AnyValue, ...]]) -> list[Pattern]:
-    """The distinct terms of a pattern, operands first, without those that are bound and what is below them."""
+    """The distinct terms of a pattern, operands first, without bound terms and their subterms."""
     met: list[Pattern] = []
     stack = [pattern]
     while stack:

@@ -39,8 +39,8 @@ class Mirror:
         self._lease.pop_all()
 
     def begin(self, first: int = 0) -> None:
-        """Borrows an e-graph for a stage. Defines only queries that can match: of rules of that stage and later ones whose operators occur
-        or may be created."""
+        """Borrows an e-graph for a stage. Defines only queries that can match: those of rules of this and later stages whose operators
+        occur or may be created."""
         self.begun = True
         self._egraph = self._lease.enter_context(_EGRAPHS.lend(self._key))
         possible = reachable(self._graph.symbols, dict.fromkeys([matcher for matcher, _, stage in self._queries if stage >= first]))

@@ -33,7 +33,7 @@ class Stage(NamedTuple):
 
 
 Makes = tuple[Symbol, frozenset[Symbol]]
-"""A symbol, and those that an eager rule may replace it by."""
+"""A symbol, and the symbols that an eager rule may replace it with."""
 
 
 def reachable(present: Iterable[Symbol], matchers: Collection[Matcher], eager: Collection[Makes] = ()) -> list[Matcher]:

@@ -65,7 +65,7 @@ class Run(NamedTuple):
     owners: Mapping[str, str] = MappingProxyType({})
 
     def pass_of(self, rule: str) -> str:
-        """The pass that a rule belongs to, among those that share the e-graph; the stage where several have it."""
+        """The pass that a rule belongs to, among those that share the e-graph; the stage if several passes have it."""
         return self.owners.get(rule, self.pass_name)
 
 

@@ -85,7 +85,7 @@ class Variant(NamedTuple):
             if whole in self.commuting and i == 0 and whole not in turned:
                 first, second = operands[registers[whole]]
                 if first != second:
-                    stack.append((at, registers, turned | {whole}))  # deferred: what is pushed below comes first
+                    stack.append((at, registers, turned | {whole}))  # the swapped order comes last: entries pushed below are popped first
             node = operands[registers[whole]][1 - i if whole in turned else i]
             if registers[part] == node:
                 stack.append((at + 1, registers, turned))

@@ -33,7 +33,7 @@ def cheapest_trees(space: Space) -> dict[int, int]:
                     deepest = level[part]
             total[cls] = tree
             level[cls] = deepest + 1
-    # In order of depth, a change of cost passes through the users once, not once per path.
+    # Visiting nodes by depth propagates a change of cost to each user once, not once per path.
     work: list[list[int]] = [[] for _ in range(max(level) + 1)]
     waiting = bytearray(len(classes))
     for cls in alternatives:
@@ -106,7 +106,7 @@ SWEEPS: Final = 4
 
 
 class _Undo(NamedTuple):
-    """The previous choices of an e-class and of the e-classes that came in with the change."""
+    """The previous choices of an e-class and of the e-classes that the change brought in."""
 
     old: int
     saved: list[tuple[int, int]]
@@ -117,7 +117,7 @@ class Solution:
 
     def __init__(self, space: Space, choice: list[int], order: Sequence[int], roots: Sequence[int], position: list[float]) -> None:
         """`order` has all e-classes that the roots need, operands first; `position` is the position of an e-class in it. E-classes without
-        operands come first, wherever the program names them, so that one product can take the weights of several."""
+        operands come first, regardless of their position in the program, so that one product can use the weights of several."""
         self.space = space
         self.choice = choice
         self.position = position
@@ -231,8 +231,8 @@ class Solution:
 
     def improve(self, preferred: Mapping[int, int], groups: Sequence[Sequence[tuple[int, int]]] = (), *, ties: bool = False) -> None:
         """Tries each alternative of each e-class, and each group of joint choices, and keeps improvements, until a fixpoint. `preferred`
-        has the nodes of e-classes outside the solution when they come in. With `ties`, e-classes also take a preferred node of equal cost,
-        which may enable a later improvement."""
+        has the nodes that e-classes outside the solution get if a change brings them in. With `ties`, e-classes also take a preferred node
+        of equal cost, which may enable a later improvement."""
         uses, choice = self.uses, self.choice
         for _ in range(SWEEPS):
             before = self.total

@@ -195,7 +195,7 @@ def _costs(graph: Graph, space: Space, model: CostModel, results: Container[int]
 
 
 def _is_plain(symbol: Symbol) -> bool:
-    """True if the symbol of constants is constant."""
+    """True if a node of the symbol with constant operands is constant."""
     return not symbol.op.stateful if symbol.op is not None else symbol.kind != REGION
 
 

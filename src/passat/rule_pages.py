@@ -36,9 +36,9 @@ are explained above the rules. Long subexpressions that occur several times are 
 
 * **where**: the guards. The rule fires where all of them hold; otherwise it reports which one does not hold, and why. The guards are
   explained below the rules of each file; `left` is the whole left side.
-* **kind**: a *reducing* rule retires what it matched from matching; an *exploring* one adds an alternative that need not be cheaper by
-  itself; a *joining* one unites two e-classes that both exist; an *eager* one is applied to a node when it is added, and replaces it; a
-  *multi-pattern* one has several roots; a *lowering* one excludes what it matched from extraction. `<->` works in both directions.
+* **kind**: a *reducing* rule retires the matched node from matching; an *exploring* one adds an alternative that need not be cheaper by
+  itself; a *joining* one unites two existing e-classes; an *eager* one is applied to a node when it is added, and replaces it; a
+  *multi-pattern* one has several roots; a *lowering* one excludes the matched node from extraction. `<->` works in both directions.
 * **values**: an *exact* rule keeps every bit. An *inexact* one changes rounding, as its note says, and does not run where `rules.math` is
   `exact`; it keeps infinities and NaN unless it says otherwise. A *finite* one assumes that no value is infinite or NaN, for the reason
   that it gives, and runs only where `rules.math` is `finite` (or in a lowering pass that is requested by name).

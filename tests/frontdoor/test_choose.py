@@ -365,12 +365,12 @@ class Broken:
 
 @pytest.mark.parametrize("choose", ["cost", "time"])
 def test_a_bad_model_is_named_and_no_pass_is_blamed(choose: str) -> None:
-    with pytest.raises(CostError, match=r"^the cost model Broken gave nan for exp\(Tensor\[\(4, 4\), float32\]\) -> Tensor"):
+    with pytest.raises(CostError, match=r"^the cost model Broken returned nan for exp\(Tensor\[\(4, 4\), float32\]\) -> Tensor"):
         optimize(model("Neg", "Neg", "Exp"), cost=Broken(), choose=choose)  # type: ignore[arg-type]  # a text is one of them
 
 
 def test_a_bad_cost_model_is_an_error_even_if_no_pass_uses_it() -> None:
-    with pytest.raises(CostError, match="the cost model Broken gave nan"):
+    with pytest.raises(CostError, match="the cost model Broken returned nan"):
         optimize(model("Exp"), passes="DeadCodeElimination", cost=Broken())
 
 

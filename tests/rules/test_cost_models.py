@@ -170,7 +170,7 @@ def test_prices_can_depend_on_which_operands_are_constants() -> None:
     ],
 )
 def test_invalid_costs_are_errors(amount: object, said: str) -> None:
-    with pytest.raises(CostError, match=f"^the cost model Flat gave {said}"):
+    with pytest.raises(CostError, match=f"^the cost model Flat returned {said}"):
         saturate(func(ops.negative(ops.negative(a))), Twice, rules__cost=Flat(amount))
 
 
@@ -215,10 +215,10 @@ def test_meanings_of_the_option() -> None:
 
 
 def test_classes_and_objects_without_the_method_are_not_cost_models() -> None:
-    with pytest.raises(CostError, match=r"the cost model NodeCount is a class; give an object of it: NodeCount\(\)"):
+    with pytest.raises(CostError, match=r"the cost model NodeCount is a class; pass an instance: NodeCount\(\)"):
         cost_model(NodeCount)  # type: ignore[arg-type]  # tests the error that a type checker would report
     odd: AnyValue = object()
-    with pytest.raises(CostError, match="a cost model has a method call"):
+    with pytest.raises(CostError, match="a cost model needs a method call"):
         cost_model(odd)
     with pytest.raises(CostError, match="unknown cost model 'fast'"):
         cost_model("fast")  # type: ignore[arg-type]  # likewise

@@ -113,11 +113,11 @@ def test_a_rule_does_what_the_callback_does() -> None:
     [
         (lambda self: is_op("exp")(is_var()), "VarPattern has no counterpart on the left side of a rule"),
         (lambda self: is_op("exp")(None), "CallPattern of any parts has no counterpart on the left side of a rule"),
-        (lambda self: wildcard()(self.x), "a call of anything but an operator"),
+        (lambda self: wildcard()(self.x), "a call of something other than an operator"),
         (lambda self: dominates(self.x, wildcard(), is_op("exp")(wildcard())), "DominatorPattern has no counterpart"),
         (lambda self: is_op("exp"), "the pattern is an operator that is not applied"),
         (lambda self: is_op("exp")(has_type(relay.TensorType((2,)), self.x)), "TypePattern has no counterpart"),
-        (lambda self: is_op("exp")(is_expr(const(np.ones((2, 2), np.float32)) + const(1.0))), "Call cannot stand in a rule"),
+        (lambda self: is_op("exp")(is_expr(const(np.ones((2, 2), np.float32)) + const(1.0))), "Call cannot occur in a rule"),
     ],
 )
 def test_a_pattern_that_no_left_side_can_express_is_rejected(pattern: Callable[[Callback], DFPattern], said: str) -> None:
@@ -132,7 +132,7 @@ def test_a_pattern_that_no_left_side_can_express_is_rejected(pattern: Callable[[
         (lambda self, post, found: post.checked_type, "the callback reads types, which differ from match to match"),
         (lambda self, post, found: post if post.attrs.axis > 0 else found[self.x][0], "compare in a guard"),
         (lambda self, post, found: None, "the callback returns None, not an expression"),
-        (lambda self, post, found: Constant(const(np.ones((2, 3))).data), "a constant of shape (2, 3) cannot stand in a rule"),
+        (lambda self, post, found: Constant(const(np.ones((2, 3))).data), "a constant of shape (2, 3) cannot occur in a rule"),
         (lambda self, post, found: post, "both sides are the same"),
     ],
 )

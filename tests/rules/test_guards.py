@@ -126,7 +126,7 @@ def test_answers(asked: Guard | Computed, answer: object) -> None:
     [
         (known.is_all(MATRIX, 0), "is not a constant"),
         (known.is_positive(holding([1j], "complex64")), "the elements are complex numbers"),
-        (known.is_float(Term(TupleType(()))), "() is not the type of a tensor"),
+        (known.is_float(Term(TupleType(()))), "() is not a tensor type"),
         (known.shape_of(NAMED), "Tensor[(n, 3), float32] is not static"),
         (known.shape_of(UNKNOWN), "Tensor[(?, 3), float32] is not static"),
         (known.scalar_of(holding([1, 2])), "the elements of the constant differ"),

@@ -78,36 +78,36 @@ def test_no_term_is_tested_compared_converted_or_gone_through(use: str, term: st
         ("a * x", "a is an attribute, but x is neither one nor a number; number(a) makes a constant"),
         ("a * 'b'", "a is an attribute, but 'b' is neither one nor a number"),
         ("a + [1]", "a is an attribute, but [1] is neither one nor a number"),
-        ("number(x)", "number(...) takes an attribute, or what @computed makes, not x"),
+        ("number(x)", "number(...) takes an attribute or the result of a @computed function, not x"),
         ("op.nn.relu + x", "op.nn.relu is an operator that is not applied"),
         ("op.nn.relu >> x", "op.nn.relu is an operator that is not applied"),
         ("x + op.nn.relu", "op.nn.relu is an operator that is not applied: write op.nn.relu(...)"),
         ("op.nn.relu(x) >> op.nn.relu", "op.nn.relu is an operator that is not applied: write op.nn.relu(...)"),
         ("op.nn.relu(x)(y)", "nn.relu(x) is a pattern, and has no call: operators are applied as op.NAME(x)"),
-        ("op.nn.relu(x) >> x >> y", "has a left and a right side already, and cannot become y as well: make two rules"),
+        ("op.nn.relu(x) >> x >> y", "already has a left and a right side; write a separate rule for y"),
         ("op.nn.relu(x) << x", "has no operator <<: write rules from left to right: left >> right"),
         ("a >> b", "a is an attribute, and has no operator >>: a rule has a left and a right side, both patterns"),
         ("x[-1]", "fields are counted from 0"),
         ("x[1:2]", "fields are counted from 0; parts of a tensor are op.strided_slice(...)"),
         ("x['a']", "x['a']: fields are counted from 0"),
         ("x[a]", "x[a]: fields are counted from 0"),
-        ("x * 10**400", "a number of 401 digits cannot stand in a pattern"),
-        ("-10**400 + x", "a number of 401 digits cannot stand in a pattern"),
-        ("x + 'a'", "'a' cannot stand in a pattern"),
-        ("x + None", "None cannot stand in a pattern"),
-        ("x + 1j", "1j cannot stand in a pattern"),
-        ("x + (op.nn.relu(x) >> x)", "cannot stand in a pattern"),
+        ("x * 10**400", "a number of 401 digits cannot occur in a pattern"),
+        ("-10**400 + x", "a number of 401 digits cannot occur in a pattern"),
+        ("x + 'a'", "'a' cannot occur in a pattern"),
+        ("x + None", "None cannot occur in a pattern"),
+        ("x + 1j", "1j cannot occur in a pattern"),
+        ("x + (op.nn.relu(x) >> x)", "cannot occur in a pattern"),
         ("(op.nn.relu(x) >> x).when(True)", "True is not a guard"),
         (
             "(op.nn.relu(x) >> x).when(x == y)",
             "x is a pattern, and has no comparison ==: compare in a guard, or apply an operator such as op.equal(x, y)",
         ),
         ("x != 3", "x is a pattern, and has no comparison =="),
-        ("op.nn.relu(x) >> x == y", "rule [nn.relu(x) -> x] is compared with y, which makes no rule: write left >> right"),
+        ("op.nn.relu(x) >> x == y", "rule [nn.relu(x) -> x] is compared with y, which does not make a rule: write left >> right"),
         ("op.nn.relu(x) == x >> y", "the left side must apply an operator"),
-        ("op.nn.relu(x) == op.abs(x) >> x", "rule [abs(x) -> x] is compared with nn.relu(x), which makes no rule"),
-        ("op.nn.relu(x) >> x == 3", "rule [nn.relu(x) -> x] is compared with 3, which makes no rule"),
-        ("op.nn.relu(x) >> x != (x, y)", "rule [nn.relu(x) -> x] is compared with (x, y), which makes no rule"),
+        ("op.nn.relu(x) == op.abs(x) >> x", "rule [abs(x) -> x] is compared with nn.relu(x), which does not make a rule"),
+        ("op.nn.relu(x) >> x == 3", "rule [nn.relu(x) -> x] is compared with 3, which does not make a rule"),
+        ("op.nn.relu(x) >> x != (x, y)", "rule [nn.relu(x) -> x] is compared with (x, y), which does not make a rule"),
         (
             "(op.nn.relu(x) >> x).when(is_float)",
             "is_float is a function; a guard is the call of one that @guard decorates: .when(is_float(x))",
@@ -162,7 +162,7 @@ def test_a_rule_that_a_set_would_lose_is_an_error(hold: Callable[[AnyValue], Any
     x = tensor("x")
     first, lost = op.nn.relu(op.nn.relu(x)) >> op.nn.relu(x), op.abs(op.abs(x)) >> op.abs(x)
     with pytest.raises(
-        RuleError, match=r"Mine\.rest is a \w+ that holds the rule \[abs\(abs\(x\)\) -> abs\(x\)\], which the set would not have"
+        RuleError, match=r"Mine\.rest is a \w+ that contains the rule \[abs\(abs\(x\)\) -> abs\(x\)\], which the set would lack"
     ):
         RuleSetMeta("Mine", (RuleSet,), {"first": first, "rest": hold(lost)})
     assert len(RuleSetMeta("Mine", (RuleSet,), {"first": first, "lost": lost, "rest": hold(lost), "sides": (op.nn.relu(x), x)})) == 2

@@ -167,7 +167,7 @@ def test_rules_with_several_roots_are_rules() -> None:
         (lambda: each(x @ w, sharing=x) >> parts(op.transpose(x @ joined(w, axis=-1), axes=p), axis=-1), "uses the attribute 'p'"),
         (lambda: (each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).when(is_constant(y)), "uses 'y'"),
         (lambda: (each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).inexact(""), "state what it changes"),
-        ((each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).and_back, "no way back"),
+        ((each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).and_back, "no reverse direction"),
     ],
 )
 def test_invalid_rules_are_rejected(make: object, sentence: str) -> None:

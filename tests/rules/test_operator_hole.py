@@ -96,7 +96,7 @@ def test_every_operator_is_checked() -> None:
         (lambda: operator("f", elementwise=True, arity=7), "there is no operator with these traits and arity=7"),
         (lambda: operator("f", elementwise=True, arity=True), "arity= is the number of operands, not True"),
         (lambda: operator("f", "add", elementwise=True, arity=2), "not both"),
-        (lambda: f(x, y) >> x, "f stands for operators with arity=1, the pattern gives 2 operands"),
+        (lambda: f(x, y) >> x, "f stands for operators with arity=1, but the pattern gives 2 operands"),
         (lambda: operator("g", "ad"), "there is no operator 'ad'; did you mean add"),
         (lambda: f(x) >> extremum(x, x), "the right side uses the operator 'extremum', which the left side does not bind"),
         (lambda: f(x, axis=1) >> x, "f has no attribute 'axis'"),

@@ -81,7 +81,7 @@ SUMS = op.concatenate((*(a + b for a, b in zip(xs, ys, strict=True)),), axis=p)
         (lambda: tensors_of("xs", least=3, most=2), "the minimum 3 exceeds the maximum 2"),
         (lambda: op.concatenate((*xs, x), axis=p) >> op.concatenate((*xs, *ys), axis=p), "'ys', which the left side does not bind"),
         ((op.negative(op.exp(xs)) >> op.exp(xs)).directions, "stands for several operands"),
-        ((op.concatenate((*xs, *ys), axis=p) >> SUMS).directions, "refers to each operand of xs and of ys at once"),
+        ((op.concatenate((*xs, *ys), axis=p) >> SUMS).directions, "refers to each operand of xs and of ys at the same time"),
     ],
 )
 def test_mistakes(make: Callable[[], object], sentence: str) -> None:

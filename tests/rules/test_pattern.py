@@ -127,7 +127,7 @@ def test_deep_terms_are_supported() -> None:
     ("build", "message"),
     [
         (lambda: op.transpos(x), "there is no operator 'transpos'; did you mean transpose?"),
-        (lambda: op.add(x), "add takes 2 operands (x, y), the pattern gives 1"),
+        (lambda: op.add(x), "add takes 2 operands (x, y), but the pattern gives 1"),
         (lambda: op.exp(x, axis=1), "exp has no attribute 'axis'; it has: none"),
         (lambda: op.transpose(x, axis=p), "transpose has no attribute 'axis'; it has: axes"),
         (
@@ -140,7 +140,7 @@ def test_deep_terms_are_supported() -> None:
             lambda: op.split(x, ..., attrs=p),
             "split: `...` may occur once, after the operands; it stands for all attributes that are not named",
         ),
-        (lambda: term(MISTAKE), "'y' cannot stand in a pattern; use tensors(), constant(), op.<operator>(...) or a number"),
+        (lambda: term(MISTAKE), "'y' cannot occur in a pattern; use tensors(), constant(), op.<operator>(...) or a number"),
         (lambda: op.exp(HOLE), "p is an attribute, not a tensor; on a right side, number(p) makes a constant of it"),
     ],
 )

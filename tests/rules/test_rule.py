@@ -128,7 +128,7 @@ def test_changes_of_nonfinite_results() -> None:
 
 
 def test_unknown_words_for_them_are_rejected() -> None:
-    with pytest.raises(RuleError, match="results that are not finite are 'kept' or 'resolved' or 'mixed', not 'dropped'"):
+    with pytest.raises(RuleError, match="nonfinite= is 'kept' or 'resolved' or 'mixed', not 'dropped'"):
         (x * y + x * z >> x * (y + z)).inexact("once", nonfinite="dropped")  # type: ignore[arg-type]  # what is rejected
 
 
@@ -195,7 +195,7 @@ def define(value: object) -> RuleSetMeta:
             lambda: (op.exp(x) >> x).when(is_float),  # type: ignore[arg-type]  # a user's mistake
             "rule [exp(x) -> x]: is_float is a function; a guard is the call of one that @guard decorates: .when(is_float(x))",
         ),
-        ((op.exp(x) + y >> x).and_back, "rule [(exp(x) + y) -> x]: the way back would not bind every hole"),
+        ((op.exp(x) + y >> x).and_back, "rule [(exp(x) + y) -> x]: the reverse direction would not bind every hole"),
         (
             (op.negative(op.negative(x)) >> x).and_back,
             "rule (unnamed) [x -> negative(negative(x))]: the left side must apply an operator; a bare hole would match everything",
@@ -226,7 +226,7 @@ def test_rejected_nodes(build: Callable[[], object], message: str) -> None:
         build()
     if message.endswith(" "):
         assert str(caught.value).startswith(message)
-        assert str(caught.value).endswith("is not a guard; write one with @guard or take one from passat.rules.guards")
+        assert str(caught.value).endswith("is not a guard; write one with @guard or use one from passat.rules.guards")
     else:
         assert str(caught.value) == message
 

@@ -286,7 +286,7 @@ def test_a_set_is_used_as_another_kind() -> None:
 def test_an_impossible_kind_of_a_set_is_an_error() -> None:
     with pytest.raises(RuleError, match="a bidirectional rule cannot be reducing"):
         Associates.of_kind("reducing")
-    with pytest.raises(RuleError, match="has several roots, and cannot be joining"):
+    with pytest.raises(RuleError, match="a multi-pattern rule cannot be joining"):
         ParallelProducts.of_kind("joining")
     with pytest.raises(RuleError, match="the kinds of rules are eager, exploring, joining, lowering, reducing, not 'quick'"):
         Reassociate.of_kind("quick")

@@ -91,7 +91,7 @@ def test_exact_comparison_ignores_nan_payloads_but_not_signs_of_zero() -> None:
 def test_bounded_comparison_keeps_infinities_and_nan() -> None:
     assert difference([array(1.0, 0.0)], [array(1.01, -0.0)], [0.02]) is None
     assert difference([array(1.0)], [array(1.03)], [0.02]) == (
-        "the element at (0,) is 1.0 on the right, 1.03 on the left; up to 0.02 apart would be rounding"
+        "the element at (0,) is 1.0 on the right, 1.03 on the left; a difference of up to 0.02 would be rounding"
     )
     assert difference([array(np.inf)], [array(np.nan)], [1e9]) == "the element at (0,) is inf on the right, nan on the left"
     assert difference([array(np.inf)], [array(-np.inf)], [1e9]) is not None

@@ -184,7 +184,7 @@ def test_calls_on_constants_are_free() -> None:
 @pytest.mark.parametrize("price", [math.nan, math.inf, 0.0, -1.0])
 def test_costs_that_cannot_be_are_rejected(price: float) -> None:
     classes = Classes(ops.exp(x))
-    with pytest.raises(ValueError, match=rf"the cost model Prices gave {price} for exp\(.*; a cost must be positive and finite"):
+    with pytest.raises(ValueError, match=rf"the cost model Prices returned {price} for exp\(.*; a cost must be positive and finite"):
         classes.extract(Prices(exp=price))
 
 
