@@ -1,6 +1,6 @@
-"""The certificate checker: proves each step independently, and from them that the last program equals the first.
+"""The certificate checker: proves each step independently, and concludes that the last program equals the first.
 
-A step claims that some terms are instances of a rule's left side, and which terms the right side becomes. The checker verifies this: it
+A step claims that some terms are instances of a rule's left side, and names the terms of the right side. The checker verifies this: it
 matches the left side against the term, evaluates guards, builds the right side, and computes folded values. All equations go into one
 congruence closure, in which both programs must finally be equal.
 
@@ -111,7 +111,7 @@ class Closure:
             self._sharpen(learned)
 
     def _sharpen(self, users: list[Node]) -> None:
-        """Infers the types of nodes again whose operands have become better known, and of the nodes that use these."""
+        """Infers types again for nodes whose operands have a more precise type now, and for the users of these nodes."""
         while users:
             cls, expr = self._nodes[users[-1]]
             cls, made = self.find(cls), _remade(expr, list(map(self.best, users.pop()[1])))
@@ -122,7 +122,7 @@ class Closure:
 
 
 def _remade(expr: Expr, operands: Sequence[Expr]) -> Expr | None:
-    """An expression with equal operands in place of its own; None for functions, and where the types of those contradict each other."""
+    """An expression with equal operands in place of its own; None for functions, and if the types of the operands contradict each other."""
     if not isinstance(expr, (Call, Tuple, TupleGetItem)):
         return None
     parts = [expr.op, *operands] if isinstance(expr, Call) else operands
@@ -133,8 +133,8 @@ def _remade(expr: Expr, operands: Sequence[Expr]) -> Expr | None:
 
 
 def _better(new: Expr, old: Expr) -> Expr:
-    """The one of two equal expressions of which more is known, the old one if as much is. Where each type says something that the other
-    does not, a copy with what both say."""
+    """The one of two equal expressions with the more precise type or more known elements; the old one if they are equally precise. If each
+    type has sizes that the other lacks, a copy of the new one with all of them."""
     if isinstance(old, Constant) or isinstance(new, Constant):
         return old if isinstance(old, Constant) else new
     a, b = old.checked_type, new.checked_type
@@ -147,7 +147,7 @@ def _better(new: Expr, old: Expr) -> Expr:
 
 
 def _unknown_elements(expr: Expr) -> float:
-    """How many elements of a small integer tensor are unknown; infinity for any other value."""
+    """The number of unknown elements of a small integer tensor; infinity for any other value."""
     known = known_value(expr)
     return known.reshape(-1).tolist().count(ANY) if isinstance(known, np.ndarray) else inf
 
@@ -171,7 +171,7 @@ def gaps_of(data: Mapping[str, AnyValue]) -> list[Gap]:
 
 @dataclass
 class Verdict:
-    """What a certificate proves.
+    """The claim that a certificate proves.
 
     `functions` are the functions whose last program equals the first, provided that each gap preserves equality. `trusted` are the gaps
     that the user accepts, `uncovered` the others; with any of these, the certificate is not `complete` and proves nothing. `unions` and
@@ -264,8 +264,8 @@ class Checker:
     # ---- steps
 
     def _apply(self, step: Mapping[str, AnyValue], opset: int) -> None:
-        """Proves the equations of a step, and adds them. Uses all facts proved about the terms, otherwise what the terms show by
-        themselves."""
+        """Proves the equations of a step, and adds them. Uses all facts proved about the terms; if that fails, only the facts that the
+        terms have by themselves."""
         if step["rule"] not in self.data["rules"]:
             raise CertificateError("the certificate does not name the rule")
         try:
@@ -283,7 +283,7 @@ class Checker:
         rule = self._rules[step["rule"]]
         group = [Instance(self, rule, term, opset, plain=plain) for term in step["left"]]
         for each in group:
-            each.check_conditions()
+            each.check_guards()
         if isinstance(rule, MultiRule):
             for each in group[1:]:
                 if each.attrs != group[0].attrs or any(each.place(hole) != group[0].place(hole) for hole in rule.left.shared):

@@ -1,6 +1,6 @@
 """Instances of rules: matches the left side against a term, checks the guards, and builds the right side.
 
-The left side is matched syntactically; the closure decides about equality. Guards and computed values have the meaning of the rule language
+The left side is matched syntactically; the closure decides equality. Guards and computed values have the meaning of the rule language
 (`passat.rules.substitution`).
 """
 
@@ -47,8 +47,8 @@ class _Placed(Term):
 
 
 class Instance(Substitution):
-    """A rule at a term. Guards see what is proved about everything equal to a part or, if `plain`, only the term itself: rules may require
-    that something is unknown, and both views are sound. Raises CertificateError if the left side does not match."""
+    """A rule at a term. Guards use the facts proved about all terms equal to a part or, if `plain`, only those of the term itself. Both are
+    sound, and rules may require that something is unknown. Raises CertificateError if the left side does not match."""
 
     def __init__(self, checker: "Checker", rule: Rule, term: int, opset: int, *, plain: bool) -> None:
         super().__init__()
@@ -147,7 +147,7 @@ class Instance(Substitution):
         """The class bound to a hole."""
         return self.checker.cls(self.places[pattern.key])
 
-    def check_conditions(self) -> None:
+    def check_guards(self) -> None:
         """Raises CertificateError if a guard does not hold."""
         for guard in self.rule.guards:
             if reason := guard.rejection(self.ask(guard), self.rule.name):

@@ -122,7 +122,7 @@ class NodeTraces:
         changed = [number for number, run in enumerate(self.runs) if run.choice is not None and run.result is not run.body]
         return {self.runs[number].applications[place].rule for number in changed for place in self._index(number).used}
 
-    # ---- what was made where
+    # ---- new expressions and their nodes
 
     def _collect(self, number: int) -> None:
         """Records the node of each expression that a run created."""
@@ -169,7 +169,7 @@ class NodeTraces:
         self._exprs[id(expr)] = expr
         return id(expr)
 
-    # ---- node_traces
+    # ---- traces
 
     def _solve(self, wanted: _Key) -> NodeTrace:
         known = self._known
@@ -294,7 +294,7 @@ class Index:
             yield operand, at[part]
 
     @cached_property
-    def _stands(self) -> dict[int, int]:
+    def _extracted(self) -> dict[int, int]:
         """The extracted node of each e-class: equal nodes are shared, even without rules."""
         graph, equal, found = self.graph, dict[object, int](), dict[int, int]()
         for cls, node in (self.run.choice or {}).items():
@@ -304,7 +304,7 @@ class Index:
 
     def chosen(self, node: int) -> int:
         """The extracted node in place of a node."""
-        return self._stands.get(self.graph.find(node), node)
+        return self._extracted.get(self.graph.find(node), node)
 
     def repeats(self, place: int) -> bool:
         """True if an application repeats used applications of the same rule."""
@@ -319,7 +319,7 @@ class Index:
         return [key for needs, _, _ in applied for key in needs], [dated for _, steps, _ in applied for dated in steps]
 
     def becoming(self, node: int, expr: Expr) -> list[Event]:
-        """The events by which the extracted node took the place of the node of an expression of the input."""
+        """The events by which the extracted node replaced the node of an input expression."""
         chosen = self.chosen(node)
         dated = self.replaced(node, chosen)[1] if chosen != node else []
         if self.graph.symbols[chosen].kind == CONST and not isinstance(expr, Constant):
@@ -359,7 +359,7 @@ class Index:
         nodes: dict[int, None] = {}
         for placed in application.matched:
             nodes.update(dict.fromkeys(placed.nodes))
-            # The root where it was in the input program, otherwise the matched nodes that were there.
+            # The root if it was in the input program, otherwise the matched nodes that were.
             for node in (placed.row[0], graph.find(placed.row[0]), *placed.nodes):
                 name = name_of(self._loaded_from[node]) if node in self._loaded_from else ""
                 if name:

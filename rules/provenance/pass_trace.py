@@ -84,7 +84,7 @@ def is_only_rebuilt(new: Expr, found: dict[int, Expr]) -> bool:
 
 
 def _contents(module: IRModule) -> tuple[set[int], dict[object, Expr]]:
-    """The expressions of a module by identity, and by what identifies them across passes."""
+    """The expressions of a module by identity, and by their identity across passes."""
     old: set[int] = set()
     named: dict[object, Expr] = {}
     for function in module.functions.values():
@@ -97,7 +97,7 @@ def _contents(module: IRModule) -> tuple[set[int], dict[object, Expr]]:
 
 
 def identity_of(expr: Expr) -> object:
-    """What identifies an expression that a pass rebuilt with other operands; None if nothing does."""
+    """The identity of an expression that a pass rebuilt with other operands; None if it has none."""
     if isinstance(expr, Call) and expr.span is not None and expr.span.outputs:
         return (expr.op, expr.attrs, expr.span)
     return None

@@ -98,7 +98,8 @@ class Terms:
         return self.add([CONST, found[1]])
 
     def tag(self, expr: Expr | None) -> str:
-        """What distinguishes a stateful call from similar ones: the name of its result in the file. Raises Uncovered without a name."""
+        """The tag that distinguishes a stateful call from similar ones: the name of its result in the file. Raises Uncovered without a
+        name."""
         if expr is None or expr.span is None or not any(expr.span.outputs):
             raise Uncovered("a stateful call without a name")
         return next(name for name in expr.span.outputs if name)
@@ -244,7 +245,7 @@ FORMAT: Final = "passat certificate"
 VERSION: Final = 2
 
 _TERM, _TERM_OR_NULL = "the number of a term before", "the number of a term before, or null"
-_WORDS: Final = {str: "a text", int: "an integer", list: "a list", dict: "an object"}
+_WORDS: Final = {str: "a string", int: "an integer", list: "a list", dict: "an object"}
 _WHOLE: Final = {"rules": {...: str}, "terms": list, "functions": {...: [_TERM_OR_NULL]}, "steps": [dict]}
 _STEP: Final = {"rule": str, "left": [_TERM], "right": [_TERM]}
 _PART: Final = {"pass": str, "function": str, "opset": int, "before": _TERM, "after": _TERM, "steps": [_STEP]}

@@ -14,7 +14,7 @@ UNUSED = "nothing reads it"
 
 
 class Vanished(NamedTuple):
-    """What became of an expression: its equal in the result, None where there is none or it is unknown; whether nothing reads it; and the
+    """The fate of an expression: its equal in the result (None if there is none, or if it is unknown), whether nothing reads it, and the
     events that led there."""
 
     equal: Expr | None
@@ -23,7 +23,7 @@ class Vanished(NamedTuple):
 
 
 class _Followed:
-    """An expression of the input on its way through the passes."""
+    """An expression of the input that is followed through the passes."""
 
     def __init__(self, expr: Expr) -> None:
         self.expr: Expr | None = expr
@@ -58,7 +58,7 @@ class _Rebuilt:
         self._later = {id(old): (old, new) for old, new in _pairs(each)}
 
     def follow(self, one: _Followed) -> None:
-        """Goes on to the counterpart after the pass."""
+        """Continues with the counterpart after the pass."""
         if id(one.expr) in self._kept:
             return
         _, one.expr = self._later.get(id(one.expr), (None, None))
@@ -86,11 +86,11 @@ class _Saturation:
         self._users: dict[int, list[Expr]] = {}
 
     def has(self, expr: Expr) -> bool:
-        """Whether an expression is in the program that was saturated."""
+        """True if an expression is in the program that was saturated."""
         return id(expr) in self._run.graph.ids
 
     def follow(self, one: _Followed) -> None:
-        """Goes on to the extracted equal of an expression."""
+        """Continues with the extracted equal of an expression."""
         run = self._run
         if run.choice is None or run.result is run.body:
             return
@@ -127,7 +127,7 @@ class _Saturation:
         return found
 
     def _readers(self, expr: Expr) -> list[Event]:
-        """The events that replaced what read an expression, so that nothing reads it."""
+        """The events that replaced the readers of an expression, so that nothing reads it."""
         assert self._results is not None
         run = self._run
         if not self._users:
@@ -151,7 +151,7 @@ class _Saturation:
 
 
 def described(expr: Expr | None, written: Mapping[int, Sequence[str]]) -> str:
-    """The value of the result that an expression is, by name."""
+    """The name of the value in the result that equals an expression; '' if it has none."""
     place = 0
     if isinstance(expr, TupleGetItem):
         place, expr = expr.index, expr.tuple_value

@@ -1,7 +1,7 @@
 """Writes certificates: saturations as lists of equations that `passat.rules.provenance.checker` proves one by one.
 
-Nodes and e-classes of the trace become terms (`passat.rules.provenance.terms`), and each rule application the instance of its left side and
-its result. Eager rules are placed where they were applied, as far as node numbers tell.
+Nodes and e-classes of the trace become terms (`passat.rules.provenance.terms`), and each rule application becomes the instance of its left
+side and its result. Eager rules are placed where they were applied, as far as node numbers show.
 """
 
 import functools
@@ -47,7 +47,7 @@ def column(axis: int, data: Term) -> tuple[int, ...]:
 
 @computed
 def from_the_front(attrs: Attrs, data: Term) -> Attrs:
-    """The attributes with a nonnegative axis. Rejects an axis that already is."""
+    """The attributes with a nonnegative axis. Rejects an axis that is already nonnegative."""
     if attrs["axis"] >= 0:
         raise Reject("the axis is already counted from the front")
     return Attrs({**attrs, "axis": attrs["axis"] + data.type.ndim})
@@ -102,7 +102,7 @@ class Writer:
         self.rules: dict[str, str] = {}
         self.steps: list[dict[str, AnyValue]] = []
         self.reasons: dict[str, str] = {}
-        """Why functions are not covered."""
+        """The reasons why functions are not covered."""
         self.count = 0
 
     def write(
@@ -245,7 +245,7 @@ class Writer:
 
 @functools.cache
 def _respellings() -> tuple[Matcher, ...]:
-    """How a program may change in its file, and in passes without rules."""
+    """The rules for the forms that a program may take in its file, and in passes without rules."""
     return tuple([Matcher(way) for rules in (Written, *RAISING) for rule in rules for way in rule.directions()])
 
 

@@ -1,6 +1,6 @@
 """Runs the engine on large functions region by region, and on equal regions once.
 
-The result of a region is a recipe for its equals: which nodes stay, which are new, which constants are computed from which.
+The result of a region is a recipe for equal regions: the nodes to keep, the nodes to create, and the constants to compute from others.
 """
 
 import copy
@@ -77,7 +77,7 @@ class Sample(NamedTuple):
 
 
 def sample_of(instance: Instance) -> Sample:
-    """The copy of an instance. Types are inferred anew if an input has a better type than before."""
+    """The copy of an instance. Infers types again if an input has a more precise type than before."""
     region, trace = instance.region, TensorTrace(instance.tensors)
     variables = [Var(f"in{i}", value.checked_type) for i, value in enumerate(instance.values)]
     constants: dict[int, Constant] = {}
@@ -113,8 +113,8 @@ def sample_of(instance: Instance) -> Sample:
 
 class Item(NamedTuple):
     """A node of the result: its operands are earlier items; it applies an operator with attributes, a projection, or a tuple. `origin` is
-    the node of the region that it equals, if any, and `typed` whether that already has this type; `span` the node whose position it takes,
-    `named` whether with its output names."""
+    the equal node of the region, if any, and `typed` says whether that node already has this type. `span` is the node whose source position
+    it takes, and `named` says whether it also takes the output names."""
 
     operands: tuple[int, ...]
     op: Op | None

@@ -1,8 +1,8 @@
 """Constants that record queries about them, so that decisions for one set of constants can be replayed for another.
 
-Guards and kernels see a constant's type freely, and query the rest: whether it is uniform, what its elements are. All decisions follow from
-the answers. If other constants of the same types give the same answers, the same decisions are correct for them; folded constants are
-recomputed.
+Guards and kernels may read the type of a constant freely. They query everything else, such as its elements or whether it is uniform. All
+decisions follow from the answers. If other constants of the same types give the same answers, the same decisions are correct for them;
+folded constants are recomputed.
 """
 
 from collections.abc import Callable, Sequence
@@ -120,7 +120,7 @@ class TensorTrace:
             self.steps.append(Question(kind, number, answer(kind, self.tensors[number])))
 
     def ask_function(self, function: Callable[..., AnyValue], args: tuple[AnyValue, ...], *, decides: bool) -> AnyValue:
-        """The result of a function on plain values and constants. Raises what it raises."""
+        """The result of a function on plain values and constants. Propagates its exceptions."""
         said, answer = _opinion(function, args, self.tensors, decides=decides)
         self.steps.append(Opinion(function, args, decides, answer))
         if isinstance(said, Exception):

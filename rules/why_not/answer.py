@@ -35,7 +35,7 @@ class Kind(enum.StrEnum):
     CUT = "cut"
     """It matches, but a limit was reached first."""
     RETIRED = "retired"
-    """It matches what another rule had already rewritten."""
+    """It matches a part that another rule had already rewritten."""
     NOT_RUN = "not run"
     """No pass ran it."""
     ABSENT = "absent"
@@ -49,8 +49,8 @@ class Kind(enum.StrEnum):
 
 
 class Finding(NamedTuple):
-    """A finding about a rule, as a sentence; at which nodes (how many `times`) and in which passes. `extra_cost` is by how much the rewrite
-    would increase the program's `cost`; `agreed` of `parts` parts of the left side match."""
+    """A finding about a rule, as a sentence; at which nodes (how many `times`) and in which passes. `extra_cost` is the increase of the
+    program's `cost` by the rewrite; `agreed` of `parts` parts of the left side match."""
 
     kind: Kind
     text: str
@@ -127,11 +127,10 @@ def _near(finding: Finding) -> str:
 
 
 def set_text(name: str, answers: Sequence[Answer]) -> str:
-    """The results for a rule set: how many rules fired, and one line per rule."""
+    """The results for a rule set: how many rules contributed to the result, and one line per rule."""
     fired = sum(answer.verdict is Kind.TAKEN for answer in answers)
-    was = "was" if fired == 1 else "were"
-    said = f"{fired} of the {len(answers)} rules of {name} fired and {was} taken" if fired else f"no rule of {name} fired and was taken"
-    return "\n".join([said, *(f"  {answer.line}" for answer in answers)])
+    said = f"{fired} of the {len(answers)} rules" if fired else "no rule"
+    return "\n".join([f"{said} of {name} contributed to the result", *(f"  {answer.line}" for answer in answers)])
 
 
 def listed(things: Sequence[str], most: int = _NAMES) -> str:
@@ -270,7 +269,7 @@ def _failure(view: View, failure: Failure, root: int) -> str:
 
 
 def _field(view: View, failure: Failure) -> str:
-    return f"output {failure.given} of {view.describe(view.graph.operands[failure.whole][0])} is taken, not output {failure.wanted}"
+    return f"output {failure.given} of {view.describe(view.graph.operands[failure.whole][0])} is used, not output {failure.wanted}"
 
 
 def _place(view: View, failure: Failure, root: int) -> str:

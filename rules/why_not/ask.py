@@ -83,7 +83,7 @@ class Inquiry:
             parts = [] if made is None else [made]
             while parts:
                 part = parts.pop()
-                parts += (each for each in part.members or () if each.info.name not in names)  # the others are listed themselves
+                parts += (each for each in part.members or () if each.info.name not in names)  # other members are listed by themselves
                 if isinstance(part, RulePass):
                     for rule in part.rules:
                         holders = self._holders.setdefault(rule.name, [])
@@ -159,10 +159,10 @@ class Inquiry:
         assert self.watched is not None
         return self.watched.ran[: first.number]
 
-    # ---- whether somebody looked for it
+    # ---- the passes that ran the rule
 
     def _passes(self, rule: Rule, watched: Watched) -> tuple[str, list[Ran]]:
-        """The passes that ran and have the rule; if there are none, why."""
+        """The passes that ran and have the rule; if there are none, the reason."""
         found = why_not_run(rule, watched.plan, watched.settings, {name for ran in watched.ran for name in ran.parts})
         if found.why:
             held = self._holders.get(rule.name, [])
@@ -178,7 +178,7 @@ class Inquiry:
         ran = [(each, tuple(name for name in dict.fromkeys(each.parts) if name in holders)) for each in watched.ran]
         return "", [each._replace(name=holders[0] if len(holders) == 1 else each.name, holders=holders) for each, holders in ran if holders]
 
-    # ---- what stood in its way
+    # ---- reasons besides mismatches
 
     def _cut(self, holding: Sequence[Ran]) -> list[Finding]:
         """Limits reached by saturations, which may have missed matches, and functions that the engine skipped."""
@@ -192,7 +192,7 @@ class Inquiry:
 
 
 def _untyped(module: IRModule, node: str | None) -> list[Finding]:
-    """Nodes that are opaque because they are not as declared, or because a type is unknown: all, or the one of a name."""
+    """Nodes that are opaque because they are not as declared, or because a type is unknown: all, or only the node of the given name."""
     found: list[Finding] = []
     for warning in getattr(module.attrs.get("onnx"), "warnings", ()):
         span = warning.span

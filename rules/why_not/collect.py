@@ -136,7 +136,7 @@ class Collector:
     def _look_near(self, view: View, pass_name: str, run_trace: RunTrace | None, fired: Container[int] = ()) -> None:
         rule, node = self.asked.rule, self.asked.node
         if isinstance(rule, Grouper):
-            if run_trace is not None:  # multi-pattern rules see the input program
+            if run_trace is not None:  # multi-pattern rules match only the input program
                 graph = run_trace.run.graph.anew()
                 graph.load(run_trace.run.body)
                 view = View(graph)
@@ -204,7 +204,7 @@ class Collector:
             return Kind.CUT, f"its phase ended after {'one iteration' if rounds == 1 else f'{rounds} iterations'}, before it was processed"
         return Kind.RETIRED, by or "another rule"
 
-    # ---- what came of it all
+    # ---- results
 
     def _is_asked(self, view: View, nodes: Sequence[int]) -> bool:
         return self.asked.node is None or view.is_any(nodes, self.asked.node)
@@ -232,7 +232,7 @@ class Collector:
         return sorted(found, key=lambda finding: ORDER.index(finding.kind))
 
     def _passes(self, labels: Container[str]) -> list[str]:
-        """The passes with findings; for a pass that ran several times the runs, unless all have findings."""
+        """The passes with findings; for a pass that ran several times, only the runs with findings, unless all have some."""
         found: list[str] = []
         for name, runs in self._runs.items():
             these = [label for label in runs if label in labels]
@@ -253,12 +253,12 @@ class Collector:
 
 
 SENTENCES: Final = {
-    Kind.TAKEN: "it did fire, {times}, and its result was extracted: {where}",
+    Kind.TAKEN: "it fired {times}, and its result was extracted: {where}",
     Kind.COSTLIER: "it fired {where}, but its result was not extracted: {reason}",
     Kind.LEFT: "it matches {where}, but the function was {reason}",
     Kind.REJECTED: "it matches {where} and is rejected: {reason}",
     Kind.CUT: "it matches {where}, but {reason}",
-    Kind.RETIRED: "it matches {where}, but {reason} rewrote that first, and matches of reducing rules are not matched again",
+    Kind.RETIRED: "it matches {where}, but {reason} rewrote it first, and matches of reducing rules are not matched again",
     Kind.NOTHING_NEW: "it matches {where}, but its right side already exists: {reason}",
 }
 

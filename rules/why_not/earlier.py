@@ -32,7 +32,7 @@ def matched_before(matcher: Matcher, module: IRModule, before: Sequence[Ran], fi
     return [
         Finding(
             Kind.RETIRED,
-            f"it would match the input model at {listed(places)}, but {by} rewrote that before {first} ran",
+            f"it would match the input model at {listed(places)}, but {by} rewrote it before {first} ran",
             bare(places),
             (first,),
             len(places),
@@ -78,7 +78,7 @@ def _agrees(matcher: Matcher, view: View, one: Alignment) -> bool:
 
 
 def _folder(before: Sequence[Ran]) -> str:
-    """The passes that folded something, or else all."""
+    """The passes that folded something, or all passes if none did."""
     folded = [ran.name for ran in before if any(run_trace.run.graph.applied for run_trace in ran.runs)]
     return listed(folded or [ran.name for ran in before if ran.runs] or [ran.name for ran in before])
 

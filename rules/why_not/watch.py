@@ -117,7 +117,8 @@ class RunTrace:
         return users
 
     def rewritten_above(self, application: Application) -> tuple[str, int] | None:
-        """What removed the position of an application from the program: the rule that rewrote a node above it, and that e-class."""
+        """The rewrite that removed the position of an application from the program: the rule that rewrote a node above it, and the e-class
+        of that node."""
         run, graph = self.run, self.run.graph
         assert run.choice is not None
         seen: set[int] = set()

@@ -61,7 +61,7 @@ def test_a_condition_that_rejected() -> None:
 
 def test_a_rule_that_fired() -> None:
     result = run("ScaleAxis.normalized[none, convolution, nn.conv2d]", RESNET)
-    assert "it did fire, 22 times, and its result was extracted: at '/1/BatchNormalization', " in result.stdout
+    assert "it fired 22 times, and its result was extracted: at '/1/BatchNormalization', " in result.stdout
 
 
 def test_a_rule_of_ones_own_that_was_not_worth_it() -> None:
@@ -99,7 +99,7 @@ def test_a_whole_set() -> None:
     result = run("Mine", RESNET, "--rules", "mine.py", "--config", "rules.cost=nodes")
     assert result.exit_code == 0
     first, *lines = result.stdout.splitlines()
-    assert first == "no rule of Mine fired and was taken"
+    assert first == "no rule of Mine contributed to the result"
     assert lines[0].startswith("  Mine.gate: there is no sigmoid in the model; ")
     assert [line.split(":")[0] for line in lines] == ["  Mine.gate", "  Mine.apart", "  Mine.relus"]
     found = json.loads(run("Mine", RESNET, "--rules", "mine.py", "--json").stdout)

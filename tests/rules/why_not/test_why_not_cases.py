@@ -302,7 +302,7 @@ CASES: dict[str, Case] = {
         "Own.second",
         ops.exp(at("Split", ops.split(var("x", (4, 3)), indices_or_sections=2, axis=0))[0]),
         own,
-        NEAREST + "output 0 of split 'Split' is taken, not output 1 (4 of 5 parts agree)",
+        NEAREST + "output 0 of split 'Split' is used, not output 1 (4 of 5 parts agree)",
         Kind.NEAR,
     ),
     "a guard": Case(
@@ -446,21 +446,21 @@ CASES: dict[str, Case] = {
         "First.late",
         at("Exp", ops.exp(at("Log", ops.log(X)))),
         lambda: rule_pass(First),
-        "it matches at 'Exp' (in First), but First.exp rewrote that first, and matches of reducing rules are not matched again",
+        "it matches at 'Exp' (in First), but First.exp rewrote it first, and matches of reducing rules are not matched again",
         Kind.RETIRED,
     ),
     "what a pass before rewrote": Case(
         "Second.twice",
         at("Outer", ops.nn.relu(at("Inner", ops.nn.relu(X)))),
         lambda: Sequential([rule_pass(First), rule_pass(Second)]),
-        "it would match the input model at 'Outer', but First.relus (in First) rewrote that before Second ran",
+        "it would match the input model at 'Outer', but First.relus (in First) rewrote it before Second ran",
         Kind.RETIRED,
     ),
     "an operator that a pass before removed": Case(
         "Second.logs",
         at("Sqrt", ops.sqrt(at("Log", ops.log(X)))),
         lambda: Sequential([rule_pass(First), rule_pass(Second)]),
-        "it would match the input model at 'Sqrt', but First.log (in First) rewrote that before Second ran",
+        "it would match the input model at 'Sqrt', but First.log (in First) rewrote it before Second ran",
         Kind.RETIRED,
         config={"rules.cost": Cheap()},
     ),
@@ -554,7 +554,7 @@ CASES: dict[str, Case] = {
         Kind.LEFT,
     ),
     "a rule that fired": Case(
-        "Arithmetic.add_negative", NEGATED, None, "it did fire, once, and its result was extracted: at 'Add' (in FoldBatchNorm)", Kind.TAKEN
+        "Arithmetic.add_negative", NEGATED, None, "it fired once, and its result was extracted: at 'Add' (in FoldBatchNorm)", Kind.TAKEN
     ),
 }
 
@@ -610,7 +610,7 @@ def test_a_rule_that_lowers() -> None:
 
     passes = rule_pass(Lower)
     fired = why_not("Lower.tan", IRModule.from_expr(func(at("Tan", ops.tan(X)))), pipeline=passes)
-    assert fired.line == "Lower.tan: it did fire, once, and its result was extracted: at 'Tan' (in Lower)"
+    assert fired.line == "Lower.tan: it fired once, and its result was extracted: at 'Tan' (in Lower)"
     none = why_not(Lower.tan, IRModule.from_expr(func(at("Tanh", ops.tanh(X)))), pipeline=passes)
     assert none.line == "Lower.tan: there is no tan in the model"
 
@@ -676,7 +676,7 @@ def test_a_set_without_applications() -> None:
     module = IRModule.from_expr(func(at("Add", ops.add(X, at("Relu", ops.nn.relu(Y))))))
     text = set_text("Arithmetic", why_not_set("Arithmetic", module))
     first, *lines = text.split("\n")
-    assert first == "no rule of Arithmetic fired and was taken"
+    assert first == "no rule of Arithmetic contributed to the result"
     assert len(lines) == len(ARITHMETIC)
     assert (
         "  Arithmetic.add_negative: there is no negative in the model; at add 'Add' neither operand is negative(y): they are the input 'x' and "
@@ -686,7 +686,7 @@ def test_a_set_without_applications() -> None:
 
 def test_a_set_with_one_application() -> None:
     text = set_text("Arithmetic", why_not_set("Arithmetic", IRModule.from_expr(func(NEGATED)), pipeline=simplify_expr()))
-    assert text.startswith(f"1 of the {len(ARITHMETIC)} rules of Arithmetic fired and was taken\n")
+    assert text.startswith(f"1 of the {len(ARITHMETIC)} rules of Arithmetic contributed to the result\n")
 
 
 @pytest.mark.parametrize(
