@@ -43,8 +43,8 @@ from passat.ir.traverse import evaluation_parts, pattern_vars
 from passat.ir.type_comparison import Names, TypeComparison
 from passat.ir.types import FuncType, Type
 
-_Path: TypeAlias = "tuple[_Path, Expr, int] | None"
-"""The path to a node: the path of its parent, the parent, and the index of the part."""
+_Pair: TypeAlias = "tuple[Expr, Expr, _Pair | None]"
+"""Two nodes to compare, and the pair of which they are parts."""
 Elements: TypeAlias = Sequence[Comparable | Dim]
 Comparables: TypeAlias = Comparable | Elements
 """Comparable values. Sequences, including sequences of dimensions, are compared element by element."""
@@ -59,17 +59,18 @@ def structural_equal(lhs: Comparables, rhs: Comparables, map_free_vars: bool = F
     >>> structural_equal(parse_expr("fn (%x: int8) { %x }"), parse_expr("fn (%y: int8) { %y }"))
     True
     """
-    return _difference(lhs, rhs, map_free_vars, sharing) is None
+    with collector_paused():
+        return _difference(lhs, rhs, map_free_vars, sharing) is None
 
 
 def assert_structural_equal(lhs: Comparables, rhs: Comparables, map_free_vars: bool = False, sharing: bool = False) -> None:
     """Raises ValueError if two programs differ. The message names the first difference and its location."""
-    difference = _difference(lhs, rhs, map_free_vars, sharing)
+    with collector_paused():
+        difference = _difference(lhs, rhs, map_free_vars, sharing)
     if difference is not None:
         raise ValueError(f"the left side differs from the right one {difference}")
 
 
-@collector_paused()
 def _difference(lhs: Comparables, rhs: Comparables, map_free_vars: bool, sharing: bool) -> str | None:
     if isinstance(lhs, (list, tuple)) and isinstance(rhs, (list, tuple)):
         return _elements_differ(lhs, rhs, map_free_vars, sharing)
@@ -150,7 +151,7 @@ class _TypeScope:
         self.before = before
 
 
-_Task: TypeAlias = "tuple[Expr, Expr, _Path] | _Rebind | _TypeScope"
+_Task: TypeAlias = "_Pair | _Rebind | _TypeScope"
 
 
 class _Comparison:
@@ -162,8 +163,8 @@ class _Comparison:
     def __init__(self, map_free_vars: bool, sharing: bool) -> None:
         self._map_free_vars = map_free_vars
         self._sharing = sharing
-        self._to_right: dict[Var, Var] = {}
-        self._to_left: dict[Var, Var] = {}
+        self._to_right: dict[Expr, Var] = {}
+        self._to_left: dict[Expr, Var] = {}
         self._renamed = False
         self.types = TypeComparison(map_free_vars)
         self._met: set[tuple[Expr, Expr]] = set()
@@ -172,32 +173,44 @@ class _Comparison:
 
     def difference(self, lhs: Expr, rhs: Expr, name: str) -> str | None:
         """Describes the first difference of two expressions in the order of evaluation; None if they are equal."""
-        self._stack.append((lhs, rhs, None))
-        while self._stack:
-            task = self._stack.pop()
-            if isinstance(task, _Rebind):
-                self._restore(task)
+        stack, met = self._stack, self._met
+        to_right, to_left = self._to_right.get, self._to_left.get
+        stack.append((lhs, rhs, None))
+        while stack:
+            task = stack.pop()
+            if not isinstance(task, tuple):
+                self._leave(task)
                 continue
-            if isinstance(task, _TypeScope):
-                self.types.bound = task.before
-                self._met.clear()
+            a, b, parent = task
+            pair = (a, b)
+            if pair in met or (a is b and not (self._renamed or self.types.in_scope or self._sharing or self._map_free_vars)):
                 continue
-            a, b, path = task
-            if a is b and not (self._renamed or self.types.in_scope or self._sharing or self._map_free_vars):
+            if (  # most nodes are calls of operators, which `_nodes_differ` would compare in twice the time
+                type(a) is Call
+                and type(b) is Call
+                and a.op is b.op
+                and type(a.op) is Op
+                and a.attrs is b.attrs
+                and len(a.args) == len(b.args)
+                and not self._sharing
+            ):
+                met.add(pair)
+                for ours, theirs in zip(a.args[::-1], b.args[::-1], strict=True):
+                    right = to_right(ours)
+                    if right is None or right is not theirs or to_left(right) is not ours:  # not variables that correspond
+                        stack.append((ours, theirs, task))
                 continue
             if isinstance(a, Var) and isinstance(b, Var):
                 reason = self._variables(a, b)
-            elif (a, b) in self._met:
-                continue
             else:
-                self._met.add((a, b))
-                reason = self._nodes_differ(a, b, path)
+                met.add(pair)
+                reason = self._nodes_differ(a, b, task)
             if reason is not None:
-                self._stack.clear()
-                return f"at {name}{_show_path(path)}: {reason}" if name or path else f"as a whole: {reason}"
+                stack.clear()
+                return f"at {name}{_show_path(task)}: {reason}" if name or parent else f"as a whole: {reason}"
         return None
 
-    def _nodes_differ(self, a: Expr, b: Expr, path: _Path) -> str | None:
+    def _nodes_differ(self, a: Expr, b: Expr, pair: _Pair) -> str | None:
         """Compares two nodes without their parts, and pushes the parts onto the stack."""
         if isinstance(a, Op) and isinstance(b, Op):
             return None if a.name == b.name else f"the operator {a.name} against {b.name}"
@@ -212,8 +225,7 @@ class _Comparison:
             return f"{_kind(a)} of {len(ours)} parts against {len(theirs)}"
         reason = self._contents_differ(a, b)
         if reason is None:
-            for i in range(len(ours) - 1, -1, -1):
-                self._stack.append((ours[i], theirs[i], (path, a, i)))
+            self._stack.extend((ours, theirs, pair) for ours, theirs in zip(ours[::-1], theirs[::-1], strict=True))
         return reason
 
     def _contents_differ(self, a: Expr, b: Expr) -> str | None:
@@ -309,13 +321,17 @@ class _Comparison:
         self._renamed = self._renamed or left is not right
         return None
 
-    def _restore(self, task: _Rebind) -> None:
+    def _leave(self, task: _Rebind | _TypeScope) -> None:
+        """Restores the bindings before a scope."""
+        self._met.clear()
+        if isinstance(task, _TypeScope):
+            self.types.bound = task.before
+            return
         for table, var, before in ((self._to_right, task.left, task.left_before), (self._to_left, task.right, task.right_before)):
             if before is None:
                 table.pop(var, None)
             else:
                 table[var] = before
-        self._met.clear()
 
     def _variables(self, a: Var, b: Var) -> str | None:
         mapped = self._to_right.get(a)
@@ -355,11 +371,13 @@ def _attrs_difference(a: Attrs, b: Attrs) -> str:
     return "the attributes"
 
 
-def _show_path(path: _Path) -> str:
+def _show_path(pair: _Pair) -> str:
+    """Shows the way to a pair: the first part of each pair above that is the next one."""
     steps: list[str] = []
-    while path is not None:
-        path, node, part = path
-        steps.append(_step(node, part))
+    while (parent := pair[2]) is not None:
+        parts = zip(evaluation_parts(parent[0]), evaluation_parts(parent[1]), strict=True)
+        steps.append(_step(parent[0], next(i for i, (a, b) in enumerate(parts) if a is pair[0] and b is pair[1])))
+        pair = parent
     steps.reverse()
     if len(steps) > 2 * _SHOWN:
         steps[_SHOWN:-_SHOWN] = [f" ... {len(steps) - 2 * _SHOWN} steps ... "]

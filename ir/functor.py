@@ -14,10 +14,12 @@ Override `visit` to see every node before its method does; the operands have bee
 value and the body of a let.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from operator import is_
 from typing import Any as AnyValue
 from typing import Final, Generic, TypeVar
 
+from passat.ir.collector import collector_paused
 from passat.ir.expr import (
     Call,
     Clause,
@@ -54,42 +56,57 @@ class ExprFunctor(Generic[T]):
         memo = self.memo_map
         if expr in memo:
             return memo[expr]
-        if any(part not in memo for part in _before(expr)):
-            self._visit_before(expr)
+        for part in _before(expr):
+            if part not in memo:
+                self._visit_before(expr)
+                break
         memo[expr] = result = self._dispatch(expr)
         return result
 
     def _visit_before(self, root: Expr) -> None:
         """Visits the operands of a node before its method, in the order of evaluation."""
         memo = self.memo_map
-        stack = [(root, _PARTS)]
-        while stack:
-            node, step = stack.pop()
-            if step == _ENTER and isinstance(node, Let):
-                self.enter_let(node)
-            elif node in memo:
-                continue
-            elif step == _SELF:
-                result = self.visit(node)
-                memo[node] = result  # an overriding `visit` may not have stored the result
-            else:
-                if node is not root:
-                    stack.append((node, _SELF))
-                if isinstance(node, Let):
-                    stack += [(node.body, _PARTS), (node, _ENTER), (node.var, _PARTS), (node.value, _PARTS)]
+        visit = self._dispatch if type(self).visit is ExprFunctor.visit else self.visit
+        parts = self._operands(root)  # those that follow of the last pending node
+        pending: list[Expr] = []
+        outer: list[Iterator[Expr]] = []
+        with collector_paused():  # one iterator for each level of depth
+            while True:
+                for node in parts:
+                    if node in memo:
+                        continue
+                    pending.append(node)
+                    outer.append(parts)
+                    parts = self._operands(node)
+                    break
                 else:
-                    stack.extend((part, _PARTS) for part in reversed(_before(node)))
+                    if not pending:
+                        return
+                    node = pending.pop()
+                    parts = outer.pop()
+                    if node not in memo:
+                        memo[node] = visit(node)  # an overriding `visit` may not have stored the result
+
+    def _operands(self, node: Expr) -> Iterator[Expr]:
+        """The operands of a node, one after the other; announces the body of a let."""
+        return self._parts_of_let(node) if type(node) is Let else iter(_before(node))
+
+    def _parts_of_let(self, let: Let) -> Iterator[Expr]:
+        yield let.value
+        yield let.var
+        self.enter_let(let)
+        yield let.body
 
     def enter_let(self, let: Let) -> None:
         """Called after the value and the variable of a let have been visited, and before its body."""
 
     def _dispatch(self, expr: Expr) -> T:
-        for kind in type(expr).__mro__:
-            method = _METHODS.get(kind)
-            if method is not None:
-                result: T = getattr(self, method)(expr)
-                return result
-        raise TypeError(f"{type(expr).__name__} is not a kind of expression that can be visited")
+        kind = type(expr)
+        method = _METHODS.get(kind) or next((_METHODS[base] for base in kind.__mro__ if base in _METHODS), None)
+        if method is None:
+            raise TypeError(f"{kind.__name__} is not a kind of expression that can be visited")
+        result: T = getattr(self, method)(expr)
+        return result
 
     def visit_type(self, type_: Type) -> Type:
         """Visits a type in an expression: an annotation, a declared result, or a type argument."""
@@ -241,9 +258,9 @@ class ExprMutator(ExprFunctor[Expr]):
         """Rebuilds a call from its visited callee, arguments and type arguments."""
         args = [self.visit(arg) for arg in call.args]
         callee = self.visit(call.op)
-        types = [self.visit_type(type_) for type_ in call.type_args]
-        if all(new is old for new, old in zip(types, call.type_args, strict=True)):
-            return with_children(call, (callee, *args))
+        types = call.type_args and [self.visit_type(type_) for type_ in call.type_args]
+        if callee is call.op and all(map(is_, args, call.args)) and all(map(is_, types, call.type_args)):
+            return call
         return Call(callee, args, call.attrs, types, call.span)
 
     def visit_var(self, var: Var) -> Expr:
@@ -331,13 +348,14 @@ _METHODS: Final[dict[type[AnyValue], str]] = {
     Constructor: "visit_constructor",
     Match: "visit_match",
 }
-_PARTS, _ENTER, _SELF = range(3)
 
 
 def _before(expr: Expr) -> Sequence[Expr]:
     """The operands that must be visited before the method of a node is entered."""
-    if isinstance(expr, Function):
+    if type(expr) is Call:
+        return (*expr.args, expr.op)
+    if type(expr) is Function:
         return ()
-    if isinstance(expr, If):
+    if type(expr) is If:
         return (expr.cond,)
-    return (expr.data,) if isinstance(expr, Match) else evaluation_parts(expr)
+    return (expr.data,) if type(expr) is Match else evaluation_parts(expr)

@@ -4,7 +4,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, TypeAlias
 
-from passat.ir.attrs import Attrs
+from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.expr import (
     Call,
     Clause,
@@ -44,6 +44,7 @@ Comparable: TypeAlias = Expr | IRModule | Type | Pattern | Clause | TypeData | A
 _NOTHING: Final = Tuple([])
 _FREE: Final = 0x5EED
 _HASHED_BYTES: Final = 1024
+_BINDERS: Final = frozenset({Function, Let, Match})
 
 
 def structural_hash(node: Comparable, map_free_vars: bool = False) -> int:
@@ -87,7 +88,7 @@ def _expression(root: Expr, map_free_vars: bool) -> int:
     order = post_order(root, parts_of=evaluation_parts)
     known: dict[Expr, int] = {}
     lets: dict[Var, Let] = {}
-    for node in order:
+    for node in [node for node in order if type(node) in _BINDERS]:
         if isinstance(node, Function):
             known.update((var, hash((_text("param"), i, _optional(var.type_annotation)))) for i, var in enumerate(node.params))
         elif isinstance(node, Let):
@@ -97,9 +98,15 @@ def _expression(root: Expr, map_free_vars: bool) -> int:
                 bound = enumerate(pattern_vars(clause.lhs))
                 known.update((var, hash((_text("pattern"), i, _optional(var.type_annotation)))) for i, var in bound)
     for node in order:
-        if not isinstance(node, Var):
-            parts = children(node)
-            known[node] = hash((_text(type(node).__name__), _content(node), *[known[part] for part in parts]))
+        if isinstance(node, Call):  # most nodes; one long tuple of parts would take twice the time
+            value = ~known[node.op]  # a call without arguments is not its callee
+            if node.attrs is not EMPTY_ATTRS or node.type_args:
+                value = hash((value, content)) if (content := _content(node)) else value
+            for arg in node.args:
+                value = hash((value, known[arg]))
+            known[node] = value
+        elif not isinstance(node, Var):
+            known[node] = hash((_text(type(node).__name__), _content(node), *[known[part] for part in children(node)]))
         elif node not in known:
             annotation = _optional(node.type_annotation)
             let = lets.get(node)
@@ -113,7 +120,8 @@ def _expression(root: Expr, map_free_vars: bool) -> int:
 def _content(node: Expr) -> int:
     """The content of a node itself, without its parts and without the names it binds."""
     if isinstance(node, Call):
-        return _attrs(node.attrs) if isinstance(node.op, Op) else hash((_attrs(node.attrs), *map(_type, node.type_args)))
+        types = () if isinstance(node.op, Op) else node.type_args
+        return hash((_attrs(node.attrs), *map(_type, types))) if types else _attrs(node.attrs)
     if isinstance(node, TupleGetItem):
         return node.index
     if isinstance(node, Constant):

@@ -1,8 +1,9 @@
 """Traversal of expressions. All functions are iterative and visit a shared node once."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
+from passat.ir.collector import collector_paused
 from passat.ir.expr import (
     Call,
     Clause,
@@ -26,45 +27,35 @@ from passat.ir.expr import (
 
 def children(expr: Expr) -> Sequence[Expr]:
     """Returns the direct parts of an expression in evaluation order; for a function, the parameters and the body."""
-    kind = type(expr)
-    if kind is Call:
-        call = cast(Call, expr)
-        return (call.op, *call.args)
-    if kind is TupleGetItem:
-        return (cast(TupleGetItem, expr).tuple_value,)
-    if kind is Tuple:
-        return cast(Tuple, expr).fields
-    if kind is Function:
-        function = cast(Function, expr)
-        return (*function.params, function.body)
-    if kind is Let:
-        let = cast(Let, expr)
-        return (let.var, let.value, let.body)
-    if kind is If:
-        choice = cast(If, expr)
-        return (choice.cond, choice.true_branch, choice.false_branch)
-    if kind is RefCreate:
-        return (cast(RefCreate, expr).value,)
-    if kind is RefRead:
-        return (cast(RefRead, expr).ref,)
-    if kind is RefWrite:
-        write = cast(RefWrite, expr)
-        return (write.ref, write.value)
-    if kind is Match:
-        match = cast(Match, expr)
-        return (match.data, *(clause.rhs for clause in match.clauses))
+    if type(expr) is Call:
+        return (expr.op, *expr.args)
+    if type(expr) is TupleGetItem:
+        return (expr.tuple_value,)
+    if type(expr) is Tuple:
+        return expr.fields
+    if type(expr) is Function:
+        return (*expr.params, expr.body)
+    if type(expr) is Let:
+        return (expr.var, expr.value, expr.body)
+    if type(expr) is If:
+        return (expr.cond, expr.true_branch, expr.false_branch)
+    if type(expr) is RefCreate:
+        return (expr.value,)
+    if type(expr) is RefRead:
+        return (expr.ref,)
+    if type(expr) is RefWrite:
+        return (expr.ref, expr.value)
+    if type(expr) is Match:
+        return (expr.data, *(clause.rhs for clause in expr.clauses))
     return ()
 
 
 def evaluation_parts(expr: Expr) -> Sequence[Expr]:
     """Returns the direct parts in the order they are needed: arguments before the callee, the value of a let before its variable."""
-    kind = type(expr)
-    if kind is Call:
-        call = cast(Call, expr)
-        return (*call.args, call.op)
-    if kind is Let:
-        let = cast(Let, expr)
-        return (let.value, let.var, let.body)
+    if type(expr) is Call:
+        return (*expr.args, expr.op)
+    if type(expr) is Let:
+        return (expr.value, expr.var, expr.body)
     return children(expr)
 
 
@@ -81,37 +72,31 @@ def bodies(root: Expr) -> list[Expr]:
 
 def with_children(expr: Expr, parts: Sequence[Expr]) -> Expr:
     """Rebuilds an expression with other direct parts (in the order of `children`). Returns the same object if no part changed."""
-    old = children(expr)
-    if len(old) == len(parts) and all(a is b for a, b in zip(old, parts, strict=True)):
+    if tuple(parts) == tuple(children(expr)):  # expressions are equal only to themselves
         return expr
-    kind = type(expr)
-    if kind is Call:
-        call = cast(Call, expr)
-        return Call(parts[0], parts[1:], call.attrs, call.type_args, call.span)
-    if kind is TupleGetItem:
-        return TupleGetItem(parts[0], cast(TupleGetItem, expr).index, expr.span)
-    if kind is Tuple:
+    if type(expr) is Call:
+        return Call(parts[0], parts[1:], expr.attrs, expr.type_args, expr.span)
+    if type(expr) is TupleGetItem:
+        return TupleGetItem(parts[0], expr.index, expr.span)
+    if type(expr) is Tuple:
         return Tuple(parts, expr.span)
-    if kind is Function:
-        function = cast(Function, expr)
-        return Function(
-            cast("Iterable[Var]", parts[:-1]), parts[-1], function.ret_type, function.type_params, function.attrs, function.span
-        )
-    if kind is Let:
+    if type(expr) is Function:
+        params = cast("Sequence[Var]", parts[:-1])
+        return Function(params, parts[-1], expr.ret_type, expr.type_params, expr.attrs, expr.span)
+    if type(expr) is Let:
         return Let(cast(Var, parts[0]), parts[1], parts[2], expr.span)
-    if kind is If:
+    if type(expr) is If:
         return If(parts[0], parts[1], parts[2], expr.span)
-    if kind is RefCreate:
+    if type(expr) is RefCreate:
         return RefCreate(parts[0], expr.span)
-    if kind is RefRead:
+    if type(expr) is RefRead:
         return RefRead(parts[0], expr.span)
-    if kind is RefWrite:
+    if type(expr) is RefWrite:
         return RefWrite(parts[0], parts[1], expr.span)
-    if kind is Match:
-        match = cast(Match, expr)
-        clauses = (Clause(clause.lhs, rhs) for clause, rhs in zip(match.clauses, parts[1:], strict=True))
-        return Match(parts[0], clauses, match.complete, expr.span)
-    raise TypeError(f"{kind.__name__} has no parts to replace")
+    if type(expr) is Match:
+        clauses = (Clause(clause.lhs, rhs) for clause, rhs in zip(expr.clauses, parts[1:], strict=True))
+        return Match(parts[0], clauses, expr.complete, expr.span)
+    raise TypeError(f"{type(expr).__name__} has no parts to replace")
 
 
 def post_order(
@@ -121,26 +106,29 @@ def post_order(
 
     `parts_of` returns the parts of a node in order: `children` or `evaluation_parts`.
     """
-    seen: set[int] = set()
+    seen: set[Expr] = set()
     order: list[Expr] = []
-    stack: list[Expr | None] = list(reversed(roots))
+    parts = iter(roots)  # those that follow of the last pending node
     pending: list[Expr] = []
-    while stack:
-        expr = stack.pop()
-        if expr is None:  # all parts of the last pending node are done
-            order.append(pending.pop())
-            continue
-        if id(expr) in seen:
-            continue
-        seen.add(id(expr))
-        parts = parts_of(expr) if into is None or into(expr) else ()
-        if not parts:
-            order.append(expr)
-            continue
-        pending.append(expr)
-        stack.append(None)
-        stack.extend(reversed(parts))
-    return order
+    outer: list[Iterator[Expr]] = []
+    with collector_paused():  # one iterator for each level of depth
+        while True:
+            for expr in parts:
+                if expr in seen:
+                    continue
+                seen.add(expr)
+                inner = parts_of(expr) if into is None or into(expr) else ()
+                if inner:
+                    pending.append(expr)
+                    outer.append(parts)
+                    parts = iter(inner)
+                    break
+                order.append(expr)
+            else:
+                if not pending:
+                    return order
+                order.append(pending.pop())
+                parts = outer.pop()
 
 
 def post_order_visit(expr: Expr, fvisit: Callable[[Expr], object]) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from passat.ir.attrs import Attrs
 from passat.ir.equality import assert_structural_equal, structural_equal, structural_hash
 from passat.ir.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Tuple, Var, const, var
 from passat.ir.functor import ExprMutator
@@ -361,3 +362,21 @@ def test_sequences_are_compared_element_by_element() -> None:
     ):
         with pytest.raises(ValueError, match=found):
             assert_structural_equal(left, right)
+
+
+def test_the_difference_is_shown_where_the_first_pair_differs() -> None:
+    a, b, c = (var(name, shape=(2,)) for name in "abc")
+    with pytest.raises(ValueError, match=r"at \.body\.args\[1\]: the variable %a against %c"):
+        assert_structural_equal(Function([a, b], a + a), Function([b, c], b + c))
+    shared = a + a
+    with pytest.raises(ValueError, match=r"at \.body\.args\[1\]\.args\[0\]: the variable %a against %c"):
+        assert_structural_equal(Function([a, b], shared + shared), Function([b, c], (b + b) + (c + b)))
+
+
+def test_all_empty_attributes_hash_alike() -> None:
+    assert structural_equal(Call(get_op("add"), [x, x], Attrs()), x + x)
+    assert structural_hash(Call(get_op("add"), [x, x], Attrs())) == structural_hash(x + x)
+
+
+def test_a_call_without_arguments_does_not_hash_like_its_callee() -> None:
+    assert structural_hash(Call(GlobalVar("f"), [])) != structural_hash(GlobalVar("f"))

@@ -1,5 +1,6 @@
 """Walks: each node once, operands first, without recursion."""
 
+import gc
 from collections.abc import Callable
 
 import pytest
@@ -174,3 +175,21 @@ def test_paths_are_not_nodes() -> None:
         expr = expr + expr
     assert len(post_order(expr)) == 102  # including the operator
     assert rewrite(expr, lambda old, new: new) is expr
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_walk_leaves_the_collector_as_it_was(enabled: bool) -> None:
+    def fail(node: Expr) -> bool:
+        assert not gc.isenabled()
+        raise ValueError("no")
+
+    before = gc.isenabled()
+    try:
+        (gc.enable if enabled else gc.disable)()
+        post_order(x)
+        assert gc.isenabled() == enabled
+        with pytest.raises(ValueError, match="no"):
+            post_order(x, into=fail)
+        assert gc.isenabled() == enabled
+    finally:
+        (gc.enable if before else gc.disable)()
