@@ -251,7 +251,7 @@ def test_a_changed_or_missing_library_is_rejected(written: Path) -> None:
     library.unlink()
     done = CliRunner().invoke(app, ["run", str(written)])
     assert done.exit_code == 1
-    assert "needs its library of kernels" in done.output
+    assert "needs its kernel library" in done.output
 
 
 def test_a_compiler_that_fails_leaves_the_model_without_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
