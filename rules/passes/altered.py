@@ -1,6 +1,6 @@
 """Calls altered by functions that users register for operators (FTVMAlterOpLayout), and calls converted to layouts with blocks.
 
-This is a walk, as the functions are arbitrary Python, and as blocks are asked for at any cost.
+This is a walk, as the functions are arbitrary Python, and blocks are requested at any cost.
 """
 
 from collections.abc import Callable, Mapping, Sequence

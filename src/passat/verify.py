@@ -33,7 +33,7 @@ _AGAIN: Final = 5_000_011
 """The seed of the repeated run of the original: large, so that no random operator is likely to have it."""
 _ENDINGS: Final = 3
 """Number of crashes of ONNX Runtime's process on a model after which no other inputs are tried."""
-_OTHER_INPUTS: Final = "--inputs FILE.npz, or inputs=, compares on inputs of your own"
+_OTHER_INPUTS: Final = "--inputs FILE.npz, or inputs=, compares on your own inputs"
 _EMPTY: Final = "it has no elements on these inputs, so only its shape was compared"
 _LIBRARY: Final = "--custom-ops LIB, or custom_ops=, registers a library that has the operators"
 

@@ -308,7 +308,7 @@ def test_incompatible_options(folder: Path) -> None:
     assert "--before, --after, --rules and --trust require --check" in run("explain", "in.onnx", "--before", "in.onnx", code=2)
     assert "the result is given twice" in run("explain", "in.onnx", "--check", "a.json", "--after", "in.onnx", code=2)
     assert "--node applies to a model" in run("explain", "--check", "a.json", "--node", "x", code=2)
-    assert "there is no folder" in run("optimize", "in.onnx", "-o", "out.onnx", "--certificate", "none/proof.json", code=2)
+    assert "the folder none does not exist" in run("optimize", "in.onnx", "-o", "out.onnx", "--certificate", "none/proof.json", code=2)
     assert not Path("out.onnx").exists()
 
 

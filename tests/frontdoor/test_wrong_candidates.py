@@ -193,7 +193,7 @@ def test_an_inconclusive_output_is_not_a_proof() -> None:
     found = compare_models(built(body), built(body.replace("one", "three").replace("Sin", "Cos")))
     assert found.equal is None
     assert "the output 'y' is inconclusive" in found.skipped
-    assert "--inputs FILE.npz, or inputs=, compares on inputs of your own" in found.skipped
+    assert "--inputs FILE.npz, or inputs=, compares on your own inputs" in found.skipped
 
 
 def test_tolerances_of_ones_own_alone_decide() -> None:

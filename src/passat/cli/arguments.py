@@ -37,7 +37,7 @@ def not_nan(value: float | None) -> float | None:
 
 
 RulesOption = Annotated[
-    list[Path] | None, typer.Option("--rules", metavar="FILE.py", help="Python file with RuleSet classes of your own (repeatable)")
+    list[Path] | None, typer.Option("--rules", metavar="FILE.py", help="Python file with your own RuleSet classes (repeatable)")
 ]
 CustomOpsOption = Annotated[
     list[Path] | None,

@@ -67,7 +67,7 @@ def passes(
     ] = None,
     rules: Annotated[
         list[Path] | None,
-        typer.Option("--rules", metavar="FILE.py", help="Python file with rules or passes of your own (repeatable)"),
+        typer.Option("--rules", metavar="FILE.py", help="Python file with your own rules or passes (repeatable)"),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -37,7 +37,7 @@ def list_rules(
     rules: RulesOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List rules: those of the library, of some of its sets, or of your own files.
+    """List rules: those of the library, of some of its sets, or of your files.
 
     --json has a list of objects: `name`, `rule`, `kind` (reducing, exploring, joining, multi-pattern, lowering or eager), `kind_in` (its
     kinds in passes that use it as another one), `holes`, `guards`, `math`, `nonfinite`, `note`, `source` and `passes`.

@@ -90,7 +90,7 @@ def test_a_node_is_paired_with_those_that_it_was_made_from() -> None:
 
 
 def test_the_nodes_of_one_rewrite_are_one_change() -> None:
-    """The saving of a change is not larger than what the model gains."""
+    """The saving of a change is not larger than that of the model."""
     text = """<ir_version: 9, opset_import: ["" : 17]> g (float[2, 64] x) => (float[2, 64] y) <float two = {2}, float eps = {1e-6}> {
         square = Pow(x, two)
         mean = ReduceMean <axes = [-1]> (square)

@@ -1,4 +1,4 @@
-"""Kernels compute what ONNX Runtime does, and are rejected where they do not belong."""
+"""Kernels compute the values of ONNX Runtime, and are rejected in other models."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -101,7 +101,7 @@ def test_functions_of_our_own_are_within_units_in_the_last_place(kind: str, ulps
     least = np.finfo(np.float32).tiny
     normal = finite & (np.abs(exact) >= least)
     assert error[normal].max() <= ulps
-    # Sigmoid may be 0 where the exact result is denormal.
+    # Sigmoid may be 0 if the exact result is subnormal.
     assert np.abs(other[finite & ~normal] - exact[finite & ~normal]).max() <= least
     zero = x == 0
     np.testing.assert_array_equal(np.signbit(other[zero]), np.signbit(rounded[zero]))
@@ -202,7 +202,7 @@ def test_no_compiler_is_one_sentence_with_two_ways_out(monkeypatch: pytest.Monke
 
 
 def test_the_library_compiles_without_warnings() -> None:
-    """Status variables of the TRY macro once initialized themselves, which crashed when clang compiled the library."""
+    """Status variables of the TRY macro were once initialized with themselves, which crashed if clang compiled the library."""
     made = fused(model("h (float[N] x) => (float[N] r) { s = Exp(x) r = Neg(s) }"))
     warnings = ["-Wall", "-Wextra", "-Winit-self", "-Wno-unused-parameter", "-Wno-unused-function", "-Werror"]
     assert build_library(library_source(made.kernels, made.domain), [*COMMAND, *warnings])
