@@ -246,7 +246,7 @@ def test_a_changed_or_missing_library_is_rejected(written: Path) -> None:
     library = library_path(written)
     assert library_of(written) == [str(library)]
     library.write_bytes(library.read_bytes() + b"x")
-    with pytest.raises(KernelsError, match="is not the library of kernels"):
+    with pytest.raises(KernelsError, match="is not the kernel library"):
         library_of(written)
     library.unlink()
     done = CliRunner().invoke(app, ["run", str(written)])
