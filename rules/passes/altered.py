@@ -22,7 +22,7 @@ Layouts = dict[str, tuple[str, ...]]
 
 
 Chooser = Callable[[Call, Call], Expr | None]
-"""What takes the place of a call, None for nothing: it gets the call in the function, and the one on altered operands."""
+"""Returns the replacement of a call, or None. Its arguments are the call in the function, and the one on altered operands."""
 
 
 def altered_by_attribute(function: Function) -> tuple[Function, Layouts]:

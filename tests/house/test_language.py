@@ -44,6 +44,15 @@ INSTEAD: Final = {
     r"now and then\b": "'sometimes'",
     r"gets? (its|their) turn\b": "'runs'",
     r"speaks? of\b": "'mentions', 'is about'",
+    r"(raises (\w+\.)*\w+error|none|empty|same (object|module|node)) where\b": "'if'",
+    r"called where (it|they) stands?\b": "'called directly'",
+    r"(takes?|took|taking|in) the place of\b": "'replace', 'instead of'",
+    r"by way of\b": "'through', 'indirectly'",
+    r"what (becomes? of|stands? for)\b": "name the result, the replacement",
+    r"its like\b": "'such as', 'similar'",
+    r"another (\w+ )?than\b": "'a different ...', '... other than'",
+    r"(?<!there )(is|are) no errors?\b": "'is ignored', 'is valid'",
+    r"fold(s|ed)? away\b": "'collapse'",
 }
 
 
