@@ -1,31 +1,72 @@
-"""Reads the shapes and constants of a model that kernels need, and inserts kernel nodes."""
+"""Reads the types and constants of a model that kernels need, and inserts kernel nodes."""
 
+import heapq
 from collections.abc import Sequence, Set
-from typing import TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper, shape_inference
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper, shape_inference
 
-from passat.ir.onnx.scope import read_names
+from passat.ir.onnx.scope import read_names, subgraphs
 
 Shape: TypeAlias = tuple[int | str, ...]
+DTYPES: Final[dict[int, str]] = {
+    TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64", TensorProto.FLOAT16: "float16", TensorProto.BOOL: "bool",
+    TensorProto.INT8: "int8", TensorProto.UINT8: "uint8", TensorProto.INT32: "int32", TensorProto.INT64: "int64",
+}  # fmt: skip
+"""The types of elements that kernels have."""
 
 
-def float32_shapes(model: ModelProto) -> dict[str, Shape]:
-    """The shapes of the float32 values of known rank; an unknown size is the empty string."""
+class Tensor(NamedTuple):
+    """The type and the shape of a value."""
+
+    dtype: str
+    shape: Shape
+
+
+class Scalar(NamedTuple):
+    """A constant with one element."""
+
+    value: float
+    dtype: str
+    shape: Shape
+
+
+def tensor_types(model: ModelProto, alike: Set[str]) -> dict[str, Tensor]:
+    """The types of the values whose rank is known. An unknown size has a name of its own, which nodes of the operators `alike`, which are
+    elementwise, keep."""
     graph = shape_inference.infer_shapes(model).graph
-    found: dict[str, Shape] = {}
+    found: dict[str, Tensor] = {}
     for value in (*graph.input, *graph.value_info, *graph.output):
         tensor = value.type.tensor_type
-        if tensor.elem_type == TensorProto.FLOAT and tensor.HasField("shape"):
-            found[value.name] = tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in tensor.shape.dim)
+        if tensor.elem_type in DTYPES and tensor.HasField("shape"):
+            sizes = tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in tensor.shape.dim)
+            found[value.name] = Tensor(
+                DTYPES[tensor.elem_type], tuple(size if size != "" else f"{value.name} {axis}" for axis, size in enumerate(sizes))
+            )
     for tensor_ in graph.initializer:
-        if tensor_.data_type == TensorProto.FLOAT:
-            found[tensor_.name] = tuple(tensor_.dims)
+        if tensor_.data_type in DTYPES:
+            found[tensor_.name] = Tensor(DTYPES[tensor_.data_type], tuple(tensor_.dims))
+    for node in graph.node:
+        if node.op_type in alike and node.output[0] in found and all(name in found for name in node.input if name):
+            dtype, shape = found[node.output[0]]
+            kept = _broadcast([found[name].shape for name in node.input if name], shape)
+            found[node.output[0]] = Tensor(
+                dtype, tuple(known if isinstance(own, str) else own for own, known in zip(shape, kept, strict=True))
+            )
     return found
 
 
-def float32_scalars(graph: GraphProto) -> dict[str, tuple[float, Shape]]:
-    """The float32 constants with one element, each with its shape."""
+def _broadcast(shapes: Sequence[Shape], result: Shape) -> Shape:
+    """The sizes of a result; one that only one operand decides is that operand's."""
+    sizes: list[int | str] = []
+    for axis, own in enumerate(result):
+        found = {shape[axis - len(result)] for shape in shapes if axis - len(result) >= -len(shape)} - {1}
+        sizes.append(found.pop() if len(found) == 1 else own)
+    return tuple(sizes)
+
+
+def scalars(graph: GraphProto) -> dict[str, Scalar]:
+    """The constants with one element."""
     inputs = {value.name for value in graph.input}
     found = {tensor.name: _scalar(tensor) for tensor in graph.initializer if tensor.name not in inputs}
     for node in graph.node:
@@ -34,31 +75,44 @@ def float32_scalars(graph: GraphProto) -> dict[str, tuple[float, Shape]]:
     return {name: scalar for name, scalar in found.items() if scalar is not None}
 
 
-def _scalar(tensor: TensorProto) -> tuple[float, Shape] | None:
-    if tensor.data_type != TensorProto.FLOAT or any(size != 1 for size in tensor.dims) or tensor.data_location == TensorProto.EXTERNAL:
+def _scalar(tensor: TensorProto) -> Scalar | None:
+    if tensor.data_type not in DTYPES or any(size != 1 for size in tensor.dims) or tensor.data_location == TensorProto.EXTERNAL:
         return None
-    return float(numpy_helper.to_array(tensor).reshape(-1)[0]), tuple(tensor.dims)
+    return Scalar(numpy_helper.to_array(tensor).reshape(-1)[0].item(), DTYPES[tensor.data_type], tuple(tensor.dims))
+
+
+def attributes_of(node: NodeProto) -> dict[str, float]:
+    """The numbers among the attributes of a node; `tanh` is there if the attribute `approximate` has this value."""
+    found: dict[str, float] = {}
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.FLOAT:
+            found[attribute.name] = attribute.f
+        elif attribute.type == AttributeProto.INT:
+            found[attribute.name] = attribute.i
+        elif attribute.type == AttributeProto.STRING and attribute.s == b"tanh":
+            found["tanh"] = 1.0
+        elif attribute.type == AttributeProto.INTS and len(attribute.ints) == 1:
+            found[attribute.name] = attribute.ints[0]
+    return found
 
 
 def with_kernel_nodes(
-    model: ModelProto, chosen: Sequence[tuple[list[int], str, list[str]]], constants: Set[str], domain: str
+    model: ModelProto, chosen: Sequence[tuple[list[int], str, list[str], list[str]]], constants: Set[str], domain: str
 ) -> ModelProto:
-    """Replaces each group of nodes by a kernel node, given by its name and inputs. Removes unused `constants`."""
+    """Replaces each group of nodes by a kernel node, given by its name, inputs and outputs. Removes unused `constants`."""
     nodes = list(model.graph.node)
-    last = {group[-1]: (name, inputs) for group, name, inputs in chosen}
-    gone = {number for group, _, _ in chosen for number in group}
+    gone = {number for group, _, _, _ in chosen for number in group}
+    made = {number: node for number, node in enumerate(nodes) if number not in gone}
+    for group, name, inputs, outputs in chosen:
+        made[group[-1]] = helper.make_node(name, inputs, outputs, name=nodes[group[-1]].name, domain=domain)
     changed = ModelProto()
     changed.CopyFrom(model)
     del changed.graph.node[:]
-    for number, node in enumerate(nodes):
-        if number in last:
-            name, inputs = last[number]
-            changed.graph.node.append(helper.make_node(name, inputs, list(node.output), name=node.name, domain=domain))
-        elif number not in gone:
-            changed.graph.node.append(node)
+    changed.graph.node.extend(_in_order(made))
     # Kernels contain their constants, so the initializers may be unused now.
     unused = constants - read_names(changed.graph)
-    vanished = {nodes[number].output[0] for number in gone - last.keys()} | unused
+    written = {name for node in made.values() for name in node.output}
+    vanished = {name for number in gone for name in nodes[number].output if name not in written} | unused
     for values in (changed.graph.initializer, changed.graph.value_info):
         for value in [value for value in values if value.name in vanished]:
             values.remove(value)
@@ -66,3 +120,29 @@ def with_kernel_nodes(
         changed.graph.node.remove(node)
     changed.opset_import.append(helper.make_opsetid(domain, 1))
     return changed
+
+
+def names_read(node: NodeProto) -> set[str]:
+    """The values that a node reads, in its subgraphs too."""
+    return set(node.input).union(*(read_names(inner) for inner in subgraphs(node)))
+
+
+def _in_order(nodes: dict[int, NodeProto]) -> list[NodeProto]:
+    """Nodes, each after those whose values it reads, otherwise by number."""
+    makers = {name: number for number, node in nodes.items() for name in node.output if name}
+    waits = {number: {makers[name] for name in names_read(node) if name in makers} - {number} for number, node in nodes.items()}
+    readers: dict[int, list[int]] = {}
+    for number, needed in waits.items():
+        for maker in needed:
+            readers.setdefault(maker, []).append(number)
+    ready = [number for number, needed in waits.items() if not needed]
+    heapq.heapify(ready)
+    found: list[NodeProto] = []
+    while ready:
+        number = heapq.heappop(ready)
+        found.append(nodes[number])
+        for reader in readers.get(number, ()):
+            waits[reader].discard(number)
+            if not waits[reader]:
+                heapq.heappush(ready, reader)
+    return found

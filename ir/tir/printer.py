@@ -1,6 +1,6 @@
 """Prints the loop IR as text."""
 
-from passat.ir.tir.loops import Call, Const, Expr, For, Let, Load, LoopFunc, Seq, Stmt, Store, Var
+from passat.ir.tir.loops import Accumulate, Call, Cast, Const, Expr, For, Let, Load, Local, LoopFunc, Seq, Stmt, Store, Var
 
 
 def show(function: LoopFunc) -> str:
@@ -25,6 +25,10 @@ def _lines(stmt: Stmt, indent: str) -> list[str]:
         return [f"{indent}{stmt.buffer.name}[{_expr(stmt.index)}] = {_expr(stmt.value)}"]
     if isinstance(stmt, Let):
         return [f"{indent}let {stmt.var.name} = {_expr(stmt.value)}", *_lines(stmt.body, indent)]
+    if isinstance(stmt, Local):
+        return [f"{indent}local {stmt.var.name} = {_expr(stmt.value)}", *_lines(stmt.body, indent)]
+    if isinstance(stmt, Accumulate):
+        return [f"{indent}{stmt.var.name} {stmt.name}= {_expr(stmt.value)}"]
     if isinstance(stmt, For):
         return [f"{indent}for {stmt.var.name} in {_expr(stmt.extent)} {{", *_lines(stmt.body, f"{indent}  "), f"{indent}}}"]
     assert isinstance(stmt, Seq)
@@ -35,8 +39,10 @@ def _expr(expr: Expr) -> str:
     if isinstance(expr, Var):
         return expr.name
     if isinstance(expr, Const):
-        return repr(expr.value)
+        return repr(expr.value) if expr.dtype == "float32" else f"{expr.dtype} {expr.value!r}"
     if isinstance(expr, Load):
         return f"{expr.buffer.name}[{_expr(expr.index)}]"
+    if isinstance(expr, Cast):
+        return f"{expr.dtype}({_expr(expr.value)})"
     assert isinstance(expr, Call)
     return f"{expr.name}({', '.join(map(_expr, expr.args))})"

@@ -1,6 +1,6 @@
 """Calls altered by functions that users register for operators (FTVMAlterOpLayout), and calls converted to layouts with blocks.
 
-This is a walk, as the functions are arbitrary Python, and blocks are requested at any cost.
+This is a walk, as the functions are arbitrary Python, and as blocks are asked for at any cost.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ Layouts = dict[str, tuple[str, ...]]
 
 
 Chooser = Callable[[Call, Call], Expr | None]
-"""Returns the replacement of a call, or None. Its arguments are the call in the function, and the one on altered operands."""
+"""What takes the place of a call, None for nothing: it gets the call in the function, and the one on altered operands."""
 
 
 def altered_by_attribute(function: Function) -> tuple[Function, Layouts]:

@@ -113,7 +113,7 @@ def _is_laid_out(call: Call, op: Op, layouts: Mapping[str, tuple[str, str]]) -> 
 IN_BLOCKS: Final = RulePass(
     (ConstantFolding, LayoutTransforms.of_kind(LOWERING), SinkBlocks), name="SinkBlocks", joint=False, doc="Keeps data in blocks."
 )
-"""Keeps data in blocks as far as operators take it, at any cost: the target requested them, and cost models do not know their benefit."""
+"""Keeps data in blocks as far as operators take it, at any cost: the target asked for them, and the models do not know what they save."""
 
 
 class LayoutPass(RulePass):

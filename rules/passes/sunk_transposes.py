@@ -63,7 +63,7 @@ def _turned(expr: Expr, order: tuple[int, ...]) -> Expr:
 
 
 def _below(old: Call, made: Call, uses: Mapping[int, int]) -> tuple[Call, tuple[int, ...]] | None:
-    """The call on operands that are not transposed, and the permutation that its result needs; None if that does not pay off."""
+    """The call on operands that are not transposed, and the permutation that its result needs; None where that does not pay."""
     if not isinstance(made.op, Op):
         return None
     places = _data_of(made.op, [arg.checked_type for arg in old.args])

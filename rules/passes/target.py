@@ -1,8 +1,8 @@
 """Passes that write programs in other operators, for the target.
 
-Some recover operators from the nodes that exporters write, including operators of a later opset, and of domains other than ONNX's own.
-Others write programs in the forms that the target runs fastest. The rest replace calls at any cost: Legalize and similar passes,
-CanonicalizeCast, which moves casts to their uses, and AvoidSkipLayerNorm, for sums that ONNX Runtime is not to fuse.
+Some recover operators from what exporters make of them, also operators of a later opset or of another domain than ONNX's own. Others write
+programs in the forms that the target runs fastest. The rest replace calls at any cost: Legalize and its like, CanonicalizeCast, which moves
+casts to their uses, and AvoidSkipLayerNorm, for sums that ONNX Runtime is not to fuse.
 """
 
 import difflib

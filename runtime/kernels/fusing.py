@@ -1,17 +1,13 @@
-"""Finds trees of elementwise nodes that ONNX Runtime does not fuse, and replaces each by one node with a kernel.
-
-A walk over the model, not rules: whether nodes can share a kernel depends on all uses of each value.
-"""
+"""Replaces each group of nodes that ONNX Runtime does not fuse by one node with a kernel."""
 
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from passat.ir.tir import Const, Expr, LoopFunc, Var, show
-from passat.runtime.kernels.library import MOST_DIMENSIONS, MOST_INPUTS
-from passat.runtime.kernels.lower import Value, variants
-from passat.runtime.kernels.operators import KNOWN, Build, builder, constants_from
+from passat.runtime.kernels.groups import MOST_INPUTS, MOST_OUTPUTS, Graph, Group
+from passat.runtime.kernels.lower import Program, Step, variants
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -19,40 +15,66 @@ if TYPE_CHECKING:
 Key: TypeAlias = tuple[str, str, tuple[str, ...], tuple[str, ...]]
 LEAST: Final = 2
 """The minimum number of nodes in a kernel."""
+_INSERTED: Final = "InsertedPrecisionFreeCast_"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel of a library. `rank` is that of its widest values, `forms` says of each output whether it is such a value (0), has one
+    element along the last axis (1), or has no last axis (2)."""
+
+    name: str
+    program: Program
+    functions: tuple[tuple[int | None, LoopFunc], ...]
+    rank: int
+    forms: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Kernels:
-    """A model with kernel nodes, and its kernels: the name, the number of inputs and the functions of each."""
+    """A model with kernel nodes, and its kernels."""
 
     model: "ModelProto"
     domain: str
-    kernels: tuple[tuple[str, int, list[tuple[int | None, LoopFunc]]], ...]
-    nodes: int
-    """The number of nodes that kernels replace."""
+    kernels: tuple[Kernel, ...]
+    groups: tuple[tuple[str, tuple[int, ...]], ...]
+    """The name of the kernel of each group, and the numbers of the nodes that it replaces."""
+
+    @property
+    def nodes(self) -> int:
+        """The number of nodes that kernels replace."""
+        return sum(len(nodes) for _, nodes in self.groups)
 
 
 def key(node: "NodeProto") -> Key:
-    """Identifies a node in a model, before and after ONNX Runtime's fusions."""
+    """Identifies a node in a model, before and after ONNX Runtime's fusions, which compute float16 as float32."""
     domain = "" if node.domain == "ai.onnx" else node.domain
-    return domain, node.op_type, tuple(node.input), tuple(node.output)
+    inputs, outputs = (tuple(name.removeprefix(_INSERTED) for name in names) for names in (node.input, node.output))
+    return domain, node.op_type, inputs, outputs
 
 
-def fuse(model: "ModelProto", left: Collection[Key]) -> Kernels | None:
-    """Replaces nodes that are `left` after ONNX Runtime's fusions by kernels; None if no nodes can be replaced."""
-    graph = _Graph(model, left)
-    made: dict[str, tuple[str, int, list[tuple[int | None, LoopFunc]]]] = {}
-    chosen: list[tuple[list[int], str, list[str]]] = []
+def fuse(model: "ModelProto", left: Collection[Key], without: Collection[tuple[int, ...]] = ()) -> Kernels | None:
+    """The model with kernels for nodes that are `left` after ONNX Runtime's fusions; None if there is nothing for a kernel. There are none
+    for the groups of nodes `without` one."""
+    graph = Graph(model, [key(node) in left for node in model.graph.node])
+    made: dict[str, Kernel] = {}
+    chosen: list[tuple[list[int], str, list[str], list[str]]] = []
     for group in graph.groups():
-        inputs = graph.inputs_of(group)
-        if len(group) < LEAST or not 0 < len(inputs) <= MOST_INPUTS:
+        inputs, outputs = graph.inputs(group), graph.outputs(group)
+        if (
+            len(group.nodes) < LEAST
+            or not 0 < len(inputs) <= MOST_INPUTS
+            or not 0 < len(outputs) <= MOST_OUTPUTS
+            or tuple(group.nodes) in without
+        ):
             continue
-        value = _value(graph, group, inputs)
-        text = "\n".join(show(function) for _, function in variants("k", len(inputs), value))
+        program, forms = _program(graph, group, inputs, outputs)
+        rank = len(group.shape)
+        text = f"{rank} {forms}\n" + "\n".join(show(function) for _, function in variants("k", program))
         if text not in made:
             name = f"Kernel{len(made)}"
-            made[text] = name, len(inputs), variants(name, len(inputs), value)
-        chosen.append((group, made[text][0], inputs))
+            made[text] = Kernel(name, program, tuple(variants(name, program)), rank, forms)
+        chosen.append((group.nodes, made[text].name, inputs, outputs))
     if not chosen:
         return None
     bound = hashlib.sha256(model.SerializeToString(deterministic=True))
@@ -61,99 +83,40 @@ def fuse(model: "ModelProto", left: Collection[Key]) -> Kernels | None:
     from passat.ir.onnx.kernel_nodes import with_kernel_nodes  # needs onnx
 
     changed = with_kernel_nodes(model, chosen, graph.constants.keys(), domain)
-    return Kernels(changed, domain, tuple(made.values()), sum(len(group) for group, _, _ in chosen))
+    return Kernels(changed, domain, tuple(made.values()), tuple((name, tuple(nodes)) for nodes, name, _, _ in chosen))
 
 
-class _Graph:
-    """The main graph of a model: types, constants, uses, and the functions of the nodes that may be in kernels."""
-
-    def __init__(self, model: "ModelProto", left: Collection[Key]) -> None:
-        from passat.ir.onnx.kernel_nodes import float32_scalars, float32_shapes  # needs onnx
-        from passat.ir.onnx.scope import read_names, subgraphs
-
-        graph = model.graph
-        self.nodes = list(graph.node)
-        self.shapes = float32_shapes(model)
-        self.constants = float32_scalars(graph)
-        self.shapes |= {name: shape for name, (_, shape) in self.constants.items()}
-        self.uses: dict[str, list[int]] = {}
-        for number, node in enumerate(self.nodes):
-            for name in node.input:
-                self.uses.setdefault(name, []).append(number)
-        self.kept = {value.name for value in graph.output}.union(*(read_names(inner) for node in self.nodes for inner in subgraphs(node)))
-        self.built: dict[int, Build] = {}
-        for number, node in enumerate(self.nodes):
-            if key(node) in left and (build := self._build(node)) is not None:
-                self.built[number] = build
-
-    def _build(self, node: "NodeProto") -> Build | None:
-        if node.domain not in ("", "ai.onnx") or node.op_type not in KNOWN or len(node.output) != 1:
-            return None
-        shape = self.shapes.get(node.output[0])
-        if shape is None or len(shape) > MOST_DIMENSIONS:
-            return None
-        first = constants_from(node.op_type)
-        if any(name not in self.shapes for name in node.input[:first]):
-            return None
-        constants: list[float | None] = []
-        for name in [] if first is None else node.input[first:]:
-            # ranks of constants must not decide the rank of the result
-            if name and (name not in self.constants or len(self.constants[name][1]) > len(shape)):
-                return None
-            constants.append(self.constants[name][0] if name else None)
-        return builder(node.op_type, constants, {attribute.name: attribute.f for attribute in node.attribute})
-
-    def operands(self, number: int) -> Sequence[str]:
-        """The inputs of a node that are not part of its function."""
-        node = self.nodes[number]
-        operands: Sequence[str] = node.input[: constants_from(node.op_type)]
-        return operands
-
-    def groups(self) -> Iterable[list[int]]:
-        """The nodes of each kernel, in order. Other nodes use only the result of the last one, and all results have its shape."""
-        group_of: dict[int, int] = {}
-        for number in reversed(range(len(self.nodes))):
-            if number not in self.built:
-                continue
-            name = self.nodes[number].output[0]
-            users = {group_of.get(user, -1) for user in self.uses.get(name, ())}
-            root = users.pop() if len(users) == 1 and name not in self.kept else -1
-            joins = root >= 0 and self.shapes[name] == self.shapes[self.nodes[root].output[0]] and "" not in self.shapes[name]
-            group_of[number] = root if joins else number
-        found: dict[int, list[int]] = {}
-        for number in sorted(group_of):
-            found.setdefault(group_of[number], []).append(number)
-        return found.values()
-
-    def constant(self, name: str, group: Sequence[int]) -> float | None:
-        """The value of a constant that is part of a group's function."""
-        if name not in self.constants:
-            return None
-        value, shape = self.constants[name]
-        return value if len(shape) <= len(self.shapes[self.nodes[group[-1]].output[0]]) else None
-
-    def inputs_of(self, group: Sequence[int]) -> list[str]:
-        """The values that a group reads, constants excepted."""
-        inside = {self.nodes[number].output[0] for number in group}
-        read = dict.fromkeys(name for number in group for name in self.operands(number))
-        return [name for name in read if name not in inside and self.constant(name, group) is None]
+def _program(graph: Graph, group: Group, inputs: Sequence[str], outputs: Sequence[str]) -> tuple[Program, tuple[int, ...]]:
+    known: dict[str, Expr] = {}
+    declared: list[tuple[str, bool | None]] = []
+    for position, name in enumerate(inputs):
+        dtype, shape = graph.types[name]
+        known[name] = Var(f"x{position}", _computed(dtype))
+        last = shape[-1] if shape else 1
+        declared.append((dtype, True if shape == group.shape or last == group.shape[-1] != 1 else False if last == 1 else None))
+    steps: list[Step] = []
+    forms: dict[str, int] = {}
+    for position, number in enumerate(group.nodes):
+        name = graph.result(number)
+        args = [known[operand] if operand in known else _constant(graph, operand) for operand in graph.operands(number)]
+        dtype, shape = graph.types[name]
+        var = Var(f"v{position}", _computed(dtype))
+        reduces = number in graph.reductions
+        forms[name] = 2 if len(shape) < len(group.shape) else 1 if reduces or shape != group.shape else 0
+        if reduces:
+            steps.append(Step(var, args[0], wide=False, kind=graph.nodes[number].op_type))
+        else:
+            steps.append(Step(var, graph.built[number](args), wide=not forms[name]))
+        known[name] = var
+    named = [known[name] for name in outputs]
+    written = tuple((var.name, graph.types[name].dtype) for var, name in zip(named, outputs, strict=True) if isinstance(var, Var))
+    return Program(tuple(declared), tuple(steps), written), tuple(forms[name] for name in outputs)
 
 
-def _value(graph: _Graph, group: Sequence[int], inputs: Sequence[str]) -> Value:
-    def value(elements: list[Expr]) -> tuple[list[tuple[Var, Expr]], Expr]:
-        known: dict[str, Expr] = {}
-        named: list[tuple[Var, Expr]] = []
-        for position, (name, element) in enumerate(zip(inputs, elements, strict=True)):
-            known[name] = Var(f"e{position}", "float32")
-            named.append((Var(f"e{position}", "float32"), element))
-        for position, number in enumerate(group):
-            args = []
-            for name in graph.operands(number):
-                constant = graph.constant(name, group)
-                args.append(known[name] if constant is None else Const(constant))
-            var = Var(f"v{position}", "float32")
-            named.append((var, graph.built[number](args)))
-            known[graph.nodes[number].output[0]] = var
-        return named, known[graph.nodes[group[-1]].output[0]]
+def _computed(dtype: str) -> str:
+    return "float32" if dtype == "float16" else dtype
 
-    return value
+
+def _constant(graph: Graph, name: str) -> Expr:
+    value, dtype, _ = graph.constants[name]
+    return Const(value, _computed(dtype))

@@ -1,65 +1,62 @@
-"""The C source of a library of custom operators: scalar functions, kernels, and the interface that ONNX Runtime calls.
+"""The C of a library of custom operators: functions of numbers, the kernels, and what ONNX Runtime calls.
 
-Declares only the parts of ONNX Runtime's C API that it needs: a table of functions whose order is frozen, and one struct.
+Declares the few entries of ONNX Runtime's C interface that it needs: a table of functions whose order is frozen, and one struct.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
-from passat.ir.tir import LoopFunc, Var
-from passat.runtime.kernels.emit_c import emit
+from passat.ir.tir import Var
+from passat.runtime.kernels.emit_c import TYPES, emit
+from passat.runtime.kernels.fusing import Kernel
+from passat.runtime.kernels.groups import MOST_DIMENSIONS, MOST_INPUTS, MOST_OUTPUTS
+from passat.runtime.kernels.scalars import SCALARS
 
-MOST_INPUTS: Final = 8
-"""Maximum number of inputs of a kernel."""
-MOST_DIMENSIONS: Final = 16
+_ELEMENTS: Final = {
+    "float32": (1, 4), "uint8": (2, 1), "int8": (3, 1), "int32": (6, 4), "int64": (7, 8), "bool": (9, 1), "float16": (10, 2),
+    "float64": (11, 8),
+}  # fmt: skip
+"""ONNX's number and the bytes of each type of elements."""
 
-_MATH: Final = r"""
+_LEVELS: Final = {"k": "", "v3": "avx2,fma", "v4": "avx2,fma,avx512f,avx512dq,avx512vl,avx512bw"}
+"""Everything is compiled for any processor of the kind, and for those with more instructions; by the prefix of the names."""
+_BEGIN: Final = r"""
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("{0}"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("{0}")
+#endif
+#undef FMAF
+#undef FMA
+#define FMAF(x, y, z) __builtin_fmaf(x, y, z)
+#define FMA(x, y, z) __builtin_fma(x, y, z)
+"""
+_END: Final = r"""
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+"""
+
+_HEAD: Final = rf"""
 #include <stddef.h>
 #include <stdint.h>
-#if defined(__x86_64__) && defined(__linux__) && !defined(__clang__)
-#define CLONES __attribute__((target_clones("avx2", "default")))
+#if defined(__x86_64__)
+#define LEVELS {len(_LEVELS)}
 #else
-#define CLONES
+#define LEVELS 1
 #endif
-#define FN static inline __attribute__((always_inline)) float
-FN k_abs(float x) { return __builtin_fabsf(x); }
-FN k_neg(float x) { return -x; }
-FN k_sqrt(float x) { return __builtin_sqrtf(x); }
-FN k_relu(float x) { return x < 0.0f ? 0.0f : x; }
-FN k_leaky(float x, float a) { return x >= 0.0f ? x : a * x; }
-FN k_clip_low(float x, float low) { return x < low ? low : x; }
-FN k_clip_high(float x, float high) { return x > high ? high : x; }
-FN k_float(uint32_t bits) { union { uint32_t u; float f; } v; v.u = bits; return v.f; }
-FN k_exp(float x) {
-  x = x > 89.0f ? 89.0f : x;
-  x = x < -104.0f ? -104.0f : x;
-  union { float f; uint32_t u; } n;
-  n.f = x * 0x1.715476p+0f + 12582912.0f;
-  float k = n.f - 12582912.0f;
-  float r = (x - k * 0x1.63p-1f) + k * 0x1.bd0106p-13f;
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = (p * (r * r) + r) + 1.0f;
-  int32_t e = (int32_t)(n.u - 0x4B400000u);
-  int32_t half = e >> 1;
-  return p * k_float(((uint32_t)half + 127u) << 23) * k_float(((uint32_t)e - (uint32_t)half + 127u) << 23);
-}
-FN k_sigmoid(float x) { return 1.0f / (1.0f + k_exp(-x)); }
-FN k_tanh(float x) {
-  float a = __builtin_fabsf(x), z = x * x;
-  float p = -5.70498872745e-3f;
-  p = p * z + 2.06390887954e-2f;
-  p = p * z - 5.37397155531e-2f;
-  p = p * z + 1.33314422036e-1f;
-  p = p * z - 3.33332819422e-1f;
-  float small = p * z * a + a;
-  float large = 1.0f - 2.0f / (k_exp(a + a) + 1.0f);
-  return __builtin_copysignf(a < 0.625f ? small : large, x);
-}
+#ifndef MOST_LEVEL
+#define MOST_LEVEL LEVELS
+#endif
+#define MOST_INPUTS {MOST_INPUTS}
+#define MOST_OUTPUTS {MOST_OUTPUTS}
+#define MOST_DIMENSIONS {MOST_DIMENSIONS}
+#define FMAF(x, y, z) ((x) * (y) + (z))
+#define FMA(x, y, z) ((x) * (y) + (z))
 """
 
 _RUNTIME: Final = r"""
@@ -93,34 +90,54 @@ struct Op {
   Status* (*create_checked)(const Op*, Api, const void*, void**);
   Status* (*compute_checked)(void*, Context*);
 };
-typedef void (*Row)(const float* const*, const int64_t*, float*, int64_t);
-typedef struct { Op op; const char* name; size_t inputs; Row row; } Kernel;
+typedef struct { unsigned char type, size, form; } Tensor;  /* form 0: a row, 1: a number of each row, 2: the same, without the last axis */
+typedef void (*Rows)(const char* const*, const int64_t*, const int64_t*, char* const*, int64_t, int64_t);
+typedef struct {
+  Op op;
+  const char* name;
+  size_t inputs, outputs, rank;
+  int reduces;
+  const Tensor* tensors;  /* inputs, then outputs */
+  Rows rows[LEVELS];
+} Kernel;
 static Api api;
+static int level;  /* of instructions */
 #define CALL(number, ...) ((Status* (*)(__VA_ARGS__))api[number])
 #define FAIL(text) (((Status* (*)(int, const char*))api[0])(1, text))
 #define TRY(call) do { Status* failure = (call); if (failure) return failure; } while (0)
 #define BLOCK 16384
 typedef struct {
   const Kernel* kernel;
-  const float* x[MOST_INPUTS];
-  float* y;
+  const char* x[MOST_INPUTS];
+  char* y[MOST_OUTPUTS];
   int rank;
-  int64_t dims[MOST_DIMENSIONS], strides[MOST_INPUTS][MOST_DIMENSIONS], rows, parts, rows_each;
+  int64_t dims[MOST_DIMENSIONS + 1], strides[MOST_INPUTS][MOST_DIMENSIONS + 1], rows, parts, rows_each;
 } Job;
 static void run_rows(const Job* job, int64_t row, int64_t end, int64_t from, int64_t count) {
+  const Kernel* kernel = job->kernel;
   int last = job->rank - 1;
-  int64_t along[MOST_INPUTS];
-  for (size_t i = 0; i < job->kernel->inputs; ++i) along[i] = job->strides[i][last];
-  for (; row < end; ++row) {
-    const float* x[MOST_INPUTS];
-    for (size_t i = 0; i < job->kernel->inputs; ++i) x[i] = job->x[i] + from * along[i];
-    int64_t rest = row;
+  int64_t along[MOST_INPUTS], between[MOST_INPUTS], alike = last ? job->dims[last - 1] : 1;
+  for (size_t i = 0; i < kernel->inputs; ++i) {
+    along[i] = job->strides[i][last];
+    between[i] = last ? job->strides[i][last - 1] : 0;
+  }
+  while (row < end) {
+    const char* x[MOST_INPUTS];
+    char* y[MOST_OUTPUTS];
+    int64_t rest = row, many = alike - row % alike;
+    if (many > end - row) many = end - row;
+    for (size_t i = 0; i < kernel->inputs; ++i) x[i] = job->x[i] + from * along[i] * kernel->tensors[i].size;
     for (int d = last - 1; d >= 0; --d) {
       int64_t at = rest % job->dims[d];
       rest /= job->dims[d];
-      for (size_t i = 0; i < job->kernel->inputs; ++i) x[i] += at * job->strides[i][d];
+      for (size_t i = 0; i < kernel->inputs; ++i) x[i] += at * job->strides[i][d] * kernel->tensors[i].size;
     }
-    job->kernel->row(x, along, job->y + row * job->dims[last] + from, count);
+    for (size_t i = 0; i < kernel->outputs; ++i) {
+      const Tensor* tensor = &kernel->tensors[kernel->inputs + i];
+      y[i] = job->y[i] + (tensor->form ? row : row * job->dims[last] + from) * tensor->size;
+    }
+    kernel->rows[level](x, between, along, y, many, count);
+    row += many;
   }
 }
 static void run_part(void* data, size_t part) {
@@ -136,8 +153,8 @@ static void run_part(void* data, size_t part) {
 }
 static Status* compute(void* data, Context* context) {
   Job job;
-  job.kernel = data;
-  size_t inputs = job.kernel->inputs, rank = 0, ranks[MOST_INPUTS];
+  const Kernel* kernel = job.kernel = data;
+  size_t inputs = kernel->inputs, rank = kernel->rank, ranks[MOST_INPUTS];
   int64_t shapes[MOST_INPUTS][MOST_DIMENSIONS], out[MOST_DIMENSIONS];
   for (size_t i = 0; i < inputs; ++i) {
     const Value* value = 0;
@@ -147,14 +164,13 @@ static Status* compute(void* data, Context* context) {
     TRY(CALL(51, const Value*, void**)(value, &memory));
     TRY(CALL(65, const Value*, Info**)(value, &info));
     Status* status = CALL(61, const Info*, size_t*)(info, &ranks[i]);
-    if (!status && ranks[i] > MOST_DIMENSIONS) status = FAIL("a Passat kernel got a tensor with too many dimensions");
+    if (!status && ranks[i] > rank) status = FAIL("a Passat kernel got a tensor of too many dimensions");
     if (!status) status = CALL(62, const Info*, int64_t*, size_t)(info, shapes[i], ranks[i]);
     ((void (*)(Info*))api[99])(info);
     TRY(status);
     job.x[i] = memory;
-    if (ranks[i] > rank) rank = ranks[i];
   }
-  int64_t total = 1;
+  int64_t rows = 1;
   for (size_t d = 0; d < rank; ++d) {
     out[d] = 1;
     for (size_t i = 0; i < inputs; ++i) {
@@ -164,14 +180,20 @@ static Status* compute(void* data, Context* context) {
       if (out[d] != 1) return FAIL("a Passat kernel got tensors whose shapes do not broadcast");
       out[d] = size;
     }
-    total *= out[d];
+    if (d + 1 < rank) rows *= out[d];
   }
-  Value* output = 0;
-  void* memory = 0;
-  TRY(CALL(91, Context*, size_t, const int64_t*, size_t, Value**)(context, 0, out, rank, &output));
-  TRY(CALL(51, const Value*, void**)(output, &memory));
-  if (!total) return 0;
-  job.y = memory;
+  int64_t n = rank ? out[rank - 1] : 1;
+  for (size_t i = 0; i < kernel->outputs; ++i) {
+    Value* output = 0;
+    void* memory = 0;
+    int form = kernel->tensors[inputs + i].form;
+    if (form == 1) out[rank - 1] = 1;
+    TRY(CALL(91, Context*, size_t, const int64_t*, size_t, Value**)(context, i, out, form == 2 ? rank - 1 : rank, &output));
+    if (form == 1) out[rank - 1] = n;
+    TRY(CALL(51, const Value*, void**)(output, &memory));
+    job.y[i] = memory;
+  }
+  if (!rows || (!n && !kernel->reduces)) return 0;
   int64_t strides[MOST_INPUTS][MOST_DIMENSIONS];
   for (size_t i = 0; i < inputs; ++i) {
     int64_t stride = 1;
@@ -181,10 +203,11 @@ static Status* compute(void* data, Context* context) {
       stride *= size;
     }
   }
-  job.rank = 0;
+  job.rank = 0;  /* axes along which all inputs are contiguous are joined; a row that is reduced stays */
   for (size_t d = 0; d < rank; ++d) {
-    if (out[d] == 1) continue;
-    int last = job.rank - 1, joined = last >= 0;
+    int whole = kernel->reduces && d + 1 == rank;
+    if (out[d] == 1 && !whole) continue;
+    int last = job.rank - 1, joined = last >= 0 && !whole;
     for (size_t i = 0; i < inputs && joined; ++i) joined = job.strides[i][last] == strides[i][d] * out[d];
     if (!joined) job.dims[++last] = 1;
     job.dims[last] *= out[d];
@@ -196,10 +219,10 @@ static Status* compute(void* data, Context* context) {
     job.dims[0] = 1;
     for (size_t i = 0; i < inputs; ++i) job.strides[i][0] = 0;
   }
-  int64_t n = job.dims[job.rank - 1];
-  job.rows = total / n;
-  job.parts = (n + BLOCK - 1) / BLOCK;
-  job.rows_each = n < BLOCK ? BLOCK / n : 1;
+  int64_t count = job.dims[job.rank - 1];
+  job.rows = kernel->reduces ? rows : rows * n / count;
+  job.parts = kernel->reduces ? 1 : (count + BLOCK - 1) / BLOCK;
+  job.rows_each = count < BLOCK ? BLOCK / (count ? count : 1) : 1;
   int64_t tasks = job.parts > 1 ? job.rows * job.parts : (job.rows + job.rows_each - 1) / job.rows_each;
   if (tasks > 1) return CALL(274, const Context*, void (*)(void*, size_t), size_t, size_t, void*)(context, run_part, tasks, 0, &job);
   run_part(&job, 0);
@@ -210,11 +233,12 @@ static void destroy(void* kernel) {}
 static const char* name(const Op* op) { return ((const Kernel*)op)->name; }
 static const char* provider(const Op* op) { return 0; }
 static size_t inputs(const Op* op) { return ((const Kernel*)op)->inputs; }
-static size_t one_output(const Op* op) { return 1; }
-static int float32(const Op* op, size_t i) { return 1; }
+static size_t outputs(const Op* op) { return ((const Kernel*)op)->outputs; }
+static int input_type(const Op* op, size_t i) { return ((const Kernel*)op)->tensors[i].type; }
+static int output_type(const Op* op, size_t i) { return ((const Kernel*)op)->tensors[((const Kernel*)op)->inputs + i].type; }
 static int zero(const Op* op, size_t i) { return 0; }
 static int zero_of(const Op* op) { return 0; }
-#define OP {16, 0, name, provider, float32, inputs, float32, one_output, 0, destroy, zero, zero, zero, \
+#define OP {16, 0, name, provider, input_type, inputs, output_type, outputs, 0, destroy, zero, zero, zero, \
             zero_of, zero_of, zero_of, zero_of, create, compute}
 """
 
@@ -226,6 +250,13 @@ __attribute__((visibility("default"))) Status* RegisterCustomOps(Options* option
     return api ? FAIL("this library of Passat kernels needs ONNX Runtime 1.17 or later") : 0;
   }
   api = found;
+#if LEVELS > 1
+  __builtin_cpu_init();
+  level = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (level && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512bw")) level = 2;
+  if (level > MOST_LEVEL) level = MOST_LEVEL;
+#endif
   static Domain* domain;
   if (!domain) {
     Domain* made = 0;
@@ -238,23 +269,54 @@ __attribute__((visibility("default"))) Status* RegisterCustomOps(Options* option
 """
 
 
-def library_source(kernels: Sequence[tuple[str, int, Sequence[tuple[int | None, LoopFunc]]]], domain: str) -> str:
-    """The C source of a library for an operator domain. Each kernel has a name, a number of inputs and its functions."""
-    parts = [_MATH, f"#define MOST_INPUTS {MOST_INPUTS}\n#define MOST_DIMENSIONS {MOST_DIMENSIONS}", _RUNTIME]
-    for name, inputs, functions in kernels:
-        parts += [f"CLONES {emit(function)}" for _, function in functions]
-        parts.append(_dispatch(name, inputs, functions))
-    rows = ",\n".join(f'  {{OP, "{name}", {inputs}, {name}_row}}' for name, inputs, _ in kernels)
+def library_source(kernels: Sequence[Kernel], domain: str) -> str:
+    """The C source of a library of kernels for an operator domain."""
+    functions = "\n".join([SCALARS, *(_functions(kernel) for kernel in kernels)])
+    parts = [_HEAD, functions, "#if LEVELS > 1"]
+    for prefix, target in _LEVELS.items():
+        if target:
+            parts += [_BEGIN.format(target), _again(functions, prefix), _END]
+    parts += ["#endif", _RUNTIME]
+    parts += [f"static const Tensor {kernel.name}_tensors[] = {{{_tensors(kernel)}}};" for kernel in kernels]
+    rows = ",\n".join(
+        f'  {{OP, "{kernel.name}", {len(kernel.program.inputs)}, {len(kernel.forms)}, {kernel.rank}, {int(kernel.program.reduces)}, '
+        f"{kernel.name}_tensors, ROWS({kernel.name})}}"
+        for kernel in kernels
+    )
+    names = (", ".join(f"{prefix}_##name##_rows" for prefix in prefixes) for prefixes in (_LEVELS, list(_LEVELS)[:1]))
+    parts.append("#if LEVELS > 1\n#define ROWS(name) {{{}}}\n#else\n#define ROWS(name) {{{}}}\n#endif".format(*names))
     parts += [f"static const Kernel kernels[] = {{\n{rows}\n}};", f'#define DOMAIN_NAME "{domain}"', _REGISTER]
     return "\n".join(parts)
 
 
-def _dispatch(name: str, inputs: int, functions: Sequence[tuple[int | None, LoopFunc]]) -> str:
-    """The C function that selects the variant of a kernel by the strides along the row."""
-    mask = " | ".join(f"(int)(s[{number}] != 0) << {number}" for number in range(inputs))
-    lines = [f"static void {name}_row(const float* const* x, const int64_t* s, float* y, int64_t n) {{", f"switch ({mask}) {{"]
-    for which, function in functions:
-        strided = any(isinstance(param, Var) and param.name.startswith("s") for param in function.params)
-        args = [f"x[{number}]" for number in range(inputs)] + [f"s[{number}]" for number in range(inputs) if strided] + ["y", "n"]
-        lines.append(f"{'default' if which is None else f'case {which}'}: {function.name}({', '.join(args)}); break;")
-    return "\n".join([*lines, "}\n}"])
+def _again(functions: str, prefix: str) -> str:
+    """Functions with other names."""
+    text = "\n".join(line for line in functions.splitlines() if not line.startswith("#define FN "))
+    return re.sub(r"(?m)^#define (\w+)", r"#undef \1\n#define \1", re.sub(r"\bk_", f"{prefix}_", text))
+
+
+def _tensors(kernel: Kernel) -> str:
+    forms = [0] * len(kernel.program.inputs) + list(kernel.forms)
+    kinds = [kind for kind, _ in kernel.program.inputs] + [kind for _, kind in kernel.program.outputs]
+    return ", ".join("{{{}, {}, {}}}".format(*_ELEMENTS[kind], form) for kind, form in zip(kinds, forms, strict=True))
+
+
+def _functions(kernel: Kernel) -> str:
+    """The C functions of a kernel, and the one that selects a variant by the strides along the row."""
+    count = len(kernel.program.inputs)
+    mask = " | ".join(f"(int)(s[{number}] != 0) << {number}" for number in range(count))
+    lines = [
+        f"static void k_{kernel.name}_rows(const char* const* x, const int64_t* r, const int64_t* s, "
+        "char* const* y, int64_t m, int64_t n) {",
+        f"switch ({mask}) {{",
+    ]
+    for which, function in kernel.functions:
+        args = []
+        for param in function.params:
+            kind, number = param.name[0], param.name[1:]
+            if isinstance(param, Var):
+                args.append(param.name if kind in "mn" else f"{kind}[{number}]")
+            else:
+                args.append(f"({'' if kind == 'y' else 'const '}{TYPES[param.dtype]}*){'y' if kind == 'y' else 'x'}[{number}]")
+        lines.append(f"{'default' if which is None else f'case {which}'}: k_{function.name}({', '.join(args)}); break;")
+    return "\n".join([*(emit(function) for _, function in kernel.functions), *lines, "}\n}"])

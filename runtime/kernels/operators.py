@@ -1,22 +1,101 @@
 """The ONNX operators that kernels compute, as scalar functions.
 
-The results equal those of ONNX Runtime bit for bit, including NaN, infinities and signed zeros. Exp, Tanh and Sigmoid are our own
-approximations.
+The results equal those of ONNX Runtime bit for bit, including NaN, infinities and signed zeros. Exp, Log, Tanh, Sigmoid and Erf are our own
+approximations. The declarations of Passat's operators (`Op.pattern`) are not used: after ONNX Runtime's
+fusions there are nodes of ONNX, whose functions differ from Relay's (constant inputs, attributes, several types).
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Final, TypeAlias
 
-from passat.ir.tir import Call, Const, Expr
+from passat.ir.tir import Call, Cast, Const, Expr
 
 Build: TypeAlias = Callable[[Sequence[Expr]], Expr]
+Attributes: TypeAlias = Mapping[str, float]
 
-_UNARY: Final = {"Abs": "abs", "Exp": "exp", "Neg": "neg", "Relu": "relu", "Sigmoid": "sigmoid", "Sqrt": "sqrt", "Tanh": "tanh"}
-_BINARY: Final = {"Add": "add", "Div": "div", "Mul": "mul", "Sub": "sub"}
-_LARGEST: Final = float.fromhex("0x1.fffffep+127")
-KNOWN: Final = frozenset((*_UNARY, *_BINARY, "Clip", "LeakyRelu", "Pow", "Reciprocal"))
-"""The operators that a kernel may compute."""
+FLOATS: Final = ("float32", "float64", "float16")
+_INTEGERS: Final = ("int32", "int64", "int8", "uint8")
+_NUMBERS: Final = (*FLOATS, *_INTEGERS)
+_SIGNED: Final = (*FLOATS, "int32", "int64", "int8")
+_LARGEST: Final = {"float32": float.fromhex("0x1.fffffep+127"), "float64": float.fromhex("0x1.fffffffffffffp+1023")}
+
+_BOOL: Final = ("bool",)
+_DIRECT: Final = {
+    "Abs": ("abs", _SIGNED), "Ceil": ("ceil", FLOATS), "Erf": ("erf", ("float32", "float16")), "Exp": ("exp", FLOATS),
+    "Floor": ("floor", FLOATS), "IsInf": ("isinf", FLOATS), "IsNaN": ("isnan", FLOATS), "Log": ("log", FLOATS), "Neg": ("neg", _SIGNED),
+    "Not": ("not", _BOOL), "Relu": ("relu", _SIGNED), "Round": ("round", FLOATS), "Sigmoid": ("sigmoid", FLOATS),
+    "Sign": ("sign", _NUMBERS), "Sqrt": ("sqrt", FLOATS), "Tanh": ("tanh", FLOATS),
+    "Add": ("add", _NUMBERS), "And": ("and", _BOOL), "Div": ("div", FLOATS), "Equal": ("eq", (*_NUMBERS, "bool")),
+    "Greater": ("gt", _NUMBERS), "GreaterOrEqual": ("ge", _NUMBERS), "Less": ("lt", _NUMBERS), "LessOrEqual": ("le", _NUMBERS),
+    "Mul": ("mul", _NUMBERS), "Or": ("or", _BOOL), "Sub": ("sub", _NUMBERS), "Xor": ("ne", _BOOL),
+}  # fmt: skip
+"""Operators that are one scalar function, and the types of their operands."""
+_FOLDED: Final = {"Max": "max", "Min": "min", "Sum": "add"}
+"""Operators of any number of operands."""
+
+
+def _composed(kind: str, x: Expr, attributes: Attributes) -> Expr | None:
+    def number(value: float) -> Const:
+        return Const(value, x.dtype)
+
+    def call(name: str, *args: Expr) -> Expr:
+        return Call(name, args)
+
+    def less_one(value: Expr) -> Expr:
+        return call("sub", call("exp", value), number(1))
+
+    def softplus() -> Expr:
+        log = call("log", call("add", number(1), call("exp", call("neg", call("abs", x)))))
+        return call("add", call("relu", x), log)
+
+    alpha = attributes.get("alpha", {"HardSigmoid": 0.2, "LeakyRelu": 0.01, "Selu": 1.67326319217681884765625}.get(kind, 1.0))
+    zero = number(0)
+    if kind == "LeakyRelu":
+        return call("leaky", x, number(alpha))
+    if kind == "Reciprocal":
+        return call("div", number(1), x)
+    if kind == "Elu":
+        return call("where", call("ge", x, zero), x, call("mul", number(alpha), less_one(x)))
+    if kind == "Selu":
+        gamma = attributes.get("gamma", 1.05070102214813232421875)
+        inner = call("where", call("gt", x, zero), x, call("sub", call("mul", number(alpha), call("exp", x)), number(alpha)))
+        return call("mul", number(gamma), inner)
+    if kind == "HardSigmoid":
+        line = call("add", call("mul", x, number(alpha)), number(attributes.get("beta", 0.5)))
+        return call("clip_high", call("clip_low", line, zero), number(1))
+    if kind == "HardSwish":
+        line = call("add", call("mul", x, number(_single(1 / 6))), number(0.5))
+        return call("mul", x, call("clip_high", call("clip_low", line, zero), number(1)))
+    if kind == "Softplus":
+        return softplus()
+    if kind == "Softsign":
+        return call("div", x, call("add", number(1), call("abs", x)))
+    if kind == "Mish":
+        return call("mul", x, call("tanh", softplus()))
+    if kind == "Gelu" and not attributes.get("tanh"):
+        erf = call("erf", call("mul", x, number(_single(math.sqrt(0.5)))))
+        return call("mul", call("mul", x, number(0.5)), call("add", erf, number(1)))
+    if kind == "ThresholdedRelu":
+        return call("where", call("gt", x, number(alpha)), x, zero)
+    return None
+
+
+_COMPOSED: Final = (
+    "Elu", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "Reciprocal", "Selu", "Softplus", "Softsign", "ThresholdedRelu",
+)  # fmt: skip
+KNOWN: Final = frozenset((*_DIRECT, *_FOLDED, *_COMPOSED, "Cast", "Clip", "Pow", "Where"))
+"""The operators that a kernel may compute, one element from one element of each operand."""
+REDUCTIONS: Final = {
+    "ReduceL2": "add",
+    "ReduceMax": "max",
+    "ReduceMean": "add",
+    "ReduceMin": "max",
+    "ReduceSum": "add",
+    "ReduceSumSquare": "add",
+}
+"""The operators that a kernel may compute along a row, and what they accumulate; a minimum is the maximum of the reversed."""
 
 
 def constants_from(kind: str) -> int | None:
@@ -24,28 +103,66 @@ def constants_from(kind: str) -> int | None:
     return 1 if kind in ("Clip", "Pow") else None
 
 
-def builder(kind: str, constants: Sequence[float | None], attributes: Mapping[str, float]) -> Build | None:
-    """The scalar function of an operator in `KNOWN`; None if unsupported. `constants` are its constant inputs, None for omitted ones."""
-    if kind in _UNARY:
-        return lambda args: Call(_UNARY[kind], (args[0],))
-    if kind in _BINARY:
-        return lambda args: Call(_BINARY[kind], (args[0], args[1]))
-    if kind == "Reciprocal":
-        return lambda args: Call("div", (Const(1.0), args[0]))
-    if kind == "LeakyRelu":
-        return lambda args: Call("leaky", (args[0], Const(attributes.get("alpha", 0.01))))
-    if kind == "Pow":
-        if constants == [2.0]:
-            return lambda args: Call("mul", (args[0], args[0]))
-        if constants == [3.0]:
-            return lambda args: Call("mul", (Call("mul", (args[0], args[0])), args[0]))
+def builder(kind: str, operands: Sequence[str], result: str, constants: Sequence[float | None], attributes: Attributes) -> Build | None:
+    """The function of a node of an operator of `KNOWN`, given the types of its operands and of its result, and its constant inputs, None
+    where there is no input; None if unsupported."""
+    types = set(operands)
+    if kind == "Where":
+        return (lambda args: Call("where", (args[0], args[1], args[2]))) if operands[0] == "bool" and operands[1] == operands[2] else None
+    if len(types) != 1:
         return None
-    if kind == "Clip" and constants and not any(bound is not None and math.isnan(bound) for bound in constants):
+    given = operands[0]
+    if kind in _DIRECT:
+        name, allowed = _DIRECT[kind]
+        plain = kind != "IsInf" or not attributes  # it may be of one sign
+        return (lambda args: Call(name, tuple(args))) if given in allowed and plain else None
+    if kind == "Cast":
+        return _cast(given, result)
+    if given not in _NUMBERS:
+        return None
+    if kind in _FOLDED:
+        return lambda args: reduce(lambda x, y: Call(_FOLDED[kind], (x, y)), args)
+    if kind in _COMPOSED:
+        return (lambda args: _known(_composed(kind, args[0], attributes))) if given in FLOATS and _is_composed(kind, attributes) else None
+    if kind == "Pow" and constants and given in FLOATS:
+        return {2.0: lambda args: Call("mul", (args[0], args[0])), 3.0: _cube}.get(constants[0] or 0.0)
+    if kind == "Clip" and not any(bound is not None and math.isnan(bound) for bound in constants):
         return lambda args: _clip(args[0], *constants)
     return None
 
 
+def _is_composed(kind: str, attributes: Attributes) -> bool:
+    return _composed(kind, Const(0.0), attributes) is not None
+
+
+def _known(expr: Expr | None) -> Expr:
+    assert expr is not None
+    return expr
+
+
+def _single(value: float) -> float:
+    """The value that ONNX Runtime's constants of float32 have."""
+    import numpy as np
+
+    return float(np.float32(value))
+
+
+def _cube(args: Sequence[Expr]) -> Expr:
+    return Call("mul", (Call("mul", (args[0], args[0])), args[0]))
+
+
+def _cast(given: str, wanted: str) -> Build | None:
+    if wanted == "float16":
+        return lambda args: Call("half", (Cast(args[0], "float32"),))
+    if wanted not in (*_NUMBERS, "bool") or (given in FLOATS and wanted in ("int8", "uint8")):
+        return None  # small integers of large floats depend on the processor
+    return lambda args: Cast(args[0], wanted)
+
+
 def _clip(value: Expr, low: float | None = None, high: float | None = None) -> Expr:
-    """Clips like ONNX Runtime, which replaces a missing bound by the largest finite number, so the result is never infinite."""
-    value = Call("clip_low", (value, Const(-_LARGEST if low is None else low)))
-    return Call("clip_high", (value, Const(_LARGEST if high is None else high)))
+    """Clips like ONNX Runtime, which replaces a missing bound of floats by the largest finite number, so the result is never infinite."""
+    most = _LARGEST.get(value.dtype)
+    low, high = -most if low is None and most else low, most if high is None and most else high
+    if low is not None:
+        value = Call("clip_low", (value, Const(low, value.dtype)))
+    return value if high is None else Call("clip_high", (value, Const(high, value.dtype)))

@@ -12,7 +12,18 @@ from typing import Final
 from passat.ir.passat_error import PassatError
 
 # None of these changes values: products and sums are not contracted, and nothing is regrouped.
-_FLAGS: Final = ("-std=gnu11", "-O3", "-fPIC", "-shared", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
+_FLAGS: Final = (
+    "-std=gnu11",
+    "-O3",
+    "-fPIC",
+    "-shared",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fopenmp-simd",
+    "-fwrapv",
+    "-fvisibility=hidden",
+)
 _SECONDS: Final = 300.0
 
 
@@ -45,7 +56,7 @@ def build_library(source: str, command: Sequence[str]) -> bytes:
             file.write(source)
         try:
             done = subprocess.run(
-                [*command, *_FLAGS, "kernels.c", "-o", "kernels.so"],
+                [*command, *_FLAGS, "kernels.c", "-o", "kernels.so", "-lm"],
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,

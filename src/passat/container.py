@@ -17,7 +17,7 @@ String: type = str
 
 
 def convert(value: AnyValue) -> AnyValue:
-    """Converts a value to the form in the IR: lists become tuples, also nested ones. Other values are unchanged.
+    """A value as the IR holds it: lists as tuples, also inside of others. Anything else stays.
 
     >>> convert([1, ["a", None]])
     (1, ('a', None))

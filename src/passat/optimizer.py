@@ -47,7 +47,7 @@ class Result:
         self.model = model
         self.report = report
         self.library = library
-        """The model's kernel library, if it has kernels; `save` writes it beside the model."""
+        """The library of the model's kernels, if it has some; `save` writes it beside the model."""
         self._tracing = tracing
         self._folder = folder
         self._accepted = accepted
@@ -153,7 +153,7 @@ def _log(report: Report) -> None:
     for warning in (*report.warnings, *report.limits):
         LOG.warning("%s: %s", report.source, warning)
     if report.kept:
-        LOG.info("the input is returned: %s", report.kept)
+        LOG.info("the input came back: %s", report.kept)
     LOG.info("%d nodes became %d", report.node_count_before, report.node_count_after)
 
 
@@ -167,9 +167,7 @@ def _without(rules: Sequence[str], job: Job, given: Given) -> Result:
     result = optimize_with(source.original, stricter)
     result.report.source, result.report.nodes_before, result.report.bytes_before = report.source, report.nodes_before, report.bytes_before
     names = f"{', '.join(rules[:-1])} and {rules[-1]}" if len(rules) > 1 else rules[0]
-    result.report.warnings.append(
-        f"the comparison found infinite or NaN results, which {names} may change: the result is optimized without"
-    )
+    result.report.warnings.append(f"verification met results that are infinite or NaN, which {names} may change: optimized without")
     return result
 
 
@@ -237,7 +235,7 @@ def optimize(model: ModelLike, wanted: Settings) -> Result:
     * `reproducer`: a folder that is written when a pass raises; `passat replay` runs it.
     * `explain`: records provenance in the metadata of the result's nodes (`Result.explain`); `certificate`: creates a proof that the
       result is equivalent (`Result.certificate`). Both require `choose="cost"`, and, like `record`, disable regions.
-    * `kernels`: makes native kernels for chains of elementwise operators on float32 that ONNX Runtime leaves unfused, if the model gets
+    * `kernels`: makes native kernels for chains of elementwise operators and reductions that ONNX Runtime leaves unfused, if the model gets
       faster with them; `save` then writes their library beside the model.
     * `record`: records all rule events, for `result.write_report` and for full rule statistics in the report.
 

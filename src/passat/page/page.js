@@ -1,4 +1,4 @@
-// Builds the page.
+// Puts the page together.
 
 startHead();
 startChanges();

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 KEPT: Final = 0
 REPLACED: Final = 1
 CHANGED: Final = 2
-"""The state of a node of both models whose attributes or constants differ."""
+"""A node of both models with other attributes or constants."""
 
 
 _CLIMB: Final = 2
-"""Maximum distance between an unused node and the replaced nodes whose rules may have made it unused."""
+"""Maximum distance above an unread node at which its rule is searched."""
 
 
 @dataclass

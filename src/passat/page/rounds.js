@@ -1,4 +1,4 @@
-// The growth of the e-graphs.
+// How the e-graphs grew.
 
 const CHARTS = 24;
 

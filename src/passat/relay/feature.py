@@ -1,4 +1,4 @@
-"""`relay.feature`: the constructs that programs may contain."""
+"""`relay.feature`: the constructs that programs may be made of."""
 
 from passat.ir.features import Feature
 

@@ -1,111 +1,22 @@
-"""Kernels compute the values of ONNX Runtime, and are rejected in other models."""
+"""Kernels compute what ONNX Runtime does, and are rejected where they do not belong."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any as AnyValue
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
-from onnx import parser
 from typer.testing import CliRunner
 
 import passat
 from passat.cli.app import app
 from passat.kernels import KernelsError, library_of, library_path
 from passat.report import Timing
-from passat.runtime.kernels import CompilerError, Kernels, NoCompilerError, build_library, compiler, fuse, library_source
+from passat.runtime.kernels import CompilerError, NoCompilerError, build_library, compiler, fuse, library_source
 from passat.runtime.kernels.fusing import key
-
-try:
-    COMMAND = compiler()
-except NoCompilerError as error:
-    pytest.skip(str(error), allow_module_level=True)
-
-SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1, -1, 2.5, -2.5, 1e-40, -1e-40, 3.4e38, -3.4e38, 88.8, -104, 7], np.float32)
-
-
-def model(text: str) -> onnx.ModelProto:
-    return parser.parse_model(f'<ir_version: 9, opset_import: ["": 17]> {text}')
-
-
-def fused(proto: onnx.ModelProto) -> Kernels:
-    found = fuse(proto, {key(node) for node in proto.graph.node})
-    assert found is not None
-    return found
-
-
-def session(proto: onnx.ModelProto, library: Path | None = None, threads: int = 1) -> AnyValue:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    if library is not None:
-        options.register_custom_ops_library(str(library))
-    return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
-
-
-def both(
-    text: str, folder: Path, feeds: Sequence[Mapping[str, AnyValue]], kernels: int = 1, threads: int = 1
-) -> list[tuple[AnyValue, AnyValue]]:
-    """The first output on ONNX Runtime, and with kernels."""
-    proto = model(text)
-    found = fused(proto)
-    assert sum(node.domain == found.domain for node in found.model.graph.node) == kernels
-    onnx.checker.check_model(found.model)
-    library = folder / "k.so"
-    library.write_bytes(build_library(library_source(found.kernels, found.domain), COMMAND))
-    plain, own = session(proto), session(found.model, library, threads)
-    return [(plain.run(None, dict(feed))[0], own.run(None, dict(feed))[0]) for feed in feeds]
-
-
-def assert_same_bits(one: AnyValue, other: AnyValue) -> None:
-    assert one.shape == other.shape
-    np.testing.assert_array_equal(other, one)
-    known = ~np.isnan(one)
-    np.testing.assert_array_equal(np.signbit(other[known]), np.signbit(one[known]))
-
-
-@pytest.mark.parametrize(
-    "node",
-    [
-        "Abs(s)", "Neg(s)", "Relu(s)", "Sqrt(s)", "Reciprocal(s)", "LeakyRelu<alpha = 0.1>(s)", "Clip(s, zero, six)", "Clip(s, , six)",
-        "Clip(s, zero)", "Pow(s, two)", "Pow(s, three)", "Add(s, y)", "Sub(s, y)", "Mul(s, y)", "Div(s, y)", "Div(six, s)",
-    ],
-)  # fmt: skip
-def test_an_operator_gives_the_same_bits(node: str, tmp_path: Path) -> None:
-    text = f"g (float[N] x, float[N] y) => (float[N] r) <float zero = {{0}}, float six = {{6}}, float two = {{2}}, float three = {{3}}> {{ s = Neg(x) r = {node} }}"
-    x, y = (each.ravel() for each in np.meshgrid(SPECIAL, SPECIAL))
-    feed = {"x": x, "y": y}
-    [(one, other)] = both(text, tmp_path, [feed])
-    assert_same_bits(one, other)
-
-
-@pytest.mark.parametrize(("kind", "ulps"), [("Exp", 2), ("Tanh", 3), ("Sigmoid", 4)])
-def test_functions_of_our_own_are_within_units_in_the_last_place(kind: str, ulps: int, tmp_path: Path) -> None:
-    x = np.random.default_rng(0).integers(0, 2**32, 400_000, dtype=np.uint32).view(np.float32)
-    x = np.concatenate([x, np.linspace(-110, 100, 400_001, dtype=np.float32), SPECIAL])
-    [(ours, other)] = both(f"g (float[N] x) => (float[N] r) {{ s = Neg(x) r = {kind}(s) }}", tmp_path, [{"x": x}])
-    with np.errstate(all="ignore"):
-        wide = -x.astype(np.float64)
-        functions: dict[str, AnyValue] = {"Exp": np.exp, "Tanh": np.tanh, "Sigmoid": lambda v: 1 / (1 + np.exp(-v))}
-        exact = functions[kind](wide)
-        rounded = exact.astype(np.float32)
-        error = np.abs(other.astype(np.float64) - exact) / np.spacing(np.abs(rounded)).astype(np.float64)
-    np.testing.assert_array_equal(np.isnan(other), np.isnan(x))
-    np.testing.assert_array_equal(np.isnan(ours), np.isnan(x))
-    finite = np.isfinite(rounded)
-    np.testing.assert_array_equal(other[np.isinf(rounded)], rounded[np.isinf(rounded)])
-    least = np.finfo(np.float32).tiny
-    normal = finite & (np.abs(exact) >= least)
-    assert error[normal].max() <= ulps
-    # Sigmoid may be 0 if the exact result is subnormal.
-    assert np.abs(other[finite & ~normal] - exact[finite & ~normal]).max() <= least
-    zero = x == 0
-    np.testing.assert_array_equal(np.signbit(other[zero]), np.signbit(rounded[zero]))
-
+from tests.runtime.kernels.running import COMMAND, SPECIAL, assert_same_bits, both, fused, model, own_session, session
 
 WIDE = "g (float[A,B,C] x, float[D,E] y, float[F] z) => (float[G,H,I] r) { s = Add(x, y) r = Mul(s, z) }"
 SHAPES = [
@@ -127,11 +38,7 @@ def test_broadcasting_is_of_the_sizes_at_run_time(tmp_path: Path) -> None:
     ]
     for each, feed in zip(fixed, feeds, strict=True):
         proto = model(each)
-        found = fuse(proto, {key(node) for node in proto.graph.node})
-        assert found is not None
-        library = tmp_path / f"{abs(hash(each))}.so"
-        library.write_bytes(build_library(library_source(found.kernels, found.domain), COMMAND))
-        assert_same_bits(session(proto).run(None, feed)[0], session(found.model, library).run(None, feed)[0])
+        assert_same_bits(session(proto).run(None, feed)[0], own_session(proto, tmp_path, kernels=None).run(None, feed)[0])
 
 
 @pytest.mark.parametrize("others", [1, 2, 4])
@@ -155,25 +62,50 @@ def test_each_way_of_broadcasting_along_a_row(others: int, tmp_path: Path) -> No
 
 def test_shapes_that_do_not_broadcast_are_an_error(tmp_path: Path) -> None:
     proto = model("g (float[N] x, float[M] y) => (float[N] r) <float[N] s> { s = Add(x, y) r = Neg(s) }")
-    found = fused(proto)
-    library = tmp_path / "k.so"
-    library.write_bytes(build_library(library_source(found.kernels, found.domain), COMMAND))
     with pytest.raises(Exception, match="shapes do not broadcast"):
-        session(found.model, library).run(None, {"x": np.ones(2, np.float32), "y": np.ones(3, np.float32)})
+        own_session(proto, tmp_path).run(None, {"x": np.ones(2, np.float32), "y": np.ones(3, np.float32)})
 
 
-def test_values_that_others_use_stay_in_the_model(tmp_path: Path) -> None:
+def test_values_that_others_use_are_outputs(tmp_path: Path) -> None:
     text = "g (float[N] x) => (float[N] r, float[N] s) { s = Neg(x) t = Abs(s) u = Sqrt(t) r = Mul(u, t) }"
-    [(one, other)] = both(text, tmp_path, [{"x": SPECIAL}])
+    for output in (0, 1):
+        [(one, other)] = both(text, tmp_path, [{"x": SPECIAL}], output=output)
+        assert_same_bits(one, other)
+    assert [node.op_type for node in fused(model(text)).model.graph.node] == ["Kernel0"]
+
+
+def test_a_value_that_leads_around_a_kernel_stays_outside(tmp_path: Path) -> None:
+    """No kernel needs its own output."""
+    text = "g (float[N] x) => (float[N] r) { s = Neg(x) t = Abs(s) p = CumSum(t, axis) u = Sqrt(t) r = Mul(u, p) }".replace(
+        "{ s", "<int64 axis = {0}> { s"
+    )
+    [(one, other)] = both(text, tmp_path, [{"x": np.linspace(-3, 3, 20, dtype=np.float32)}], kernels=2)
     assert_same_bits(one, other)
-    assert [node.op_type for node in fused(model(text)).model.graph.node] == ["Neg", "Kernel0"]
 
 
-def test_other_types_and_nodes_that_are_not_left_have_no_kernel() -> None:
-    wide = model("g (double[N] x) => (double[N] r) { s = Neg(x) r = Abs(s) }")
-    assert fuse(wide, {key(node) for node in wide.graph.node}) is None
+def test_a_kernel_stands_after_what_it_reads(tmp_path: Path) -> None:
+    """Its nodes need not be together, and others may read an early value of it."""
+    text = (
+        "g (float[N] x) => (float[N] r, float[N] q) <int64 axis = {0}> "
+        "{ s = Neg(x) t = Abs(s) q = CumSum(t, axis) p = CumSum(x, axis) u = Sqrt(t) r = Mul(u, p) }"
+    )
+    for output in (0, 1):
+        [(one, other)] = both(text, tmp_path, [{"x": np.linspace(-3, 3, 20, dtype=np.float32)}], output=output)
+        assert_same_bits(one, other)
+
+
+def test_what_is_not_left_has_no_kernel() -> None:
     proto = model("g (float[N] x) => (float[N] r) { s = Neg(x) r = Abs(s) }")
     assert fuse(proto, {key(proto.graph.node[0])}) is None
+
+
+def test_memory_of_the_caller_may_be_misaligned_or_of_negative_strides(tmp_path: Path) -> None:
+    proto = model("g (float[N] x) => (float[N] r) { s = Neg(x) r = Exp(s) }")
+    own, plain = own_session(proto, tmp_path), session(proto)
+    x = np.linspace(-3, 3, 1001, dtype=np.float32)
+    misaligned = np.frombuffer(b"!" + x.tobytes(), np.float32, offset=1)
+    for given in (misaligned, x[::-1], x[::3]):
+        np.testing.assert_allclose(own.run(None, {"x": given})[0], plain.run(None, {"x": np.array(given)})[0], rtol=1e-6)
 
 
 def test_names_of_a_model_do_not_reach_the_source() -> None:
@@ -202,7 +134,7 @@ def test_no_compiler_is_one_sentence_with_two_ways_out(monkeypatch: pytest.Monke
 
 
 def test_the_library_compiles_without_warnings() -> None:
-    """Status variables of the TRY macro were once initialized with themselves, which crashed if clang compiled the library."""
+    """Status variables of the TRY macro once initialized themselves, which crashed when clang compiled the library."""
     made = fused(model("h (float[N] x) => (float[N] r) { s = Exp(x) r = Neg(s) }"))
     warnings = ["-Wall", "-Wextra", "-Winit-self", "-Wno-unused-parameter", "-Wno-unused-function", "-Werror"]
     assert build_library(library_source(made.kernels, made.domain), [*COMMAND, *warnings])
@@ -246,12 +178,12 @@ def test_a_changed_or_missing_library_is_rejected(written: Path) -> None:
     library = library_path(written)
     assert library_of(written) == [str(library)]
     library.write_bytes(library.read_bytes() + b"x")
-    with pytest.raises(KernelsError, match="is not the kernel library"):
+    with pytest.raises(KernelsError, match="is not the library of kernels"):
         library_of(written)
     library.unlink()
     done = CliRunner().invoke(app, ["run", str(written)])
     assert done.exit_code == 1
-    assert "needs its kernel library" in done.output
+    assert "needs its library of kernels" in done.output
 
 
 def test_a_compiler_that_fails_leaves_the_model_without_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,0 +1,196 @@
+"""Which nodes belong together in one kernel: elementwise nodes, and reductions along rows with what is computed of their results.
+
+A walk over the model, not rules: which nodes belong together depends on all uses of each value.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from passat.runtime.kernels.operators import KNOWN, REDUCTIONS, Build, builder, constants_from
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+    from passat.ir.onnx.kernel_nodes import Shape
+
+MOST_INPUTS: Final = 16
+MOST_OUTPUTS: Final = 8
+MOST_DIMENSIONS: Final = 16
+MOST_NODES: Final = 128
+"""The most of each that a kernel may have."""
+_SEARCHED: Final = 10_000
+"""The most nodes that are looked at for a path around a group."""
+
+
+@dataclass
+class Group:
+    """Nodes of one kernel. Their results have the shape, or that with one element along the last axis."""
+
+    nodes: list[int]
+    shape: "Shape"
+    reduces: bool
+    inputs: set[str] = field(default_factory=set)
+    outputs: int = 1
+
+
+class Graph:
+    """The main graph of a model: types, constants, uses, and the functions of the nodes that may be in kernels."""
+
+    def __init__(self, model: "ModelProto", left: Sequence[bool]) -> None:
+        from passat.ir.onnx.kernel_nodes import Tensor, names_read, scalars, tensor_types  # needs onnx
+
+        self.nodes = list(model.graph.node)
+        self.types = tensor_types(model, KNOWN)
+        self.constants = scalars(model.graph)
+        for name, constant in self.constants.items():
+            self.types.setdefault(name, Tensor(constant.dtype, constant.shape))
+        self.uses: dict[str, list[int]] = {}
+        for number, node in enumerate(self.nodes):
+            for name in names_read(node):
+                self.uses.setdefault(name, []).append(number)
+        self.results = {value.name for value in model.graph.output}
+        self.built: dict[int, Build] = {}
+        self.reductions: set[int] = set()
+        for number, node in enumerate(self.nodes):
+            if left[number] and node.domain in ("", "ai.onnx") and len(node.output) == 1:
+                if self._reduces(node):
+                    self.reductions.add(number)
+                elif (build := self._build(node)) is not None:
+                    self.built[number] = build
+        self.group_of: dict[int, Group] = {}
+
+    def _reduces(self, node: "NodeProto") -> bool:
+        """True for a reduction along the last axis of a tensor."""
+        from passat.ir.onnx.kernel_nodes import attributes_of
+
+        if node.op_type not in REDUCTIONS or any(name not in self.types for name in (node.input[0], node.output[0])):
+            return False
+        dtype, shape = self.types[node.input[0]]
+        attributes = attributes_of(node)
+        axis: float | None = attributes.get("axes")
+        if len(node.input) > 1 and node.input[1] in self.constants:
+            axis = self.constants[node.input[1]].value
+        floats = dtype in ("float32", "float64", "float16")
+        exact = dtype in ("int32", "int64") and node.op_type in ("ReduceMax", "ReduceMin", "ReduceSum")
+        return (floats or exact) and 1 <= len(shape) <= MOST_DIMENSIONS and axis in (-1, len(shape) - 1)
+
+    def _build(self, node: "NodeProto") -> Build | None:
+        from passat.ir.onnx.kernel_nodes import attributes_of
+
+        if node.op_type not in KNOWN or node.output[0] not in self.types:
+            return None
+        dtype, shape = self.types[node.output[0]]
+        operands = self._operands(node)
+        if len(shape) > MOST_DIMENSIONS or not operands or any(name not in self.types for name in operands):
+            return None
+        constants: list[float | None] = []
+        for name in list(node.input)[len(operands) :]:
+            # ranks of constants must not decide the rank of the result
+            if name and (name not in self.constants or len(self.constants[name].shape) > len(shape)):
+                return None
+            constants.append(self.constants[name].value if name else None)
+        return builder(node.op_type, [self.types[name].dtype for name in operands], dtype, constants, attributes_of(node))
+
+    def _operands(self, node: "NodeProto") -> Sequence[str]:
+        return list(node.input[:1] if node.op_type in REDUCTIONS else node.input[: constants_from(node.op_type)])
+
+    def operands(self, number: int) -> Sequence[str]:
+        """The inputs of a node that are not part of its function."""
+        return self._operands(self.nodes[number])
+
+    def result(self, number: int) -> str:
+        """The value that a node makes."""
+        name: str = self.nodes[number].output[0]
+        return name
+
+    def is_constant(self, name: str, shape: "Shape") -> bool:
+        """True for a constant that is part of the function of a kernel with results of a shape."""
+        return name in self.constants and len(self.constants[name].shape) <= len(shape)
+
+    def inputs(self, group: Group) -> list[str]:
+        """The values that a group reads, constants excepted."""
+        inside = {self.result(number) for number in group.nodes}
+        read = dict.fromkeys(name for number in group.nodes for name in self.operands(number))
+        return [name for name in read if name not in inside and not self.is_constant(name, group.shape)]
+
+    def outputs(self, group: Group) -> list[str]:
+        """The values of a group that others need."""
+        names = [self.result(number) for number in group.nodes]
+        return [name for name in names if self.is_used_outside(name, group)]
+
+    def is_used_outside(self, name: str, group: Group) -> bool:
+        """True if a value is an output of the kernel of a group."""
+        return name in self.results or any(self.group_of.get(user) is not group for user in self.uses.get(name, ()))
+
+    def groups(self) -> list[Group]:
+        """The groups, each with its nodes in order. Every value that others need is an output."""
+        found: list[Group] = []
+        for number in reversed(range(len(self.nodes))):
+            if number not in self.built and number not in self.reductions:
+                continue
+            name = self.result(number)
+            users = (self.group_of[user] for user in sorted(self.uses.get(name, ())) if user in self.group_of)
+            for group in {id(each): each for each in users}.values():
+                if self._joins(number, group):
+                    break
+            else:
+                name = self.operands(number)[0] if number in self.reductions else name
+                group = Group([], self.types[name].shape, number in self.reductions, outputs=1)
+                found.append(group)
+            group.nodes.append(number)
+            self.group_of[number] = group
+            group.inputs.discard(self.result(number))
+            group.inputs.update(operand for operand in self.operands(number) if not self.is_constant(operand, group.shape))
+        for group in found:
+            group.nodes.sort()
+            if not group.reduces:  # numbers of rows are not worth the loop over rows
+                for number in [number for number in group.nodes if self.types[self.result(number)].shape != group.shape]:
+                    group.nodes.remove(number)
+                    del self.group_of[number]
+        return found
+
+    def _joins(self, number: int, group: Group) -> bool:
+        name = self.result(number)
+        outside = self.is_used_outside(name, group)
+        read = [operand for operand in self.operands(number) if not self.is_constant(operand, group.shape)]
+        if len(group.nodes) >= MOST_NODES or len(group.inputs.union(read) - {name}) > MOST_INPUTS or group.outputs + outside > MOST_OUTPUTS:
+            return False
+        shape = self.types[name].shape
+        of_row = (*group.shape[:-1], 1)
+        upgraded = None
+        if number in self.reductions:
+            wide = self.types[self.operands(number)[0]].shape
+            if shape != (*wide[:-1], 1):
+                return False
+            if group.shape != wide:
+                if group.shape != shape or group.reduces:
+                    return False
+                upgraded = wide
+        elif shape != group.shape and (shape != of_row or not shape):
+            return False
+        if outside and not self._is_convex(name, group):
+            return False
+        group.outputs += outside
+        if number in self.reductions:
+            group.reduces = True
+            group.shape = upgraded or group.shape
+        return True
+
+    def _is_convex(self, name: str, group: Group) -> bool:
+        """True if no value leads from a value through nodes outside of a group into it."""
+        waiting = [user for user in self.uses.get(name, ()) if self.group_of.get(user) is not group]
+        seen: set[int] = set()
+        while waiting:
+            number = waiting.pop()
+            if number in seen:
+                continue
+            if len(seen) > _SEARCHED:
+                return False
+            other = self.group_of.get(number)
+            if other is group:
+                return False
+            together = [number] if other is None else other.nodes
+            seen.update(together)
+            waiting += [user for each in together for result in self.nodes[each].output for user in self.uses.get(result, ())]
+        return True

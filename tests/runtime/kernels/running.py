@@ -1,0 +1,79 @@
+"""Models with kernels beside the same without, on ONNX Runtime without optimizations."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any as AnyValue
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import parser
+
+from passat.runtime.kernels import Kernels, NoCompilerError, build_library, compiler, fuse, library_source
+from passat.runtime.kernels.fusing import key
+
+try:
+    COMMAND = compiler()
+except NoCompilerError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1, -1, 2.5, -2.5, 1e-40, -1e-40, 3.4e38, -3.4e38, 88.8, -104, 7], np.float32)
+DTYPES = {
+    "float": np.float32, "double": np.float64, "float16": np.float16, "int32": np.int32, "int64": np.int64, "int8": np.int8, "uint8": np.uint8,
+    "bool": np.bool_,
+}  # fmt: skip
+
+
+def model(text: str, opset: int = 20) -> onnx.ModelProto:
+    return parser.parse_model(f'<ir_version: 9, opset_import: ["": {opset}]> {text}')
+
+
+def fused(proto: onnx.ModelProto) -> Kernels:
+    found = fuse(proto, {key(node) for node in proto.graph.node})
+    assert found is not None
+    return found
+
+
+def session(proto: onnx.ModelProto, library: Path | None = None, threads: int = 1) -> AnyValue:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    if library is not None:
+        options.register_custom_ops_library(str(library))
+    return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def own_session(proto: onnx.ModelProto, folder: Path, threads: int = 1, flags: Sequence[str] = (), kernels: int | None = 1) -> AnyValue:
+    """The model with its kernels, whose number is checked unless it is None."""
+    found = fused(proto)
+    assert kernels in (None, sum(node.domain == found.domain for node in found.model.graph.node))
+    onnx.checker.check_model(found.model)
+    library = folder / f"{found.domain}{''.join(flags)}.so"
+    library.write_bytes(build_library(library_source(found.kernels, found.domain), [*COMMAND, *flags]))
+    return session(found.model, library, threads)
+
+
+def both(
+    text: str,
+    folder: Path,
+    feeds: Sequence[Mapping[str, AnyValue]],
+    kernels: int = 1,
+    threads: int = 1,
+    flags: Sequence[str] = (),
+    output: int = 0,
+) -> list[tuple[AnyValue, AnyValue]]:
+    """An output on ONNX Runtime, and with kernels."""
+    proto = model(text)
+    plain, own = session(proto), own_session(proto, folder, threads, flags, kernels)
+    return [(plain.run(None, dict(feed))[output], own.run(None, dict(feed))[output]) for feed in feeds]
+
+
+def assert_same_bits(one: AnyValue, other: AnyValue, name: str = "") -> None:
+    assert one.shape == other.shape
+    assert one.dtype == other.dtype
+    np.testing.assert_array_equal(other, one, name)
+    if one.dtype.kind == "f":
+        known = ~np.isnan(one)
+        np.testing.assert_array_equal(np.signbit(other[known]), np.signbit(one[known]), name)
