@@ -7,8 +7,9 @@ from passat.ir.expr import Expr, Function, Let, Var
 from passat.ir.traverse import children, post_order, with_children
 
 
-def drop_dead_lets(function: Function, *, ignore_impurity: bool = False) -> Function:
-    """The function without unused lets, except those whose value has effects (references, stateful calls, calls of unknown functions).
+def drop_dead_lets(function: Function, *, pure: Collection[str] = (), ignore_impurity: bool = False) -> Function:
+    """The function without unused lets, except those whose value has effects (references, stateful calls, calls of unknown functions: of
+    global ones that are not `pure`).
 
     Like Relay's DeadCodeElimination v0.18. With `ignore_impurity`, also drops values with effects, as v0.8 does, which changes program
     behavior.
@@ -16,17 +17,18 @@ def drop_dead_lets(function: Function, *, ignore_impurity: bool = False) -> Func
     order = post_order(function)
     if not any(isinstance(node, Let) for node in order):
         return function
-    dropped: dict[Var, Expr | None] = {let.var: None for let in _dead(function, set() if ignore_impurity else effectful_nodes(function))}
+    effectful = set() if ignore_impurity else effectful_nodes(function, pure)
+    dropped: dict[Var, Expr | None] = {let.var: None for let in _dead(function, effectful)}
     return _without(function, order, dropped) if dropped else function
 
 
-def inline_single_uses(function: Function, *, ignore_impurity: bool = False) -> Function:
+def inline_single_uses(function: Function, *, pure: Collection[str] = (), ignore_impurity: bool = False) -> Function:
     """The function with lets inlined whose values have no effects and a single use, in the same function literal. If the use were in
     another literal, each call of it would compute the value."""
     order = post_order(function)
     if not any(isinstance(node, Let) for node in order):
         return function
-    effectful = set() if ignore_impurity else effectful_nodes(function)
+    effectful = set() if ignore_impurity else effectful_nodes(function, pure)
     bound, uses = _uses(order)
     once: dict[Var, Expr | None] = {var: let.value for var, let in bound.items() if uses.get(var) == [True] and let.value not in effectful}
     return _without(function, order, once) if once else function
@@ -37,7 +39,7 @@ def _without(function: Function, order: Sequence[Expr], values: dict[Var, Expr |
     made: dict[int, Expr] = {}
     for node in order:
         if isinstance(node, Let) and node.var in values:
-            made[id(node)] = made[id(node.body)]
+            made[id(node)] = made[id(_behind(node.body, values))]
         else:
             made[id(node)] = with_children(node, [made[id(_behind(part, values))] for part in children(node)])
     result = made[id(function)]

@@ -13,6 +13,7 @@ from passat.rules.passes.fake_quantization import FakeQuantizationToInteger
 from passat.rules.passes.fuse_ops import DefuseOps, FuseOps
 from passat.rules.passes.merge_compiler_regions import MergeCompilerRegions
 from passat.rules.passes.merge_composite import MergeComposite
+from passat.rules.passes.partial_evaluate import PartialEvaluate
 from passat.rules.passes.partition_graph import PartitionGraph
 from passat.rules.passes.pipelines import default_passes, default_pipeline, get_pass_prefix
 from passat.rules.passes.simplify import (
@@ -39,6 +40,7 @@ __all__ = [
     "FuseOps",
     "MergeCompilerRegions",
     "MergeComposite",
+    "PartialEvaluate",
     "PartitionGraph",
     "collapse_batch_dims",
     "combine_parallel_batch_matmul",

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, overload
 
+from passat.ir.effects import pure_functions
 from passat.ir.expr import Call, Constant, Expr, Function, If, TupleGetItem
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
@@ -230,5 +231,6 @@ class DeadCodeElimination(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Drops the dead lets of one function."""
-        made = drop_dead_lets(func, ignore_impurity=self.ignore_impurity)
-        return inline_single_uses(made, ignore_impurity=self.ignore_impurity) if self.inline_once else made
+        pure = pure_functions(mod, func)
+        made = drop_dead_lets(func, pure=pure, ignore_impurity=self.ignore_impurity)
+        return inline_single_uses(made, pure=pure, ignore_impurity=self.ignore_impurity) if self.inline_once else made

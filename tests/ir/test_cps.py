@@ -53,21 +53,21 @@ def calls_last(body: Expr) -> bool:
     return True
 
 
-def _argument(param: Var) -> NDArray:
+def argument_for(param: Var) -> NDArray:
     type_ = param.checked_type
     assert isinstance(type_, TensorType)
     shape = [evaluate_dim(dim, {}, 2) for dim in type_.shape]
     return NDArray(np.linspace(-1, 1, int(np.prod(shape))).reshape(shape).astype(type_.dtype))
 
 
-def _same(left: object, right: object) -> None:
+def assert_same(left: object, right: object) -> None:
     """Whether two results are the same, as far as they are tensors."""
     assert type(left) is type(right)
     if isinstance(left, NDArray) and isinstance(right, NDArray):
         np.testing.assert_array_equal(left.numpy(), right.numpy())
     elif isinstance(left, TupleValue) and isinstance(right, TupleValue):
         for a, b in zip(left, right, strict=True):
-            _same(a, b)
+            assert_same(a, b)
 
 
 @settings(deadline=None, max_examples=share(60, 200))
@@ -82,12 +82,12 @@ def test_random_programs_compute_the_same(function: Function) -> None:
         return
     returned = un_cps(converted)
     infer_type(returned)
-    arguments = [_argument(param) for param in function.params]
+    arguments = [argument_for(param) for param in function.params]
     try:
         expected = create_executor().evaluate(function)(*arguments)
     except ExecutorError:
         return  # unknown sizes do not fit
-    _same(expected, create_executor().evaluate(returned)(*arguments))
+    assert_same(expected, create_executor().evaluate(returned)(*arguments))
 
 
 SUM = """#[version = "0.0.5"]

@@ -76,6 +76,7 @@ __all__ = [
     "MergeCompilerRegions",
     "MergeComposite",
     "ModulePass",
+    "PartialEvaluate",
     "PartitionGraph",
     "Pass",
     "PassContext",
@@ -220,6 +221,11 @@ def PartitionGraph(mod_name: str = "default", bind_constants: bool = True) -> Pa
     """Regions for external compilers become functions of the module with the attribute `Compiler`, whose names begin with `tvmgen_` and
     `mod_name`. Constants that they read move into them, unless `bind_constants` is false."""
     return _make("PartitionGraph", mod_name=mod_name, bind_constants=bind_constants)
+
+
+def PartialEvaluate() -> Pass:
+    """Computes calls of functions, branches, matches, fields and contents of references that are known before a program runs."""
+    return _make("PartialEvaluate")
 
 
 def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> Pass:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from passat.ir.expr import Let
+from passat.ir.text import parse
 from passat.passmgr import parse_pipeline
 from passat.rules.passes import DeadCodeElimination
 from tests.rules.passes.golden import becomes, stays
@@ -50,6 +52,7 @@ def test_used_or_effectful_bindings_stay(body: str) -> None:
     [
         pytest.param("let %a = exp(%x); tanh(%a)", "tanh(exp(%x))", id="used once"),
         pytest.param("let %a = exp(%x); let %b = %a; tanh(%b)", "tanh(exp(%x))", id="by another name"),
+        pytest.param("let %a = tanh(%x); let %b = exp(%a); %b", "exp(tanh(%x))", id="as the result"),
         pytest.param("let %a = exp(%x); add(%a, %a)", "let %a = exp(%x); add(%a, %a)", id="used twice"),
         pytest.param(
             "let %a = exp(%x); let %f = fn (%y: Tensor[(3), float32]) { let %b = tanh(%y); add(%a, %b) }; (%f(%x), %f(%x))",
@@ -65,6 +68,26 @@ def test_used_or_effectful_bindings_stay(body: str) -> None:
 )
 def test_values_used_once_stand_where_they_are_used(before: str, after: str) -> None:
     becomes(parse_pipeline("DeadCodeElimination{inline_once=true}"), X, before, after)
+
+
+def test_calls_of_global_functions_without_effects() -> None:
+    module = parse(
+        """
+def @even(%n: int32) -> bool { if (equal(%n, 0)) { True } else { @odd(subtract(%n, 1)) } }
+def @odd(%n: int32) -> bool { if (equal(%n, 0)) { False } else { @even(subtract(%n, 1)) } }
+def @set(%r: ref(int32)) -> () { ref_write(%r, 1) }
+def @indirect(%r: ref(int32)) -> () { @set(%r) }
+def @apply(%f: fn () -> ()) -> () { %f() }
+def @main(%r: ref(int32), %f: fn () -> ()) {
+  let %a = @even(3); let %b = @set(%r); let %c = @indirect(%r); let %d = @apply(%f); ()
+}
+"""
+    )
+    body, left = DeadCodeElimination()(module)["main"].body, []
+    while isinstance(body, Let):
+        left.append(body.var.name_hint)
+        body = body.body
+    assert left == ["b", "c", "d"]
 
 
 def test_effects_may_count_for_nothing() -> None:

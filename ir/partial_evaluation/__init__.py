@@ -1,0 +1,6 @@
+"""Partial evaluation: computes what is known of a program, with its calls, branches, data structures and references, and keeps the rest."""
+
+from passat.ir.partial_evaluation.evaluator import MOST_INLINED, PartialEvaluator
+from passat.ir.partial_evaluation.values import Fold
+
+__all__ = ["MOST_INLINED", "Fold", "PartialEvaluator"]
