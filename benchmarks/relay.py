@@ -3,7 +3,7 @@
     python -m venv TVM && TVM/bin/pip install apache-tvm==0.27.0
     python benchmarks/relay.py --tvm TVM/bin/python
 
-TVM 0.27 has Relax in the place of Relay: its program is a block of bindings `v = add(v, x)`, and Passat's is the same additions, nested.
+TVM 0.27 has Relax instead of Relay: its program is a block of bindings `v = add(v, x)`, and Passat's is the same additions, nested.
 The mutators of both have a method of Python for calls. Runs alternate between the two; the figures are medians of CPU time. Each size has a
 process with TVM of its own; `-` is what TVM does not do, or what ends its process. It parses at most `--parsed` additions, in about a
 millisecond each.

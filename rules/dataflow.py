@@ -1,7 +1,7 @@
 """Converts callbacks of dataflow patterns to rules: a second way to write a rule, for users with existing Relay passes.
 
 A rule can be checked and explained, and is matched in an e-graph; the rewriting of `passat.ir.dataflow` visits expressions instead. The
-callback runs once, on placeholders: a hole stands for what a wildcard or a constant matched, an attribute hole for an attribute.
+callback runs once, on placeholders: a hole stands for the match of a wildcard or a constant, an attribute hole for an attribute.
 """
 
 import itertools
@@ -91,8 +91,8 @@ class _ConstantHole(Var):
 def rules_of(callback: DFPatternCallback) -> tuple[Rule, ...]:
     """The rules equivalent to a callback: one for each combination of the pattern's alternatives.
 
-    Raises RuleError for a pattern that no left side can express (variables, functions, If, Let, dominators), and for a callback that
-    depends on more than the structure of a match, such as types or elements of a constant. Such a rule needs a guard.
+    Raises RuleError for a pattern that no left side can express (variables, functions, If, Let, dominators). Also raises it for a callback
+    that depends on more than the structure of a match, such as types or elements of a constant; such a rule needs a guard.
 
     >>> from passat.ir.dataflow.pattern import is_op, wildcard
     >>> class Twice(DFPatternCallback):

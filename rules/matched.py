@@ -143,7 +143,7 @@ class _Part:
     # ---- the right side
 
     def made(self, roots: Sequence[int], fresh: Iterable[int]) -> list[Expr] | None:
-        """The expressions of the nodes created by an application, over what the match binds. None as for `match`."""
+        """The expressions of the nodes created by an application, over the values that the match binds. None as for `match`."""
         graph, new = self.graph, set(fresh)
         done: dict[int, Expr] = {}
         stack = list(roots)

@@ -47,4 +47,5 @@ Samples: TypeAlias = Sequence[Sample | None] | None
 """A sample for each argument, None for arguments left open. None alone means that a prerequisite is still open; the strategy is called
 again after those of other guards."""
 Strategy: TypeAlias = Callable[..., Samples]
-"""`strategy(sampler, *arguments)`: gets, for each argument of the guard, a Sample of what is already fixed. Fixed values stay."""
+"""`strategy(sampler, *arguments)`: gets, for each argument of the guard, a Sample of the properties that are already fixed. The strategy
+cannot change these."""

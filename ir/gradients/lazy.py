@@ -1,6 +1,6 @@
 """Computes zeros and ones lazily, by representing tensors as values of the data type GradCell (`gradient.rly`).
 
-Types of all variables change, through closures, branches and references, so this is a walk and not a rule set.
+A walk and not a rule set, since the types of all variables change, through closures, branches and references.
 """
 
 from typing import Final

@@ -307,7 +307,7 @@ _IMPORTING: Final = threading.Lock()
 
 
 def _bindings() -> ModuleType:
-    """egglog's bindings alone. The full package, with its language and formatter, takes fifteen times as long to import; a later import of
+    """egglog's bindings alone. The full package, with its language and formatter, takes fifteen times as long to import. A later import of
     it uses these bindings, since a process can have only one copy."""
     name = "egglog.bindings"
     with _IMPORTING:

@@ -24,7 +24,7 @@ def rebuild(
     preserved.
 
     A new node that replaces an old one takes over its span, and with it its ONNX names. Any other new node takes the span of the nodes that
-    it was made from, without the names of values (`provenance` has the root of the match for each new node). Equal nodes are shared.
+    it was made from, without the names of values. `provenance` has the root of the match for each new node. Equal nodes are shared.
     """
     made: dict[int, Expr] = {}
     equal: dict[tuple[object, ...], Expr] = {}

@@ -29,8 +29,8 @@ different orders differ by rounding, so each order folds a new constant."""
 
 class Saturator:
     """Saturates a graph in stages, under limits. Afterwards, `members` has the nodes of each e-class with more than one, and `provenance`
-    the rule and the root e-class of each new node; `together` lists, per application of a multi-pattern rule, the roots and the nodes that
-    may replace them jointly. `steps` records each application and rejection.
+    the rule and the root e-class of each new node. For each application of a multi-pattern rule, `together` lists the roots and the nodes
+    that may replace them jointly. `steps` records each application and rejection.
 
     Equal seeds give equal results. Seed 0 processes matches in program order; others use a random order.
     """
@@ -160,7 +160,7 @@ class Saturator:
         thus crosses ten operators in one egglog iteration instead of ten. Returns the unions, extended.
 
         Nodes matched here are retired an iteration later, since rules rooted above have not matched them yet. Without greedy rewriting, two
-        Llama exports of hidden size 192 and 256 cost 0.5 % more, even with 20 instead of 8 iterations of LinearAlgebra, and take 0.98 to
+        Llama exports of hidden size 192 and 256 cost 0.5 % more, even with 20 instead of 8 iterations of LinearAlgebra. They take 0.98 to
         1.02 of the time.
         """
         retired, self._retired = self._retired, {}

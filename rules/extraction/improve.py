@@ -335,8 +335,8 @@ class Solution:
         return all((self.uses[part] > parts.count(part) and part not in biased) or part in kept for part in parts)
 
     def _cone(self, node: int, cls: int, here: float, preferred: Mapping[int, int]) -> list[tuple[int, int]] | None:
-        """The e-classes that taking a node brings in, operands first, with their nodes; None if that might close a cycle, by reaching the
-        e-class itself or one that is not known to precede it."""
+        """The e-classes that a change to a node brings in, operands first, with their nodes. None if the change might close a cycle, by
+        reaching the e-class itself or one that is not known to precede it."""
         children, default, uses, position = self.space.children, self.space.default, self.uses, self.position
         brought: dict[int, int] = {}
         ordered: list[tuple[int, int]] = []

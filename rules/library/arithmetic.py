@@ -96,7 +96,7 @@ def meet_in_range(given: Op | str, c: Term, d: Term) -> bool | str:
     """The operator applied to the two constants gives finite values, and neither 0 nor a subnormal where both are nonzero. `given` may be a
     name.
 
-    Reassociation changes rounding. If one constant overflowed where the two originals together do not, it would change the result.
+    Reassociation changes rounding. If the combined constant overflowed where the two originals do not, the result would change.
     """
     if c.type.dtype not in FLOATS:
         return f"the elements are {c.type.dtype}, not floating-point numbers"
@@ -116,7 +116,7 @@ def meet_in_range(given: Op | str, c: Term, d: Term) -> bool | str:
 
 
 class Constants(RuleSet):
-    """Reassociates so that two constants meet and fold together."""
+    """Reassociates sums and products so that two constants fold together."""
 
     add_add = ((x + c) + d >> x + (c + d)).when(meet_in_range("add", c, d)).inexact("reassociates a sum")
     add_subtract = ((x + c) - d >> x + (c - d)).when(meet_in_range("subtract", c, d)).inexact("reassociates a sum")
@@ -128,7 +128,7 @@ class Constants(RuleSet):
     divide_divide = ((x / c) / d >> x / (c * d)).when(meet_in_range("multiply", c, d)).inexact("reassociates a product")
 
 
-ROUNDS: Final = "a power, a root and a quotient are rounded apart"
+ROUNDS: Final = "a power, a root and a quotient are rounded separately"
 
 
 class Sums(RuleSet):
@@ -178,7 +178,7 @@ class Powers(RuleSet):
         (op.power(x, c) >> op.rsqrt(x))
         .when(is_all(c, -0.5), is_float(x), keeps_type(x, op.power(x, c)))
         .finite("the power of -infinity is 0, the inverse of its root is NaN")
-        .exploring()  # ONNX has two operators for it
+        .exploring()  # takes two ONNX operators
     )
     reciprocal_of_inverse_root = (op.reciprocal(op.rsqrt(x)) >> op.sqrt(x)).inexact(ROUNDS)
     divide_inverse_root = (x / op.rsqrt(y) >> x * op.sqrt(y)).inexact(ROUNDS)
@@ -241,7 +241,7 @@ def lower_bound(attrs: Attrs, x: Term) -> float:
     low, high = limits_of_clip(attrs, x.type.dtype)
     if high < 0:
         raise Reject(f"the upper bound {high} is below 0")
-    return 0.0 if low <= 0 or attrs.a_min is None else float(attrs.a_min)  # also for -0.0: values below come out as 0.0 here
+    return 0.0 if low <= 0 or attrs.a_min is None else float(attrs.a_min)  # also for -0.0: smaller values become 0.0 here
 
 
 @computed
@@ -305,7 +305,7 @@ def always_wins(of: Op, x: Term, y: Term) -> bool | str:
 
 
 def _truth(name: str, x: Term, y: Term) -> bool | None:
-    """The value range analysis decides the comparison: True or False, or None if it depends on the elements."""
+    """The result of the comparison according to value ranges; None if it depends on the elements."""
     one, other = range_of(x), range_of(y)
     nan = one.nan or other.nan
     if name in ("greater", "greater_equal"):
@@ -348,7 +348,7 @@ _COMPARED = comparison(x, y)
 
 class Arithmetic(RuleSet):
     """Simplifies elementwise operators: repeated application (f(f(x)) is x or f(x); f(x, x) is x), combinations of different operators, and
-    operators that value ranges make redundant. Moves monotonic operators behind max and min, which leave fewer elements."""
+    operators that value ranges make redundant. Moves monotonic operators past max and min, which leave fewer elements."""
 
     same_operands = twofold(x, x) >> x
     absorbed_operand = (twofold(x, twofold(x, y)) >> twofold(x, y)).inexact(TIES)

@@ -28,7 +28,7 @@ q, k, v, m, x, y = tensors("q k v m x y")
 b, c, d, s = constants("b c d s")
 e, p, r = attributes("e p r")
 _ROUNDS = "the fused operator rounds differently"
-_EMPTIED = "fully masked rows become numbers"
+_EMPTIED = "fully masked rows give numbers instead of NaN"
 _HEADS_BACK: Final = (0, 2, 1, 3)
 
 
@@ -129,7 +129,7 @@ def same_heads(x: Term, y: Term) -> bool | str:
     """Keys and values have the same number of heads."""
     return (
         x.type.ndim == y.type.ndim == 4 and x.type.shape[1] == y.type.shape[1]
-    ) or f"{x.type!r} and {y.type!r} have other numbers of heads"
+    ) or f"{x.type!r} and {y.type!r} have different numbers of heads"
 
 
 @computed
@@ -237,7 +237,7 @@ def repeats_heads(x: Term, once: Term, wide: Term, split: Term, joined: Term, he
 class Attentions(RuleSet):
     """Raises `softmax(q @ k) @ v`, with masks and scales in any position, to nn.attention. Query heads may share keys and values."""
 
-    # For small heads the operator is cheaper than its transposes unless these cancel.
+    # For small heads, the transposes cost more than the operator saves, unless they cancel.
     with_constant_mask = (
         (
             _weighs(
@@ -277,7 +277,7 @@ class Attentions(RuleSet):
         .finite(_EMPTIED)
         .exploring()
     )
-    # Without this guard of the program, the result has NaN where the operator gives 0.
+    # Without this NaN guard in the program, the result has NaN where the operator gives 0.
     with_guarded_rows = (
         (_weighs(op.where(op.isnan(_DROPPED), 0.0, _DROPPED)) >> _with_mask(m))
         .when(*_GUARDS, is_all(c, 0), is_minus_infinity(d), is_mask_of(m, q, k))

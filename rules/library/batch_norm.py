@@ -164,7 +164,7 @@ def has_groups(attrs: Attrs, w: Term, c: Term, lead: str) -> bool | str:
     """The convolution has several groups and a per-channel constant; its weight has all channels of one side before those of a group of the
     other side."""
     if attrs.groups == 1 or c.type.size == 1:
-        return "the convolution has one group, or the constant one element"
+        return "the convolution has one group, or the constant has one element"
     first, then = _places(attrs, lead)
     return first < then or f"the layout of the weight is {attrs.kernel_layout}"
 

@@ -1,8 +1,8 @@
 """Changes of layouts with blocks, such as NCHW16c. Operators: layout_transform transpose expand_dims concatenate strided_slice split repeat
 nn.pad every elementwise operator of one or two operands, poolings, reductions.
 
-A call on blocks computes what the call on whole axes computes. `LayoutTransforms` merges changes that meet. `SinkBlocks` keeps data in
-blocks as long as operators can take it: a change back to whole axes moves from an operand to the result. From Relay's AlterOpLayout.
+A call on blocks computes what the call on whole axes computes. `LayoutTransforms` merges adjacent changes. `SinkBlocks` keeps data in
+blocks as long as operators accept blocks: a change back to whole axes moves from an operand to the result. From Relay's AlterOpLayout.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,12 +34,12 @@ x, y = tensors("x y")
 a, p, q, s, d, t, u = attributes("a p q s d t u")
 _CHANGED: Final = op.layout_transform(x, src_layout=s, dst_layout=d)
 
-# ---- changes that meet
+# ---- adjacent changes
 
 
 def _through(src: str, dst: str, then: str, goal: str) -> str:
     """The layout `goal` in the letters of `src`, after a change from `src` to `dst`, which the next change calls `then`. Rejects changes
-    between which the tensor is divided into blocks in two ways."""
+    that disagree about the blocks of the tensor between them."""
     ours, theirs = parts_of(dst), parts_of(then)
     letters = {name: mine for (mine, _), (name, _) in zip(ours, theirs, strict=False) if name.isupper()}
     alike = len(ours) == len(theirs) and all(
@@ -47,7 +47,7 @@ def _through(src: str, dst: str, then: str, goal: str) -> str:
         for (mine, size), (name, other) in zip(ours, theirs, strict=True)
     )
     if not alike or len({*letters.values()}) != len(letters):
-        raise Reject(f"{dst} and {then} are divided otherwise")
+        raise Reject(f"{dst} and {then} have different blocks")
     return _renamed(goal, letters)
 
 
@@ -74,21 +74,21 @@ def returns(s: str, d: str, t: str, u: str) -> bool | str:
 
 @guard(strategy=_chained)
 def leads_to_blocks(s: str, d: str, t: str, u: str) -> bool | str:
-    """Both changes are one from or to a layout with blocks."""
+    """Both changes together are one change from or to a layout with blocks."""
     goal = _through(s, d, t, u)
     return (goal != s and (has_blocks(s) or has_blocks(goal))) or f"{s} becomes {goal}"
 
 
 @guard(strategy=_chained)
 def leads_to_whole_axes(s: str, d: str, t: str, u: str) -> bool | str:
-    """Both changes are one between layouts without blocks."""
+    """Both changes together are one change between layouts without blocks."""
     goal = _through(s, d, t, u)
     return (goal != s and not has_blocks(s) and not has_blocks(goal)) or f"{s} becomes {goal}"
 
 
 @computed
 def led_to(s: str, d: str, t: str, u: str) -> str:
-    """The layout behind both changes, in the letters of the first one."""
+    """The layout after both changes, in the letters of the first one."""
     return _through(s, d, t, u)
 
 
@@ -104,20 +104,20 @@ def _turned(sampler: "Sampler", layout: Sample, p: Sample) -> Samples:
 
 @guard(strategy=_turned)
 def has_whole_axes(layout: str, p: Sequence[int] | None) -> bool | str:
-    """The layout has no blocks, so that a transpose orders its letters."""
+    """The layout has no blocks, so a transpose permutes its letters."""
     return not has_blocks(layout) or f"{layout} has blocks"
 
 
 @computed
 def order_before(layout: str, axes: Sequence[int] | None) -> str:
-    """The layout of a tensor whose transpose has this one."""
+    """The layout of a tensor whose transpose has the given one."""
     order = permutation(len(layout), axes)
     return "".join(layout[order.index(axis)] for axis in range(len(layout)))
 
 
 @computed
 def order_after(layout: str, axes: Sequence[int] | None) -> str:
-    """The layout of the transpose of a tensor that has this one."""
+    """The layout of the transpose of a tensor that has the given one."""
     return "".join(layout[axis] for axis in permutation(len(layout), axes))
 
 
@@ -125,7 +125,7 @@ _TWICE: Final = op.layout_transform(_CHANGED, src_layout=t, dst_layout=u)
 
 
 class LayoutTransforms(RuleSet):
-    """Merges changes of layouts with blocks that meet, and transposes beside them."""
+    """Merges adjacent changes of layouts with blocks, and transposes next to them."""
 
     cancel = (_TWICE >> x).when(returns(s, d, t, u))
     merge = (_TWICE >> op.layout_transform(x, src_layout=s, dst_layout=led_to(s, d, t, u))).when(leads_to_blocks(s, d, t, u))
@@ -158,7 +158,7 @@ _LEAVES: Final = leaves_blocks(s, d, x)
 
 
 def _places(src: str, letter: str) -> list[int]:
-    """The axes of a tensor that hold an axis of another layout: of that name, then of its blocks."""
+    """The axes of a tensor that correspond to an axis of another layout: the axis of that name, then its blocks."""
     names = names_of(src)
     return [names.index(letter), *(i for i, name in enumerate(names) if name[0] == letter.lower())]
 
@@ -196,7 +196,7 @@ def is_beside(y: Term, x: Term, s: str, d: str, wider: bool) -> bool | str:
 
 @computed
 def blocks_beside(y: Term, x: Term, s: str, d: str) -> str:
-    """The layout `s` for `y`: with blocks of one element where it has one."""
+    """The layout `s` for `y`, with blocks of size 1 along axes where `y` has size 1."""
     sizes = _sizes(y, x, s, d)
     return written([(name, 1 if block and sizes[name[0].upper()][0] == 1 else block) for name, block in parts_of(s)])
 
@@ -222,14 +222,14 @@ def _beside(rule: Rule) -> Rule:
 
 @guard
 def is_divisible(y: Term, axis: int, s: str, d: str) -> bool | str:
-    """The tensor has a number of blocks along the axis."""
+    """The tensor consists of whole blocks along the axis."""
     block, size = prod(blocks_of(s, d[axis])), y.type.shape[axis]
     return block == 1 or (type(size) is int and size % block == 0) or f"{y.type!r} does not consist of blocks of {block} along {d[axis]}"
 
 
 @guard
 def has_no_blocks_along(axis: int | None, s: str, d: str) -> bool | str:
-    """The layout has no blocks along the axis, which is named."""
+    """The axis is given, and the layout has no blocks along it."""
     if axis is None:
         return "the elements of all axes are repeated"
     return not blocks_of(s, d[axis]) or f"{s} has blocks along {d[axis]}"
@@ -237,7 +237,7 @@ def has_no_blocks_along(axis: int | None, s: str, d: str) -> bool | str:
 
 @computed
 def main_axis(axis: int, s: str, d: str) -> int:
-    """The axis of the data in blocks that has the name of an axis of whole data."""
+    """The axis of the data in blocks that corresponds to an axis of the data on whole axes."""
     return _places(s, d[axis])[0]
 
 
@@ -310,7 +310,7 @@ _SLICED: Final = op.strided_slice(x, attrs=a, **{name: sliced_blocks(a, s, d, na
 
 @computed
 def split_blocks(attrs: Attrs, x: Term, s: str, d: str) -> AnyValue:
-    """The places of a split in numbers of blocks. Rejects those that divide a block."""
+    """The positions of a split, counted in blocks. Rejects positions inside of a block."""
     letter, places = d[attrs.axis], attrs.indices_or_sections
     block, count = prod(blocks_of(s, letter)), x.type.shape[_places(s, letter)[0]]
     if isinstance(places, int):
@@ -358,13 +358,13 @@ def keeps_blocks(attrs: Attrs, s: str, d: str) -> bool | str:
 
 @guard
 def loses_blocks(attrs: Attrs, s: str, d: str) -> bool | str:
-    """The reduction removes all blocks, and leaves the other axes in one order."""
+    """The reduction removes all blocks, and the remaining axes have the same order in both layouts."""
     left, wanted = (_left(layout, _gone(attrs, d), attrs.keepdims) for layout in (s, d))
     return left == wanted or f"the result has the layout {left}, not {wanted}"
 
 
 def _reduces(of: OperatorHole) -> tuple[Rule, Rule]:
-    """A reduction of data with blocks: whose result has them, and whose result has none."""
+    """The rules that sink a change below a reduction: for results with blocks, and for results without."""
     left, right = of(_CHANGED, attrs=a), of(x, attrs=a, axis=reduced_blocks(a, s, d), exclude=False)
     kept = left >> op.layout_transform(right, src_layout=left_layout(s, a, d), dst_layout=left_layout(d, a, d))
     return kept.when(_LEAVES, keeps_blocks(a, s, d)).lowering(), (left >> right).when(_LEAVES, loses_blocks(a, s, d)).lowering()

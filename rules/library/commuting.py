@@ -1,13 +1,13 @@
-"""Commutes views and transposes with other operators, so that they meet other views and cancel. Operators: transpose reshape concatenate,
+"""Commutes views and transposes with other operators, so that they reach other views and cancel. Operators: transpose reshape concatenate,
 every elementwise operator, nn.softmax nn.log_softmax nn.bias_add nn.batch_norm nn.instance_norm nn.group_norm nn.lrn nn.lp_normalize nn.pad
 nn.prelu strided_slice split elemwise_sum squeeze where reverse argmax argmin, poolings, reductions.
 
 Elementwise operators commute with permutations: f(transpose(x)) = transpose(f(x)). Neither side is cheaper by itself, so the rules explore.
-They pay off when `Transposes` and `Views` cancel two views that meet.
+They pay off when `Transposes` and `Views` cancel two adjacent views.
 
 `MoveTransposes` uses its equations in both directions: `sink_` moves a transpose from an operand to the result, `hoist_` from the result to
-the operands. A transpose that would be added to other operands moves only if it changes an image layout; transposes of attention have no
-convolution to meet.
+the operands. A transpose that would be added to other operands moves only if it changes an image layout; transposes of attention do not
+lead to convolutions.
 """
 
 from collections.abc import Sequence
@@ -238,8 +238,8 @@ def _reduces(left: Pattern, right: Pattern) -> Rule:
 
 
 class MoveTransposes(RuleSet):
-    """Moves transposes between operands and results, for wide concatenations only past the first part. Rewrites transposes that move no
-    elements as reshapes, and lets transposes pass reshapes that split or join channels."""
+    """Moves transposes between operands and results (for wide concatenations, only past the first part) and past reshapes that split or
+    join channels. Rewrites transposes that move no elements as reshapes."""
 
     to_reshape = (_TURNED >> op.reshape(x, newshape=new_shape(x, _TURNED))).when(is_view(p, x)).exploring()
     before_reshape = (

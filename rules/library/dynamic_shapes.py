@@ -3,10 +3,10 @@ them, cast_like reshape_like broadcast_to_like collapse_sum_like dyn.* take gath
 transpose concatenate where.
 
 The result is often known without static sizes: a reshape only inserts axes of size 1, a copy is redundant because the next operator
-broadcasts, indices that count up name all elements in order. The last occurs in padding masks that torch's vmap gathers at (sample,
+broadcasts, consecutive indices select all elements in order. The last occurs in padding masks that torch's vmap gathers at (sample,
 position), flat or as pairs, and in adaptive pooling to size 1.
 
-From Relay's SimplifyExpr: the Concretize...Like rewrites, FullElementwise, and the part of EliminateIdentity that knows `zeros(...)` and
+From Relay's SimplifyExpr: the Concretize...Like rewrites, FullElementwise, and the part of EliminateIdentity that handles `zeros(...)` and
 `ones(...)`.
 """
 
@@ -106,7 +106,7 @@ def counts_rows(index: Term, flat: Term, far: Term, step: Term, near: Term) -> b
     if len(outer) != 1 or outer + inner != [axis for axis, dim in enumerate(shape) if dim != 1]:
         return f"{far.type!r} and {near.type!r} do not enumerate the axes of {index.type!r}"
     if step.type.size != 1 or step.known is None or not same_dim(step.known[0], strides[outer[0]]):
-        return f"indices go up by {step.known}, not by {strides[outer[0]]}"
+        return f"indices increase by {step.known}, not by {strides[outer[0]]}"
     if near.constant is None:
         return len(inner) == 1 or f"{near.type!r} does not enumerate a single axis"
     return bool(np.array_equal(near.constant.numpy().reshape(-1), np.arange(near.constant.size))) or "the constant is not 0, 1, 2, ..."
@@ -130,7 +130,7 @@ def counts_pairs(x: Term, whole: Term, rows: Term, columns: Term) -> bool | str:
         return f"{rows.type!r} and {columns.type!r} do not enumerate the axes of {whole.type!r}"
     counted = [term.type.shape[axis - len(shape)] for term, (axis,) in zip((rows, columns), axes, strict=True)]
     fits = all(same_dim(shape[axis], dim) for (axis,), dim in zip(axes, x.type.shape, strict=True)) and all(
-        map(same_dim, counted, x.type.shape)  # a broadcast scalar does not count
+        map(same_dim, counted, x.type.shape)  # a broadcast scalar does not enumerate an axis
     )
     return fits or f"{whole.type!r} does not have the sizes of {x.type!r}"
 
@@ -228,7 +228,7 @@ h = operator("h", "subtract", "divide")  # the non-commutative ones
 side, copy = cases("side", "left", "right"), cases("copy", "broadcast", "full")
 
 
-def _met(of: Pattern) -> Pattern:
+def _arithmetic(of: Pattern) -> Pattern:
     """Arithmetic with another operand on either side."""
     return side(left=g(of, y), right=h(y, of))
 
@@ -274,7 +274,7 @@ _COLLAPSED: Final = op.collapse_sum_to(x, ...)
 
 
 class CreationOps(RuleSet):
-    """Creates uniform tensors without the tensor whose shape they take, and replaces them by scalars in arithmetic. Drops explicit
+    """Creates uniform tensors without the tensor whose shape they have, and replaces them by scalars in arithmetic. Drops explicit
     broadcasts before arithmetic that broadcasts. Rewrites gathers of all elements in order as reshapes. Drops masks of indices that are
     always in range."""
 
@@ -312,7 +312,7 @@ class CreationOps(RuleSet):
         *(is_column(column, copy, _PAIRS) for column, copy in zip(_PLACES, _COPIES, strict=True)),
         is_axis(p, -1, _PLACES[0]),
     )
-    copied_operand = (_met(_COPIED) >> _met(x)).when(same_type(_met(x), _met(_COPIED)))
+    copied_operand = (_arithmetic(_COPIED) >> _arithmetic(x)).when(same_type(_arithmetic(x), _arithmetic(_COPIED)))
     copied_mask = (y + _CHOSEN >> y + _CHOICE).when(chooses_numbers(x, c, d), same_type(y + _CHOICE, y + _CHOSEN)).inexact(CHOSEN_ZERO)
     copied_number = (_COPY >> _FULL).when(is_one_number(c, _COPY, y))
 

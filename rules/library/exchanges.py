@@ -1,4 +1,4 @@
-"""Merges convolutions that are chained or summed, floats constants, and has the exchange rules of the TASO family as guarded axioms.
+"""Merges convolutions that are chained or summed, floats constants, and defines the exchange rules of the TASO family as guarded axioms.
 Operators: nn.conv1d nn.conv2d nn.conv3d nn.bias_add nn.batch_norm add subtract multiply transpose concatenate split nn.relu nn.matmul
 nn.max_pool2d nn.avg_pool2d nn.pad.
 
@@ -59,7 +59,7 @@ def is_plain(attrs: Attrs) -> bool | str:
 
 @guard
 def mixes_channels(attrs: Attrs, v: Term) -> bool | str:
-    """The kernel has one element, and the convolution neither pads nor leaves out."""
+    """The kernel has one element, and the convolution neither pads nor skips elements."""
     once = all(dim == 1 for dim in v.type.shape[2:])
     plain = not np.any(np.asarray(attrs.padding)) and bool(np.all(np.asarray(attrs.strides) == 1))
     return (once and plain) or f"the weight is {v.type!r}, the padding {attrs.padding}, the strides {attrs.strides}"

@@ -92,7 +92,7 @@ linear = operator("linear", "sum", "mean")
 _MOVED: Final = op.reshape(c, newshape=no_axes(c))
 scaling, shifted = cases("of", "linear", "extremum"), operator("of", "mean", "max")
 negated = cases("of", "sum", "max", "min")
-_OR_SIGN: Final = "sums in another order, or another sign of 0"
+_OR_SIGN: Final = "sums in another order, or changes the sign of 0"
 
 
 class Factoring(RuleSet):
@@ -177,7 +177,7 @@ class Factoring(RuleSet):
 @guard
 def is_log_of_softmax(x: Term) -> bool | str:
     """ONNX Runtime's LogSoftmax is the logarithm of its Softmax, also for infinities."""
-    return x.type.dtype != "float64" or "ONNX Runtime's float64 LogSoftmax returns finite values for infinities, its Softmax does not"
+    return x.type.dtype != "float64" or "ONNX Runtime's float64 LogSoftmax returns finite values for infinities, but its Softmax does not"
 
 
 class Cancellations(RuleSet):
@@ -189,14 +189,14 @@ class Cancellations(RuleSet):
     sum_less_part = ((x + y) - x >> y).when(is_float(x), same_type(y, x + y)).finite("x may be infinite, or y may be lost to rounding")
     difference_and_part = ((x - y) + y >> x).when(is_float(x), same_type(x, x - y)).finite("y may be infinite")
     negative_of_sum = (op.negative(x + c) >> op.negative(c) - x).when(is_float(x)).inexact("the sign of 0")
-    log_of_exp = (op.log(op.exp(x)) >> x).inexact("two roundings less")
+    log_of_exp = (op.log(op.exp(x)) >> x).inexact("two fewer roundings")
     log_of_softmax = (op.log(op.nn.softmax(x, axis=a)) >> op.nn.log_softmax(x, axis=a)).inexact(
         "the logarithm of a small number is kept",
         nonfinite=RESOLVED,  # ONNX Runtime's LogSoftmax of float64 turns infinity into infinities
     )
     exp_of_log_softmax = (op.exp(op.nn.log_softmax(x, axis=a)) >> op.nn.softmax(x, axis=a)).when(is_log_of_softmax(x)).inexact(_ORDER)
     product_of_exps = (op.exp(x) * op.exp(y) >> op.exp(x + y)).inexact("one rounding instead of two").exploring()
-    root_of_square = (op.sqrt(x * x) >> op.abs(x)).inexact("two roundings less")
+    root_of_square = (op.sqrt(x * x) >> op.abs(x)).inexact("two fewer roundings")
     square_of_abs = op.abs(x) * op.abs(x) >> x * x
     reciprocal_of_quotient = (op.reciprocal(x / y) >> y / x).inexact("one rounding instead of two")
     divided_by_quotient = (z / (x / y) >> (z * y) / x).when(is_float(x)).inexact(_ORDER).exploring()
@@ -281,7 +281,7 @@ def reduces_copies(attrs: Attrs, x: Term, wide: Term) -> bool | str:
     for axis in reduced_axes(rank, attrs.axis, attrs.exclude):
         size = wide.type.shape[axis]
         if x.type.shape[axis] != 1 or not isinstance(size, int) or size < 1:
-            return f"axis {axis} does not hold only copies"
+            return f"axis {axis} does not consist of copies"
     return True
 
 
@@ -305,7 +305,7 @@ _LARGEST_SHIFT: Final = 1e3
 
 @guard
 def is_moderate(c: Term) -> bool | str:
-    """No element of the constant is large enough to absorb what it is added to."""
+    """No element of the constant is large enough to absorb the number that it is added to."""
     found = c.value().numpy().astype("float64")
     return bool((abs(found) <= _LARGEST_SHIFT).all()) or f"the magnitude of an element of the constant is NaN or above {_LARGEST_SHIFT:g}"
 
@@ -329,7 +329,7 @@ class Reductions(RuleSet):
     softmax."""
 
     softmax_of_sum = (
-        (softmax(x + c, axis=p) >> softmax(x, axis=p)).when(is_constant_along(c, p, x), is_moderate(c)).inexact("one rounding less")
+        (softmax(x + c, axis=p) >> softmax(x, axis=p)).when(is_constant_along(c, p, x), is_moderate(c)).inexact("one fewer rounding")
     )
     softmax_less_max = (
         (softmax(x - _MOST, axis=p) >> softmax(x, axis=p)).when(are_same_axes(b, p, x)).inexact("softmax subtracts the maximum itself")

@@ -43,13 +43,13 @@ def has_kernel(whole: CallTerm) -> bool | str:
 
 @guard
 def is_computational(whole: CallTerm) -> bool | str:
-    """The operator is not marked as one that constant folding keeps, as quantized operators are."""
+    """Constant folding does not keep the operator, as it keeps quantized operators."""
     return not whole.op.non_computational or f"{whole.op.name} is folded only by FoldConstant with fold_qnn"
 
 
 @guard
 def is_quantized(whole: CallTerm) -> bool | str:
-    """The operator is one that constant folding keeps otherwise."""
+    """The operator is one that constant folding keeps by default."""
     return whole.op.non_computational or f"{whole.op.name} is not a quantized operator"
 
 

@@ -5,8 +5,8 @@ Operators: nn.matmul nn.bias_add add multiply nn.layer_norm nn.rms_norm nn.softm
 reductions, and every elementwise operator that works row by row.
 
 A product of a batched tensor by a weight, with a bias, takes two nodes; the product of a matrix takes one (Gemm). The rules add reshapes,
-which pay off only where they cancel; extraction decides. ConvNeXt and CaiT scale what a block adds to its input (Touvron et al. 2021,
-LayerScale).
+which pay off only where they cancel; extraction decides. ConvNeXt and CaiT scale the output of a block before they add it to the input
+(Touvron et al. 2021, LayerScale).
 
 Exporters of mixtures of experts gather the chosen expert's weight for each row, [rows, columns, features], and multiply each row by its own
 copy (Shazeer et al. 2017). The alternative multiplies each row by all experts in one product with one weight, and gathers the chosen
@@ -100,10 +100,10 @@ def repeats_rows(x: Term, repeated: Term, i: Term, w: Term, vectors: Term, axis:
     vectors."""
     source, target = x.type.shape, repeated.type.shape
     if (len(source), len(target)) != (3, 3) or source[1] != 1 or not isinstance(target[1], int) or target[1] < 1:
-        return f"{repeated.type!r} are not repeated rows of {x.type!r}"
+        return f"{repeated.type!r} does not consist of repeated rows of {x.type!r}"
     kept = same_dim(source[0], target[0]) and same_dim(source[2], target[2]) and same_dim(source[2], w.type.shape[axis])
     batch = kept and _is_batch(vectors, i, w, axis)
-    return batch or f"{vectors.type!r} are not repeated rows of {x.type!r}, one for each index of {i.type!r}"
+    return batch or f"{vectors.type!r} does not consist of repeated rows of {x.type!r}, one for each index of {i.type!r}"
 
 
 @computed
@@ -309,7 +309,7 @@ reduction = operator("reduction", "sum", "mean", "max", "min")
 side = cases("side", "left", "right")
 
 
-def _met(other: Pattern, rows: Pattern = _STACK) -> Pattern:
+def _arithmetic(other: Pattern, rows: Pattern = _STACK) -> Pattern:
     """Arithmetic on rows and another operand, in either order."""
     return side(left=g(rows, other), right=h(other, rows))
 
@@ -340,8 +340,8 @@ class HiddenStates(RuleSet):
     by row or elementwise."""
 
     elementwise = _through(f(_STACK, attrs=a), f(x, attrs=a))
-    arithmetic_of_stacks = _through(_met(y), _met(op.reshape(y, newshape=rows_of(y)), x)).when(same_shape(_STACK, y))
-    arithmetic_with_row = _through(_met(y), _met(op.reshape(y, newshape=row_shape(y)), x)).when(is_one_row(y, _STACK))
+    arithmetic_of_stacks = _through(_arithmetic(y), _arithmetic(op.reshape(y, newshape=rows_of(y)), x)).when(same_shape(_STACK, y))
+    arithmetic_with_row = _through(_arithmetic(y), _arithmetic(op.reshape(y, newshape=row_shape(y)), x)).when(is_one_row(y, _STACK))
     reductions = _through(reduction(_STACK, axis=p, keepdims=True, exclude=False), reduction(x, axis=(-1,), keepdims=True)).when(
         is_last_axis(p, _STACK)
     )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 x, w = tensors("x w")
 _SCALES: Final = tensors("first second third fourth")
-"""Scales and zero points, whose order is another for convolutions and poolings."""
+"""Scales and zero points, whose order differs between convolutions and poolings."""
 (a,) = attributes("a")
 DEFAULT: Final = "default"
 """Selects the kernel layout that matches the data layout."""
@@ -35,7 +35,7 @@ LAST: Final = "channels last"
 FIRST: Final = "channels first"
 """Selects, for each operator, the data layout with channels as axis 1."""
 CONVOLUTIONS: Final = {of.name: of for of in list_ops() if isinstance(of.defaults.get("kernel_layout"), str) and not of.non_computational}
-"""Convolutions whose layouts are orders of the axes: they have defaults, those with blocks have none."""
+"""Convolutions whose layouts are orders of the axes. Only these have default layouts; convolutions on blocks do not."""
 QUANTIZED: Final = {of.name: of for of in list_ops() if {"kernel_layout", "layout"} & set(of.attr_params) and of.non_computational}
 """Quantized convolutions and poolings, whose further operands are zero points and scales."""
 POOLINGS: Final = {of.name: of for of in list_ops() if isinstance(of.defaults.get("layout"), str) and not of.non_computational}
@@ -45,7 +45,7 @@ _WEIGHTED: Final = frozenset(name for name, of in (CONVOLUTIONS | QUANTIZED).ite
 
 
 def has_weight(name: str) -> bool:
-    """Whether an operator with layouts is a convolution."""
+    """True if an operator with layouts is a convolution."""
     return name in _WEIGHTED
 
 
@@ -79,7 +79,7 @@ def check_layouts(name: str, data: str, kernel: str = DEFAULT) -> None:
         axes_of(data, _letters(name))
         if kernel != DEFAULT:
             if not has_weight(name):
-                raise RuleError(f"{name} has no kernel, and so no kernel layout {kernel!r}")
+                raise RuleError(f"{name} has no kernel, and therefore no kernel layout {kernel!r}")
             axes_of(kernel, "OI" + SPATIAL[len(data) - 2])
         elif has_weight(name):
             kernel_layout(name, data, kernel, depthwise=False)
@@ -125,7 +125,7 @@ def _named(layout: str, of: Op) -> str:
 def is_laid_out_otherwise(attrs: Attrs, w: Term | None, of: Op, data: str, kernel: str) -> bool | str:
     """The convolution or pooling is not in these layouts yet."""
     goal = wanted(of.name, attrs, None if w is None else w.type.shape, _named(data, of), kernel)
-    return any(attrs[key] != layout for key, layout in goal.items()) or f"the layout is {_named(data, of)} already"
+    return any(attrs[key] != layout for key, layout in goal.items()) or f"the layout is already {_named(data, of)}"
 
 
 @computed

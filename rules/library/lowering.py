@@ -4,7 +4,7 @@ faster of two equivalent forms on ONNX Runtime, and its com.microsoft operators.
 Operators: nn.batch_norm nn.layer_norm nn.group_norm nn.instance_norm nn.l2_normalize nn.bias_add exp tanh erf nn.softmax fast_exp fast_tanh
 fast_erf nn.fast_softmax nn.dropout mean nn.global_avg_pool2d reshape nn.gelu nn.swish nn.matmul multiply divide add transpose contrib.*.
 
-From Relay's SimplifyInference, CanonicalizeOps and FastMath. Lowering rules replace what they match regardless of cost: their result may be
+From Relay's SimplifyInference, CanonicalizeOps and FastMath. Lowering rules replace matched nodes regardless of cost: the result may be
 slower on ONNX Runtime, but the user requested it. Passes that choose target forms run last.
 """
 
@@ -211,7 +211,7 @@ def reciprocals_of(c: Term) -> Tensor:
 
 
 class DivToMul(RuleSet):
-    """Multiplies by reciprocals of constants in place of dividing: Relay's DivToMul."""
+    """Multiplies by reciprocals of constants instead of dividing: Relay's DivToMul."""
 
     product = (x / c >> x * value(reciprocals_of(c))).when(is_float(x)).inexact("rounds the reciprocal").lowering()
 
@@ -273,13 +273,13 @@ def with_open_size(newshape: tuple[int, ...], x: Term) -> tuple[int, ...]:
 
 class TargetForms(RuleSet):
     """Rewrites means over spatial axes as global pooling, whose kernel works on the blocked layout of convolutions. Infers the one copied
-    size of a reshape (-1): ONNX Runtime loses track of named sizes behind reshapes, and vision transformers with dynamic batch run 2 to 7 %
+    size of a reshape (-1): ONNX Runtime loses track of named sizes after reshapes, and vision transformers with dynamic batch run 2 to 7 %
     faster this way."""
 
     global_pool = (
         (op.mean(x, axis=p, keepdims=True, exclude=False) >> op.nn.global_avg_pool2d(x))
         .when(is_over_plane(p, x), is_pooled(x), has_plane(x))
-        .inexact("the sum may be taken in another order")
+        .inexact("may sum in another order")
         .lowering()
     )
     open_size = (op.reshape(x, newshape=p, allowzero=False) >> op.reshape(x, newshape=with_open_size(p, x), allowzero=False)).lowering()
@@ -312,7 +312,7 @@ def is_turned_left(x: Term, y: Term) -> bool | str:
     """The left operand has matrices, or both batch shapes agree: ONNX Runtime's FusedMatMul does not broadcast an empty transposed
     batch."""
     some = all(at_least(size, 1) for size in x.type.shape[:-2])
-    return some or _batches_agree(x, y) or f"{x.type!r}, which is transposed, may hold no matrices, and the batch of {y.type!r} differs"
+    return some or _batches_agree(x, y) or f"{x.type!r}, which is transposed, may contain no matrices, and the batch of {y.type!r} differs"
 
 
 @guard

@@ -1,5 +1,5 @@
-"""Simplifies masks and selections: arithmetic on masks, redundant selections, and what exporters write around attention without need (keys
-transposed within batches, padding masks gathered element by element, NaN guards of softmax).
+"""Simplifies masks and selections: arithmetic on masks, redundant selections, and redundant operators that exporters write around attention
+(keys transposed within batches, padding masks gathered element by element, NaN guards of softmax).
 
 Operators: where cast logical_not logical_and, comparisons, add subtract multiply divide minimum clip nn.softplus reshape transpose
 nn.matmul gather_nd take isnan nn.softmax broadcast_to.
@@ -249,7 +249,7 @@ def counts_up(c: Term, x: Term, axis: int | None) -> bool | str:
 
 @guard
 def is_smaller(y: Term, x: Term) -> bool | str:
-    """The tensor is smaller than the other, and more than a vector, which would be a bias."""
+    """The tensor is smaller than the other, and is not a vector, which would be a bias."""
     small, large = y.type, x.type
     if small.ndim < 2 or large.ndim < 3:
         return f"{small!r} and {large!r} are not a mask and a stack of scores"
@@ -266,8 +266,8 @@ _GUARDED = op.where(op.isnan(_WEIGHTS), 0.0, _WEIGHTS)
 
 
 class AttentionMasks(RuleSet):
-    """Drops gathers of a mask in order, keeps masks as small as broadcasting allows, and drops NaN guards of softmax where no mask is
-    infinite."""
+    """Drops gathers that select all of a mask in order, keeps masks as small as broadcasting allows, and drops NaN guards of softmax where
+    no mask is infinite."""
 
     looked_up = (_FOUND >> op.reshape(x, newshape=shape_of(_FOUND))).when(takes_all_in_order(c, x, p))
     taken = (op.take(x, c, axis=p) >> x).when(counts_up(c, x, p))

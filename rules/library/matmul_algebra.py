@@ -6,7 +6,7 @@ Linear maps compose: (x W1 + b1) W2 + b2 = x (W1 W2) + (b1 W2 + b2), and x W + (
 sum with infinities of both signs may turn NaN into an infinity. Factoring, as in these two, preserves infinities. Chains of products
 without weights may lose them.
 
-(A B)^T = B^T A^T: a transpose before or behind a product becomes a flag of it, folds into a weight, or cancels another transpose.
+(A B)^T = B^T A^T: a transpose before or after a product becomes a flag of it, folds into a weight, or cancels another transpose.
 `commuting` moves transposes past sums and activations.
 
 Exporters repeat each head of keys and values for all queries of its group: they insert an axis, broadcast it, and merge it with the heads
@@ -72,7 +72,7 @@ def is_modest(w: Term, v: Term) -> bool | str:
 
 @guard
 def has_entries(y: Term) -> bool | str:
-    """The matrices are certainly nonempty: an empty sum is 0 even beside infinities."""
+    """The matrices are certainly nonempty: an empty sum is 0 even if another factor is infinite."""
     return all(at_least(dim, 1) for dim in y.type.shape[-2:]) or f"matrices of {y.type!r} may be empty"
 
 

@@ -336,8 +336,8 @@ _WIDE: Final = op.reshape(_biased(product(x, joined(weight, axis=-1)), joined(ad
 
 
 class ParallelProducts(RuleSet):
-    """Merges products of one operand with several weights, with biases and ReLUs, and projections to attention heads (queries, keys,
-    values) with the reshapes and transposes that follow."""
+    """Merges products of one operand with several weights, including biases and ReLUs, and projections to attention heads (queries, keys,
+    values), including the reshapes and transposes that follow."""
 
     products = _together(
         _tailed(_ONE, added),

@@ -46,7 +46,7 @@ def highest(dtype: str) -> float:
 
 @computed
 def channel_shape(s: Term, axis: int, x: Term) -> tuple[int, ...]:
-    """The shape in which a scale broadcasts along an axis of the data; that of a scalar is empty."""
+    """The shape in which a scale broadcasts along an axis of the data; () for a scalar."""
     size = s.type.size
     if not isinstance(size, int) or not s.type.is_static:
         raise Reject(f"the size of {s.type!r} is unknown")
@@ -55,7 +55,7 @@ def channel_shape(s: Term, axis: int, x: Term) -> tuple[int, ...]:
 
 @guard
 def rounds(mode: str, wanted: str) -> bool | str:
-    """The mode of rounding is the wanted one; "None" is UPWARD."""
+    """The rounding mode is the wanted one; "None" is UPWARD."""
     return (mode == "TONEAREST") == (wanted == "TONEAREST") or f"the rounding is {mode}"
 
 
@@ -77,7 +77,7 @@ def _factors(c: Term, e: Term, axis: int, x: Term) -> Array:
 
 
 def _shifts(c: Term, e: Term, axis: int, x: Term) -> tuple[Array, Array, Array]:
-    """Multipliers of 64 bits, shifts to the left in them, and shifts to the right."""
+    """64-bit multipliers, their left shifts, and the right shifts of the products."""
     multipliers, shifts = multiplier_and_shift(_factors(c, e, axis, x))
     left, right = np.maximum(shifts, 0), np.maximum(-shifts, 0) + 31
     if (left > 31).any() or (right > 62).any():
@@ -121,7 +121,7 @@ def number_of(number: float, dtype: str) -> Tensor:
 
 
 def _away_from_zero(real: Pattern, dtype: AnyValue = "float32") -> PCall:
-    """Halves away from zero. The fraction is exact, where adding a half would round."""
+    """Rounds halves away from zero. Compares the fraction, which is exact; adding a half would round."""
     size = op.abs(real)
     whole = op.floor(size)
     half, one = value(number_of(0.5, dtype)), value(number_of(1, dtype))
@@ -129,7 +129,7 @@ def _away_from_zero(real: Pattern, dtype: AnyValue = "float32") -> PCall:
 
 
 def _saturated(real: Pattern, dtype: AnyValue) -> PCall:
-    """Rounded reals as integers; in float64, which has all limits."""
+    """Rounded reals as integers, clipped in float64, which represents the limits of all integer types."""
     return op.cast(op.clip(op.cast(real, dtype="float64"), a_min=lowest(dtype), a_max=highest(dtype)), dtype=dtype)
 
 
@@ -140,7 +140,7 @@ _DIVISOR: Final = value(divisors_of(c, e, p, x))
 
 
 def _divided(numerator: Pattern) -> PCall:
-    """The floor of the quotient by the divisor, with the zero point and within the limits of the result."""
+    """The floor of the quotient by the divisor, plus the zero point, clipped to the limits of the result."""
     quotient = (numerator - op.floor_mod(numerator, _DIVISOR)) / _DIVISOR
     return op.cast(op.clip(op.cast(quotient, dtype="int32") + op.reshape(u, newshape=()), a_min=lowest(d), a_max=highest(d)), dtype=d)
 
@@ -150,7 +150,7 @@ def _real_product(kind: AnyValue) -> PCall:
 
 
 def _scaled(of: Pattern, scale: Pattern, zero_point: Pattern, axis: AnyValue) -> PCall:
-    """An operand of a sum in the scale of the sum."""
+    """An operand of a sum, converted to the scale of the sum."""
     return op.qnn.requantize(of, scale, zero_point, v, w, axis=axis, rounding="None", compute_dtype="None", out_dtype="int32")
 
 
@@ -231,7 +231,7 @@ def is_no_scalar(x: Term) -> bool | str:
 
 @computed
 def channel_before(axis: int, axes: Sequence[int] | None, x: Term, scale: Term) -> int:
-    """The axis of the tensor that corresponds to that of scales of its transpose; that of a single scale stays."""
+    """The axis of the tensor that corresponds to the axis of scales of its transpose; unchanged for a single scale."""
     return axis if scale.type.size == 1 else permutation(x.type.ndim, axes)[x.type.axis(axis)]
 
 
@@ -240,7 +240,7 @@ _TURNED_X, _TURNED_Y = op.transpose(x, axes=p), op.transpose(y, axes=p)
 
 
 class QuantizedTransposes(RuleSet):
-    """Sinks transposes below quantized operators; scales per channel go along."""
+    """Sinks transposes below quantized operators, and moves the axis of per-channel scales accordingly."""
 
     requantize = (
         (

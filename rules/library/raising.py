@@ -303,7 +303,7 @@ class RaiseOps(RuleSet):
     softmax_unshifted = (
         (_PLAIN_SHARES >> op.nn.softmax(x, axis=only_axis(q)))
         .when(is_one_axis(q), is_not_empty(x))
-        .finite("exponentials that overflow or all underflow give shares instead of NaN")
+        .finite("exponentials that overflow or all underflow give probabilities instead of NaN")
     )
     halved = (x / 2.0 >> x * 0.5).when(is_float(x), keeps_type(x, x / 2.0)).exploring()
     half_last = (

@@ -1,4 +1,4 @@
-"""Forms that Relay's SimplifyExpr makes, for the pass under Relay's name.
+"""Rewrites programs to the forms of Relay's SimplifyExpr, for the pass of that name.
 
 Operators: add subtract multiply divide sqrt argmax argmin topk qnn.dequantize.
 
@@ -24,21 +24,22 @@ c, d = constants("c d")
 
 @guard
 def keeps_order(q: Term, c: Term, zero: Term) -> bool | str:
-    """Multiplying by the positive scale, one for all elements, keeps different integers of 8 bits different, and in order."""
+    """The scale is one positive number for all elements, and multiplication by it keeps the order of 8-bit integers, without making
+    different ones equal."""
     if q.type.dtype not in ("int8", "uint8"):
         return f"the elements are {q.type.dtype}, not int8 or uint8"
     if c.type.size != 1 or zero.type.size != 1:
-        return "the scale or the zero point differs by channels"
+        return "the scale or the zero point differs between channels"
     limits, scale = ml_dtypes.finfo(to_numpy(c.type.dtype)), float(c.value().uniform())  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
     fits = float(limits.smallest_normal) <= scale <= float(limits.max) / 512
-    return fits or f"a scale of {scale:g} makes elements equal, or turns them around"
+    return fits or f"a scale of {scale:g} makes elements equal, or reverses their order"
 
 
 def roots_of(b: float, c: float, dtype: str) -> tuple[float, float]:
     """The numbers p >= q with p + q = b and p * q = c, in an element type. Rejects complex numbers, and fractions of integers."""
     squared = b * b - 4 * c
     if not 0 <= squared < math.inf:
-        raise Reject(f"the quadratic form 1, {b:g}, {c:g} is no product of two sums")
+        raise Reject(f"the quadratic form 1, {b:g}, {c:g} is not a product of two sums")
     p, q = (b + math.sqrt(squared)) / 2, (b - math.sqrt(squared)) / 2
     if dtype in INTEGERS and (int(p) + int(q), int(p) * int(q)) != (b, c):
         raise Reject(f"the coefficients {p:g} and {q:g} are not {dtype}")
@@ -60,7 +61,8 @@ def root_of(b: float, c: float, x: Term, which: int) -> float:
 
 extremum = operator("extremum", "argmax", "argmin")
 
-# Where the factors of the product and of the square are: first of a side, or of the whole. Without either, no form is a product of sums.
+# The positions of the constant factors of the product and the square: at the first operand, the second, or the whole. Without a factor, a
+# form is not a product of sums.
 _PLACES = {
     "plain": (x * y, y * y),
     "whole": ((x * y) * c, (y * y) * d),
@@ -79,8 +81,8 @@ _P, _Q = (number(root_of(_B, _C, x, which)) for which in (0, 1))
 
 
 class RelayForms(RuleSet):
-    """Forms that Relay's SimplifyExpr makes: `x + x` as a multiple, quotients by roots as products, quadratic forms as products of sums,
-    and the order of quantized numbers as that of the integers."""
+    """Rewrites to the forms of Relay's SimplifyExpr: `x + x` to a multiple, quotients by roots to products, quadratic forms to products of
+    sums, and sorting of dequantized numbers to sorting of the integers."""
 
     twice = x + x >> x * 2
     root_quotient = (c / op.sqrt(x) >> c * op.rsqrt(x)).when(is_float(x)).inexact(ROUNDS).lowering()

@@ -1,5 +1,5 @@
 """Moves scales and shifts past rectifiers, poolings, paddings, transposes, flattenings, biases and sums, and folds them into the weights of
-the product behind them, or into those before them in layouts and groups that `batch_norm` does not handle.
+the following product, or into those of the preceding one in layouts and groups that `batch_norm` does not handle.
 
 Operators: nn.conv*d nn.conv*d_transpose nn.dense nn.matmul nn.bias_add multiply nn.relu nn.leaky_relu nn.prelu abs nn.max_pool*d
 nn.avg_pool*d nn.global_*_pool*d nn.pad transpose nn.batch_flatten add subtract.
@@ -161,7 +161,7 @@ _MOVED = "scales and rounds earlier or later"
 
 @guard
 def varies_outside_padding(c: Term, whole: Term, attrs: Attrs) -> bool | str:
-    """Padding is with 0 or with elements of the tensor, and the constant does not vary along padded axes."""
+    """The padding consists of zeros or of elements of the tensor, and the constant does not vary along padded axes."""
     if attrs.pad_mode == "constant" and attrs.pad_value != 0:
         return f"pads with {attrs.pad_value}"
     rank = whole.type.ndim

@@ -42,7 +42,7 @@ EXCHANGES: Final = (FloatConstants, Reassociate, TasoExchanges)
 @register_pass("relay._transform.LinearAlgebra")
 def linear_algebra() -> RulePass:
     """Merges chained linear maps, factors common subexpressions out of sums, reductions and concatenations, simplifies masks and attention,
-    and moves views and scales to where they cost nothing."""
+    and moves views and scales to positions where they cost nothing."""
     phases = (
         phase(ConstantFolding, *TIDY, *ALGEBRA, rounds=8, rule_matches=200),
     )  # a single phase, which ends without egglog if there is little to do
@@ -90,8 +90,9 @@ class CombineParallel(RulePass):
 
 @register_pass("relay._transform.CombineParallelConv2D")
 def combine_parallel_conv2d(min_num_branches: int = 3, always: bool = False) -> CombineParallel | ParallelBranches:
-    """Merges convolutions of one tensor, with the biases, scales and ReLUs that all branches have. Weights must have one group and equal
-    kernel sizes. With `always`, merges them at any cost, with all that follows them alike, and takes slices of the result, as in Relay."""
+    """Merges convolutions of one tensor, and the biases, scales and ReLUs that all branches have. Weights must have one group and equal
+    kernel sizes. With `always`, merges them regardless of cost, together with the operators that follow every branch, and slices the
+    result, as in Relay."""
     doc, name = combine_parallel_conv2d.__doc__ or "", "CombineParallelConv2D"
     if always:
         return ParallelBranches(name, Joined("nn.conv2d"), min_num_branches)
@@ -100,9 +101,9 @@ def combine_parallel_conv2d(min_num_branches: int = 3, always: bool = False) -> 
 
 @register_pass("relay._transform.CombineParallelDense")
 def combine_parallel_dense(min_num_branches: int = 3, to_batch: bool = False, always: bool = False) -> CombineParallel | ParallelBranches:
-    """Merges products of one operand with several weights, with biases and ReLUs, and the reshapes and transposes to attention heads. With
-    `to_batch`, merges products with weights of one shape into a batched product. With `always`, merges dense layers at any cost, with all
-    that follows them alike, as in Relay."""
+    """Merges products of one operand with several weights, and the biases, ReLUs, reshapes and transposes to attention heads that follow.
+    With `to_batch`, merges products with weights of one shape into a batched product. With `always`, merges dense layers regardless of
+    cost, together with the operators that follow every branch, as in Relay."""
     doc, name = combine_parallel_dense.__doc__ or "", "CombineParallelDense"
     if always:
         return ParallelBranches(name, Stacked() if to_batch else Joined("nn.dense", spreads=True), min_num_branches)
@@ -112,8 +113,8 @@ def combine_parallel_dense(min_num_branches: int = 3, to_batch: bool = False, al
 
 @register_pass("relay._transform.CombineParallelBatchMatmul")
 def combine_parallel_batch_matmul(min_num_branches: int = 3, always: bool = False) -> CombineParallel | ParallelBranches:
-    """Merges products of one stack of matrices with several stacks; with `always`, at any cost, with all that follows them alike, as in
-    Relay."""
+    """Merges products of one stack of matrices with several stacks; with `always`, regardless of cost, together with the operators that
+    follow every branch, as in Relay."""
     doc, name = combine_parallel_batch_matmul.__doc__ or "", "CombineParallelBatchMatmul"
     if always:
         return ParallelBranches(name, Joined("nn.batch_matmul"), min_num_branches)

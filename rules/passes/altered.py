@@ -1,6 +1,6 @@
 """Calls altered by functions that users register for operators (FTVMAlterOpLayout), and calls converted to layouts with blocks.
 
-This is a walk, as the functions are arbitrary Python, and as blocks are asked for at any cost.
+A walk, not rules: the functions are arbitrary Python, and users request blocks regardless of cost.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,14 +22,14 @@ Layouts = dict[str, tuple[str, ...]]
 
 
 Chooser = Callable[[Call, Call], Expr | None]
-"""What takes the place of a call, None for nothing: it gets the call in the function, and the one on altered operands."""
+"""Chooses the replacement of a call, or None to keep it. Gets the original call, and the call on altered operands."""
 
 
 def altered_by_attribute(function: Function) -> tuple[Function, Layouts]:
-    """The function with what the registered functions return in place of calls, and the layouts that they chose, by operator.
+    """The function with calls replaced by the results of registered functions, and the layouts that these chose, by operator.
 
-    A registered function gets the attributes, the arguments, their types and that of the call. With None the call stays. Raises TypeError
-    for what it returns otherwise.
+    A registered function gets the attributes, the arguments, their types and the type of the call. It returns an expression, or None to
+    keep the call. Raises TypeError if it returns anything else.
     """
 
     def choose(old: Call, made: Call) -> Expr | None:
@@ -38,14 +38,14 @@ def altered_by_attribute(function: Function) -> tuple[Function, Layouts]:
             return None
         found: Expr | None = registered(made.attrs, list(made.args), [arg.checked_type for arg in old.args], old.checked_type)
         if found is not None and not isinstance(found, Expr):
-            raise TypeError(f"{ATTRIBUTE} of {made.op!r} returns an expression or None, not a {type(found).__name__}")
+            raise TypeError(f"{ATTRIBUTE} of {made.op!r} must return an expression or None, not a {type(found).__name__}")
         return found
 
     return _altered(function, choose)
 
 
 def converted(function: Function, wanted: Mapping[str, Sequence[str]]) -> Function:
-    """The function with calls of operators in these layouts: of data, and of weights. Calls whose axes blocks do not divide stay."""
+    """The function with calls converted to the given layouts of data and weights. Keeps calls with axes that blocks do not divide."""
 
     def choose(old: Call, made: Call) -> Expr | None:
         layouts = wanted.get(whole_op(old.op).name) if isinstance(old.op, Op) else None
@@ -59,10 +59,10 @@ def converted(function: Function, wanted: Mapping[str, Sequence[str]]) -> Functi
 
 
 def _altered(function: Function, choose: Chooser) -> tuple[Function, Layouts]:
-    """The function with what is chosen in place of calls, and the layouts of calls without blocks, by operator.
+    """The function with the chosen replacements of calls, and the layouts of calls without blocks, by operator.
 
-    Where a call with other layouts on the same arguments is chosen, these and the result change their layouts; where blocks do not divide
-    an axis, the call stays. Raises TypeError for an expression of another type.
+    If the replacement is the same call in other layouts, the arguments and the result are converted between the layouts, unless blocks do
+    not divide an axis. Raises TypeError for a replacement of another type.
     """
     layouts: Layouts = {}
     infer_type(function)
@@ -74,7 +74,7 @@ def _altered(function: Function, choose: Chooser) -> tuple[Function, Layouts]:
         if isinstance(found, Call) and isinstance(found.op, Op) and whole_op(found.op) is whole_op(made.op):
             found = _laid_out(made, found, [arg.checked_type for arg in old.args], layouts)
         if not compatible(infer_type(found).checked_type, old.checked_type):
-            raise TypeError(f"{ATTRIBUTE} of {made.op!r} made {found.checked_type!r} of {old.checked_type!r}")
+            raise TypeError(f"{ATTRIBUTE} of {made.op!r} returned type {found.checked_type!r} for a call of type {old.checked_type!r}")
         return found
 
     result = rewrite(function, alter)
@@ -83,13 +83,13 @@ def _altered(function: Function, choose: Chooser) -> tuple[Function, Layouts]:
 
 
 def whole_op(op: AnyValue) -> Op:
-    """The operator on whole axes for one on blocks, which are one operator in Relay; other operators as they are."""
+    """The operator on whole axes for an operator on blocks (they are one operator in Relay); any other operator itself."""
     found: Op = WHOLE.get(op, op)
     return found
 
 
 def _registered(op: Op) -> AnyValue:
-    """The function for calls of an operator; that of an operator on whole axes also alters calls of the one on blocks."""
+    """The registered function of an operator. A function registered for the operator on whole axes also applies to the one on blocks."""
     found = op.get_attr(ATTRIBUTE)
     return whole_op(op).get_attr(ATTRIBUTE) if found is None else found
 
@@ -100,7 +100,7 @@ def _inferred(function: Function) -> Function:
 
 
 def _laid_out(before: Call, after: Call, types: Sequence[Type], layouts: Layouts) -> Expr:
-    """A call in other layouts, on operands in those before, and with its result in the one before."""
+    """A call in other layouts, with operands and result converted from and to the previous layouts."""
     names = [name for name in ("data_layout", "kernel_layout") if name in before.attrs] or ["layout"]
     pairs = [(before.attrs[name], after.attrs[name]) for name in names if name in before.attrs and name in after.attrs]
     if not pairs or all(now == wanted for now, wanted in pairs):

@@ -1,4 +1,5 @@
-"""AnnotateTarget: marks what external compilers take. An annotation depends on the readers and operands of a value, so this is a walk."""
+"""AnnotateTarget: marks the calls that external compilers support. A walk, since annotations depend on the readers and operands of a
+value."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,9 +16,10 @@ from passat.ir.traverse import children, post_order, with_children
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 
 DEFAULT: Final = "default"
-"""The target of what no external compiler takes."""
+"""The target of expressions that no external compiler takes."""
 _OTHERS: Final = (Tuple, TupleGetItem, RefCreate, RefRead, RefWrite)
-"""Kinds of expressions that are annotated besides calls, if wanted. They have the target of their operands, if these agree."""
+"""Kinds of expressions that are annotated besides calls with `include_non_call_ops`. They get the common target of their operands, if
+any."""
 
 
 @register_pass("relay._transform.AnnotateTarget")
@@ -25,10 +27,10 @@ _OTHERS: Final = (Tuple, TupleGetItem, RefCreate, RefRead, RefWrite)
 class AnnotateTarget(FunctionPass):
     """Annotates the calls that external compilers support: operands with `annotation.compiler_begin`, results with `compiler_end`.
 
-    A compiler supports a call of an operator if the function says so that is registered for the operator as `target.NAME`
-    (`passat.ir.register_op_attr`); it gets the call. It supports a call of a function whose attribute `Composite` begins with `NAME.`
-    (`MergeComposite`). Of several the first one in `targets` takes a call. Other calls are annotated for "default", and so are tuples,
-    their fields and references with `include_non_call_ops`. Annotations for other targets than "default" stay as they are.
+    A compiler supports a call of an operator if the function registered for the operator as `target.NAME` (`passat.ir.register_op_attr`)
+    returns True for the call. It supports a call of a function whose attribute `Composite` begins with `NAME.` (`MergeComposite`). If
+    several compilers support a call, the first one in `targets` takes it. Other calls are annotated for "default". With
+    `include_non_call_ops`, so are tuples, projections and references. Existing annotations for targets other than "default" are unchanged.
     """
 
     targets: tuple[str, ...] = ()
@@ -84,7 +86,7 @@ class _Annotator:
         return node is self._function or not is_sealed(node)
 
     def _annotated(self, node: Expr, parts: Sequence[Expr]) -> Expr:
-        """The expression in place of a node, with new parts."""
+        """The replacement of a node, with new parts."""
         region = self._regions.get_region(node)
         if region is not None and region.target != DEFAULT:
             return with_children(node, parts)
@@ -99,7 +101,7 @@ class _Annotator:
         return node
 
     def _call(self, node: Call, parts: Sequence[Expr]) -> Expr:
-        if is_begin(node) or is_end(node):  # for no external compiler: what reads them annotates anew
+        if is_begin(node) or is_end(node):  # for no external compiler: readers add new annotations
             read = parts[1]
             return self._closed(read) if is_end(node) and read in self._target_of else with_children(node, parts)
         if isinstance(node.op, Var) and not self._everything:
@@ -121,7 +123,7 @@ class _Annotator:
         return made
 
     def _closed(self, expr: Expr) -> Expr:
-        """The expression as it is read outside of its region."""
+        """The expression as read from outside of its region: with an annotation that ends the region."""
         return _annotation(compiler_end, expr, self._target_of[expr]) if expr in self._target_of else expr
 
 
@@ -130,7 +132,7 @@ def _annotation(op: Op, expr: Expr, target: str) -> Expr:
 
 
 def _without_default(operand: Expr) -> Expr:
-    """An operand without the annotation that it is read by no external compiler."""
+    """An operand without an annotation for "default"."""
     return operand.args[0] if is_begin(operand) and operand.attrs["compiler"] == DEFAULT else operand
 
 

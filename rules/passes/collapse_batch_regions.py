@@ -1,10 +1,9 @@
 """The pass CollapseBatchRegions: collapses the batch dimensions of whole regions.
 
-A batched product with a bias or residual takes two nodes; a matrix product takes one, ONNX Runtime's Gemm (see
-`rules/library/hidden_state.py`, whose rules count calls and handle biases). The gain of a region depends on all of it. An input is reshaped
-once for all products that read it. If batch and sequence are both unknown, restoring the shape needs a vector of sizes, expensive for one
-product but negligible for a network. The pass is therefore a walk, not rules: a region consists of row-wise operators between other
-operators.
+A batched product with a bias or residual takes two nodes; a matrix product takes one, ONNX Runtime's Gemm. (The rules in
+`rules/library/hidden_state.py` count calls and handle biases.) The gain of a region depends on all of it. An input is reshaped once for all
+products that read it. If batch and sequence are both unknown, restoring the shape needs a vector of sizes, expensive for one product but
+negligible for a network. The pass is therefore a walk, not rules: a region consists of row-wise operators between other operators.
 """
 
 from collections.abc import Iterator, Sequence
@@ -45,7 +44,7 @@ class CollapseBatchRegions(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Collapses the regions of one function. Skips programs read from an opset before 15, and all programs if `rules.math` is `exact`:
-        products of another shape may accumulate in another order."""
+        products of another shape may accumulate in a different order."""
         frame = mod.attrs.get("onnx")
         too_old = frame is not None and frame.version < _SINCE
         return func if too_old or ctx.get_config("rules.math") == EXACT else collapse_batch_regions(func)
@@ -171,9 +170,9 @@ def _newshape(shape: Shape) -> tuple[int, ...] | None:
 
 
 def _regions(order: Sequence[Expr], results: Sequence[Expr]) -> list[_Region]:
-    """The connected regions: calls on batched tensors that feed each other, or read the same one. A call whose value the function returns
-    belongs to none, because restoring its shape is a copy and restoring that of its operand is not. Sums, which Gemm may absorb, and calls
-    with two operands to restore stay."""
+    """The connected regions: calls on batched tensors that feed each other, or read the same one. Excludes calls whose values the function
+    returns, because restoring their shape is a copy and restoring that of their operand is not. Exceptions are sums, which Gemm may absorb,
+    and calls with two operands to restore."""
     returned = set(map(id, results))
     users: dict[int, list[Expr]] = {id(node): [] for node in order}
     for node in order:

@@ -17,8 +17,8 @@ def combine(first: OpPattern, second: OpPattern) -> OpPattern:
 
 
 def pattern_of(call: Call) -> OpPattern:
-    """The kind of a call. Opaque are calls of non-operators, stateful operators, operators on values other than tensors and tuples of
-    tensors, and those that read sizes from non-constant operands, which would be unknown in a function of fused calls."""
+    """The kind of a call. Calls of the following are opaque: non-operators, stateful operators, operators on values other than tensors and
+    tuples of tensors, and operators that read sizes from non-constant operands. A function of fused calls would not know these sizes."""
     op = call.op
     if not isinstance(op, Op) or op.stateful or not takes_data(call):
         return OpPattern.OPAQUE
@@ -43,10 +43,10 @@ _NO_NODES: Final = (Op,)
 class Dataflow:
     """The nodes of a function in topological order, with their kinds and the edges to their readers.
 
-    `readers[i]` are pairs of a node number that reads the value of node `i`, and the kind of the reader as seen from this operand: a
-    broadcasting operator is elementwise for an operand with the shape of its result. `outside[i]` marks values with readers outside of
-    dataflow: let bindings, branches, results, references, function arguments. Sealed functions (`passat.ir.sealed`) are not entered. Types
-    must have been inferred.
+    `readers[i]` lists the readers of node `i` as pairs of a node number and the kind of the reader for this operand. A broadcasting
+    operator is elementwise for an operand with the shape of its result. `outside[i]` marks values with readers outside of dataflow: let
+    bindings, branches, results, references, function arguments. Sealed functions (`passat.ir.sealed`) are not entered. Types must have been
+    inferred.
     """
 
     __slots__ = ("kinds", "nodes", "numbers", "outside", "readers")
@@ -125,7 +125,7 @@ class PostDominators:
 
     def __init__(self, flow: Dataflow) -> None:
         count = len(flow.nodes)
-        # A virtual root behind the last node: nodes without a common ancestor meet there.
+        # A virtual root after the last node is the common ancestor of nodes that have no other.
         self._near = [count] * (count + 1)
         self._far = [count] * (count + 1)
         self._far_kinds = [OpPattern.ELEMWISE] * (count + 1)

@@ -1,7 +1,6 @@
 """FakeQuantizationToInteger: replaces real arithmetic between qnn.dequantize and qnn.quantize by integer arithmetic.
 
-Operators are converted by functions that are registered for them (`passat.ir.affine_type`). Those of Relay's operators are in
-`quantized_forms`.
+Functions registered for operators convert them (`passat.ir.affine_type`). The functions for Relay's operators are in `quantized_forms`.
 """
 
 from collections.abc import Sequence
@@ -42,11 +41,11 @@ class FakeQuantizationToInteger(FunctionPass):
     """Replaces real arithmetic between qnn.dequantize and qnn.quantize by integer arithmetic.
 
     A region is converted as a whole or not at all: each of its operators needs a conversion. With `hard_fail` a region that cannot be
-    converted is an error; otherwise a remark says why it stays. With `use_qat`, single operators behind qnn.dequantize are converted too,
-    where the scale of their result follows from those of their operands. `optional_qnn_ops` names operators whose conversion is an
+    converted is an error; otherwise a remark says why it is kept. With `use_qat`, single operators after qnn.dequantize are also converted,
+    if the scale of their result follows from those of their operands. `optional_qnn_ops` names operators whose conversion is an
     approximation (nn.softmax).
 
-    A walk, not rules: whether an operator is converted depends on its whole region, and its scale may be that at the region's end.
+    A walk, not rules: the conversion of an operator depends on its whole region, and may use the scale at the end of the region.
     """
 
     hard_fail: bool = False
@@ -89,7 +88,7 @@ class FakeQuantizationToInteger(FunctionPass):
         return result
 
     def _converted(self, end: Expr, ctx: PassContext) -> Expr:
-        """A qnn.quantize with the region before it in integers; any other node, or one that has no such region, as it is."""
+        """A qnn.quantize with the region before it converted to integers; any other node, or a node without such a region, unchanged."""
         if not isinstance(end, Call) or end.op is not quantize:
             return end
         region = region_before(end.args[0])
@@ -104,7 +103,7 @@ class FakeQuantizationToInteger(FunctionPass):
             return self._stays(end, _reason(error), ctx, error)
 
     def _converted_single(self, call: Expr, ctx: PassContext) -> Expr:
-        """A call whose operands are dequantized in integers, and dequantized behind it; any other node as it is."""
+        """A call on dequantized operands, converted to integers with the result dequantized; any other node unchanged."""
         if not isinstance(call, Call) or not isinstance(call.op, Op) or call.op.name not in SINGLE:
             return call
         regions = [region_before(arg) for arg in call.args]
@@ -133,7 +132,7 @@ class FakeQuantizationToInteger(FunctionPass):
         return found
 
     def _convert(self, calls: Sequence[Call], end: Call | None) -> Expr:
-        """The last call in integers, behind the others; dequantized where there is no qnn.quantize at the `end`."""
+        """The last call, converted to integers after the others; dequantized if no qnn.quantize ends the region (`end` is None)."""
         types = AffineTypes()
         made: dict[int, Expr] = {}
         known = {id(call) for call in calls}
@@ -149,7 +148,7 @@ class FakeQuantizationToInteger(FunctionPass):
         if end is None:
             type_ = _of_tensor(types[result])
             result = dequantize(result, type_.scale, type_.zero_point, axis=type_.axis)
-        return infer_type(result)  # an operator may reject integers of this type
+        return infer_type(result)  # fails if an operator rejects integers of this type
 
     def _convert_call(self, call: Call, made: dict[int, Expr], types: AffineTypes, out: TensorAffineType | None, *, is_last: bool) -> Expr:
         conversion = self._conversion(call)
@@ -168,7 +167,7 @@ class FakeQuantizationToInteger(FunctionPass):
             found = f"{type(result).__name__} and {type(type_).__name__}"
             raise FakeQuantizationError(f"the conversion of {call.op!r} returned {found}, not an expression and its affine type")
         if call.op is dequantize and types.get(result, type_) != type_:
-            result = get_op("copy")(result)  # one tensor, dequantized in two ways
+            result = get_op("copy")(result)  # keeps two affine types of one tensor separate
         types[result] = type_
         return result
 
@@ -178,7 +177,7 @@ def _reason(error: Exception) -> str:
 
 
 def _convert_part(node: Expr, made: dict[int, Expr], types: AffineTypes) -> Expr:
-    """A tuple, or a field of one, of converted expressions; a constant or an operator as it is."""
+    """A tuple of converted expressions, or a field of one; a constant or an operator unchanged."""
     if isinstance(node, Tuple):
         fields = [made[id(field)] for field in node.fields]
         found: Expr = with_children(node, fields)

@@ -25,13 +25,13 @@ PHASES: Final = 3
 
 
 class Groups:
-    """The groups of a dataflow graph: sets of nodes with one root, whose value others read.
+    """The groups of a dataflow graph: sets of nodes with one root. Nodes outside of the group read only the root.
 
     A group absorbs another, with all nodes on the paths between them, if the other's root post-dominates its own and the kinds allow it:
 
     * phase 0: elementwise consumers of a product or convolution; elementwise operators and broadcasts into their consumers, including
       reductions, also past injective operators on other paths;
-    * phase 1: the same again, and injective operators into injective ones, with the tuples between them;
+    * phase 1: as phase 0, and injective operators into injective ones, with the tuples between them;
     * phase 2: operators that are at most injective into tuples that joined such groups.
 
     A group has at most `max_depth` nodes (`relay.FuseOps.max_depth`), counted as in TVM, including constants and tuples.
@@ -103,7 +103,8 @@ class Groups:
         """Merges a node and all nodes on the paths to its post-dominator into the group of the latter, if their kinds are allowed and the
         group does not grow too large."""
         room = self._limit - self._sizes[self.root(above)] - self._sizes[number]
-        # All paths lead through the post-dominator, so the longest has as many nodes as the levels differ: too many are not walked.
+        # All paths lead through the post-dominator, so the longest has as many nodes as the levels differ. If these are too many, the paths
+        # are not visited.
         fits = self._levels[number] - self._levels[above] - 1 <= room
         between = self._between(number, above, allows, room) if room >= 0 and fits else None
         if between is None:
@@ -175,7 +176,7 @@ class FuseOps(FunctionPass):
 
 
 def fuse_ops(function: Function, *, fuse: bool = True, max_depth: int = 256) -> Function:
-    """The function with calls of functions marked `Primitive` in place of operator calls; without `fuse`, one for each call.
+    """The function with operator calls replaced by calls of functions marked `Primitive`; without `fuse`, one function per call.
 
     >>> from passat.ir.text import parse_expr
     >>> fuse_ops(parse_expr("fn (%x: Tensor[(2), float32]) { exp(add(%x, 1f)) }"))
@@ -258,7 +259,7 @@ class _Fuser:
     def _field(self, number: int, node: TupleGetItem) -> Expr:
         root = self._groups.root(number)
         if root == number and self._groups.root(self._flow.numbers[id(node.tuple_value)]) != root:
-            # The tuple is computed by another call, and only one field is taken: this is not a function.
+            # Another group computes the tuple, and this one only projects a field: it does not become a function.
             return self._typed(with_children(node, (self._made(node.tuple_value),)), node)
         made = self._typed(TupleGetItem(self._operands((node.tuple_value,), number)[0], node.index, node.span), node)
         return self._function_of(self._parts[root], made) if root == number else made

@@ -68,11 +68,11 @@ _BIASES: Final = RuleSetMeta(
     (RuleSet,),
     {"__module__": ScaleAxis.__module__, "__doc__": ScaleAxis.__doc__, "shifted": ScaleAxis.shifted.when(has_several(d))},
 )
-"""The rule of `ScaleAxis` that restores biases from constants, which CanonicalizeOps removed; a number stays a sum."""
+"""The rule of `ScaleAxis` that restores biases from sums with constants, which CanonicalizeOps writes. Sums with scalars are kept."""
 _BIASES.base = ScaleAxis
 _PASSAGES: Final = (Transposes.of_kind(EXPLORING), MoveTransposes, Views, CommuteUnary, QuantizedTransposes, _BIASES)
-"""Rules that move transposes until they cancel. Exploring, since a tensor may be the transpose of several, so those that meet must stay
-matchable."""
+"""Rules that move transposes until they cancel. Exploring, since a tensor may be the transpose of several tensors, so transposes that could
+cancel must remain available for matching."""
 _WITHOUT: Final = (
     CommuteUnary.reshape.name,
     *(rule.name for rule in ScaleAxis.shifted.directions() if rule.name.startswith("ScaleAxis.shifted[biased")),
@@ -113,7 +113,8 @@ def _is_laid_out(call: Call, op: Op, layouts: Mapping[str, tuple[str, str]]) -> 
 IN_BLOCKS: Final = RulePass(
     (ConstantFolding, LayoutTransforms.of_kind(LOWERING), SinkBlocks), name="SinkBlocks", joint=False, doc="Keeps data in blocks."
 )
-"""Keeps data in blocks as far as operators take it, at any cost: the target asked for them, and the models do not know what they save."""
+"""Keeps data in blocks as far as operators accept it, regardless of cost: the user requested blocks, and cost models do not know what they
+save."""
 
 
 class LayoutPass(RulePass):
@@ -162,7 +163,7 @@ class LayoutPass(RulePass):
         return result
 
     def _in_blocks(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """Converts operators to layouts with blocks, and what follows them as far as it can be."""
+        """Converts operators to layouts with blocks, and the operators that follow them where possible."""
         result = IN_BLOCKS.transform_function(converted(func, self.blocked), mod, ctx)
         calls = Counter(node.op.name for node in post_order(result) if isinstance(node, Call) and isinstance(node.op, Op))
         for op, layouts in self.blocked.items():
@@ -178,7 +179,7 @@ class LayoutPass(RulePass):
         engine.model = LayoutCost(engine.model, self.layouts)
         if engine.limits.rounds == Limits().rounds:
             engine.limits = engine.limits._replace(rounds=ROUNDS)
-        engine.region_nodes = None  # transposes at the borders of regions would not meet
+        engine.region_nodes = None  # transposes at the borders of regions would not cancel
         return engine
 
 
@@ -187,7 +188,7 @@ def _pair(op: str, given: Sequence[str]) -> tuple[str, str]:
     if isinstance(given, str) or not 1 <= len(given) <= 2:
         raise RuleError(f"{op}: give a list of the data layout and, if there is a weight, the weight layout, not {given!r}")
     pair = (given[0], given[1] if len(given) > 1 else DEFAULT)
-    if op in POOLINGS | QUANTIZED and not has_weight(op) and pair[1] == pair[0]:  # the layout of the result, which TVM allows to state
+    if op in POOLINGS | QUANTIZED and not has_weight(op) and pair[1] == pair[0]:  # the layout of the result, which users may state in TVM
         pair = (pair[0], DEFAULT)
     if any(map(_has_blocks, pair)):
         if op not in {whole.name for whole in BLOCKED}:
@@ -204,7 +205,7 @@ def _pair(op: str, given: Sequence[str]) -> tuple[str, str]:
 
 
 def _has_blocks(layout: str) -> bool:
-    """Whether a word is a layout with blocks; other words are checked as layouts without them."""
+    """True if a word is a layout with blocks; other words are checked as layouts without blocks."""
     return any(letter.isdigit() for letter in layout)
 
 
@@ -267,7 +268,8 @@ def forget_alter_op_layout(op: str) -> None:
 
 
 class AlterByAttribute(LayoutPass):
-    """AlterOpLayout: the layouts that the target prefers, and before them the functions that users registered (FTVMAlterOpLayout)."""
+    """AlterOpLayout: applies the functions that users registered (FTVMAlterOpLayout), then converts to the layouts that the target
+    prefers."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Alters one function."""
@@ -282,8 +284,8 @@ class AlterByAttribute(LayoutPass):
 @register_pass(_PREFIX + "AlterOpLayout")
 def alter_op_layout() -> LayoutPass:
     """Converts operators to the layouts that the target prefers (`passat.rules.passes.layouts.register_alter_op_layout`), with few
-    transposes, and calls the functions that are registered for operators as FTVMAlterOpLayout. Without either nothing changes, and a remark
-    says so."""
+    transposes, and calls the functions that are registered for operators as FTVMAlterOpLayout. If there are neither preferences nor
+    functions, nothing changes, and a remark says so."""
     layouts = {op: given for op, given in _PREFERRED.items() if not isinstance(given, RuleSetMeta)}
     sets = tuple(dict.fromkeys(given for given in _PREFERRED.values() if isinstance(given, RuleSetMeta)))
     return AlterByAttribute(layouts, sets, name="AlterOpLayout", doc=alter_op_layout.__doc__ or "")

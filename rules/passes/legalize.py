@@ -1,4 +1,4 @@
-"""Legalize by functions that are registered for operators. They are arbitrary Python, so this is a walk and not a rule set."""
+"""Legalize by functions that are registered for operators. A walk, not rules: the functions are arbitrary Python."""
 
 from dataclasses import dataclass
 
@@ -13,9 +13,9 @@ from passat.passmgr import FunctionPass, PassContext, PassInfo
 
 @dataclass(frozen=True)
 class LegalizeByAttribute(FunctionPass):
-    """Calls become what the function returns that is registered for their operator as the attribute `attribute`
-    (`tvm.ir.register_op_attr`). It gets the attributes of the call, its arguments, and their types with that of the call at the end;
-    with None the call stays. Raises TypeError for other values, and for an expression of another type.
+    """Replaces calls by the results of functions that are registered for their operators as the attribute `attribute`
+    (`tvm.ir.register_op_attr`). A function gets the attributes of the call, its arguments, and a list of their types that ends with the
+    type of the call. It returns an expression of the same type, or None to keep the call. Raises TypeError if it returns anything else.
     """
 
     attribute: str = "FTVMLegalize"
@@ -35,9 +35,10 @@ class LegalizeByAttribute(FunctionPass):
             if found is None:
                 return made
             if not isinstance(found, Expr):
-                raise TypeError(f"{self.attribute} of {made.op!r} returns an expression or None, not a {type(found).__name__}")
+                raise TypeError(f"{self.attribute} of {made.op!r} must return an expression or None, not a {type(found).__name__}")
             if not compatible(infer_type(found).checked_type, old.checked_type):
-                raise TypeError(f"{self.attribute} of {made.op!r} made {found.checked_type!r} of {old.checked_type!r}")
+                types = f"type {found.checked_type!r} for a call of type {old.checked_type!r}"
+                raise TypeError(f"{self.attribute} of {made.op!r} returned {types}")
             count += 1
             return found
 

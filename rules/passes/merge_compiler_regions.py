@@ -1,4 +1,4 @@
-"""MergeCompilerRegions: adjacent regions for one external compiler become one. Which ones may depends on all paths, so this is a walk."""
+"""MergeCompilerRegions: merges adjacent regions for one external compiler. A walk, since merging depends on all paths between regions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 @register_pass("relay._transform.MergeCompilerRegions")
 @dataclass(frozen=True)
 class MergeCompilerRegions(FunctionPass):
-    """Merges each region for an external compiler with those that it reads results of, if they are for the same compiler and no other path
-    between them leaves the merged region. Removes the annotations between them.
+    """Merges each region for an external compiler with the regions whose results it reads. They must be for the same compiler, and no other
+    path between them may leave the merged region. Removes the annotations between them.
 
-    Regions are what lies between `annotation.compiler_begin` and `annotation.compiler_end` (`passat.ir.annotated_regions`).
+    A region consists of the expressions between `annotation.compiler_begin` and `annotation.compiler_end` (`passat.ir.annotated_regions`).
     """
 
     info = PassInfo(
@@ -39,13 +39,13 @@ class MergeCompilerRegions(FunctionPass):
             return func
         ctx.record(self.info.name, "merged", before - len(regions))
         made = rewrite(func, lambda old, new: _without_annotation(regions, old, new))
-        assert isinstance(made, Function)  # the result for a function
+        assert isinstance(made, Function)  # rewriting a function gives a function
         infer_type(made)
         return made
 
 
 def _without_annotation(regions: AnnotatedRegionSet, old: Expr, new: Expr) -> Expr:
-    """The expression; for a begin of a region that reads a result of the same region, what is before both annotations."""
+    """The expression. A compiler_begin that reads a result of its own region is replaced by the expression before both annotations."""
     if is_begin(old) and is_end(old.args[0]) and is_begin(new) and regions.get_region(old) is regions.get_region(old.args[0]):
         end = new.args[0]
         return end.args[0] if is_end(end) else end
@@ -53,10 +53,10 @@ def _without_annotation(regions: AnnotatedRegionSet, old: Expr, new: Expr) -> Ex
 
 
 class _Merger:
-    """Merges regions, those that a region reads before the region itself.
+    """Merges regions in order: the regions that a region reads come before the region itself.
 
-    Sets of regions are integers with one bit for each region. `_barred` are the regions from which a path leads to a region, except for
-    those that are part of it: a merged region must not be before itself.
+    Sets of regions are integers with one bit for each region. `_barred` has, for each region, the regions from which a path leads to it
+    through other regions. Merging one of them would put the merged region before itself.
     """
 
     def __init__(self, function: Function, regions: AnnotatedRegionSet) -> None:
@@ -72,12 +72,13 @@ class _Merger:
         self._members: dict[AnnotatedRegion, int] = {region: 1 << region.id for region in regions}
 
     def run(self) -> None:
-        """Merges all regions that can be."""
+        """Merges regions until no two can be merged."""
         for region in self._regions.regions:
             self._finish(region)
 
     def _finish(self, first: AnnotatedRegion) -> None:
-        """Merges a region with regions before it, after these. A region that is also behind it, in a recursive function, is not merged."""
+        """Merges a region with regions before it, after processing these. A region that also comes after it, in a recursive function, is
+        not merged."""
         stack = [first]
         begun: set[AnnotatedRegion] = set()
         while stack:
@@ -107,18 +108,18 @@ class _Merger:
                 self._regions.merge_regions(other, region)
         barred[region] = before
         members[region] |= absorbed
-        for other, earlier in barred.items():  # what is behind an absorbed region is now behind all that the merged one is behind
+        for other, earlier in barred.items():  # regions after an absorbed region now also come after the predecessors of the merged region
             if earlier & absorbed:
                 barred[other] = earlier | before
 
     def _before(self, region: AnnotatedRegion) -> tuple[list[AnnotatedRegion], list[AnnotatedRegion]]:
-        """The regions whose results a region reads in the same scope, and those before it otherwise: through expressions that are in no
-        region, or from another function body or branch."""
+        """The regions whose results a region reads directly, in the same scope, and the other regions before it. It reads these through
+        expressions outside of regions, or from another function body or branch."""
         direct: dict[AnnotatedRegion, None] = {}
         indirect: dict[AnnotatedRegion, None] = {}
         outside: list[Expr] = [
             node.op for node in region.nodes if isinstance(node, Call) and isinstance(node.op, Function)
-        ]  # which may read others
+        ]  # function literals may read other regions
         for begin in region.args:
             read = begin.args[0]
             owner = self._regions.get_region(read)

@@ -1,5 +1,5 @@
-"""Relay's passes that combine parallel branches, under Relay's names. A group is all calls of one tensor with any number of calls behind
-each, so this is a walk. (Rule sets such as `ParallelConvolutions` handle the usual branches, for which rules are cheaper.)"""
+"""Relay's passes that combine parallel branches, under Relay's names. A walk, not rules: a group consists of all calls on one tensor, each
+followed by any number of calls. (Rules such as `ParallelConvolutions` handle common branches, if that is cheaper.)"""
 
 import copy
 from abc import ABC, abstractmethod
@@ -22,18 +22,18 @@ Branch = Sequence[Call]
 """A product, and calls that follow it, each the only use of the one before."""
 _TO_THE_END: Final = (1 << 63) - 1
 _BROADCAST: Final = 1
-"""The highest kind in Relay's fusion (`Op.pattern`) of operators that may follow a product."""
+"""The most restrictive kind of operator (`Op.pattern`) that may follow a product, as in Relay's fusion."""
 
 
 class Combination(ABC):
-    """How branches of an operator become one."""
+    """Combines the branches of an operator into one."""
 
     def __init__(self, op: str) -> None:
         self.op = get_op(op)
 
     @abstractmethod
     def key(self, call: Call) -> Hashable | None:
-        """Equal for products that can be combined; None for one that cannot be."""
+        """A key that is equal for products that can be combined; None for a product that cannot."""
 
     @abstractmethod
     def product(self, calls: Branch) -> Call:
@@ -41,11 +41,12 @@ class Combination(ABC):
 
     @abstractmethod
     def follow(self, whole: Expr, before: Branch, calls: Branch, at: int) -> Call | None:
-        """The call of the combined tensor that stands for one call in each branch, whose operand `at` is the tensor before it; or None."""
+        """The call on the combined tensor that replaces one call in each branch, or None. Operand `at` of each call is the preceding tensor
+        of its branch."""
 
     @abstractmethod
     def parts(self, whole: Expr, calls: Branch) -> Sequence[Expr]:
-        """The parts of the combined tensor that stand for the last call of each branch."""
+        """The parts of the combined tensor that replace the last call of each branch."""
 
 
 class Joined(Combination):
@@ -59,7 +60,7 @@ class Joined(Combination):
         self._sizes: Sequence[int] = ()
 
     def key(self, call: Call) -> Hashable | None:
-        """The attributes, but for sizes, and the sizes of the weight, but for the outputs."""
+        """The attributes except sizes, and the sizes of the weight except the number of outputs."""
         weight, attrs = _type(call.args[1]), call.attrs
         if weight is None or not isinstance(weight.shape[self._outputs(call)], int):
             return None
@@ -106,7 +107,7 @@ class Joined(Combination):
         return Call(first.op, args, first.attrs, span=first.span)
 
     def _operand(self, given: Sequence[Expr], behind: int) -> Expr | None:
-        """Operands joined along an axis, which is counted from the end."""
+        """The operands joined along an axis that is counted from the end; None if they cannot be joined."""
         types = [_type(arg) for arg in given]
         first = types[0]
         if first is None or any(type_ is None or (type_.dtype, type_.ndim) != (first.dtype, first.ndim) for type_ in types):
@@ -123,13 +124,13 @@ class Joined(Combination):
             if own != size and (own != 1 or not self.spreads):
                 return None
             found.append(arg if own == size else _repeated(arg, size, rank - behind))
-        return _concatenated(found, -1 if self.op.name == "nn.batch_matmul" else rank - behind)  # as Relay has it
+        return _concatenated(found, -1 if self.op.name == "nn.batch_matmul" else rank - behind)  # the axis that Relay writes
 
     def parts(self, whole: Expr, calls: Branch) -> Sequence[Expr]:
         """A slice for each branch."""
         rank = _rank(calls[0])
         axis = rank - self._behind
-        behind = 0 if self.op.name == "nn.conv2d" else rank - axis - 1  # Relay states the axes behind that of channels only for others
+        behind = 0 if self.op.name == "nn.conv2d" else rank - axis - 1  # Relay omits the axes after the channels for conv2d only
         firsts = [0, *accumulate(self._sizes)]
         return [
             _call(
@@ -160,7 +161,7 @@ class Stacked(Combination):
         return weight if weight is not None and weight.is_static and _rank(call) == 2 else None
 
     def product(self, calls: Branch) -> Call:
-        """The batched product of as many copies of the tensor."""
+        """The batched product of the stacked weights and as many copies of the tensor."""
         data, weights = (_stacked([call.args[place] for call in calls]) for place in (0, 1))
         op = get_op("nn.batch_matmul")
         return Call(op, [data, weights], op.bind_attrs({"transpose_a": False, "transpose_b": True}), span=calls[0].span)
@@ -187,8 +188,8 @@ class Stacked(Combination):
 
 
 class ParallelBranches(FunctionPass):
-    """Combines calls of one tensor, if there are at least `min_num_branches`, and the elementwise operators and biases that follow all of
-    them."""
+    """Combines calls on one tensor, if there are at least `min_num_branches`, and the elementwise operators and biases that follow every
+    call."""
 
     def __init__(self, name: str, combination: Combination, min_num_branches: int) -> None:
         self.info = PassInfo(4, name, ["InferType"], provides=("types",), preserves=("types",))
@@ -217,7 +218,7 @@ class ParallelBranches(FunctionPass):
         return func
 
     def _groups(self, func: Function, uses: Mapping[int, Sequence[Expr]]) -> Iterator[Sequence[Branch]]:
-        """The groups of enough branches, in program order. Branches of `If`, lets and inner functions are not among them."""
+        """The groups with enough branches, in program order. Excludes calls in branches of `If`, lets and inner functions."""
         dataflow = post_order(func.body, into=lambda part: not isinstance(part, (Function, If, Let, Match)))
         inside = set(map(id, dataflow))
         groups: dict[Hashable, list[Branch]] = {}
@@ -229,12 +230,11 @@ class ParallelBranches(FunctionPass):
         return (group for group in groups.values() if len(group) >= self.min_num_branches)
 
     def _combined(self, group: Sequence[Branch]) -> Mapping[int, Expr]:
-        """The expression that replaces the last combined call of each branch, by identity; empty if one branch needs the result of
-        another."""
+        """The replacement of the last combined call of each branch, by identity; empty if one branch needs the result of another."""
         products = [branch[0] for branch in group]
         if _depends(products, [arg for call in products for arg in call.args]):
             return {}
-        combination = copy.copy(self.combination)  # knows the sizes of the group, and passes may run in several threads
+        combination = copy.copy(self.combination)  # a copy, since it stores the sizes of the group, and passes may run in several threads
         whole, depth = combination.product(products), 1
         while depth < min(map(len, group)):
             before, calls = ([branch[at] for branch in group] for at in (depth - 1, depth))
@@ -260,7 +260,7 @@ def _branch(call: Call, uses: Mapping[int, Sequence[Expr]], inside: set[int]) ->
 
 
 def _place(before: Branch, calls: Branch) -> int | None:
-    """The place of the tensor before each call among its operands; None if the calls are not alike."""
+    """The operand position of the preceding tensor in each call; None if the calls are not alike."""
     first = calls[0]
     place = next(at for at, arg in enumerate(first.args) if arg is before[0])
     alike = all((call.op, call.attrs, len(call.args)) == (first.op, first.attrs, len(first.args)) for call in calls)
@@ -311,6 +311,6 @@ def _repeated(arg: Expr, count: int, axis: int) -> Expr:
 
 
 def _matrix(arg: Expr) -> Expr:
-    """An operand that is broadcast to matrices, as a matrix."""
+    """The operand with leading axes of size 1, so that it is a matrix."""
     missing = 2 - _rank(arg)
     return _call("expand_dims", arg, axis=0, num_newaxis=missing) if missing else arg

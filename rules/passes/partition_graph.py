@@ -1,4 +1,4 @@
-"""PartitionGraph: regions for external compilers become functions of the module, so this is a walk over all functions."""
+"""PartitionGraph: outlines regions for external compilers as functions of the module. A walk, since it adds functions."""
 
 import re
 from collections.abc import Sequence
@@ -18,21 +18,21 @@ from passat.passmgr import ModulePass, PassContext, PassInfo, register_pass
 from passat.rules.passes.annotate_target import DEFAULT
 
 OPTIMIZE: Final = "relay.ext.{}.optimize"
-"""The name of the global function that optimizes the functions of a compiler: from a module with the function `main` to such a module."""
+"""The name of the global function that optimizes functions for a compiler. It maps a module with the function `main` to such a module."""
 
 
 @register_pass("relay._transform.PartitionGraph")
 @dataclass(frozen=True)
 class PartitionGraph(ModulePass):
-    """Moves each region for an external compiler to a function of the module, and replaces the region by a call of the function.
+    """Outlines each region for an external compiler as a function of the module, and replaces the region by a call of it.
 
-    Regions are the expressions between `annotation.compiler_begin` and `annotation.compiler_end` (`passat.ir.annotated_regions`), except
-    for the target "default". The functions have the attributes `Compiler`, `global_symbol`, `Primitive=1` and `Inline=1`, and are called
-    `tvmgen_MODULE_COMPILER_FUNCTION_NUMBER`. Several results are fields of a tuple. Constants that a region reads move into its function,
-    unless `bind_constants` is false. The global function `relay.ext.COMPILER.optimize` optimizes it (`passat.register_func`), if there is
-    one. Passes leave such functions as they are.
+    A region consists of the expressions between `annotation.compiler_begin` and `annotation.compiler_end` (`passat.ir.annotated_regions`);
+    the target "default" has no regions. The functions have the attributes `Compiler`, `global_symbol`, `Primitive=1` and `Inline=1`, and
+    the names `tvmgen_MODULE_COMPILER_FUNCTION_NUMBER`. A region with several results returns a tuple. Constants that a region reads move
+    into its function, unless `bind_constants` is false. The global function `relay.ext.COMPILER.optimize` optimizes it
+    (`passat.register_func`), if there is one. Passes do not change such functions.
 
-    Raises RegionError for annotations that do not describe regions, and for regions that need results of each other.
+    Raises RegionError for annotations that do not describe regions, and for regions that need each other's results.
     """
 
     mod_name: str = "default"
@@ -61,7 +61,7 @@ class PartitionGraph(ModulePass):
 
 
 class _Partitioner:
-    """Partitions one function of a module, to which it adds the functions that it makes of regions."""
+    """Partitions one function of a module, and adds the functions outlined from regions to the module."""
 
     def __init__(self, mod: IRModule, options: PartitionGraph, name: str) -> None:
         self._mod = mod
@@ -74,22 +74,22 @@ class _Partitioner:
         self._empty: set[AnnotatedRegion] = set()
         """Regions with nothing between their annotations."""
         self._params: dict[AnnotatedRegion, dict[Expr, Expr]] = {}
-        """The expression for each input in the function of a region: a parameter, or a constant."""
+        """The replacement of each input in the function of a region: a parameter, or a constant."""
         self._args: dict[AnnotatedRegion, dict[Var, Expr]] = {}
         self._results: dict[AnnotatedRegion, dict[Expr, Expr]] = {}
-        """The expression in the program that replaces each result of a region."""
+        """The replacement of each result of a region in the program."""
         self._done: dict[Expr, Expr] = {}
 
     def run(self, function: Function) -> Function:
-        """The function with its regions replaced by calls."""
+        """The function with calls in place of regions."""
         flat = rewrite(function, _without_default)
-        assert isinstance(flat, Function)  # the result for a function
+        assert isinstance(flat, Function)  # rewriting a function gives a function
         self._regions = regions = AnnotatedRegionSet(infer_type(flat))
         if not regions.regions:
             return flat
         for region in regions:
             if not region.rets:
-                raise RegionError(f"a region for {region.target} begins and does not end; wrap its results in compiler_end")
+                raise RegionError(f"a region for {region.target} begins but does not end; wrap its results in compiler_end")
             self._outputs[region] = list(dict.fromkeys(node.args[0] for node in region.nodes if is_end(node)))
             self._numbers.update((begin, number) for number, begin in enumerate(region.args))
             if all(is_begin(node) or is_end(node) for node in region.nodes):
@@ -113,25 +113,25 @@ class _Partitioner:
         return result
 
     def _parts(self, node: Expr) -> Sequence[Expr]:
-        """The parts of an expression; all results of its region for an end."""
+        """The parts of an expression; for a compiler_end, all results of its region."""
         region = self._regions.get_region(node)
         if region is not None and is_end(node):
             return self._outputs[region]
         return self._read(node).args if region is not None and is_begin(node) else evaluation_parts(node)
 
     def _read(self, begin: Call) -> Call:
-        """An annotation that begins a region; the end where it reads a result of the region itself."""
+        """The compiler_begin itself, or the compiler_end that it reads if both belong to one region."""
         end = begin.args[0]
         return end if is_end(end) and self._regions.get_region(end) is self._regions.get_region(begin) else begin
 
     def _made(self, node: Expr) -> Expr:
         made = self._done.get(node)
         if made is None:
-            raise RegionError(f"regions in @{self._name} need results of each other; MergeCompilerRegions merges only those that can be")
+            raise RegionError(f"regions in @{self._name} need each other's results; MergeCompilerRegions merges only regions that do not")
         return made
 
     def _input(self, region: AnnotatedRegion, begin: Call) -> Expr:
-        """The expression for an input inside its region. An expression that is read several times is one input."""
+        """The replacement of an input inside of its region. An expression that is read several times is one input."""
         arg = self._made(self._read(begin).args[0])
         if self._read(begin) is not begin:
             return arg
@@ -148,7 +148,7 @@ class _Partitioner:
         return params[source]
 
     def _output(self, region: AnnotatedRegion, end: Call) -> Expr:
-        """The expression in the program that replaces a result of a region."""
+        """The replacement of a result of a region in the program."""
         if region in self._empty:
             return self._made(end.args[0])
         if region not in self._results:
@@ -186,7 +186,7 @@ class _Partitioner:
 
 
 def _without_default(old: Expr, new: Expr) -> Expr:
-    """The expression without annotations that it is for no external compiler, and with the annotations of a tuple at its fields."""
+    """The expression without annotations for "default", and with annotations of a tuple moved to its fields."""
     if not (is_begin(new) or is_end(new)):
         return new
     read, compiler = new.args[0], new.attrs["compiler"]

@@ -44,9 +44,9 @@ _CAST: Final = get_op("cast")
 
 
 def default_pipeline() -> Sequential:
-    """The passes that `optimize` runs, in the order that they declare (`after`, `before`), as far as the context's level allows. Level 0
-    applies identities; 1 removes dead code; 2 folds constants and normalizations; 3 adds linear algebra, raises decomposed operators and
-    chooses target forms; 4 explores alternatives and merges parallel branches."""
+    """The passes that `optimize` runs, in the order that they declare (`after`, `before`), up to the optimization level of the context.
+    Level 0 applies identities; 1 removes dead code; 2 folds constants and normalizations; 3 adds linear algebra, raises decomposed
+    operators and chooses target forms; 4 explores alternatives and merges parallel branches."""
     return Sequential(in_order(default_passes()), name="default")
 
 

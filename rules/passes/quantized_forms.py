@@ -1,7 +1,7 @@
 """The conversions of Relay's operators to integers, for FakeQuantizationToInteger.
 
-A conversion gets a call on integers and the affine types of its operands. It raises an exception where the operator cannot be computed on
-them: the pass keeps the region then. Conversions are registered at level 5, so that those of users (level 10) take their place.
+A conversion gets a call on integers and the affine types of its operands. It raises an exception if the operator cannot be computed on
+them; the pass then keeps the region. Conversions are registered at level 5, so that those of users (level 10) override them.
 """
 
 from collections.abc import Callable, Mapping
@@ -61,12 +61,12 @@ def _type(expr: Expr) -> TensorType:
 def _value(expr: Expr, what: str) -> Array:
     """The elements of a constant. Raises ValueError for other expressions."""
     if not isinstance(expr, Constant):
-        raise ValueError(f"{what} must be a constant, not computed in the run")
+        raise ValueError(f"{what} must be a constant, not computed at run time")
     return expr.data.numpy()
 
 
 def _number(expr: Expr, what: str) -> Array:
-    """The element of a constant of one element. Raises ValueError."""
+    """The element of a constant that has only one. Raises ValueError otherwise."""
     value = _value(expr, what)
     if value.size != 1:
         raise ValueError(f"{what} must be one number, but has {value.size}; {what}s per channel are not supported here")
@@ -74,7 +74,7 @@ def _number(expr: Expr, what: str) -> Array:
 
 
 def _folded(call: Call) -> Expr:
-    """The value of a call on constants; other calls as they are."""
+    """The value of a call on constants; other calls unchanged."""
     if isinstance(call.op, Op) and all(isinstance(arg, Constant) for arg in call.args):
         value = evaluate_call(call.op, [arg.data for arg in call.args if isinstance(arg, Constant)], call.attrs, _type(call))
         assert isinstance(value, Tensor)
@@ -95,7 +95,7 @@ def _zeros(scale: Expr) -> Expr:
 
 
 def _same(a: Expr, b: Expr) -> bool:
-    """Whether two scales or zero points are equal, up to rounding."""
+    """True if two scales or zero points are equal, up to rounding."""
     if isinstance(a, Constant) and isinstance(b, Constant):
         return bool(np.allclose(a.data.numpy(), b.data.numpy()))
     return structural_equal(a, b)
@@ -106,7 +106,7 @@ def _alike(a: TensorAffineType, b: TensorAffineType) -> bool:
 
 
 def _rescaled(x: Expr, now: TensorAffineType, wanted: TensorAffineType, axis: int | None = None) -> Expr:
-    """Integers of one affine type as those of another."""
+    """Integers of one affine type converted to another."""
     if _alike(now, wanted):
         return x
     operands = (x, now.scale, now.zero_point, wanted.scale, wanted.zero_point)
@@ -166,14 +166,14 @@ def _mean(call: Call, types: AffineTypes) -> Converted:
 
 
 def _in_int32(call: Call, type_: TensorAffineType) -> Expr:
-    """A call with its operand cast to 32 bits, and its result back."""
+    """A call with its operand cast to 32 bits, and its result cast back."""
     assert isinstance(call.op, Op)
     return _call("cast", call.op(_call("cast", call.args[0], dtype="int32"), **call.attrs), dtype=type_.dtype)
 
 
 @_register("nn.avg_pool2d")
 def _avg_pool2d(call: Call, types: AffineTypes) -> Converted:
-    """Takes the scale of the result only directly before the qnn.quantize: further up it may be too coarse."""
+    """Uses the scale of the region's result only directly before the qnn.quantize; further up it may be too coarse."""
     now = _tensor(call.args[0], types)
     wanted = _tensor(call, types) if types.last is call else now
     out = TensorAffineType(wanted.scale, wanted.zero_point, now.dtype, wanted.axis)
@@ -183,7 +183,7 @@ def _avg_pool2d(call: Call, types: AffineTypes) -> Converted:
 
 @_register("nn.global_avg_pool2d", "nn.adaptive_avg_pool1d")
 def _pooled(call: Call, types: AffineTypes) -> Converted:
-    """The mean of integers of 32 bits, which have the scale of the result already."""
+    """The mean of 32-bit integers that already have the scale of the result."""
     now = _tensor(call.args[0], types)
     wanted = types.get(call, now)
     assert isinstance(wanted, TensorAffineType)
@@ -223,7 +223,7 @@ def _dense(call: Call, types: AffineTypes) -> Converted:
 @_register("nn.batch_matmul")
 def _batch_matmul(call: Call, types: AffineTypes) -> Converted:
     if call.attrs.transpose_a or not call.attrs.transpose_b:
-        raise ValueError("qnn.batch_matmul takes its first operand as it is, and the second one transposed")
+        raise ValueError("qnn.batch_matmul needs transpose_a=False and transpose_b=True")
     result, scale = _product(call, types, "qnn.batch_matmul", {})
     return result, TensorAffineType(scale, const(0), "int32", _tensor(call.args[0], types).axis)
 
@@ -331,7 +331,7 @@ def _softmax(call: Call, types: AffineTypes) -> Converted:
 
 
 def _operands(call: Call, types: AffineTypes) -> tuple[list[Expr], list[TensorAffineType]]:
-    """Both operands in integers, and their affine types. A constant becomes integers, too."""
+    """Both operands in integers, and their affine types. A constant is quantized, too."""
     found = [_tensor(arg, types) if arg in types else None for arg in call.args]
     operands, kinds = list(call.args), []
     for i, (arg, type_, other) in enumerate(zip(call.args, found, reversed(found), strict=True)):
@@ -347,8 +347,8 @@ def _operands(call: Call, types: AffineTypes) -> tuple[list[Expr], list[TensorAf
 
 
 def _kind_of_constant(value: Array, other: TensorAffineType) -> TensorAffineType:
-    """The affine type of a constant beside an operand: that of the operand for integers of 32 bits, as biases have; else its own, since the
-    operand's scale may be too coarse for it, or its range too small."""
+    """The affine type of a constant operand next to another operand: the type of that operand for 32-bit integers, as for biases. Otherwise
+    the constant has its own type, since the operand's scale may be too coarse for it, or the range too small."""
     if other.dtype == "int32":
         return other
     most = np.abs(value).max(initial=0) / np.float32((1 << 8 * np.dtype(other.dtype).itemsize - 1) - 1)
@@ -357,7 +357,7 @@ def _kind_of_constant(value: Array, other: TensorAffineType) -> TensorAffineType
 
 
 def _result(call: Call, types: AffineTypes, left: TensorAffineType) -> TensorAffineType:
-    """The affine type of the region's result; that of the left operand where there is none, or its element type is another."""
+    """The affine type of the region's result; that of the left operand if there is none or its element type differs."""
     out = types.get(call, left)
     return out if isinstance(out, TensorAffineType) and out.dtype == left.dtype else left
 

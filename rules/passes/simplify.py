@@ -105,8 +105,8 @@ RELAY_EXPR: Final = (*FOLDING, *SIMPLIFY_EXPR, RelayForms, Sums.of_kind(LOWERING
 
 
 class FoldBranches(RulePass):
-    """A rule pass that also replaces each `If` whose condition is a constant, or becomes one, by the branch that is taken. Control flow is
-    outside of the e-graph, so this is a walk."""
+    """A rule pass that also replaces each `If` whose condition is a constant, or becomes one, by the branch that is taken. A walk, since
+    control flow is outside of the e-graph."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Takes branches and runs the rules until no condition is a constant."""
@@ -117,7 +117,8 @@ class FoldBranches(RulePass):
 
 
 def take_branches(function: Function) -> Function:
-    """The function with the branch that is taken for each `If` of a constant condition; itself if there are none. The result is typed."""
+    """The function with each `If` on a constant condition replaced by the branch that is taken; itself if there are none. The result is
+    typed."""
 
     def taken(old: Expr, new: Expr) -> Expr:
         if not isinstance(new, If) or not isinstance(new.cond, Constant):
@@ -133,9 +134,9 @@ def take_branches(function: Function) -> Function:
 
 @register_pass(_PREFIX + "FoldConstant")
 def fold_constant(fold_qnn: bool = False, branches: bool = False) -> RulePass:
-    """Folds calls on constants, and values that follow from shapes. Keeps stateful calls, calls without operands, quantized operators (but
-    with `fold_qnn`), and results that would enlarge the file too much (`rules.max_growth`); splats stay splats. With `branches`, takes the
-    branch of each `If` whose condition is a constant, and shares its e-graph with no other pass."""
+    """Folds calls on constants, and values that follow from shapes. Keeps stateful calls, calls without operands, quantized operators
+    (unless `fold_qnn` is set), and results that would enlarge the file too much (`rules.max_growth`). Splats remain splats. With
+    `branches`, replaces each `If` on a constant condition by its branch, and does not share the e-graph with other passes."""
     sets = (ConstantFolding, QuantizedFolding) if fold_qnn else (ConstantFolding,)
     made = FoldBranches if branches else RulePass
     doc = fold_constant.__doc__ or ""
@@ -151,7 +152,7 @@ def simplify_tuple_get() -> RulePass:
 @register_pass(_PREFIX + "SimplifyInference")
 def simplify_inference(unpack: bool = False) -> RulePass:
     """Removes operators that only training needs: dropout. With `unpack`, decomposes normalizations regardless of cost, as in TVM; without
-    it they stay whole, which is fast on ONNX Runtime."""
+    it they remain single operators, which are fast on ONNX Runtime."""
     doc = simplify_inference.__doc__ or ""
     if unpack:
         return LoweringPass((Inference, Unpacking), name="SimplifyInference", opt_level=0, doc=doc)
@@ -165,14 +166,14 @@ def dynamic_to_static() -> RulePass:
 
 
 class SimplifyRelay(RulePass):
-    """A rule pass that leaves out the rules whose results Relay writes otherwise."""
+    """A rule pass without the rules whose results Relay writes in another form."""
 
     OTHERWISE: Final = ("Arithmetic.divide_one", "CreationOps.collapse_sum_to", "CreationOps.collapse_nothing")
 
     def left_out(self, rule: Rule, ctx: PassContext) -> str:
         """Why the pass does not run the rule; '' if it does."""
         if rule.name in self.OTHERWISE:
-            return "Relay's SimplifyExpr writes its result otherwise"
+            return "Relay's SimplifyExpr writes its result in another form"
         return super().left_out(rule, ctx)
 
     def _stages(self, math: str, disabled: Sequence[str]) -> list[Stage | Matcher | Grouper]:
@@ -182,8 +183,8 @@ class SimplifyRelay(RulePass):
 @register_pass(_PREFIX + "SimplifyExpr")
 def simplify_expr(relay: bool = False) -> RulePass:
     """Simplifies arithmetic, chains of reshapes, transposes, casts, clips and slices, redundant copies, uniform tensors, and powers that
-    are products or roots. With `relay`, makes the forms that TVM makes from v0.18, such as x * 2 of x + x, and shares its e-graph with no
-    other pass."""
+    are products or roots. With `relay`, writes the forms that TVM v0.18 writes, such as x * 2 for x + x, and does not share the e-graph
+    with other passes."""
     doc = simplify_expr.__doc__ or ""
     if relay:
         return SimplifyRelay(RELAY_EXPR, name="SimplifyExpr", opt_level=0, joint=False, doc=doc, after=["FoldBatchNorm"])
@@ -222,8 +223,8 @@ def eliminate_common_subexpr(fskip: Skip | tuple[str, ...] | None = None) -> Rul
 @register_pass(_PREFIX + "DeadCodeElimination")
 @dataclass(frozen=True)
 class DeadCodeElimination(FunctionPass):
-    """Drops unused let bindings whose values have no effects; with `inline_once`, puts such values that are used once where they are used.
-    With `ignore_impurity`, takes all values for such."""
+    """Drops unused let bindings whose values have no effects; with `inline_once`, inlines such values that are used once. With
+    `ignore_impurity`, treats all values as free of effects."""
 
     inline_once: bool = False
     ignore_impurity: bool = False

@@ -4,7 +4,7 @@ Exporters read the same size from many tensors, whole shapes or parts, and join 
 the elements of a small integer tensor as expressions over named sizes. If these are sizes of inputs, the tensor is computed from the
 inputs, and the original tensors need not be computed for their shapes.
 
-A walk, not rules: which sizes inputs have, and the cheapest way to read one, depend on the whole program.
+A walk, not rules: the sizes of inputs, and the cheapest way to read one, depend on the whole program.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class SimplifyShapes(FunctionPass):
 def simplify_shapes(function: Function) -> Function:
     """The function with sizes read from its inputs; itself if nothing changes or more calls would be needed.
 
-    Nested functions are unchanged: they see no inputs but their own.
+    Nested functions are unchanged, since they can read only their own inputs.
     """
     sources = _sources(function.params)
     if not sources:

@@ -33,7 +33,7 @@ class SlicesToSplit(FunctionPass):
 def slice_sequences(function: Function) -> Function:
     """The function with slices for the elements of sequences that ONNX's SplitToSequence makes; itself if there are none.
 
-    A sequence stays if sizes or positions are unknown, or the element does not exist.
+    Keeps a sequence if sizes or positions are unknown, or the element does not exist.
     """
 
     def slice_part(old: Expr, new: Expr) -> Expr:
@@ -134,7 +134,7 @@ def slices_to_split(function: Function) -> Function:
 
 
 def _cut(call: Call) -> tuple[int, range] | None:
-    """The single axis that a slice cuts, and the range that it takes; None if it takes all or nothing, or cuts otherwise."""
+    """The single axis that a slice cuts, and its range; None if the slice is whole or empty, cuts several axes, or has steps."""
     type_, attrs = call.args[0].checked_type, call.attrs
     if not isinstance(type_, TensorType) or attrs.axes is None or len(attrs.axes) != 1 or (attrs.strides or (1,))[0] != 1:
         return None

@@ -1,4 +1,4 @@
-"""Transposes of images behind operators that follow convolutions.
+"""Sinks transposes of images below the operators that follow convolutions.
 
 A walk: both orders cost the same, so extraction does not choose between them.
 """
@@ -19,9 +19,9 @@ from passat.ir.types import TensorType, Type, tensor_type
 
 
 def sunk(function: Function, *, exact: bool = False) -> Function:
-    """The function with transposes behind operators that compute each element, or along an axis, and behind quantized sums, so that
-    convolutions and what follows them stay together. A transpose stays where its operand is used otherwise, too, or where its elements
-    would become wider; with `exact`, also before operators that would sum in another order."""
+    """The function with transposes sunk below elementwise operators, operators along an axis, and quantized sums, so that these directly
+    follow convolutions. Keeps a transpose if its result has other uses, or if its elements would become wider; with `exact`, also before
+    operators that would sum in a different order."""
     fixed = _SUMMING if exact else ()
     nodes = post_order(function)
     uses = Counter(id(part) for node in nodes for part in children(node))
@@ -63,7 +63,8 @@ def _turned(expr: Expr, order: tuple[int, ...]) -> Expr:
 
 
 def _below(old: Call, made: Call, uses: Mapping[int, int]) -> tuple[Call, tuple[int, ...]] | None:
-    """The call on operands that are not transposed, and the permutation that its result needs; None where that does not pay."""
+    """The call on the operands before their transposes, and the permutation of its result; None if a transpose cannot sink or that saves
+    nothing."""
     if not isinstance(made.op, Op):
         return None
     places = _data_of(made.op, [arg.checked_type for arg in old.args])
@@ -92,13 +93,13 @@ def _below(old: Call, made: Call, uses: Mapping[int, int]) -> tuple[Call, tuple[
 
 
 def _moved(axis: AnyValue, order: Sequence[int]) -> AnyValue:
-    """The axes before a transpose that are one or more axes behind it."""
+    """The axes before a transpose that become one or more axes after it."""
     return tuple(order[each] for each in axis) if isinstance(axis, tuple) else None if axis is None else order[axis]
 
 
 _SUM: Final = {"lhs_axis": 2, "rhs_axis": 4}
 _CHANNELS: Final[Mapping[str, Mapping[str, int]]] = {"qnn.requantize": {"axis": 0}, "qnn.add": _SUM, "qnn.subtract": _SUM, "qnn.mul": _SUM}
-"""Attributes that name the axis of scales, and the operands that decide whether it matters: requantize has it in all cases, as in TVM."""
+"""Attributes that name the axis of scales, and the operands that decide whether it matters: for requantize it always matters, as in TVM."""
 _PER_SAMPLE: Final = ("nn.group_norm", "nn.instance_norm")
 _SUMMING: Final = (*_PER_SAMPLE, "nn.l2_normalize")
 _ALONG: Final = (*_SUMMING, "nn.batch_norm", "nn.lrn", "split", "topk")

@@ -1,8 +1,8 @@
 """Passes that write programs in other operators, for the target.
 
-Some recover operators from what exporters make of them, also operators of a later opset or of another domain than ONNX's own. Others write
-programs in the forms that the target runs fastest. The rest replace calls at any cost: Legalize and its like, CanonicalizeCast, which moves
-casts to their uses, and AvoidSkipLayerNorm, for sums that ONNX Runtime is not to fuse.
+Some raise operators from the forms that exporters write, including operators of a later opset or of a domain other than ONNX's own. Others
+write programs in the forms that the target runs fastest. The rest replace calls regardless of cost: passes such as Legalize,
+CanonicalizeCast, which moves casts to their uses, and AvoidSkipLayerNorm, for sums that ONNX Runtime must not fuse.
 """
 
 import difflib
@@ -143,7 +143,7 @@ def raise_attention() -> RulePass:
 @register_pass(_PREFIX + "ContribOperators")
 def contrib_operators() -> TargetPass:
     """Fuses biased Gelu, Swish, and products with factors or transposed operands into ONNX Runtime's own operators, for targets that have
-    them."""
+    these."""
     sets = (ConstantFolding, ContribForms)
     doc = contrib_operators.__doc__ or ""
     return TargetPass(sets, domain="com.microsoft", name="ContribOperators", opt_level=3, doc=doc, after=["CollapseBatchRegions"])
@@ -183,8 +183,8 @@ def read_opaque(function: Function) -> Function:
 
 
 class LoweringPass(RulePass):
-    """A rule pass of lowering rules, which runs after all choices and shares its e-graph with no other pass. It includes rules that assume
-    finite values unless `rules.math` is `exact`: users request such a pass by name and expect it to work by default."""
+    """A rule pass of lowering rules, which runs after all other choices and does not share its e-graph with other passes. It includes rules
+    that assume finite values unless `rules.math` is `exact`: users request such a pass by name and expect it to work by default."""
 
     def __init__(self, sets: Sequence[RuleSetMeta], *, name: str, opt_level: int, doc: str) -> None:
         super().__init__(sets, name=name, opt_level=opt_level, joint=False, doc=doc)
@@ -207,21 +207,21 @@ def canonicalize_ops() -> RulePass:
 
 @register_pass(_PREFIX + "QnnCanonicalizeOps")
 def qnn_canonicalize_ops() -> RulePass:
-    """Decomposes quantized operators (qnn.*) into others, which can be written to ONNX."""
+    """Decomposes quantized operators (qnn.*) into operators that can be written to ONNX."""
     return LoweringPass((CanonicalQuantized,), name="QnnCanonicalizeOps", opt_level=1, doc=qnn_canonicalize_ops.__doc__ or "")
 
 
 @register_pass(_PREFIX + "DivToMul")
 def div_to_mul() -> RulePass:
-    """Multiplies floats by reciprocals of constants in place of dividing."""
+    """Multiplies floats by reciprocals of constants instead of dividing."""
     return LoweringPass((DivToMulRules,), name="DivToMul", opt_level=0, doc=div_to_mul.__doc__ or "")
 
 
 @register_pass(_PREFIX + "Legalize")
 def legalize(sets: tuple[str | RuleSetMeta, ...] = (), attribute: str = "FTVMLegalize") -> RulePass | LegalizeByAttribute:
     """Expands operators by rules: `sets` are rule sets, or names of sets of the library, whose rules all lower here. Without sets, expands
-    them by functions that are registered for operators as `attribute`. Raises RuleError for unknown sets, and for rules that cannot lower
-    (several roots, both directions)."""
+    operators by functions that are registered for them as `attribute`. Raises RuleError for unknown sets, and for rules that cannot lower
+    (multi-pattern and bidirectional rules)."""
     if not sets:
         return LegalizeByAttribute(attribute)
     return LoweringPass([_set(each).of_kind(LOWERING) for each in sets], name="Legalize", opt_level=1, doc=legalize.__doc__ or "")

@@ -209,7 +209,7 @@ def label_and_maker(
     row: Sequence[AnyValue], parts: Sequence[Expr], constants: Mapping[str, Tensor]
 ) -> tuple[Hashable, Callable[[Sequence[Expr]], Expr]]:
     """The label of a term among terms with the same operands, and a function that builds the expression from its operands; `parts` are the
-    operand terms; for a function name, that function. Raises CertificateError."""
+    operand terms or, for a function name, that function. Raises CertificateError."""
     kind = row[0]
     if kind == CALL:
         op, attrs = _op(row[1]), attrs_of(row[2])

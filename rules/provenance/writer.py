@@ -202,7 +202,7 @@ class Writer:
         return {"opset": graph.environment.opset, **ends, "steps": self._steps(graph, steps.applications)}
 
     def _run(self, run: Run) -> str:
-        """Adds the steps of a saturation; returns what is not covered."""
+        """Adds the steps of a saturation. Returns the part that is not covered, or ''."""
         if run.result is run.body:
             return ""
         try:

@@ -49,8 +49,8 @@ def rewriters(before: Sequence[Ran], names: set[str]) -> str:
 
 
 def absent(rule: Rule, before: Sequence[Ran], holding: Sequence[Ran]) -> list[Finding]:
-    """The operators of the left side that occur in no program that a pass with the rule received: those that the model never had or, if it
-    had them all, what earlier passes did to them."""
+    """The operators of the left side that do not occur in any program that a pass with the rule received. Lists those that the model never
+    had or, if it had them all, the changes of earlier passes to them."""
     wanted = dict.fromkeys(part.op for part in subterms(rule.lhs) if isinstance(part, PCall))
     seen: set[Op] = set()
     for each in holding:

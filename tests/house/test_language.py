@@ -31,9 +31,19 @@ INSTEAD: Final = {
     r"one's own": "'your own', 'user-defined'",
     r"parted\b": "'separated'",
     r"(has|have) not (a|an|the)\b": "'does not have'",
-    r"(?<!there )(is|are) no (tensor|model|type|constant|matrix|vector|text|call|operator|file|folder|string|expression|splat|mask|such)\b": "'is not a'",
+    r"(?<!there )(is|are) no (tensor|model|type|constant|matrix|vector|text|call|operator|file|folder|string|expression|splat|mask|product|rule|match|row|scalar|such)\b": "'is not a'",
     r"as it came in": "'the original'",
     r"what it is worth": "'its effect', 'its benefit'",
+    r"what stands for": "'the replacement of'",
+    r"(makes?|made) no rule": "'does not make a rule'",
+    r"in the place of": "'in place of', 'instead of'",
+    r"at any cost": "'regardless of cost'",
+    r"can(not)? stand in": "'occur in'",
+    r"(go|goes|going) along\b": "'follows', or say what changes accordingly",
+    r"turn(s|ed|ing)? (it|them) around": "'reverses'",
+    r"(is|are|were|become) better known": "'has a more precise type', 'more of it is known'",
+    r"(so|and|as) this is a walk": "'a walk, not rules: ...', 'a walk, since ...'",
+    r"(many|follows?) them alike": "'every'",
 }
 
 

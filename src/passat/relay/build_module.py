@@ -16,7 +16,7 @@ __all__ = ["bind_params_by_name", "build_config", "create_executor", "optimize"]
 
 
 def bind_params_by_name(func: Function, params: Mapping[str, AnyValue]) -> Function:
-    """The function with constants in the place of the parameters of the given names."""
+    """The function with constants in place of the parameters of the given names."""
     return bind_constants(func, named(params))
 
 
@@ -24,7 +24,7 @@ def optimize(
     mod: IRModule | Function, target: AnyValue = None, params: Mapping[str, AnyValue] | None = None
 ) -> tuple[IRModule, dict[str, AnyValue]]:
     """The module after the passes that `relay.build` runs before fusion (`GetPassPrefix`), in the current context, and the parameters that
-    are left over, which are none: `params` become constants in the place of the parameters of `main`. The target is "llvm", the CPU."""
+    are left over, which are none: `params` become constants in place of the parameters of `main`. The target is "llvm", the CPU."""
     module = IRModule.from_expr(mod) if isinstance(mod, Function) else mod.shallow_copy()
     if target is not None:
         Target(target)

@@ -81,7 +81,7 @@ CASES: dict[str, Case] = {
     "CreationOps.taken_in_order": case(
         ops.take(x, const([[0, 1, -1]], "int64"), axis=1), ops.take(x, const([[0, 2, 1]], "int64"), axis=1), "in a different order"
     ),
-    "CreationOps.taken_rows": case(rows(ops.shape_of(mask, start=1)), rows(const([3], "int64")), "indices go up by [3]"),
+    "CreationOps.taken_rows": case(rows(ops.shape_of(mask, start=1)), rows(const([3], "int64")), "indices increase by [3]"),
     "CreationOps.taken_rows_of_constant": case(channels([0, 1, 2], 3), channels([0, 2, 1], 3), "the constant is not 0, 1, 2"),
     "CreationOps.gathered_pairs": case(looked_up(samples, places), looked_up(places, samples), "do not enumerate the axes"),
     "CreationOps.arange_spread": case(

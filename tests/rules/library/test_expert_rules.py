@@ -53,7 +53,7 @@ def _cases() -> dict[str, Case]:
             good, bad = var("vectors", vector_shape(axis)), var("vectors", several)
             reason = "does not have one vector of"
         else:
-            good, bad, reason = repeated(how, axis), repeated(how, axis, place=0), "are not repeated rows of"
+            good, bad, reason = repeated(how, axis), repeated(how, axis, place=0), "does not consist of repeated rows of"
         key = ", ".join((side, name, how) if side == "columns" else (side, how, name))
         found[f"TransformerWeights.gathered_experts[{key}]"] = case(products(weights, good, axis), products(weights, bad, axis), reason)
     return found

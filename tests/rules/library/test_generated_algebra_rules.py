@@ -62,7 +62,7 @@ for _kind, _name in (("quantifier", "any"), ("extremum", "min"), ("sum", "reduce
 for _kind, _name in (("extremum", "max"), ("mean", "mean"), ("sum", "sum")):
     _wide = ops.broadcast_to(var("v", (4, 1)), shape=(4, 3))
     CASES[f"Reductions.{_kind}_of_copies"] = case(
-        reduced(_name, _wide, 1, keepdims=True), reduced(_name, _wide, 0, keepdims=True), "does not hold only copies"
+        reduced(_name, _wide, 1, keepdims=True), reduced(_name, _wide, 0, keepdims=True), "does not consist of copies"
     )
 for _name in ("sum", "max", "min"):
     CASES[f"Factoring.along_concat[{_name}]"] = case(

@@ -42,7 +42,7 @@ CASES: dict[str, Case] = {
     "RelayForms.quadratic": case(
         quadratic((1, 5, 6), "float32", (0, 0, 0), "sxt"),
         quadratic((1, 1, 6), "float32", (0, 0, 0), "sxt"),
-        "the quadratic form 1, 1, 6 is no product of two sums",
+        "the quadratic form 1, 1, 6 is not a product of two sums",
     ),
     **{
         f"RelayForms.quantized_extremum[{of}]": case(

@@ -33,7 +33,7 @@ def forward_cases() -> dict[str, Case]:
         conv(image * along, whole), conv(image * along, grouped, groups=2), "the convolution has 2 groups"
     )
     found["ForwardScaleAxis.scaled[grouped]"] = case(
-        conv(image * along, grouped, groups=2), conv(image * along, whole), "the convolution has one group, or the constant one element"
+        conv(image * along, grouped, groups=2), conv(image * along, whole), "the convolution has one group, or the constant has one element"
     )
     found["ForwardScaleAxis.shifted[convolution]"] = case(conv(image + along, whole), conv(image + along, whole, padding=1), "pads by 1")
     line, other = places(1), numbers((4, 5, 2))
@@ -65,12 +65,12 @@ def backward_cases() -> dict[str, Case]:
     weight, six, three = numbers((4, 3, 2)), column(1, 6), column(1, 3)
     grouped, single = ops.nn.conv1d_transpose(places(1), weight, groups=2), ops.nn.conv1d_transpose(places(1), weight)
     found["BackwardScaleAxis.scaled[none, grouped]"] = case(
-        grouped * six, single * three, "the convolution has one group, or the constant one element"
+        grouped * six, single * three, "the convolution has one group, or the constant has one element"
     )
     found["BackwardScaleAxis.scaled[biased, grouped]"] = case(
         ops.nn.bias_add(grouped, numbers((6,))) * six,
         ops.nn.bias_add(single, numbers((3,))) * three,
-        "the convolution has one group, or the constant one element",
+        "the convolution has one group, or the constant has one element",
     )
     product, three = ops.nn.matmul(x, numbers((3, 4)), transpose_b=True), numbers((3,), seed=4)
     found["BackwardScaleAxis.scaled[none, matmul_transposed]"] = case(

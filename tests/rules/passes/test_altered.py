@@ -87,8 +87,8 @@ def test_a_call_stays(function: AnyValue) -> None:
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda *_: "NHWC", r"FTVMAlterOpLayout of nn\.conv2d returns an expression or None, not a str"),
-        (lambda attrs, inputs, *_: inputs[1], r"FTVMAlterOpLayout of nn\.conv2d made Tensor\[\(4, 4, 3, 3\), float32\] of"),
+        (lambda *_: "NHWC", r"FTVMAlterOpLayout of nn\.conv2d must return an expression or None, not a str"),
+        (lambda attrs, inputs, *_: inputs[1], r"FTVMAlterOpLayout of nn\.conv2d returned type Tensor\[\(4, 4, 3, 3\), float32\] for"),
     ],
 )
 def test_what_fits_not_is_an_error(function: AnyValue, message: str) -> None:

@@ -322,7 +322,7 @@ def test_a_quantized_pooling() -> None:
     after = run(convert_layout({"qnn.avg_pool2d": ["NCHW"]}), IRModule.from_expr(relay.Function([x], pooled)))
     assert operators(after["main"]) == ["transpose", "qnn.avg_pool2d", "transpose"]
     assert [call.attrs.layout for call in calls_of(after, "qnn.avg_pool2d")] == ["NCHW"]
-    with pytest.raises(RuleError, match="has no kernel, and so no kernel layout 'OIHW'"):
+    with pytest.raises(RuleError, match="has no kernel, and therefore no kernel layout 'OIHW'"):
         convert_layout({"qnn.avg_pool2d": ["NCHW", "OIHW"]})
 
 

@@ -43,7 +43,10 @@ def test_none_leaves_a_call_and_other_attributes_are_other_functions() -> None:
 
 @pytest.mark.parametrize(
     ("result", "message"),
-    [(3, "FTVMLegalize of tanh returns an expression or None, not a int"), (relay.const(1.0), "made float32 of Tensor")],
+    [
+        (3, "FTVMLegalize of tanh must return an expression or None, not a int"),
+        (relay.const(1.0), "returned type float32 for a call of type Tensor"),
+    ],
 )
 def test_ill_typed_results_are_rejected(result: object, message: str) -> None:
     with TempOpAttr("tanh", "FTVMLegalize", lambda attrs, inputs, types: result), pytest.raises(TypeError, match=message):

@@ -120,12 +120,12 @@ def test_a_compiler_can_optimize_its_functions() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (Tuple([begin(X)]), "a region for a begins and does not end; wrap its results in compiler_end"),
+        (Tuple([begin(X)]), "a region for a begins but does not end; wrap its results in compiler_end"),
         (
             Let(relay.var("v", shape=(2,)), (inner := relay.exp(begin(X))), end(relay.exp(inner))),
             "is used outside of it; wrap it in compiler_end",
         ),
-        (Tuple([end(relay.exp(one := begin(X))), end(one + begin(relay.exp(end(relay.tanh(one)))))]), "need results of each other"),
+        (Tuple([end(relay.exp(one := begin(X))), end(one + begin(relay.exp(end(relay.tanh(one)))))]), "need each other's results"),
     ],
 )
 def test_regions_that_are_no_functions_are_rejected(body: Expr, message: str) -> None:

@@ -131,7 +131,7 @@ def test_types_that_a_rule_is_not_for(pass_: Callable[[], Pass], signature: str,
             "may be empty",
         ),
         (linear_algebra, "%x: (?, 3)", "multiply(%x, 0f)", "is not static"),
-        (linear_algebra, "%x: (?, 1)", "sum(broadcast_to(%x, shape=[4, 3]), axis=[0], keepdims=True)", "does not hold only copies"),
+        (linear_algebra, "%x: (?, 1)", "sum(broadcast_to(%x, shape=[4, 3]), axis=[0], keepdims=True)", "does not consist of copies"),
     ],
 )
 def test_dimensions_that_a_rule_has_to_know(pass_: Callable[[], Pass], signature: str, body: str, reason: str) -> None:
