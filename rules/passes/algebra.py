@@ -133,7 +133,8 @@ def backward_fold_scale_axis(always: bool) -> RulePass | FoldScales: ...
 @register_pass(_PREFIX + "BackwardFoldScaleAxis")
 def backward_fold_scale_axis(always: bool = False) -> RulePass | FoldScales:
     """Hoists scales past rectifiers, poolings, transposes and sums, and folds them into the weights of the preceding products. With
-    `always`, at any cost, into convolutions and dense layers, if nothing else uses a tensor on the way, as in Relay."""
+    `always`, folds scales into convolutions and dense layers regardless of cost, if the tensors in between have no other uses, as in
+    Relay."""
     if always:
         return FoldScales("BackwardFoldScaleAxis", fold_backward)
     return RulePass(_BACKWARD, name="BackwardFoldScaleAxis", opt_level=3, doc=backward_fold_scale_axis.__doc__ or "")
@@ -146,8 +147,8 @@ def forward_fold_scale_axis(always: bool) -> RulePass | FoldScales: ...
 @register_pass(_PREFIX + "ForwardFoldScaleAxis")
 def forward_fold_scale_axis(always: bool = False) -> RulePass | FoldScales:
     """Sinks scales past rectifiers, poolings, transposes and sums, and folds them into the weights of the following products. Folds shifts
-    into their biases if nothing is padded. With `always`, folds scales at any cost, into convolutions and dense layers, if all uses of the
-    scaled tensor end in such products, as in Relay."""
+    into their biases if nothing is padded. With `always`, folds scales into convolutions and dense layers regardless of cost, if all uses
+    of the scaled tensor lead to such products, as in Relay."""
     if always:
         return FoldScales("ForwardFoldScaleAxis", fold_forward)
     return RulePass(_FORWARD, name="ForwardFoldScaleAxis", opt_level=3, doc=forward_fold_scale_axis.__doc__ or "")
@@ -159,8 +160,8 @@ def fold_scale_axis(always: Literal[False] = False) -> RulePass: ...
 def fold_scale_axis(always: bool) -> RulePass | Sequential: ...
 @register_pass(_PREFIX + "FoldScaleAxis")
 def fold_scale_axis(always: bool = False) -> RulePass | Sequential:
-    """Runs BackwardFoldScaleAxis, then ForwardFoldScaleAxis; with `always`, those that move scales at any cost, as in Relay, and then
-    FoldConstant."""
+    """Runs BackwardFoldScaleAxis, then ForwardFoldScaleAxis; with `always`, in the forms that move scales regardless of cost, as in Relay,
+    and then FoldConstant."""
     if always:
         members = [backward_fold_scale_axis(always=True), forward_fold_scale_axis(always=True), fold_constant()]
         return Sequential(members, opt_level=3, name="FoldScaleAxis")

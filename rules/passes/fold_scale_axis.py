@@ -1,5 +1,5 @@
-"""Relay's ForwardFoldScaleAxis and BackwardFoldScaleAxis, under Relay's names. Whether a scale moves depends on every use of each tensor
-between it and a product, so these are walks. (`ForwardScaleAxis` and `BackwardScaleAxis` are rules, which move scales where that is
+"""Relay's ForwardFoldScaleAxis and BackwardFoldScaleAxis, under Relay's names. They are walks, not rules: a scale moves only if every use
+of the tensors between it and a product allows it. (The rules of `ForwardScaleAxis` and `BackwardScaleAxis` move scales where that is
 cheaper.)"""
 
 from collections import Counter
@@ -33,7 +33,7 @@ _CONVOLUTIONS: Final = frozenset(of for each in CONVOLUTIONS.values() for of in 
 
 
 class Sign(IntEnum):
-    """What a scale must be to pass the operators on its way."""
+    """The sign that a scale must have to commute with the operators between it and a product."""
 
     ANY = 0
     NONZERO = 1
@@ -41,22 +41,22 @@ class Sign(IntEnum):
 
 
 class Demand(NamedTuple):
-    """The axes along which a tensor can be scaled elsewhere, and what the scale must be."""
+    """The axes along which a scale of a tensor can move, and the sign that the scale must have."""
 
     axes: Axes
     sign: Sign = Sign.ANY
 
 
 class Scale(NamedTuple):
-    """A tensor with one axis for each of some axes of another one, and these axes."""
+    """The value of a scale, with one axis for each scaled axis of a tensor, and these axes."""
 
     value: Expr
     axes: Axes
 
 
 class FoldScales(FunctionPass):
-    """Moves scales, which are operands of `multiply` that differ along the channels alone, into the weights of products. Rounding differs,
-    so that nothing moves if `rules.math` is `exact`."""
+    """Moves scales into the weights of products. A scale is an operand of `multiply` that varies only along the channels. Changes rounding,
+    so nothing moves if `rules.math` is `exact`."""
 
     def __init__(self, name: str, walk: Callable[[Function], tuple[Function, int]]) -> None:
         counters = {"moved": "scales that were moved into weights"}
@@ -77,8 +77,8 @@ class FoldScales(FunctionPass):
 
 
 def fold_forward(function: Function) -> tuple[Function, int]:
-    """The function with scales in the weights of the products behind them, past rectifiers and sums, and the number of these scales. A
-    scale moves if all uses of the scaled tensor end in such products."""
+    """The function with scales moved into the weights of following products, past rectifiers and sums, and the number of these scales. A
+    scale moves if all uses of the scaled tensor lead to such products."""
     order = _order(function)
     wanted: dict[int, Demand | None] = {}
     for node in reversed(order):
@@ -111,7 +111,7 @@ def fold_forward(function: Function) -> tuple[Function, int]:
 
 
 def _demands(node: Expr, demand: Demand | None) -> Sequence[Demand | None]:
-    """The demand for a scale of each part of an expression, all uses of which ask for `demand`."""
+    """The demand on each part of an expression; `demand` is the common demand of all uses of the expression."""
     nothing: list[Demand | None] = [None] * len(children(node))
     if is_sealed(node) or not isinstance(node, Call) or not isinstance(node.op, Op):
         return nothing
@@ -128,7 +128,7 @@ def _demands(node: Expr, demand: Demand | None) -> Sequence[Demand | None]:
 
 
 def _after(node: Call, made: Call, at: int, scale: Scale) -> Call:
-    """The call of an operand without its scale: a product with the scale in its weight, or a call whose result lacks the scale, too."""
+    """The call on an operand without its scale: a product with the scale in its weight, or a call whose result is not scaled either."""
     args = list(made.args)
     if _is_product(node):
         found = _product_axes(node, forward=True)
@@ -140,8 +140,8 @@ def _after(node: Call, made: Call, at: int, scale: Scale) -> Call:
 
 
 def fold_backward(function: Function) -> tuple[Function, int]:
-    """The function with scales in the weights of the products before them, past rectifiers, biases and sums, and the number of these
-    scales. A scale moves if nothing else uses a tensor on its way."""
+    """The function with scales moved into the weights of preceding products, past rectifiers, biases and sums, and the number of these
+    scales. A scale moves if the tensors between it and the product have no other uses."""
     order = _order(function)
     uses = Counter(id(part) for node in order if not is_sealed(node) for part in children(node))
     able: dict[int, Demand] = {}
@@ -169,7 +169,8 @@ def fold_backward(function: Function) -> tuple[Function, int]:
     scales: dict[int, Scale] = {}
 
     def needed(node: Expr) -> Sequence[Expr]:
-        """The parts, and the scale that a call takes. It is no part of itself: the call is used on the way to the scale's product alone."""
+        """The parts, and the scale that moves to a call. There is no cycle, since the result of the call is used only for the product with
+        the scale."""
         whole, place = origin.get(id(node), (None, 0))
         return children(node) if whole is None else (*children(node), whole.args[1 - place])
 
@@ -194,8 +195,8 @@ def fold_backward(function: Function) -> tuple[Function, int]:
 
 
 def _able(call: Call, found: Sequence[Demand | None]) -> tuple[Demand, Sequence[int]] | None:
-    """The axes along which the result of a call can be scaled by scaling its operands, whose own such axes are given, and the operands that
-    are scaled as a whole; None if there are no such axes."""
+    """The demand that a scale of the result must meet to move to the operands, and the operands that are scaled as a whole. `found` has the
+    demands of the operands. None if no scale can move."""
     assert isinstance(call.op, Op)
     if _is_product(call):
         axes = _product_axes(call, forward=False)
@@ -217,7 +218,7 @@ def _able(call: Call, found: Sequence[Demand | None]) -> tuple[Demand, Sequence[
 
 
 def _before(node: Call, made: Call, scale: Scale, sides: Sequence[int]) -> Call:
-    """The call with a scaled result; its operands `sides` are scaled already."""
+    """The call with a scaled result; its operands `sides` are already scaled."""
     args = list(made.args)
     if _is_product(node):
         found = _product_axes(node, forward=False)
@@ -245,8 +246,8 @@ def _rebuilt(node: Expr, done: dict[int, Expr]) -> Expr:
 
 
 def _both(first: Demand | None, second: Demand | None) -> Demand | None:
-    """What satisfies two demands. Each product folds a scale along all of its channels, so that others than equal axes have nothing in
-    common."""
+    """The demand that implies two demands; None if there is none. A product folds a scale only along all of its channels, so demands on
+    different axes are incompatible."""
     if first is None or second is None or first.axes != second.axes:
         return None
     return Demand(first.axes, max(first.sign, second.sign))
@@ -257,8 +258,8 @@ def _is_product(call: Call) -> bool:
 
 
 def _product_axes(call: Call, *, forward: bool) -> tuple[Axes, Axes] | None:
-    """The axes of a product's data (or its result) that hold the channels, with those of their blocks, and the same axes of its weight.
-    None if the weight cannot be scaled along them: among the input channels, those of groups of several."""
+    """The channel axes of a product's data (or result, if not `forward`), including those of blocks, and the corresponding axes of its
+    weight. None if the weight cannot be scaled along them, such as along the input channels of groups with several channels."""
     whole, weight, attrs = _type_of(call.args[0] if forward else call), _type_of(call.args[1]), call.attrs
     if whole is None or weight is None or whole.dtype not in FLOATS:
         return None
@@ -274,13 +275,13 @@ def _product_axes(call: Call, *, forward: bool) -> tuple[Axes, Axes] | None:
 
 
 def _channels(layout: str, letter: str) -> Axes:
-    """The axes of a layout that hold an axis and its blocks, outer ones first; none if blocks come before the axis."""
+    """The positions of an axis and its blocks in a layout, outer ones first; empty if blocks come before the axis."""
     found = [(axis, name) for axis, name in enumerate(names_of(layout)) if name[0].upper() == letter]
     return tuple(axis for axis, _ in found) if found and found[0][1] == letter else ()
 
 
 def _factor(node: Call, demand: Demand, made: Call) -> tuple[int, Scale | None]:
-    """The operand of a product of two tensors that is scaled by the other one, and the scale."""
+    """The operand of a `multiply` that the other operand scales, and the scale; None for the scale if neither is one."""
     for place in (0, 1):
         if _is_factor(node, place, demand):
             other = 1 - place
@@ -290,7 +291,7 @@ def _factor(node: Call, demand: Demand, made: Call) -> tuple[int, Scale | None]:
 
 
 def _is_factor(node: Call, place: int, demand: Demand) -> bool:
-    """Whether a product of two tensors scales its operand `place` as demanded."""
+    """True if a `multiply` scales its operand `place` as the demand requires."""
     whole, other = (_type_of(node.args[at]) for at in (place, 1 - place))
     if whole is None or other is None or not _has_sign(node.args[1 - place], demand.sign):
         return False
@@ -298,7 +299,8 @@ def _is_factor(node: Call, place: int, demand: Demand) -> bool:
 
 
 def _shifted(node: Call, axes: Axes) -> int | None:
-    """The operand of a sum to which the other one is broadcast, without a change of its shape, where they differ along these axes alone."""
+    """The operand of a sum that the other one shifts: the other one varies only along these axes, and does not change the shape. None if
+    neither does."""
     types = [_type_of(arg) for arg in node.args]
     for place in (0, 1):
         whole, other = types[place], types[1 - place]
@@ -308,7 +310,7 @@ def _shifted(node: Call, axes: Axes) -> int | None:
 
 
 def _fits(whole: TensorType, other: TensorType, axes: Axes) -> bool:
-    """Whether a tensor has the sizes of another one along these axes, and one element along all others."""
+    """True if `other` has the sizes of `whole` along these axes, and size 1 along all others."""
     missing = whole.ndim - other.ndim
     if missing < 0 or axes[0] < missing:
         return False
@@ -317,7 +319,7 @@ def _fits(whole: TensorType, other: TensorType, axes: Axes) -> bool:
 
 
 def _has_sign(scale: Expr, sign: Sign) -> bool:
-    """Whether all elements of a scale are known to be as demanded, finite and not too small to divide by."""
+    """True if all elements of a scale are known to have the sign, to be finite, and to be large enough to divide by."""
     if sign is Sign.ANY:
         return True
     while isinstance(scale, Call) and isinstance(scale.op, Op) and scale.op.movement and len(scale.args) == 1:
@@ -331,7 +333,7 @@ def _has_sign(scale: Expr, sign: Sign) -> bool:
 
 
 def _squeezed(scale: Expr, type_: TensorType, whole: TensorType, axes: Axes) -> Expr:
-    """A scale that is broadcast to a tensor, with its axes along `axes` alone."""
+    """A scale that broadcasts to a tensor, reduced to the axes `axes`."""
     if type_.ndim == 0:
         scale = _call("expand_dims", scale, axis=0, num_newaxis=len(axes))
         for place, axis in enumerate(axes):
@@ -343,7 +345,7 @@ def _squeezed(scale: Expr, type_: TensorType, whole: TensorType, axes: Axes) -> 
 
 
 def _along(scale: Scale, type_: TensorType, axes: Axes) -> Expr:
-    """A scale in a form that is broadcast to a tensor along these axes."""
+    """A scale reshaped so that it broadcasts to a tensor along these axes."""
     if len(axes) == len(scale.axes) == 1:
         behind = type_.ndim - axes[0] - 1
         return _call("expand_dims", scale.value, axis=1, num_newaxis=behind) if behind else scale.value
@@ -351,7 +353,7 @@ def _along(scale: Scale, type_: TensorType, axes: Axes) -> Expr:
 
 
 def _agree(first: TensorType, second: TensorType, axes: Sequence[int], others: Sequence[int]) -> bool:
-    """Whether some axes of a tensor have the known sizes of some axes of another one."""
+    """True if the given axes of two tensors have the same sizes, all of which are known."""
     pairs = [(first.shape[axis], second.shape[other]) for axis, other in zip(axes, others, strict=True)]
     return all(isinstance(size, int) and size == other for size, other in pairs)
 
