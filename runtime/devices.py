@@ -1,17 +1,54 @@
 """Devices and targets, for scripts that specify them. Passat always computes on the CPU."""
 
 import threading
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Final
+
+KINDS: Final = {
+    **{"cpu": 1, "cuda": 2, "cuda_host": 3, "opencl": 4, "aocl": 5, "sdaccel": 6, "vulkan": 7, "metal": 8, "vpi": 9, "rocm": 10},
+    **{"rocm_host": 11, "ext_dev": 12, "hexagon": 14, "webgpu": 15},
+}
+"""TVM's numbers of kinds of devices. Only the CPU exists here."""
+TARGETS: Final = ("llvm", "cpu", "c", "onnxruntime", "numpy")
+"""Names of targets, which all run on the CPU."""
 
 
-class Device(NamedTuple):
-    """A device by kind and number."""
+@dataclass(frozen=True)
+class Device:
+    """A device by kind, a number or a name, and its own number.
 
-    device_type: str
+    >>> Device("cpu") == Device(1, 0), Device("cuda", 7).exist
+    (True, False)
+    """
+
+    device_type: int
     device_id: int = 0
 
+    def __init__(self, device_type: int | str, device_id: int = 0) -> None:
+        number = KINDS.get(device_type) if isinstance(device_type, str) else device_type
+        if number not in KINDS.values():
+            raise ValueError(f"unknown kind of device {device_type!r}; known: {', '.join(KINDS)}")
+        object.__setattr__(self, "device_type", number)
+        object.__setattr__(self, "device_id", device_id)
+
+    @property
+    def kind(self) -> str:
+        """The name of the kind."""
+        return next(name for name, number in KINDS.items() if number == self.device_type)
+
+    @property
+    def exist(self) -> bool:
+        """Whether programs can run on the device."""
+        return self.device_type == KINDS["cpu"]
+
+    def sync(self) -> None:
+        """Does nothing: computations on the CPU are complete when their functions return."""
+
     def __str__(self) -> str:
-        return f"{self.device_type}({self.device_id})"
+        return f"{self.kind}({self.device_id})"
+
+    def __repr__(self) -> str:
+        return f"Device({self.kind!r}, {self.device_id})"
 
 
 def cpu(dev_id: int = 0) -> Device:
@@ -24,21 +61,30 @@ def cpu(dev_id: int = 0) -> Device:
 
 
 def device(dev_type: str, dev_id: int = 0) -> Device:
-    """Returns a device by name: `cpu`, or the target `llvm`, which implies it. Raises ValueError for any other.
+    """Returns a device by name: `cpu`, or a target, which implies it. Raises ValueError for any other.
 
     >>> device("llvm") == cpu()
     True
     """
-    if dev_type.partition(" ")[0] not in ("cpu", "llvm"):
+    if dev_type.partition(" ")[0] not in TARGETS:
         raise ValueError(f"unsupported device {dev_type!r}; Passat computes on the CPU: use cpu, or the target llvm")
     return Device("cpu", dev_id)
 
 
-class Target:
-    """The compilation target by name: `llvm` or `cpu`, with TVM's options, which are stored but not used.
+def enabled(target: str) -> bool:
+    """Whether programs can be built for a target here.
 
-    As a context manager, it becomes the result of `Target.current()` in its thread. Nothing in Passat depends on it. Raises ValueError for
-    targets other than the CPU.
+    >>> enabled("llvm"), enabled("cuda")
+    (True, False)
+    """
+    return target.partition(" ")[0] in TARGETS
+
+
+class Target:
+    """The compilation target by name: `llvm`, `c`, `onnxruntime`, `numpy` or `cpu`, with TVM's options, which are stored but not used.
+
+    As a context manager, it becomes the result of `Target.current()` in its thread, which is the default target of `relay.build`. The name
+    decides what computes compiled functions (docs/running.md). Raises ValueError for targets other than the CPU.
 
     >>> with Target("llvm -mcpu=skylake") as target:
     ...     print(Target.current(), target.kind, Target("llvm") == target)

@@ -14,7 +14,7 @@ from passat.ir.module import IRModule
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 from passat.runtime.devices import Device, Target, device
-from passat.runtime.interpreter import Closure, ExecutorError, Interpreter, Value
+from passat.runtime.interpreter import Closure, ComputePrimitive, ExecutorError, Interpreter, Value
 from passat.runtime.values import ConstructorValue, Data, NDArray, RefValue, TupleValue, named, to_data
 
 KINDS = ("debug", "graph", "vm")
@@ -23,12 +23,13 @@ KINDS = ("debug", "graph", "vm")
 class Executor:
     """Evaluates expressions. Created by `create_executor`."""
 
-    def __init__(self, mod: IRModule | None, device: Device, target: str | Target) -> None:
+    def __init__(self, mod: IRModule | None, device: Device, target: str | Target, primitive: "ComputePrimitive | None" = None) -> None:
         if mod is not None and not isinstance(mod, IRModule):
             raise TypeError(f"the executor takes an IRModule, not a {type(mod).__name__}; see IRModule.from_expr")
         self.mod = IRModule() if mod is None else mod
         self.device = device
         self.target = target
+        self._primitive = primitive
 
     def __repr__(self) -> str:
         return f"Executor({self.target!s} on {self.device})"
@@ -61,7 +62,10 @@ class Executor:
         infer_type(expr)
         if isinstance(expr, (Function, GlobalVar)):
             return self._callable(expr)
-        return self._shown(Interpreter(self.mod).call(Closure(Function([], expr), None), ()))
+        return self._shown(self._interpreter().call(Closure(Function([], expr), None), ()))
+
+    def _interpreter(self) -> Interpreter:
+        return Interpreter(self.mod, primitive=self._primitive)
 
     def _callable(self, expr: Function | GlobalVar) -> Callable[..., AnyValue]:
         function = self.mod[expr] if isinstance(expr, GlobalVar) else expr
@@ -76,7 +80,7 @@ class Executor:
     def _apply(self, closure: Closure, args: Sequence[AnyValue]) -> AnyValue:
         params = closure.function.params
         values = [_given(arg, param._checked_type, f"the argument %{param.name_hint}") for param, arg in zip(params, args, strict=True)]
-        return self._shown(Interpreter(self.mod).call(closure, values))
+        return self._shown(self._interpreter().call(closure, values))
 
     def _shown(self, value: Value) -> AnyValue:
         """Converts a value to its user-facing form. Shared parts are converted once."""

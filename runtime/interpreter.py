@@ -124,11 +124,13 @@ class Interpreter:
     """Evaluates expressions with the functions of a module.
 
     `operate` may compute calls of operators instead of their kernels; None selects the kernel. It may apply closures by `call`.
+    `primitive` computes calls of primitive functions.
     """
 
-    def __init__(self, module: IRModule, operate: "Operate | None" = None) -> None:
+    def __init__(self, module: IRModule, operate: "Operate | None" = None, primitive: "ComputePrimitive | None" = None) -> None:
         self._module = module
         self._foreign = operate
+        self._primitive = primitive
         self._uses: dict[Expr, dict[Expr, int]] = {}
 
     def call(self, closure: Closure, args: Sequence[Value]) -> Value:
@@ -292,6 +294,11 @@ class Interpreter:
             return
         if not isinstance(callee, Closure):
             raise ExecutorError(f"{_where(call)}{_shown(callee)} cannot be called")
+        if self._primitive is not None and callee.function.attrs.get("Primitive"):
+            frame.keep(call, self._primitive(callee.function, [_data(self._value(frame, arg), call) for arg in call.args]))
+            frame.release(_operands(call))
+            stack += [(frame, call, _DELIVER)] if tail else []
+            return
         if not tail and frame.depth >= CALL_DEPTH:
             raise ExecutorError(f"{_where(call)}calls are nested more than {CALL_DEPTH} deep; check that the recursion ends")
         params = callee.function.params
@@ -311,6 +318,8 @@ class Interpreter:
         return compute(op, [_data(value, call) for value in values], call.attrs, call._checked_type, _where(call))
 
 
+ComputePrimitive: TypeAlias = "Callable[[Function, Sequence[Data]], Data]"
+"""Computes calls of primitive functions."""
 Operate: TypeAlias = "Callable[[Interpreter, Call, Sequence[Value]], Value | None]"
 """Computes calls of operators instead of their kernels, or returns None."""
 

@@ -56,6 +56,11 @@ class NDArray:
         return cpu()
 
     @property
+    def ctx(self) -> Device:
+        """Alias of `device`, under its former name."""
+        return self.device
+
+    @property
     def data(self) -> "NDArray":
         """The array itself, for compatibility with older versions of Relay's TensorValue."""
         return self
@@ -67,6 +72,44 @@ class NDArray:
     def asnumpy(self) -> Array:
         """Alias of `numpy()`, under its former name."""
         return self.numpy()
+
+    def copyfrom(self, source: "npt.ArrayLike | NDArray") -> "NDArray":
+        """Replaces the elements by those of an array of the same shape, converted to the element type. Returns the array itself.
+
+        Raises ValueError for another shape.
+        """
+        given = source.tensor.numpy() if isinstance(source, NDArray) else np.asarray(source)
+        if given.shape != self.shape:
+            raise ValueError(f"an array of shape {self.shape} cannot take elements of shape {given.shape}")
+        keeps = isinstance(source, NDArray) and source.dtype == self.dtype  # tensors are immutable, and can be shared
+        self._tensor = source.tensor if keeps and isinstance(source, NDArray) else Tensor.dense(_copy(given, self.dtype))
+        return self
+
+    def copyto(self, target: "NDArray | Device") -> "NDArray":
+        """Copies the elements to another array, or to a new one on a device. Returns that array."""
+        return target.copyfrom(self) if isinstance(target, NDArray) else NDArray(self._tensor)
+
+    def same_as(self, other: object) -> bool:
+        """Whether `other` is the same object."""
+        return self is other
+
+    def to_dlpack(self) -> AnyValue:
+        """A copy of the elements as a DLPack capsule."""
+        return self.__dlpack__()
+
+    def __dlpack__(self, **options: AnyValue) -> AnyValue:
+        return self.numpy().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (self.device.device_type, self.device.device_id)
+
+    def __setitem__(self, index: AnyValue, value: "npt.ArrayLike | NDArray") -> None:
+        changed = self.numpy()
+        changed[index] = value
+        self._tensor = Tensor.dense(changed)
+
+    def __getitem__(self, index: AnyValue) -> "NDArray":
+        return NDArray(self._tensor.numpy()[index])
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         return np.array(self._tensor.numpy(), dtype)
@@ -208,9 +251,38 @@ def _separated(fields: Iterable[AnyValue]) -> list[tuple[AnyValue, bool]]:
     return parts[:0:-1]
 
 
-def array(arr: "npt.ArrayLike | Tensor | NDArray", device: Device | None = None) -> NDArray:
-    """Creates an array from any array-like object, keeping its element type (TVM's `nd.array`)."""
+def array(arr: "npt.ArrayLike | Tensor | NDArray", device: Device | None = None, ctx: Device | None = None) -> NDArray:
+    """Creates an array from any array-like object, keeping its element type (TVM's `nd.array`). `ctx` is a former name of `device`.
+
+    Raises ValueError for devices other than the CPU.
+    """
+    _check_device(device or ctx)
     return NDArray(arr)
+
+
+def empty(shape: "int | Iterable[int]", dtype: str = "float32", device: Device | None = None, ctx: Device | None = None) -> NDArray:
+    """Creates an array of zeros, for results. `ctx` is a former name of `device`. Raises ValueError for devices other than the CPU.
+
+    >>> empty((2,), "int8")
+    NDArray(int8[2], [0 0])
+    """
+    _check_device(device or ctx)
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    return NDArray(Tensor.splat(0, sizes, dtype))
+
+
+def from_dlpack(source: AnyValue) -> NDArray:
+    """Creates an array from an object with DLPack's protocol. The elements are copied.
+
+    >>> from_dlpack(np.ones(2, np.float32))
+    NDArray(float32[2], [1. 1.])
+    """
+    return NDArray(np.from_dlpack(source))
+
+
+def _check_device(device: Device | None) -> None:
+    if device is not None and not device.exist:
+        raise ValueError(f"unsupported device {device}; Passat computes on the CPU")
 
 
 _SCALARS: Final = (bool, int, float, complex, str)

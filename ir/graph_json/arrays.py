@@ -28,20 +28,35 @@ _MOST_AXES: Final = 64
 
 
 def encode_array(tensor: Tensor) -> str:
-    """Encodes the elements of a constant. Raises TypeError for element types that TVM does not have."""
-    kind = _KINDS.get(tensor.dtype)
-    if kind is None:
-        raise TypeError(f"a constant of the element type {tensor.dtype} cannot be saved as JSON; use astext or pickle")
-    data = np.ascontiguousarray(tensor.numpy()).tobytes()
-    head = _HEAD.pack(_MAGIC, 0, _CPU, 0, tensor.ndim, *kind, 1)
-    sizes = struct.pack(f"<{tensor.ndim + 1}q", *tensor.shape, len(data))
-    return base64.b64encode(head + sizes + data).decode()
+    """Encodes the elements of a constant as text. Raises TypeError for element types that TVM does not have."""
+    return base64.b64encode(encode_array_bytes(tensor)).decode()
 
 
 def decode_array(text: str) -> Tensor:
     """Decodes the output of `encode_array`. Raises ValueError for anything else."""
     try:
         data = base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"it is not an array of TVM: {error}") from None
+    tensor, size = decode_array_bytes(data)
+    if size != len(data):
+        raise ValueError(f"its array has {size} bytes, but there are {len(data)}")
+    return tensor
+
+
+def encode_array_bytes(tensor: Tensor) -> bytes:
+    """Encodes the elements of a tensor. Raises TypeError for element types that TVM does not have."""
+    kind = _KINDS.get(tensor.dtype)
+    if kind is None:
+        raise TypeError(f"a constant of the element type {tensor.dtype} cannot be saved as JSON; use astext or pickle")
+    data = np.ascontiguousarray(tensor.numpy()).tobytes()
+    head = _HEAD.pack(_MAGIC, 0, _CPU, 0, tensor.ndim, *kind, 1)
+    return head + struct.pack(f"<{tensor.ndim + 1}q", *tensor.shape, len(data)) + data
+
+
+def decode_array_bytes(data: bytes | memoryview) -> tuple[Tensor, int]:
+    """Decodes the array at the start of bytes; returns it and its size in bytes. Raises ValueError for anything else."""
+    try:
         magic, _, _, _, rank, code, bits, lanes = _HEAD.unpack_from(data)
         if magic != _MAGIC or lanes != 1 or not 0 <= rank <= _MOST_AXES:
             raise ValueError("it is not an array of TVM")
@@ -49,10 +64,11 @@ def decode_array(text: str) -> Tensor:
         if dtype is None:
             raise ValueError(f"its element type, code {code} with {bits} bits, is unknown")
         *shape, size = struct.unpack_from(f"<{rank + 1}q", data, _HEAD.size)
-        rest = data[_HEAD.size + 8 * (rank + 1) :]
-        stored = to_numpy(dtype)
-        if min(shape, default=0) < 0 or size != len(rest) or size != math.prod(shape) * stored.itemsize:
-            raise ValueError(f"its sizes {shape} do not fit its {len(rest)} bytes")
-    except (binascii.Error, struct.error) as error:
+    except struct.error as error:
         raise ValueError(f"it is not an array of TVM: {error}") from None
-    return Tensor.dense(np.frombuffer(rest, stored).reshape(shape))
+    begin = _HEAD.size + 8 * (rank + 1)
+    stored = to_numpy(dtype)
+    if min(shape, default=0) < 0 or not 0 <= size <= len(data) - begin or size != math.prod(shape) * stored.itemsize:
+        raise ValueError(f"its sizes {shape} do not fit its {len(data) - begin} bytes")
+    rest = bytes(data[begin : begin + size])
+    return Tensor.dense(np.frombuffer(rest, stored).reshape(shape)), begin + size

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from typing import Any as AnyValue
 
 if TYPE_CHECKING:
-    from passat import error, instrument, ir, nd, parser, relay, target, testing, transform
+    from passat import contrib, error, instrument, ir, nd, parser, relay, target, testing, transform
     from passat.crash import PassError
     from passat.error import TVMError
-    from passat.ir.global_functions import get_global_func, register_func
+    from passat.ir.global_functions import register_func
     from passat.ir.module import IRModule
     from passat.ir.passat_error import PassatError
     from passat.many import Optimized, optimize_many
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from passat.optimizer import Result, optimize
     from passat.profiling import ModelProfile, profile
     from passat.report import MismatchError, Report, UnverifiedError
-    from passat.runtime import cpu, device
+    from passat.runtime import convert, cpu, device
+    from passat.runtime.packed_func import get_global_func
 
 __all__ = [
     "IRModule",
@@ -43,6 +44,8 @@ __all__ = [
     "TVMError",
     "UnverifiedError",
     "__version__",
+    "contrib",
+    "convert",
     "cpu",
     "device",
     "diff",
@@ -78,10 +81,11 @@ _HOMES = {
     "Result": "passat.optimizer",
     "TVMError": "passat.error",
     "UnverifiedError": "passat.report",
+    "convert": "passat.runtime",
     "cpu": "passat.runtime",
     "device": "passat.runtime",
     "diff": "passat.model_diff",
-    "get_global_func": "passat.ir.global_functions",
+    "get_global_func": "passat.runtime.packed_func",
     "inspect": "passat.model_summary",
     "optimize": "passat.optimizer",
     "optimize_many": "passat.many",

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any as AnyValue
 
-from passat.runtime import TupleValue
+from passat.runtime import TupleValue, convert
 
-__all__ = ["ADT", "Array", "Map", "String", "convert", "tuple_object"]
+__all__ = ["ADT", "Array", "Map", "ShapeTuple", "String", "convert", "tuple_object"]
 
 ADT: type = TupleValue
 """A tuple of values."""
@@ -13,18 +13,9 @@ Array: type = tuple
 """A sequence of nodes."""
 Map: type = dict
 """A map of nodes."""
+ShapeTuple: type = tuple
+"""The sizes of an array."""
 String: type = str
-
-
-def convert(value: AnyValue) -> AnyValue:
-    """A value as the IR holds it: lists as tuples, also inside of others. Anything else stays.
-
-    >>> convert([1, ["a", None]])
-    (1, ('a', None))
-    """
-    if isinstance(value, (list, tuple)):
-        return tuple(map(convert, value))
-    return {key: convert(part) for key, part in value.items()} if isinstance(value, dict) else value
 
 
 def tuple_object(fields: Iterable[AnyValue] = ()) -> TupleValue:

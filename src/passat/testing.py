@@ -11,7 +11,17 @@ import numpy.typing as npt
 
 from passat.runtime import Device, NDArray, Target, cpu
 
-__all__ = ["assert_allclose", "device_enabled", "enabled_targets", "main", "parameter", "parametrize_targets", "requires_llvm", "uses_gpu"]
+__all__ = [
+    "assert_allclose",
+    "ctx_list",
+    "device_enabled",
+    "enabled_targets",
+    "main",
+    "parameter",
+    "parametrize_targets",
+    "requires_llvm",
+    "uses_gpu",
+]
 
 F = TypeVar("F", bound=Callable[..., AnyValue])
 
@@ -27,9 +37,14 @@ def enabled_targets() -> list[tuple[str, Device]]:
     """The available targets, each with its device.
 
     >>> enabled_targets()
-    [('llvm', Device(device_type='cpu', device_id=0))]
+    [('llvm', Device('cpu', 0))]
     """
     return [("llvm", cpu())]
+
+
+def ctx_list() -> list[tuple[str, Device]]:
+    """The former name of `enabled_targets`."""
+    return enabled_targets()
 
 
 def device_enabled(target: str) -> bool:

@@ -34,6 +34,11 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
         *("pass_to_a_normal_form", "pass_vars", "call_graph", "pass_check_kind", "pass_unmatched_cases", "recast", "analysis_feature"),
         *("analysis_basic_block_normal_form", "const", "json_compact", "debug", "executor"),
     ),
+    "running": (
+        *("backend_compile_engine", "backend_graph_runtime", "backend_graph_executor", "param_dict", "cpp_build_module"),
+        *("runtime_graph", "runtime_graph_debug", "runtime_packed_func", "runtime_ndarray", "runtime_nd_array"),
+        *("runtime_module_load", "module_load", "runtime_module_based_interface", "runtime_container", "vm", "vm_serialization"),
+    ),
     "more passes": (
         *("pass_alter_op_layout", "pass_convert_op_layout", "pass_inline", "pass_gradient", "pass_merge_composite", "pass_annotate_target"),
         *("pass_partition_graph", "pass_fake_quantization_to_integer", "py_converter", "adt", "pass_remove_unused_functions"),
@@ -57,7 +62,9 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
         ),
     ),
 }
-"""The test files that are run, by subject, without `test_` and `.py`."""
+"""The test files that are run, by subject, without `test_` and `.py`. Checkouts of other versions lack some of them."""
+FOLDERS: Final = ("relay", "unittest", "runtime", "all-platform-minimal-test")
+"""The folders of test files, in which the first file of a name is run."""
 SECONDS: Final = 600
 MEMORY: Final = 6 << 30
 
@@ -79,7 +86,18 @@ def run_file(path: Path) -> Found:
     """Runs the tests of one file."""
     with TemporaryDirectory() as folder:
         log = Path(folder, "log.json")
-        command = [sys.executable, "-m", "pytest", str(path), "-q", "-p", "tests.conformance.tvm_plugin", "-p", "no:cacheprovider"]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            str(path),
+            "-q",
+            "-p",
+            "tests.conformance.tvm_plugin",
+            "-p",
+            "no:cacheprovider",
+            "--noconftest",
+        ]
         command += ["-c", os.devnull, f"--rootdir={folder}", "--import-mode=importlib", "--continue-on-collection-errors"]
         environment = os.environ | {"PASSAT_CONFORMANCE_LOG": str(log), "PYTHONPATH": os.getcwd()}
         try:
@@ -110,7 +128,8 @@ def table(results: dict[str, Found]) -> Iterable[str]:
     yield "| group | file | passed | of | skipped |"
     yield "| :-- | :-- | --: | --: | --: |"
     whole: Counter[str] = Counter()
-    for group, files in GROUPS.items():
+    named = {file for files in GROUPS.values() for file in files}
+    for group, files in (*GROUPS.items(), ("other", [file for file in results if file not in named])):
         there = [(file, results[file]) for file in files if file in results]
         for file, found in there:
             yield f"| {group} | `test_{file}.py` | {len(found.passed)} | {found.total} | {len(found.skipped) or ''} |"
@@ -121,22 +140,28 @@ def table(results: dict[str, Found]) -> Iterable[str]:
     yield f"| **all** | | **{whole['passed']}** | **{whole['total']}** | |"
 
 
+def find_file(folders: Iterable[Path], file: str) -> Path | None:
+    """The first test file of a name."""
+    return next((path for folder in folders if (path := folder / f"test_{file}.py").is_file()), None)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("checkout", type=Path, help="a checkout of TVM (tag v0.18.0)")
+    parser.add_argument("checkout", type=Path, help="a checkout of TVM (tag v0.18.0; v0.5, v0.6.0 and v0.8.0 for older names)")
     parser.add_argument("files", nargs="*", help="test files, without test_ and .py; all by default")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--failures", action="store_true", help="say of each test that fails why")
     options = parser.parse_args(arguments)
-    tests = options.checkout / "tests" / "python" / "relay"
-    if not tests.is_dir():
-        parser.error(f"{tests} is not there: {options.checkout} is not a checkout of TVM v0.18")
-    files = options.files or [file for group in GROUPS.values() for file in group]
-    unknown = [file for file in files if not (tests / f"test_{file}.py").exists()]
+    folders = [options.checkout / "tests" / "python" / folder for folder in FOLDERS]
+    if not folders[0].is_dir():
+        parser.error(f"{folders[0]} is not there: {options.checkout} is not a checkout of TVM before v0.19")
+    wanted = options.files or [file for group in GROUPS.values() for file in group]
+    paths = {file: path for file in wanted if (path := find_file(folders, file)) is not None}
+    unknown = [file for file in options.files if file not in paths]
     if unknown:
-        parser.error(f"{tests} has no test_{unknown[0]}.py")
+        parser.error(f"no folder of {folders[0].parent} has test_{unknown[0]}.py")
     with ThreadPoolExecutor(options.jobs) as pool:
-        results = dict(zip(files, pool.map(lambda file: run_file(tests / f"test_{file}.py"), files), strict=True))
+        results = dict(zip(paths, pool.map(run_file, paths.values()), strict=True))
     print("\n".join(table(results)))
     if options.failures:
         for file, found in results.items():

@@ -137,7 +137,7 @@ def module_name(path: Path) -> str:
     [
         ("egglog", ("rules/engine/egraph.py",)),
         ("onnx", ("ir/onnx/", "src/passat/onnx_backend.py")),
-        ("onnxruntime", ("src/passat/runner.py", "src/passat/session.py", "ir/onnx/ort_evaluator.py")),
+        ("onnxruntime", ("src/passat/runner.py", "src/passat/session.py", "ir/onnx/ort_evaluator.py", "runtime/graph/onnx_primitive.py")),
         ("typer", ("src/passat/",)),
         ("rich", ("src/passat/",)),
         ("torch", ("src/passat/torch_backend.py", "src/passat/torch_graph.py")),

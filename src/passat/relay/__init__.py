@@ -24,6 +24,7 @@ from passat.relay import (
     adt,
     analysis,
     annotation,
+    backend,
     build_module,
     dataflow_pattern,
     derived,
@@ -31,6 +32,7 @@ from passat.relay import (
     expr_functor,
     feature,
     function,
+    ir_pass,
     nn,
     op,
     prelude,
@@ -42,12 +44,17 @@ from passat.relay import (
     ty,
     type_functor,
 )
-from passat.relay.build_module import build_config, create_executor, optimize
+from passat.relay.backend import vm
+from passat.relay.build_module import build, build_config, create_executor, optimize
 from passat.relay.derived import *  # noqa: F403  # relay.add and so on
 from passat.relay.expr import *  # noqa: F403
 from passat.relay.scope_builder import ScopeBuilder
 from passat.relay.tensor import *  # noqa: F403
 from passat.relay.ty import *  # noqa: F403
+from passat.runtime.graph import load_param_dict, save_param_dict
+
+Module = IRModule
+"""The name of a module before TVM 0.7."""
 
 __all__ = [
     "ExprFunctor",
@@ -55,6 +62,7 @@ __all__ = [
     "ExprVisitor",
     "Feature",
     "IRModule",
+    "Module",
     "Op",
     "ParseError",
     "ScopeBuilder",
@@ -67,6 +75,8 @@ __all__ = [
     "annotation",
     "assert_structural_equal",
     "astext",
+    "backend",
+    "build",
     "build_config",
     "build_module",
     "create_executor",
@@ -76,6 +86,8 @@ __all__ = [
     "feature",
     "fromtext",
     "function",
+    "ir_pass",
+    "load_param_dict",
     "nn",
     "op",
     "optimize",
@@ -84,6 +96,7 @@ __all__ = [
     "prelude",
     "pretty_print",
     "qnn",
+    "save_param_dict",
     "scope_builder",
     "structural_equal",
     "structural_hash",
@@ -91,6 +104,7 @@ __all__ = [
     "transform",
     "ty",
     "type_functor",
+    "vm",
 ]
 __all__ += derived.__all__
 __all__ += expr.__all__

@@ -3,16 +3,26 @@
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any as AnyValue
+from typing import Literal, TypeAlias, overload
 
 from passat.ir.bind import bind_params_by_name as bind_constants
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.passmgr import PassContext, get_pass
-from passat.runtime.devices import Target
+from passat.relay.backend.executor import Executor
+from passat.runtime.devices import Target, cpu
 from passat.runtime.executor import create_executor
+from passat.runtime.graph.build import build as build_graph
+from passat.runtime.graph.build import build_vm
+from passat.runtime.graph.factory import ExecutorFactory
+from passat.runtime.graph.graph_error import GraphError
+from passat.runtime.graph.virtual_machine import Executable
 from passat.runtime.values import named
 
-__all__ = ["bind_params_by_name", "build_config", "create_executor", "optimize"]
+__all__ = ["bind_params_by_name", "build", "build_config", "create_executor", "optimize"]
+
+TargetLike: TypeAlias = "Target | str | Mapping[AnyValue, Target | str] | None"
+"""A target; or one for each kind of device, of which the CPU's is taken."""
 
 
 def bind_params_by_name(func: Function, params: Mapping[str, AnyValue]) -> Function:
@@ -33,6 +43,68 @@ def optimize(
         assert isinstance(main, Function)
         module["main"] = bind_params_by_name(main, params)
     return get_pass("relay._transform.GetPassPrefix")(module), {}
+
+
+@overload
+def build(
+    ir_mod: IRModule | Function,
+    target: TargetLike = None,
+    target_host: Target | str | None = None,
+    executor: Literal["graph"] | None = None,
+    runtime: AnyValue = None,
+    workspace_memory_pools: AnyValue = None,
+    constant_memory_pools: AnyValue = None,
+    params: Mapping[str, AnyValue] | None = None,
+    mod_name: str = "default",
+) -> ExecutorFactory: ...
+@overload
+def build(
+    ir_mod: IRModule | Function,
+    target: TargetLike = None,
+    target_host: Target | str | None = None,
+    executor: Executor | str | None = None,
+    runtime: AnyValue = None,
+    workspace_memory_pools: AnyValue = None,
+    constant_memory_pools: AnyValue = None,
+    params: Mapping[str, AnyValue] | None = None,
+    mod_name: str = "default",
+) -> ExecutorFactory | Executable: ...
+def build(
+    ir_mod: IRModule | Function,
+    target: TargetLike = None,
+    target_host: Target | str | None = None,
+    executor: Executor | str | None = None,
+    runtime: AnyValue = None,
+    workspace_memory_pools: AnyValue = None,
+    constant_memory_pools: AnyValue = None,
+    params: Mapping[str, AnyValue] | None = None,
+    mod_name: str = "default",
+) -> ExecutorFactory | Executable:
+    """Builds a module by the passes of the current context's level (docs/running.md).
+
+    `lib["default"](passat.cpu())` creates an executor of the result, and `lib.export_library(path)` writes it to a file. `executor` is
+    `graph`, or `vm` for programs with control flow or unknown sizes. `params` become constants in the place of the parameters of those
+    names. Hosts, runtimes and memory pools, which TVM's compilers need, are ignored.
+
+    Raises GraphError for programs that the executor cannot run, and ValueError for targets other than the CPU.
+    """
+    kind = "graph" if executor is None else executor.name if isinstance(executor, Executor) else executor
+    chosen = _cpu_target(target)
+    if kind == "vm":
+        return build_vm(ir_mod, chosen, params)
+    if kind != "graph":
+        raise GraphError(f"modules are built for the executors graph and vm, not for {kind!r}")
+    return build_graph(ir_mod, chosen, params, mod_name)
+
+
+def _cpu_target(target: TargetLike) -> Target | str | None:
+    """The target for the CPU. Raises ValueError where there is none."""
+    if not isinstance(target, Mapping):
+        return target
+    for kind, found in target.items():
+        if str(kind) in (str(cpu().device_type), "cpu"):
+            return found
+    raise ValueError(f"there is no target for the CPU among those for {', '.join(map(str, target)) or 'no device'}")
 
 
 def build_config(opt_level: int = 2, required_pass: Iterable[str] | None = None, disabled_pass: Iterable[str] | None = None) -> PassContext:

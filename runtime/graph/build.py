@@ -1,0 +1,84 @@
+"""Builds modules: optimizes, fuses, compiles the primitive functions, and makes the graph (`relay.build`)."""
+
+from collections.abc import Mapping
+from typing import Any as AnyValue
+from typing import Final
+
+from passat.ir.bind import bind_params_by_name
+from passat.ir.expr import Constant, Expr, Function
+from passat.ir.module import IRModule
+from passat.ir.traverse import children, post_order, with_children
+from passat.passmgr import get_pass
+from passat.runtime.devices import Target
+from passat.runtime.graph.codegen import GraphRuntimeCodegen
+from passat.runtime.graph.compile_engine import CompileEngine
+from passat.runtime.graph.external import compile_external
+from passat.runtime.graph.factory import ExecutorFactory
+from passat.runtime.graph.graph_error import GraphError
+from passat.runtime.graph.library import Library
+from passat.runtime.graph.virtual_machine import Executable
+from passat.runtime.values import named
+
+DEFAULT_TARGET: Final = "llvm"
+
+
+def build(
+    mod: IRModule | Function,
+    target: Target | str | None = None,
+    params: Mapping[str, AnyValue] | None = None,
+    mod_name: str = "default",
+) -> ExecutorFactory:
+    """Builds `main` of a module for the graph executor, by the passes of the current context's level.
+
+    `params` replace the parameters of those names. The target is that of the context (`with Target`), or `llvm`.
+    Raises GraphError for programs that are no graphs, and the errors of the passes.
+    """
+    chosen = Target(target if target is not None else Target.current() or DEFAULT_TARGET)
+    module = optimized(mod, params)
+    function = module["main"]
+    if not isinstance(function, Function):
+        raise GraphError("main of the module is not a Relay function")
+    engine = CompileEngine(f"tvmgen_{mod_name}_fused")
+    codegen = GraphRuntimeCodegen(module, chosen, engine, lambda each: compile_external(each, chosen))
+    graph_json, _, constants = codegen.codegen(function)
+    lib = Library(codegen.lowered_funcs.values(), chosen)
+    return ExecutorFactory(graph_json, lib, constants, mod_name, module)
+
+
+def build_vm(mod: IRModule | Function, target: Target | str | None = None, params: Mapping[str, AnyValue] | None = None) -> Executable:
+    """Builds a module for the virtual machine: programs with control flow, unknown sizes, closures and data types.
+
+    Raises the errors of the passes.
+    """
+    chosen = Target(target if target is not None else Target.current() or DEFAULT_TARGET)
+    return Executable(optimized(mod, params), chosen)
+
+
+def optimized(mod: IRModule | Function, params: Mapping[str, AnyValue] | None = None) -> IRModule:
+    """The module with its parameters as constants, after the passes of `relay.build`, including fusion."""
+    if not isinstance(mod, (IRModule, Function)):
+        raise TypeError(f"only modules and functions can be built, not a {type(mod).__name__}; see IRModule.from_expr")
+    module = IRModule.from_expr(mod) if isinstance(mod, Function) else mod.shallow_copy()
+    if "main" not in module:
+        raise GraphError("the module has no function main, which is what is built")
+    if params and isinstance(module["main"], Function):
+        module["main"] = bind_params_by_name(module["main"], named(params))
+    module = get_pass("relay._transform.GetPassPrefix")(module)
+    for name, function in module.functions.items():
+        if isinstance(function, Function):
+            module[name] = with_own_scalars(function)
+    return get_pass("relay._transform.FuseOps")(module)
+
+
+def with_own_scalars(function: Function) -> Function:
+    """The function with a scalar constant of its own for each use, so that fusion moves it into the function of each.
+
+    A walk, since rules know no sharing.
+    """
+    done: dict[Expr, Expr] = {}
+    for node in post_order(function):
+        parts = [Constant(part.data) if isinstance(part, Constant) and not part.data.shape else done[part] for part in children(node)]
+        done[node] = with_children(node, parts)
+    found = done[function]
+    assert isinstance(found, Function)  # the result for a function
+    return found

@@ -1,0 +1,269 @@
+"""Writes fused programs as graphs in TVM's JSON.
+
+A walk, since it numbers the nodes of a whole function in execution order.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any as AnyValue
+from typing import Final, TypeAlias
+
+from passat.ir.expr import Call, Constant, Expr, Function, GlobalVar, Let, Tuple, TupleGetItem, Var
+from passat.ir.infer import infer_type
+from passat.ir.module import IRModule
+from passat.ir.op import Op
+from passat.ir.traverse import post_order
+from passat.ir.types import TensorType
+from passat.runtime.devices import Target
+from passat.runtime.graph.compile_engine import CachedFunc, CCacheKey, CompileEngine
+from passat.runtime.graph.graph import NOP, nbytes
+from passat.runtime.graph.graph_error import GraphError
+from passat.runtime.graph.memory_plan import MemoryPlan, PlannedNode, plan_memory
+from passat.runtime.graph.primitive import flat_types
+from passat.runtime.values import NDArray
+
+
+@dataclass(frozen=True)
+class NodeRef:
+    """A result of a node."""
+
+    ident: int
+    index: int = 0
+    version: int = 0
+
+    def to_json(self) -> list[int]:
+        """The reference as JSON."""
+        return [self.ident, self.index, self.version]
+
+
+@dataclass
+class InputNode:
+    """An input or a constant."""
+
+    name: str
+    type: TensorType
+
+    @property
+    def types(self) -> Sequence[TensorType]:
+        """The types of the results."""
+        return (self.type,)
+
+    def to_json(self) -> dict[str, AnyValue]:
+        """The node as JSON."""
+        return {"op": "null", "name": self.name, "inputs": []}
+
+
+@dataclass
+class OpNode:
+    """A call of a primitive function; `__nop` gives its input another shape."""
+
+    name: str
+    op_name: str
+    inputs: Sequence[NodeRef]
+    types: Sequence[TensorType]
+    op_attrs: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, AnyValue]:
+        """The node as JSON; all values of attributes are strings."""
+        counts = {"num_inputs": str(len(self.inputs)), "num_outputs": str(len(self.types))}
+        attrs = {**self.op_attrs, "func_name": self.op_name, "flatten_data": "0", **counts}
+        return {"op": "tvm_op", "name": self.name, "attrs": attrs, "inputs": [ref.to_json() for ref in self.inputs]}
+
+
+Node: TypeAlias = InputNode | OpNode
+Refs: TypeAlias = "NodeRef | tuple[Refs, ...]"
+"""The results of an expression: nested as its type is."""
+External: TypeAlias = Callable[[Function], CachedFunc]
+"""Compiles a function for an external code generator."""
+_CONTROL: Final = "graphs have no control flow: use executor='vm', or create_executor"
+
+
+class GraphRuntimeCodegen:
+    """Makes the graph of a function of primitive functions (`FuseOps`).
+
+    `mod` has the global functions that it calls, which must be for external code generators (`external`).
+
+    >>> from passat.ir.text import parse_expr
+    >>> from passat.rules.passes.fuse_ops import fuse_ops
+    >>> made = GraphRuntimeCodegen(target="numpy")
+    >>> text, functions, params = made.codegen(fuse_ops(parse_expr("fn (%x: Tensor[(2), float32]) { exp(add(%x, 1f)) }")))
+    >>> list(functions), [node["name"] for node in json.loads(text)["nodes"]]
+    (['fused_add_exp'], ['x', 'fused_add_exp'])
+    """
+
+    def __init__(
+        self,
+        mod: IRModule | None = None,
+        target: Target | str = "llvm",
+        engine: CompileEngine | None = None,
+        external: External | None = None,
+    ) -> None:
+        self.mod = IRModule() if mod is None else mod
+        self.target = Target(target)
+        self.nodes: list[Node] = []
+        self.params: dict[str, NDArray] = {}
+        """The constants by name."""
+        self.lowered_funcs: dict[str, CachedFunc] = {}
+        self.var_map: dict[Expr, Refs] = {}
+        """The results of each expression."""
+        self.plan = MemoryPlan([], [])
+        self._engine = engine if engine is not None else CompileEngine()
+        self._external = external
+        self._names: dict[str, int] = {}
+        self._values: dict[Var, Expr] = {}
+        """The values of the variables of lets."""
+
+    def codegen(self, func: Function) -> tuple[str, dict[str, Function], dict[str, NDArray]]:
+        """Returns the graph as JSON, the primitive functions by name, and the constants by name.
+
+        Raises GraphError for functions with control flow, calls of operators (fuse them first) or unknown sizes.
+        """
+        infer_type(func)
+        for param in func.params:
+            self.var_map[param] = self._inputs(param)
+        order = post_order(func.body, parts_of=_parts)
+        self._values = {node.var: node.value for node in order if isinstance(node, Let)}
+        for node in order:
+            if node not in self.var_map:
+                self.var_map[node] = self._results(node)
+        heads = _flat(self.var_map[func.body])
+        self.plan = self._planned(heads)
+        functions = {name: cached.funcs[0] for name, cached in self.lowered_funcs.items()}
+        return self._json(heads), functions, self.params
+
+    def add_node(self, node: Node, type_: AnyValue = None) -> Refs:
+        """Adds a node; returns its results, nested as `type_` is, or its only result."""
+        self.nodes.append(node)
+        refs = iter([NodeRef(len(self.nodes) - 1, index) for index in range(len(node.types))])
+        return next(refs) if type_ is None else _nested(type_, refs)
+
+    def _inputs(self, param: Var) -> Refs:
+        types = flat_types(param.checked_type)
+        if isinstance(param.checked_type, TensorType):
+            return self.add_node(InputNode(self._unique(param.name_hint), types[0]))
+        refs = [self.add_node(InputNode(self._unique(f"{param.name_hint}_{i}"), type_)) for i, type_ in enumerate(types)]
+        return _nested(param.checked_type, iter([ref for made in refs for ref in _flat(made)]))
+
+    def _results(self, node: Expr) -> Refs:
+        if isinstance(node, Constant):
+            name = self._unique(f"p{len(self.params)}")
+            self.params[name] = NDArray(node.data)
+            return self.add_node(InputNode(name, TensorType(node.data.shape, node.data.dtype)))
+        if isinstance(node, Tuple):
+            return tuple(self.var_map[part] for part in node.fields)
+        if isinstance(node, TupleGetItem):
+            whole = self.var_map[node.tuple_value]
+            assert isinstance(whole, tuple)  # the types are checked
+            return whole[node.index]
+        if isinstance(node, Let):
+            return self.var_map[node.body]
+        if isinstance(node, Var):
+            if node not in self._values:
+                raise GraphError(f"main uses the variable %{node.name_hint}, which is not a parameter")
+            return self.var_map[self._values[node]]
+        if not isinstance(node, Call):
+            raise GraphError(f"main has an expression of the kind {type(node).__name__}; {_CONTROL}")
+        return self._call(node)
+
+    def _call(self, call: Call) -> Refs:
+        inputs = [ref for arg in call.args for ref in _flat(self.var_map[arg])]
+        types = flat_types(call.checked_type)
+        callee = call.op
+        if isinstance(callee, Op):
+            raise GraphError(f"main calls the operator {callee.name} itself; FuseOps makes primitive functions of operators")
+        if isinstance(callee, GlobalVar):
+            name = f"@{callee.name_hint}"
+            if callee not in self.mod:
+                raise GraphError(f"main calls {name}, which the module does not have")
+            function = self.mod[callee]
+            if not isinstance(function, Function) or not function.attrs.get("Primitive"):
+                raise GraphError(f"main calls {name}, which is not primitive; inline it, with relay.transform.Inline() for example")
+        elif isinstance(callee, Function) and callee.attrs.get("Primitive"):
+            function = callee
+        else:
+            raise GraphError(f"main calls a {type(callee).__name__} that is not a primitive function; {_CONTROL}")
+        if "Compiler" not in function.attrs and function.attrs.get("relay.reshape_only") and len(inputs) == len(types) == 1:
+            return self.add_node(OpNode(self._unique("reshape_nop"), NOP, inputs, types), call.checked_type)
+        cached = self._lowered(function)
+        return self.add_node(OpNode(self._unique(cached.func_name), cached.func_name, inputs, types), call.checked_type)
+
+    def _lowered(self, function: Function) -> CachedFunc:
+        if "Compiler" in function.attrs:
+            if self._external is None:
+                raise GraphError(f"no external code generator was given for {function.attrs['Compiler']!r}")
+            cached = self._external(function)
+        else:
+            cached = self._engine.lower(CCacheKey(function, self.target))
+        self.lowered_funcs[cached.func_name] = cached
+        return cached
+
+    def _planned(self, heads: Sequence[NodeRef]) -> MemoryPlan:
+        planned = []
+        for node in self.nodes:
+            sizes = [nbytes(type_, node.name) for type_ in node.types]
+            if isinstance(node, InputNode):
+                planned.append(PlannedNode((), sizes, "fixed"))
+            else:
+                reads = [(ref.ident, ref.index) for ref in node.inputs]
+                planned.append(PlannedNode(reads, sizes, "view" if node.op_name == NOP else "computed"))
+        return plan_memory(planned, [(head.ident, head.index) for head in heads])
+
+    def _json(self, heads: Sequence[NodeRef]) -> str:
+        row_ptr = [0]
+        for node in self.nodes:
+            row_ptr.append(row_ptr[-1] + len(node.types))
+        types = [type_ for node in self.nodes for type_ in node.types]
+        whole = {
+            "nodes": [node.to_json() for node in self.nodes],
+            "arg_nodes": [number for number, node in enumerate(self.nodes) if isinstance(node, InputNode)],
+            "heads": [head.to_json() for head in heads],
+            "attrs": {
+                "shape": ["list_shape", [shape_to_json(type_.shape) for type_ in types]],
+                "dltype": ["list_str", [type_.dtype for type_ in types]],
+                "storage_id": ["list_int", [storage for ids in self.plan.storage_ids for storage in ids]],
+            },
+            "node_row_ptr": row_ptr,
+        }
+        return json.dumps(whole, indent=2)
+
+    def _unique(self, name: str) -> str:
+        count = self._names.get(name)
+        self._names[name] = 0 if count is None else count + 1
+        return name if count is None else self._unique(f"{name}{count + 1}")
+
+    def storage_ids(self, expr: Expr) -> list[int]:
+        """The storage of the results of an expression, after `codegen`."""
+        return [self.plan.storage_ids[ref.ident][ref.index] for ref in _flat(self.var_map[expr])]
+
+
+def shape_to_json(shape: Sequence[AnyValue]) -> list[int]:
+    """The sizes of a tensor as JSON."""
+    return [int(dim) for dim in shape]
+
+
+def _parts(expr: Expr) -> Sequence[Expr]:
+    """The parts that are nodes of the graph: not the functions that are called."""
+    if isinstance(expr, Call):
+        return expr.args
+    if isinstance(expr, Tuple):
+        return expr.fields
+    if isinstance(expr, TupleGetItem):
+        return (expr.tuple_value,)
+    return (expr.value, expr.body) if isinstance(expr, Let) else ()
+
+
+def _flat(refs: Refs) -> list[NodeRef]:
+    found: list[NodeRef] = []
+    stack: list[Refs] = [refs]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, NodeRef):
+            found.append(part)
+        else:
+            stack += reversed(part)
+    return found
+
+
+def _nested(type_: AnyValue, refs: AnyValue) -> Refs:
+    return next(refs) if isinstance(type_, TensorType) else tuple(_nested(field_, refs) for field_ in type_.fields)

@@ -1,0 +1,227 @@
+"""The compile engine: names and compiles primitive functions, each once for every target."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from passat.ir.equality import structural_equal
+from passat.ir.expr import Call, Function
+from passat.ir.hashing import structural_hash
+from passat.ir.infer import infer_type
+from passat.ir.op import Op
+from passat.ir.tensor import Tensor
+from passat.ir.traverse import post_order
+from passat.ir.types import TensorType
+from passat.runtime.devices import Target
+from passat.runtime.graph.graph_error import GraphError
+from passat.runtime.graph.primitive import KernelPrimitive, Primitive, compile_primitive, flat_function, flat_types
+from passat.runtime.packed_func import PackedFunc
+from passat.runtime.values import NDArray
+
+_LONGEST: Final = 80
+"""Most letters of a name before its number."""
+
+
+class CCacheKey:
+    """A function and a target. Equal keys have structurally equal functions and the same target."""
+
+    def __init__(self, source_func: Function, target: Target | str) -> None:
+        self.source_func = source_func
+        self.target = Target(target) if isinstance(target, str) else target
+        self._hash = hash((structural_hash(infer_type(source_func)), str(self.target)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CCacheKey):
+            return NotImplemented
+        same = self is other or (self._hash == other._hash and str(self.target) == str(other.target))
+        return same and structural_equal(self.source_func, other.source_func)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+@dataclass(eq=False)
+class CachedFunc:
+    """A compiled function: its target, its name, the types of its tensors, and its source, with a parameter for each tensor."""
+
+    target: Target
+    func_name: str
+    inputs: Sequence[TensorType]
+    outputs: Sequence[TensorType]
+    funcs: Sequence[Function]
+
+    def same_as(self, other: object) -> bool:
+        """Whether `other` is the same object."""
+        return self is other
+
+    @cached_property
+    def primitive(self) -> Primitive:
+        """What computes the function, compiled on first use."""
+        return compile_primitive(self.funcs[0], self.target)
+
+    def run(self, args: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Computes the results. Raises GraphError that names the function."""
+        if len(args) != len(self.inputs):
+            raise GraphError(f"{self.func_name} takes {len(self.inputs)} tensors, not {len(args)}")
+        try:
+            return self.primitive(args)
+        except (ValueError, ArithmeticError, MemoryError) as error:
+            raise GraphError(f"{self.func_name}: {error}") from error
+
+    @cached_property
+    def packed_func(self) -> PackedFunc:
+        """The function on arrays: the inputs, then the arrays that the results are written to."""
+        return PackedFunc(self._into, self.func_name)
+
+    def _into(self, *args: NDArray) -> None:
+        wanted = len(self.inputs) + len(self.outputs)
+        if len(args) != wanted or not all(isinstance(arg, NDArray) for arg in args):
+            raise TypeError(f"{self.func_name} takes {wanted} arrays: {len(self.inputs)} inputs, then {len(self.outputs)} results")
+        for place, (arg, type_) in enumerate(zip(args, self.inputs, strict=False)):
+            if arg.dtype != type_.dtype or len(arg.shape) != type_.ndim:
+                raise TypeError(f"the argument {place} of {self.func_name} has the type {type_!r}, not {arg.dtype}{list(arg.shape)}")
+        results = self.run([arg.tensor for arg in args[: len(self.inputs)]])
+        for out, result in zip(args[len(self.inputs) :], results, strict=True):
+            out.copyfrom(NDArray(result))
+
+
+@dataclass(eq=False)
+class CCacheValue:
+    """An entry of the cache: the function, and how often it was found again."""
+
+    cached_func: CachedFunc
+    use_count: int = 0
+
+    @property
+    def packed_func(self) -> PackedFunc:
+        """The function on arrays."""
+        return self.cached_func.packed_func
+
+
+@dataclass
+class CompileEngine:
+    """A cache of compiled functions. `get()` returns the one that scripts share; `build` uses one for each module.
+
+    >>> from passat.ir.text import parse_expr
+    >>> engine = CompileEngine()
+    >>> double = parse_expr("fn (%x: Tensor[(2), float32]) { add(%x, %x) }")
+    >>> engine.lower(double, "numpy").func_name, engine.lower(double, "numpy") is engine.lower(double, "numpy")
+    ('fused_add', True)
+    """
+
+    prefix: str = "fused"
+    _cache: dict[CCacheKey, CCacheValue] = field(default_factory=dict)
+    _shapes: dict[CCacheKey, CCacheValue] = field(default_factory=dict)
+    _names: dict[str, int] = field(default_factory=dict)
+
+    @staticmethod
+    def get() -> "CompileEngine":
+        """The shared engine."""
+        return _SHARED
+
+    def lower(self, source_func: Function | CCacheKey, target: Target | str | None = None) -> CachedFunc:
+        """The compiled form of a function; the same for equal functions and targets.
+
+        Raises ValueError for a function without a target, TypeError for other values, and GraphError for functions that cannot be compiled.
+        """
+        return self._entry(source_func, target).cached_func
+
+    def jit(self, source_func: Function | CCacheKey, target: Target | str | None = None) -> PackedFunc:
+        """The compiled function as a callable on arrays: the inputs, then the arrays for the results."""
+        return self._entry(source_func, target).packed_func
+
+    def lower_shape_func(self, source_func: Function | CCacheKey, target: Target | str | None = None) -> CachedFunc:
+        """The function that computes the sizes of the results from the inputs, as int64 tensors.
+
+        They follow from the types, except where they depend on elements; then the function itself is computed.
+        """
+        key = _key(source_func, target)
+        found = self._shapes.get(key)
+        if found is None:
+            function = flat_function(key.source_func)
+            results = flat_types(function.body.checked_type)
+            outputs = [TensorType((type_.ndim,), "int64") for type_ in results]
+            made = CachedFunc(key.target, self.unique_name(f"shape_func_{_described(function)}"), _inputs(function), outputs, [function])
+            made.__dict__["primitive"] = _ShapePrimitive(function)
+            found = self._shapes[key] = CCacheValue(made)
+        else:
+            found.use_count += 1
+        return found.cached_func
+
+    def items(self) -> list[tuple[CCacheKey, CCacheValue]]:
+        """The entries of the cache, in order."""
+        return list(self._cache.items())
+
+    def clear(self) -> None:
+        """Empties the cache; names start over."""
+        self._cache.clear()
+        self._shapes.clear()
+        self._names.clear()
+
+    def dump(self) -> str:
+        """The contents of the cache as text, with the number of uses of each entry."""
+        line = "-" * 36
+        parts = [f"{'=' * 36}\nCompilerEngine dump, {len(self._cache)} items cached\n"]
+        for key, value in self._cache.items():
+            func = value.cached_func
+            parts.append(f"{line}\ntarget={key.target}\nuse_count={value.use_count}\nfunc_name={func.func_name}\n{key.source_func}\n")
+        return "".join([*parts, "=" * 35, "\n"])
+
+    def unique_name(self, name: str) -> str:
+        """The name, with a number where it is taken."""
+        count = self._names.get(name)
+        self._names[name] = 1 if count is None else count + 1
+        return name if count is None else self.unique_name(f"{name}_{count}")
+
+    def _entry(self, source_func: Function | CCacheKey, target: Target | str | None) -> CCacheValue:
+        key = _key(source_func, target)
+        found = self._cache.get(key)
+        if found is not None:
+            found.use_count += 1
+            return found
+        function = flat_function(key.source_func)
+        name = self.unique_name(f"{self.prefix}_{_described(function)}")
+        made = CachedFunc(key.target, name, _inputs(function), flat_types(function.body.checked_type), [function])
+        return self._cache.setdefault(key, CCacheValue(made))
+
+
+_SHARED: Final = CompileEngine()
+
+
+class _ShapePrimitive:
+    """Computes sizes of results."""
+
+    implementation = "kernels"
+
+    def __init__(self, function: Function) -> None:
+        self._function = function
+        self._results = flat_types(function.body.checked_type)
+
+    def __call__(self, args: Sequence[Tensor]) -> Sequence[Tensor]:
+        types = self._results
+        if any(not isinstance(dim, int) for type_ in types for dim in type_.shape):
+            types = [TensorType(result.shape, result.dtype) for result in KernelPrimitive(self._function)(args)]
+        return [Tensor.dense(np.array(type_.shape, np.int64)) for type_ in types]
+
+
+def _key(source_func: Function | CCacheKey, target: Target | str | None) -> CCacheKey:
+    if isinstance(source_func, CCacheKey):
+        return source_func
+    if not isinstance(source_func, Function):
+        raise TypeError(f"Expect source_func to be CCacheKey or a function, not a {type(source_func).__name__}")
+    if target is None:
+        raise ValueError("Need target when source_func is a Function")
+    return CCacheKey(source_func, target)
+
+
+def _inputs(function: Function) -> list[TensorType]:
+    return [type_ for param in function.params for type_ in flat_types(param.checked_type)]
+
+
+def _described(function: Function) -> str:
+    """The names of the operators, in order."""
+    names = [node.op.name for node in post_order(function.body) if isinstance(node, Call) and isinstance(node.op, Op)]
+    return "_".join(names).replace(".", "_")[:_LONGEST] or "identity"

@@ -1,0 +1,138 @@
+"""Libraries of compiled functions, and their files.
+
+A file is a ZIP archive of texts in JSON and of parameters in TVM's binary format, uncompressed. Functions are saved as programs
+and compiled again when they are loaded: nothing in a file is executed or unpickled.
+"""
+
+import io
+import json
+import os
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any as AnyValue
+from typing import Final
+
+from passat.ir.bounded_read import decode_json, read_bounded
+from passat.ir.expr import Function
+from passat.ir.graph_json import JSONError, load_json, save_json
+from passat.ir.infer import infer_module
+from passat.ir.module import IRModule
+from passat.ir.whole_file import write_whole
+from passat.runtime.devices import Target
+from passat.runtime.graph.compile_engine import CachedFunc
+from passat.runtime.graph.external import compile_external
+from passat.runtime.graph.graph_error import GraphError
+from passat.runtime.graph.params import ParamsError, load_param_dict, save_param_dict
+from passat.runtime.graph.primitive import flat_function, flat_types
+from passat.runtime.module import Module
+from passat.runtime.values import NDArray
+
+FORMAT: Final = 1
+LARGEST: Final = 1 << 33
+"""Most bytes of a file."""
+_ABOUT, _FUNCTIONS, _GRAPH, _PARAMS = "library.json", "functions.json", "graph.json", "params.bin"
+_STAMP: Final = (1980, 1, 1, 0, 0, 0)
+
+
+class Library(Module):
+    """Compiled functions by name. Called as functions of the module, they take arrays: the inputs, then those for the results."""
+
+    def __init__(self, compiled: Iterable[CachedFunc], target: Target) -> None:
+        self.compiled = {func.func_name: func for func in compiled}
+        self.target = target
+        super().__init__({name: func.packed_func for name, func in self.compiled.items()}, "library")
+
+    def implementations(self) -> dict[str, str]:
+        """What computes each function: `onnxruntime`, `kernels`, or the name of an external code generator."""
+        return {name: func.primitive.implementation for name, func in self.compiled.items()}
+
+    def get_source(self, fmt: str = "") -> str:
+        """The functions in Relay's text format."""
+        return str(IRModule({name: func.funcs[0] for name, func in self.compiled.items()}))
+
+    def export_library(self, file_name: "str | os.PathLike[str]", **options: AnyValue) -> None:
+        """Writes the library to a file that `load_library` reads. TVM's options for compilers are ignored.
+
+        Raises GraphError for functions and arrays that have no form in a file, and OSError.
+        """
+        export(file_name, self)
+
+
+def export(
+    file_name: "str | os.PathLike[str]",
+    library: Library,
+    graph: str | None = None,
+    params: Mapping[str, NDArray] | None = None,
+    name: str = "default",
+) -> None:
+    """Writes a library to a file atomically, with its graph and parameters. Raises GraphError and OSError."""
+    functions = IRModule({func_name: func.funcs[0] for func_name, func in library.compiled.items()})
+    about = {"format": FORMAT, "target": str(library.target), "name": name, "functions": sorted(library.compiled)}
+    try:
+        parts = {_ABOUT: json.dumps(about, indent=2).encode(), _FUNCTIONS: save_json(functions).encode()}
+        if graph is not None:
+            parts[_GRAPH] = graph.encode()
+        if params:
+            parts[_PARAMS] = bytes(save_param_dict(params))
+    except (TypeError, ParamsError) as error:
+        raise GraphError(f"the library cannot be saved: {error}") from error
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for part, content in parts.items():
+            archive.writestr(zipfile.ZipInfo(part, _STAMP), content)
+    write_whole(Path(file_name), buffer.getvalue())
+
+
+class LoadedFile:
+    """The contents of a file: the library, and the graph and the parameters where it has them."""
+
+    def __init__(self, library: Library, graph: str | None, params: Mapping[str, NDArray], name: str) -> None:
+        self.library, self.graph, self.params, self.name = library, graph, params, name
+
+
+def load_library(path: "str | os.PathLike[str]") -> LoadedFile:
+    """Reads a file that `export` has written. Raises GraphError that names the file, and OSError."""
+    content = read_bounded(path, LARGEST)
+    try:
+        return _loaded(content)
+    except (GraphError, JSONError, ParamsError, zipfile.BadZipFile, ValueError, KeyError) as error:
+        raise GraphError(f"{os.fspath(path)} is not a library that export_library has written: {error}") from error
+
+
+def _loaded(content: bytes) -> LoadedFile:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        parts: dict[str, bytes] = {}
+        for info in archive.infolist():
+            if info.filename not in (_ABOUT, _FUNCTIONS, _GRAPH, _PARAMS) or info.filename in parts:
+                raise GraphError(f"it has a part {info.filename!r:.60}")
+            if info.compress_type != zipfile.ZIP_STORED or info.file_size > len(content):
+                raise GraphError(f"its part {info.filename} is compressed")
+            parts[info.filename] = archive.read(info)
+    missing = [part for part in (_ABOUT, _FUNCTIONS) if part not in parts]
+    if missing:
+        raise GraphError(f"it has no part {missing[0]}")
+    about = decode_json(parts[_ABOUT])
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise GraphError(f"its format is not {FORMAT}; this version of Passat reads no other")
+    if not isinstance(about.get("target"), str) or not isinstance(about.get("name"), str):
+        raise GraphError(f"its part {_ABOUT} names no target")
+    target = Target(about["target"])
+    functions = load_json(parts[_FUNCTIONS].decode())
+    if not isinstance(functions, IRModule):
+        raise GraphError(f"its part {_FUNCTIONS} is not a module")
+    infer_module(functions)
+    compiled = [_compiled(var.name_hint, function, target) for var, function in functions.functions.items()]
+    params = load_param_dict(parts[_PARAMS]) if _PARAMS in parts else {}
+    graph = parts[_GRAPH].decode() if _GRAPH in parts else None
+    return LoadedFile(Library(compiled, target), graph, params, about["name"])
+
+
+def _compiled(name: str, function: object, target: Target) -> CachedFunc:
+    if not isinstance(function, Function):
+        raise GraphError(f"its function {name} is not a program")
+    if "Compiler" in function.attrs:
+        return compile_external(function, target)
+    flat = flat_function(function)
+    inputs = [type_ for param in flat.params for type_ in flat_types(param.checked_type)]
+    return CachedFunc(target, name, inputs, flat_types(flat.body.checked_type), [flat])

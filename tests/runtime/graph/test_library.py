@@ -1,0 +1,119 @@
+"""Files of built modules and of parameters: round trips, and files that are none."""
+
+import contextlib
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from passat.ir.tensor import Array
+from passat.runtime.graph import ExecutorFactory, GraphError, Library, ParamsError, load_module, load_param_dict, save_param_dict
+from passat.runtime.graph.build import build
+from tests.runtime.graph.programs import TARGETS, X, expected, layer, weights
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_file_computes_the_same(target: str, tmp_path: Path) -> None:
+    built = build(layer(), target, params=weights())
+    built.export_library(tmp_path / "lib.so")
+    loaded = load_module(tmp_path / "lib.so")
+    assert isinstance(loaded, ExecutorFactory)
+    assert loaded.get_lib().implementations() == built.get_lib().implementations()
+    executor = loaded["default"]()
+    executor.set_input("x", X)
+    executor.run()
+    np.testing.assert_allclose(executor.get_output(0).numpy(), expected(X), rtol=1e-6)
+
+
+def test_a_library_alone(tmp_path: Path) -> None:
+    built = build(layer(), "numpy")
+    built.get_lib().export_library(tmp_path / "lib.tar")
+    loaded = load_module(tmp_path / "lib.tar")
+    assert isinstance(loaded, Library)
+    assert loaded.get_source() == built.get_lib().get_source()
+
+
+def test_files_are_reproducible(tmp_path: Path) -> None:
+    build(layer(), "numpy", params=weights()).export_library(tmp_path / "a")
+    build(layer(), "numpy", params=weights()).export_library(tmp_path / "b")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def parts_of(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+@pytest.mark.parametrize(
+    ("part", "content", "message"),
+    [
+        ("library.json", b"{", "Expecting"),
+        ("library.json", b"[]", "its format is not 1"),
+        ("library.json", b'{"format": 1, "target": "cuda", "name": ""}', "unsupported device 'cuda'"),
+        ("functions.json", b"[]", "it has no 'root' and 'nodes'"),
+        ("functions.json", None, "it has no part functions.json"),
+        ("params.bin", b"junk", "these are not parameters"),
+        ("evil.so", b"", "it has a part 'evil.so'"),
+    ],
+)
+def test_damaged_files(part: str, content: bytes | None, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "lib.so"
+    build(layer(), "numpy", params=weights()).export_library(path)
+    parts = {**parts_of(path), part: content}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, each in parts.items():
+            if each is not None:
+                archive.writestr(name, each)
+    with pytest.raises(GraphError, match=message) as caught:
+        load_module(path)
+    assert str(path) in str(caught.value)
+
+
+def test_other_files(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no archive")
+    with pytest.raises(GraphError, match="is not a library that export_library has written"):
+        load_module(tmp_path / "text")
+    with pytest.raises(OSError, match="device"):
+        load_module("/dev/zero")
+
+
+def test_a_compressed_part_is_rejected(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "bomb", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("functions.json", b"0" * 1_000_000)
+    with pytest.raises(GraphError, match=r"its part functions\.json is compressed"):
+        load_module(tmp_path / "bomb")
+
+
+def test_parameters() -> None:
+    params: dict[str, Array] = {"x": np.ones((10, 2), np.float32), "ü": np.array(3, np.int64), "empty": np.zeros((0, 2), np.bool_)}
+    found = load_param_dict(save_param_dict(params))
+    assert list(found) == list(params)
+    for name, value in params.items():
+        np.testing.assert_array_equal(found[name].numpy(), value)
+        assert found[name].dtype == str(value.dtype)
+
+
+def test_parameters_that_have_no_form() -> None:
+    with pytest.raises(ParamsError, match="the parameter 's' of the element type string"):
+        save_param_dict({"s": np.array(["a"])})
+
+
+@given(st.data())
+def test_damaged_parameters(data: st.DataObject) -> None:
+    content = save_param_dict({"x": np.ones((2, 2), np.float32), "y": np.ones(3, np.int8)})
+    at = data.draw(st.integers(0, len(content) - 1))
+    with pytest.raises(ParamsError):
+        load_param_dict(content[:at])
+    content[at] ^= data.draw(st.integers(1, 255))
+    with contextlib.suppress(ParamsError):
+        load_param_dict(content)
+
+
+def test_the_head_of_a_file_is_json(tmp_path: Path) -> None:
+    build(layer(), "numpy").export_library(tmp_path / "lib.so")
+    about = json.loads(parts_of(tmp_path / "lib.so")["library.json"])
+    assert (about["format"], about["target"], about["name"]) == (1, "numpy", "default")
