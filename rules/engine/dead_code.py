@@ -8,8 +8,8 @@ from passat.ir.traverse import children, post_order, with_children
 
 
 def drop_dead_lets(function: Function, *, pure: Collection[str] = (), ignore_impurity: bool = False) -> Function:
-    """The function without unused lets, except those whose value has effects (references, stateful calls, calls of unknown functions: of
-    global ones that are not `pure`).
+    """The function without unused lets, except those whose value has effects (references, stateful calls, calls of unknown functions,
+    including global functions that are not `pure`).
 
     Like Relay's DeadCodeElimination v0.18. With `ignore_impurity`, also drops values with effects, as v0.8 does, which changes program
     behavior.

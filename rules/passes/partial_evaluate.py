@@ -1,4 +1,5 @@
-"""PartialEvaluate: runs what is known of a program. What is known of a value depends on all that ran before it, so this is a walk."""
+"""PartialEvaluate: evaluates the known parts of a program. A walk, not rules: the value of an expression depends on everything that runs
+before it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,12 +24,12 @@ from passat.rules.substitution import CallTerm, Environment
 @register_pass("relay._transform.PartialEvaluate")
 @dataclass(frozen=True, repr=False)
 class PartialEvaluate(ModulePass):
-    """Computes at compile time what does not depend on a function's arguments: calls of functions, branches, matches, fields, contents of
-    references, and operators on constants, as FoldConstant does. The rest is in A-normal form, without dead code.
+    """Computes at compile time everything that does not depend on a function's arguments: calls of functions, branches, matches, fields,
+    contents of references, and operators on constants, as FoldConstant does. The rest of the program is in A-normal form, without dead
+    code.
 
-    A function is inlined again within itself while its arguments get smaller or older, up to 100,000 operations in a module. Effects keep
-    their order; references that the result does not need are removed. Skips functions that passes leave alone or that stand for one
-    operation.
+    A function is inlined into itself while its arguments get smaller or older, up to 100,000 operations in a module. Effects keep their
+    order; references that the result does not need are removed. Skips functions that passes leave alone or that stand for one operation.
     """
 
     info = PassInfo(1, "PartialEval")
@@ -52,7 +53,7 @@ class PartialEvaluate(ModulePass):
 
 
 def _folding(mod: IRModule, ctx: PassContext) -> Callable[[Call, Sequence[Value]], Value | None]:
-    """Folds what the rule of FoldConstant folds."""
+    """A function that folds the calls that the rule of FoldConstant folds."""
     rule = ConstantFolding.exact if ctx.get_config("rules.math") == "exact" else ConstantFolding.call
     environment = Environment(ctx.get_config("rules.max_growth"), read_opset(mod) or DEFAULT_OPSET)
 
