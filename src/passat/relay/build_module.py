@@ -83,7 +83,7 @@ def build(
     """Builds a module by the passes of the current context's level (docs/running.md).
 
     `lib["default"](passat.cpu())` creates an executor of the result, and `lib.export_library(path)` writes it to a file. `executor` is
-    `graph`, or `vm` for programs with control flow or unknown sizes. `params` become constants in the place of the parameters of those
+    `graph`, or `vm` for programs with control flow or unknown sizes. `params` become constants in place of the parameters of those
     names. Hosts, runtimes and memory pools, which TVM's compilers need, are ignored.
 
     Raises GraphError for programs that the executor cannot run, and ValueError for targets other than the CPU.
