@@ -1,12 +1,12 @@
-"""How long programs with algebraic slack take on ONNX Runtime: adapters beside the weights that they adapt, linear maps in a row, affine
-maps, weights on the left with transposes around them, convolutions without anything between them, branches that are summed.
+"""Times of programs with algebraic redundancies on ONNX Runtime: adapters beside the weights that they adapt, chains of linear maps, affine
+maps, weights on the left with transposes around them, adjacent convolutions, summed branches.
 
     python benchmarks/algebra.py --work WORK                                   # all programs, one thread; about 10 s each
     python benchmarks/algebra.py --work WORK --only lora chain --peers         # some of them, without the other optimizers
     python benchmarks/algebra.py --work WORK --threads 1 2 --seconds 20        # a quieter measurement
 
 The models are written to WORK, with random weights of a fixed seed. The rest is as in `latency.py`: all optimizations of ONNX Runtime are
-on, contestants take turns, shown are medians of the ratios to the input, and results whose values differ from the input's are marked `!`.
+on, contestants take turns, tables show medians of the ratios to the input, and results whose values differ from the input's are marked `!`.
 """
 
 import argparse
@@ -99,7 +99,7 @@ def _normalized(net: Network, of: str) -> str:
 
 
 def chain(length: int = 8) -> onnx.ModelProto:
-    """Products with weights in a row."""
+    """A chain of products with weights."""
     net = Network((ROWS, WIDTH))
     result = "x"
     for _ in range(length):
@@ -176,7 +176,7 @@ PROGRAMS: Final[Mapping[str, Callable[[], onnx.ModelProto]]] = {
 
 def arguments() -> argparse.Namespace:
     """The settings of the command line."""
-    parser = argparse.ArgumentParser(description="Compare the latency of programs with algebraic slack on ONNX Runtime.")
+    parser = argparse.ArgumentParser(description="Compare the latency of programs with algebraic redundancies on ONNX Runtime.")
     parser.add_argument("--work", type=Path, required=True, help="where the models are kept")
     parser.add_argument("--only", nargs="+", choices=PROGRAMS, default=list(PROGRAMS), metavar="NAME", help="some of the programs")
     parser.add_argument("--peers", nargs="*", choices=[name for name in latency.CONTESTANTS if name != OURS], default=list(latency.PEERS))

@@ -3,9 +3,9 @@
     python benchmarks/big_external.py                            # makes the model in a temporary folder first: 7 GB of disk
     python benchmarks/big_external.py --model FOLDER/big.onnx --peers onnxscript --runs 5
 
-Each run is a process of its own, one at a time. The clock runs from before the model is opened until the result is written, with the
-libraries imported and the model in the page cache. Memory is the largest resident set of the process, libraries included (and pages
-of the mapped file, where one is mapped). Then the result is moved to another folder, and run there on ONNX Runtime.
+Each run is a separate process, one at a time. The clock runs from before the model is opened until the result is written, with the
+libraries imported and the model in the page cache. Memory is the largest resident set of the process, libraries included (and pages of the
+mapped file, if any). Then the result is moved to another folder, and runs there on ONNX Runtime.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def onnxscript(source: Path, target: Path) -> Callable[[], None]:
 
 
 def onnxsim(source: Path, target: Path) -> Callable[[], None]:
-    """onnxsim, as its command line does it."""
+    """onnxsim, as from its command line."""
     import onnx
     from onnxsim import simplify
 
@@ -63,7 +63,7 @@ def onnxsim(source: Path, target: Path) -> Callable[[], None]:
 
 
 def onnxslim(source: Path, target: Path) -> Callable[[], None]:
-    """onnxslim, as its command line does it."""
+    """onnxslim, as from its command line."""
     from onnxslim import slim
 
     return lambda: slim(str(source), str(target), save_as_external_data=True)
@@ -153,9 +153,9 @@ def main() -> None:
     if sys.argv[1:2] == ["--evaluate"]:
         evaluate(Path(sys.argv[2]), Path(sys.argv[3]))
         return
-    parser = argparse.ArgumentParser(description="Optimize a model that is larger than a protobuf may be.")
-    parser.add_argument("--model", type=Path, help="a model made by graphs.big_external; made anew where it is not given")
-    parser.add_argument("--folder", type=Path, help="where results are written for a while; by default a temporary folder")
+    parser = argparse.ArgumentParser(description="Optimize a model above protobuf's size limit.")
+    parser.add_argument("--model", type=Path, help="a model from graphs.big_external; created if not given")
+    parser.add_argument("--folder", type=Path, help="folder for temporary results; by default a temporary folder")
     parser.add_argument("--peers", nargs="*", choices=[name for name in OPTIMISERS if name != OURS], default=list(OPTIMISERS)[1:])
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()

@@ -7,10 +7,10 @@
     python benchmarks/corpus.py --determinism            # also that two processes write the same bytes
 
 For each model it checks that `onnx.checker` accepts the result; that its values are those of the original, on random inputs at
-several sizes and on the inputs that come with the model, under ONNX Runtime with its optimizations off, or under onnx.reference where
-that cannot run it; that the file has not grown by more than the limit; that optimizing it again does not increase its cost. Operator
-tests are also run with all inputs but the first, and with all inputs, as constants, so that what can be folded is. The exit code is 1
-when anything fails.
+several sizes and on the inputs that come with the model, under ONNX Runtime with its optimizations off, or under onnx.reference if ONNX
+Runtime cannot run it; that the file has not grown by more than the limit; that optimizing it again does not increase its cost. Operator
+tests also run with all inputs but the first, and with all inputs, as constants, so that they are folded. The exit code is 1 if anything
+fails.
 """
 
 import argparse
@@ -289,11 +289,11 @@ def cases_of(folders: Sequence[Path], *, onnx_too: bool, every: int) -> Iterator
 
 def main() -> int:
     """Reads the command line, examines the models, prints the table, and returns 1 if there are errors."""
-    parser = argparse.ArgumentParser(description="Optimize every model there is, and check the results.")
+    parser = argparse.ArgumentParser(description="Optimize all available models, and check the results.")
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
     parser.add_argument("--only", action="store_true", help="the folders alone, without the models of the onnx package")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="every N-th operator test of the onnx package")
-    parser.add_argument("--determinism", action="store_true", help="also compare what two processes write")
+    parser.add_argument("--determinism", action="store_true", help="also compare the results of two processes")
     parser.add_argument("--digests", action="store_true", help="print digests of the results, and nothing else")
     given = parser.parse_args()
     cases = cases_of(given.folders, onnx_too=not given.only, every=given.every)

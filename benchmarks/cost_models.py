@@ -1,12 +1,12 @@
-"""How well the cost models predict what whole models take: estimates beside times on ONNX Runtime, and the rank correlation of the two.
+"""How well the cost models predict times of whole models: estimates beside times on ONNX Runtime, and their rank correlation.
 
     python benchmarks/cost_models.py MODELS                      # ten models, about a minute
     python benchmarks/cost_models.py MODELS --only bert vit      # all variants of these
     python benchmarks/cost_models.py MODELS --fresh              # discards earlier measurements
 
-Times are medians on one thread; every model runs interleaved with its optimized form, without ONNX Runtime's own optimizations (which
-is what the models estimate) and with all of them. Operators are measured as `--cost measured` does it. The table goes to standard output
-as Markdown.
+Times are medians on one thread; every model runs interleaved with its optimized form, without ONNX Runtime's own optimizations (the time
+that the models estimate) and with all of them. Operators are measured as by `--cost measured`. The table goes to standard output as
+Markdown.
 """
 
 import argparse
@@ -91,7 +91,7 @@ def main() -> None:
         pairs.append(([b / a for b, a in zip(before, after, strict=True)], [plain / plain_after, full / full_after]))
         shown = " | ".join(f"{cost * 1e3:.3f}" for cost in before[1:])
         print(f"| {path.stem} | {before[0]:.0f} | {shown} | {plain * 1e3:.3f} | {full * 1e3:.3f} | {taken:.1f} |", flush=True)
-    print("\nRank correlation over the models, and of what an optimization gains by estimate and by time:\n")
+    print("\nRank correlation over the models: of estimates and times, and of estimated and measured gains:\n")
     print("| | nodes | roofline | of this machine | measured |\n| :-- | --: | --: | --: | --: |")
     for number, title in enumerate(("plain", "optimized")):
         for what, data in (("times", rows), ("gains", pairs)):

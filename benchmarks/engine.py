@@ -4,12 +4,12 @@
     python benchmarks/engine.py --sizes 1000 --chains --runs 15
     python benchmarks/engine.py --lessons                   # the effect of single design decisions
 
-Both run the twenty rules of `programs.py` for four rounds. The bridge (`bridge.py`) lets egglog decide and apply; Passat reads a
-typed function, lets egglog match, decides in Python under limits, types what it makes, counts rejections, extracts by a roofline
-cost with sharing, and builds a typed function again.
+Both run the twenty rules of `programs.py` for four rounds. The bridge (`bridge.py`) lets egglog decide and apply; Passat reads a typed
+function, lets egglog match, decides in Python under limits, infers types of new terms, counts rejections, extracts by a roofline cost with
+sharing, and builds a typed function again.
 
-Seconds are CPU seconds of this process (both engines use one thread), so that other work on the machine shows less; runs alternate
-between the two, and medians are shown. The cyclic garbage collector is held off, and runs between measurements.
+Seconds are CPU seconds of this process (both engines use one thread), so that background load matters less; runs alternate between the two,
+and the tables show medians. The cyclic garbage collector is disabled during measurements, and runs between them.
 """
 
 import argparse

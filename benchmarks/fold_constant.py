@@ -4,8 +4,8 @@
     python benchmarks/fold_constant.py --tvm TVM/bin/python
 
 The program is a chain of additions of scalar constants, all different. Passat runs the operator's NumPy kernel; TVM's
-`relax.transform.FoldConstant` compiles a function for each call and runs that. Only the pass is timed, on a program that is
-built and typed already; runs alternate between the two. Without TVM only Passat's time is shown.
+`relax.transform.FoldConstant` compiles a function for each call and runs that. Only the pass is timed, on a program that is already built
+and typed. Runs alternate between the two. Without TVM, only Passat's time is shown.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""ONNX graphs made without a framework: scaling tests, and the light models that ship with the onnx package.
+"""ONNX graphs created without a framework: scaling tests, and the light models that ship with the onnx package.
 
-`chain` and `wide` grow without limit, `big_external` is larger than a protobuf may be, and `light_models` finds the nine
-real architectures whose weights are made by ConstantOfShape.
+`chain` and `wide` grow without limit, `big_external` is above protobuf's size limit, and `light_models` finds the nine real architectures
+with weights from ConstantOfShape.
 """
 
 from collections.abc import Sequence
@@ -124,8 +124,8 @@ def wide(size: int, *, seed: int = 0) -> onnx.ModelProto:
 def big_external(path: Path, gigabytes: float = 2.2, *, width: int = 4096) -> None:
     """Write a stack of MatMul layers to `path`, with weights of `gigabytes` (10^9 bytes) in a file beside it.
 
-    Weights are written one at a time, so this needs the memory of one layer. Layers are separated by Relu, with `x + 0`
-    before every fourth, so that an optimizer has something to do.
+    Weights are written one at a time, so this needs the memory of one layer. Layers are separated by Relu, with `x + 0` before every
+    fourth, so that there is something to optimize.
     """
     layers = max(1, round(gigabytes * 1e9 / (4 * width * width)))
     data = path.with_name(path.name + ".data")

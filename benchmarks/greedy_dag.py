@@ -1,6 +1,6 @@
-"""The greedy extractor that others compare with: for each e-class, the set of e-classes of its cheapest known program.
+"""The usual baseline of greedy extraction: for each e-class, the set of e-classes of its cheapest known program.
 
-Written after the description of faster-greedy-dag in the extraction-gym (https://github.com/egraphs-good/extraction-gym): an e-class is
+Implements the description of faster-greedy-dag in the extraction-gym (https://github.com/egraphs-good/extraction-gym): an e-class is
 processed again when an e-class below it becomes cheaper; a node is not taken if its own e-class would be part of its program.
 """
 

@@ -3,9 +3,8 @@
     python benchmarks/kernels.py                 # own models, rich in chains: upper bounds, not a sample
     python benchmarks/kernels.py MODELS          # those of a folder, too
 
-In each round the input, the input once more (the control) and the model with kernels take turns;
-shown are medians of the thread's own time.
-The kernels are measured whether or not `passat optimize --kernels` would keep them; that is the last column.
+In each round the input, the input again (the control) and the model with kernels take turns; the table shows medians of the thread's CPU
+time. The kernels are measured even if `passat optimize --kernels` would not keep them; the last column says whether it would.
 """
 
 import argparse

@@ -1,24 +1,23 @@
-"""How long optimized models take on ONNX Runtime: Passat's, the other optimizers', and what ONNX Runtime writes when it optimizes a file.
+"""Times of optimized models on ONNX Runtime: Passat's, those of other optimizers, and those that ONNX Runtime writes when it optimizes a
+file.
 
     python benchmarks/latency.py MODELS --work WORK                                  # one thread and two; about 8 s for each model
     python benchmarks/latency.py MODELS --work WORK --only bert vit --threads 1      # some models, one thread
     python benchmarks/latency.py MODELS --work WORK --runs 2000 --seconds 20         # a quieter measurement
     python benchmarks/latency.py MODELS --work WORK --json latency.json              # all digits
-    python benchmarks/latency.py MODELS --work WORK --peers --threads                # no times, fused operators alone
+    python benchmarks/latency.py MODELS --work WORK --peers --threads                # no times, only fused operators
 
-Every result runs with all optimizations of ONNX Runtime on, so the measurement shows the gain beyond them. In each round the
-contestants take turns: the input, the input a second time (the control: how far its ratio is from 1 is the noise), Passat's result and the
-others'. A ratio is that of a contestant's time to the input's in the same round; shown are medians, with half the distance of the quartiles
-as their spread. The rounds are shared out among `--sessions` sets of sessions in processes of their own, in another order each, since
-where the weights of a session happen to lie moves all its times by a percent or two. Turns are shorter than the slices of time that the
-system gives to processes, so that medians hold on a machine that is busy with other work too; with one thread its own time is measured,
-and what it waits is not.
+Every result runs with all optimizations of ONNX Runtime on, so the measurement shows the gain beyond them. In each round the contestants
+take turns: the input, the input again (the control: the distance of its ratio from 1 is noise), Passat's result, and those of the others. A
+ratio is a contestant's time divided by the input's in the same round. The tables show medians, with half the interquartile range as their
+spread. The rounds are divided among `--sessions` sets of sessions in separate processes, each in another order, since the memory addresses
+of a session's weights shift all its times by a percent or two. Turns are shorter than the time slices of the scheduler, so medians are also
+valid on a busy machine. With one thread, its CPU time is measured, without waiting.
 
-Results of other optimizers are kept in WORK and renewed only when the model changes; Passat's results are made in
-every run, or left as they are with `--keep`. Peers that are not installed are left out. Results whose values differ from the input's
-are marked `!`, and do not count for the best.
+Results of other optimizers are kept in WORK, and renewed only if the model changes. Passat's results are created in every run, or kept with
+`--keep`. Peers that are not installed are left out. Results whose values differ from the input's are marked `!`, and are never the best.
 
-After the times there is how many operators ONNX Runtime's own fusions leave in the input and in Passat's result (`fused_operators.py`).
+After the times, it prints the operators that ONNX Runtime's own fusions leave in the input and in Passat's result (`fused_operators.py`).
 """
 
 import argparse
@@ -63,7 +62,7 @@ LEAST_ROUNDS: Final = 5
 REST: Final = 0.004
 """Seconds after which the threads of a session stop spinning."""
 WARM_UP: Final = 3
-"""Runs that wake up the threads of a session; they do not count."""
+"""Uncounted runs that wake up the threads of a session."""
 
 
 def runtime(level: str) -> Callable[[onnx.ModelProto], onnx.ModelProto]:
@@ -93,7 +92,7 @@ PEERS: Final = ("onnxsim", "onnxslim", "onnxscript", "ort_basic", "ort_extended"
 
 
 class Ratio(NamedTuple):
-    """Times of a contestant relative to the input's: the median of the rounds, their quartiles, and the median of its own seconds."""
+    """Times of a contestant relative to the input's: the median of the rounds, their quartiles, and its median seconds."""
 
     median: float
     low: float
@@ -108,11 +107,11 @@ class Ratio(NamedTuple):
         return (self.high - self.low) / 2
 
 
-# ---- what the optimizers make, each in a process of its own
+# ---- the results of the optimizers, each in a separate process
 
 
 def made(name: str, model: Path, work: Path, limit: float, *, keep: bool) -> Path | str:
-    """The file with the result of an optimizer, or the reason why there is none. Earlier results of peers are reused."""
+    """The file with the result of an optimizer, or why there is none. Reuses earlier results of peers."""
     digest = hashlib.sha256(model.read_bytes()).hexdigest()[:12]
     target = work / f"{model.stem}.{digest}.{name}.onnx"
     failure = target.with_suffix(".txt")
@@ -142,7 +141,7 @@ def make(name: str, model: Path, target: Path) -> None:
     unfinished.rename(target)
 
 
-# ---- times, each set of sessions in a process of its own
+# ---- times, each set of sessions in a separate process
 
 
 class Session(Runner):
@@ -325,15 +324,15 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--work", type=Path, required=True, help="where the optimized models are kept")
     parser.add_argument("--only", nargs="+", default=[""], metavar="NAME", help="models whose name starts with one of these")
     parser.add_argument("--peers", nargs="*", choices=[name for name in CONTESTANTS if name != OURS], default=list(PEERS))
-    parser.add_argument("--threads", type=int, nargs="*", default=[1, 2], help="numbers of threads; none to count fused operators alone")
+    parser.add_argument("--threads", type=int, nargs="*", default=[1, 2], help="numbers of threads; none to only count fused operators")
     parser.add_argument("--runs", type=int, default=300, help="rounds for each model, at most")
     parser.add_argument("--seconds", type=float, default=4, help="for each model and number of threads")
     parser.add_argument("--sessions", type=int, default=3, help="sets of sessions that share the rounds")
-    parser.add_argument("--turn", type=float, default=0.0006, help="seconds that a fast model runs before it is the next one's turn")
-    parser.add_argument("--sizes", type=size_of, nargs="+", default=[], metavar="NAME=SIZE", help="of named dimensions; 16 where not given")
+    parser.add_argument("--turn", type=float, default=0.0006, help="seconds that a fast model runs in its turn")
+    parser.add_argument("--sizes", type=size_of, nargs="+", default=[], metavar="NAME=SIZE", help="of named dimensions; 16 by default")
     parser.add_argument("--limit", type=float, default=120, help="seconds for one optimizer on one model")
     parser.set_defaults(feed=None)
-    parser.add_argument("--keep", action="store_true", help="leave Passat's earlier results as they are")
+    parser.add_argument("--keep", action="store_true", help="keep Passat's earlier results")
     parser.add_argument("--json", type=Path, help="also write the results there")
     parser.add_argument("--make", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--race", help=argparse.SUPPRESS)

@@ -1,4 +1,4 @@
-"""Models of many equal layers in the form that exporters write: attention and a perceptron, with typical leftovers of exporters."""
+"""Models of many equal layers in the form that exporters write: attention and a perceptron, with typical redundancies of exporters."""
 
 from typing import Any as AnyValue
 from typing import Final
@@ -42,8 +42,8 @@ class _Writer:
 
 
 def equal_layers(layers: int, *, seed: int = 0, splat: bool = False, kinds: int = 1) -> onnx.ModelProto:
-    """A transformer of equal layers, some 55 nodes each, whose weights are random, or (`splat`) one value repeated. With several `kinds`
-    each layer is equal to the one a fixed number of layers before it, and from one to the next the perceptrons are wider."""
+    """A transformer of equal layers, about 55 nodes each, whose weights are random, or (`splat`) one value repeated. With several `kinds`,
+    each layer is equal to the one that many layers before it, and the perceptrons get wider from kind to kind."""
     writer = _Writer(seed, splat=splat)
     value = "input"
     for layer in range(layers):

@@ -43,7 +43,7 @@ class AskingSaturator(Saturator):
 
 
 class KeyedQueries(EGraph):
-    """Looks the keys of classes up in each query, instead of in one rule for all queries of a form."""
+    """Looks up the keys of e-classes in each query, instead of in one rule for all queries of a form."""
 
     def add_query(self, query: Query) -> int:
         """Adds a query and returns its number."""
@@ -89,7 +89,7 @@ def _changed(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 def _medians(ways: Sequence[Callable[[], object]], runs: int) -> list[float]:
-    """Median CPU seconds of several alternatives, run in turn after one run that does not count."""
+    """Median CPU seconds of several alternatives, run in turn after one uncounted run."""
     times: list[list[float]] = [[] for _ in ways]
     for counted in range(runs + 1):
         for way, spent in zip(ways, times, strict=True):

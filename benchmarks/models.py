@@ -9,14 +9,14 @@
     python benchmarks/models.py OUTDIR --opset 17 --only bert     # in an opset without Gelu and the like, as published models are
     python benchmarks/models.py OUTDIR --only big_external        # 2.2 GB with external data, made only when named
 
-A file is called FAMILY_EXPORTER_SHAPES.onnx, with the size after FAMILY unless it is small, and the opset where one is given.
+A file is called FAMILY_EXPORTER_SHAPES.onnx, with the size after FAMILY unless it is small, and the opset if one is given.
 Weights are random under a fixed seed and come from configurations alone, so nothing is downloaded. This needs torch and
 transformers, which Passat itself does not. The two files in `examples/models/` are bert_torchscript_dynamic and
 resnet_torchscriptraw_dynamic.
 
-What torch 2.13 cannot export, and what is done about it: dynamo rejects the default attention of Swin and T5 ("Cannot view a
+Workarounds for models that torch 2.13 does not export: dynamo rejects the default attention of Swin and T5 ("Cannot view a
 tensor with shape ..."), so both use the eager one; TorchScript has no `aten::diff`, which decoders call when they are given no
-attention mask, so they are given one; the loop over the experts that were hit depends on data, so Mixtral multiplies in batches.
+attention mask, so they are given one; the loop over the selected experts depends on data, so Mixtral multiplies in batches.
 """
 
 import argparse
@@ -37,11 +37,12 @@ from torch import Tensor, nn
 
 SEED: Final = 20
 EXPORTERS: Final = ("dynamo", "dynamoraw", "torchscript", "torchscriptraw")
-"""Both exporters of torch, each as it comes and `raw`: without the optimizer (dynamo) or constant folding and fusion (TorchScript)."""
+"""Both exporters of torch, each with its defaults and `raw`: without the optimizer (dynamo) or constant folding and fusion
+(TorchScript)."""
 SHAPES: Final = ("static", "dynamic")
 
 STACK_TRACE: Final = "pkg.torch.onnx.stack_trace"
-"""Metadata of the dynamo exporter that holds file names of the machine it ran on."""
+"""Metadata of the dynamo exporter with file names of the exporting machine."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class Example:
 
 
 class FirstOutput(nn.Module):
-    """Calls a module of transformers by keyword and returns its first output alone."""
+    """Calls a module of transformers by keyword, and returns only its first output."""
 
     def __init__(self, module: nn.Module, names: Iterable[str]) -> None:
         super().__init__()
@@ -103,7 +104,7 @@ class FirstOutput(nn.Module):
 
 
 def _text(module: nn.Module, size: Size, *, mask: bool = True, axes: Iterable[str] = ("batch", "sequence")) -> Example:
-    """Make an example that reads token ids, with an attention mask where the model takes one."""
+    """Make an example that reads token ids, with an attention mask if the model takes one."""
     inputs = {"input_ids": torch.randint(3, size.vocabulary, (2, size.sequence))}
     if mask:
         inputs["attention_mask"] = torch.ones(2, size.sequence, dtype=torch.int64)
@@ -235,7 +236,7 @@ class Residual(nn.Module):
         self.after = after
 
     def forward(self, x: Tensor) -> Tensor:
-        """Run both ways and what follows their sum."""
+        """Run both ways, and the layers after their sum."""
         output: Tensor = self.after(self.branch(x) + self.shortcut(x))
         return output
 
@@ -265,7 +266,7 @@ class Scale(nn.Module):
 
 
 def _normalized(inputs: int, outputs: int, kernel: int, stride: int = 1) -> list[nn.Module]:
-    """A convolution without bias, and a batch norm with statistics that are not trivial."""
+    """A convolution without bias, and a batch norm with nontrivial statistics."""
     norm = nn.BatchNorm2d(outputs)
     for tensor, low, high in (
         (norm.running_mean, -0.5, 0.5),
@@ -393,9 +394,9 @@ def main() -> int:
     """Read the command line, make the models, and return 1 if one of them failed."""
     parser = argparse.ArgumentParser(description="Make ONNX models for tests and benchmarks.")
     parser.add_argument("folder", type=Path, metavar="OUTDIR")
-    parser.add_argument("--only", nargs="+", default=[""], metavar="NAME", help="make those whose name starts with one of these")
+    parser.add_argument("--only", nargs="+", default=[""], metavar="NAME", help="only those whose name starts with one of these")
     parser.add_argument("--size", choices=SIZES, default="small")
-    parser.add_argument("--opset", type=int, help="of the models; that of the exporter where not given (dynamo has 18 and later)")
+    parser.add_argument("--opset", type=int, help="of the models; by default that of the exporter (18 and later for dynamo)")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore")

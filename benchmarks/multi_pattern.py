@@ -2,8 +2,8 @@
 
     python benchmarks/multi_pattern.py --sizes 500 1000 2000 4000 8000
 
-Every input is read by twelve products with constants of their own; one rule takes the twelve together. The time is that of the whole
-pass, from a typed function to the extracted one; the last column is the time for each call, which stays where growth is linear.
+Twelve products with different constants read each input; one rule merges the twelve. The time is that of the whole pass, from a typed
+function to the extracted one. The last column is the time per call, which is constant for linear growth.
 """
 
 import argparse

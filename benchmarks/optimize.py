@@ -1,12 +1,12 @@
-"""`passat.optimize` against the optimizers that people use today: times, node counts, sizes, and what onnx.checker says.
+"""`passat.optimize` against other common optimizers: times, node counts, sizes, and whether onnx.checker accepts the results.
 
     python benchmarks/models.py MODELS --only bert gpt2 llama vit swin t5 whisper mixtral     # once; needs torch
     python benchmarks/optimize.py MODELS                                                      # all of it, about half an hour
     python benchmarks/optimize.py MODELS --only vit light_resnet50 --peers onnxsim --runs 11
 
-Everything is called in process, from ModelProto to ModelProto, with default settings (Passat without verification, since the others
-have none that is on by default). Each optimizer has one process per model, so that a crash or an endless loop costs one cell; after a
-warm-up the processes take turns, one call each, and medians of wall time are shown. The tables go to standard output as Markdown.
+Everything is called in process, from ModelProto to ModelProto, with default settings (Passat without verification, since the others do not
+verify by default). Each optimizer has one process per model, so that a crash or an endless loop costs one cell; after a warm-up the
+processes take turns, one call each, and medians of wall time are shown. The tables go to standard output as Markdown.
 """
 
 import argparse
@@ -118,7 +118,7 @@ class Worker:
             return None
 
     def run(self) -> None:
-        """Optimizes once; the first time does not count."""
+        """Optimizes once; the first time is not counted."""
         answer = self._ask("run")
         if isinstance(answer, str):
             self.error = answer
@@ -177,7 +177,7 @@ def tables(cells: Mapping[str, Mapping[str, Cell]], before: Mapping[str, tuple[i
         return ", ".join(found)
 
     real = [model for model in cells if model not in SYNTHETIC]
-    lines = ["### Milliseconds", "", "In brackets: how many times Passat's time.", ""]
+    lines = ["### Milliseconds", "", "In parentheses: the ratio to Passat's time.", ""]
     lines += rows(lambda model: f"{before[model][0]}" if model else "nodes", milliseconds)
     lines += ["", f"Geometric means of the {len(real)} real models: {means(real)}.", f"Of all {len(cells)}: {means(list(cells))}."]
     lines += ["", "### Nodes", "", "Without Constant and ConstantOfShape; x: onnx.checker rejects the result.", ""]
@@ -197,7 +197,7 @@ def tables(cells: Mapping[str, Mapping[str, Cell]], before: Mapping[str, tuple[i
 def main() -> int:
     """Read the command line, measure, print the tables; returns 2 if models are missing."""
     parser = argparse.ArgumentParser(description="Compare passat.optimize with other optimizers of ONNX models.")
-    parser.add_argument("folder", type=Path, metavar="MODELS", help="where models.py has put its models")
+    parser.add_argument("folder", type=Path, metavar="MODELS", help="folder with the models of models.py")
     parser.add_argument("--only", nargs="+", default=[""], metavar="NAME", help="models whose name starts with one of these")
     parser.add_argument("--peers", nargs="*", choices=peers.PEERS, default=list(peers.PEERS))
     parser.add_argument("--runs", type=int, default=7, help="counted runs of each")

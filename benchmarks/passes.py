@@ -163,7 +163,7 @@ class Ours:
 
 def main() -> None:
     """Read the command line, measure, print the table."""
-    parser = argparse.ArgumentParser(description="Compare what the pass manager costs with TVM's.")
+    parser = argparse.ArgumentParser(description="Compare the overhead of the pass manager with TVM's.")
     tvm_process.add_option(parser)
     parser.add_argument("--runs", type=int, default=201)
     options = parser.parse_args()

@@ -2,9 +2,9 @@
 
     python benchmarks/peers.py MODELS... --json peers.json --markdown peers.md [--peers onnxsim onnxslim] [--runs 4]
 
-Each peer runs on each model in a process of its own with a time limit, so a segmentation fault or an endless loop costs one
-cell of the table. Inside it the adapter is called in process, from ModelProto to ModelProto, on a fresh copy each time; the
-first call is not counted. To measure a further optimizer, add an adapter to `PEERS`.
+Each peer runs on each model in a separate process with a time limit, so a segmentation fault or an endless loop costs one cell of the
+table. Inside it the adapter is called in process, from ModelProto to ModelProto, on a fresh copy each time; the first call is not counted.
+To measure a further optimizer, add an adapter to `PEERS`.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def onnxscript(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def onnxoptimizer(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Run onnxoptimizer with all its passes that fuse or eliminate."""
+    """Run onnxoptimizer with all its fusion and elimination passes."""
     from onnxoptimizer import get_fuse_and_elimination_passes, optimize
 
     result: onnx.ModelProto = optimize(model, get_fuse_and_elimination_passes())
@@ -98,7 +98,7 @@ def node_count(model: onnx.ModelProto) -> int:
 
 
 def random_inputs(model: onnx.ModelProto, *, dimension: int = 3, seed: int = 0) -> dict[str, np.ndarray]:
-    """Make inputs for `model`: symbolic dimensions are all `dimension`, integers are 0 or 1, which masks and token ids both may be."""
+    """Make inputs for `model`: symbolic dimensions are all `dimension`, integers are 0 or 1, which are valid masks and token ids."""
     initialized = {tensor.name for tensor in model.graph.initializer}
     random = np.random.default_rng(seed)
     feed: dict[str, np.ndarray] = {}
@@ -207,7 +207,7 @@ def table(results: dict[str, dict[str, Outcome]], before: dict[str, tuple[int, i
     def mark(outcome: Outcome) -> str:
         return "" if outcome.checker and outcome.equal else " !" if outcome.checker else " x"
 
-    lines = ["# What other optimizers make of the models", ""]
+    lines = ["# Other optimizers on the models", ""]
     lines += [
         "## Nodes",
         "",

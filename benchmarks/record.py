@@ -4,9 +4,9 @@
     python benchmarks/record.py MODELS -o after.json --only bert   # those whose name starts with one of these
     python benchmarks/record.py --compare before.json after.json
 
-Of each model: nodes, estimated cost, ONNX Runtime's own fused operators after its optimization, saturations, how often each rule fired,
-and seconds of CPU of the second optimization in a process, without verification. `--compare` shows what differs, and returns 1 where an
-estimate rose, or where nodes rose while the estimate did not fall, or fused operators were lost. The passes run at the default level.
+For each model: nodes, estimated cost, ONNX Runtime's own fused operators after its optimization, saturations, how often each rule fired,
+and seconds of CPU of the second optimization in a process, without verification. `--compare` shows differences, and returns 1 if an
+estimate rose, if nodes rose without a lower estimate, or if fused operators were lost. The passes run at the default level.
 """
 
 import argparse
@@ -101,7 +101,7 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> int:
             print(f"{name}: nodes {old['nodes']} -> {new['nodes']}, cost {costs:.6f} {'; '.join(signs)}")
         silent = sorted(set(old["fired"]) - set(new["fired"]))
         if silent:
-            print(f"{name}: fired before, and not now: {', '.join(silent)}")
+            print(f"{name}: fired before, but not now: {', '.join(silent)}")
     whole = [(before[name], after[name]) for name in common if "failed" not in before[name] and "failed" not in after[name]]
     ratios = np.array([new["seconds"] / old["seconds"] for old, new in whole])
     if len(ratios):

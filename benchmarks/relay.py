@@ -1,11 +1,11 @@
-"""What programs cost without any pass: equality, hash, visit, mutation, text and JSON, against apache-tvm 0.27.
+"""Times of operations on programs without passes: equality, hash, visit, mutation, text and JSON, against apache-tvm 0.27.
 
     python -m venv TVM && TVM/bin/pip install apache-tvm==0.27.0
     python benchmarks/relay.py --tvm TVM/bin/python
 
 TVM 0.27 has Relax instead of Relay: its program is a block of bindings `v = add(v, x)`, and Passat's is the same additions, nested.
-The mutators of both have a method of Python for calls. Runs alternate between the two; the figures are medians of CPU time. Each size has a
-process with TVM of its own; `-` is what TVM does not do, or what ends its process. It parses at most `--parsed` additions, in about a
+Both mutators run a Python method for each call. Runs alternate between the two; the figures are medians of CPU time. Each size has its own
+process with TVM; `-` means that TVM does not do it, or that its process ended. It parses at most `--parsed` additions, in about a
 millisecond each.
 """
 
@@ -80,7 +80,8 @@ for line in sys.stdin:
     except Exception:
         print("null", flush=True)
 """
-"""The program for the interpreter with TVM: for each input line it takes a measure on a program of a size, and prints seconds or null."""
+"""The program for the interpreter with TVM: for each input line it takes a measurement on a program of a size, and prints seconds or
+null."""
 
 
 class Calls(ExprMutator):
@@ -127,7 +128,7 @@ class Ours:
 
 
 def ask(tvm: tvm_process.Tvm, measure: str, size: int, parsed: int) -> float | None:
-    """TVM's seconds, or None where it has none; a process that ended has none either."""
+    """TVM's seconds; None if it has none, or if its process ended."""
     try:
         answer = tvm.ask(f"{measure} {size} {parsed}")
     except (json.JSONDecodeError, OSError):

@@ -1,12 +1,12 @@
-"""Time against size: models of 1 to 96 equal layers, and of 1,000 to 100,000 nodes; in one piece and in regions.
+"""Time against size: models of 1 to 96 equal layers, and of 1,000 to 100,000 nodes; as a whole and in regions.
 
-    python benchmarks/scale.py                          # both tables; onnxsim beside them where it is installed
+    python benchmarks/scale.py                          # both tables; with onnxsim if it is installed
     python benchmarks/scale.py --layers 1 8 96 --nodes  # layers only
     python benchmarks/scale.py --explore                # layers, with rules that try sums and products in every order
     python benchmarks/scale.py --kinds 4 --layers 16    # and with layers of several kinds
 
-Milliseconds are those of `passat.optimize` from ModelProto to ModelProto, without verification, medians of `--runs`; all ways in turn. In
-the columns `growth` stands how many times the first row's time that is; under `cost`, by how much the costs of Passat's results differ.
+Milliseconds are those of `passat.optimize` from ModelProto to ModelProto, without verification: medians of `--runs`, alternating between
+all ways. The columns `growth` have the ratio to the first row's time, and `cost` the difference of the costs of Passat's results.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def passat_way(name: str, *, explore: bool, **config: Any) -> Way:
 
 
 def onnxsim_way() -> list[Way]:
-    """onnxsim without its check, where it is installed."""
+    """onnxsim without its check, if it is installed."""
     try:
         onnxsim = importlib.import_module("onnxsim")
     except ImportError:

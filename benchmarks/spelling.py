@@ -1,17 +1,17 @@
-"""Whether it matters how a model was exported: the exports of one network, optimized, by their nodes and by the time they take.
+"""Whether it matters how a model was exported: the optimized exports of one network, compared by nodes and time.
 
     python benchmarks/spelling.py MODELS                            # nodes only; about half a second for each model
     python benchmarks/spelling.py MODELS --time                     # latency as well; about 10 s for each network
     python benchmarks/spelling.py MODELS --only bert vit --opset 23 --math finite
 
-MODELS is a folder that `models.py` has filled. The exports of a network have the same weights; torch.export ("dynamo") with and without its
+MODELS is a folder written by `models.py`. The exports of a network have the same weights; torch.export ("dynamo") with and without its
 optimizer, and TorchScript with and without its constant folding, write it in different operators. Nodes are those after
-`passat.optimize`, without constants; where the numbers differ, the operators by which they do are listed.
+`passat.optimize`, without constants; if the numbers differ, the operators with different counts are listed.
 
-A latency is that of a result against the one of the first spelling, as `latency.py` measures it: one thread, interleaved, all optimizations
-of ONNX Runtime on, medians of the ratios in rounds; `control` is the first spelling a second time. The values of a result are compared with
-those of its own export. Exports need not agree with each other where a padding mask leaves nothing of a row: torch.export masks by the
-lowest number, TorchScript by minus infinity.
+A latency is the time of a result relative to that of the first spelling, measured as in `latency.py`: one thread, interleaved, all
+optimizations of ONNX Runtime on, medians of the ratios in rounds; `control` is the first spelling again. The values of a result are
+compared with those of its own export. Exports may disagree if a padding mask covers a whole row: torch.export masks by the lowest number,
+TorchScript by minus infinity.
 """
 
 import argparse
@@ -67,7 +67,7 @@ def shown(ratio: Ratio | None) -> str:
 def arguments() -> argparse.Namespace:
     """The settings of the command line."""
     parser = argparse.ArgumentParser(description="Compare the results for different exports of one network.")
-    parser.add_argument("folder", type=Path, metavar="MODELS", help="a folder of exports, as models.py makes them")
+    parser.add_argument("folder", type=Path, metavar="MODELS", help="a folder of exports from models.py")
     parser.add_argument("--only", nargs="+", default=[""], metavar="NAME", help="networks whose name starts with one of these")
     parser.add_argument("--time", action="store_true", help="measure latencies as well")
     parser.add_argument("--opset", type=int, help="the opset of the results, as in passat.optimize")
@@ -75,7 +75,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=300, help="rounds for each network, at most")
     parser.add_argument("--seconds", type=float, default=6, help="for each network")
     parser.add_argument("--sessions", type=int, default=3, help="sets of sessions that share the rounds")
-    parser.add_argument("--turn", type=float, default=0.0006, help="seconds that a fast model runs before it is the next one's turn")
+    parser.add_argument("--turn", type=float, default=0.0006, help="seconds that a fast model runs in its turn")
     parser.add_argument("--limit", type=float, default=120, help="a tenth of the seconds that one set of sessions may take")
     options = parser.parse_args()
     options.sizes = SIZES

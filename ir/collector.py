@@ -10,7 +10,7 @@ def collector_paused() -> AbstractContextManager[None]:
 
 
 class _Pause(AbstractContextManager[None]):
-    """Not a generator, which would take four times as long: short walks pause the collector, too."""
+    """A class, because a generator takes four times as long, and even short walks pause the collector."""
 
     __slots__ = ("_enabled",)
 

@@ -44,7 +44,7 @@ from passat.ir.type_comparison import Names, TypeComparison
 from passat.ir.types import FuncType, Type
 
 _Pair: TypeAlias = "tuple[Expr, Expr, _Pair | None]"
-"""Two nodes to compare, and the pair of which they are parts."""
+"""Two nodes to compare, and the enclosing pair."""
 Elements: TypeAlias = Sequence[Comparable | Dim]
 Comparables: TypeAlias = Comparable | Elements
 """Comparable values. Sequences, including sequences of dimensions, are compared element by element."""
@@ -197,7 +197,7 @@ class _Comparison:
                 met.add(pair)
                 for ours, theirs in zip(a.args[::-1], b.args[::-1], strict=True):
                     right = to_right(ours)
-                    if right is None or right is not theirs or to_left(right) is not ours:  # not variables that correspond
+                    if right is None or right is not theirs or to_left(right) is not ours:  # skips corresponding variables
                         stack.append((ours, theirs, task))
                 continue
             if isinstance(a, Var) and isinstance(b, Var):
@@ -323,7 +323,7 @@ class _Comparison:
         return None
 
     def _leave(self, task: _Rebind | _TypeScope) -> None:
-        """Restores the bindings before a scope."""
+        """Restores the bindings from before a scope."""
         self._met.clear()
         if isinstance(task, _TypeScope):
             self.types.bound = task.before
@@ -378,7 +378,7 @@ def _attrs_difference(a: Attrs, b: Attrs) -> str:
 
 
 def _show_path(pair: _Pair) -> str:
-    """Shows the way to a pair: the first part of each pair above that is the next one."""
+    """Shows the path to a pair: at each enclosing pair, the first part that is the next pair."""
     steps: list[str] = []
     while (parent := pair[2]) is not None:
         parts = zip(evaluation_parts(parent[0]), evaluation_parts(parent[1]), strict=True)

@@ -67,7 +67,7 @@ class ExprFunctor(Generic[T]):
         """Visits the operands of a node before its method, in the order of evaluation."""
         memo = self.memo_map
         visit = self._dispatch if type(self).visit is ExprFunctor.visit else self.visit
-        parts = self._operands(root)  # those that follow of the last pending node
+        parts = self._operands(root)  # the remaining parts of the last pending node
         pending: list[Expr] = []
         outer: list[Iterator[Expr]] = []
         with collector_paused():  # one iterator for each level of depth
@@ -88,7 +88,7 @@ class ExprFunctor(Generic[T]):
                         memo[node] = visit(node)  # an overriding `visit` may not have stored the result
 
     def _operands(self, node: Expr) -> Iterator[Expr]:
-        """The operands of a node, one after the other; announces the body of a let."""
+        """The operands of a node, in order. Calls `enter_let` before the body of a let."""
         return self._parts_of_let(node) if type(node) is Let else iter(_before(node))
 
     def _parts_of_let(self, let: Let) -> Iterator[Expr]:

@@ -108,7 +108,7 @@ def post_order(
     """
     seen: set[Expr] = set()
     order: list[Expr] = []
-    parts = iter(roots)  # those that follow of the last pending node
+    parts = iter(roots)  # the remaining parts of the last pending node
     pending: list[Expr] = []
     outer: list[Iterator[Expr]] = []
     with collector_paused():  # one iterator for each level of depth

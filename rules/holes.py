@@ -148,7 +148,7 @@ class OperatorHole(OperatorTerm):
         return [found for found in self.operators() if not (bare and found.attr_params) and counts <= {found.arity}]
 
     def stands_for(self, found: Op) -> bool:
-        """True if the operator may take the place of the hole. A variadic operator, such as an undeclared one, fits only a variadic
+        """True if the operator may fill the hole. A variadic operator, such as an undeclared one, fits only a variadic
         hole."""
         if self.choices:
             return found.name in self.choices

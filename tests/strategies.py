@@ -1,4 +1,4 @@
-"""Hypothesis strategies for what the language is made of. All of it is small, well formed and well typed, unless said otherwise.
+"""Hypothesis strategies for all parts of the language. Everything is small, well formed and well typed, unless stated otherwise.
 
 * `programs(effects=False)`: functions over tensors, with operators and attributes of every kind, shared nodes, lets, ifs, closures,
   tuples and matches on them; with `effects=True` also references. Their types have not been inferred yet.
@@ -67,7 +67,7 @@ def names() -> SearchStrategy[str]:
 
 
 def dims() -> SearchStrategy[Dim]:
-    """Dimensions: integers, names, `Any`, and what arithmetic makes of them."""
+    """Dimensions: integers, names, `Any`, and arithmetic on them."""
     named = st.sampled_from(["n", "batch", "seq.len", "weird name", "let"]).map(SymDim.named)
     leaves: SearchStrategy[Dim] = st.integers(0, 7) | named | st.just(ANY)
     return st.recursive(leaves, _computed, max_leaves=5)

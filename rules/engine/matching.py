@@ -23,6 +23,7 @@ from passat.rules.pattern import (
     Computed,
     Pattern,
     PCall,
+    PConst,
     PGet,
     PLiteral,
     PNumber,
@@ -144,9 +145,10 @@ class Matcher:
         atoms: list[str] = []
         edges: set[tuple[Symbol, int, Symbol]] = set()
         names: dict[tuple[AnyValue, ...], int] = {self.rule.lhs.key: 0}
-        payloads: dict[int, str] = {}
+        payloads: dict[object, str] = {}
         places: dict[int, int] = {}
         steps: list[tuple[int, int, int, Symbol | None]] = []
+        unary: list[str] = []
         stack = [self.rule.lhs]
         while stack:
             node = stack.pop()
@@ -165,14 +167,18 @@ class Matcher:
                     edges.update((head, place, expected) for place in ((0, 1) if id(node) in free else (i,)))
             payload = ""
             if head.has_payload:
-                payload = payloads.setdefault(id(node), f"p{len(payloads)}")
+                # Equal literals are in one e-class, and rows do not contain the payloads of constants: one atom serves all.
+                alike = node.key if isinstance(node, (PConst, PLiteral)) else id(node)
+                payload = payloads.setdefault(alike, f"p{len(payloads)}")
             terms = " ".join([*(f"e{names[part.key]}" for part in parts), payload]).rstrip()
             atoms.append(f"(any_{head.name} e{name} {terms})" if id(node) in free else f"(= e{name} ({head.name} {terms}))")
+            if len(parts) == 1:
+                unary.append(atoms[-1])
             stack.extend(parts)
         classes = tuple(names[key] for key in self.class_keys)
         query = Query(
             self.name,
-            tuple(dict.fromkeys(atoms)),
+            tuple(dict.fromkeys([*unary[:1], *atoms])),  # egglog's join begins there, and few nodes have one operand
             tuple(f"e{name}" for name in classes),
             tuple(payloads[id(node)] for node in self._calls),
         )

@@ -75,7 +75,7 @@ class _Keeper:
 
     def __init__(self) -> None:
         if not sys.executable or getattr(sys, "frozen", False):  # a frozen executable is another program
-            raise NoProcessError("there is no Python to start")
+            raise NoProcessError("there is no Python executable")
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _COMMAND],
@@ -83,7 +83,7 @@ class _Keeper:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=error_stream(),
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # NumPy computes nothing there
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # the child computes nothing with NumPy
                 process_group=0,  # Ctrl-C is for the parent process
             )
         except OSError as error:
@@ -130,7 +130,7 @@ class _Keeper:
             greeting, _ = read(self._replies)
         except (EOFError, WireError) as error:
             _state.is_possible = self._end(kill=True) < 0 and isinstance(error, EOFError)  # it was killed from outside
-            raise NoProcessError("the process that keeps sessions does not start") from error
+            raise NoProcessError("the child process for ONNX Runtime does not start") from error
         if "missing" in greeting:
             raise ImportError(greeting["missing"])
         self._greeted = True
@@ -183,7 +183,7 @@ class _State:
         """The process, started on demand. Raises NoProcessError."""
         with self.lock:
             if not self.is_possible:
-                raise NoProcessError("the process that keeps sessions does not start")
+                raise NoProcessError("the child process for ONNX Runtime does not start")
             if self.keeper is None or not self.keeper.is_there():
                 self.stop()
                 self.keeper = _Keeper()
@@ -198,7 +198,7 @@ class _State:
     def forget(self) -> None:
         """Drops the handle in a forked process, which does not own the child."""
         keeper = self.keeper
-        self.__init__()  # type: ignore[misc]  # the lock may be held by a thread that is not here
+        self.__init__()  # type: ignore[misc]  # a thread that the fork does not have may hold the lock
         if keeper is not None:
             keeper.forget()
 
@@ -210,7 +210,7 @@ def is_installed() -> bool:
     """True if ONNX Runtime is installed; does not import it."""
     try:
         return find_spec("onnxruntime") is not None
-    except ValueError:  # another module took its place
+    except ValueError:  # a loaded module of that name has no spec
         return True
 
 

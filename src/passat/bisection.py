@@ -102,14 +102,14 @@ class Slower(Check):
     """True if a model takes longer on ONNX Runtime than the original, with optimizations on and one thread.
 
     Runs both interleaved on the same inputs and compares the medians. The model is slower if its median exceeds the original's by more than
-    `margin`. Within `doubt` of that limit, also relative to the original's time, the check cannot decide, since noise would. Symbolic
-    dimensions get the largest of a few sizes on which the original runs.
+    `margin`. Within `doubt` of that limit, also relative to the original's time, the check cannot decide: the difference may be noise.
+    Symbolic dimensions get the largest of a few sizes on which the original runs.
     """
 
     ROUNDS: Final = (15, 200)
     """Minimum and maximum number of rounds."""
     SECONDS: Final = 1.0
-    """Measuring time, within these numbers of rounds."""
+    """Seconds of measuring, unless that is fewer or more rounds than these."""
     SLICE: Final = 0.002
     """Minimum seconds of one turn: a fast model runs several times in it."""
 
@@ -211,11 +211,11 @@ class Command(Check):
     def __init__(self, command: Sequence[str], folder: str | None = None) -> None:
         super().__init__(folder)
         if not command:
-            raise CheckError("the command to check with is empty")
+            raise CheckError("the check command is empty")
         if shutil.which(command[0]) is None:
             known = os.path.exists(command[0])
             raise CheckError(
-                f"the command {command[0]!r} to check with {'is not executable' if known else 'does not exist'}; "
+                f"the check command {command[0]!r} {'is not executable' if known else 'does not exist'}; "
                 "--check takes wrong, slower, larger, crash, or a command"
             )
         self._command = list(command)
@@ -232,9 +232,9 @@ class Command(Check):
         try:
             code = subprocess.run(arguments, stdin=subprocess.DEVNULL, stdout=error_stream(), check=False).returncode
         except OSError as error:
-            raise CheckError(f"the command {arguments[0]!r} to check with does not run: {error.strerror}") from error
+            raise CheckError(f"the check command {arguments[0]!r} does not run: {error.strerror}") from error
         if code == CANNOT_TELL:
-            self.unclear = f"the command says so, by ending with exit code {CANNOT_TELL}"
+            self.unclear = f"the command ended with exit code {CANNOT_TELL}, which means undecided"
             return None
         return "" if code == 0 else f"the command ends with {show_code(code)}"
 
@@ -357,7 +357,7 @@ def bisect_model(
     except AlreadyTrueError:
         raise AlreadyTrueError(f"{source} is bad before any pass ran: {asked.why}") from None
     except CannotTellError as error:
-        which = source if error.what == "the input" else f"what the passes make of {source}"
+        which = source if error.what == "the input" else f"the optimized {source}"
         raise CannotTellError(f"the check cannot tell whether {which} is bad: {asked.unclear}", error.what) from None
     except PassRaisedError as error:
         raise PassRaisedError(f"{error.found}; --check crash looks for that", error.found) from error.__cause__
@@ -400,7 +400,7 @@ def open_subject(
 
 
 def read_leniently(path: str, variant: Variant = AS_GIVEN) -> Given:
-    """Reads a variant of a model, which may contradict itself. Raises OnnxError, SpecializeError."""
+    """Reads a variant of a model. The model may contradict itself. Raises OnnxError, SpecializeError."""
     source = open_source(path, None).specialized(variant)
     return Given(source, *source.read(variant.opset, lenient=True))
 
@@ -411,7 +411,7 @@ CHECKS: Mapping[str, Callable[[Given, Comparing, float], Check]] = {
     "larger": lambda given, _, margin: Larger(given.module, given.source.folder, margin=margin),
     "crash": lambda given, _how, _margin: Crash(given.source.folder),
 }
-"""The named checks: each makes a check from a model, how to compare, and the margin of times and sizes."""
+"""The named checks. Each creates a check from a model, comparison settings, and the margin of times and sizes."""
 
 
 def make_check(check: str, given: Given, how: Comparing, margin: float = 0.1) -> Check:
@@ -424,5 +424,5 @@ def make_command(check: str, folder: str | None) -> Check:
     try:
         words = shlex.split(check)
     except ValueError as error:
-        raise CheckError(f"the command to check with cannot be read: {error}: {check}") from None
+        raise CheckError(f"the check command cannot be read: {error}: {check}") from None
     return Command(words, folder)

@@ -155,7 +155,7 @@ def programs(
         if len(found) >= count or (limit is not None and limit <= 0):
             break
         if interrupted():
-            notes.append("interrupted: fewer candidates were looked for")
+            notes.append("interrupted: fewer candidates were tried")
             break
         tell(f"looking for another program: {name}")
         context = settings.inside(None, options if limit is None else {**options, "rules.time_limit": limit})
@@ -253,12 +253,11 @@ def _models(settings: PassContext, count: int, first: str) -> Iterator[tuple[str
 def race(
     original: ModelSource, nodes: int, candidates: "Sequence[tuple[Candidate, ModelProto]]", folder: str | None, how: Comparing
 ) -> "tuple[list[Timing], tuple[Candidate, ModelProto] | None]":
-    """The times of the input and of the candidates, which come with their models, and the fastest of these, None where the
-    input is as fast.
+    """The times of the input and of the candidates, and the fastest candidate with its model; None if no candidate is faster.
 
-    `nodes` are those of the input. All run with all optimizations of ONNX Runtime, on one thread. A candidate is faster if its median is
-    below the input's by more than `MARGIN` and its time is below the input's in `SURE` of the rounds; among those within the margin of the
-    fastest, the first wins. Raises NothingToTimeError if the input does not load or run.
+    `nodes` is the node count of the input. All models run with all optimizations of ONNX Runtime, on one thread. A candidate is faster if
+    its median is below the input's by more than `MARGIN` and its time is below the input's in `SURE` of the rounds; among those within the
+    margin of the fastest, the first wins. Raises NothingToTimeError if the input does not load or run.
     """
     with contextlib.ExitStack() as stack:
         try:

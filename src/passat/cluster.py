@@ -9,7 +9,7 @@ from typing import Final
 from passat.ir.passat_error import PassatError
 
 SECONDS: Final = 10.0
-"""How long a scheduler may take to answer."""
+"""Timeout for the answer of a scheduler."""
 
 
 class ClusterError(PassatError, RuntimeError):
@@ -30,7 +30,7 @@ def connected(address: str) -> Iterator[AnyValue]:
         client = distributed.Client(address, timeout=SECONDS)
     except (OSError, RuntimeError, TypeError, ValueError) as error:  # no connection, missing certificates, no address
         raise ClusterError(
-            f"no scheduler of dask can be reached at {address}: {' '.join(str(error).split()) or type(error).__name__}"
+            f"no dask scheduler can be reached at {address}: {' '.join(str(error).split()) or type(error).__name__}"
         ) from error
     with client:
         yield client.get_executor(pure=False)

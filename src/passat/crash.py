@@ -45,12 +45,8 @@ _LISTED: Final = 12
 
 
 class PassError(PassatError, RuntimeError):
-    """A pass raised. The message names the pass, the function, the exception, and the passes that ran before.
-
-    `__cause__` is the exception itself.
-
-    `__cause__` is the exception itself.
-    """
+    """A pass raised. The message names the pass, the function, the exception, and the passes that ran before.  `__cause__` is the exception
+    itself."""
 
     exit_code = 1
 
@@ -83,7 +79,7 @@ class FailureWatch(ExecutionTracker):
             accusation = f"the pass {execution.place} failed{where}: {show_error(error)}{place_in_user_code(error)}"
         before = [one.place for one in self.executions[: execution.number - 1]]
         listed = ", ".join([*(["..."] if len(before) > _LISTED else []), *before[-_LISTED:]]) or "nothing"
-        kept = f"; {reproducer.command} does it again" if reproducer is not None and reproducer.written else ""
+        kept = f"; {reproducer.command} reproduces it" if reproducer is not None and reproducer.written else ""
         lost = next((f"; {note}" for note in getattr(error, "__notes__", ()) if note.startswith("a reproducer could not be written")), "")
         return PassError(f"{accusation}; before it ran: {listed}{kept}{lost}")
 
@@ -135,9 +131,9 @@ def make_reproducer(
         kept = keep_model(model, path, target)
         remarks = data["remarks"]
         if "path" in kept:
-            remarks.append(f"The model is not in here; it was read from {kept['path']}.")
+            remarks.append(f"The model is not in this folder; it was read from {kept['path']}.")
         if files:
-            remarks.append(f"It ran with rules or passes of the user's own, which are not in here; they are those of {', '.join(files)}.")
+            remarks.append(f"It ran with user-defined rules or passes, which are not in this folder but in {', '.join(files)}.")
         given_as = "text" if isinstance(passes, str) else "default" if passes is None else "objects"
         stated = {"given_as": given_as, "passes": passes if isinstance(passes, str) else None, "rules": own, "model": kept}
         data["optimize"] = stated
@@ -187,7 +183,8 @@ def replay_folder(folder: str | os.PathLike[str], rules: Sequence[type[RuleSet]]
     pipeline = _pipeline(recorded, stated, rules)
     if pipeline is not None and recorded.pass_name not in names_in_pass(pipeline) and not is_registered(recorded.pass_name):
         raise ReproducerError(
-            f"{recorded.folder} needs the pass {recorded.pass_name}, which is not registered here: give the file that does it with --rules"
+            f"{recorded.folder} needs the pass {recorded.pass_name}, which is not registered here: "
+            "pass the file that registers it with --rules"
         )
     found: list[Replay] = []
     unusable: ReproducerError | None = None
@@ -211,7 +208,7 @@ def _pipeline(recorded: Reproducer, stated: Mapping[str, AnyValue], rules: Seque
     exact = stated.get("given_as") in ("text", "default")
     text = stated.get("passes") if exact else recorded.pipeline
     if exact and not isinstance(text, str) and stated["given_as"] == "text":
-        raise ReproducerError(f"{recorded.folder}: the text of its pipeline is not there")
+        raise ReproducerError(f"{recorded.folder}: the text of its pipeline is missing")
     if not exact and (text is None or wanted):
         return None
     try:
@@ -220,7 +217,7 @@ def _pipeline(recorded: Reproducer, stated: Mapping[str, AnyValue], rules: Seque
         if not exact:
             return None  # the unknown pass may be another one of the pipeline
         reason = str(error).split("\n", 1)[0]
-        raise ReproducerError(f"{recorded.folder}: its pipeline cannot be made here: {reason}") from error
+        raise ReproducerError(f"{recorded.folder}: its pipeline cannot be built here: {reason}") from error
 
 
 def require_rules(folder: str, wanted: object, rules: Sequence[type[RuleSet]]) -> None:
@@ -230,9 +227,10 @@ def require_rules(folder: str, wanted: object, rules: Sequence[type[RuleSet]]) -
         raise ReproducerError(f"{folder}: the list of its rules is invalid")
     missing = [one for one in wanted if one["name"] not in names]
     if missing:
-        file = missing[0].get("file") or "a file that is not known"
+        file = missing[0].get("file") or "an unknown file"
         raise ReproducerError(
-            f"{folder} needs the rules {missing[0]['name']} of {file}, which is a program and not kept in the folder: give it with --rules"
+            f"{folder} needs the rules {missing[0]['name']} from {file}, which is a program and not stored in the folder: "
+            "pass it with --rules"
         )
 
 

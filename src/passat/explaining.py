@@ -1,8 +1,8 @@
 """Provenance in ONNX models: writes it to node metadata, and reads it back.
 
-`passat.from` has the input nodes that a node comes from, `passat.rules` the steps that led to it, both as JSON lists of strings. Before
-format version 10, nodes have no metadata; then `passat.provenance` in the model's metadata has both for each node, by the name of its first
-output. `passat.vanished` in the model's metadata has the nodes of the input that are gone, as a list of objects with the fields of `Gone`.
+`passat.from` lists the input nodes that a node comes from, `passat.rules` the steps that led to it, both as JSON lists of strings. Before
+format version 10, nodes have no metadata; then `passat.provenance` in the model's metadata lists both for each node, by the name of its
+first output. `passat.vanished` in the model's metadata lists the nodes of the input that are gone, as objects with the fields of `Gone`.
 """
 
 import difflib
@@ -58,7 +58,7 @@ class Explained:
 
     def __str__(self) -> str:
         if not self.steps:
-            return f"{self.title} is the input's own"
+            return f"{self.title} is unchanged from the input"
         lines = [self.title, *(f"  from {source}" for source in self.sources)]
         return "\n".join([*lines, *(f"  {number}. {step}" for number, step in enumerate(self.steps, 1))])
 
@@ -113,7 +113,7 @@ class Explanation:
         names.update(text for gone in self.vanished for text in (gone.name, *gone.outputs) if text)
         near = difflib.get_close_matches(name, sorted(names), 3)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise ExplainError(f"no node of the result is called {name!r}, makes it, or comes from it{hint}")
+        raise ExplainError(f"no node of the result is called {name!r}, produces it, or comes from it{hint}")
 
     def to_dict(self) -> dict[str, AnyValue]:
         """The explanation as plain data for JSON."""
@@ -130,7 +130,7 @@ class Explanation:
     def __str__(self) -> str:
         changed = self.changed
         own = len(self.nodes) - len(changed)
-        others = "; the others are the input's own" if own else ""
+        others = "; the others are unchanged" if own else ""
         sources = {source for node in self.nodes for source in node.sources}
         gone = [one for one in self.vanished if self.asked or sources.isdisjoint((one.name, *one.outputs))]
         if (self.asked and gone) or (len(self.nodes) == 1 and not gone):
@@ -215,8 +215,8 @@ def annotate(
     _set(result, PROVENANCE, json.dumps(table) if own else None)
     if own and table:
         return (
-            f"nodes of version {result.ir_version} of ONNX's format have no metadata (from {NODE_METADATA} on they do): "
-            "where they come from stands in the metadata of the model"
+            f"nodes have no metadata in version {result.ir_version} of the ONNX format (only from {NODE_METADATA} on), "
+            "so their provenance is in the metadata of the model"
         )
     return ""
 
@@ -226,9 +226,7 @@ def explain_model(model: "ModelProto") -> Explanation:
     explanation = explanation_of(model)
     kept = any(entry.key == PROVENANCE for entry in model.metadata_props)
     if not kept and not explanation.vanished and not explanation.changed:
-        raise ExplainError(
-            "the model does not say where its nodes come from; `passat optimize --explain` writes that into it, where it changes anything"
-        )
+        raise ExplainError("the model contains no provenance; `passat optimize --explain` writes it into models that it changes")
     return explanation
 
 
@@ -326,7 +324,7 @@ def _set(proto: "NodeProto | ModelProto", key: str, value: str | None) -> None:
 
 
 class Tracing:
-    """Records what rules do, which passes run, and as which values each call of the result is written.
+    """Records what rules do, which passes run, and the values as which each call of the result is written.
     The runs of the pipeline are those of the trace from `begin` to `end`; later ones made candidates."""
 
     def __init__(self, trace: Trace) -> None:

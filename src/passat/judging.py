@@ -33,8 +33,8 @@ ENOUGH: Final = 0.5
 """Minimum share of conclusive elements for an output to count as compared."""
 _SMALLEST: Final = 1e-4
 _LARGE: Final = 1e4
-"""Where the usual size is above this, elements below the part `_SMALLEST` of it are compared by their own size: beside the -3e38 of a mask
-any other number is nothing."""
+"""If the usual size is above this, elements smaller than `_SMALLEST` times it are compared by their own size: next to a mask's -3e38, any
+other number is negligible."""
 _QUICK: Final[Mapping[str, Tolerance]] = {
     "float64": Tolerance(1e-13, 2e-14),
     "float32": Tolerance(1e-5, 2e-6),
@@ -140,7 +140,7 @@ def _discrete(a: Array, b: Array, samples: Samples, closeness: Closeness | None)
         unsteady, seen = unsteady | _differ(a, sample), seen | ~_differ(b, sample)
         if a.dtype.kind in "iu":
             low, high = np.minimum(low, sample), np.maximum(high, sample)
-    if a.dtype.kind in "iu":  # a count near a threshold takes every value between
+    if a.dtype.kind in "iu":  # a count near a threshold may take any value in between
         seen |= (low <= b) & (b <= high) & (high - low <= len(drawn or ()))
     bad = differ & ~(unsteady & seen)
     numbers = a.dtype.kind in "iu"

@@ -1,4 +1,4 @@
-"""Kernels for a model: made, verified, timed, and kept where the whole model gets faster; and the library beside a model, found again."""
+"""Creates kernels for a model, verifies and times them, and keeps them if the whole model gets faster. Finds the library beside a model."""
 
 import contextlib
 import hashlib
@@ -27,7 +27,7 @@ NOTHING: Final = "kernels: nothing to gain, "
 
 
 class KernelsError(PassatError, ValueError):
-    """A model whose library of kernels is missing, or is not its own."""
+    """A model whose kernel library is missing, or belongs to another model."""
 
     exit_code = 1
 
@@ -42,7 +42,7 @@ class WithKernels(NamedTuple):
 
 
 def library_path(model: str | os.PathLike[str]) -> Path:
-    """Where the library of a model is.
+    """The path of a model's kernel library.
 
     >>> library_path("models/model.onnx").name
     'model.kernels.so'
@@ -60,14 +60,14 @@ def library_of(path: str | os.PathLike[str]) -> list[str]:
         return []
     library = library_path(path)
     if not library.is_file():
-        raise KernelsError(f"{path} needs its library of kernels, and there is no {library}")
+        raise KernelsError(f"{path} needs its kernel library {library}, which does not exist")
     if hashlib.sha256(library.read_bytes()).hexdigest() != wanted:
-        raise KernelsError(f"{library} is not the library of kernels that was written with {path}")
+        raise KernelsError(f"{library} is not the kernel library that was written with {path}")
     return [str(library)]
 
 
 def with_kernels(model: "ModelProto", nodes: int, folder: str | None, how: Comparing) -> WithKernels:
-    """A model with kernels for what ONNX Runtime leaves unfused, where the whole model is faster with them.
+    """Adds kernels for nodes that ONNX Runtime leaves unfused, if the whole model gets faster.
 
     Raises NoCompilerError, VerifyError.
     """
@@ -100,7 +100,7 @@ def _tried(
             after = left_by_runtime(changed, folder)
             lost = _foreign(before) - _foreign(after)
             if lost:
-                return _without(f"kernels: none were made: they would keep ONNX Runtime from making {', '.join(sorted(lost))}")
+                return _without(f"kernels: none were made: they would prevent ONNX Runtime from creating {', '.join(sorted(lost))}")
             found = Reference(model, how, folder=folder).check(changed)
             if not found.equal:
                 return _without(f"kernels: none were kept: the comparison with the model failed: {found.mismatch or found.skipped}")
@@ -135,7 +135,7 @@ def left_by_runtime(model: "ModelProto", folder: str | None) -> Counter[Key]:
 
 
 def _foreign(nodes: Counter[Key]) -> Counter[str]:
-    """The operators that are ONNX Runtime's own, which its fusions make."""
+    """ONNX Runtime's own operators, which its fusions create."""
     found: Counter[str] = Counter()
     for (domain, kind, _, _), count in nodes.items():
         if domain and not domain.startswith(HASH):

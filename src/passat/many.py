@@ -83,7 +83,7 @@ def optimize_many(
       `progress` is called here, with a line for each model that is done.
 
     Settings of a `with PassContext(...)` around the call hold for all models, without its instruments. Returns an `Optimized` for each
-    model, in order. Raises ArgumentError and TypeError for arguments that make no sense, before anything runs.
+    model, in order. Raises ArgumentError and TypeError for invalid arguments, before anything runs.
     """
     given = list(models)
     found: list[Optimized | None] = [None] * len(given)
@@ -105,14 +105,14 @@ def optimize_each(
 ) -> Iterator[tuple[int, Optimized]]:
     """The results of `optimize_many`, each with its number, in order of completion. Checks the arguments at the first one."""
     if jobs < 1:
-        raise ArgumentError(f"jobs is a number of at least 1, not {jobs!r}")
+        raise ArgumentError(f"jobs must be an integer of at least 1, not {jobs!r}")
     for name in keywords.keys() - {field.name for field in fields(Settings)}:
         raise TypeError(f"optimize_many() got an unexpected keyword argument {name!r}")
     Settings(**keywords)  # raises for invalid values
     outputs = output_paths(models, output)
     entered = PassContext.entered()
     context = None if entered is None else entered.with_instruments()
-    if executor is not None:  # whose workers may be in other folders
+    if executor is not None:  # its workers may be in other folders
         keywords = _absolute(keywords)
     tasks: dict[int, _Task] = {}
     apart = executor is not None or jobs > 1
@@ -243,7 +243,7 @@ class _SentError(PassatError, RuntimeError):
 
 def _run(executor: Executor, tasks: dict[int, _Task], most: int | None = None) -> Iterator[tuple[int, Optimized]]:
     """The results of tasks on an executor, in order of completion; at most `most` are submitted at a time. An interruption starts no
-    further tasks, waits for the running ones, and is then raised; a second one is raised at once."""
+    further tasks, waits for the running ones, and is then raised; a second one is raised immediately."""
     done: queue.SimpleQueue[int] = queue.SimpleQueue()
     waiting: dict[int, Future] = {}
     pending = deque(tasks)

@@ -98,7 +98,7 @@ class Measurements:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             state = None
             with contextlib.suppress(FileNotFoundError):
-                state = self.path.stat()  # one look, since another process may create the file after it
+                state = self.path.stat()  # a single call: another process may create the file afterwards
             if state is None or stat.S_ISREG(state.st_mode):
                 full = state is not None and state.st_size >= LIMIT
                 with open(self.path, "wb" if full else "ab", buffering=0) as file:
@@ -181,7 +181,7 @@ class Measured:
         """Counters since `begin`, as sentences: operators measured, cached, and estimated, and why."""
         with self._lock:
             new, old, estimated = (self._counts[what] for what in ("measured", "remembered", "estimated"))
-            notes = [f"{new} operators measured in {self._spent:.1f} s, {old} remembered from before, {estimated} estimated"]
+            notes = [f"{new} operators measured in {self._spent:.1f} s, {old} from the cache, {estimated} estimated"]
             notes += [f"{count} estimated: {reason}" for reason, count in self._reasons.most_common(3)]
         return notes
 
@@ -240,7 +240,7 @@ class Measured:
         if known is not None:
             return _Price(known + EPSILON, "remembered")
         if self._spent >= self.seconds:
-            raise _NoTimeError(f"the {self.seconds:g} s for measuring were over")
+            raise _NoTimeError(f"the {self.seconds:g} s for measuring are used up")
         start = time.perf_counter()
         try:
             seconds = _time(single, constants, self.threads)
@@ -381,7 +381,7 @@ def _value(type_: TensorType, random: np.random.Generator) -> Array:
     """Values that any operator accepts: numbers around one, valid for logarithms and roots; integers valid as divisors and indices."""
     dtype, shape = to_numpy(type_.dtype), type_.concrete_shape
     if dtype.kind == "O":
-        raise _UnmeasurableError("it takes texts")
+        raise _UnmeasurableError("it takes strings")
     if dtype.kind == "b":
         return random.integers(0, 2, shape).astype(dtype)
     if type_.dtype.startswith(("int", "uint")):

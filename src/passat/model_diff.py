@@ -124,9 +124,9 @@ def alignments(
     said: list[str] | None = None,
     sources: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> "Iterator[tuple[str, Alignment]]":
-    """The correspondence of the main graphs of two models, given with the folders of their external data, then of their local functions
-    and subgraphs, each with where it is. What functions differ in besides their bodies goes to `said`;
-    `sources` is for the main graphs (see `Alignment`). Raises OnnxError."""
+    """Aligns two models: their main graphs, then their local functions and subgraphs, each with its location. The models come with the
+    folders of their external data. Differences of functions outside their bodies are added to `said`; `sources` is for the main graphs (see
+    `Alignment`). Raises OnnxError."""
     from passat.ir.onnx.alignment import Alignment, Whole, function_body
     from passat.ir.onnx.frame import opsets_of
     from passat.ir.onnx.same_graph import Numbering
@@ -220,7 +220,7 @@ def _interface(one: "ModelProto", other: "ModelProto") -> Iterator[str]:
                     )
                 )
         if list(before) != list(after) and set(before) == set(after):
-            yield f"the {what}s stand in another order"
+            yield f"the order of the {what}s changed"
 
 
 def _opset_changes(one: "ModelProto | FunctionProto", other: "ModelProto | FunctionProto") -> Iterator[str]:

@@ -43,17 +43,17 @@ class TorchProgram(Protocol):
 
 
 class Converted(NamedTuple):
-    """A ModelProto, and the folder of its external data, None where it has none."""
+    """A ModelProto, and the folder of its external data, None without external data."""
 
     proto: "ModelProto"
     folder: str | None
 
 
 def convert(model: object) -> Converted | None:
-    """The ModelProto of an `onnx_ir.Model` or a `torch.onnx.ONNXProgram`, None for any other object.
+    """The ModelProto of an `onnx_ir.Model` or a `torch.onnx.ONNXProgram`; None for any other object.
 
-    Weights in external files stay there. Raises OnnxError for a model that has no ModelProto, and where its external files are relative to
-    several folders.
+    Weights in external files stay there. Raises OnnxError for a model that cannot be converted, and for one with external files in several
+    folders.
     """
     if _is(model, PROGRAM):
         model = cast("TorchProgram", model).model

@@ -68,11 +68,9 @@ def fused_operators(model: ModelSource, folder: str | None = None) -> Counter[st
 
 
 UNKNOWN_OPERATOR = "neither ONNX nor Passat knows the operator: declare it in a rule file (docs/custom-operators.md)"
-FUNCTION = (
-    "it is a function of the model, which rules do not look into: onnx.inliner.inline_local_functions puts its nodes in place of its calls"
-)
-NO_FORM = "Passat has no form of its own for the operator: ONNX Runtime computes it unchanged"
-NARROWER = "Passat's form of the operator is narrower than these operands or attributes: ONNX Runtime computes the node unchanged"
+FUNCTION = "it is a function of the model, which rules do not match inside: onnx.inliner.inline_local_functions inlines it"
+NO_FORM = "Passat does not model the operator: ONNX Runtime computes it unchanged"
+NARROWER = "Passat does not model the operator with these operands or attributes: ONNX Runtime computes the node unchanged"
 
 
 @dataclass(frozen=True)
@@ -85,8 +83,8 @@ class Value:
 
 @dataclass(frozen=True)
 class Opaque:
-    """Nodes of one operator that rules do not look into, all for one reason. `nodes` are their names; nodes without a name are called by
-    their first output."""
+    """Opaque nodes of one operator, all for the same reason. `nodes` has their names; nodes without a name are listed by their first
+    output."""
 
     operator: str
     reason: str
@@ -149,7 +147,7 @@ class ModelSummary:
 def inspect(
     model: ModelLike, *, folder: str | os.PathLike[str] | None = None, custom_ops: Sequence[str | os.PathLike[str]] = ()
 ) -> ModelSummary:
-    """What a model consists of: its inputs and outputs, operators and weights, which nodes rules do not look into and why, and what ONNX
+    """What a model consists of: its inputs and outputs, operators and weights, which nodes are opaque to rules and why, and what ONNX
     Runtime fuses.
 
     `model` is a model as `optimize` takes it; `folder` is where the external data of a ModelProto lies. `custom_ops` are libraries of

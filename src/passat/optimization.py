@@ -128,7 +128,7 @@ def choose(job: Job, given: Given, made: Made) -> Outcome:
             if report.kept and given.proto is not given.source.proto:
                 report.kept += f"; it was converted to opset {job.wanted.opset}"
             if report.kept and given.source.is_specialized:
-                report.kept += "; it has the sizes and outputs that were asked for"
+                report.kept += "; it has the sizes and outputs that were requested"
             report.warnings += opaque_warnings(outcome.module)
             if isinstance(job.prices, Measured):
                 report.cost_notes += job.prices.notes()
@@ -222,7 +222,7 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
         try:
             reference = Reference(source.original, job.how, folder=source.folder)
         except VerifyError as error:
-            raise VerifyError(f"{error}; --no-verify, or verify=False, does not run them") from None
+            raise VerifyError(f"{error}; --no-verify, or verify=False, skips the comparison") from None
         report.verification = reference.check(outcome.model)
         if report.verification.equal is False:
             if loose := _loose_rules(job, made):
@@ -234,14 +234,14 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
             raise MismatchError(_accusation(report.verification, job.wanted.opset), report)
         if report.verification.equal is None and not job.wanted.allow_unverified:
             raise UnverifiedError(
-                f"nothing shows that the optimized model computes what the original does: {report.verification.skipped}; "
-                "--allow-unverified, or allow_unverified=True, goes on without",
+                f"the optimized model cannot be compared with the original: {report.verification.skipped}; "
+                "--allow-unverified, or allow_unverified=True, accepts it unverified",
                 report,
             )
 
 
 class LooseRulesError(Exception):
-    """The result differs from the original, and rules fired that may change infinite or NaN results; has their names."""
+    """The result differs from the original, and rules fired that may change infinite or NaN results. Holds the names of these rules."""
 
     def __init__(self, rules: Sequence[str]) -> None:
         super().__init__(", ".join(rules))
@@ -258,14 +258,14 @@ def _loose_rules(job: Job, made: Made) -> list[str]:
 
 def _accusation(report: VerifyReport, opset: int | None) -> str:
     if opset is not None and "Could not find an implementation" in report.mismatch:
-        return f"in opset {opset} the model does not run: {report.mismatch}; this ONNX Runtime may have kernels of an earlier opset"
+        return f"in opset {opset} the model does not run: {report.mismatch}; this ONNX Runtime may have kernels for an earlier opset only"
     if not report.guilty:
         where = "no single pass shows the difference when the pipeline runs again"
     elif report.guilty == READ_AND_WRITTEN:
-        where = "it differs already when it is only read and written again, which is an error in Passat"
+        where = "reading and writing the model alone changes its values, which is a bug in Passat"
     else:
         where = f"the difference comes from the pass {report.guilty}"
-    return f"the optimized model computes something else than the original: {report.mismatch}; {where}"
+    return f"the optimized model computes other values than the original: {report.mismatch}; {where}"
 
 
 SAME_COST: Final = 1e-9
@@ -331,8 +331,8 @@ def _different(given: Given, rivals: Sequence[Candidate]) -> "list[tuple[Candida
 
 
 def _cost_as_written(job: Job, given: Given, model: "ModelProto", module: IRModule) -> float:
-    """The cost of a program as written to a model, where one call may become several nodes. Uses the better known of the sizes of the
-    program and of the model."""
+    """The cost of a program as written to a model, where one call may become several nodes. Takes sizes from the program or from the model,
+    whichever knows more of them."""
     read = from_onnx(model, folder=given.source.folder, lenient=True)
     cost = _cost(read, job.prices)
     return max(cost, _cost(module, job.prices)) if _has_unknown_sizes(read) else cost

@@ -47,7 +47,7 @@ class Result:
         self.model = model
         self.report = report
         self.library = library
-        """The library of the model's kernels, if it has some; `save` writes it beside the model."""
+        """The model's kernel library, if it has kernels; `save` writes it beside the model."""
         self._tracing = tracing
         self._folder = folder
         self._accepted = accepted
@@ -153,7 +153,7 @@ def _log(report: Report) -> None:
     for warning in (*report.warnings, *report.limits):
         LOG.warning("%s: %s", report.source, warning)
     if report.kept:
-        LOG.info("the input came back: %s", report.kept)
+        LOG.info("the input is returned: %s", report.kept)
     LOG.info("%d nodes became %d", report.node_count_before, report.node_count_after)
 
 
@@ -167,7 +167,9 @@ def _without(rules: Sequence[str], job: Job, given: Given) -> Result:
     result = optimize_with(source.original, stricter)
     result.report.source, result.report.nodes_before, result.report.bytes_before = report.source, report.nodes_before, report.bytes_before
     names = f"{', '.join(rules[:-1])} and {rules[-1]}" if len(rules) > 1 else rules[0]
-    result.report.warnings.append(f"verification met results that are infinite or NaN, which {names} may change: optimized without")
+    result.report.warnings.append(
+        f"the comparison found infinite or NaN results, which {names} may change: the result is optimized without"
+    )
     return result
 
 

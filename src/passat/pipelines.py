@@ -91,16 +91,16 @@ def check_rule_sets(rules: Sequence[type[RuleSet]]) -> None:
     sets: dict[str, type[RuleSet]] = {}
     for rules_ in rules:
         if not isinstance(rules_, type) or not issubclass(rules_, RuleSet):
-            raise RuleError(f"rules are classes derived from passat.rules.RuleSet, not {rules_!r}")
+            raise RuleError(f"rules must be classes derived from passat.rules.RuleSet, not {rules_!r}")
         name = rules_.__name__
         if sets.setdefault(name, rules_) is not rules_:
-            raise RuleError(f"two rule sets have the name {name}; give one of them another")
+            raise RuleError(f"two rule sets have the name {name}; rename one of them")
         if name not in _OWN and is_registered(name):
-            raise RuleError(f"the rule set {name} has the name of a pass; give it another")
+            raise RuleError(f"the rule set {name} has the name of a pass; rename it")
         for rule in rules_.rules:
             _check_declarations(rule)
             if _library().get(rule.name, rule) is not rule:
-                raise RuleError(f"the rule {rule.name} has the name of a rule of Passat's own; give its set another name")
+                raise RuleError(f"the rule {rule.name} has the name of a built-in rule; rename its set")
 
 
 def _check_declarations(rule: Rule) -> None:
@@ -110,8 +110,8 @@ def _check_declarations(rule: Rule) -> None:
             found = declared_op(node.op.name)
             if found is not None and found is not node.op:
                 raise RuleError(
-                    f"the rule {rule.name} is older than the declaration of {found.name}: an operator is declared once, in front of the "
-                    "rules, and imported by other files"
+                    f"the rule {rule.name} was defined before the declaration of {found.name}: declare an operator once, before the "
+                    "rules, and import it in other files"
                 )
 
 
@@ -132,7 +132,7 @@ def _members(passes: Sequence[str | Pass]) -> list[str | Pass]:
     try:
         return list(passes)
     except TypeError:
-        raise TypeError(f"passes are a text, a pass or a list of passes, not {passes!r}") from None
+        raise TypeError(f"passes must be a string, a pass or a list of passes, not {passes!r}") from None
 
 
 def _unwrapped(made: Pass, given: str | Pass) -> Sequence[Pass]:

@@ -30,7 +30,7 @@ TURN: Final = 0.002
 RUNS: Final = 20
 """The number of runs over which the times of operators are averaged."""
 _CONFIDENCE: Final = 1.96
-"""The number of standard deviations that contain the middle 95 % of a normal distribution."""
+"""The middle 95 % of a normal distribution are within this many standard deviations."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class OperatorTime:
 class ModelProfile:
     """The times of two models on ONNX Runtime with all its optimizations, interleaved on the same inputs.
 
-    `ratio` is the second model's time divided by the first's. `control` is the same for another session of the first model: its distance
+    `ratio` is the second model's time divided by the first's. `control` is the same for another session of the first model; its distance
     from 1 is noise. `seconds_before` is the median time of the first, `seconds_after` that time multiplied by the ratio: if the machine is
     slower in half of the rounds, the median of the second alone may contradict the ratio. `sizes` are those of named dimensions.
     """
@@ -127,9 +127,9 @@ def profile(
     VerifyError without ONNX Runtime, and NothingToTimeError for a model that does not run.
     """
     if not (math.isfinite(seconds) and seconds > 0) or threads < 1:
-        raise ArgumentError("seconds is a positive number, and threads a number of at least 1")
+        raise ArgumentError("seconds must be positive, and threads at least 1")
     if empty := [name for name, size in (sizes or {}).items() if size == 0]:
-        raise ArgumentError(f"the dimension {empty[0]} has the size 0, with which there is nothing to measure; give it at least 1")
+        raise ArgumentError(f"the dimension {empty[0]} has size 0, so there is nothing to measure; give it at least 1")
     how, tell = comparing(seed, inputs), telling(progress)
     tell("reading the models")
     sources = (open_source(before, folders[0]), open_source(after, folders[1]))

@@ -84,7 +84,7 @@ def _headline(report: Report, separator: str = "\n") -> Text:
     text.append(f", estimated {before_cost} became {after_cost}{_percent(report.cost_before, report.cost_after)}")
     text.append(f", in {seconds(sum(report.seconds.values()))}")
     if report.kept:
-        text.append(f"{separator}the input came back: {report.kept}", style="yellow")
+        text.append(f"{separator}the input is returned: {report.kept}", style="yellow")
     return text
 
 
@@ -103,7 +103,7 @@ def changed_operators(nodes_before: Mapping[str, int], nodes_after: Mapping[str,
         if before == after:
             same += before
             continue
-        note = "holds data, does not count" if name in NOT_COUNTED else ""
+        note = "holds data, not counted" if name in NOT_COUNTED else ""
         table.add_row(Text(name), str(before), str(after), f"{after - before:+d}  {note}".rstrip(), style="dim" if note else None)
     if same or not table.rows:
         table.add_row(others, str(same), str(same), "", style="dim")
@@ -197,7 +197,7 @@ def _statistics(report: Report) -> RenderableType:
         return Text("no rule matched anything")
     table = plain_table("rule", "fired", "matched", "rejected", "time", "made", "")
     for rule in matched:
-        part = f"{rule.share:.0%} of the result" if rule.made else "fired, not taken" if rule.fired and rule.taken is False else ""
+        part = f"{rule.share:.0%} of the result" if rule.made else "fired, not extracted" if rule.fired and rule.taken is False else ""
         table.add_row(rule.name, *map(str, (rule.fired, rule.matched, rule.rejected)), seconds(rule.seconds), str(rule.made), part)
     why = plain_table("rule", "rejected", "because")
     for rule in matched:

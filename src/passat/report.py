@@ -33,7 +33,7 @@ KERNELS: Final = "kernels: "
 class RuleReport:
     """The work of one rule over all passes: processed and rejected matches, and how often it fired. If recorded: the seconds spent on its
     matches, the first reasons of rejections in each pass, the number and share of nodes of the result that it made, and whether it
-    contributed to the result. For a user's rule, `unheard` says why no pass looked for it."""
+    contributed to the result. For a user's rule, `why_not_run` says why no pass ran it."""
 
     name: str
     matched: int = 0
@@ -60,7 +60,7 @@ class PassReport:
     own: bool = False
     """True for a user's pass; the report then shows all its statistics and remarks."""
     stage: str = ""
-    """The stage of the pass. Its seconds are those of the stage, and 0.0 here."""
+    """The stage that the pass belongs to. Its time counts for the stage; `seconds` is 0.0."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ class Report:
     """The report of an optimization.
 
     Nodes are counted by operator, including subgraphs and local functions; `node_count` omits those that only hold data. Costs are in
-    seconds or units of the cost model; sizes are bytes of the model without external data. `timings` are those of the input and the
-    candidates, if timed. `kept` says why the input was returned, if it was. `warnings` are problems of the model that do not prevent
+    seconds or units of the cost model; sizes are bytes of the model without external data. `timings` has the times of the input and the
+    candidates, if measured. `kept` says why the input was returned, if it was. `warnings` are problems of the model that do not prevent
     running it. `limits` lists limits that stopped a pass, with the best program so far as its result; `interrupted` says that Ctrl-C did.
     `lowered` calls were decomposed regardless of cost. `recorded` says that rules have full statistics.
     """
@@ -207,7 +207,7 @@ def _first(sentences: list[str]) -> list[str]:
 
 
 class _ReportedError(PassatError, RuntimeError):
-    """A result that is not returned. `report` says how it came about."""
+    """The base of errors about a result that is not returned. `report` is its report."""
 
     exit_code = 1
 
@@ -220,7 +220,7 @@ class _ReportedError(PassatError, RuntimeError):
 
 
 class MismatchError(_ReportedError):
-    """The optimized model computes something else than the original. The message names the pass; `report` holds what was compared."""
+    """The optimized model computes other values than the original. The message names the pass; `report` holds what was compared."""
 
 
 class UnverifiedError(_ReportedError):

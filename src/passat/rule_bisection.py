@@ -35,8 +35,8 @@ from passat.verify import AS_USUAL, Comparing
 
 @dataclass(frozen=True, eq=False)
 class GuiltyApplication:
-    """The rule application that makes a model bad: `number`, from 1, among `total` of the guilty rules (None if the full run does not
-    finish); all candidate numbers, if the check cannot distinguish them.
+    """The rule application that makes a model bad. `number` counts from 1 among the `total` applications of the guilty rules (None if the
+    full run does not finish). `candidates` has several numbers if the check cannot distinguish them.
 
     The other fields are unknown if the pass raises: the rule, the pass, the function, the position by node name, the names of all matched
     nodes, and the matched part before and after.
@@ -157,7 +157,7 @@ class RuleBisection:
         if len(names) == 1:
             lines = [f"the rule {names[0]} makes it bad, {of}"]
         else:
-            lines = [f"the rules {in_words(names)} make it bad together, and no fewer of them, {of}"]
+            lines = [f"the rules {in_words(names)} together make it bad, and no subset does, {of}"]
         lines += [f"  {rule!r}  [{rule.source}]" for rule in self.rules]
         if self.application is None:
             lines.append(f"it is bad before any application: {self.why}")
@@ -245,7 +245,7 @@ def _not_bad(asked: Questions, source: str, outcome: Outcome) -> NoReturn:
         if _same(outcome.module, otherwise.module):
             raise FlappingError("the check is not stable: it called the same model good first, then bad")
         raise BisectError(
-            f"{source} is bad only where large functions are cut into regions, so that single applications cannot be distinguished; "
+            f"{source} is bad only if large functions are cut into regions, so single applications cannot be distinguished; "
             "try another --config rules.region_nodes"
         )
     count = len({equation_of(name) for name in outcome.fired})

@@ -31,10 +31,10 @@ _LONG: Final = 130
 _WIDTH: Final = 110
 _INTRODUCTION: Final = """\
 In an equation, `x`, `y`, `z` ... are any tensors, and `c`, `d`, `w` ... are constants where the guards need their values. Attributes that
-the left side does not name may have any value. Holes for operators, cases (`kind(matmul=..., dense=...)`) and several operands (`*xs`)
-are explained above the rules. Long subexpressions that occur several times are abbreviated by capital letters.
+the left side omits may have any value. Holes for operators, cases (`kind(matmul=..., dense=...)`) and several operands (`*xs`) are
+explained above the rules. Long subexpressions that occur several times are abbreviated by capital letters.
 
-* **where**: the guards. The rule fires where all of them hold; otherwise it reports which one does not hold, and why. The guards are
+* **where**: the guards. The rule fires if all of them hold; otherwise it reports which guard rejected the match, and why. The guards are
   explained below the rules of each file; `left` is the whole left side.
 * **kind**: a *reducing* rule retires the matched node from matching; an *exploring* one adds an alternative that need not be cheaper by
   itself; a *joining* one unites two existing e-classes; an *eager* one is applied to a node when it is added, and replaces it; a
@@ -71,7 +71,7 @@ def library_table() -> str:
 
 
 def _library_passes() -> list[tuple[str, RulePass]]:
-    """The passes that run sets of the library alone: users register passes too."""
+    """The passes that only run sets of the library, not those of users."""
     known = {rules for subject in library_subjects() for rules in subject.sets}
     return [(name, pass_) for name, pass_ in registered_rule_passes() if known.issuperset(rules.base for rules in pass_.sets)]
 
@@ -106,7 +106,7 @@ def _page(*parts: str) -> str:
 
 
 def _text(words: str) -> str:
-    """Words as Markdown: what would be markup outside of `code` is escaped."""
+    """Text as Markdown. Escapes markup outside of `code`."""
     parts = re.split(r"(`[^`]*`)", words)
     return "".join(part if part.startswith("`") else re.sub(r"([*<>|\[\]])", r"\\\1", part) for part in parts)
 
@@ -120,7 +120,7 @@ def _code(text: str) -> str:
 
 
 def _cell(text: str) -> str:
-    """A cell of a table, in which a bar is the end of it even within code."""
+    """A table cell. Escapes bars, which end a cell even within code."""
     return text.replace("\\|", "|").replace("|", "\\|")
 
 
@@ -130,7 +130,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _used_as(kinds: Sequence[str]) -> str:
-    """The kinds that a pass uses a set as, where it is not the one that the rules are of."""
+    """The kinds as which a pass uses a set, if they differ from the kind of its rules."""
     others = " and ".join(filter(None, kinds))
     return f" ({'also ' if '' in kinds else ''}{others})" if others else ""
 
@@ -164,7 +164,7 @@ def _pipeline() -> list[str]:
 
 
 def _other_passes(passes: Sequence[tuple[str, RulePass]]) -> list[str]:
-    """The passes that are made of rules and not in the default pipeline."""
+    """The rule passes outside of the default pipeline."""
     default = {pass_.info.name for pass_ in leaves(default_pipeline())}
     plain = {name: pass_ for name, pass_ in passes if "{" not in name}
     others = []
@@ -173,9 +173,9 @@ def _other_passes(passes: Sequence[tuple[str, RulePass]]) -> list[str]:
             others.append(_pass(name, pass_))
         elif name not in plain:
             usual = plain[name.partition("{")[0]].sets
-            kept = "as without, and " if set(usual) < set(pass_.sets) else ""
+            kept = "the sets of the pass without the option, and " if set(usual) < set(pass_.sets) else ""
             others.append(f"* **{name}**: {kept}{', '.join(_link(rules) for rules in pass_.sets if rules not in usual)}.")
-    return ["## Other passes", "These run where a pipeline names them:", "\n".join(others)]
+    return ["## Other passes", "These run if a pipeline names them:", "\n".join(others)]
 
 
 def _pass(name: str, pass_: Pass) -> str:
@@ -227,7 +227,7 @@ def _rule_set(rules: RuleSetMeta, run_by: dict[str, list[str]] | None) -> list[s
     if run_by is not None:
         by = (
             ", ".join(_code(name) + _used_as(kinds) for name, kinds in run_by.items())
-            or "no pass by itself; name it to `Legalize`, or to a `rule_pass` of your own"
+            or "no pass by itself; pass its name to `Legalize`, or to your own `rule_pass`"
         )
         said.insert(0, f"Run by {by}.")
     meanings = dict.fromkeys(meaning for rule in rules for meaning in rule.holes().meanings())
@@ -283,11 +283,11 @@ def _entries(rules: Sequence[Rule], columns: Sequence[tuple[str, Callable[[Rule]
 
 
 def _operator_index(subjects: Sequence[Subject]) -> str:
-    """Which sets speak of each operator."""
+    """The rule sets that mention each operator."""
     index: dict[str, list[RuleSetMeta]] = {}
     for subject in subjects:
         for rules in subject.sets:
             for name in operators_of(rules):
                 index.setdefault(name, []).append(rules)
     rows = [(_code(name), ", ".join(map(_link, index[name]))) for name in sorted(index)]
-    return "## Which sets speak of an operator\n\n" + _table(("operator", "sets"), rows)
+    return "## Rule sets by operator\n\n" + _table(("operator", "sets"), rows)

@@ -40,7 +40,7 @@ from passat.settings import Variant
 from passat.verify import Comparing
 
 FORMAT: Final = 2
-"""The version of the folder's form, in `bisection.json`."""
+"""The version of the folder's format, in `bisection.json`."""
 _LIMIT: Final = 1 << 26
 """Maximum size of `bisection.json` in bytes."""
 JSON_NAME: Final = "bisection.json"
@@ -144,17 +144,17 @@ def _data(found: RuleBisection, kept: Mapping[str, AnyValue], smallest: bool) ->
 def _readme(found: RuleBisection, smallest: bool, command: str) -> str:
     names = found.names
     lines = [f"With the {'rule' if len(names) == 1 else 'rules'} {in_words(names)} a model becomes bad.", "", str(found), ""]
-    lines += [f"To see it again:      {command}", *([f"To make the model:    {found.command}"] if found.command else []), ""]
+    lines += [f"To reproduce it:   {command}", *([f"To make the model:    {found.command}"] if found.command else []), ""]
     if smallest:
         lines.append(f"{SMALLEST} is the matched part alone, which becomes bad as well.")
     if found.how.given is not None:
-        lines.append(f"{INPUTS_NAME} has the inputs that the models were compared on, besides random ones.")
+        lines.append(f"{INPUTS_NAME} has your inputs; the models were compared on these and on random ones.")
     lines.append("before.onnx is the result without the application, after.onnx with it (unless a pass raises).")
     return "\n".join(lines) + "\n"
 
 
 def _save_smallest(found: RuleBisection, path: str) -> bool:
-    """Writes the matched part as a model if the rules make it bad too; with constants as inputs if possible."""
+    """Writes the matched part as a model if the rules make it bad too; with its constants as inputs if possible."""
     application = found.application
     if application is None or application.run is None:
         return False
@@ -215,17 +215,17 @@ def replay_bisection(folder: str | os.PathLike[str], rules: Sequence[type[RuleSe
     require_rules(folder, data["sets"], rules)
     asked_for = data["check"] if check is None else check
     if check is None and asked_for not in CHECKS:
-        raise ReproducerError(f"{folder} was made with a check that is a command, which is not run from the folder: give it with --check")
+        raise ReproducerError(f"{folder} was made with a check command, which is not run from the folder: pass it with --check")
     context = data["context"]
     try:
         settings = PassContext(context["opt_level"], context["required_pass"], context["disabled_pass"], config=context["config"])
         variant = Variant(**data["variant"])
     except (AttributeError, TypeError, ValueError) as error:
-        raise ReproducerError(f"{folder}: its settings do not fit: {error}") from error
+        raise ReproducerError(f"{folder}: its settings are invalid: {error}") from error
     try:
         pipeline = settings.run(build_pipeline, data["passes"], rules)
     except (ValueError, LookupError) as error:
-        raise ReproducerError(f"{folder}: its pipeline cannot be made here: {str(error).splitlines()[0]}") from error
+        raise ReproducerError(f"{folder}: its pipeline cannot be built here: {str(error).splitlines()[0]}") from error
     names = data["rules"]
     how = Comparing(data["seed"], closeness=None if data["closeness"] is None else Closeness(*data["closeness"]))
     found: list[RuleReplay] = []
@@ -253,7 +253,7 @@ def _inputs(folder: str, name: str | None) -> GivenInputs | None:
         return None
     path = os.path.join(folder, INPUTS_NAME)
     if name != INPUTS_NAME or os.path.islink(path) or not os.path.isfile(path):
-        raise ReproducerError(f"{folder}: the inputs that its models were compared on are not in it, as {INPUTS_NAME}")
+        raise ReproducerError(f"{folder}: {INPUTS_NAME}, the inputs that its models were compared on, is missing")
     return read_inputs(path)
 
 
@@ -285,7 +285,7 @@ def _read(folder: str) -> dict[str, AnyValue]:
     except ValueError as error:
         raise ReproducerError(f"{path} is not valid JSON: {error}") from None
     if not isinstance(data, dict):
-        raise ReproducerError(f"{path} does not hold a JSON object")
+        raise ReproducerError(f"{path} is not a JSON object")
     for key, kinds in _KINDS.items():
         if not isinstance(data.get(key), kinds):
             raise ReproducerError(f"{path}: {key!r} is invalid")

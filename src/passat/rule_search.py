@@ -26,7 +26,7 @@ AskCount: TypeAlias = Callable[[int], bool | None]
 def smallest_set(rules: Sequence[str], ask: AskRules) -> list[str]:
     """A minimal subset of rules that is bad; all rules together are bad, and no rules are good.
 
-    One guilty rule among n takes log2(n) + 1 questions; of several that are only bad together, each takes as many, and one more.
+    One guilty rule among n takes log2(n) + 1 questions. If several are only bad together, each of them takes one more than that.
 
     >>> asked = []
     >>> def ask(rules):
@@ -46,7 +46,7 @@ def smallest_set(rules: Sequence[str], ask: AskRules) -> list[str]:
     kept: list[str] = []
     rest = list(rules)
     while rest and not known(kept):
-        # The kept rules with the rest are bad, alone they are not known to be: at least one of the rest is needed.
+        # The kept rules are bad together with the rest, but not known to be bad alone: at least one of the rest is needed.
         kept, rest = _narrow(kept, rest, known)
     return _without_needless(kept, known)
 
@@ -57,7 +57,8 @@ def _narrow(kept: list[str], rest: list[str], ask: AskRules) -> tuple[list[str],
 
 
 def _without_needless(kept: list[str], ask: AskRules) -> list[str]:
-    """The set without rules that are not needed to be bad; there are some if one rule hides the effect of another."""
+    """The set without unneeded rules: all of the rest are needed to be bad. There are unneeded ones if one rule hides the effect of
+    another."""
     i = 0
     while len(kept) > 1 and i < len(kept):
         others = [*kept[:i], *kept[i + 1 :]]

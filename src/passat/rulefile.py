@@ -40,7 +40,7 @@ def read_rules(rules: RulesLike) -> tuple[list[type[RuleSet]], list[PathLike]]:
     if isinstance(rules, (str, os.PathLike, type)):
         rules = [rules]
     elif not isinstance(rules, Iterable):
-        raise TypeError(f"rules are RuleSet classes, or paths of rule files, not {rules!r}")
+        raise TypeError(f"rules must be RuleSet classes or paths of rule files, not {rules!r}")
     sets: list[type[RuleSet]] = []
     files: dict[str, PathLike] = {}
     for one in rules:
@@ -80,8 +80,8 @@ def load_rules(path: str | os.PathLike[str]) -> list[type[RuleSet]]:
     declares = any(isinstance(value, Op) and value.relation.__module__ == module.__name__ for value in vars(module).values())
     if not sets and not keys and not declares:
         raise RuleFileError(
-            f"{file} defines no rules and registers no passes: a rule file holds classes derived from passat.rules.RuleSet, each rule an "
-            "attribute of one, passes with @register_pass(NAME), or operators with @define_op; rule sets that it imports do not count"
+            f"{file} defines no rules and registers no passes: a rule file contains classes derived from passat.rules.RuleSet, each rule "
+            "an attribute of one, passes with @register_pass(NAME), or operators with @define_op; rule sets that it imports do not count"
         )
     return sets
 
@@ -137,7 +137,7 @@ def _run(file: Path) -> tuple[ModuleType, bytes]:
     except SyntaxError as error:
         del sys.modules[name]
         if not error.lineno:  # not text
-            raise RuleFileError(f"{file} is not a Python file: {error.msg}; name a file of rules") from error
+            raise RuleFileError(f"{file} is not a Python file: {error.msg}; give a rule file") from error
         raise RuleFileError(f"{error.filename or file}, line {error.lineno}: {error.msg}") from error
     except (Exception, SystemExit) as error:
         del sys.modules[name]

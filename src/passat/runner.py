@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 ModelSource: TypeAlias = "ModelProto | bytes | str | os.PathLike[str]"
-"""A model: in memory, serialized, or in a file. A model larger than 2 GB must be a file."""
+"""A model: in memory, serialized, or in a file. A model larger than 2 GB must be in a file."""
 
 _PREFIX: Final = re.compile(
     r"\[ONNXRuntimeError\] : \d+ : \w+ : "  # the number and the kind of the error
@@ -37,7 +37,7 @@ PROTOBUF_LIMIT: Final = 2_000_000_000
 _LOADING_SECONDS: Final = 600.0
 _MISSING: Final = "models run on ONNX Runtime, which is not installed: pip install 'passat[onnx]' installs it"
 _LIBRARIES: list[str] = []
-"""The libraries of custom operators that sessions get."""
+"""The libraries of custom operators that new sessions load."""
 
 
 class VerifyError(PassatError, RuntimeError):
@@ -58,7 +58,7 @@ def custom_operators(libraries: Sequence[str | os.PathLike[str]]) -> Iterator[No
     paths = [os.path.abspath(library) for library in libraries]
     for path in paths:
         if not os.path.isfile(path):
-            raise CustomOpsError(f"there is no library {path} of custom operators")
+            raise CustomOpsError(f"the library {path} of custom operators does not exist")
         try:
             _onnxruntime().SessionOptions().register_custom_ops_library(path)
         except VerifyError:

@@ -54,7 +54,7 @@ class Session:
         options.log_severity_level = 4
         if not settings.arena:  # nothing is timed: threads need not spin while waiting
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        options.enable_cpu_mem_arena = settings.arena  # without the arena memory is returned at once; with it times are realistic
+        options.enable_cpu_mem_arena = settings.arena  # without the arena, memory is freed immediately; with it, times are realistic
         if settings.written is not None:
             options.optimized_model_filepath = settings.written
         if settings.profile is not None:
@@ -89,7 +89,7 @@ class Session:
 
     def _to_runtime(self, value: AnyValue, name: str, kind: str) -> AnyValue:
         if "seq(" in kind:
-            raise ValueError(f"the input {name!r} is a sequence, in a model that has inputs or outputs of type bfloat16 too")
+            raise ValueError(f"the input {name!r} is a sequence, which a model with bfloat16 inputs or outputs cannot have here")
         if kind in _NARROW:
             return self._values.ortvalue_from_numpy_with_onnx_type(np.require(value, requirements="C").view(np.uint16), _NARROW[kind])
         return self._values.ortvalue_from_numpy(value)
@@ -197,7 +197,7 @@ def read(stream: Readable) -> tuple[Head, list[Array]]:
         found = json.loads(_read_bytes(stream, size))
         head, arrays = dict(found["head"]), [_empty(name, shape) for name, shape in found["arrays"]]
     except (ValueError, TypeError, KeyError, MemoryError) as error:
-        raise WireError(f"no message: {error}") from error
+        raise WireError(f"a malformed message: {error}") from error
     for array in arrays:
         _read_into(stream, array.reshape(-1).view(np.uint8).data)
     return head, arrays

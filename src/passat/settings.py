@@ -17,14 +17,14 @@ from passat.rulefile import PathLike, RulesLike
 from passat.rules.cost import CostModel, CostName
 
 Progress: TypeAlias = Callable[[str], None]
-"""Gets a few words on what begins now."""
+"""Receives a short description of each step as it begins."""
 Check: TypeAlias = Callable[[str, object], None]
-"""Raises TypeError or ArgumentError for a value of an argument of that name."""
+"""Checks the value of the named argument. Raises TypeError or ArgumentError."""
 
 MOST_LEVEL: Final = 4
 """The highest optimization level."""
 DEFAULT_LEVEL: Final = 3
-"""The level of passes where neither the call nor a context around it says one."""
+"""The optimization level if neither the call nor a surrounding context sets one."""
 
 
 class ArgumentError(PassatError, ValueError):
@@ -36,7 +36,7 @@ class ArgumentError(PassatError, ValueError):
 def _kind(kinds: type | tuple[type, ...], said: str) -> Check:
     def check(name: str, value: object) -> None:
         if not isinstance(value, kinds):
-            raise TypeError(f"{name} {said}, not {value!r}")
+            raise TypeError(f"{name} must be {said}, not {value!r}")
 
     return check
 
@@ -46,9 +46,9 @@ def _integer(least: int, most: int | None = None) -> Check:
 
     def check(name: str, value: object) -> None:
         if not isinstance(value, SupportsIndex) or isinstance(value, bool):
-            raise TypeError(f"{name} is an integer {bounds}, not {value!r}")
+            raise TypeError(f"{name} must be an integer {bounds}, not {value!r}")
         if operator.index(value) < least or (most is not None and operator.index(value) > most):
-            raise ArgumentError(f"{name} is an integer {bounds}, not {value!r}")
+            raise ArgumentError(f"{name} must be an integer {bounds}, not {value!r}")
 
     return check
 
@@ -56,9 +56,9 @@ def _integer(least: int, most: int | None = None) -> Check:
 def _number(said: str, most: float) -> Check:
     def check(name: str, value: object) -> None:
         if not isinstance(value, numbers.Real) or isinstance(value, bool):
-            raise TypeError(f"{name} is a {said}, not {value!r}")
+            raise TypeError(f"{name} must be a {said}, not {value!r}")
         if not 0 <= float(value) <= most:
-            raise ArgumentError(f"{name} is a {said}, at least 0, not {value!r}")
+            raise ArgumentError(f"{name} must be a {said}, at least 0, not {value!r}")
 
     return check
 
@@ -66,26 +66,26 @@ def _number(said: str, most: float) -> Check:
 def _one_of(*values: str) -> Check:
     def check(name: str, value: object) -> None:
         if value not in values:
-            raise ArgumentError(f"{name} is {' or '.join(map(repr, values))}, not {value!r}")
+            raise ArgumentError(f"{name} must be {' or '.join(map(repr, values))}, not {value!r}")
 
     return check
 
 
 def _paths(name: str, value: object) -> None:
     if not isinstance(value, Iterable) or isinstance(value, _PATH) or not all(isinstance(one, _PATH) for one in value):
-        raise TypeError(f"{name} is a list of the paths of libraries, not {value!r}")
+        raise TypeError(f"{name} must be a list of paths of libraries, not {value!r}")
 
 
 def _dims(name: str, value: object) -> None:
     if not isinstance(value, Mapping):
-        raise TypeError(f"{name} are sizes by the names of dimensions, not {value!r}")
+        raise TypeError(f"{name} must map names of dimensions to sizes, not {value!r}")
     for dim, size in value.items():
         _size(f"the size of the dimension {dim!r}", size)
 
 
 def _shapes(name: str, value: object) -> None:
     if not isinstance(value, Mapping) or not all(_is_sequence(shape) for shape in value.values()):
-        raise TypeError(f"{name} are shapes by the names of inputs, not {value!r}")
+        raise TypeError(f"{name} must map names of inputs to shapes, not {value!r}")
     for each, shape in value.items():
         for size in shape:
             if size is not None:
@@ -94,7 +94,7 @@ def _shapes(name: str, value: object) -> None:
 
 def _names(name: str, value: object) -> None:
     if not _is_sequence(value) or not all(isinstance(each, str) for each in value):  # type: ignore[attr-defined]  # a sequence is iterable
-        raise TypeError(f"{name} is a list of names, not {value!r}")
+        raise TypeError(f"{name} must be a list of names, not {value!r}")
     if not value:
         raise ArgumentError(f"{name} names no output")
 
@@ -105,9 +105,9 @@ def _is_sequence(value: object) -> bool:
 
 _size: Final = _integer(0, 2**31 - 1)
 _PATH: Final = (str, os.PathLike)
-_SWITCH: Final = _kind(bool, "is True or False")
+_SWITCH: Final = _kind(bool, "True or False")
 _FINITE: Final = _number("finite number", sys.float_info.max)
-_FOLDER: Final = _kind(_PATH, "is the path of a folder")
+_FOLDER: Final = _kind(_PATH, "the path of a folder")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -147,21 +147,21 @@ class Settings(Variant):
     allow_unverified: Annotated[bool, _SWITCH] = False
     inputs: Annotated[
         Mapping[str, AnyValue] | PathLike | None,
-        _kind((*_PATH, Mapping), "are arrays by the names of inputs, or the path of a file of them"),
+        _kind((*_PATH, Mapping), "a mapping of names of inputs to arrays, or the path of a file of arrays"),
     ] = None
     rtol: Annotated[float | None, _FINITE] = None
     atol: Annotated[float | None, _FINITE] = None
     custom_ops: Annotated[Iterable[PathLike], _paths] = ()
     time_limit: Annotated[float | None, _number("number of seconds", math.inf)] = None
-    config: Annotated[Mapping[str, AnyValue] | None, _kind(Mapping, "is a mapping of options to values")] = None
+    config: Annotated[Mapping[str, AnyValue] | None, _kind(Mapping, "a mapping of options to values")] = None
     cost: CostName | CostModel | None = None
     choose: Annotated[Literal["cost", "time"], _one_of("cost", "time")] = "cost"
     candidates: Annotated[int, _integer(1)] = 4
     seed: Annotated[int, _integer(0)] = 0
     folder: Annotated[PathLike | None, _FOLDER] = None
-    progress: Annotated[Progress | None, _kind(Callable, "is a function of a text")] = None
+    progress: Annotated[Progress | None, _kind(Callable, "a function of a string")] = None
     reproducer: Annotated[PathLike | None, _FOLDER] = None
-    instruments: Annotated[Iterable[PassInstrument], _kind(Iterable, "are a list of PassInstrument objects")] = ()
+    instruments: Annotated[Iterable[PassInstrument], _kind(Iterable, "a list of PassInstrument objects")] = ()
     record: Annotated[bool, _SWITCH] = False
     explain: Annotated[bool, _SWITCH] = False
     certificate: Annotated[bool, _SWITCH] = False
@@ -174,7 +174,7 @@ class Settings(Variant):
                 "choose='time' tries several programs, and cannot explain or certify one of them; use choose='cost' (the default)"
             )
         if self.kernels and (self.explain or self.certificate):
-            raise ArgumentError("kernels join nodes outside of the rules, and cannot be explained or certified; leave out one of the two")
+            raise ArgumentError("kernels join nodes outside of the rules, and cannot be explained or certified; drop one of the two")
 
     @property
     def options(self) -> dict[str, AnyValue]:

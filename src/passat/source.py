@@ -43,7 +43,7 @@ class Source:
 
     @property
     def path(self) -> str | None:
-        """The path of its file, None for a model that is only in memory."""
+        """The path of its file; None for a model in memory."""
         return self.name if self.in_file and not self.is_specialized else None
 
     @property
@@ -66,7 +66,7 @@ class Source:
         """The model with the fixed sizes and the outputs of a variant. Raises SpecializeError."""
         if not wanted.is_special:
             return self
-        from passat.ir.onnx.specialize import fix_sizes, keep_outputs  # which needs onnx
+        from passat.ir.onnx.specialize import fix_sizes, keep_outputs  # needs onnx
 
         proto = self.proto
         if not self.in_file:  # the caller's own
@@ -95,12 +95,12 @@ class Source:
     def _read(self, opset: int | None, *, lenient: bool) -> "tuple[ModelProto, IRModule]":
         model = self.proto
         if opset is not None:
-            from passat.ir.onnx.opset import in_opset  # which needs onnx
+            from passat.ir.onnx.opset import in_opset  # needs onnx
 
             model = in_opset(model, opset, folder=self.folder, lenient=lenient)
         module = from_onnx(model, folder=self.folder, lenient=lenient)
         if self.is_specialized:
-            from passat.ir.onnx.specialize import settle_outputs  # which needs onnx
+            from passat.ir.onnx.specialize import settle_outputs  # needs onnx
 
             settle_outputs(model, module)
         return model, module
@@ -131,7 +131,7 @@ def _in_memory(model: "ModelLike") -> "ModelProto":
         return parse_model(data, IN_MEMORY)
     if not hasattr(model, "graph"):
         raise OnnxError(
-            "a model is a ModelProto, its path, its bytes, a binary file object that holds it, an onnx_ir.Model "
+            "a model must be a ModelProto, its path, its bytes, a binary file object that holds it, an onnx_ir.Model "
             f"or a torch.onnx.ONNXProgram, not {type(model).__name__}"
         )
     return cast("ModelProto", model)
@@ -148,9 +148,7 @@ def _bytes_of(model: "ModelLike") -> bytes | None:
 
     data = read(MODEL_LIMIT + 1)
     if not isinstance(data, bytes):
-        raise OnnxError(
-            f"a model is read from a binary file object, as of open(path, 'rb'); read() of the one given returns {type(data).__name__}"
-        )
+        raise OnnxError(f"a file object must be binary, as from open(path, 'rb'); read() of this one returns {type(data).__name__}")
     return data
 
 

@@ -73,7 +73,7 @@ def _operators(summary: ModelSummary) -> RenderableType:
     table = plain_table("operator", "nodes", "")
     for name, count in sorted(summary.nodes.items(), key=lambda item: (-item[1], item[0])):
         data = name in NOT_COUNTED
-        table.add_row(Text(name), str(count), "holds data, does not count" if data else "", style="dim" if data else None)
+        table.add_row(Text(name), str(count), "holds data, not counted" if data else "", style="dim" if data else None)
     return table
 
 
@@ -81,10 +81,10 @@ def _opaque(summary: ModelSummary) -> list[RenderableType]:
     lines: list[RenderableType] = []
     count = sum(len(group.nodes) for group in summary.opaque)
     if not count:
-        lines.append(Text("rules can look into every node"))
+        lines.append(Text("no node is opaque to rules"))
     else:
-        stays = "stays as it is" if count == 1 else "stay as they are"
-        lines.append(Text(f"rules do not look into {_counted(count, 'node')}, which {stays}:"))
+        stays = "is" if count == 1 else "are"
+        lines.append(Text(f"{_counted(count, 'node')} {stays} opaque to rules, and unchanged:"))
         lines += [Text(f"  {len(group.nodes):,} {group.operator}{_names(group)}: {group.reason}") for group in summary.opaque]
     if summary.unknown:
         lines.append(Text(f"the type of {_counted(summary.unknown, 'result')} is unknown"))
@@ -143,7 +143,7 @@ def render_diff(diff: ModelDiff) -> RenderableType:
     for difference in diff.differences[:_LISTED]:
         parts += [Text(), *_difference(difference)]
     if diff.changes:
-        parts += [Text(), Text("nodes of both that are not the same:", style="bold")]
+        parts += [Text(), Text("nodes of both models that differ:", style="bold")]
         parts += [Text(f"  {change.operator} {change.after!r}: {'; '.join(change.what)}") for change in diff.changes[:_LISTED]]
     rest = max(0, len(diff.differences) - _LISTED) + max(0, len(diff.changes) - _LISTED)
     if rest:
@@ -240,7 +240,7 @@ def _operator_times(profile: "ModelProfile") -> RenderableType:
     table = plain_table("operator", "before", "", "after", "", "")
     shown, rest = profile.operators[:_TIMED], profile.operators[_TIMED:]
     if rest:
-        from passat.profiling import OperatorTime  # and with it what runs models
+        from passat.profiling import OperatorTime  # imports the code that runs models
 
         sums = [sum(values) for values in zip(*(each[1:] for each in map(_numbers, rest)), strict=True)]
         shown = [*shown, OperatorTime(f"{len(rest)} others", *sums)]

@@ -1,4 +1,4 @@
-"""`tvm.tir` and `tvm.te`, as far as programs of Relay use them: numbers, and the variables of sizes. There is no TIR."""
+"""The parts of `tvm.tir` and `tvm.te` that Relay programs use: numbers, and variables for sizes. There is no TIR."""
 
 from passat.ir import shape
 from passat.ir.shape import SymDim
@@ -7,7 +7,7 @@ __all__ = ["Any", "FloatImm", "IntImm", "SizeVar", "StringImm", "Var", "int32", 
 
 
 def IntImm(dtype: str, value: int) -> int:  # noqa: N802  # TVM's name of a class
-    """An integer, or a truth value where the element type is bool.
+    """An integer, or a boolean for the element type bool.
 
     >>> IntImm("int32", 1), IntImm("bool", 1)
     (1, True)
@@ -21,7 +21,7 @@ def FloatImm(dtype: str, value: float) -> float:  # noqa: N802  # TVM's name of 
 
 
 def StringImm(value: str) -> str:  # noqa: N802  # TVM's name of a class
-    """A text."""
+    """A string."""
     return value
 
 
@@ -31,7 +31,7 @@ def Any() -> shape.Any:  # noqa: N802  # TVM's name of a class
 
 
 def Var(name: str, dtype: str = "int32") -> SymDim:  # noqa: N802  # TVM's name of a class
-    """A size by name.
+    """A named size.
 
     >>> Var("n") * 2
     2*n
@@ -40,12 +40,12 @@ def Var(name: str, dtype: str = "int32") -> SymDim:  # noqa: N802  # TVM's name 
 
 
 def var(name: str = "tindex", dtype: str = "int32") -> SymDim:
-    """A size by name."""
+    """A named size."""
     return SymDim.named(name)
 
 
 def size_var(name: str = "size", dtype: str = "int32") -> SymDim:
-    """A size by name."""
+    """A named size."""
     return SymDim.named(name)
 
 

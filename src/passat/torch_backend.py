@@ -3,8 +3,8 @@
     torch.compile(model, backend="passat", options={"opt_level": 3})
 
 The options are the keywords of `passat.optimize`. A graph that cannot run on ONNX Runtime runs in PyTorch instead, and a FallbackWarning
-says why. Weights are constants of the optimized model: after a change of them it is exported and optimized again. The logger `passat.torch`
-tells what was optimized.
+says why. Weights are constants of the optimized model: when they change, it is exported and optimized again. The logger `passat.torch`
+reports what was optimized.
 """
 
 import logging
@@ -21,7 +21,7 @@ from passat.settings import ArgumentError, Settings
 from passat.torch_graph import GraphModule, Outputs, Split, Tensor, UnsupportedError, difference, export, outputs_of, split
 
 MOST_VERSIONS: Final = 16
-"""How many values of the weights one graph is optimized for. Weights that change more often are not constants."""
+"""Maximum number of weight values for which one graph is optimized. Weights that change more often are not constants."""
 _LONGEST: Final = 300
 _LOG: Final = logging.getLogger("passat.torch")
 
@@ -31,7 +31,7 @@ class FallbackWarning(UserWarning):
 
 
 def backend(graph: GraphModule, examples: Sequence[AnyValue], **options: AnyValue) -> Callable[..., tuple[AnyValue, ...]]:
-    """Compiles a graph of TorchDynamo. It is exported when it is called first.
+    """Compiles a graph of TorchDynamo. It is exported on the first call.
 
     Raises ArgumentError for a keyword of `torch.compile` other than `options`, TypeError and ValueError for options that `passat.optimize`
     does not take.
@@ -47,8 +47,8 @@ Key: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class Version(NamedTuple):
-    """The session that runs a graph with some values of its weights. `held` keeps these alive, so that no other tensor gets the identity of
-    one."""
+    """The session that runs a graph with some values of its weights. `held` keeps these tensors alive, so that no other tensor gets the
+    identity of one."""
 
     runner: Runner
     held: tuple[Tensor, ...]
@@ -89,7 +89,7 @@ class Compiled:
             return _run_graph(self._graph, arguments)
 
     def _version(self, arguments: Sequence[AnyValue]) -> tuple[Version, tuple[AnyValue, ...] | None]:
-        """The session for the present weights, and the results where it has run already. Raises UnsupportedError."""
+        """The session for the current weights, and the results if it has already run. Raises UnsupportedError."""
         weights = tuple(arguments[place] for place in self._places.weights)
         key = tuple((id(weight), _changes(weight)) for weight in weights)
         with self._lock:
@@ -107,7 +107,7 @@ class Compiled:
             return self._versions[key], results
 
     def _forget_earlier(self, key: Key) -> None:
-        """Drops the sessions of the same weights before they changed: changes are counted upward."""
+        """Drops the sessions for earlier values of the same weights: the numbers of changes only increase."""
         for other in [other for other in self._versions if [of for of, _ in other] == [of for of, _ in key]]:
             del self._versions[other]
 
@@ -119,7 +119,7 @@ class Compiled:
             raise UnsupportedError(f"its tensors are on {', '.join(sorted(devices))}: ONNX Runtime runs on the CPU here")
         self._outputs = outputs_of(self._graph)
         with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")  # of the exporter, about its own ways
+            warnings.simplefilter("ignore")  # warnings of the exporter about itself
             program = export(self._graph, arguments, self._places)
             result = optimize_with(program, self._settings)
         report = result.report
@@ -137,7 +137,7 @@ class Compiled:
         return self._outputs.pick(arguments, values)
 
     def _compare(self, results: Sequence[AnyValue], arguments: Sequence[AnyValue]) -> None:
-        """Raises UnsupportedError where the results are not those of PyTorch."""
+        """Raises UnsupportedError if the results are not those of PyTorch."""
         import torch
 
         for found, wanted in zip(results, _run_graph(self._graph, arguments), strict=True):
@@ -157,7 +157,7 @@ def _run_graph(graph: GraphModule, arguments: Sequence[AnyValue]) -> tuple[AnyVa
 
 
 def _changes(weight: Tensor) -> int:
-    """How often a tensor was changed in place, as far as PyTorch counts that."""
+    """The number of in-place changes of a tensor that PyTorch counted."""
     try:
         return int(weight._version)
     except RuntimeError:  # made under torch.inference_mode()

@@ -30,15 +30,14 @@ class Split:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where the values of a graph come from: `pick` gets the arguments and the values that were computed, and returns all of them in
-    order."""
+    """The outputs of a graph: `pick` gets the arguments and the computed values, and returns all outputs in order."""
 
     computed: int
     pick: Callable[[Sequence[AnyValue], Sequence[Tensor]], tuple[AnyValue, ...]]
 
 
 def split(graph: GraphModule, examples: Sequence[AnyValue]) -> Split:
-    """Tells the weights from the inputs. Numbers are neither."""
+    """Separates the weights from the inputs. Numbers are neither."""
     import torch
 
     inputs: list[int] = []
@@ -52,7 +51,7 @@ def split(graph: GraphModule, examples: Sequence[AnyValue]) -> Split:
 
 
 def outputs_of(graph: GraphModule) -> Outputs:
-    """Where the outputs come from. Raises UnsupportedError for outputs that share memory, and for numbers that are computed."""
+    """How to assemble the outputs. Raises UnsupportedError for outputs that share memory, and for computed numbers."""
     import torch
 
     (found,) = graph.graph.find_nodes(op="output")[0].args
@@ -80,7 +79,7 @@ def outputs_of(graph: GraphModule) -> Outputs:
 
 
 def export(graph: GraphModule, arguments: Sequence[AnyValue], places: Split) -> AnyValue:
-    """The `torch.onnx.ONNXProgram` of a graph with its present weights. Raises UnsupportedError, and what torch raises."""
+    """The `torch.onnx.ONNXProgram` of a graph with its current weights. Raises UnsupportedError, and what torch raises."""
     import torch
 
     module, sizes = _closed(graph, arguments, places)
@@ -88,7 +87,7 @@ def export(graph: GraphModule, arguments: Sequence[AnyValue], places: Split) -> 
     if not tensors:
         raise UnsupportedError("it has no input, only weights")
     exported = torch.export.export(module, tensors, dynamic_shapes=sizes, strict=False)
-    # The parts of composite operators show what they write to and whether they draw random numbers.
+    # Decomposed operators show what they write to, and whether they draw random numbers.
     functional = exported.run_decompositions({})
     if functional.graph_signature.buffers_to_mutate or functional.graph_signature.user_inputs_to_mutate:
         raise UnsupportedError("it changes its arguments, or buffers of the model")
@@ -107,7 +106,7 @@ _SWITCHES: Final = ("train", "training")
 
 
 def _is_random(node: AnyValue) -> bool:
-    """Whether a node draws random numbers: operators with dropout do not where that is off."""
+    """True if a node draws random numbers; operators with dropout do so only if dropout is on."""
     import torch
 
     if not isinstance(node.target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in node.target.tags:
@@ -120,7 +119,7 @@ def _is_random(node: AnyValue) -> bool:
 
 @contextlib.contextmanager
 def _quiet(logger: logging.Logger) -> Iterator[None]:
-    """Silences a logger for messages that are not errors."""
+    """Silences messages of a logger below the level of errors."""
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
@@ -130,8 +129,8 @@ def _quiet(logger: logging.Logger) -> Iterator[None]:
 
 
 def _closed(graph: GraphModule, arguments: Sequence[AnyValue], places: Split) -> tuple[AnyValue, tuple[AnyValue, ...]]:
-    """A module of the inputs alone: weights are its parameters and buffers, sizes follow from the inputs. And which dimensions of the
-    inputs change from call to call, as `torch.export` takes it."""
+    """A module that takes only the inputs: weights are its parameters and buffers, and sizes are computed from the inputs. Also returns
+    which dimensions of the inputs change from call to call, in the form that `torch.export` takes."""
     import torch
 
     copied, root = torch.fx.Graph(), torch.nn.Module()
@@ -179,7 +178,7 @@ def _dynamic(node: AnyValue) -> dict[int, AnyValue] | None:
 
 
 def _sizes(nodes: Sequence[AnyValue]) -> dict[str, tuple[AnyValue, int]]:
-    """The first input and axis of each size that has a name."""
+    """The first input and axis of each named size."""
     found: dict[str, tuple[AnyValue, int]] = {}
     for node in nodes:
         for axis, size in enumerate(node.meta["example_value"].shape):
@@ -202,11 +201,11 @@ def _memory(node: AnyValue) -> AnyValue:
 
 
 CLOSE: Final = {"float64": 1e-6, "float32": 1e-3, "float16": 2e-2, "bfloat16": 8e-2}
-"""How far results may be from PyTorch's, as a part of the largest element."""
+"""Allowed difference from PyTorch's results, relative to the largest element."""
 
 
 def difference(found: Tensor, wanted: Tensor) -> str:
-    """How a result differs from PyTorch's by more than rounding; '' where it does not."""
+    """How a result differs from PyTorch's by more than rounding; '' if it does not."""
     import torch
 
     if found.dtype != wanted.dtype or found.shape != wanted.shape:

@@ -33,7 +33,7 @@ _AGAIN: Final = 5_000_011
 """The seed of the repeated run of the original: large, so that no random operator is likely to have it."""
 _ENDINGS: Final = 3
 """Number of crashes of ONNX Runtime's process on a model after which no other inputs are tried."""
-_OTHER_INPUTS: Final = "--inputs FILE.npz, or inputs=, compares on inputs of your own"
+_OTHER_INPUTS: Final = "--inputs FILE.npz, or inputs=, compares on your own inputs"
 _EMPTY: Final = "it has no elements on these inputs, so only its shape was compared"
 _LIBRARY: Final = "--custom-ops LIB, or custom_ops=, registers a library that has the operators"
 
@@ -102,7 +102,7 @@ def comparing(
     """
     for name, value in (("rtol", rtol), ("atol", atol)):
         if value is not None and not 0 <= value < float("inf"):
-            raise ArgumentError(f"{name} is a number of at least 0, not {value!r}")
+            raise ArgumentError(f"{name} must be a number of at least 0, not {value!r}")
     given = None
     if inputs is not None:
         given = GivenInputs("the inputs given", dict(inputs)) if isinstance(inputs, Mapping) else read_inputs(inputs)
@@ -306,7 +306,7 @@ class Reference:
                 self.values = [original.run(self._feed(trial)) for trial in self.trials]
                 found = self._compare(model)
             except EndedError as error:
-                found = VerifyReport(None, skipped=f"the original does not run once more: {error}")
+                found = VerifyReport(None, skipped=f"a second run of the original fails: {error}")
         parts = "" if self._cut is None or self.skipped else self._cut.where
         return replace(found, trials=tuple(self.trials), parts=parts, seconds=self.seconds + time.perf_counter() - started)
 
@@ -324,11 +324,11 @@ class Reference:
         try:
             session = self._session(candidate)
         except CutError as error:
-            return VerifyReport(None, skipped=f"the models can be compared in parts only, and these do not correspond: {error}; {_LIBRARY}")
+            return VerifyReport(None, skipped=f"the models can only be compared in parts, and these do not correspond: {error}; {_LIBRARY}")
         except Exception as error:
             unknown = sorted(f"{domain}.{op_type}" for domain, op_type in unknown_operators(str(error), candidate.proto))
             if unknown and all(declared_op(name) is not None for name in unknown):
-                return VerifyReport(None, skipped=f"ONNX Runtime does not know {', '.join(unknown)}, which rules have made; {_LIBRARY}")
+                return VerifyReport(None, skipped=f"ONNX Runtime does not know {', '.join(unknown)}, which rules created; {_LIBRARY}")
             return VerifyReport(False, mismatch=f"ONNX Runtime loads the original, but not the result: {sentence_of(error)}")
         changed = self._signature_change(session.runner)
         if changed:
@@ -339,8 +339,8 @@ class Reference:
                 values = session.run(self._feed(trial))
             except EndedError as error:
                 if self._ends(trial):
-                    return VerifyReport(None, skipped=f"{error} over the result on {trial}, and does so over the original now and then")
-                return VerifyReport(False, mismatch=f"the original runs on {trial}, but over the result {error}")
+                    return VerifyReport(None, skipped=f"{error} on the result with {trial}, and sometimes on the original")
+                return VerifyReport(False, mismatch=f"the original runs on {trial}, but on the result {error}")
             except Exception as error:
                 return VerifyReport(False, mismatch=f"the original runs on {trial}, but the result does not: {sentence_of(error)}")
             outputs = [self._judge(output, t, i, values[i]) for i, output in enumerate(outputs)]
@@ -349,7 +349,7 @@ class Reference:
             return VerifyReport(False, tuple(outputs), mismatch=f"the output {wrong.name!r} {wrong.reason}")
         silent = next((output for output in outputs if not output.compared), None)
         if silent is not None:
-            return VerifyReport(None, tuple(outputs), skipped=f"the output {silent.name!r} says nothing: {silent.note}; {_OTHER_INPUTS}")
+            return VerifyReport(None, tuple(outputs), skipped=f"the output {silent.name!r} is inconclusive: {silent.note}; {_OTHER_INPUTS}")
         empty = [all(without_elements(values[i]) for values in self.values) for i in range(len(outputs))]
         return VerifyReport(
             True, tuple(replace(one, note=one.note or _EMPTY) if none else one for one, none in zip(outputs, empty, strict=True))
@@ -375,7 +375,7 @@ class Reference:
         if found.reason:
             return replace(output, reason=output.reason or f"{found.reason} ({self.trials[trial]})")
         if not found.compared:
-            return replace(output, note=output.note or "chance, or rounding alone, changes it in the original")
+            return replace(output, note=output.note or "randomness or rounding alone changes it in the original")
         note = f"equal up to {relative:.0e} of its size: the original is this sensitive to rounding" if found.moved else output.note
         return replace(output, compared=output.compared + 1, note=note)
 
@@ -399,7 +399,7 @@ class Reference:
         if not drawn:
             drawn.append(self._session(self._original, seed=_AGAIN).run(feed))
         while len(drawn) <= draws:
-            if self._alike:  # sessions start anew, and draw the same noise from the same seed
+            if self._alike:  # new sessions draw the same noise from the same seed
                 session = self._session(self._original, partial(noisy, seed=len(drawn)))
             else:
                 self._noisy = session = self._noisy or self._session(self._original, noisy)

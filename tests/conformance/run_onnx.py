@@ -49,7 +49,7 @@ class _ReferenceRep(BackendRep):
 
 
 class Both(Backend):
-    """The two backends, one of which prepares the models; keeps Passat's model that was prepared last."""
+    """The two backends, one of them current; keeps the model that Passat prepared last."""
 
     reference = False
     last: PassatRep | None = None
@@ -69,7 +69,7 @@ class Both(Backend):
 
 @dataclass
 class Found:
-    """What came of the tests of one group."""
+    """The outcome of the tests of one group."""
 
     kernels: list[str] = field(default_factory=list)
     helped: dict[str, list[str]] = field(default_factory=dict)  # operators that the reference implementation computed
@@ -88,7 +88,7 @@ class Found:
 
 
 def failure(case: unittest.TestCase, *, reference: bool) -> str:
-    """Why a test fails with one of the backends; empty where it passes."""
+    """Why a test fails with one of the backends; empty if it passes."""
     Both.reference = reference
     result = unittest.TestResult()
     with warnings.catch_warnings():
@@ -99,9 +99,9 @@ def failure(case: unittest.TestCase, *, reference: bool) -> str:
 
 
 def run(pattern: str = "", every: int = 1, groups: Iterable[str] = GROUPS) -> dict[str, Found]:
-    """Runs the tests for the CPU whose name has a pattern, or each n-th of them, of some groups."""
+    """Runs the CPU tests of some groups whose names match a pattern, or every n-th of them."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # making the cases divides by zero
+        warnings.simplefilter("ignore")  # creating the cases divides by zero
         cases = BackendTest(Both).test_cases
     wanted = re.compile(pattern)
     results: dict[str, Found] = {}

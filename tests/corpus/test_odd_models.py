@@ -123,7 +123,7 @@ MODELS: dict[str, tuple[str, Change]] = {
     "sizes of what depends on data": (CHAIN.replace("Relu(x)", "Compress<axis = 0>(x, k)").replace("float[2, 3] x", "float[2, 3] x, bool[2] k"), declared("a", 7, 7)),
     "a value of a function": (FUNCTION, declared("a", 5, 5)),
     "a value of an operator of ONNX Runtime": (CHAIN.replace("Relu", "com.microsoft.Gelu"), declared("a", 7)),
-    "the same, and a shape is asked for": (
+    "the same, and a shape is requested": (
         "g (float[3, 3] x) => (int64[2] y) { a = com.microsoft.Gelu(x) b = Neg(a) y = Shape(b) }",
         lambda model: model.graph.value_info.extend([value("a", 7, 7), value("b", 3, 3)]),
     ),

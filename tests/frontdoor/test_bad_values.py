@@ -1,5 +1,5 @@
-"""Every option of every command, and every key of `--config`, on values that make no sense: one sentence and exit code 1 or 2, or the command
-does its work; never a traceback, an error inside Passat, a file that is read without end, or something half written."""
+"""Every option of every command, and every key of `--config`, on invalid values: one sentence and exit code 1 or 2, or the command does its
+work; never a traceback, an error inside Passat, an endless read, or half-written output."""
 
 import json
 import os
@@ -50,7 +50,7 @@ COMMANDS: Final = {
 }
 """Arguments with which each command does something in little time."""
 WRITTEN: Final = ("output", "page", "dump_ir", "certificate", "save", "reproducer")
-"""Options that name what is written: other tests say what they reject."""
+"""Options that name outputs; other tests cover what they reject."""
 NUMBERS: Final = (
     "opt_level",
     "seed",

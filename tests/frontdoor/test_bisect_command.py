@@ -155,11 +155,11 @@ def test_a_slower_model(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (
             "no-such-command {}",
-            "the command 'no-such-command' to check with does not exist; --check takes wrong, slower, larger, crash, or a command",
+            "the check command 'no-such-command' does not exist; --check takes wrong, slower, larger, crash, or a command",
         ),
-        ("", "the command to check with is empty"),
-        ("sh 'x", "the command to check with cannot be read: No closing quotation: sh 'x"),
-        (".", "the command '.' to check with is not executable"),
+        ("", "the check command is empty"),
+        ("sh 'x", "the check command cannot be read: No closing quotation: sh 'x"),
+        (".", "the check command '.' is not executable"),
     ],
 )
 def test_commands_that_make_no_sense(check: str, sentence: str) -> None:
@@ -221,7 +221,9 @@ def test_findings_are_printed_if_they_cannot_be_saved(monkeypatch: pytest.Monkey
 def test_why_the_check_cannot_tell() -> None:
     result = run("bisect", RESNET, "--check", "sh -c 'exit 125'")
     assert result.exit_code == 1
-    assert result.stderr == (f"error: the check cannot tell whether {RESNET} is bad: the command says so, by ending with exit code 125\n")
+    assert result.stderr == (
+        f"error: the check cannot tell whether {RESNET} is bad: the command ended with exit code 125, which means undecided\n"
+    )
 
 
 def test_the_settings_around_the_call_count() -> None:

@@ -252,16 +252,16 @@ def test_no_shell_reads_a_command() -> None:
 
 
 def test_commands_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(CheckError, match="the command to check with is empty"):
+    with pytest.raises(CheckError, match="the check command is empty"):
         Command([])
-    with pytest.raises(CheckError, match="the command 'no-such-command' to check with does not exist; --check takes wrong, slower"):
+    with pytest.raises(CheckError, match="the check command 'no-such-command' does not exist; --check takes wrong, slower"):
         Command(["no-such-command", "{}"])
     Path("script").write_text("no program\n")
-    with pytest.raises(CheckError, match=r"the command '\./script' to check with is not executable"):
+    with pytest.raises(CheckError, match=r"the check command '\./script' is not executable"):
         Command(["./script"])
     Path("script").chmod(0o755)
     Path("script").write_bytes(b"\x7fELF nonsense")
-    with pytest.raises(CheckError, match=r"the command '\./script' to check with does not run: Exec format error"):
+    with pytest.raises(CheckError, match=r"the check command '\./script' does not run: Exec format error"):
         Command(["./script"])(from_onnx(scaled(1.0)))
 
 

@@ -347,7 +347,7 @@ def test_real_times_are_taken_too(folder: Path) -> None:
     assert report.seconds["choose"] > 0
 
 
-@pytest.mark.parametrize(("options", "said"), [({"choose": "luck"}, "choose is 'cost' or 'time'"), ({"candidates": 0}, "at least 1")])
+@pytest.mark.parametrize(("options", "said"), [({"choose": "luck"}, "choose must be 'cost' or 'time'"), ({"candidates": 0}, "at least 1")])
 def test_bad_options(options: dict[str, str], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         optimize(model("Exp"), **options)  # type: ignore[arg-type]  # that is what is tried

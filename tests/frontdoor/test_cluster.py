@@ -64,5 +64,5 @@ def test_a_client_is_an_executor(cluster: AnyValue) -> None:
 def test_a_cluster_that_is_not_there(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed", reason="dask.distributed is not installed; make cluster installs it")
     monkeypatch.setattr("passat.cluster.SECONDS", 0.5)
-    with pytest.raises(ClusterError, match=f"no scheduler of dask can be reached at {address}: "), connected(address):
+    with pytest.raises(ClusterError, match=f"no dask scheduler can be reached at {address}: "), connected(address):
         pass

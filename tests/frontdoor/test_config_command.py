@@ -43,7 +43,7 @@ def test_one_option_in_full() -> None:
         "rules.nodes: Maximum number of nodes that one saturation adds to the program's.\n\n"
         "type     int\n"
         "default  200000\n\n"
-        "set by   --config 'rules.nodes=VALUE', with a text as it is, and JSON for all else\n"
+        "set by   --config 'rules.nodes=VALUE', where VALUE is JSON, or a plain string\n"
         "         PassContext(config={'rules.nodes': VALUE}) or optimize(..., config={'rules.nodes': VALUE}) in Python\n"
     )
     assert "--config" not in run("explain", "rules.trace")

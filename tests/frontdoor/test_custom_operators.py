@@ -160,7 +160,7 @@ def test_unverifiable_results_are_not_written_by_default() -> None:
     command = ["optimize", "chain.onnx", "-o", "out.onnx", "--passes", "InferType", "--rules", rules(DECLARED.format(KERNEL), MAKES)]
     rejected = run(*command)
     assert (rejected.exit_code, Path("out.onnx").exists()) == (1, False)
-    assert "ONNX Runtime does not know com.mycompany.FusedThing, which rules have made; " in rejected.stderr
+    assert "ONNX Runtime does not know com.mycompany.FusedThing, which rules created; " in rejected.stderr
     assert "--custom-ops LIB, or custom_ops=, registers a library that has the operators" in rejected.stderr
     assert (run(*command, "--allow-unverified").exit_code, Path("out.onnx").exists()) == (0, True)
 
@@ -216,11 +216,11 @@ def test_invalid_rules_are_reported_with_their_line(parts: tuple[str, ...], reas
 
 def test_rules_that_are_older_than_the_declaration_are_rejected() -> None:
     late = load_rules(rules(RULES.format(alpha=0.1), DECLARED.format("")))
-    with pytest.raises(RuleError, match=r"the rule Mine\.gate is older than the declaration of com\.mycompany\.FusedThing"):
+    with pytest.raises(RuleError, match=r"the rule Mine\.gate was defined before the declaration of com\.mycompany\.FusedThing"):
         build_pipeline(None, late)
     one, other = (load_rules(rules(DECLARED.format(""), RULES.format(alpha=0.1), file=file)) for file in ("a.py", "b.py"))
     build_pipeline(None, other)
-    with pytest.raises(RuleError, match=r"an operator is declared once, in front of the rules"):
+    with pytest.raises(RuleError, match=r"declare an operator once, before the rules"):
         build_pipeline(None, one)
 
 

@@ -94,7 +94,7 @@ def test_nodes_for_removed_outputs_are_removed() -> None:
     assert ([value.name for value in graph.input], [value.name for value in graph.output]) == (["x"], ["y"])
     assert (len(graph.node), len(graph.initializer)) == (2, 0)
     assert (report["node_count_before"], report["node_count_after"]) == (4, 2)
-    assert report["kept"] == "no pass changed anything; it has the sizes and outputs that were asked for"
+    assert report["kept"] == "no pass changed anything; it has the sizes and outputs that were requested"
 
 
 def test_operands_of_subgraphs_are_kept() -> None:
@@ -156,12 +156,12 @@ def test_unknown_names_are_reported_in_a_sentence(arguments: tuple[str, ...], sa
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
-        ({"dims": {"n": "2"}}, TypeError, "the size of the dimension 'n' is an integer from 0 to 2147483647, not '2'"),
-        ({"dims": {"n": -1}}, ValueError, "the size of the dimension 'n' is an integer from 0"),
-        ({"dims": 3}, TypeError, "dims are sizes by the names of dimensions, not 3"),
-        ({"input_shapes": {"x": 3}}, TypeError, "input_shapes are shapes by the names of inputs"),
-        ({"input_shapes": {"x": [1.5, 4]}}, TypeError, "a size of the input 'x' is an integer"),
-        ({"outputs": "y"}, TypeError, "outputs is a list of names, not 'y'"),
+        ({"dims": {"n": "2"}}, TypeError, "the size of the dimension 'n' must be an integer from 0 to 2147483647, not '2'"),
+        ({"dims": {"n": -1}}, ValueError, "the size of the dimension 'n' must be an integer from 0"),
+        ({"dims": 3}, TypeError, "dims must map names of dimensions to sizes, not 3"),
+        ({"input_shapes": {"x": 3}}, TypeError, "input_shapes must map names of inputs to shapes"),
+        ({"input_shapes": {"x": [1.5, 4]}}, TypeError, "a size of the input 'x' must be an integer"),
+        ({"outputs": "y"}, TypeError, "outputs must be a list of names, not 'y'"),
         ({"outputs": []}, ValueError, "outputs names no output"),
         ({"dims": {"q": 1}}, SpecializeError, "no input has a dimension named 'q'"),
     ],

@@ -111,7 +111,7 @@ def test_the_command_and_its_json(tmp_path: Path) -> None:
     save(parsed("[first] a = com.acme.Fused (x) b = com.acme.Fused (a) y = Cast <to = 1>(b)"), path)
     text = run(path)
     assert "input   x     float32[n, 4]\n" in text
-    assert f"rules do not look into 3 nodes, which stay as they are:\n  2 com.acme.Fused ('first', 'b'): {UNKNOWN_OPERATOR}" in text
+    assert f"3 nodes are opaque to rules, and unchanged:\n  2 com.acme.Fused ('first', 'b'): {UNKNOWN_OPERATOR}" in text
     assert "the type of 2 results is unknown" in text
     data = json.loads(run(path, "--json"))
     assert data["node_count"] == 3
@@ -122,6 +122,6 @@ def test_the_command_and_its_json(tmp_path: Path) -> None:
 def test_unreadable_input(tmp_path: Path) -> None:
     path = tmp_path / "no.onnx"
     assert f"error: {path} cannot be read: No such file or directory" in run(path, code=1)
-    with pytest.raises(OnnxError, match="a model is a ModelProto"):
+    with pytest.raises(OnnxError, match="a model must be a ModelProto"):
         passat.inspect(3)  # type: ignore[arg-type]  # what is tested
-    assert "there is no library" in run(EXAMPLES / "bert_tiny.onnx", "--custom-ops", tmp_path / "no.so", code=1)
+    assert "no.so of custom operators does not exist" in run(EXAMPLES / "bert_tiny.onnx", "--custom-ops", tmp_path / "no.so", code=1)

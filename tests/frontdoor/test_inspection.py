@@ -164,7 +164,7 @@ def test_a_broken_program_is_written_and_replayed(monkeypatch: pytest.MonkeyPatc
         patched.setattr(RulePass, "transform_function", break_)
         for flags in ([], ["--verify-each"]):
             result = run("--passes", "Sequential{name=inner}(FoldConstant)", "--reproducer", "crash", *flags)
-            assert f"passat replay {Path('crash').absolute()} does it again; nothing was written" in result.stderr
+            assert f"passat replay {Path('crash').absolute()} reproduces it; nothing was written" in result.stderr
             again = CliRunner().invoke(app, ["replay", "crash"])
             assert again.exit_code == 1
             assert again.stdout.startswith("the pass FoldConstant on the saved module fails the same way: BrokenModuleError: the pass")
@@ -190,7 +190,7 @@ def test_a_pass_that_ends_the_process_is_a_failure(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(RulePass, "transform_function", leave)
     result = run("--passes", "FoldConstant", "--json")
     assert result.exit_code == 1
-    sentence = "a program of the user's own ended the command: SystemExit: 0; nothing was written"
+    sentence = "a rule file or pass ended the command: SystemExit: 0; nothing was written"
     assert json.loads(result.stdout) == {"error": sentence}
 
 

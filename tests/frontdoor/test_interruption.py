@@ -65,7 +65,7 @@ def test_later_and_the_second_time_it_ends_the_call(stage: str, times: int) -> N
 @pytest.mark.parametrize(
     ("stage", "said", "written"),
     [
-        ("reading", "interrupted; nothing better was found so far, and the input was written to out.onnx", True),
+        ("reading", "interrupted; nothing better was found so far, so the input was written to out.onnx", True),
         ("pricing", "interrupted; the best so far was written to out.onnx", True),
         ("comparing", "interrupted; nothing was written", False),
         ("writing out.onnx", "interrupted; nothing was written", False),

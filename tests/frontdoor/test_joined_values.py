@@ -83,7 +83,7 @@ def test_a_renamed_result_names_its_rule(name: str, rule: str, tmp_path: Path, m
     onnx.save(MODELS[f"{name} as ab"], "in.onnx")
     shown = run("optimize", "in.onnx", "-o", "out.onnx", "--stats", "--explain")
     assert rule in shown
-    assert "fired, not taken" not in shown
+    assert "fired, not extracted" not in shown
     data = json.loads(run("explain", "out.onnx", "--json"))
     (node,) = [node for node in data["nodes"] if node["op"] == "Identity"]
     assert [step for step in node["steps"] if f": {rule}[add] at " in step] == node["steps"]
@@ -114,7 +114,7 @@ GIVEN_NAMES = {
         model(f"a = Exp(x) b = Exp(x) {PRODUCT}", results("a", "b", "c")),
         ["(written): another node computes its value"],
     ),
-    "a name of the input's own": (model(f"a = Exp(x) b = Identity(a) {PRODUCT}", results("a", "b", "c")), []),
+    "a name from the input": (model(f"a = Exp(x) b = Identity(a) {PRODUCT}", results("a", "b", "c")), []),
 }
 
 

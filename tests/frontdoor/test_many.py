@@ -133,9 +133,9 @@ def test_a_process_that_ends_takes_no_other_model_along() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
-        ({"jobs": 0}, ArgumentError, "jobs is a number of at least 1, not 0"),
+        ({"jobs": 0}, ArgumentError, "jobs must be an integer of at least 1, not 0"),
         ({"seeds": 0}, TypeError, "optimize_many() got an unexpected keyword argument 'seeds'"),
-        ({"seed": -1}, ArgumentError, "seed is an integer of at least 0, not -1"),
+        ({"seed": -1}, ArgumentError, "seed must be an integer of at least 0, not -1"),
         ({"output": ["x.onnx"]}, ArgumentError, "output has 1 paths for 2 models"),
         ({"output": "."}, ArgumentError, "the result ./a.onnx would replace the model a.onnx; give another folder or other names"),
         ({"output": ["x.onnx", "x.onnx"]}, ArgumentError, "a.onnx and b.onnx would both be written to x.onnx"),
@@ -183,7 +183,7 @@ def test_without_a_folder_results_go_beside_the_models() -> None:
 def test_one_model_is_written_into_an_existing_folder() -> None:
     Path("out").mkdir()
     assert "written to out/a.onnx" in run("a.onnx", "-o", "out", *FLAGS).stdout
-    assert "-o would write over a.onnx, which is one of the models" in run("a.onnx", "-o", ".", *FLAGS, code=2).stderr
+    assert "-o would overwrite a.onnx, which is one of the models" in run("a.onnx", "-o", ".", *FLAGS, code=2).stderr
 
 
 def test_a_folder_is_created_only_for_results() -> None:
@@ -203,14 +203,14 @@ def test_json_is_a_list_in_the_order_of_the_models() -> None:
     [
         (("a.onnx", "sub/a.onnx", "-o", "out"), "a.onnx and sub/a.onnx would both be written to out/a.onnx"),
         (("a.onnx", "a.onnx"), "a.onnx and a.onnx would both be written to a.optimized.onnx"),
-        (("a.onnx", "b.onnx", "-o", "."), "-o would write over a.onnx, which is one of the models; name another folder"),
+        (("a.onnx", "b.onnx", "-o", "."), "-o would overwrite a.onnx, which is one of the models; choose another folder"),
         (("a.onnx", "b.onnx", "-o", "bad.onnx"), "-o bad.onnx is a file; with several models it names the folder of the results"),
         (
             ("a.onnx", "b.onnx", "-o", "out/file.onnx"),
             "-o out/file.onnx names a file; with several models it names the folder of the results",
         ),
-        (("a.onnx", "b.onnx", "--report", "page.html"), "--report is for one model, and several are given"),
-        (("a.onnx", "b.onnx", "--dump-ir", "dump"), "--dump-ir is for one model, and several are given"),
+        (("a.onnx", "b.onnx", "--report", "page.html"), "--report applies to one model, and several are given"),
+        (("a.onnx", "b.onnx", "--dump-ir", "dump"), "--dump-ir applies to one model, and several are given"),
         (("a.onnx", "b.onnx", "--dim", "n"), "--dim takes NAME=SIZE"),
         (("a.onnx", "b.onnx", "--disable", "NoPass"), "--disable names 'NoPass'"),
         (("a.onnx", "b.onnx", "--quiet", "--verbose"), "--quiet and --verbose contradict each other"),

@@ -72,7 +72,7 @@ def test_an_operator_is_measured_once(folder: Path) -> None:
     later = Measured()
     assert ask(later, "add", [T, T]) == first
     assert counts(later) == (0, 1, 0)
-    assert later.notes() == ["0 operators measured in 0.0 s, 1 remembered from before, 0 estimated"]
+    assert later.notes() == ["0 operators measured in 0.0 s, 1 from the cache, 0 estimated"]
     assert (folder / FILE).is_file()
 
 
@@ -137,11 +137,11 @@ def test_unmeasurable_operators_are_estimated_for_this_machine() -> None:
     model.call(get_op("onnx.my.domain.Thing"), [T], T, Attrs(opset=1, outputs="1", types="Tensor[(8, 8), float32]"))
     assert counts(model) == (0, 0, 4)
     notes = model.notes()
-    assert notes[0].endswith("s, 0 remembered from before, 4 estimated")
+    assert notes[0].endswith("s, 0 from the cache, 4 estimated")
     said = " ".join(notes + [str(reason) for reason in model._reasons])
     assert "add: operands and results take more than 1024 MB" in said
     assert "nn.matmul: one run would take more than 2 s" in said
-    assert "onnx.StringConcat: it takes texts" in said
+    assert "onnx.StringConcat: it takes strings" in said
     assert "onnx.my.domain.Thing: " in said
 
 
@@ -155,7 +155,7 @@ def test_when_the_time_is_over_the_rest_is_estimated(folder: Path) -> None:
     model = Measured(seconds=0)
     assert ask(model, "add", [T, T]) > 0
     assert counts(model) == (0, 0, 1)
-    assert "1 estimated: add: the 0 s for measuring were over" in model.notes()
+    assert "1 estimated: add: the 0 s for measuring are used up" in model.notes()
     ask(Measured(), "multiply", [T, T])
     again = Measured(seconds=0)
     ask(again, "multiply", [T, T])
@@ -166,10 +166,10 @@ def test_counting_begins_anew() -> None:
     model = Measured()
     ask(model, "add", [T, T])
     model.begin()
-    assert model.notes() == ["0 operators measured in 0.0 s, 0 remembered from before, 0 estimated"]
+    assert model.notes() == ["0 operators measured in 0.0 s, 0 from the cache, 0 estimated"]
     for _ in range(2):
         ask(model, "add", [T, T])
-    assert model.notes() == ["0 operators measured in 0.0 s, 1 remembered from before, 0 estimated"]
+    assert model.notes() == ["0 operators measured in 0.0 s, 1 from the cache, 0 estimated"]
 
 
 def test_operators_skipped_for_time_are_measured_later() -> None:
@@ -257,12 +257,12 @@ def test_optimize_measures_and_reports_it(folder: Path) -> None:
     report = result.report
     assert [node.op_type for node in result.model.graph.node] == ["Exp"]
     assert (report.cost_model, report.cost_in_seconds) == ("measured", True)
-    assert report.cost_notes[-1].endswith(" remembered from before, 0 estimated")
+    assert report.cost_notes[-1].endswith(" from the cache, 0 estimated")
     assert "operators measured in" in str(report)
     again = passat.optimize(model, config={"rules.cost": "measured"}).report
     measured_before = int(report.cost_notes[0].split()[0])
     assert measured_before > 0
-    assert again.cost_notes == [f"0 operators measured in 0.0 s, {measured_before} remembered from before, 0 estimated"]
+    assert again.cost_notes == [f"0 operators measured in 0.0 s, {measured_before} from the cache, 0 estimated"]
     own: CostModel = Measured(seconds=0)
     assert passat.optimize(model, cost=own).report.cost_model == "Measured"
 

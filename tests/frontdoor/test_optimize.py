@@ -220,7 +220,7 @@ def test_a_file_that_is_not_a_model_is_an_onnx_error_with_its_name(content: byte
 
 
 def test_values_that_are_not_paths() -> None:
-    with pytest.raises(OnnxError, match=r"a model is a ModelProto, .* or a torch\.onnx\.ONNXProgram, not int"):
+    with pytest.raises(OnnxError, match=r"a model must be a ModelProto, .* or a torch\.onnx\.ONNXProgram, not int"):
         optimize(3)  # type: ignore[arg-type]  # on purpose
 
 
@@ -249,14 +249,14 @@ def test_newly_known_sizes_do_not_make_a_result_more_expensive() -> None:
 
 @pytest.mark.parametrize("limit", [-1.0, float("nan")])
 def test_a_time_limit_that_is_none(limit: float) -> None:
-    with pytest.raises(ValueError, match="time_limit is a number of seconds"):
+    with pytest.raises(ValueError, match="time_limit must be a number of seconds"):
         optimize(EXAMPLES / "resnet_tiny.onnx", time_limit=limit)
 
 
 def test_rules_that_are_none() -> None:
-    with pytest.raises(RuleError, match=r"rules are classes derived from passat\.rules\.RuleSet, not 3"):
+    with pytest.raises(RuleError, match=r"rules must be classes derived from passat\.rules\.RuleSet, not 3"):
         optimize(EXAMPLES / "resnet_tiny.onnx", rules=[3])  # type: ignore[list-item]  # the mistake
-    with pytest.raises(TypeError, match="passes are a text, a pass or a list of passes, not 3"):
+    with pytest.raises(TypeError, match="passes must be a string, a pass or a list of passes, not 3"):
         optimize(EXAMPLES / "resnet_tiny.onnx", passes=3)  # type: ignore[arg-type]  # the mistake
 
 

@@ -185,7 +185,7 @@ def test_how_requirements_are_resolved_comes_from_either_side() -> None:
 def test_bad_settings_are_reported_before_the_model_is_read() -> None:
     with pytest.raises(AttributeError, match=r"Invalid config option 'rules\.mth'"):
         passat.optimize("no such file", config={"rules.mth": 1})
-    with pytest.raises(TypeError, match="opt_level is an integer from 0 to 4, not '3'"):
+    with pytest.raises(TypeError, match="opt_level must be an integer from 0 to 4, not '3'"):
         passat.optimize("no such file", opt_level="3")  # type: ignore[arg-type]  # the mistake
 
 

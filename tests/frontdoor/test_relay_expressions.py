@@ -190,5 +190,5 @@ def test_helpers_of_tests() -> None:
     assert isinstance(function, relay.Function)
     lets = relay.testing.run_opt_pass((x + x) * x, relay.transform.ToANormalForm())
     assert isinstance(lets, relay.Let)
-    with pytest.raises(TypeError, match="opt_pass is a pass"):
+    with pytest.raises(TypeError, match="opt_pass must be a pass"):
         relay.testing.run_opt_pass(x, relay.transform.InferType)  # type: ignore[arg-type]

@@ -275,7 +275,7 @@ def test_element_types_and_units_that_agree_are_accepted() -> None:
         (lambda: relay.nn.depth_to_space(image, 2, "NHWC"), ValueError, "relay.nn.depth_to_space: layout='NHWC' is not supported"),
         (lambda: relay.nn.space_to_depth(image, 2, "NHWC"), ValueError, "layout='NHWC' is not supported; 'NCHW' is"),
         (lambda: relay.nn.prelu(unknown, x), ValueError, "relay.nn.prelu: the number of dimensions of data must be known here"),
-        (lambda: relay.nn.pad(unknown, x, 1.0), ValueError, "the element type of data must be known here"),
+        (lambda: relay.nn.pad(unknown, x, 1.0), ValueError, "the element type of data must be known"),
         (lambda: relay.take(x, relay.const([0]), batch_dims=1), ValueError, "relay.take: batch_dims=1 is not supported; 0 is"),
         (lambda: relay.take(x, relay.const([0]), mode="none"), ValueError, "mode='none' is not supported; 'clip' or 'wrap' or 'fast' is"),
         (lambda: relay.take(x, relay.const([-1])), ValueError, "mode='clip' with negative indices is not supported"),

@@ -96,7 +96,7 @@ def test_a_crash_is_written_and_replayed() -> None:
     result = crash("--reproducer", "crash")
     assert result.exit_code == 1
     rules = f"--rules {Path('mine.py').absolute()}"
-    assert f"; passat replay {Path('crash').absolute()} {rules} does it again; nothing was written" in result.stderr
+    assert f"; passat replay {Path('crash').absolute()} {rules} reproduces it; nothing was written" in result.stderr
     assert sorted(os.listdir()) == ["crash", "mine.py"]
     assert sorted(os.listdir("crash")) == ["README.txt", "error.txt", "model.onnx", "module.relay", "reproducer.json"]
     assert onnx.load("crash/model.onnx") == onnx.load(RESNET)
@@ -118,7 +118,7 @@ def test_rules_are_named_and_not_run_unless_they_are_given() -> None:
     result = run("replay", "crash")
     assert (result.exit_code, result.stdout) == (2, "")
     name = Path("mine.py").absolute()
-    sentence = f"crash needs the rules Fine of {name}, which is a program and not kept in the folder: give it with --rules"
+    sentence = f"crash needs the rules Fine from {name}, which is a program and not stored in the folder: pass it with --rules"
     assert result.stderr == f"error: {sentence}\n"
     assert not Path("hacked").exists()
     assert json.loads(run("replay", "crash", "--json").stdout) == {"error": sentence}
@@ -287,8 +287,8 @@ def edit(change: Callable[[AnyValue], object]) -> None:
         (lambda data: data["context"].update(config={"no.such": 1}), "invalid settings"),
         (lambda data: data["optimize"].update(rules=3), "the list of its rules is invalid"),
         (lambda data: data["optimize"].update(rules=[{"file": "x"}]), "the list of its rules is invalid"),
-        (lambda data: data["optimize"].update(passes=None), "the text of its pipeline is not there"),
-        (lambda data: data["optimize"].update(passes="Nonsense"), "its pipeline cannot be made here: there is no pass Nonsense"),
+        (lambda data: data["optimize"].update(passes=None), "the text of its pipeline is missing"),
+        (lambda data: data["optimize"].update(passes="Nonsense"), "its pipeline cannot be built here: there is no pass Nonsense"),
     ],
 )
 def test_a_folder_that_was_tampered_with(change: Callable[[AnyValue], object], sentence: str) -> None:

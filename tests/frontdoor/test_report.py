@@ -104,7 +104,7 @@ def test_a_report_reads() -> None:
         "",
         "operator           before  after",
         "Add                     3      1  -2",
-        "Constant                2      0  -2  holds data, does not count",
+        "Constant                2      0  -2  holds data, not counted",
         "others, unchanged       4      4",
         "",
         "pass        time",
@@ -128,7 +128,7 @@ def test_skipped_work_is_reported() -> None:
     assert "no rule fired" in str(report)
     assert "verification: switched off" in str(report)
     report.kept = "no pass changed anything"
-    assert "the input came back: no pass changed anything" in str(report)
+    assert "the input is returned: no pass changed anything" in str(report)
     assert "nothing to compare" in str(report)
     report.verification = VerifyReport(None, skipped="it does not load")
     assert "nothing was compared: it does not load" in str(report)

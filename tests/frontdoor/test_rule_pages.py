@@ -214,7 +214,7 @@ def test_the_command_writes_a_file(tmp_path: Path) -> None:
     ("arguments", "sentence"),
     [
         (("Arithmetics",), "Arithmetics is neither a rule file nor a set of the library or of a plug-in; did you mean Arithmetic"),
-        (("Doubles", "-o", "no/such/folder.md"), "there is no folder no/such"),
+        (("Doubles", "-o", "no/such/folder.md"), "the folder no/such does not exist"),
         (("missing.py",), "missing.py cannot be read: No such file or directory"),
     ],
 )
@@ -254,5 +254,5 @@ def test_rules_of_ones_own_must_not_have_the_names_of_rules_in_pipelines_either(
 
         product = op.exp(op.log(x)) >> x
 
-    with pytest.raises(RuleError, match=r"HiddenStates\.product has the name of a rule of Passat's own"):
+    with pytest.raises(RuleError, match=r"HiddenStates\.product has the name of a built-in rule"):
         build_pipeline(None, [HiddenStates])

@@ -91,7 +91,7 @@ class BelowHundred(RuleSet):
     os.unlink("moved/inputs.npz")
     result = run("replay", "moved", "--rules", "hundred.py")
     assert result.exit_code == 2
-    assert result.stderr == "error: moved: the inputs that its models were compared on are not in it, as inputs.npz\n"
+    assert result.stderr == "error: moved: inputs.npz, the inputs that its models were compared on, is missing\n"
 
 
 def test_a_rule_that_has_been_mended_replays_as_good() -> None:
@@ -123,17 +123,17 @@ def test_findings_are_printed_if_they_cannot_be_saved(monkeypatch: pytest.Monkey
 def test_folders_that_are_not_reproducers() -> None:
     found(chain(), "--rules", "wrong.py", "--save", "kept")
     text = Path("kept/bisection.json").read_text()
-    assert run("replay", "kept").stderr.startswith("error: kept needs the rules Wrong of ")
+    assert run("replay", "kept").stderr.startswith("error: kept needs the rules Wrong from ")
     for change, sentence in (
         ("{", "is not valid JSON"),
-        ("[]", "does not hold a JSON object"),
+        ("[]", "is not a JSON object"),
         (text.replace('"format": 2', '"format": 7'), "kept has format 7; this version of Passat reads format 2"),
         (text.replace('"check": "wrong"', '"check": 3'), "'check' is invalid"),
         (text.replace('"number": 19,', '"number": -1,'), "the rules, the application or the settings are invalid"),
         (text.replace('"opt_level": 3', '"opt_level": "x"'), "the rules, the application or the settings are invalid"),
-        (text.replace('"passes": null', '"passes": "FoldConstnt"'), "its pipeline cannot be made here"),
-        (text.replace('"config": {}', '"config": {"no.such": 1}'), "its settings do not fit"),
-        (text.replace('"dims": null', '"dims": {"n": -1}'), "its settings do not fit"),
+        (text.replace('"passes": null', '"passes": "FoldConstnt"'), "its pipeline cannot be built here"),
+        (text.replace('"config": {}', '"config": {"no.such": 1}'), "its settings are invalid"),
+        (text.replace('"dims": null', '"dims": {"n": -1}'), "its settings are invalid"),
     ):
         assert change != text
         Path("kept/bisection.json").write_text(change)

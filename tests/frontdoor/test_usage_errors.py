@@ -57,19 +57,19 @@ def test_errors_of_a_command_are_printed_once() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ("optimize m.onnx -o out.onnx --dry-run", "--dry-run writes no model, and -o out.onnx asks for one"),
-        ("optimize m.onnx --report m.optimized.onnx", "--report would write over m.optimized.onnx, which -o writes"),
-        ("optimize m.onnx -o out.onnx --report m.onnx", "--report would write over m.onnx, which the command reads"),
-        ("optimize m.onnx -o out.onnx --certificate ./m.onnx", "--certificate would write over m.onnx, which the command reads"),
-        ("optimize m.onnx -o mine.py --rules mine.py", "-o would write over mine.py, which --rules reads"),
-        ("optimize m.onnx -o out.onnx --report mine.py --rules mine.py", "--report would write over mine.py, which --rules reads"),
-        ("optimize m.onnx -o out.onnx --inputs f.npz --report f.npz", "--report would write over f.npz, which --inputs reads"),
-        ("optimize m.onnx -o a --passes @a", "-o would write over a, which --passes reads"),
-        ("optimize m.onnx -o out.onnx --certificate out.onnx", "--certificate would write over out.onnx, which -o writes"),
-        ("optimize m.onnx -o out.onnx --certificate a --report a", "--report would write over a, which --certificate writes"),
-        ("order --rules mine.py -o mine.py", "-o would write over mine.py, which --rules reads"),
-        ("order --passes @a -o a", "-o would write over a, which --passes reads"),
-        ("rules doc mine.py -o mine.py", "-o would write over mine.py, which the command reads"),
+        ("optimize m.onnx -o out.onnx --dry-run", "--dry-run writes no model, which contradicts -o out.onnx"),
+        ("optimize m.onnx --report m.optimized.onnx", "--report would overwrite m.optimized.onnx, which -o writes"),
+        ("optimize m.onnx -o out.onnx --report m.onnx", "--report would overwrite m.onnx, which the command reads"),
+        ("optimize m.onnx -o out.onnx --certificate ./m.onnx", "--certificate would overwrite m.onnx, which the command reads"),
+        ("optimize m.onnx -o mine.py --rules mine.py", "-o would overwrite mine.py, which --rules reads"),
+        ("optimize m.onnx -o out.onnx --report mine.py --rules mine.py", "--report would overwrite mine.py, which --rules reads"),
+        ("optimize m.onnx -o out.onnx --inputs f.npz --report f.npz", "--report would overwrite f.npz, which --inputs reads"),
+        ("optimize m.onnx -o a --passes @a", "-o would overwrite a, which --passes reads"),
+        ("optimize m.onnx -o out.onnx --certificate out.onnx", "--certificate would overwrite out.onnx, which -o writes"),
+        ("optimize m.onnx -o out.onnx --certificate a --report a", "--report would overwrite a, which --certificate writes"),
+        ("order --rules mine.py -o mine.py", "-o would overwrite mine.py, which --rules reads"),
+        ("order --passes @a -o a", "-o would overwrite a, which --passes reads"),
+        ("rules doc mine.py -o mine.py", "-o would overwrite mine.py, which the command reads"),
     ],
 )
 def test_inputs_are_never_overwritten(arguments: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,5 +108,5 @@ def test_a_read_only_folder_is_named_by_its_whole_path(tmp_path: Path, monkeypat
     may = os.access
     monkeypatch.setattr(os, "access", lambda path, mode, **how: mode != os.W_OK and may(path, mode, **how))  # root may write anywhere
     result = CliRunner().invoke(app, ["optimize", "m.onnx"])
-    sentence = f"m.optimized.onnx cannot be written: the folder {tmp_path} is read-only; name a file elsewhere with -o"
+    sentence = f"m.optimized.onnx cannot be written: the folder {tmp_path} is read-only; choose another file with -o"
     assert (result.exit_code, result.stderr) == (2, f"error: {sentence}; nothing was written\n")

@@ -358,5 +358,5 @@ def test_rules_that_change_nonfinite_values_are_excluded_on_a_difference() -> No
     assert result.report.verification is not None
     assert result.report.verification.equal
     assert result.report.warnings == [
-        "verification met results that are infinite or NaN, which Factoring.quotients may change: optimized without"
+        "the comparison found infinite or NaN results, which Factoring.quotients may change: the result is optimized without"
     ]

@@ -124,7 +124,7 @@ def test_a_set_of_that_name_in_an_earlier_run_is_not_asked() -> None:
         (("RaiseOps.gelu_er", RESNET), "unknown rule 'RaiseOps.gelu_er'; did you mean RaiseOps.gelu_erf"),
         (("RaiseAttention", RESNET), "RaiseAttention is a pass, not a rule; ask about one of its rule sets: "),
         (("Units.add", RESNET, "--node", "/4/Ad"), "there is no node '/4/Ad'; did you mean /4/Add"),
-        (("Units", RESNET, "--node", "/4/Add"), "--node goes with one rule, and Units is a set"),
+        (("Units", RESNET, "--node", "/4/Add"), "--node requires a single rule, and Units is a set"),
         (("Units.add", RESNET, "--passes", "FoldConstnt"), "FoldConstnt"),
         (("Units.add", RESNET, "--config", "no.such=1"), "no.such"),
     ],

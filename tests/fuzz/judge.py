@@ -51,7 +51,7 @@ class Settings:
     rule: str = ""
     """The only rule that runs, if there is one."""
     prices: int | None = None
-    """The seed of random prices, with which results of rules are taken whether they are cheaper or not."""
+    """The seed of random prices, with which results of rules are extracted regardless of cost."""
 
     def __str__(self) -> str:
         said = {"opset": self.opset, "rule": self.rule or None, "prices": self.prices}

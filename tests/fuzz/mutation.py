@@ -1,4 +1,4 @@
-"""Models that are a little wrong: fields of the message that have other values, and files with other bytes."""
+"""Slightly wrong models: messages with changed fields, and files with changed bytes."""
 
 from typing import Any, Final
 
@@ -98,7 +98,7 @@ def _copy(source: Message, target: Message) -> None:
 
 
 def _value(field: FieldDescriptor, old: Any, messages: list[Message], random: np.random.Generator) -> Any:
-    """Another value for a field: one that means trouble, or one of another place."""
+    """Another value for a field: a problematic one, or one from another field."""
 
     def one_of(options: Any) -> Any:
         return options[int(random.integers(len(options)))]

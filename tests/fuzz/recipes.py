@@ -96,7 +96,7 @@ def _shape_value(graph: Builder, x: Value, entries: list[int]) -> Value:
         part = graph.node("Gather", [made[0], graph.ints([place])], axis=0) if place is not None and graph.chance(0.7) else None
         parts.append(part[0] if part else graph.ints([entry]))
     joined = graph.node("Concat", parts, axis=0) if parts else None
-    # Of a size that is computed, and 0, Reshape makes another one, and then -1 stands for something else: shapes hold of tensors with elements.
+    # If a computed size is 0, Reshape replaces it, and -1 then has another meaning: inferred shapes hold for tensors with elements.
     graph.never_empty |= joined is not None and -1 in entries and bool(graph.symbols)
     return joined[0] if joined else graph.ints(entries)
 
@@ -134,7 +134,8 @@ def _squeeze(graph: Builder, form: Form) -> Draft:
 
 @recipe("Slice")
 def _slice(graph: Builder, form: Form) -> Draft:
-    # Of a size that has a name, the inference of version 10 takes the slice to have that size: ONNX Runtime then shares buffers that differ.
+    # For a named size, the inference of version 10 assumes that the slice has that size: ONNX Runtime then shares buffers of different
+    # sizes.
     named = set(graph.symbols.values()) if form.version == NAMED_SIZES_STAY else set()
     x = graph.operand(form.kinds(0), lambda value: value.rank > 0 and named.isdisjoint(value.shape), lambda: graph.shape(1))
     chosen = axes(graph, x.rank, low=1)
@@ -173,7 +174,7 @@ def _concat(graph: Builder, form: Form) -> Draft:
         shape = tuple(int(graph.one_of([0, 1, 2, size])) if i == place else size for i, size in enumerate(x.shape))
         parts.append(graph.operand({x.kind}, fits, lambda shape=shape: shape))  # type: ignore[misc]  # bound now
     graph.random.shuffle(parts)
-    # Operands without elements may have other sizes than the rest, whose elements are left as the memory was then.
+    # Operands without elements may have other sizes than the rest; the elements of the rest are then uninitialized.
     graph.never_empty |= len(parts) > 1 and any(size in graph.symbols.values() for i, size in enumerate(x.shape) if i != place)
     return Draft(parts, {"axis": axis})
 

@@ -52,8 +52,8 @@ def pass_of(name: str) -> RulePass:
 
 
 class Prices:
-    """A cost model with random prices for calls, depending on the operator, its types and attributes. With it, results of rules are taken
-    at random. If a model is given, its own calls are expensive, so that every other result of rules is taken.
+    """A cost model with random prices for calls, depending on the operator, its types and attributes. With it, extraction takes results of
+    rules at random. If a model is given, its own calls are expensive, so that all other results of rules are extracted.
     """
 
     def __init__(self, seed: int, model: ModelProto | None = None) -> None:

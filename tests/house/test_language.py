@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -44,13 +45,33 @@ INSTEAD: Final = {
     r"(is|are|were|become) better known": "'has a more precise type', 'more of it is known'",
     r"(so|and|as) this is a walk": "'a walk, not rules: ...', 'a walk, since ...'",
     r"(many|follows?) them alike": "'every'",
+    r"what (\w+ ){1,5}makes? of\b": "'the result of'",
+    r"looks? into\b": "'match', 'read'",
+    r"(came|comes?) back\b(?! from\b)": "'is returned'",
+    r"asked for\b": "'requested'",
+    r"makes? no sense\b": "'invalid'",
+    r"(some|any)thing else than\b": "'other ... than'",
+    r"now and then\b": "'sometimes'",
+    r"gets? (its|their) turn\b": "'runs'",
+    r"speaks? of\b": "'mentions', 'is about'",
+    r"(raises (\w+\.)*\w+error|none|empty|same (object|module|node)) where\b": "'if'",
+    r"called where (it|they) stands?\b": "'called directly'",
+    r"(takes?|took|taking|in) the place of\b": "'replace', 'instead of'",
+    r"by way of\b": "'through', 'indirectly'",
+    r"what (becomes? of|stands? for)\b": "name the result, the replacement",
+    r"its like\b": "'such as', 'similar'",
+    r"another (\w+ )?than\b": "'a different ...', '... other than'",
+    r"(?<!there )(is|are) no errors?\b": "'is ignored', 'is valid'",
+    r"fold(s|ed)? away\b": "'collapse'",
 }
 
 
-def _files() -> list[Path]:
+@cache
+def _texts() -> list[tuple[Path, str]]:
+    """All files with their contents, read once for all constructions."""
     listed = subprocess.run(["git", "ls-files", *FOLDERS], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     named = (ROOT / name for name in listed.splitlines() if name.endswith((".py", ".md")))
-    return [path for path in named if not path.is_symlink() and path != Path(__file__).resolve()]
+    return [(path, path.read_text(encoding="utf-8")) for path in named if not path.is_symlink() and path != Path(__file__).resolve()]
 
 
 @pytest.mark.parametrize("words", INSTEAD)
@@ -58,8 +79,9 @@ def test_no_file_has_the_construction(words: str) -> None:
     wrong = re.compile(rf"\b(?:{words})", re.IGNORECASE)
     found = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}"
-        for path in _files()
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        for path, text in _texts()
+        if wrong.search(text)
+        for number, line in enumerate(text.splitlines(), 1)
         if wrong.search(line)
     ]
     assert not found, f"write {INSTEAD[words]} instead:\n" + "\n".join(found)

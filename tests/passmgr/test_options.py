@@ -183,7 +183,7 @@ def test_parameters_with_annotations_that_are_text() -> None:
     def known(a: "int", *, b: "str | None" = None, **rest: object) -> None:
         pass
 
-    def unknown(a: "Nowhere") -> None:  # type: ignore[name-defined]  # noqa: F821  # what a name for type checkers alone is at run time
+    def unknown(a: "Nowhere") -> None:  # type: ignore[name-defined]  # noqa: F821  # like a name that only type checkers import
         pass
 
     assert {name: parameter.annotation for name, parameter in parameters(known).items()} == {"a": int, "b": str | None}

@@ -287,7 +287,7 @@ def test_the_failure_of_a_pass_that_lands_is_replayed_with_its_file(tmp_path: Pa
     )
     failed = run("optimize", RESNET, "-o", "out.onnx", "--rules", file, "--reproducer", "crash")
     assert (failed.exit_code, Path("out.onnx").exists()) == (1, False)
-    assert f"passat replay {tmp_path / 'crash'} --rules {file} does it again" in failed.stderr
+    assert f"passat replay {tmp_path / 'crash'} --rules {file} reproduces it" in failed.stderr
     again = run("replay", "crash", "--rules", file)
     assert again.stdout == "the pass Failing on the saved module fails the same way: ArithmeticError: no\n"
     registry._ENTRIES.pop("transform.Failing")  # as in another process
@@ -295,7 +295,7 @@ def test_the_failure_of_a_pass_that_lands_is_replayed_with_its_file(tmp_path: Pa
     without = run("replay", "crash")
     assert without.exit_code == 2
     assert without.stderr == (
-        "error: crash needs the pass Failing, which is not registered here: give the file that does it with --rules\n"
+        "error: crash needs the pass Failing, which is not registered here: pass the file that registers it with --rules\n"
     )
 
 

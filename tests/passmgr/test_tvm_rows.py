@@ -178,7 +178,7 @@ def test_a_missing_should_run_means_yes_and_a_class_need_not_define_anything(log
     class Empty:
         pass
 
-    with PassContext(instruments=[Empty()]):  # type: ignore[list-item]  # for type checkers the class is what it was
+    with PassContext(instruments=[Empty()]):  # type: ignore[list-item]  # for type checkers the class is unchanged
         make("P", log)(mod)
     assert log == ["P"]
 
@@ -250,7 +250,7 @@ def test_a_module_pass_infers_no_types_afterwards(mod: IRModule) -> None:
 def test_the_tuner_has_no_arguments_in_a_context() -> None:
     for name in ("trace", "trace_stack", "make_traceable", "num_evals", "tuning_api_database"):
         with pytest.raises(TypeError, match=name):
-            PassContext(**{name: None})  # type: ignore[arg-type]  # arguments that there are not
+            PassContext(**{name: None})  # type: ignore[arg-type]  # arguments that do not exist
 
 
 def test_a_derived_instrument_may_initialize_its_base_by_name(log: list[str], mod: IRModule) -> None:

@@ -3,8 +3,7 @@
 A command fails with one sentence on the error stream and an exit code, never with a traceback. If a model is wrong in several places, the
 sentence is followed by all of them, each with its nodes.
 
-Exit codes: 0 done, 1 the model or the rules cannot be used or the result is wrong, 2 the command makes no sense, 130 interrupted, 143
-terminated.
+Exit codes: 0 success, 1 unusable model or rules, or a wrong result, 2 invalid command, 130 interrupted, 143 terminated.
 """
 
 import contextlib
@@ -39,7 +38,7 @@ TRACEBACK: Final = "PASSAT_TRACEBACK"
 
 
 _UsageError: Final = cast(type[typer.BadParameter], typer.BadParameter.__mro__[1])
-"""The class of typer's errors in arguments, which has no public name in all versions."""
+"""The class of typer's argument errors, which has no public name in some versions."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -47,7 +46,7 @@ class Terminated(KeyboardInterrupt):
 
 
 class CommandError(Exception):
-    """Ends a command with a sentence and an exit code."""
+    """Ends the command with a sentence and an exit code."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -61,14 +60,14 @@ def fail(message: str, code: int = FAILURE) -> NoReturn:
 
 @contextlib.contextmanager
 def errors(as_json: bool = False, outcome: str = "") -> Iterator[None]:
-    """Turns exceptions into one sentence and an exit code. `outcome` says what an interruption left undone."""
+    """Turns exceptions into one sentence and an exit code. `outcome` says what was written, or that nothing was."""
     try:
         yield
     except KeyboardInterrupt as error:
         what, code = interruption(error)
         end(f"{what}{'; ' + outcome if outcome else ''}", code, as_json)
-    except SystemExit as error:  # from a pass or a rule file; with its exit code the command would seem to be successful
-        end(f"a program of the user's own ended the command: SystemExit: {error.code}{'; ' + outcome if outcome else ''}", FAILURE, as_json)
+    except SystemExit as error:  # from a pass or a rule file; its exit code could report success
+        end(f"a rule file or pass ended the command: SystemExit: {error.code}{'; ' + outcome if outcome else ''}", FAILURE, as_json)
     except (BrokenPipeError, typer.Exit):
         raise  # the reader of the output is gone, or the output is complete
     except Exception as error:
@@ -81,7 +80,7 @@ def errors(as_json: bool = False, outcome: str = "") -> Iterator[None]:
 
 @contextlib.contextmanager
 def usage_errors(arguments: Sequence[str]) -> Iterator[None]:
-    """Passes on typer's errors in arguments, and also prints them as JSON on request."""
+    """Propagates typer's argument errors, and also prints them as JSON on request."""
     as_json = "--json" in arguments
     try:
         yield
@@ -198,7 +197,7 @@ class Commands(Group):
     """The commands. Errors in their arguments are also printed as JSON on request."""
 
     def main(self, *args: AnyValue, **settings: AnyValue) -> AnyValue:
-        """Runs the command of the process, or completes its words."""
+        """Runs the command line of the process, or completes its words."""
         if os.environ.get("_PASSAT_COMPLETE") != "complete_bash":
             return super().main(*args, **settings)
         known = join_words(os.environ)
@@ -240,7 +239,7 @@ def passat(version: Annotated[bool, typer.Option("--version", help="Print the ve
 
 
 def main() -> None:
-    """Runs the command that the process was started with."""
+    """Runs the command line of this process."""
     terminate_in_order()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -37,7 +37,7 @@ def not_nan(value: float | None) -> float | None:
 
 
 RulesOption = Annotated[
-    list[Path] | None, typer.Option("--rules", metavar="FILE.py", help="Python file with RuleSet classes of your own (repeatable)")
+    list[Path] | None, typer.Option("--rules", metavar="FILE.py", help="Python file with your own RuleSet classes (repeatable)")
 ]
 CustomOpsOption = Annotated[
     list[Path] | None,
@@ -62,7 +62,7 @@ class PassOptions:
         ),
     ] = None
     opt_level: Annotated[
-        int, typer.Option("--opt-level", "-O", metavar="LEVEL", min=0, max=4, help="Highest level of the passes that run")
+        int, typer.Option("--opt-level", "-O", metavar="LEVEL", min=0, max=4, help="Level above which passes do not run")
     ] = 3
     disable: Annotated[
         list[str] | None,
@@ -70,13 +70,13 @@ class PassOptions:
             "--disable",
             metavar="NAME",
             autocompletion=completion.passes_and_rules,
-            help="Pass, rule or rule set that does not run (repeatable)",
+            help="Pass, rule or rule set to disable (repeatable)",
         ),
     ] = None
     require: Annotated[
         list[str] | None,
         typer.Option(
-            "--require", metavar="NAME", autocompletion=completion.passes, help="Pass of the pipeline that runs at any level (repeatable)"
+            "--require", metavar="NAME", autocompletion=completion.passes, help="Pass of the pipeline to run at any level (repeatable)"
         ),
     ] = None
     rules: RulesOption = None
@@ -144,7 +144,7 @@ class CompareOptions:
         typer.Option(
             "--inputs",
             metavar="FILE.npz",
-            help="Inputs of your own, by name (numpy.savez); models are compared on these and on random ones",
+            help="File of your own inputs by name (numpy.savez); models are compared on these and on random ones",
         ),
     ] = None
     rtol: Annotated[
@@ -171,7 +171,7 @@ class CompareOptions:
     custom_ops: CustomOpsOption = None
 
     def comparing(self) -> "Comparing":
-        """The same as keywords of functions that compare models. Raises InputsError, ArgumentError."""
+        """The options as keywords of functions that compare models. Raises InputsError, ArgumentError."""
         from passat.verify import comparing
 
         return comparing(self.seed, self.inputs, self.rtol, self.atol)
@@ -188,7 +188,7 @@ class CheckOptions:
             metavar="CHECK",
             help="What is bad: 'wrong', other values than the original's; 'slower', more time; 'larger', more nodes or bytes; 'crash', a "
             "pass or ONNX Runtime that fails; or a command that fails on a model, which gets the path in place of {} or as its last "
-            "argument, and runs without a shell: exit code 0 is good, 125 cannot tell, any other is bad",
+            "argument, and runs without a shell: exit code 0 is good, 125 is undecided, any other is bad",
         ),
     ] = "wrong"
     margin: Annotated[
@@ -198,7 +198,7 @@ class CheckOptions:
             min=0,
             callback=not_nan,
             metavar="X",
-            help="With --check slower or larger: the increase that is bad, as a part of the time or the bytes",
+            help="With --check slower or larger: the smallest bad increase, relative to the time or the bytes",
         ),
     ] = 0.1
 
@@ -227,7 +227,7 @@ def check_settings(
     passes: str | None, rules: "Sequence[type[RuleSet]]", files: Sequence[Path], printed: Sequence[tuple[str, "NameFilter"]] = ()
 ) -> list[str]:
     """A sentence for each rule file whose registered passes do not run. Ends the command if the current context, or an option that prints
-    passes, names unknown passes or rules. Prints other doubts to the error stream."""
+    passes, names unknown passes or rules. Prints other notes to the error stream."""
     from passat.passmgr import PassContext
     from passat.pipelines import build_pipeline
 
@@ -294,9 +294,9 @@ def _check_output(path: Path, option: str) -> None:
     if path.exists() and not path.is_file():
         fail(f"{path} is not a file; {option} names the file to write", USAGE)
     if not folder.is_dir():
-        fail(f"{path} cannot be written: there is no folder {folder}", USAGE)
+        fail(f"{path} cannot be written: the folder {folder} does not exist", USAGE)
     if not os.access(folder, os.W_OK):
-        fail(f"{path} cannot be written: the folder {folder.absolute()} is read-only; name a file elsewhere with {option}", USAGE)
+        fail(f"{path} cannot be written: the folder {folder.absolute()} is read-only; choose another file with {option}", USAGE)
 
 
 def check_outputs(written: Mapping[str, Path | None], read: Mapping[str, Iterable[str | Path | None]]) -> None:
@@ -308,7 +308,7 @@ def check_outputs(written: Mapping[str, Path | None], read: Mapping[str, Iterabl
             _check_output(output, option)
             other = taken.setdefault(os.path.realpath(output), f"{option} writes")
             if other != f"{option} writes":
-                fail(f"{option} would write over {output}, which {other}", USAGE)
+                fail(f"{option} would overwrite {output}, which {other}", USAGE)
 
 
 def check_output_folder(path: Path, option: str) -> None:
@@ -317,11 +317,11 @@ def check_output_folder(path: Path, option: str) -> None:
     if not there.is_dir():
         fail(f"{option} {path}: {there} is not a folder", USAGE)
     if not os.access(there, os.W_OK):
-        fail(f"{option} {path}: the folder {there.absolute()} is read-only; name one elsewhere", USAGE)
+        fail(f"{option} {path}: the folder {there.absolute()} is read-only; choose another folder", USAGE)
 
 
 def config_message(message: str) -> str:
-    """The message of a ConfigError in the wording of the command line; in Python it has TVM's wording."""
+    """The message of a ConfigError, worded for the command line instead of as in TVM."""
     if found := re.fullmatch(r"Invalid config option (\S+) candidates are: .*", message):
         return f"there is no config option {found[1]}; `passat config list` shows all options"
     if found := re.fullmatch(r"expect config (\S+) to have type (.+) but get (.+)", message, re.DOTALL):

@@ -28,7 +28,7 @@ class Finding(Protocol):
     """The result of a bisection, with a text for people."""
 
     def to_dict(self) -> dict[str, AnyValue]:
-        """The same as plain data."""
+        """The result as plain data."""
 
 
 _Found = TypeVar("_Found", bound=Finding)
@@ -55,7 +55,7 @@ def bisect(
 ) -> None:
     """Find the pass that makes a model wrong, slower, larger or crash, in a logarithmic number of runs.
 
-    Exit codes: 0 it was found, 1 there is none, or it is undecidable, 2 the command makes no sense.
+    Exit codes: 0 found, 1 there is none, or the check cannot decide, 2 invalid command.
     """
     with errors(options.as_json):
         from passat.bisection import bisect_model
@@ -76,9 +76,9 @@ def bisect_rules(
         typer.Option(metavar="DIR", help="Folder to write the models before and after the application to, and a reproducer"),
     ] = None,
 ) -> None:
-    """Find the rule, and the one application of it, that makes a model wrong, slower, larger or crash, in a logarithmic number of runs.
+    """Find the rule, and its application, that makes a model wrong, slower, larger or crash, in a logarithmic number of runs.
 
-    Exit codes: 0 it was found, 1 there is none, or it is undecidable, 2 the command makes no sense.
+    Exit codes: 0 found, 1 there is none, or the check cannot decide, 2 invalid command.
     """
     with errors(options.as_json):
         from passat.rule_bisection import bisect_rules as search
@@ -86,7 +86,7 @@ def bisect_rules(
 
         def write(found: "RuleBisection", folder: str) -> tuple[dict[str, AnyValue], str]:
             saved = save_bisection(found, folder)
-            again = f"to see it again{' on the matched part alone' if saved.smallest else ''}: {saved.command}\n"
+            again = f"to reproduce it{' on the matched part alone' if saved.smallest else ''}: {saved.command}\n"
             return {"saved": saved.paths, "replay": saved.command}, _lines(saved.paths) + again
 
         _bisect("rules-bisect-1", search, write, {"saved": [], "replay": None}, model, options, save)
@@ -148,10 +148,10 @@ def replay(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a failed pass again, or rules that made a model bad, from a folder of `optimize --reproducer` or `rules bisect --save`.
+    """Replay a failed pass, or rules that made a model bad, from a folder of `optimize --reproducer` or `rules bisect --save`.
 
-    Exit codes: 0 it does not fail, 1 it fails the same way, 2 the folder cannot be used, 3 it fails in another way.
-    Nothing in the folder is run; rules and commands of your own have to be given again.
+    Exit codes: 0 no failure, 1 the same failure, 2 the folder cannot be used, 3 another failure.
+    Nothing in the folder is executed; give your rules and commands again.
     """
     with errors(as_json):
         try:

@@ -31,7 +31,7 @@ def list_options(rules: RulesOption = None, as_json: JsonOption = False) -> None
 
         from passat.render import plain_table
 
-        table = plain_table("option", "default", "what it is")
+        table = plain_table("option", "default", "meaning")
         for key, option in known.items():
             table.add_row(Text(key), Text(_value(option["default"])), Text(option["doc"]))
         show(table)
@@ -45,7 +45,7 @@ def explain_option(
     rules: RulesOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell what an option is, which values it takes, and how to set it."""
+    """Explain what an option does, which values it takes, and how to set it."""
     with errors(as_json):
         known = _known(rules)
         if key not in known:
@@ -62,14 +62,14 @@ def explain_option(
         print(f"{key}: {option['doc']}\n\ntype     {option['type']}\ndefault  {_value(option['default'])}")
         print()
         if option["type"] not in _IN_CODE:
-            print(f"set by   --config '{key}=VALUE', with a text as it is, and JSON for all else")
+            print(f"set by   --config '{key}=VALUE', where VALUE is JSON, or a plain string")
             if option["type"] == "list[str]":
                 print(f"         for example --config '{key}=[\"{'com.microsoft' if key == 'rules.domains' else 'NAME'}\"]'")
         print(f"         PassContext(config={{{key!r}: VALUE}}) or optimize(..., config={{{key!r}: VALUE}}) in Python")
 
 
 def _known(rules: list[Path] | None) -> dict[str, dict[str, AnyValue]]:
-    """All options, including those that the user's own passes register."""
+    """All options, including those that user passes register."""
     import passat.rules.passes  # noqa: F401  # importing registers options
     from passat.passmgr import PassContext
 

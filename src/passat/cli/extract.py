@@ -1,4 +1,4 @@
-"""`passat extract`: the cheapest program out of an e-graph in a file."""
+"""`passat extract`: extracts the cheapest program of an e-graph in a file."""
 
 import json
 from pathlib import Path
@@ -24,9 +24,9 @@ def extract(
     choice: Annotated[bool, typer.Option("--choice", help="Print the chosen nodes too")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Extract the cheapest program from an e-graph: every chosen node costs once, however often it is used.
+    """Extract the cheapest program from an e-graph, counting each chosen node once, however often it is used.
 
-    Exit code 0 whether or not the cost is proven; the proven bound says how far from the optimum it can be.
+    The exit code is 0 even without a proof; the proven bound limits the distance from the optimum.
     """
     with errors(as_json):
         from passat.rules.extraction.exact import ExactUnavailableError
@@ -67,7 +67,7 @@ def extract(
         for name, (cost, taken) in found.stages.items():
             print(f"  {name:6} cost {cost:.10g}, in {taken:.3f} s")
         gap = "" if found.proven or not found.cost else f", {100 * (found.cost - found.bound) / found.cost:.1f} % below"
-        proof = "the cheapest there is" if found.proven else f"proven bound {found.bound:.10g}{gap}" if found.bound else "nothing proven"
+        proof = "proven optimal" if found.proven else f"proven bound {found.bound:.10g}{gap}" if found.bound else "nothing proven"
         print(f"cost {found.cost:.10g}: {proof}; {len(chosen)} nodes, in {seconds:.3f} s")
         if choice:
             print("\n".join(chosen))

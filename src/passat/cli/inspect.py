@@ -23,11 +23,11 @@ def inspect(
     custom_ops: CustomOpsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a model consists of: inputs, outputs, operators, weights, opaque nodes and why they are, what ONNX Runtime fuses."""
+    """Show what a model consists of: inputs, outputs, operators, weights, opaque nodes with reasons, and what ONNX Runtime fuses."""
     with errors(as_json):
         from passat.model_summary import inspect as inspect_model
 
-        load(rules)  # which may declare operators
+        load(rules)  # rule files may declare operators
         with working(f"inspecting {model}", enabled=not as_json):
             summary = inspect_model(model, custom_ops=custom_ops or ())
         if as_json:
@@ -66,7 +66,9 @@ def profile(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model", show_default=False)],
     result: Annotated[
         Path | None,
-        typer.Argument(metavar="[RESULT]", help="What an optimizer made of it (default: what Passat makes of it)", show_default=False),
+        typer.Argument(
+            metavar="[RESULT]", help="Its optimized form, from any optimizer (default: the result of Passat)", show_default=False
+        ),
     ] = None,
     *,
     asked: PassOptions,
@@ -76,7 +78,8 @@ def profile(
         typer.Option("--dim", metavar="NAME=SIZE", help="Size of a named dimension of the inputs (repeatable)"),
     ] = None,
     inputs: Annotated[
-        Path | None, typer.Option("--inputs", metavar="FILE.npz", help="Inputs of your own, by name (numpy.savez) (default: random ones)")
+        Path | None,
+        typer.Option("--inputs", metavar="FILE.npz", help="File of your own inputs by name, from numpy.savez (default: random inputs)"),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of the random inputs")] = 0,
     threads: Annotated[int, typer.Option("--threads", min=1, metavar="N", help="Threads of ONNX Runtime")] = 1,
@@ -86,7 +89,7 @@ def profile(
     custom_ops: CustomOpsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Time a model and its optimized form on ONNX Runtime, and tell whether they differ by more than noise, and in which operators.
+    """Time a model and its optimized form on ONNX Runtime, and show whether they differ by more than noise, and in which operators.
 
     Both run interleaved for the comparison. The times of operators are from separate runs with the profiler of ONNX Runtime, which slows
     the models down, so they do not sum to the times of the models.
@@ -117,7 +120,7 @@ def profile(
                 progress=progress,
             )
         if result is None:
-            found.after = "what Passat makes of it"
+            found.after = "the optimized model"
         if as_json:
             print(found.to_json())
         else:

@@ -132,7 +132,7 @@ class Inspection:
             head = f"time of each pass [without the passes in it] (part of the whole; of the pipeline around it){slowed}"
             print(f"{head}:\n{render_times(self._time.timings, seconds).expandtabs(2)}", file=sys.stderr)
         if self._memory is not None and self._memory.runs:
-            head = "memory of each pass: what stays allocated after it, the most while it ran; by how much the process and its record grew"
+            head = "memory of each pass: allocated after it, and at its peak; growth of the process, and of its peak"
             print(f"{head}:\n{self._memory.render().expandtabs(2)}", file=sys.stderr)
 
 

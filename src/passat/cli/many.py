@@ -41,7 +41,7 @@ def check_single(rejected: Mapping[str, bool]) -> None:
     """Ends the command for options that apply to one model only."""
     for option, given in rejected.items():
         if given:
-            fail(f"{option} is for one model, and several are given", USAGE)
+            fail(f"{option} applies to one model, and several are given", USAGE)
 
 
 def result_paths(models: Sequence[Path], folder: Path | None, beside: Callable[[Path], Path]) -> list[Path]:
@@ -59,9 +59,9 @@ def result_paths(models: Sequence[Path], folder: Path | None, beside: Callable[[
     for model, path in zip(models, paths, strict=True):
         place = os.path.realpath(path)
         if place in read:
-            fail(f"-o would write over {path}, which is one of the models; name another folder", USAGE)
+            fail(f"-o would overwrite {path}, which is one of the models; choose another folder", USAGE)
         if place in taken:
-            fail(f"{taken[place]} and {model} would both be written to {path}; rename one of them, or optimize them apart", USAGE)
+            fail(f"{taken[place]} and {model} would both be written to {path}; rename one of them, or optimize them separately", USAGE)
         taken[place] = model
         if folder is None or folder.is_dir():
             check_outputs({"-o": path}, {})

@@ -62,18 +62,20 @@ class SettingOptions:
             min=0,
             callback=not_nan,
             metavar="S",
-            help="Seconds for all saturation; the best program found until then is taken",
+            help="Seconds for all saturation; then the best program so far is extracted",
             rich_help_panel=SEARCH,
         ),
     ] = None
     choose: Annotated[
         Choose,
         typer.Option(
-            help="What decides between programs in the end: the cost, or the time of several candidates and the input on ONNX Runtime",
+            help="Criterion of the final choice: the cost, or the time on ONNX Runtime, among several candidates and the input",
             rich_help_panel=SEARCH,
         ),
     ] = Choose.COST
-    candidates: Annotated[int, typer.Option(min=1, metavar="K", help="With --choose time: most candidates", rich_help_panel=SEARCH)] = 4
+    candidates: Annotated[
+        int, typer.Option(min=1, metavar="K", help="With --choose time: maximum number of candidates", rich_help_panel=SEARCH)
+    ] = 4
     verify: Annotated[
         bool,
         typer.Option("--verify/--no-verify", metavar="", help="Compare the result with the input on ONNX Runtime", rich_help_panel=TRUST),
@@ -87,7 +89,7 @@ class SettingOptions:
         typer.Option(
             "--explain",
             metavar="",
-            help="Write into the result where its nodes come from, for `passat explain OUT`",
+            help="Write the provenance of nodes into the result, for `passat explain OUT`",
             rich_help_panel=DEBUGGING,
         ),
     ] = False
@@ -96,7 +98,7 @@ class SettingOptions:
         typer.Option(
             "--kernels",
             metavar="",
-            help="Make native kernels for what ONNX Runtime leaves unfused, if the model gets faster: OUT.kernels.so beside OUT",
+            help="Create native kernels for nodes that ONNX Runtime leaves unfused, if the model gets faster: OUT.kernels.so beside OUT",
             rich_help_panel=SEARCH,
         ),
     ] = False
@@ -130,8 +132,8 @@ def optimize(
     math: Annotated[
         MathChoice | None,
         typer.Option(
-            help="What rules may do to floating-point values (rules.math): exact, nothing; reassociate, change rounding, and which of "
-            "infinities and NaN a result is where sums are regrouped (the default); finite, also assume that no value is infinite or NaN",
+            help="What rules may do to floating-point values (rules.math): exact: nothing; reassociate (the default): change rounding, "
+            "and turn infinities and NaN into each other in regrouped sums; finite: also assume that no value is infinite or NaN",
             rich_help_panel=PASSES,
         ),
     ] = None,
@@ -140,7 +142,7 @@ def optimize(
         typer.Option(
             "--stats",
             metavar="",
-            help="Print the time of each rule, why it rejected matches, and how much of the result it made",
+            help="Print the time of each rule, its reasons for rejecting matches, and its share of the result",
             rich_help_panel=DEBUGGING,
         ),
     ] = False,
@@ -158,17 +160,17 @@ def optimize(
         typer.Option(
             "--certificate",
             metavar="FILE.json",
-            help="Proof to write that the result computes what the input does",
+            help="File to write a proof to that the result is equivalent to the input",
             rich_help_panel=TRUST,
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", metavar="", help="Do everything except write the result")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Optimize ONNX models, compare the results with them, and write these."""
+    """Optimize ONNX models, compare the results with them, and write the results."""
     with errors(as_json, "nothing was written"):
         if dry_run and output is not None:
-            fail(f"--dry-run writes no model, and -o {output} asks for one", USAGE)
+            fail(f"--dry-run writes no model, which contradicts -o {output}", USAGE)
         _check_comparison(wanted, compared)
         choices = {"rules.cost": cost, "rules.math": math}
         config = {key: choice.value for key, choice in choices.items() if choice is not None}
@@ -255,8 +257,8 @@ def _one(model: Path, request: _Request) -> None:
             if page is not None:
                 print(f"the page is in {page}")
         if result.report.interrupted:
-            best = "nothing better was found so far, and the input" if result.report.kept else "the best so far"
-            end(f"interrupted; {best} {'is what was found' if dry_run else f'was written to {out}'}", INTERRUPTED)
+            best = "nothing better was found so far, so the input" if result.report.kept else "the best so far"
+            end(f"interrupted; {best} {'is the result' if dry_run else f'was written to {out}'}", INTERRUPTED)
 
 
 def _several(models: Sequence[Path], several: ManyOptions, request: _Request) -> None:
@@ -277,4 +279,4 @@ def _check_comparison(wanted: SettingOptions, compared: CompareOptions) -> None:
     allowed, inputs = wanted.allow_unverified or None, None if wanted.choose is Choose.TIME else compared.inputs
     for option, given in (("--rtol", compared.rtol), ("--atol", compared.atol), ("--allow-unverified", allowed), ("--inputs", inputs)):
         if not wanted.verify and given is not None:
-            fail(f"{option} says how the result is compared with the input, and --no-verify that it is not", USAGE)
+            fail(f"{option} sets how the result is compared with the input, and --no-verify disables the comparison", USAGE)

@@ -33,9 +33,7 @@ _ENDINGS: Final = {
 
 FormatOption = Annotated[
     Format | None,
-    typer.Option(
-        "--format", metavar="FORM", help=f"Form: {', '.join(Format)} (default: what the ending of FILE says; text without a FILE)"
-    ),
+    typer.Option("--format", metavar="FORM", help=f"Format: {', '.join(Format)} (default: by the ending of FILE; text without a FILE)"),
 ]
 FileOption = Annotated[
     Path | None, typer.Option("-o", "--output", metavar="FILE", help="File to write to (default: standard output)", show_default=False)
@@ -55,7 +53,7 @@ def order(
 
         check_outputs({"-o": output}, asked.files)
         form = _form(format, output, as_json)
-        with asked.context() as ctx:  # under passmgr.resolve=relay the pipeline is made as in TVM, too
+        with asked.context() as ctx:  # with passmgr.resolve=relay, the pipeline is also built as in TVM
             plan = build_pipeline(asked.text(), load(asked.rules)).plan(ctx)
             for note in check_names(plan, asked.rules or ()):
                 print(f"note: {note}", file=sys.stderr)
@@ -69,7 +67,7 @@ def passes(
     ] = None,
     rules: Annotated[
         list[Path] | None,
-        typer.Option("--rules", metavar="FILE.py", help="Python file with rules or passes of your own (repeatable)"),
+        typer.Option("--rules", metavar="FILE.py", help="Python file with your own rules or passes (repeatable)"),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -88,7 +86,7 @@ def passes(
 
 
 def _form(format: Format | None, output: Path | None, as_json: bool) -> Format:
-    """The requested form. Ends the command if two were requested, or the file name has no known ending."""
+    """The requested format. Ends the command if two were requested, or the file name has no known ending."""
     if as_json and format not in (None, Format.JSON):
         fail(f"--json and --format {format} contradict each other", USAGE)
     if output is not None:

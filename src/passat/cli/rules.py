@@ -37,7 +37,7 @@ def list_rules(
     rules: RulesOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List rules: those of the library, of some of its sets, or of your own files.
+    """List rules: those of the library, of some of its sets, or of your files.
 
     --json has a list of objects: `name`, `rule`, `kind` (reducing, exploring, joining, multi-pattern, lowering or eager), `kind_in` (its
     kinds in passes that use it as another one), `holes`, `guards`, `math`, `nonfinite`, `note`, `source` and `passes`.
@@ -53,20 +53,20 @@ def list_rules(
 def check_rules(
     what: SetsArgument = None,
     instances: Annotated[
-        int, typer.Option(min=1, max=1_000_000, metavar="N", help="Least number of instances that each rule is compared on")
+        int, typer.Option(min=1, max=1_000_000, metavar="N", help="Minimum number of instances that each rule is compared on")
     ] = 200,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the random instances")] = 0,
     rule: Annotated[
         list[str] | None,
         typer.Option("--rule", metavar="SET.RULE", autocompletion=completion.rules, help="Rule to check (repeatable; default: all)"),
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show how sound rules were tried too")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also show how sound rules were tested")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Try rules on random well-typed instances: exact ones bit for bit, others up to rounding.
+    """Test rules on random well-typed instances: exact rules bit for bit, others up to rounding.
 
     A wrong rule is shown with the smallest counterexample found, and with a guard that fixes it if there is one.
-    Exit code 0 where all are sound, 1 where one is not. Ctrl-C prints what was found so far, with exit code 130.
+    Exit codes: 0 all rules are sound, 1 some are not. Ctrl-C prints the results so far, with exit code 130.
     """
     with errors(as_json):
         from passat.render import ProgressLine
@@ -105,7 +105,7 @@ def rules_doc(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write the page to (default: standard output)")
     ] = None,
 ) -> None:
-    """Print a page in Markdown on rules: equations, guards in words, kinds, what they may do to values, operators."""
+    """Print a Markdown page on rules: equations, explained guards, kinds, effects on values, operators."""
     with errors(as_json=False):
         check_outputs({"-o": output}, {"the command": [name for name in what or () if name.endswith(".py")]})
         from passat.catalog import subjects_of
@@ -129,9 +129,9 @@ def rule_sets(what: list[str]) -> "list[type[RuleSet]]":
         known = {**plugin_sets(), **known}
     for name in what:
         if name.endswith(".onnx"):
-            fail(f"{name} is a model, not a rule file; `passat rules why-not RULE {name}` says why a rule does not fire on it", USAGE)
+            fail(f"{name} is a model, not a rule file; `passat rules why-not RULE {name}` explains why a rule does not fire on it", USAGE)
         if name not in files and name not in known:
-            hint = _nearest(name, known) or f"there are {', '.join(known)}"
+            hint = _nearest(name, known) or f"the sets are {', '.join(known)}"
             fail(f"{name} is neither a rule file nor a set of the library or of a plug-in; {hint}", USAGE)
     sets = [cast("type[RuleSet]", known[name]) for name in (what or known) if name not in files]
     return sets + (load([Path(name) for name in files]) if files else [])
@@ -169,16 +169,16 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 @command(app)
 def explain(
     model: Annotated[
-        Path | None, typer.Argument(metavar="[OUT]", help="Model that `passat optimize --explain` has written", show_default=False)
+        Path | None, typer.Argument(metavar="[OUT]", help="Model that `passat optimize --explain` wrote", show_default=False)
     ] = None,
     *,
     node: Annotated[
         str | None,
-        typer.Option("--node", metavar="NAME", help="Name of one node, of a value that it makes, or of a node that it comes from"),
+        typer.Option("--node", metavar="NAME", help="Name of a node, of one of its outputs, or of an input node that it comes from"),
     ] = None,
     check: Annotated[
         Path | None,
-        typer.Option("--check", metavar="FILE", help="Certificate to check, which `passat optimize --certificate FILE` has written"),
+        typer.Option("--check", metavar="FILE", help="Certificate to check, which `passat optimize --certificate FILE` wrote"),
     ] = None,
     before: Annotated[Path | None, typer.Option("--before", metavar="IN", help="With --check: the model that was optimized")] = None,
     after: Annotated[Path | None, typer.Option("--after", metavar="OUT", help="With --check: the result")] = None,
@@ -193,22 +193,22 @@ def explain(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell for each node of a result which rules led to it, back to nodes of the input; or check a certificate.
+    """Show for each node of a result which rules led to it, back to nodes of the input; or check a certificate.
 
-    Exit codes of a check: 0 every step is proved or trusted, 1 a step does not hold or is not covered, 2 the command makes no sense.
+    Exit codes of a check: 0 all steps are proved or trusted, 1 a step is wrong or not covered, 2 invalid command.
     """
     with errors(as_json):
         if check is None:
             if model is None:
-                fail("name a model that `passat optimize --explain` has written, or a certificate with --check", USAGE)
+                fail("give a model that `passat optimize --explain` wrote, or a certificate with --check", USAGE)
             if before is not None or after is not None or rules or trust:
-                fail("--before, --after, --rules and --trust belong to --check", USAGE)
+                fail("--before, --after, --rules and --trust require --check", USAGE)
             _explain(model, node, as_json)
         else:
             if model is not None and after is not None:
                 fail("the result is given twice, as OUT and with --after", USAGE)
             if node is not None:
-                fail("--node belongs to a model, not to a certificate", USAGE)
+                fail("--node applies to a model, not to a certificate", USAGE)
             _check(check, before, after or model, rules, trust or (), as_json)
 
 
@@ -253,14 +253,15 @@ def why_not(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model on which it did not fire", show_default=False)],
     asked: PassOptions,
     node: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Name of the node to look at, or of its first output", show_default=False)
+        str | None, typer.Option(metavar="NAME", help="Name of the node to examine, or of its first output", show_default=False)
     ] = None,
     nearest: Annotated[int, typer.Option(min=1, metavar="N", help="Number of the nearest matches to show")] = 3,
     as_json: JsonOption = False,
 ) -> None:
-    """Say why a rule did not fire on a model: what rejected it, which limit cut it, what it would have cost, or what it nearly matched.
+    """Explain why a rule did not fire on a model: what rejected it, which limit stopped it, what it would have cost, or what it nearly
+    matched.
 
-    Exit codes: 0 it was said, 1 the model or the rules cannot be used, 2 the command makes no sense.
+    Exit codes: 0 explained, 1 the model or the rules cannot be used, 2 invalid command.
     """
     with errors(as_json):
         from passat.ir.onnx import load as read
@@ -272,7 +273,7 @@ def why_not(
                 inquiry = Inquiry(read(model, lenient=True), build_pipeline(text, sets))
                 whole = inquiry.is_set(rule)
                 if whole and node is not None:
-                    fail(f"--node goes with one rule, and {rule} is a set", USAGE)
+                    fail(f"--node requires a single rule, and {rule} is a set", USAGE)
                 answers = [inquiry.answer(name, node, nearest) for name in (inquiry.rules_of(rule) if whole else [rule])]
             except WhyNotError as error:
                 fail(_sets_of_pass(rule) or str(error), USAGE)

@@ -23,7 +23,7 @@ def run(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of the random inputs")] = 0,
 ) -> None:
-    """Run a model on ONNX Runtime, with the library of its kernels if it has one, in a process of its own."""
+    """Run a model on ONNX Runtime, with its kernel library if it has one, in a separate process."""
     with errors():
         import numpy as np
 

@@ -1,4 +1,4 @@
-"""The options that choose the variant of a model: its opset, sizes of its inputs, and the outputs that are kept."""
+"""The options that choose the variant of a model: its opset, the sizes of its inputs, and the outputs to keep."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class VariantOptions:
         typer.Option(
             "--input-shape",
             metavar="NAME=1,3,224,224",
-            help="Shape to fix for an input; ? leaves a size as it is (repeatable)",
+            help="Shape to fix for an input; ? keeps a size (repeatable)",
             show_default=False,
         ),
     ] = None
@@ -37,7 +37,7 @@ class VariantOptions:
         typer.Option(
             "--outputs",
             metavar="NAMES",
-            help="Outputs to keep, separated by commas; what only others need goes",
+            help="Outputs to keep, separated by commas; nodes that only others need are removed",
             show_default=False,
         ),
     ] = None

@@ -23,12 +23,12 @@ function saving(group) {
   return group.costs[0] - group.costs[1];
 }
 
-/** How much less something costs, with a sign. */
+/** A saving, with a sign. */
 function savedText(value) {
   return Math.abs(value) < 1e-12 ? "\u00b1 0" : `${value > 0 ? "\u2212" : "+"}${cost(Math.abs(value))}`;
 }
 
-/** Operators with how often each occurs; of many the most frequent ones. */
+/** Operators with their counts; only the most frequent if there are many. */
 function operatorsText(counts) {
   if (counts.length === 0) {
     return "nothing";
@@ -80,7 +80,7 @@ function showFirst(more = 0) {
   showNodes({ before: first("before"), after: first("after") }, null);
 }
 
-/** How many nodes are drawn on a side: twice as many each time that more are asked for. */
+/** Maximum number of nodes drawn on a side; doubles with each request for more. */
 function mostDrawn() {
   return MOST_DRAWN * 2 ** shown.more;
 }
@@ -116,7 +116,7 @@ function listChanges() {
   const [before, after] = data.head.costs;
   const rest = before - after - groups.reduce((sum, group) => sum + saving(group), 0);
   if (Math.abs(rest) > REST * Math.abs(before - after)) {
-    byId("rest").textContent = `${savedText(rest)} besides: unchanged nodes whose operands have other shapes or sizes.`;
+    byId("rest").textContent = `${savedText(rest)} from unchanged nodes whose operands have other shapes or sizes.`;
   }
   if (groups.length > LISTED_CHANGES) {
     const more = element("button", { type: "button", click: () => {
@@ -214,7 +214,7 @@ function showNodes(nodes, place) {
   drawPictures();
 }
 
-/** The nodes of a picture that come after a change: what reads it, unless the change reads that in turn. */
+/** The nodes of a picture after a change: those that read it, unless the change also reads them. */
 function readers(side, layout, changed) {
   const inside = new Set(changed);
   const { operands } = data.graphs[side];
@@ -240,7 +240,7 @@ function drawPictures() {
     const host = byId(side);
     const layout = shown.layouts[side];
     host.replaceChildren(layout.nodes.length > 0
-      ? draw(side, layout, inside, chosen, (node) => goTo(side, node)) : element("p", { class: "empty" }, "There is nothing here on this side."));
+      ? draw(side, layout, inside, chosen, (node) => goTo(side, node)) : element("p", { class: "empty" }, "No nodes on this side."));
   }
   scalePictures();
   for (const side of SIDES) {
@@ -256,7 +256,7 @@ function drawPictures() {
   }
 }
 
-/** Gives both pictures one scale at which labels can be read; what has no room is scrolled to. */
+/** Gives both pictures one scale at which labels are readable; the rest is reached by scrolling. */
 function scalePictures() {
   const fits = SIDES.map((side) => {
     const host = byId(side);
@@ -290,7 +290,7 @@ function twinOf({ side, node }) {
   return node < 0 ? -1 : data.graphs[side].twin[node];
 }
 
-/** Chooses a node: in the picture where it is drawn, else with the change that it is part of, else with what is around it. */
+/** Chooses a node: in the picture if it is drawn there, else by showing its change, else by showing its surroundings. */
 function goTo(side, node) {
   if (!shown.nodes[side].includes(node)) {
     const region = regionOf[side].get(node);

@@ -1,4 +1,4 @@
-// What is known of the chosen change, or of the chosen node.
+// Details of the chosen change or node.
 
 const USERS_SHOWN = 30;
 const WHAT_SHOWN = 12;

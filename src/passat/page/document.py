@@ -203,7 +203,7 @@ _SCRIPTS: Final = (
     *("dagre.min.js", "elements.js", "picture.js", "changes.js", "details.js", "listing.js", "tables.js", "rounds.js"),
     *("egraph.js", "page.js"),
 )
-"""In execution order: each uses names that earlier ones define."""
+"""In execution order: each script uses names that earlier ones define."""
 
 
 def write_page(path: str | os.PathLike[str], report: Report, record: Record) -> None:

@@ -1,4 +1,4 @@
-// The e-graph around an e-class: a box for each e-class, a line in it for each e-node, from users at the left to operands at the right.
+// The e-graph around an e-class: a box for each e-class, a line in it for each e-node, from users on the left to operands on the right.
 
 const LINE = 18;
 const CHARACTER = 7.25; // of the monospaced font
@@ -30,7 +30,7 @@ function indexOf(run) {
   return indexes[run];
 }
 
-/** The place of an e-class in the data; -1 where it was left out. */
+/** The place of an e-class in the data; -1 if it was left out. */
 function classPlace(run, cls) {
   return data.egraphs[run] ? indexOf(run).places.get(cls) ?? -1 : -1;
 }
@@ -71,7 +71,7 @@ function showClassesOf(place) {
   const classes = [...found.values()].sort((a, b) => Number(b.size > 1) - Number(a.size > 1));
   const host = byId("classes-of-change");
   if (classes.length === 0) {
-    host.replaceChildren(element("span", { class: "quiet" }, "No e-graph of the page has the nodes of the chosen change."));
+    host.replaceChildren(element("span", { class: "quiet" }, "No e-graph of the page contains the nodes of the chosen change."));
     return;
   }
   const more = classes.length > CHIPS ? [element("span", { class: "quiet" }, `and ${classes.length - CHIPS} more`)] : [];
@@ -85,7 +85,7 @@ function showClassesOf(place) {
   showClass(classes[0].run, classes[0].cls);
 }
 
-/** E-classes of several e-nodes, or all where there is none. */
+/** E-classes with several e-nodes, or all if there are none. */
 function interesting(run) {
   const { nodes } = indexOf(run);
   const several = nodes.flatMap((each, cls) => (each.length > 1 ? [cls] : []));
@@ -117,7 +117,7 @@ function className(run, cls) {
   return `${graph.classes[cls]}: ${labels.slice(0, 3).join(" = ")}${more}${nodes.length > 1 ? ` (${nodes.length} e-nodes)` : ""}`;
 }
 
-/** The e-classes to draw, and how many had no room. */
+/** The e-classes to draw, and the number of those without room. */
 function classesAround(run, cls) {
   const graph = data.egraphs[run];
   const { nodes, users: using } = indexOf(run);

@@ -1,10 +1,10 @@
 "use strict";
 
-// Elements and numbers. What the data says is only ever put into text nodes: a name is never read as HTML.
+// Elements and numbers. All data goes into text nodes: a name is never parsed as HTML.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 
-/** The text of a number of `data.strings`. */
+/** The string with a number in `data.strings`. */
 function text(number) {
   return data.strings[number];
 }
@@ -34,7 +34,7 @@ function fill(made, attributes, parts) {
   return made;
 }
 
-/** A text of the model, apart from what stands around it, whatever its direction. */
+/** A text of the model, isolated from its surroundings: its direction may differ. */
 function isolated(value) {
   return element("bdi", {}, value);
 }

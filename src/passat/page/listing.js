@@ -1,4 +1,4 @@
-// All nodes of both models as aligned lists, as a tool that compares files shows lines, with a search.
+// All nodes of both models as aligned lists, like the lines in a diff tool, with a search.
 
 const ROWS = 400;
 const KEPT_ROWS = 3;
@@ -18,7 +18,7 @@ function startListing() {
   searchFor("");
 }
 
-/** Pairs of nodes [before, after], -1 where there is none; counterparts stand in one row where their order allows it. */
+/** Pairs of nodes [before, after], -1 for no node; counterparts share a row if their order allows it. */
 function alignedRows() {
   const { before, after } = data.graphs;
   const pairs = after.twin.flatMap((twin, node) => (twin >= 0 ? [[twin, node]] : []));
@@ -38,7 +38,7 @@ function alignedRows() {
   return rows;
 }
 
-/** The most pairs, in the order of the second numbers, of which the first numbers increase. */
+/** The longest subsequence, in the order of the second numbers, with increasing first numbers. */
 function longestIncreasing(pairs) {
   const ends = [];
   const previous = [];
@@ -67,7 +67,7 @@ function isChanged([one, other]) {
   return one < 0 || other < 0 || before.twin[one] !== other || before.state[one] !== 0 || after.state[other] !== 0;
 }
 
-/** Lists the rows of which a text is part of the operator, the name or an output. */
+/** Lists the rows that contain a text in the operator, the name or an output. */
 function searchFor(wanted) {
   const query = wanted.trim().toLowerCase();
   const matches = Object.fromEntries(SIDES.map((side) => {
@@ -106,7 +106,7 @@ function showRows(filter, matches) {
   drawRows();
 }
 
-/** Rows with runs of unchanged ones folded: a number stands for so many of them. */
+/** Rows with runs of unchanged rows folded into their number. */
 function folded(rows) {
   const near = new Uint8Array(rows.length);
   rows.forEach((row, at) => {

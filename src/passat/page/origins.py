@@ -1,4 +1,4 @@
-"""The record of an optimization, from which its page is made, and the origin of each node of the result: the rule or pass that made it."""
+"""The record of an optimization, the data for its page, and the origin of each node of the result: the rule or pass that created it."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ class Record(NamedTuple):
 
 
 class Place(NamedTuple):
-    """An e-class: the number of its run, and its own."""
+    """An e-class: the number of its run, and its number in the e-graph."""
 
     run: int
     cls: int

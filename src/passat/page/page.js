@@ -1,4 +1,4 @@
-// Puts the page together.
+// Builds the page.
 
 startHead();
 startChanges();

@@ -108,7 +108,7 @@ function draw(side, layout, inside, chosen, onSelect) {
   return picture;
 }
 
-/** What a node is in the comparison, in a word. */
+/** The state of a node in the comparison. */
 function stateText(side, node) {
   const graph = data.graphs[side];
   if (graph.kind[node] !== 0) {
@@ -121,7 +121,7 @@ function shortened(value, length) {
   return value.length <= length ? value : `${value.slice(0, Math.max(1, length - 1))}\u2026`;
 }
 
-/** The end of a name, which says more than its beginning. */
+/** The end of a name, which is more specific than its beginning. */
 function ending(value, length) {
   return value.length <= length ? value : `\u2026${value.slice(1 - length)}`;
 }

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 KEPT: Final = 0
 REPLACED: Final = 1
 CHANGED: Final = 2
-"""A node of both models with other attributes or constants."""
+"""The state of a node of both models whose attributes or constants differ."""
 
 
 _CLIMB: Final = 2
-"""Maximum distance above an unread node at which its rule is searched."""
+"""Maximum distance between an unused node and the replaced nodes whose rules may have made it unused."""
 
 
 @dataclass

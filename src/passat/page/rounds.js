@@ -1,4 +1,4 @@
-// How the e-graphs grew.
+// The growth of the e-graphs.
 
 const CHARTS = 24;
 

@@ -63,7 +63,7 @@ function startRules() {
   const section = byId("rules");
   const rules = data.rules.filter((rule) => rule.matched || rule.unions || rule.made);
   if (rules.length === 0) {
-    section.append(element("p", { class: "empty" }, "No rule matched anything."));
+    section.append(element("p", { class: "empty" }, "No rule matched."));
   } else {
     const body = element("tbody");
     const sorted = { at: 1, down: true, all: false };
@@ -92,7 +92,7 @@ function startRules() {
     };
     draw();
     section.append(
-      element("p", { class: "hint" }, "Saving: the estimated saving of the places in which a rule took part, split evenly between the rules of a place."),
+      element("p", { class: "hint" }, "Saving: the estimated saving of the places that a rule contributed to, split evenly between the rules of each place."),
       element("div", { class: "scroll" }, element("table", {}, element("thead", {}, element("tr", {}, ...heads)), body)),
       more,
     );
@@ -111,7 +111,7 @@ function startRules() {
   }
 }
 
-/** The row of a rule, and below it a hidden one with the reasons for which its matches were rejected. */
+/** The row of a rule, and below it a hidden row with the reasons for rejecting its matches. */
 function ruleRows(rule) {
   const reasons = element("tr", { hidden: "" }, element(
     "td", { colspan: String(RULE_COLUMNS.length), class: "reasons" },

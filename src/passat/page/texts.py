@@ -1,6 +1,6 @@
 """Types, attributes, constants and names as texts of a page.
 
-Texts of a model come from somebody else: they have any length and any characters, and must do nothing to the page.
+Texts in models are untrusted: they may have any length and any characters, and must not affect the page.
 """
 
 import json
@@ -20,7 +20,7 @@ _VALUES: Final = 4
 
 
 def shown(text: str, limit: int = LONGEST) -> str:
-    r"""A text shortened to `limit` characters, with escapes for invisible ones: no name changes the direction of writing, and different
+    r"""A text shortened to `limit` characters, with escapes for invisible ones: no name changes the text direction, and different
     names look different.
 
     >>> shown("a\0b\u202ec"), shown("weight" * 100, 20)
@@ -48,7 +48,7 @@ def type_text(type_: Type | None) -> str:
 
 
 def attrs_text(attrs: Mapping[str, AnyValue]) -> str:
-    """Attributes as `name=value`, each of them not too long.
+    """Attributes as `name=value`, each shortened.
 
     >>> attrs_text({"axes": (1, 0), "mode": "edge"})
     "axes=(1, 0), mode='edge'"
@@ -57,7 +57,7 @@ def attrs_text(attrs: Mapping[str, AnyValue]) -> str:
 
 
 def constant_text(tensor: Tensor) -> str:
-    """A constant: its type, and its value where that is short.
+    """A constant: its type, and its value if that is short.
 
     >>> import numpy as np
     >>> constant_text(Tensor.dense(np.float32([1, 2]))), constant_text(Tensor.splat(0, (9, 9), "int8"))
@@ -82,7 +82,7 @@ def script_json(document: AnyValue) -> str:
 
 
 class Strings:
-    """Texts by number, each once."""
+    """A table of distinct texts, referenced by number."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []

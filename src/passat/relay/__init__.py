@@ -1,12 +1,12 @@
-"""Relay's spellings: programs, operators and passes as scripts for TVM write them.
+"""Relay's API: programs, operators and passes under the names that TVM scripts use.
 
     from passat import relay, transform
 
     x = relay.var("x", shape=(1, 16))
     f = relay.Function([x], relay.nn.relu(x) * relay.const(2.0))
 
-The functions of operators have Relay's parameters (`relay.conv2d(data, weight, strides, ...)`). What differs is said in
-docs/tvm-differences.md.
+The functions of operators have Relay's parameters (`relay.conv2d(data, weight, strides, ...)`). docs/tvm-differences.md lists the
+differences.
 """
 
 import difflib
@@ -112,7 +112,7 @@ __all__ += tensor.__all__
 __all__ += ty.__all__
 
 
-if not TYPE_CHECKING:  # where it is seen, a type checker takes every misspelled name for an operator
+if not TYPE_CHECKING:  # hidden from type checkers, which would accept any misspelled name as an operator
 
     def __getattr__(name: str) -> object:
         near = difflib.get_close_matches(name, __all__, 3)

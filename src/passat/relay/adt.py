@@ -1,4 +1,4 @@
-"""`relay.adt`: algebraic data types, and choices by the shape of their values."""
+"""`relay.adt`: algebraic data types and pattern matching."""
 
 from passat.ir.expr import Clause, Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar, PatternWildcard
 from passat.ir.module import TypeData

@@ -47,17 +47,17 @@ __all__ = [
 
 
 def all_type_vars(expr: Expr | Type, mod: IRModule | None = None) -> list[TypeVar]:
-    """Every type parameter that occurs in an expression or type, once. (`mod` is accepted as in Relay and not needed.)"""
+    """Every type parameter that occurs in an expression or type, once. (`mod` is accepted as in Relay, but unused.)"""
     return _all_type_vars(expr)
 
 
 def bound_type_vars(expr: Expr | Type, mod: IRModule | None = None) -> list[TypeVar]:
-    """The type parameters that functions or function types inside bind."""
+    """The type parameters that contained functions or function types bind."""
     return _bound_type_vars(expr)
 
 
 def free_type_vars(expr: Expr | Type, mod: IRModule | None = None) -> list[TypeVar]:
-    """The type parameters that occur and are not bound inside."""
+    """The free type parameters: those that occur but are not bound."""
     return _free_type_vars(expr)
 
 
@@ -76,8 +76,8 @@ def all_dtypes(expr: Expr) -> set[str]:
 
 
 def extract_intermdeiate_expr(mod: IRModule, expr_id: int) -> IRModule:
-    """A module whose main function computes one of the calls, tuples and fields of `main`: that with this number, which the printed
-    module shows as `%0`, `%1` and so on, where it prints none inline. (Relay spells the name so.) Raises ValueError if there is no such
+    """A module whose main function computes one call, tuple or field of `main`, given by its number. The numbers are those in `%0`, `%1`
+    and so on, if the printed module has no inline expressions. (The misspelled name is Relay's.) Raises ValueError if there is no such
     number.
     """
     nodes = [node for node in post_order(mod["main"]) if isinstance(node, (Call, Tuple, TupleGetItem))]
@@ -90,7 +90,7 @@ def extract_intermdeiate_expr(mod: IRModule, expr_id: int) -> IRModule:
 
 
 def list_op_freqs(mod: IRModule) -> dict[str, int]:
-    """How often each operator is called in the functions of a module, by its name."""
+    """The number of calls of each operator in the functions of a module, by name."""
     found: dict[str, int] = {}
     for function in mod.functions.values():
         for node in post_order(function):
@@ -100,7 +100,7 @@ def list_op_freqs(mod: IRModule) -> dict[str, int]:
 
 
 def list_fake_quantized_op_freqs(mod: IRModule) -> dict[str, int]:
-    """How often each operator is called between `qnn.dequantize` and `qnn.quantize` in the main function, by its name."""
+    """The number of calls of each operator between `qnn.dequantize` and `qnn.quantize` in the main function, by name."""
     ends = [node for node in post_order(mod["main"]) if isinstance(node, Call) and node.op is quantize]
     regions = [region_before(end.args[0]) or () for end in ends]
     calls = {id(call): call for region in regions for call in region if call.op is not dequantize}

@@ -1,4 +1,4 @@
-"""`relay.annotation`: what tells passes something about a value."""
+"""`relay.annotation`: operators that mark values for passes."""
 
 from passat.ir.expr import Call, Expr
 from passat.relay.building import call
@@ -17,5 +17,5 @@ def compiler_end(data: Expr, compiler: str) -> Call:
 
 
 def stop_fusion(data: Expr) -> Call:
-    """`data`, whose computation FuseOps does not fuse with what reads it."""
+    """`data`; FuseOps does not fuse its computation with its users."""
     return call("annotation.stop_fusion", data)

@@ -1,4 +1,4 @@
-"""`relay.build_module`: what prepares programs for running."""
+"""`relay.build_module`: prepares programs to be run."""
 
 import warnings
 from collections.abc import Iterable, Mapping
@@ -26,15 +26,15 @@ TargetLike: TypeAlias = "Target | str | Mapping[AnyValue, Target | str] | None"
 
 
 def bind_params_by_name(func: Function, params: Mapping[str, AnyValue]) -> Function:
-    """The function with constants in place of the parameters of the given names."""
+    """The function with constants in place of the named parameters."""
     return bind_constants(func, named(params))
 
 
 def optimize(
     mod: IRModule | Function, target: AnyValue = None, params: Mapping[str, AnyValue] | None = None
 ) -> tuple[IRModule, dict[str, AnyValue]]:
-    """The module after the passes that `relay.build` runs before fusion (`GetPassPrefix`), in the current context, and the parameters that
-    are left over, which are none: `params` become constants in place of the parameters of `main`. The target is "llvm", the CPU."""
+    """The module after the passes that `relay.build` runs before fusion (`GetPassPrefix`), in the current context, and an empty dict of
+    remaining parameters: `params` become constants in place of the parameters of `main`. The target is "llvm", the CPU."""
     module = IRModule.from_expr(mod) if isinstance(mod, Function) else mod.shallow_copy()
     if target is not None:
         Target(target)
@@ -110,7 +110,7 @@ def _cpu_target(target: TargetLike) -> Target | str | None:
 def build_config(opt_level: int = 2, required_pass: Iterable[str] | None = None, disabled_pass: Iterable[str] | None = None) -> PassContext:
     """A `PassContext` with this level and these lists. Warns that it is deprecated.
 
-    A pass of a pipeline runs where its level is at most `opt_level`. The levels that Relay's documentation lists are
+    A pass of a pipeline runs if its level is at most `opt_level`. The levels that Relay's documentation lists are
 
         SimplifyInference            0
         OpFusion                     1
@@ -125,7 +125,7 @@ def build_config(opt_level: int = 2, required_pass: Iterable[str] | None = None,
         CombineParallelBatchMatmul   4
         FastMath                     4
 
-    `passat passes` lists the passes that there are here, each with its level.
+    `passat passes` lists Passat's passes with their levels.
     """
     warnings.warn("build_config is deprecated: use PassContext(opt_level=..., required_pass=..., ...)", DeprecationWarning, stacklevel=2)
     return PassContext(opt_level, required_pass, disabled_pass)

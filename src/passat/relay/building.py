@@ -1,11 +1,11 @@
 """Builds calls for Relay's functions: checks operands, converts Python values to attributes, propagates types.
 
-Functions of operators whose parameters are Relay's too are made from the declarations of the operators. The operands come first, then the
-attributes, in the order of the declaration; all by position or by name. A single operand `x` is called `data` and two of them `lhs` and
-`rhs`, as in Relay.
+If an operator has the same parameters as in Relay, its function is derived from its declaration. The operands come first, then the
+attributes, in the order of the declaration; all by position or by name. A single operand `x` is called `data`, and two operands are called
+`lhs` and `rhs`, as in Relay.
 
-Weights that were declared by name alone, `relay.var("weight")`, as the networks of `relay.testing` do it, get their types when a call is
-built, from the attributes of the operator and the type of its data, where Relay finds them when it infers types.
+Weights declared only by name, `relay.var("weight")`, as in the networks of `relay.testing`, get their types when a call is built, from the
+attributes of the operator and the type of its data. Relay finds these types during type inference.
 """
 
 import inspect
@@ -33,12 +33,12 @@ _CONVOLUTIONS = (*(f"nn.conv{rank}d{kind}" for rank in (1, 2, 3) for kind in (""
 
 
 def is_untyped(operand: object) -> bool:
-    """Whether an operand is a variable of which no type is known."""
+    """True if an operand is a variable of unknown type."""
     return isinstance(operand, Var) and operand._checked_type is None
 
 
 def type_weights(name: str, operands: Sequence[Expr], attrs: Mapping[str, AnyValue], units: int | None = None) -> None:
-    """Gives variables without a type, among the operands behind the data, the type that the operator `name` wants of them."""
+    """Types the untyped variables among the operands after the data, as the operator `name` requires."""
     untyped = [operand for operand in operands[1:] if isinstance(operand, Var) and is_untyped(operand)]
     data = _type_of_data(operands[0]) if untyped else None
     if not isinstance(data, TensorType) or not data.shape:
@@ -58,7 +58,7 @@ def type_weights(name: str, operands: Sequence[Expr], attrs: Mapping[str, AnyVal
 
 
 def known_type(expr: Expr) -> Type | None:
-    """The type of an expression, where it follows from annotations alone; variables without one are left as they are."""
+    """The type of an expression, if annotations alone determine it; variables without annotations are unchanged."""
     if expr._checked_type is None:
         new = post_order(expr, into=lambda node: node._checked_type is None)
         if any(is_untyped(node) for node in new):
@@ -71,7 +71,7 @@ def _type_of_data(data: Expr) -> Type | None:
     try:
         return known_type(data)
     except InferError:
-        return None  # which InferType will tell, with its place
+        return None  # InferType will report it, with its location
 
 
 def _kernel_shape(data: TensorType, attrs: Mapping[str, AnyValue], transposed: bool) -> tuple[Dim, ...] | None:
@@ -92,7 +92,7 @@ def _kernel_shape(data: TensorType, attrs: Mapping[str, AnyValue], transposed: b
         whole = tuple(sizes[letter] for letter in without_blocks(kernel_layout)) if len(letters) == len(window) else None
         return None if whole is None else split_shape(whole, kernel_layout)
     except OpTypeError:
-        return None  # which InferType reports
+        return None  # InferType reports it
 
 
 Numbers: TypeAlias = int | Sequence[int]
@@ -100,7 +100,7 @@ Exprs: TypeAlias = Expr | Sequence[Expr]
 
 
 def call(name: str, *operands: object, **attrs: object) -> Call:
-    """A call of the operator `name`. Lists and tuples are operands where the operator takes a tuple.
+    """A call of the operator `name`. Lists and tuples are operands if the operator takes a tuple.
 
     Raises TypeError for an operand that is not an expression and for an attribute of the wrong type; OpTypeError for unknown ones.
     """
@@ -117,7 +117,7 @@ def call(name: str, *operands: object, **attrs: object) -> Call:
 
 
 def operand(name: str, what: str, value: object, kind: object = TensorType) -> Expr:
-    """The value as an operand. Raises TypeError where it is none."""
+    """The value as an operand. Raises TypeError for other values."""
     if isinstance(value, Expr):
         return value
     if kind is TupleType and isinstance(value, (list, tuple)):
@@ -132,7 +132,7 @@ def operand(name: str, what: str, value: object, kind: object = TensorType) -> E
 def attribute(what: str, value: object, annotation: object) -> AnyValue:
     """A value as an attribute of that annotation; a 32-bit float in its shortest form. Raises TypeError that names `what`.
 
-    The attribute of a rule, in a callback that becomes one (`passat.rules.dataflow`), stays what it is.
+    In a callback that becomes a rule (`passat.rules.dataflow`), attributes of the rule are unchanged.
     """
     if _is_of_rule(value):
         return value
@@ -144,13 +144,14 @@ def attribute(what: str, value: object, annotation: object) -> AnyValue:
 
 
 def _is_of_rule(value: object) -> bool:
-    """Whether a value is an attribute of a rule. None is where the rule language has not been imported, which importing relay does not."""
+    """True if a value is an attribute of a rule. There are none unless the rule language is imported, which `import relay` does not do."""
     language = sys.modules.get("passat.rules.symbolic")
     return language is not None and isinstance(value, language.AttributeTerm)
 
 
 def plain(value: object) -> object:
-    """A value as attributes hold it: constants and NumPy's numbers become Python's, lists tuples, NumPy's dtypes their names."""
+    """A value in the form of attributes: constants and NumPy numbers become Python numbers, lists become tuples, NumPy dtypes become
+    names."""
     if isinstance(value, Constant):
         return plain(value.data.numpy().tolist())
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
@@ -166,19 +167,19 @@ def is_dynamic(value: object) -> bool:
 
 
 def numbers(name: str, what: str, value: object) -> tuple[int, ...]:
-    """Integers given as one, as several or as a constant. Raises TypeError."""
+    """Converts an integer, a sequence of them or a constant to integers. Raises TypeError."""
     found = plain(value)
     wanted: tuple[int, ...] = attribute(f"relay.{name}: {what}", found if isinstance(found, tuple) else (found,), tuple[int, ...])
     return wanted
 
 
 def int_vector(values: object) -> Expr:
-    """Sizes as an operand: an expression as it is, numbers as a constant of int64."""
+    """Sizes as an operand: expressions are unchanged, numbers become an int64 constant."""
     return values if isinstance(values, Expr) else const(np.asarray(plain(values), np.int64).reshape(-1), "int64")
 
 
 def rank(name: str, what: str, expr: Expr) -> int:
-    """The number of dimensions. Raises ValueError where it is not known."""
+    """The number of dimensions. Raises ValueError if it is unknown."""
     type_ = known_type(expr)
     if not isinstance(type_, TensorType):
         raise ValueError(f"relay.{name}: the number of dimensions of {what} must be known here; give its variables types")
@@ -186,13 +187,13 @@ def rank(name: str, what: str, expr: Expr) -> int:
 
 
 def only(name: str, what: str, value: object, *allowed: object) -> None:
-    """Raises ValueError for a value of an argument that the operator has no form for."""
+    """Raises ValueError for an argument whose value the operator does not support."""
     if value not in allowed:
         raise ValueError(f"relay.{name}: {what}={value!r} is not supported; {_one_of(allowed)} is")
 
 
 def only_dtype(name: str, out_dtype: str | None, data: Expr) -> None:
-    """Raises ValueError for an element type of the result that is not that of the data, or may not be."""
+    """Raises ValueError unless the element type of the result is known to be that of the data."""
     if not out_dtype:
         return
     type_ = known_type(data)
@@ -246,7 +247,7 @@ def function_of(op: Op) -> Callable[..., Call]:
     build.__name__ = build.__qualname__ = op.name.rpartition(".")[2]
     build.__doc__ = op.doc
     build.__module__ = "passat.relay"
-    build.__signature__ = signature  # type: ignore[attr-defined]  # what inspect and help() read
+    build.__signature__ = signature  # type: ignore[attr-defined]  # for inspect and help()
     return build
 
 
@@ -262,7 +263,7 @@ def signature_text(signature: inspect.Signature) -> str:
 
 
 def namespace(prefix: str, respelled: Collection[str]) -> dict[str, Callable[..., Call]]:
-    """The functions of the operators whose names begin with `prefix` and have no further dot, but for those spelled out by hand."""
+    """The functions of the operators whose names begin with `prefix` and have no further dot, except those written by hand."""
     found = {}
     for op in list_ops():
         name = op.name.removeprefix(prefix)

@@ -25,25 +25,25 @@ class CallGraph:
         self.graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
         self.graph.add_nodes_from(var.name_hint for var in module.functions)
         for var, function in module.functions.items():
-            # As in TVM a shared node is one reference, however often it is used.
+            # As in TVM, a shared node is one reference, however often it is used.
             callees = [node.name_hint for node in post_order(function) if isinstance(node, GlobalVar)]
             self.graph.add_edges_from((var.name_hint, callee) for callee in callees)
 
     def ref_count(self, var: GlobalVar | str) -> int:
-        """How many references to a function there are in others, and in itself. Raises KeyError."""
+        """The number of references to a function, including those in itself. Raises KeyError."""
         return len(self.graph.in_edges(self._name(var)))
 
     def global_call_count(self, var: GlobalVar | str) -> int:
-        """How many references to functions of the module there are in a function. Raises KeyError."""
+        """The number of references to functions of the module in a function. Raises KeyError."""
         return len(self.graph.out_edges(self._name(var)))
 
     def is_recursive(self, var: GlobalVar | str) -> bool:
-        """Whether a function refers to itself, directly or by others. Raises KeyError."""
+        """True if a function refers to itself, directly or through others. Raises KeyError."""
         name = self._name(var)
         return any(name == callee or nx.has_path(self.graph, callee, name) for callee in self.graph.successors(name))
 
     def print_var(self, var: GlobalVar | str) -> str:
-        """A line about a function. Raises KeyError."""
+        """One line of text about a function. Raises KeyError."""
         name = self._name(var)
         callees = ", ".join(f"@{callee}" for callee in dict.fromkeys(self.graph.successors(name)))
         return f"@{name}: #refs = {self.ref_count(name)}, refers to {callees or 'nothing'}"

@@ -1,4 +1,4 @@
-"""`relay.dataflow_pattern`: patterns over programs, to match, to rewrite, and to partition by.
+"""`relay.dataflow_pattern`: patterns that match, rewrite and partition programs.
 
 from passat.relay.dataflow_pattern import DFPatternCallback, is_op, rewrite, wildcard
 

@@ -1,4 +1,4 @@
-"""Relay's functions of tensors, derived from the declarations of the operators. For type checkers they stand in `derived.pyi`."""
+"""Relay's functions of tensors, derived from the declarations of the operators. `derived.pyi` declares them for type checkers."""
 
 from passat.relay.building import namespace
 from passat.relay.tensor import __all__ as spelled_out

@@ -1,4 +1,4 @@
-"""Relay's functions of neural networks, derived from the operators' declarations. For type checkers they stand in `derived_nn.pyi`."""
+"""Relay's functions of neural networks, derived from the operators' declarations. `derived_nn.pyi` declares them for type checkers."""
 
 from passat.relay.building import namespace
 from passat.relay.nn_functions import __all__ as functions

@@ -66,13 +66,12 @@ __all__ = [
 ]
 
 RelayExpr = Expr
-"""The base of all expressions, by its other name."""
+"""Another name of the base class of all expressions."""
 
 
 def const(value: AnyValue, dtype: str | None = None, span: Span | None = None) -> Constant:
-    """A constant of a number, a list or an array, which is copied: without a dtype, Python numbers and 64-bit arrays become 32-bit.
-
-    An NDArray keeps its element type. Raises ValueError for what is neither.
+    """A constant from a number, a list or an array, which is copied. Without a dtype, Python numbers and 64-bit arrays become 32-bit; an
+    NDArray keeps its element type. Raises ValueError for other values.
 
     >>> const(1.5).data.dtype, const(np.int64(3), "int64").data.dtype
     ('float32', 'int64')
@@ -83,10 +82,10 @@ def const(value: AnyValue, dtype: str | None = None, span: Span | None = None) -
 
 
 def TupleWrapper(tuple_value: Expr, size: int) -> Expr:  # noqa: N802  # Relay's name of a class
-    """The expression itself where its length is known, to be taken apart like a tuple; else a tuple of its fields.
+    """The expression itself if its length is known, since it can be unpacked like a tuple; otherwise a tuple of its fields.
 
-    Calls of operators with several results, which Relay wraps, need no wrapper here: they have lengths themselves.
-    Raises ValueError where the length is another.
+    Relay wraps calls of operators with several results. Passat does not need wrappers: such calls have a length.
+    Raises ValueError if the expression has another length.
     """
     if not isinstance(tuple_value, (Call, Tuple)):
         return Tuple([TupleGetItem(tuple_value, i) for i in range(size)])

@@ -1,4 +1,4 @@
-"""`relay.feature`: the constructs that programs may be made of."""
+"""`relay.feature`: the constructs that programs may contain."""
 
 from passat.ir.features import Feature
 

@@ -14,7 +14,7 @@ __all__ += nn_functions.__all__
 __all__ += nn_windows.__all__
 
 
-if not TYPE_CHECKING:  # where it is seen, a type checker takes every misspelled name for an operator
+if not TYPE_CHECKING:  # hidden from type checkers, which would accept any misspelled name as an operator
 
     def __getattr__(name: str) -> object:
         near = difflib.get_close_matches(name, __all__, 3)

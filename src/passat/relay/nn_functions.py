@@ -1,6 +1,6 @@
-"""Relay's functions of products, normalizations and the like whose parameters differ from those of our operators.
+"""Relay's functions of products, normalizations and similar operators whose parameters differ from those of Passat's operators.
 
-What an operator of ours has no form for is a ValueError.
+Arguments that Passat's operator does not support raise ValueError.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ __all__ = [
 
 
 def dense(data: Expr, weight: Expr, units: int | None = None, out_dtype: str = "") -> Call:
-    """`data` times the transpose of `weight`; `units`, where given, is the number of rows of `weight`."""
+    """`data` times the transpose of `weight`; `units`, if given, is the number of rows of `weight`."""
     _check_units("nn.dense", operand("nn.dense", "weight", weight), units, 0)
     only_dtype("nn.dense", out_dtype, operand("nn.dense", "data", data))
     type_weights("nn.dense", (data, weight), {}, units)
@@ -39,27 +39,27 @@ def dense(data: Expr, weight: Expr, units: int | None = None, out_dtype: str = "
 def matmul(
     tensor_a: Expr, tensor_b: Expr, units: int | None = None, out_dtype: str = "", transpose_a: bool = False, transpose_b: bool = False
 ) -> Call:
-    """The product of matrices; `units`, where given, is the number of columns of the result."""
+    """The product of matrices; `units`, if given, is the number of columns of the result."""
     _check_units("nn.matmul", operand("nn.matmul", "tensor_b", tensor_b), units, 0 if transpose_b else -1)
     only_dtype("nn.matmul", out_dtype, operand("nn.matmul", "tensor_a", tensor_a))
     return call("nn.matmul", tensor_a, tensor_b, transpose_a=transpose_a, transpose_b=transpose_b)
 
 
 def batch_matmul(tensor_a: Expr, tensor_b: Expr, out_dtype: str = "", transpose_a: bool = False, transpose_b: bool = True) -> Call:
-    """The products of two stacks of matrices, those of `tensor_b` transposed unless told otherwise."""
+    """The products of two batches of matrices; by default, those of `tensor_b` are transposed."""
     only_dtype("nn.batch_matmul", out_dtype, operand("nn.batch_matmul", "tensor_a", tensor_a))
     return call("nn.batch_matmul", tensor_a, tensor_b, transpose_a=transpose_a, transpose_b=transpose_b)
 
 
 def _check_units(name: str, weight: Expr, units: int | None, axis: int) -> None:
-    """Raises ValueError where the weight is known to be of another size."""
+    """Raises ValueError if the weight is known to have another size."""
     type_ = None if units is None else known_type(weight)
     if isinstance(type_, TensorType) and type_.ndim and isinstance(type_.shape[axis], int) and type_.shape[axis] != units:
         raise ValueError(f"relay.{name}: units={units}, but the weight {type_!r} gives {type_.shape[axis]!r}")
 
 
 def dropout(data: Expr, rate: float = 0.5) -> Expr:
-    """The data as they are in inference, marked as to be dropped in training."""
+    """The data, unchanged in inference; marks the place where training drops elements."""
     return TupleGetItem(dropout_raw(data, rate), 0)
 
 
@@ -69,7 +69,7 @@ def dropout_raw(data: Expr, rate: float = 0.5) -> Call:
 
 
 def layer_norm(data: Expr, gamma: Expr, beta: Expr, axis: int = -1, epsilon: float = 1e-5, center: bool = True, scale: bool = True) -> Call:
-    """Normalization by the mean and variance along the last axis; `center` and `scale` say whether beta and gamma count."""
+    """Normalization by the mean and variance along the last axis; `center` and `scale` say whether beta and gamma are used."""
     if axis != -1 and axis != rank("nn.layer_norm", "data", operand("nn.layer_norm", "data", data)) - 1:
         raise ValueError(f"relay.nn.layer_norm: axis={axis} is not supported; the last axis is")
     return call(
@@ -103,14 +103,14 @@ def group_norm(
 
 
 def _affine(name: str, data: Expr, axis: int, gamma: Expr, beta: Expr, center: bool, scale: bool) -> tuple[Expr, Expr]:
-    """Scale and shift, ones and zeros where they do not count."""
+    """Scale and shift; ones and zeros if they are not used."""
     factor, shift = operand(name, "gamma", gamma), operand(name, "beta", beta)
     type_weights(name, (data, factor, shift), {"axis": axis})
     return factor if scale else call("ones_like", factor), shift if center else call("zeros_like", shift)
 
 
 def prelu(data: Expr, alpha: Expr, axis: int = 1) -> Call:
-    """`data`, and `alpha` times it where it is negative; `alpha` is a vector along `axis`."""
+    """`data`, with negative elements multiplied by `alpha`, a vector along `axis`."""
     count = rank("nn.prelu", "data", operand("nn.prelu", "data", data))
     behind = count - 1 - axis % count
     type_weights("nn.prelu", (data, operand("nn.prelu", "alpha", alpha)), {"axis": axis})
@@ -126,24 +126,24 @@ def pad(data: Expr, pad_width: Sequence[Sequence[int]] | Expr, pad_value: float 
 
 
 def _dynamic_pad(data: Expr, pad_width: Sequence[Sequence[int]] | Expr, value: float | str | Expr | None, pad_mode: str) -> Call:
-    """A pad by widths or a value that the run computes. Relay has a row (before, after) for each axis; our operator, as ONNX, all that come
-    before and then all that come after."""
+    """A pad with computed widths or a computed value. Relay's widths are a row (before, after) for each axis; Passat's operator, like ONNX,
+    has all widths before the axes, then all widths after them."""
     if not isinstance(value, Expr):
         type_ = known_type(data)
         if not isinstance(type_, TensorType):
-            raise ValueError("relay.nn.pad: the element type of data must be known here, or pad_value be a constant; give variables types")
+            raise ValueError("relay.nn.pad: the element type of data must be known, or pad_value must be a constant; give variables types")
         value = const(value or 0, type_.dtype)
     rows = pad_width if isinstance(pad_width, Expr) else const(np.asarray(pad_width, np.int64), "int64")
     return call("dyn.pad", data, call("reshape", call("transpose", rows, axes=(1, 0)), newshape=(-1,)), value, pad_mode=pad_mode)
 
 
 def depth_to_space(data: Expr, block_size: int, layout: str = "NCHW", mode: str = "DCR") -> Call:
-    """Channels of an image become blocks of its plane."""
+    """Moves channels of an image into blocks of its plane."""
     only("nn.depth_to_space", "layout", layout, "NCHW")
     return call("nn.depth_to_space", data, block_size=block_size, mode=mode)
 
 
 def space_to_depth(data: Expr, block_size: int, layout: str = "NCHW") -> Call:
-    """Blocks of the plane of an image become channels."""
+    """Moves blocks of the plane of an image into channels."""
     only("nn.space_to_depth", "layout", layout, "NCHW")
     return call("nn.space_to_depth", data, block_size=block_size)

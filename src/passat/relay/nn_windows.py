@@ -1,7 +1,7 @@
 """Relay's functions of operators that move windows over their operand: convolutions and poolings.
 
-Strides, dilations and windows may be one number for all spatial dimensions; padding one number, one for each spatial dimension, or begins
-and ends. Attributes hold them written out. What an operator of ours has no form for is a ValueError.
+Strides, dilations and windows may be one number for all spatial dimensions. Padding may be one number, one for each spatial dimension, or
+begins and ends. The attributes have one number for each dimension. Arguments that Passat's operator does not support raise ValueError.
 """
 
 from passat.ir.expr import Call, Constant, Expr
@@ -91,7 +91,7 @@ def conv2d(
     out_layout: str = "",
     out_dtype: str = "",
 ) -> Call:
-    """A convolution over two spatial dimensions; `nn.contrib_conv2d_nchwc` where a layout has blocks."""
+    """A convolution over two spatial dimensions; `nn.contrib_conv2d_nchwc` if a layout has blocks."""
     window = (strides, padding, dilation, kernel_size)
     name = fitting(get_op("nn.conv2d"), data_layout, kernel_layout).name
     _check_output(name, data, data_layout, out_layout, out_dtype)
@@ -112,8 +112,8 @@ def contrib_conv2d_nchwc(
     out_layout: str = "",
     out_dtype: str = "",
 ) -> Call:
-    """A convolution over two spatial dimensions of data in blocks of channels. Where the weight has six axes, its last two are blocks of
-    inputs and outputs, which the kernel layout need not say."""
+    """A convolution over two spatial dimensions of data in blocks of channels. If the weight has six axes, the last two are blocks of
+    inputs and outputs, even if the kernel layout omits them."""
     weight = known_type(kernel)
     if kernel_layout == "OIHW" and isinstance(weight, TensorType) and weight.ndim == 6:
         kernel_layout = f"OIHW{weight.shape[4]}i{weight.shape[5]}o"
@@ -189,7 +189,7 @@ Window = tuple[Numbers, Numbers, Numbers, Numbers | None]
 
 
 def _window(name: str, spatial: int, window: Window) -> dict[str, tuple[int, ...] | None]:
-    """The attributes of a window, written out for each spatial dimension."""
+    """The attributes of a window, one number for each spatial dimension."""
     strides, padding, dilation, size = window
     begins, ends = begins_ends(numbers(name, "padding", padding), spatial)
     return {
@@ -363,8 +363,8 @@ def upsampling(
     method: str = "nearest_neighbor",
     align_corners: bool = False,
 ) -> Expr:
-    """Each element of an image, repeated along its height and width: `repeat` along both axes. Raises ValueError for factors that are no
-    integers, and for other methods than that of the nearest neighbor."""
+    """Each element of an image, repeated along its height and width: `repeat` along both axes. Raises ValueError for factors that are not
+    integers, and for methods other than nearest neighbor."""
     only("nn.upsampling", "method", method, "nearest_neighbor")
     only("nn.upsampling", "align_corners", align_corners, False)
     names = names_of(layout)

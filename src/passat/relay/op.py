@@ -37,7 +37,7 @@ __all__ += tensor.__all__
 get = Op.get
 
 
-if not TYPE_CHECKING:  # where it is seen, a type checker takes every misspelled name for an operator
+if not TYPE_CHECKING:  # hidden from type checkers, which would accept any misspelled name as an operator
 
     def __getattr__(name: str) -> object:
         near = difflib.get_close_matches(name, __all__, 3)

@@ -12,17 +12,17 @@ NewVar = Var | str | tuple[str, Type | str]
 
 
 class _Scope:
-    """The lets of a scope, in order, and what it results in."""
+    """The lets of a scope, in order, and its result."""
 
     def __init__(self) -> None:
         self.bindings: list[tuple[Var, Expr]] = []
         self.result: Expr | None = None
-        self.condition: tuple[Expr, Expr] | None = None  # of an if that waits for its else: the condition and the first branch
+        self.condition: tuple[Expr, Expr] | None = None  # the condition and the first branch of an if before its else
 
 
 class ScopeBuilder:
-    """Builds an expression as one would write a function: `let` binds a variable, `if_scope` and `else_scope` are the branches of a choice,
-    which is the result of the scope around them, `ret` gives the result, and `get` the expression.
+    """Builds an expression statement by statement. `let` binds a variable; `if_scope` and `else_scope` are the branches of an if, which is
+    the result of the surrounding scope; `ret` sets the result; `get` returns the expression.
 
     >>> builder = ScopeBuilder()
     >>> x = new_var("x", "bool")
@@ -45,7 +45,7 @@ class ScopeBuilder:
         self._scopes = [_Scope()]
 
     def let(self, var: NewVar, value: Expr) -> Var:
-        """Binds a variable, which may be given by its name, or its name and type, and returns it. Raises ValueError for other tuples."""
+        """Binds a variable, given as such, by name, or by name and type, and returns it. Raises ValueError for other tuples."""
         if isinstance(var, tuple):
             if len(var) != 2:
                 raise ValueError("Expect var to be Tuple[str, type]")
@@ -57,7 +57,7 @@ class ScopeBuilder:
 
     @contextmanager
     def if_scope(self, cond: Expr) -> Iterator[None]:
-        """The branch that is taken where `cond` is true; `else_scope` follows."""
+        """The branch that runs if `cond` is true; `else_scope` must follow."""
         scope = self._open()
         self._scopes.append(_Scope())
         yield
@@ -65,7 +65,7 @@ class ScopeBuilder:
 
     @contextmanager
     def else_scope(self) -> Iterator[None]:
-        """The branch that is taken otherwise. Raises RuntimeError where no `if_scope` came before."""
+        """The branch that runs otherwise. Raises RuntimeError without a preceding `if_scope`."""
         scope = self._scopes[-1]
         if scope.condition is None:
             raise RuntimeError("else_scope must follow by if_scope")
@@ -75,17 +75,17 @@ class ScopeBuilder:
         scope.condition = None
 
     def type_of(self, expr: Expr) -> Type:
-        """The type of an expression: of a variable that it was given, else the inferred one."""
+        """The type of an expression: the annotation of a variable, otherwise the inferred type."""
         if isinstance(expr, Var) and expr.type_annotation is not None:
             return expr.type_annotation
         return infer_type(expr).checked_type
 
     def ret(self, value: Expr) -> None:
-        """The result of the scope. Raises RuntimeError where it has one."""
+        """Sets the result of the scope. Raises RuntimeError if it has one."""
         self._open().result = value
 
     def get(self) -> Expr:
-        """The expression. Raises RuntimeError inside of branches and where there is no result."""
+        """The expression. Raises RuntimeError inside of branches, and without a result."""
         if len(self._scopes) > 1:
             raise RuntimeError("can only call get at the outmost scope")
         return _expression(self._scopes[-1])

@@ -1,6 +1,5 @@
-"""Relay's functions of tensors whose parameters differ from those of our operators; the others are derived (`passat.relay.derived`).
-
-Where a size is an expression that is computed in the run, the dynamic form of the operator is built, as in Relay.
+"""Relay's functions of tensors whose parameters differ from those of Passat's operators; the others are derived (`passat.relay.derived`).
+If a size is an expression computed at run time, the dynamic form of the operator is built, as in Relay.
 """
 
 from collections.abc import Sequence
@@ -47,7 +46,7 @@ _REDUCTIONS = {"update": "none", "add": "add", "mul": "mul", "max": "max", "min"
 
 
 def reshape(data: Expr, newshape: Numbers | Expr, allowzero: bool = False) -> Call:
-    """The elements of `data` in another shape; Relay's entries 0, -1, -2, -3 and -4 mean what they mean there."""
+    """The elements of `data` in another shape; the entries 0, -1, -2, -3 and -4 have Relay's meaning."""
     if is_dynamic(newshape):
         return call("dyn.reshape", data, newshape, allowzero=allowzero)
     return call("reshape", data, newshape=numbers("reshape", "newshape", newshape), allowzero=allowzero)
@@ -61,12 +60,12 @@ def broadcast_to(data: Expr, shape: Numbers | Expr) -> Call:
 
 
 def tile(data: Expr, reps: Numbers | Expr) -> Call:
-    """`data` laid out `reps` times along its axes."""
+    """`data` tiled `reps` times along its axes."""
     return call("dyn.tile", data, reps) if is_dynamic(reps) else call("tile", data, reps=numbers("tile", "reps", reps))
 
 
 def full(fill_value: Expr, shape: Numbers | Expr = (), dtype: str = "") -> Call:
-    """A tensor of one value, of its element type, or cast to another."""
+    """A tensor filled with one value, optionally cast to another element type."""
     value = operand("full", "fill_value", fill_value)
     if dtype and getattr(known_type(value), "dtype", None) != dtype:
         value = value.astype(dtype)
@@ -76,7 +75,8 @@ def full(fill_value: Expr, shape: Numbers | Expr = (), dtype: str = "") -> Call:
 
 
 def full_like(data: Expr, fill_value: Expr) -> Call:
-    """A tensor of one value of the shape and element type of another tensor; the value is cast where its type is known to differ."""
+    """A tensor filled with one value, with the shape and element type of another tensor; the value is cast if its type is known to
+    differ."""
     value, like, own = operand("full_like", "fill_value", fill_value), known_type(data), known_type(fill_value)
     if isinstance(like, TensorType) and isinstance(own, TensorType) and like.dtype != own.dtype:
         value = value.astype(like.dtype)
@@ -98,15 +98,15 @@ def ones(shape: Numbers | Expr, dtype: str = "float32") -> Call:
 
 
 def arange(start: Expr | float, stop: Expr | float | None = None, step: Expr | float | None = None, dtype: str = "float32") -> Call:
-    """The numbers from `start` to before `stop` in steps; of one argument, from 0 to it."""
+    """The numbers from `start` up to, but excluding `stop`, in steps; a single argument is `stop`."""
     first, last = (0, start) if stop is None else (start, stop)
     values = [value if isinstance(value, Expr) else const(value, dtype) for value in (first, last, 1 if step is None else step)]
     return call("arange", *values, dtype=dtype)
 
 
 def layout_transform(data: Expr, src_layout: str, dst_layout: str) -> Expr:
-    """`data` in another order of its axes, which capital letters name. A small letter names blocks of the axis of its capital, of the size
-    before it, as in NCHW4c. A transpose, with reshapes where there are blocks; `data` itself where the layouts are equal.
+    """`data` with its axes reordered; capital letters name axes. A lowercase letter names blocks of the axis of its capital, of the size
+    before it, as in NCHW4c. Builds a transpose, with reshapes for blocks; returns `data` itself if the layouts are equal.
 
     Raises ValueError for layouts of different axes.
     """
@@ -117,12 +117,12 @@ def layout_transform(data: Expr, src_layout: str, dst_layout: str) -> Expr:
 
 
 def clip(a: Expr, a_min: float, a_max: float) -> Call:
-    """`a` with its elements kept between two bounds."""
+    """`a` with its elements clamped between two bounds."""
     return call("clip", a, a_min=a_min, a_max=a_max)
 
 
 def mod(lhs: Expr, rhs: Expr) -> Call:
-    """The remainder that has the sign of the dividend, as in C: our operator `fmod`."""
+    """The remainder with the sign of the dividend, as in C: Passat's operator `fmod`."""
     return call("fmod", lhs, rhs)
 
 
@@ -134,7 +134,8 @@ def strided_slice(
     axes: Numbers | None = None,
     slice_mode: str = "end",
 ) -> Call:
-    """A part of `data`: from `begin` to before `end` in steps; with `slice_mode="size"` as many elements as `end` says (-1: the rest)."""
+    """A part of `data`: from `begin` up to, but excluding `end`, in steps. With `slice_mode="size"`, `end` is the number of elements (-1:
+    the rest)."""
     only("strided_slice", "slice_mode", slice_mode, "end", "size")
     along = None if axes is None else numbers("strided_slice", "axes", axes)
     if any(map(is_dynamic, (begin, end, strides))):
@@ -145,12 +146,12 @@ def strided_slice(
         return call("strided_slice", data, begin=first, end=_ends(first, last), axes=along)
     steps = None if strides is None else numbers("strided_slice", "strides", strides)
     if steps is not None and len(steps) == 1:
-        steps *= len(first)  # Relay lets one step stand for all
+        steps *= len(first)  # in Relay, a single step applies to all axes
     return call("strided_slice", data, begin=first, end=last, strides=steps, axes=along)
 
 
 def _ends(begin: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Where a slice ends of which the number of elements is given, -1 for all that are left."""
+    """The end of a slice that is given by its number of elements; -1 means all remaining ones."""
     if len(begin) != len(sizes):
         raise ValueError(f"relay.strided_slice: begin={begin} and end={sizes} name different numbers of axes")
     if any(start < 0 <= size for start, size in zip(begin, sizes, strict=True)):
@@ -169,8 +170,8 @@ def _dynamic_slice(
 
 
 def take(data: Expr, indices: Expr, axis: int | None = None, batch_dims: int = 0, mode: str = "clip") -> Call:
-    """The slices of `data` along `axis` that `indices` names. What Relay's modes say of indices outside the axis does not arise here:
-    the executor rejects these, and constant ones that are negative are rejected in the modes in which Relay clips them."""
+    """The slices of `data` along `axis` at `indices`. Relay's modes define the result for indices outside the axis; here the executor
+    rejects such indices. Negative constants are rejected in the modes in which Relay clips them."""
     only("take", "batch_dims", batch_dims, 0)
     only("take", "mode", mode, "clip", "wrap", "fast")
     if mode != "wrap" and isinstance(indices, Constant) and indices.data.size and indices.data.numpy().min() < 0:
@@ -179,24 +180,25 @@ def take(data: Expr, indices: Expr, axis: int | None = None, batch_dims: int = 0
 
 
 def gather(data: Expr, axis: int, indices: Expr) -> Call:
-    """Each element of `indices` replaced by that element of `data` along `axis`."""
+    """The elements of `data` at `indices` along `axis`, in the shape of `indices`."""
     return call("gather", data, indices, axis=axis)
 
 
 def gather_nd(data: Expr, indices: Expr, batch_dims: int = 0, index_rank: int | None = None) -> Call:
-    """Slices of `data` whose places the first axis of `indices` holds; our operator has the places last, so a transpose is built too."""
+    """The slices of `data` at positions along the first axis of `indices`. Passat's operator has positions along the last axis, so a
+    transpose is built too."""
     only("gather_nd", "batch_dims", batch_dims, 0)
     return call("gather_nd", data, _places_last("gather_nd", indices))
 
 
 def scatter_elements(data: Expr, indices: Expr, updates: Expr, axis: int = 0, reduction: str = "update") -> Call:
-    """`data` with the elements that `indices` names along `axis` replaced by updates, or combined with them."""
+    """`data` with the elements at `indices` along `axis` replaced by, or combined with, updates."""
     only("scatter_elements", "reduction", reduction, *_REDUCTIONS)
     return call("scatter_elements", data, indices, updates, axis=axis, reduction=_REDUCTIONS[reduction])
 
 
 def scatter_nd(data: Expr, indices: Expr, updates: Expr, mode: str = "update") -> Call:
-    """`data` with the slices replaced, or combined, whose places the first axis of `indices` holds (see `gather_nd`)."""
+    """`data` with the slices at positions along the first axis of `indices` (see `gather_nd`) replaced by, or combined with, updates."""
     only("scatter_nd", "mode", mode, *_REDUCTIONS)
     return call("scatter_nd", data, _places_last("scatter_nd", indices), updates, reduction=_REDUCTIONS[mode])
 
@@ -209,7 +211,8 @@ def _places_last(name: str, indices: Expr) -> Expr:
 
 
 def topk(data: Expr, k: int | Expr = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False, dtype: str = "int32") -> Expr:
-    """The `k` largest or smallest elements along an axis, their indices, or both. (Our operator gives int64 indices: others are cast.)"""
+    """The `k` largest or smallest elements along an axis, their indices, or both. (Passat's operator returns int64 indices, which are cast
+    to other types.)"""
     only("topk", "ret_type", ret_type, "both", "values", "indices")
     if is_dynamic(k):
         found = call("dyn.topk", data, k, axis=axis, largest=not is_ascend)
@@ -224,12 +227,12 @@ def topk(data: Expr, k: int | Expr = 1, axis: int = -1, ret_type: str = "both", 
 
 
 def argsort(data: Expr, axis: int = -1, is_ascend: bool = True, dtype: str = "int32") -> Expr:
-    """The indices of the elements along an axis, in order. Raises ValueError where the size of the axis is unknown."""
+    """The indices that sort the elements along an axis. Raises ValueError if the size of the axis is unknown."""
     return topk(data, _whole("argsort", data, axis), axis, "indices", is_ascend, dtype)
 
 
 def sort(data: Expr, axis: int = -1, is_ascend: bool = True) -> Expr:
-    """The elements along an axis in order. Raises ValueError where the size of the axis is unknown."""
+    """The elements along an axis, sorted. Raises ValueError if the size of the axis is unknown."""
     return topk(data, _whole("sort", data, axis), axis, "values", is_ascend)
 
 
@@ -275,7 +278,7 @@ def _place(name: str, data: Expr, axis: int | Sequence[int] | None, keepdims: bo
 
 
 def cumsum(data: Expr, axis: int | None = None, dtype: str | None = None, exclusive: bool | None = None) -> Call:
-    """Sums of the elements up to each place along an axis, or in the flattened tensor; of elements cast to `dtype` where it is given."""
+    """Cumulative sums along an axis, or in the flattened tensor, of elements cast to `dtype` if given."""
     summed = operand("cumsum", "data", data)
     if dtype is not None:
         summed = summed.astype(dtype)
@@ -290,8 +293,8 @@ def shape_of(data: Expr, dtype: str = "int32") -> Call:
 def reshape_like(
     data: Expr, shape_like: Expr, lhs_begin: int = 0, lhs_end: int | None = None, rhs_begin: int = 0, rhs_end: int | None = None
 ) -> Call:
-    """`data` in the shape of another tensor; or with its axes from `lhs_begin` to before `lhs_end` in the shape that those of the other one
-    have from `rhs_begin` to before `rhs_end`: for that, both shapes have to be known, or ValueError."""
+    """`data` in the shape of another tensor. With bounds, the axes from `lhs_begin` up to, but excluding `lhs_end` get the shape of the
+    other tensor's axes from `rhs_begin` up to, but excluding `rhs_end`; raises ValueError unless both shapes are known."""
     if (lhs_begin, lhs_end, rhs_begin, rhs_end) == (0, None, 0, None):
         return call("reshape_like", data, shape_like)
     types = known_type(data), known_type(shape_like)
@@ -303,12 +306,12 @@ def reshape_like(
 
 
 def ndarray_size(data: Expr, dtype: str = "int32") -> Call:
-    """The number of elements, of a scalar 1."""
+    """The number of elements; 1 for a scalar."""
     return _counted("ndarray_size", data, dtype)
 
 
 def _counted(name: str, data: Expr, dtype: str) -> Call:
-    """Sizes in an integer type, cast to other types."""
+    """Sizes as a tensor of an integer type; other types need a cast."""
     if dtype in ("int32", "int64"):
         return call(name, data, dtype=dtype)
     return call("cast", call(name, data, dtype="int64"), dtype=dtype)

@@ -1,6 +1,6 @@
 """`relay.transform`: the passes over programs, under Relay's names.
 
-Passes that are registered under `relay._transform.` and not spelled out here are found by their names too.
+Passes registered under `relay._transform.` without a function here are also found by name.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -106,13 +106,13 @@ def _make(name: str, **options: AnyValue) -> Pass:
 
 
 def FoldConstant(fold_qnn: bool = False) -> Pass:
-    """Computes what follows from constants alone, and takes the branch of an `If` whose condition is a constant; quantized operators
-    (`qnn.*`) only with `fold_qnn`."""
+    """Folds constants, and replaces an `If` with a constant condition by its branch; folds quantized operators (`qnn.*`) only with
+    `fold_qnn`."""
     return _make("FoldConstant", fold_qnn=fold_qnn, branches=True)
 
 
 def FoldConstantExpr(expr: Expr, mod: IRModule, fold_qnn: bool = False) -> Expr:
-    """Computes what follows from constants in one expression; the same object where nothing does."""
+    """Folds constants in one expression; returns the same object if there is nothing to fold."""
     fold = _make("FoldConstant", fold_qnn=fold_qnn, branches=True)
     assert isinstance(fold, FunctionPass)
     function = expr if isinstance(expr, Function) else Function(free_vars(expr), expr)
@@ -121,18 +121,18 @@ def FoldConstantExpr(expr: Expr, mod: IRModule, fold_qnn: bool = False) -> Expr:
 
 
 def SimplifyExpr() -> Pass:
-    """Identities of arithmetic, chains of reshapes, transposes and casts."""
+    """Simplifies arithmetic, and chains of reshapes, transposes and casts."""
     return _make("SimplifyExpr", relay=True)
 
 
 def SimplifyInference() -> Pass:
-    """Removes what only training needs, and takes normalizations apart."""
+    """Removes operators that only training needs, and decomposes normalizations."""
     return _make("SimplifyInference", unpack=True)
 
 
 def Legalize(*sets: AnyValue, legalize_map_attr_name: str = "FTVMLegalize") -> Pass:
-    """Operators become what rules say that they are made of: rule sets, or names of sets of the library. Without one, what functions return
-    that are registered for operators under `legalize_map_attr_name`, which may also be given by position, as in Relay."""
+    """Decomposes operators by rules: rule sets, or names of sets of the library. Without rules, replaces operators by the results of
+    functions registered for them under `legalize_map_attr_name`, which may also be given by position, as in Relay."""
     first = sets[0] if len(sets) == 1 else None
     if isinstance(first, str) and first.startswith("FTVM"):
         return _make("Legalize", attribute=first)
@@ -140,7 +140,7 @@ def Legalize(*sets: AnyValue, legalize_map_attr_name: str = "FTVMLegalize") -> P
 
 
 def DynamicToStatic() -> Pass:
-    """Dynamic operators whose sizes are known become static ones."""
+    """Replaces dynamic operators of known sizes by static ones."""
     return _make("DynamicToStatic")
 
 
@@ -150,8 +150,8 @@ def EliminateCommonSubexpr(fskip: Callable[[AnyValue], bool] | None = None) -> P
 
 
 def DeadCodeElimination(inline_once: bool = False, ignore_impurity: bool = False) -> Pass:
-    """Removes unused bindings without effects. With `inline_once`, a value that is used once, in the function of its
-    binding, stands where it is used. With `ignore_impurity`, effects count for nothing."""
+    """Removes unused bindings without effects. With `inline_once`, inlines a value that is used once, in the function of its binding. With
+    `ignore_impurity`, ignores effects."""
     return _make("DeadCodeElimination", inline_once=inline_once, ignore_impurity=ignore_impurity)
 
 
@@ -173,53 +173,52 @@ def FoldScaleAxis() -> Pass:
 
 
 def CombineParallelConv2D(min_num_branches: int = 3) -> Pass:
-    """Convolutions of one tensor become one, with the concatenated weights, if there are at least `min_num_branches`."""
+    """Combines convolutions of one tensor into one, with concatenated weights, if there are at least `min_num_branches`."""
     return _make("CombineParallelConv2D", min_num_branches=min_num_branches, always=True)
 
 
 def CombineParallelDense(min_num_branches: int = 3, to_batch: bool = True) -> Pass:
-    """Products of one matrix with several weights become one: with `to_batch`, a batched product of weights of one shape."""
+    """Combines products of one matrix with several weights into one; with `to_batch`, into a batched product of weights of one shape."""
     return _make("CombineParallelDense", min_num_branches=min_num_branches, to_batch=to_batch, always=True)
 
 
 def CombineParallelBatchMatmul(min_num_branches: int = 3) -> Pass:
-    """Products of one stack of matrices with several stacks become one."""
+    """Combines products of one batch of matrices with several batches into one."""
     return _make("CombineParallelBatchMatmul", min_num_branches=min_num_branches, always=True)
 
 
 def FuseOps(fuse_opt_level: int = -1) -> Pass:
-    """Calls that are computed together become functions with the attribute `Primitive`; at level 0 each call by itself. -1 is the level of
-    the context."""
+    """Groups calls that are computed together into functions with the attribute `Primitive`; at level 0 each call by itself. -1 means the
+    level of the context."""
     return _make("FuseOps", fuse_opt_level=fuse_opt_level)
 
 
 def DefuseOps() -> Pass:
-    """What FuseOps made is taken apart again."""
+    """Inlines the functions that FuseOps created."""
     return _make("DefuseOps")
 
 
 def MergeComposite(pattern_table: AnyValue = ()) -> Pass:
-    """What patterns of a table match becomes functions with the attribute `Composite`. Patterns are those of `relay.dataflow_pattern`, with
-    a check that is a function of the expression, or those of rules (`passat.rules.pattern`), with guards."""
+    """Moves matches of the patterns of a table into functions with the attribute `Composite`. Patterns are those of
+    `relay.dataflow_pattern`, with a check function of the expression, or those of rules (`passat.rules.pattern`), with guards."""
     return _make("MergeComposite", pattern_table=pattern_table)
 
 
 def AnnotateTarget(targets: str | Sequence[str], include_non_call_ops: bool = True) -> Pass:
-    """Marks the calls that external compilers take, of one name or several in order of priority, as beginnings and ends of regions: those
-    of operators for which a function is registered as `target.NAME` and says so, and of functions that MergeComposite made of patterns
-    `NAME.`..."""
+    """Marks the beginnings and ends of regions for external compilers, given by one name or several in order of priority. A compiler takes
+    operators whose function registered as `target.NAME` returns true, and functions that MergeComposite created from patterns `NAME.`..."""
     names = (targets,) if isinstance(targets, str) else tuple(targets)
     return _make("AnnotateTarget", targets=names, include_non_call_ops=include_non_call_ops)
 
 
 def MergeCompilerRegions() -> Pass:
-    """Adjacent regions for one external compiler become one, where nothing between them needs one and is needed by the other."""
+    """Merges adjacent regions for one external compiler, unless a value between them depends on one and the other depends on it."""
     return _make("MergeCompilerRegions")
 
 
 def PartitionGraph(mod_name: str = "default", bind_constants: bool = True) -> Pass:
-    """Regions for external compilers become functions of the module with the attribute `Compiler`, whose names begin with `tvmgen_` and
-    `mod_name`. Constants that they read move into them, unless `bind_constants` is false."""
+    """Moves regions for external compilers into functions of the module with the attribute `Compiler`, whose names begin with `tvmgen_` and
+    `mod_name`. Also moves the constants that they read, unless `bind_constants` is false."""
     return _make("PartitionGraph", mod_name=mod_name, bind_constants=bind_constants)
 
 
@@ -229,45 +228,44 @@ def PartialEvaluate() -> Pass:
 
 
 def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> Pass:
-    """Convolutions and poolings in the layouts that are asked for, by the name of the operator: that of the data, and that of the weight or
-    "default". Few transposes are put in between."""
+    """Converts convolutions and poolings to the requested layouts, by operator name: that of the data, and that of the weight or "default".
+    Inserts few transposes."""
     return _make("ConvertLayout", desired_layouts=desired_layouts)
 
 
 def AlterOpLayout() -> Pass:
-    """Operators in the layouts that the target prefers (`passat.rules.passes.layouts.register_alter_op_layout`); nothing where it prefers
-    none."""
+    """Converts operators to the layouts that the target prefers (`passat.rules.passes.layouts.register_alter_op_layout`), if any."""
     return _make("AlterOpLayout")
 
 
 def FakeQuantizationToInteger(hard_fail: bool = False, use_qat: bool = False, optional_qnn_ops: Sequence[str] | None = None) -> Pass:
-    """Computes regions between `qnn.dequantize` and `qnn.quantize` in integers. With `hard_fail`, a region that cannot be is an error. With
-    `use_qat`, single operators behind `qnn.dequantize` are converted too. `optional_qnn_ops` names operators that are approximated."""
+    """Converts regions between `qnn.dequantize` and `qnn.quantize` to integers. With `hard_fail`, a region that cannot be converted is an
+    error. With `use_qat`, single operators after `qnn.dequantize` are also converted. `optional_qnn_ops` names operators that are
+    approximated."""
     options = {"hard_fail": hard_fail, "use_qat": use_qat, "optional_qnn_ops": tuple(optional_qnn_ops or ())}
     return _make("FakeQuantizationToInteger", **options)
 
 
 def RemoveUnusedFunctions(entry_functions: list[str] | tuple[str, ...] | None = None) -> Pass:
-    """Removes the functions that no entry function (`main` where none is named) reaches."""
+    """Removes the functions that no entry function (by default `main`) reaches."""
     return _RemoveUnusedFunctions(("main",) if entry_functions is None else tuple(entry_functions))
 
 
 def InferTypeLocal(expr: Expr) -> Type:
-    """The type of an expression, whose parts keep the types that they have. Raises InferError."""
+    """Infers the type of an expression; its parts keep their known types. Raises InferError."""
     return infer_type(expr).checked_type
 
 
 def gradient(expr: Expr, mod: IRModule | None = None, mode: str = "higher_order") -> Function:
-    """The function of the same parameters that returns a pair: the result of a function, and a tuple of the gradients of its parameters.
-
-    `expr` is a function, or the GlobalVar of one in `mod`. The gradient is that of the sum of all elements of the result. The mode
-    "higher_order" takes every program; of a tuple it differentiates the first tensor. Differentiated forms of the global functions that are
-    called are added to `mod`. The mode "first_order" takes dataflow alone and makes no closures and references. Raises GradientError.
+    """A function with the same parameters that returns a pair: the result, and a tuple of the gradients of its parameters. `expr` is a
+    function, or the GlobalVar of one in `mod`. The gradient is that of the sum of all elements of the result. The mode "higher_order" takes
+    any program, and differentiates the first tensor of a tuple. It adds differentiated forms of the called global functions to `mod`. The
+    mode "first_order" only takes dataflow, and creates no closures or references. Raises GradientError.
     """
     if mode == "higher_order":
         return higher_order_gradient(expr, mod)
     if mode != "first_order":
-        raise GradientError(f"mode={mode!r} is not a mode of differentiation; it is 'higher_order' or 'first_order'")
+        raise GradientError(f"mode={mode!r} is not a mode of differentiation; it must be 'higher_order' or 'first_order'")
     function = mod[expr] if mod is not None and isinstance(expr, GlobalVar) else expr
     if not isinstance(function, Function):
         raise GradientError(f"gradient needs a function, not a {type(expr).__name__}")
@@ -282,7 +280,7 @@ def __dir__() -> list[str]:
     return sorted({*__all__, *_registered(), *(name for name in globals() if name.startswith("__"))})
 
 
-if not TYPE_CHECKING:  # where it is seen, a type checker takes every misspelled name for a pass
+if not TYPE_CHECKING:  # hidden from type checkers, which would accept any misspelled name as a pass
 
     def __getattr__(name: str) -> Callable[..., Pass]:
         names = {} if name.startswith("_") else _registered()

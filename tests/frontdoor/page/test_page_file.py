@@ -177,7 +177,7 @@ def test_statistics_of_rules_on_the_terminal(tmp_path: Path) -> None:
     ("place", "why"),
     [
         ("", "is a folder; --report names the file to write"),
-        ("none/page.html", "there is no folder"),
+        ("none/page.html", "does not exist"),
         ("out.onnx", "out.onnx, which -o writes; nothing was written"),
     ],
 )

@@ -81,7 +81,7 @@ def test_a_sum_of_integers_is_doubled_exactly() -> None:
 @pytest.mark.parametrize("factors", [(1, 5, 6), (6, 5, 1), (1, 4, 4)])
 @pytest.mark.parametrize("dtype", ["int32", "float32"])
 def test_a_quadratic_form_is_a_product_of_sums(dtype: str, factors: tuple[int, int, int], order: str) -> None:
-    """In each way to write it, also behind other rewrites: egglog 13.2 returns matches for such patterns that are none."""
+    """In each form, also after other rewrites: for such patterns egglog 13.2 returns rows that are not matches."""
     for way in itertools.product(range(3), repeat=3):
         before = func(quadratic(factors, dtype, way, order) * splat(1, (), dtype))
         after = saturate(before, Units, RelayForms).function
@@ -97,7 +97,7 @@ def test_coefficients_of_integers_are_integers() -> None:
 
 
 def test_a_scaled_sum_is_written_in_one_order() -> None:
-    """The lowering rule has two products, whose operands are not turned where those of the left side are."""
+    """The lowering rule has two products, whose operands stay in order if those of the left side are swapped."""
     scale, shift = numbers((3,), seed=1), numbers((3,), seed=2)
     wanted = func(x * scale + Constant(scale.data.numpy() * shift.data.numpy()))
     for body in ((x + shift) * scale, scale * (x + shift), scale * (shift + x)):

@@ -141,7 +141,7 @@ def test_groups_are_combined_one_after_the_other() -> None:
 
 
 def test_groups_that_need_each_other() -> None:
-    """Each group could be combined by itself; after the first the other one is in its own way."""
+    """Each group could be combined by itself; after the first, the second one no longer can."""
     signature = "%x: (4, 4), %y: (4, 4), %v: (4, 4), %w: (4, 4)"
     body = "%0 = nn.dense(%x, %v); %1 = nn.dense(%y, %w); (%0, %1, nn.dense(%x, %1), nn.dense(%y, %0))"
     before = program(signature, body)

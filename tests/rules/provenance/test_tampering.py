@@ -183,7 +183,7 @@ def test_the_value_of_a_folded_constant() -> None:
 
 
 def test_a_constant_of_the_program() -> None:
-    """The folded value is computed from another constant than the certificate states."""
+    """The folded value is computed from a constant other than the one in the certificate."""
 
     def change(data: AnyValue) -> None:
         row = data["terms"][data["terms"][folds(data)[0]["left"][0]][3][0]]

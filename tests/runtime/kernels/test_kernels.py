@@ -1,4 +1,4 @@
-"""Kernels compute what ONNX Runtime does, and are rejected where they do not belong."""
+"""Kernels compute the values of ONNX Runtime, and are rejected in other models."""
 
 import shutil
 from collections.abc import Sequence
@@ -134,7 +134,7 @@ def test_no_compiler_is_one_sentence_with_two_ways_out(monkeypatch: pytest.Monke
 
 
 def test_the_library_compiles_without_warnings() -> None:
-    """Status variables of the TRY macro once initialized themselves, which crashed when clang compiled the library."""
+    """Status variables of the TRY macro were once initialized with themselves, which crashed if clang compiled the library."""
     made = fused(model("h (float[N] x) => (float[N] r) { s = Exp(x) r = Neg(s) }"))
     warnings = ["-Wall", "-Wextra", "-Winit-self", "-Wno-unused-parameter", "-Wno-unused-function", "-Werror"]
     assert build_library(library_source(made.kernels, made.domain), [*COMMAND, *warnings])
@@ -178,12 +178,12 @@ def test_a_changed_or_missing_library_is_rejected(written: Path) -> None:
     library = library_path(written)
     assert library_of(written) == [str(library)]
     library.write_bytes(library.read_bytes() + b"x")
-    with pytest.raises(KernelsError, match="is not the library of kernels"):
+    with pytest.raises(KernelsError, match="is not the kernel library"):
         library_of(written)
     library.unlink()
     done = CliRunner().invoke(app, ["run", str(written)])
     assert done.exit_code == 1
-    assert "needs its library of kernels" in done.output
+    assert "needs its kernel library" in done.output
 
 
 def test_a_compiler_that_fails_leaves_the_model_without_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

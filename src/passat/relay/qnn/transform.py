@@ -6,14 +6,14 @@ __all__ = ["CanonicalizeOps", "Legalize"]
 
 
 def CanonicalizeOps() -> Pass:
-    """Quantized operators become others: what functions return that are registered for them as FTVMQnnCanonicalize, then what the rules of
-    CanonicalQuantized make of them. Convolutions, pooling, products of elements, concatenation, softmax and leaky_relu stay."""
+    """Lowers quantized operators: first by functions registered for them as FTVMQnnCanonicalize, then by the rules of CanonicalQuantized.
+    Convolutions, pooling, elementwise products, concatenation, softmax and leaky_relu stay."""
     rules = get_pass("relay._transform.QnnCanonicalizeOps")
     return Sequential([_by_attribute("FTVMQnnCanonicalize"), rules], name="qnn.CanonicalizeOps")
 
 
 def Legalize() -> Pass:
-    """Quantized operators become what the functions return that are registered for them as FTVMQnnLegalize."""
+    """Replaces quantized operators by the results of functions registered for them as FTVMQnnLegalize."""
     return _by_attribute("FTVMQnnLegalize")
 
 

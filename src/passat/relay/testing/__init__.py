@@ -1,4 +1,4 @@
-"""`relay.testing`: helpers that tests of passes share, and networks to try passes on.
+"""`relay.testing`: helpers shared by tests of passes, and networks to test passes on.
 
 mod, params = relay.testing.resnet.get_workload(batch_size=1)
 """
@@ -19,7 +19,7 @@ from passat.relay.testing import (
     synthetic,
     temp_op_attr,
 )
-from passat.relay.testing.gradients import _np_randn_from_type as _np_randn_from_type  # the name that scripts for TVM import
+from passat.relay.testing.gradients import _np_randn_from_type as _np_randn_from_type  # the name that TVM scripts import
 from passat.relay.testing.gradients import check_grad, count_ops, rand
 from passat.relay.testing.helpers import count, make_nat_expr, make_nat_value, run_infer_type, run_opt_pass
 from passat.relay.testing.init import create_workload

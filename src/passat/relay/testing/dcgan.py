@@ -1,4 +1,4 @@
-"""The generator of DCGAN: images of 64 by 64 pixels out of noise (Radford and others, 2015)."""
+"""The generator of DCGAN: images of 64 by 64 pixels from noise (Radford and others, 2015)."""
 
 from passat.ir.analysis import free_vars
 from passat.ir.expr import Expr, Function
@@ -12,7 +12,7 @@ from passat.relay.testing.layers import batch_norm_infer, conv2d_transpose, dens
 def get_net(
     batch_size: int, random_len: int = 100, oshape: tuple[int, ...] = (3, 64, 64), ngf: int = 128, dtype: str = "float32"
 ) -> Function:
-    """A fully connected layer and four transposed convolutions, each of which doubles the sides. Raises ValueError for another size."""
+    """A fully connected layer and four transposed convolutions, which each double the sides. Raises ValueError for another size."""
     if oshape[-2:] != (64, 64):
         raise ValueError(f"DCGAN makes images of 64 by 64 pixels, not {oshape}")
     dense = dense_add_bias(input_of(batch_size, (random_len,), dtype), units=4 * 4 * ngf * 8, name="dense")

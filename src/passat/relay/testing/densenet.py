@@ -1,4 +1,4 @@
-"""DenseNet: each layer sees the results of all layers before it (Huang and others, 2017)."""
+"""DenseNet: each layer reads the results of all layers before it (Huang and others, 2017)."""
 
 from typing import Final
 

@@ -30,10 +30,10 @@ def check_grad(
     target_devices: Sequence[tuple[str | Target, Device]] | None = None,
     executor_kind: str = "debug",
 ) -> None:
-    """Compares the gradients of a function with two-sided differences of step `eps` of the sum of its result.
+    """Compares the gradients of a function with central differences of the sum of its result, with step `eps`.
 
     The inputs are normally distributed with deviation `scale` (ten steps by default) around `mean`, unless they are given. Compares only
-    the gradients of `test_inputs`, which are some of the inputs. Raises AssertionError where they differ.
+    the gradients of `test_inputs`, which are some of the inputs. Raises AssertionError if they differ.
     """
     forward = run_infer_type(func)
     assert isinstance(forward, Function)  # made from one

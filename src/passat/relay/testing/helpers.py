@@ -15,12 +15,12 @@ def run_infer_type(expr: Expr) -> Expr:
 
 
 def run_opt_pass(expr: Expr, opt_pass: Pass, import_prelude: bool = False) -> Expr:
-    """What a pass makes of an expression: of a function a function, of anything else the body of a function of its free variables.
+    """The result of a pass on an expression: a function for a function, otherwise the body of a function of its free variables.
 
     `import_prelude` adds the standard library to the module.
     """
     if not isinstance(opt_pass, Pass):
-        raise TypeError(f"opt_pass is a pass, not {opt_pass!r}")
+        raise TypeError(f"opt_pass must be a pass, not {opt_pass!r}")
     module = IRModule.from_expr(expr)
     if import_prelude:
         module.import_from_std("prelude.rly")
@@ -29,7 +29,7 @@ def run_opt_pass(expr: Expr, opt_pass: Pass, import_prelude: bool = False) -> Ex
 
 
 def count(prelude: Prelude, n: ConstructorValue) -> int:
-    """The number that a value of the type `nat` stands for."""
+    """Converts a value of the type `nat` to a number."""
     number = 0
     while n.fields:
         number, n = number + 1, n.fields[0]

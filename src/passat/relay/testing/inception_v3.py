@@ -10,7 +10,7 @@ from passat.relay.testing.init import Workload, create_workload
 from passat.relay.testing.layers import conv_bn_relu, dense_add_bias, input_of
 
 Step = tuple[int, int | tuple[int, int], int]
-"""A convolution: its channels, its kernel and its stride; padded where the stride is 1."""
+"""A convolution: its channels, kernel and stride; padded if the stride is 1."""
 
 
 def _chain(data: Expr, steps: Sequence[Step], name: str) -> Expr:
@@ -27,14 +27,14 @@ def _mean(data: Expr) -> Expr:
 
 
 def _block(data: Expr, branches: Sequence[Sequence[Step]], pooled: int, name: str) -> Expr:
-    """Branches side by side, and one of a pooling: with a convolution of `pooled` channels, or of half the size where that is 0."""
+    """Parallel branches, and one with a pooling: with a convolution of `pooled` channels, or of half the size if that is 0."""
     parts = [_chain(data, branch, f"{name}_branch{i}") for i, branch in enumerate(branches)]
     parts.append(_chain(_mean(data), [(pooled, 1, 1)], f"{name}_pool") if pooled else nn.max_pool2d(data, (3, 3), (2, 2)))
     return concatenate(parts, 1)
 
 
 def _forked(data: Expr, before: Sequence[Step], channels: int, name: str) -> Expr:
-    """A branch that ends in a row and a column side by side."""
+    """A branch that ends in two parallel convolutions: a row and a column."""
     body = _chain(data, before, name)
     return concatenate([_chain(body, [(channels, kernel, 1)], f"{name}_{kernel[0]}x{kernel[1]}") for kernel in ((1, 3), (3, 1))], 1)
 

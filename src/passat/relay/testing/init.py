@@ -1,4 +1,4 @@
-"""Networks as modules with parameters at random."""
+"""Networks as modules with random parameters."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -19,9 +19,8 @@ Workload: TypeAlias = tuple[IRModule, dict[str, NDArray]]
 
 
 class Xavier:
-    """Draws weights by Xavier Glorot's rule: uniformly, the wider the fewer values go into an output.
-
-    Scales and variances are 1, shifts 0.
+    """Fills weights by Xavier Glorot's rule: uniform, with a wider range the fewer inputs an output has. Scales and variances are 1, shifts
+    0.
     """
 
     def __init__(self, seed: int = 0, magnitude: float = 3.0) -> None:
@@ -29,7 +28,7 @@ class Xavier:
         self._magnitude = magnitude
 
     def __call__(self, name: str, array: Array) -> None:
-        """Fills an array by the end of the parameter's name: `weight`, `gamma`, `var`; others are 0."""
+        """Fills an array according to the end of the parameter's name: `weight`, `gamma`, `var`; others are 0."""
         if name.endswith(("gamma", "var")):
             array[...] = 1
         elif name.endswith("weight") and array.ndim > 1:
@@ -41,9 +40,9 @@ class Xavier:
 
 
 def create_workload(net: Expr, initializer: Initializer | None = None, seed: int = 0) -> Workload:
-    """Makes a module of a network, whose types are inferred, and values of its parameters. The parameter `data` is the input.
+    """Creates a module from a network, with inferred types, and values of its parameters. The parameter `data` is the input.
 
-    Raises ValueError for parameters whose types are not known.
+    Raises ValueError for parameters of unknown type.
     """
     mod = InferType()(IRModule.from_expr(net))
     fill = initializer or Xavier(seed)

@@ -1,4 +1,4 @@
-"""Layers that make their parameters: `name_weight`, `name_bias`, `name_gamma` and so on."""
+"""Layers that create their parameters: `name_weight`, `name_bias`, `name_gamma` and so on."""
 
 from typing import Any as AnyValue
 
@@ -7,23 +7,23 @@ from passat.relay import nn
 
 
 def conv2d(data: Expr, weight: Expr | None = None, *, name: str, **attrs: AnyValue) -> Call:
-    """A convolution, with a weight of its own unless one is given."""
+    """A convolution, with a new weight unless one is given."""
     return nn.conv2d(data, weight or var(f"{name}_weight"), **attrs)
 
 
 def conv2d_transpose(data: Expr, weight: Expr | None = None, *, name: str, **attrs: AnyValue) -> Call:
-    """A transposed convolution, with a weight of its own unless one is given."""
+    """A transposed convolution, with a new weight unless one is given."""
     return nn.conv2d_transpose(data, weight or var(f"{name}_weight"), **attrs)
 
 
 def batch_norm_infer(data: Expr, *, name: str, **attrs: AnyValue) -> Expr:
-    """The normalized data of a batch normalization with parameters of its own."""
+    """The normalized data of a batch normalization with new parameters."""
     gamma, beta, mean, variance = (var(f"{name}_{part}") for part in ("gamma", "beta", "moving_mean", "moving_var"))
     return TupleGetItem(nn.batch_norm(data, gamma, beta, mean, variance, **attrs), 0)
 
 
 def dense_add_bias(data: Expr, weight: Expr | None = None, bias: Expr | None = None, *, units: int, name: str) -> Call:
-    """A fully connected layer with a bias; both have variables of their own unless they are given."""
+    """A fully connected layer with a bias; weight and bias are new variables unless given."""
     product = nn.dense(data, weight or var(f"{name}_weight"), units)
     return nn.bias_add(product, bias or var(f"{name}_bias"), -1)
 

@@ -11,7 +11,7 @@ from passat.relay.testing.layers import dense_add_bias
 
 
 def lstm_cell(num_hidden: int, batch_size: int = 1, dtype: str = "float32", name: str = "") -> Function:
-    """One step: of the input, the states, the weights and the biases, the output and the next states."""
+    """One step: maps the input, states, weights and biases to the output and the next states."""
     state = TensorType((batch_size, num_hidden), dtype)
     weight, bias = TensorType((4 * num_hidden, num_hidden), dtype), TensorType((4 * num_hidden,), dtype)
     inputs, states = Var("inputs", state), Var("states", TupleType([state, state]))

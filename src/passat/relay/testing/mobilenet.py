@@ -1,4 +1,4 @@
-"""MobileNet: convolutions of single channels, and of single pixels (Howard and others, 2017)."""
+"""MobileNet: depthwise convolutions, and convolutions of 1 by 1 (Howard and others, 2017)."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""`relay.testing.py_converter`: programs as Python source, and run as such."""
+"""`relay.testing.py_converter`: converts programs to Python source, and runs it."""
 
 from passat.runtime.python_source import run_as_python, to_python
 

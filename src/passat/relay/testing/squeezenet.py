@@ -12,7 +12,7 @@ from passat.relay.testing.layers import conv_relu, input_of
 _FIRES: Final = ((16, 64), (16, 64), (32, 128), (32, 128), (48, 192), (48, 192), (64, 256), (64, 256))
 """Channels of the narrow and of the wide convolutions of each module."""
 _POOLED: Final = {"1.0": (0, 3, 7), "1.1": (0, 2, 4)}
-"""The modules before which there is a pooling, by version."""
+"""The modules with a pooling before them, by version."""
 
 
 def _fire(data: Expr, squeeze: int, expand: int, name: str) -> Expr:
@@ -24,7 +24,7 @@ def _fire(data: Expr, squeeze: int, expand: int, name: str) -> Expr:
 def get_net(
     batch_size: int, image_shape: tuple[int, ...] = (3, 224, 224), num_classes: int = 1000, version: str = "1.0", dtype: str = "float32"
 ) -> Function:
-    """Version 1.0 or 1.1. Raises ValueError for another."""
+    """Version 1.0 or 1.1. Raises ValueError for other versions."""
     if version not in _POOLED:
         raise ValueError(f"SqueezeNet has the versions {' and '.join(_POOLED)}, not {version!r}")
     channels, kernel = (96, 7) if version == "1.0" else (64, 3)

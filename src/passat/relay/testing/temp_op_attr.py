@@ -1,4 +1,4 @@
-"""Another attribute of an operator for the time of a test."""
+"""A temporary attribute of an operator, for tests."""
 
 from typing import Any as AnyValue
 from typing import Self
@@ -7,7 +7,7 @@ from passat.ir.op import get_op
 
 
 class TempOpAttr:
-    """In a `with` block an operator has another attribute."""
+    """A context manager that sets an attribute of an operator."""
 
     def __init__(self, op_name: str, attr_key: str, attr_value: AnyValue) -> None:
         self.op = get_op(op_name)

@@ -1,6 +1,6 @@
 """`relay.qnn.op.qnn`: Relay's functions of quantized operators.
 
-A quantized tensor holds integers that stand for `scale * (integer - zero_point)`. Scales and zero points are operands: constants of float32
+A quantized tensor holds integers that represent `scale * (integer - zero_point)`. Scales and zero points are operands: constants of float32
 and int32.
 """
 
@@ -46,7 +46,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class RequantizeConfig:
-    """How integers are rescaled where a call of `requantize` does not say it."""
+    """How integers are rescaled if a call of `requantize` does not specify it."""
 
     rounding: str = "UPWARD"
     compute_dtype: str = "int64"
@@ -57,7 +57,7 @@ _CONFIG: Final[ContextVar[RequantizeConfig | None]] = ContextVar("requantize_con
 
 @contextmanager
 def requantize_config(rounding: str = "UPWARD", compute_dtype: str = "int64") -> Iterator[RequantizeConfig]:
-    """In a `with` block, what `requantize` takes for "None" when it is called."""
+    """A context manager that sets the meaning of "None" in calls of `requantize`."""
     config = RequantizeConfig(rounding, compute_dtype)
     token = _CONFIG.set(config)
     try:
@@ -72,12 +72,12 @@ def current_requantize_config() -> RequantizeConfig:
 
 
 def quantize(data: Expr, output_scale: Expr, output_zero_point: Expr, axis: int = -1, out_dtype: str = "int8") -> Call:
-    """Real numbers as integers."""
+    """Quantizes real numbers to integers."""
     return call("qnn.quantize", data, output_scale, output_zero_point, axis=axis, out_dtype=out_dtype)
 
 
 def dequantize(data: Expr, input_scale: Expr, input_zero_point: Expr, axis: int = -1, out_dtype: str = "float32") -> Call:
-    """The real numbers that integers stand for."""
+    """Dequantizes integers to real numbers."""
     return call("qnn.dequantize", data, input_scale, input_zero_point, axis=axis, out_dtype=out_dtype)
 
 
@@ -92,7 +92,7 @@ def requantize(
     compute_dtype: str = "None",
     out_dtype: str = "int8",
 ) -> Call:
-    """Integers of one scale and zero point as those of another. "None" is what `requantize_config` says."""
+    """Converts integers to another scale and zero point. "None" means the value of `requantize_config`."""
     scales = (input_scale, input_zero_point, output_scale, output_zero_point)
     config = _CONFIG.get()
     if config is not None:
@@ -184,12 +184,12 @@ def dense(
     units: int | None,
     out_dtype: str = "int32",
 ) -> Call:
-    """`data` times the transpose of `weight`, in integers of 32 bits. `units` is the number of rows of `weight`, and needs not be given."""
+    """`data` times the transpose of `weight`, in integers of 32 bits. `units` is the number of rows of `weight`, and is optional."""
     return call("qnn.dense", data, weight, input_zero_point, kernel_zero_point, input_scale, kernel_scale, out_dtype=out_dtype)
 
 
 def batch_matmul(x: Expr, y: Expr, x_zero_point: Expr, y_zero_point: Expr, x_scale: Expr, y_scale: Expr, out_dtype: str = "int32") -> Call:
-    """The products of two stacks of quantized matrices, those of `y` transposed, in integers of 32 bits."""
+    """The products of two batches of quantized matrices, those of `y` transposed, in integers of 32 bits."""
     return call("qnn.batch_matmul", x, y, x_zero_point, y_zero_point, x_scale, y_scale, out_dtype=out_dtype)
 
 
@@ -245,7 +245,7 @@ def mul(
 
 
 def leaky_relu(x: Expr, alpha: float, input_scale: Expr, input_zero_point: Expr, output_scale: Expr, output_zero_point: Expr) -> Call:
-    """The elements, and `alpha` times those that are negative."""
+    """The elements, with negative ones multiplied by `alpha`."""
     return call("qnn.leaky_relu", x, input_scale, input_zero_point, output_scale, output_zero_point, alpha=alpha)
 
 
