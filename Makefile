@@ -1,9 +1,8 @@
-# Two ways in, each complete on a machine that has Python 3.11 and make and nothing else:
+# Two entry points, which need only Python 3.11 and make:
 #
 #     make demo    installs Passat into .venv, optimizes a real model, prints the report
 #     make test    installs Passat and its tools into .venv, runs every check
-#
-# Everything is made under .venv and build, and only once: a second run starts at once.
+# Everything is created under .venv and build, and only once: a second run starts immediately.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -21,25 +20,25 @@ JOBS ?= 2
 SECONDS ?= 3600
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
-# The interpreter is only looked for when the environment has to be made.
+# The interpreter is only searched for if the environment has to be created.
 FIND_PYTHON = for python in $(PYTHON) python3.11 python3 python3.12 python3.13 python; do \
 	  if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$python; break; fi; \
 	done; \
-	if [ -z "$$found" ]; then echo "Passat needs Python 3.11 or newer, and there is none on the PATH. Install it, or name one: make PYTHON=/path/to/python3.11" >&2; exit 1; fi; \
+	if [ -z "$$found" ]; then echo "Passat needs Python 3.11 or newer, and none is on the PATH. Install it, or give its path: make PYTHON=/path/to/python3.11" >&2; exit 1; fi; \
 	if ! "$$found" -c 'import ensurepip, venv' 2>/dev/null; then \
-	  echo "$$found cannot make virtual environments: its modules venv and ensurepip are missing (on Debian and Ubuntu: apt install python3-venv)." >&2; exit 1; fi
+	  echo "$$found cannot create virtual environments: its modules venv and ensurepip are missing (on Debian and Ubuntu: apt install python3-venv)." >&2; exit 1; fi
 
-help:  ## Say what there is to make
+help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
 demo: $(VENV)/.demo  ## Install, optimize a real model, print the report
 	$(BIN)/passat optimize $(MODEL) -o build/$(notdir $(MODEL))
 
-# The tests come first and the rest beside them: some tests wait.
-test: $(VENV)/.dev  ## Install and run every check, all of them even where one fails
+# The tests start first, and the rest runs beside them: some tests wait.
+test: $(VENV)/.dev  ## Install and run all checks, even if one fails
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 check
 
-check: unit format-check lint types wheel  ## Everything that must hold: format, lint, types, wheel, tests, examples
+check: unit format-check lint types wheel  ## All checks: format, lint, types, wheel, tests, examples
 
 format: $(VENV)/.dev  ## Format the code
 	$(BIN)/ruff format
@@ -56,7 +55,7 @@ lint: $(VENV)/.dev  ## Check with ruff, the spelling with codespell, and the lan
 types: $(VENV)/.dev  ## Check with mypy, strictly
 	$(BIN)/mypy
 
-# Each core has a test process: threads of NumPy's would only compete with them.
+# Each core has a test process, with which NumPy's threads would only compete.
 unit nightly: export OMP_NUM_THREADS = 1
 unit: $(VENV)/.dev  ## Run the tests, doctests and examples
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --hypothesis-seed=0
@@ -64,28 +63,28 @@ unit: $(VENV)/.dev  ## Run the tests, doctests and examples
 examples: $(VENV)/.dev  ## Run the examples alone
 	$(BIN)/python -m pytest tests/house/test_examples.py
 
-fuzz: $(VENV)/.dev  ## Try random models for SECONDS=3600; what goes wrong is written to build/fuzz
+fuzz: $(VENV)/.dev  ## Test random models for SECONDS=3600; findings go to build/fuzz
 	$(BIN)/python -m tests.fuzz.campaign --seconds $(SECONDS) --processes $(JOBS) --out build/fuzz
 
-audit: $(VENV)/.dev  ## Hold each version of each ONNX operator against ONNX Runtime; the tests have a share of it
+audit: $(VENV)/.dev  ## Compare each version of each ONNX operator with ONNX Runtime; the tests run a share of it
 	$(BIN)/python -m tests.ir.onnx.opset_audit
 
-nightly: audit  ## Run the tests and the audit whole: all that is drawn at random, each rule on 200 instances, all cases and sizes; takes hours
+nightly: audit  ## Run all tests and the whole audit: all random examples, each rule on 200 instances, all cases and sizes; takes hours
 	PASSAT_SOAK=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
-wheel: $(WHEEL)/.checked  ## Build a wheel, install it apart, import every module
+wheel: $(WHEEL)/.checked  ## Build a wheel, install it separately, import every module
 
-versions: wheel  ## Install sdist and wheel on each Python from 3.11 to 3.13 that is found, and run the first commands
+versions: wheel  ## Install sdist and wheel on each installed Python from 3.11 to 3.13, and run the first commands
 	$(BIN)/python .ci/check_versions.py $(WHEEL) pyproject.toml
 
 notebook: $(VENV)/.dev  ## Run the notebook under examples as Jupyter does
 	$(PIP) install --group notebook
 	$(BIN)/python -m pytest tests/house/test_notebook_example.py
 
-torch: $(TORCH)/.ready  ## Run the tests of the backend of torch.compile, in an environment of their own with PyTorch
+torch: $(TORCH)/.ready  ## Run the tests of the backend of torch.compile, in a separate environment with PyTorch
 	$(TORCH)/venv/bin/python -m pytest tests/torch_compile
 
-documents: $(VENV)/.dev  ## Bring the output in README and docs up to date
+documents: $(VENV)/.dev  ## Update the output in README and docs
 	$(BIN)/python tests/house/test_documents.py
 
 cluster: $(VENV)/.dev  ## Run the tests of --cluster, with dask.distributed
@@ -96,16 +95,16 @@ docs: $(VENV)/.docs  ## Build the site into build/docs and run its examples; war
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet --fresh-env --write-all --doctree-dir build/doctrees docs build/docs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/house/test_documents.py
 
-screenshot: $(VENV)/.dev  ## Renew the picture in docs/report.md, with Chromium
+screenshot: $(VENV)/.dev  ## Update the picture in docs/report.md, with Chromium
 	mkdir -p build/screenshot
 	cd build/screenshot && cp ../../examples/models/bert_tiny.onnx . && ../../$(BIN)/passat optimize bert_tiny.onnx -o smaller.onnx --report report.html
 	$(BIN)/python -m tests.frontdoor.page.screenshot build/screenshot/report.html docs/images/report.png
 
-clean:  ## Remove everything that was made
+clean:  ## Remove all generated files
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/.base:
-	@$(FIND_PYTHON); echo "making $(VENV) with $$found"; "$$found" -m venv $(VENV)
+	@$(FIND_PYTHON); echo "creating $(VENV) with $$found"; "$$found" -m venv $(VENV)
 	$(PIP) install --upgrade 'pip>=25.1'
 	@touch $@
 
@@ -130,7 +129,7 @@ $(TORCH)/.ready: pyproject.toml
 
 SOURCES := $(shell find ir passmgr rules runtime src/passat -name '*.py' 2>/dev/null)
 
-# The wheel is installed with its own dependencies into an environment that has seen nothing of this folder.
+# The wheel is installed with its dependencies into an environment without files of this folder.
 $(WHEEL)/.checked: $(SOURCES) $(VENV)/.dev .ci/check_wheel.py README.md LICENSE
 	rm -rf $(WHEEL)
 	$(BIN)/python -m build --quiet --outdir $(WHEEL) .

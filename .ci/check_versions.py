@@ -1,7 +1,7 @@
-"""Installs the built sdist and wheel on every Python from 3.11 on that is found, and runs the first commands of a user.
+"""Installs the built sdist and wheel on every Python from 3.11 on that it finds, and runs the first commands of a user.
 
 Takes the folder of the built files and the path of pyproject.toml. Searches interpreters on the PATH and among those of pyenv. Each gets a
-separate environment: first without extras, where a command that needs one has to name it, then with `passat[onnx]`.
+separate environment: first without extras, where a command must name a missing one, then with `passat[onnx]`.
 """
 
 import os
@@ -18,7 +18,7 @@ MODEL: Final = str(HOME / "examples" / "models" / "bert_tiny.onnx")
 
 
 def interpreter(version: str) -> str | None:
-    """The path of an interpreter of that version that can make environments."""
+    """The path of an interpreter of that version that can create environments."""
     roots = [Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"]
     named = [str(path) for root in roots for path in sorted(root.glob(f"{version}.*/bin/python"), reverse=True)]
     for each in (shutil.which(f"python{version}"), *named):
@@ -62,7 +62,7 @@ def main(built: Path, pyproject: Path) -> None:
     """Ends with exit code 1 if a test fails, or if no interpreter is found."""
     found = {version: interpreter(version) for version in VERSIONS}
     for version, python in found.items():
-        print(check(python, version, built, pyproject) if python else f"Python {version}: not found, not tried", flush=True)
+        print(check(python, version, built, pyproject) if python else f"Python {version}: not found, not tested", flush=True)
     if not any(found.values()):
         sys.exit(1)
 

@@ -28,7 +28,7 @@ def main(pyproject: Path) -> None:
         if module.ispkg:
             packages.add(module.name)
     if packages != declared:
-        sys.exit(f"the wheel lacks {sorted(declared - packages)} and has in excess {sorted(packages - declared)}")
+        sys.exit(f"the wheel lacks {sorted(declared - packages)} and has unexpected {sorted(packages - declared)}")
     if not importlib.resources.files("passat").joinpath("py.typed").is_file():
         sys.exit("the wheel lacks py.typed: type checkers would not read its types")
     texts = [str(path) for path in importlib.metadata.files("passat") or []]
@@ -37,7 +37,7 @@ def main(pyproject: Path) -> None:
     said = subprocess.run([Path(sys.executable).with_name("passat"), "--version"], capture_output=True, text=True, check=True).stdout
     if importlib.metadata.version("passat") not in said:
         sys.exit(f"`passat --version` says {said!r}")
-    print(f"the wheel holds {modules} modules in {len(packages)} packages, and each can be imported")
+    print(f"the wheel contains {modules} modules in {len(packages)} packages, and each can be imported")
 
 
 if __name__ == "__main__":

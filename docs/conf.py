@@ -12,7 +12,7 @@ from passat import __version__
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from generators import expand  # it stands beside this file
+from generators import expand  # in the folder of this file
 from generators.api import public_names
 from generators.docstrings import to_rst
 
@@ -36,13 +36,13 @@ html_title = f"Passat {__version__}"
 html_copy_source = False
 html_show_sphinx = False
 nitpicky = True
-# The types in signatures may be of other packages, whose documentation is not fetched, or Passat's own that users do not make.
+# Types in signatures may be those of other packages, whose documentation is not fetched, or internal types of Passat.
 nitpick_ignore_regex = [("py:class", ".*"), ("py:.*", r"(?!passat\.).*"), ("py:obj", r".*\.T")]  # T is a type variable
-suppress_warnings = ["ref.python"]  # `type` in an annotation is the builtin one, also where a class has a property of that name
+suppress_warnings = ["ref.python"]  # `type` in an annotation is the builtin one, even if a class has a property of that name
 
 
 def public_reference(app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, content: nodes.TextElement) -> nodes.reference | None:
-    """A reference to an object by the module that defines it leads to where it is documented: under the name that users import."""
+    """Resolves a reference to an object by its defining module to its documentation, under the name that users import."""
     name = public_names().get(node.get("reftarget", ""))
     if name is None or node.get("refdomain") != "py":
         return None

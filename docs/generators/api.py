@@ -44,8 +44,7 @@ MODULES: Final[Mapping[str, Sequence[str] | None]] = {
     "passat.relay.dataflow_pattern": None,
     "passat.relay.testing": None,
 }
-"""The modules with the names in them that users need; None for all that a module exports. A name of several modules is documented in the
-first."""
+"""The modules, with their names that users need; None means all exported names. A name of several modules is documented in the first."""
 
 
 def module(name: str) -> str:

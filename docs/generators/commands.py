@@ -25,7 +25,7 @@ def commands() -> str:
 
 
 def _with_links(section: str, helps: dict[str, str]) -> str:
-    """A section whose list of commands has links, and their help in full."""
+    """A section with links in its list of commands, and their full help."""
     name = section.split("`")[1]
     head, listed, tail = section.partition("**Commands**:")
     linked = _CUT_SHORT.sub(lambda found: _entry(f"{name} {found[1]}", helps), tail)

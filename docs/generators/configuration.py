@@ -7,7 +7,7 @@ from passat.passmgr import list_configs
 
 
 def configuration() -> str:
-    """Returns a section for each group of options, from what `passat config list` prints."""
+    """Returns a section for each group of options, from the output of `passat config list`."""
     groups: dict[str, list[str]] = {}
     options = list_configs()
     for key in options:

@@ -1,4 +1,4 @@
-"""The registered passes, and a drawing of the default pipeline with what its passes require."""
+"""The registered passes, and a drawing of the default pipeline with the requirements of its passes."""
 
 import base64
 

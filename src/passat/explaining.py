@@ -129,14 +129,12 @@ class Explanation:
 
     def __str__(self) -> str:
         changed = self.changed
-        own = len(self.nodes) - len(changed)
-        others = "; the others are unchanged" if own else ""
         sources = {source for node in self.nodes for source in node.sources}
         gone = [one for one in self.vanished if self.asked or sources.isdisjoint((one.name, *one.outputs))]
         if (self.asked and gone) or (len(self.nodes) == 1 and not gone):
             return "\n\n".join(map(str, (*gone, *self.nodes)))
         lost = f"; {len(gone)} {'other node' if len(gone) == 1 else 'other nodes'} of the input vanished" if gone else ""
-        head = f"{len(changed)} of {len(self.nodes)} nodes were changed{others}{lost}"
+        head = f"{len(changed)} of {len(self.nodes)} nodes were changed{lost}"
         more = len(gone) - VANISHED_SHOWN
         rest = [f"... and {more} more nodes of the input vanished; `--node NAME` explains one, and `--json` lists all"] if more > 0 else []
         return "\n\n".join([head, *map(str, changed), *map(str, gone[:VANISHED_SHOWN]), *rest])
