@@ -59,7 +59,7 @@ class Module:
 
     @property
     def entry_func(self) -> PackedFunc:
-        """The function that calling the module calls. Raises AttributeError where it has several."""
+        """The function that calling the module calls. Raises AttributeError if it has several."""
         if ENTRY not in self.functions and len(self.functions) == 1:
             return self.get_function(next(iter(self.functions)))
         return self.get_function(ENTRY)

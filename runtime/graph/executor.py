@@ -136,7 +136,7 @@ class GraphExecutor(Module):
         return results
 
     def value(self, entry: int) -> Tensor:
-        """The value of an entry. Raises GraphError where it has not been computed, or its storage was written since."""
+        """The value of an entry. Raises GraphError if it has not been computed, or its storage was written since."""
         root, found = self._storage.get(self.graph.storage_ids[entry], (-1, None))
         if found is None:
             raise GraphError("the graph has not been run: call run() first")

@@ -22,7 +22,7 @@ def compile_external(function: Function, target: Target) -> CachedFunc:
     """Compiles a function by the code generator of its attribute `Compiler`.
 
     The generator, `register_func("relay.ext.NAME")`, gets the function. It returns a module with a function of its `global_symbol`, or that
-    function itself, which takes arrays: the inputs, then those for the results. Raises GraphError where there is no generator.
+    function itself, which takes arrays: the inputs, then those for the results. Raises GraphError if there is no generator.
     """
     compiler, name = str(function.attrs["Compiler"]), str(function.attrs.get("global_symbol", ""))
     generator = get_global_func(PREFIX + compiler, allow_missing=True)

@@ -29,7 +29,7 @@ _SHARED: Final = frozenset(
 def onnx_primitive(function: Function) -> Primitive | None:
     """Compiles a function with flat parameters for ONNX Runtime.
 
-    Returns None where Passat's kernels are needed: without ONNX Runtime, for programs that ONNX cannot express, for element types
+    Returns None if Passat's kernels are needed: without ONNX Runtime, for programs that ONNX cannot express, for element types
     that NumPy does not have, for nested results, and for tensors without elements, which crash some of ONNX Runtime's operators.
     """
     result = function.body.checked_type

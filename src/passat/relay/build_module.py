@@ -98,7 +98,7 @@ def build(
 
 
 def _cpu_target(target: TargetLike) -> Target | str | None:
-    """The target for the CPU. Raises ValueError where there is none."""
+    """The target for the CPU. Raises ValueError if there is none."""
     if not isinstance(target, Mapping):
         return target
     for kind, found in target.items():
