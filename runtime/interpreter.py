@@ -67,23 +67,27 @@ Value: TypeAlias = "Tensor | Closure | Constructor | ConstructorValue | RefValue
 class _Frame:
     """One call of a function: its variables, its computed values, and the target of its result."""
 
-    __slots__ = ("computed", "depth", "left", "outer", "target", "uses", "variables")
+    __slots__ = ("computed", "depth", "left", "outer", "shared", "target", "uses", "variables")
 
-    def __init__(self, outer: "_Frame | None", target: "tuple[_Frame, Expr] | None", depth: int, uses: "dict[Expr, int]") -> None:
+    def __init__(
+        self, outer: "_Frame | None", target: "tuple[_Frame, Expr] | None", depth: int, uses: dict[Expr, int], shared: set[Expr]
+    ) -> None:
         self.variables: dict[Expr, Value] = {}
         self.computed: dict[Expr, Value] = {}
         self.uses = uses
+        self.shared = shared
         self.left: dict[Expr, int] = {}  # remaining uses of the values in `computed`
         self.outer = outer
         self.target = target
         self.depth = depth
 
     def variable(self, var: Expr) -> "Value | None":
-        """The value of a variable, in this frame or an outer one."""
+        """The value of a variable, in this frame or an outer one. Keeps it here, so that inner frames find it soon."""
         frame: _Frame | None = self
         while frame is not None:
             if var in frame.variables:
-                return frame.variables[var]
+                found = self.variables[var] = frame.variables[var]
+                return found
             frame = frame.outer
         return None
 
@@ -104,11 +108,14 @@ class _Frame:
                 self.left[part] = left - 1
 
     def result(self, node: Expr) -> "Value | None":
-        """The value of a computed node, in this frame or an outer one."""
-        frame: _Frame | None = self
+        """The value of a computed node, in this frame or, if several functions contain the node, an outer one."""
+        if node in self.computed or node not in self.shared:
+            return self.computed.get(node)
+        frame = self.outer
         while frame is not None:
             if node in frame.computed:
-                return frame.computed[node]
+                found = self.computed[node] = frame.computed[node]
+                return found
             frame = frame.outer
         return None
 
@@ -132,6 +139,9 @@ class Interpreter:
         self._foreign = operate
         self._primitive = primitive
         self._uses: dict[Expr, dict[Expr, int]] = {}
+        """Of each body of a function, the uses of its values."""
+        self._shared: set[Expr] = set()
+        """Nodes in the bodies of several functions that are nested."""
 
     def call(self, closure: Closure, args: Sequence[Value]) -> Value:
         """Applies a function to arguments. Raises ExecutorError."""
@@ -141,10 +151,11 @@ class Interpreter:
 
     def _frame(self, closure: Closure, target: tuple[_Frame, Expr] | None, depth: int) -> _Frame:
         body = closure.function.body
-        uses = self._uses.get(body)
-        if uses is None:
-            uses = self._uses[body] = _count_uses(body)
-        return _Frame(closure.frame, target, depth, uses)
+        if body not in self._uses:
+            uses, shared = _count_uses(closure.function)
+            self._uses.update(uses)
+            self._shared |= shared
+        return _Frame(closure.frame, target, depth, self._uses[body], self._shared)
 
     def _run(self, frame: _Frame, body: Expr) -> Value:
         stack: list[_Task] = [(frame, body, _RESULT)]
@@ -338,19 +349,33 @@ def compute(op: Op, args: Sequence[Data], attrs: Attrs, type_: Type | None = Non
         raise ExecutorError(f"{where}{error}") from error
 
 
-def _count_uses(body: Expr) -> dict[Expr, int]:
-    """Counts the uses of each value in a body, except for values that nested functions use too."""
-    uses: dict[Expr, int] = {}
-    order = post_order(body, into=lambda node: not isinstance(node, Function))
-    for node in order:
-        if not isinstance(node, Function):
-            for part in children(node):
-                if not isinstance(part, _ATOMS):
-                    uses[part] = uses.get(part, 0) + 1
-    for function in [node for node in order if isinstance(node, Function)]:
-        for node in post_order(function.body):
-            uses.pop(node, None)
-    return uses
+def _count_uses(root: Function) -> tuple[dict[Expr, dict[Expr, int]], set[Expr]]:
+    """Counts the uses of each value in the bodies of a function and of those nested in it, and finds the nodes in several of these bodies.
+
+    Uses of the latter are not counted: they may be needed as long as the frame exists.
+    """
+    found: dict[Expr, dict[Expr, int]] = {}
+    homes: dict[Expr, Expr] = {}
+    shared: set[Expr] = set()
+    waiting = [root]
+    while waiting:
+        body = waiting.pop().body
+        if body in found:
+            continue
+        uses = found[body] = {}
+        for node in post_order(body, into=lambda node: not isinstance(node, Function)):
+            if isinstance(node, Function):
+                waiting.append(node)
+            elif not isinstance(node, _ATOMS):
+                if homes.setdefault(node, body) is not body:
+                    shared.add(node)
+                for part in children(node):
+                    if not isinstance(part, _ATOMS):
+                        uses[part] = uses.get(part, 0) + 1
+    for uses in found.values():
+        for node in [node for node in uses if node in shared]:
+            del uses[node]
+    return found, shared
 
 
 def _operands(node: Expr) -> tuple[Expr, ...]:

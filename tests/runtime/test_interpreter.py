@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from passat.ir.anf import to_anf, to_graph
 from passat.ir.expr import (
+    Call,
     Clause,
     Constant,
     Expr,
@@ -29,7 +30,9 @@ from passat.ir.expr import (
     const,
     var,
 )
-from passat.ir.op import get_op
+from passat.ir.module import IRModule
+from passat.ir.op import Op, get_op
+from passat.ir.tensor import Tensor
 from passat.ir.text import parse, parse_expr
 from passat.ir.types import TensorType
 from passat.runtime import ExecutorError, NDArray, create_executor, interpreter
@@ -297,3 +300,32 @@ def test_references_within_references_and_shared_ones() -> None:
     assert found == NDArray(np.int32(1))
     one, other = value("fn () { let %r = ref(1); (%r, %r) }")
     assert one is other
+
+
+def test_nested_functions_that_are_called_at_once() -> None:
+    """They read variables of outer functions, by way of their arguments and directly."""
+    add, outer = get_op("add"), var("x", shape=())
+    params = [var("p", shape=()) for _ in range(4000)]
+    body: Expr = add(params[-1], outer)
+    for param, argument in zip(reversed(params), reversed([outer, *params[:-1]]), strict=True):
+        body = Function([param], body)(add(argument, const(1.0)))
+    assert create_executor().evaluate(Function([outer], body))(np.float32(1)).numpy() == 4002
+
+
+def test_a_value_that_nested_functions_share_is_computed_once() -> None:
+    calls: list[str] = []
+
+    def operate(_: object, call: Call, values: object) -> None:
+        assert isinstance(call.op, Op)
+        calls.append(call.op.name)
+
+    a, b = var("a", shape=()), var("b", shape=())
+    exp, add = get_op("exp"), get_op("add")
+    shared = exp(x)
+    inner = Function([b], add(add(shared, b), add(shared, shared)))
+    middle = Function([a], add(inner(a), add(inner(a), shared)))
+    function = Function([x], add(add(shared, shared), middle(const(0.0))))
+    made = interpreter.Interpreter(IRModule(), operate).call(interpreter.Closure(function, None), [Tensor.dense(ONES)])
+    assert isinstance(made, Tensor)
+    np.testing.assert_allclose(made.numpy(), np.exp(ONES) * 9)
+    assert calls.count("exp") == 1
