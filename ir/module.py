@@ -151,10 +151,11 @@ class IRModule:
         return cast(Function, self.functions[self._var(name)])
 
     @overload
-    def __setitem__(self, name: GlobalVar | str, function: BaseFunc) -> None: ...
+    def __setitem__(self, name: GlobalVar | str, function: Expr) -> None: ...
     @overload
     def __setitem__(self, name: GlobalTypeVar, function: TypeData) -> None: ...
-    def __setitem__(self, name: GlobalVar | GlobalTypeVar | str, function: BaseFunc | TypeData) -> None:
+    def __setitem__(self, name: GlobalVar | GlobalTypeVar | str, function: Expr | TypeData) -> None:
+        """Adds or replaces a function or a type. An expression becomes a function of its free variables."""
         if isinstance(name, GlobalTypeVar) or isinstance(function, TypeData):
             if not (isinstance(name, GlobalTypeVar) and isinstance(function, TypeData)):
                 raise TypeError(
@@ -162,6 +163,10 @@ class IRModule:
                 )
             self.type_definitions[name] = function
             return
+        if isinstance(function, Expr) and not isinstance(function, BaseFunc):
+            from passat.ir.analysis import free_vars
+
+            function = Function(free_vars(function), function)
         try:
             var = self._var(name)
         except KeyError:

@@ -126,8 +126,8 @@ class NDArray:
         return f"NDArray({self.dtype}{list(self.shape)}, {np.array2string(self._tensor.numpy(), threshold=20)})"
 
 
-class _Fields:
-    """A value of several fields, which can be indexed and iterated over."""
+class ADT:
+    """A value of several fields, which can be indexed and iterated over: a tuple, or a value of an algebraic data type."""
 
     __slots__ = ("fields",)
 
@@ -148,10 +148,10 @@ class _Fields:
         pairs: list[tuple[AnyValue, AnyValue]] = [(self, other)]
         while pairs:  # iterative, since a list is nested as deeply as it is long
             a, b = pairs.pop()
-            if not isinstance(a, _Fields):
+            if not isinstance(a, ADT):
                 if a != b:
                     return False
-            elif not isinstance(b, _Fields) or (a._kind(), len(a)) != (b._kind(), len(b)):
+            elif not isinstance(b, ADT) or (a._kind(), len(a)) != (b._kind(), len(b)):
                 return False
             elif a is not b:
                 pairs.extend(zip(a.fields, b.fields, strict=True))
@@ -165,7 +165,7 @@ class _Fields:
         return _text(self)
 
 
-class TupleValue(_Fields):
+class TupleValue(ADT):
     """A tuple of values, which can be indexed and iterated over, and is printed as `(a, b)`.
 
     >>> print(TupleValue(NDArray(np.float32(1)), NDArray(np.float32(2)))[1].numpy())
@@ -181,7 +181,7 @@ class TupleValue(_Fields):
         return None
 
 
-class ConstructorValue(_Fields):
+class ConstructorValue(ADT):
     """A value of an algebraic data type: its constructor and fields. Equal to values with the same tag and fields."""
 
     __slots__ = ("constructor", "tag")

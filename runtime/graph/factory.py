@@ -11,6 +11,7 @@ from passat.runtime.graph.executor import GraphExecutor
 from passat.runtime.graph.graph_error import GraphError
 from passat.runtime.graph.library import Library, export, load_library
 from passat.runtime.graph.params import save_param_dict
+from passat.runtime.graph.virtual_machine import Executable
 from passat.runtime.module import Module
 from passat.runtime.values import NDArray
 
@@ -83,11 +84,13 @@ class ExecutorFactory(Module):
 
 
 def load_module(path: "str | os.PathLike[str]", fmt: str = "") -> Module:
-    """Reads a file that `export_library` has written: a factory where it has a graph, otherwise a library.
+    """Reads a file that `export_library` has written: a factory for one with a graph, an executable for one with a program, or a library.
 
     Nothing in the file is executed; its functions are compiled again. Raises GraphError that names the file, and OSError.
     """
     loaded = load_library(path)
+    if loaded.program is not None:
+        return Executable.load_exec(loaded.program.encode(), loaded.library)
     if loaded.graph is None:
         return loaded.library
     return ExecutorFactory(loaded.graph, loaded.library, loaded.params, loaded.name)

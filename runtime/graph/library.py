@@ -9,6 +9,7 @@ import json
 import os
 import zipfile
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any as AnyValue
 from typing import Final
@@ -31,7 +32,8 @@ from passat.runtime.values import NDArray
 FORMAT: Final = 1
 LARGEST: Final = 1 << 33
 """Most bytes of a file."""
-_ABOUT, _FUNCTIONS, _GRAPH, _PARAMS = "library.json", "functions.json", "graph.json", "params.bin"
+_ABOUT, _FUNCTIONS, _GRAPH, _PARAMS, _PROGRAM = "library.json", "functions.json", "graph.json", "params.bin", "program.json"
+_PARTS: Final = frozenset((_ABOUT, _FUNCTIONS, _GRAPH, _PARAMS, _PROGRAM))
 _STAMP: Final = (1980, 1, 1, 0, 0, 0)
 
 
@@ -65,12 +67,15 @@ def export(
     graph: str | None = None,
     params: Mapping[str, NDArray] | None = None,
     name: str = "default",
+    program: str | None = None,
 ) -> None:
-    """Writes a library to a file atomically, with its graph and parameters. Raises GraphError and OSError."""
+    """Writes a library to a file atomically, with its graph and parameters, or with a program. Raises GraphError and OSError."""
     functions = IRModule({func_name: func.funcs[0] for func_name, func in library.compiled.items()})
     about = {"format": FORMAT, "target": str(library.target), "name": name, "functions": sorted(library.compiled)}
     try:
         parts = {_ABOUT: json.dumps(about, indent=2).encode(), _FUNCTIONS: save_json(functions).encode()}
+        if program is not None:
+            parts[_PROGRAM] = program.encode()
         if graph is not None:
             parts[_GRAPH] = graph.encode()
         if params:
@@ -84,11 +89,15 @@ def export(
     write_whole(Path(file_name), buffer.getvalue())
 
 
+@dataclass(frozen=True)
 class LoadedFile:
-    """The contents of a file: the library, and the graph and the parameters where it has them."""
+    """The contents of a file: the library, and the graph, the parameters and the program if it has them."""
 
-    def __init__(self, library: Library, graph: str | None, params: Mapping[str, NDArray], name: str) -> None:
-        self.library, self.graph, self.params, self.name = library, graph, params, name
+    library: Library
+    graph: str | None
+    params: Mapping[str, NDArray]
+    name: str
+    program: str | None
 
 
 def load_library(path: "str | os.PathLike[str]") -> LoadedFile:
@@ -104,7 +113,7 @@ def _loaded(content: bytes) -> LoadedFile:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         parts: dict[str, bytes] = {}
         for info in archive.infolist():
-            if info.filename not in (_ABOUT, _FUNCTIONS, _GRAPH, _PARAMS) or info.filename in parts:
+            if info.filename not in _PARTS or info.filename in parts:
                 raise GraphError(f"it has a part {info.filename!r:.60}")
             if info.compress_type != zipfile.ZIP_STORED or info.file_size > len(content):
                 raise GraphError(f"its part {info.filename} is compressed")
@@ -125,7 +134,8 @@ def _loaded(content: bytes) -> LoadedFile:
     compiled = [_compiled(var.name_hint, function, target) for var, function in functions.functions.items()]
     params = load_param_dict(parts[_PARAMS]) if _PARAMS in parts else {}
     graph = parts[_GRAPH].decode() if _GRAPH in parts else None
-    return LoadedFile(Library(compiled, target), graph, params, about["name"])
+    program = parts[_PROGRAM].decode() if _PROGRAM in parts else None
+    return LoadedFile(Library(compiled, target), graph, params, about["name"], program)
 
 
 def _compiled(name: str, function: object, target: Target) -> CachedFunc:

@@ -3,6 +3,7 @@
 There is no bytecode: an executable is the optimized program itself.
 """
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any as AnyValue
 
@@ -15,10 +16,10 @@ from passat.runtime.executor import Executor
 from passat.runtime.graph.compile_engine import CachedFunc, CCacheKey, CompileEngine
 from passat.runtime.graph.external import compile_external
 from passat.runtime.graph.graph_error import GraphError
-from passat.runtime.graph.library import Library
+from passat.runtime.graph.library import Library, export
 from passat.runtime.graph.primitive import nested_data, tensors_of
-from passat.runtime.module import Module
-from passat.runtime.values import Data
+from passat.runtime.module import BenchmarkResult, Module
+from passat.runtime.values import Data, NDArray, TupleValue
 
 
 class Executable(Module):
@@ -48,6 +49,16 @@ class Executable(Module):
             found = self._external[id(function)] = (function, compile_external(function, self.target))
         return found[1]
 
+    @property
+    def globals(self) -> list[str]:
+        """The names of the functions."""
+        return [var.name_hint for var in self.mod.functions]
+
+    def export_library(self, file_name: "str | os.PathLike[str]", fcompile: AnyValue = None, **options: AnyValue) -> None:
+        """Writes the program to a file that `load_module` reads. TVM's options for compilers are ignored. Raises GraphError and OSError."""
+        code, library = self.save()
+        export(file_name, library, program=code.decode())
+
     def save(self) -> tuple[bytearray, Library]:
         """The program as JSON, and an empty library instead of TVM's machine code."""
         return bytearray(save_json(self.mod).encode()), Library((), self.target)
@@ -71,34 +82,82 @@ class VirtualMachine(Module):
     def __init__(self, exe: Executable, device: Device | None = None) -> None:
         if device is not None and not device.exist:
             raise GraphError(f"programs run on the CPU here, not on {device}")
-        services: dict[str, Callable[..., AnyValue]] = {
-            "run": self.run,
-            "invoke": self.invoke,
-            "set_input": self.set_input,
-            "get_outputs": self.get_outputs,
-        }
-        super().__init__(services, "VirtualMachine")
+        services: tuple[Callable[..., AnyValue], ...] = (self.run, self.invoke, self.set_input, self.set_one_input, self.get_outputs)
+        super().__init__({each.__name__: each for each in services}, "VirtualMachine")
         self._executable = exe
         self._executor = Executor(exe.mod, cpu() if device is None else device, exe.target, exe.compute)
-        self._inputs: dict[str, tuple[Sequence[AnyValue], Mapping[str, AnyValue]]] = {}
+        self._inputs: dict[str, dict[str, AnyValue]] = {}
         self._result: AnyValue = None
 
     def set_input(self, func_name: str, *args: AnyValue, **kwargs: AnyValue) -> None:
-        """Sets the arguments of a function, in order or by name, for a call without arguments."""
-        self._inputs[func_name] = (args, kwargs)
+        """Sets the arguments of a function, in order or by name, for calls without arguments. Raises GraphError for unknown names."""
+        names = self._names(func_name)
+        if len(args) > len(names):
+            raise GraphError(f"{func_name} has {len(names)} parameters, but got {len(args)} inputs")
+        given: dict[str, AnyValue] = dict(zip(names, args, strict=False))
+        given.update(kwargs)
+        self._inputs[func_name] = {}
+        for name, value in given.items():
+            self.set_one_input(func_name, name, value)
+
+    def set_one_input(self, func_name: str, key: int | str | None = None, value: AnyValue = None, **kwargs: AnyValue) -> None:
+        """Sets one argument of a function, by number or name, for calls without arguments. Raises GraphError for an unknown one."""
+        names = self._names(func_name)
+        chosen: dict[int | str, AnyValue] = {} if key is None else {key: value}
+        chosen.update(kwargs)
+        for each, given in chosen.items():
+            name = each if isinstance(each, str) else names[each] if 0 <= each < len(names) else None
+            if name is None or name not in names:
+                raise GraphError(f"{func_name} has no parameter {each!r}; it has: {', '.join(names) or 'none'}")
+            self._inputs.setdefault(func_name, {})[name] = given
+
+    def get_input_index(self, input_name: str, func_name: str = "main") -> int:
+        """The number of a parameter of a function; -1 for an unknown name."""
+        names = self._names(func_name)
+        return names.index(input_name) if input_name in names else -1
 
     def invoke(self, func_name: str, *args: AnyValue, **kwargs: AnyValue) -> AnyValue:
-        """Calls a function of the program. Raises KeyError for unknown ones, and the executor's errors."""
-        if not args and not kwargs and func_name in self._inputs:
-            args, kwargs = tuple(self._inputs[func_name][0]), dict(self._inputs[func_name][1])
-        function = self._executable.mod[func_name]
-        self._result = self._executor.evaluate(function)(*args, **kwargs)
+        """Calls a function of the program; without arguments, on those of `set_input`. Raises KeyError, and the executor's errors."""
+        if not args and not kwargs:
+            kwargs = self._inputs.get(func_name, {})
+        self._result = self._executor.evaluate(self._executable.mod[func_name])(*args, **kwargs)
         return self._result
 
     def run(self, *args: AnyValue, **kwargs: AnyValue) -> AnyValue:
         """Calls main."""
         return self.invoke("main", *args, **kwargs)
 
+    def invoke_stateful(self, func_name: str, *args: AnyValue, **kwargs: AnyValue) -> None:
+        """Calls a function; `get_outputs` has the results."""
+        self.invoke(func_name, *args, **kwargs)
+
+    def invoke_with_outputs(self, func_name: str, input_args: Mapping[str, AnyValue], output_args: Sequence[NDArray]) -> None:
+        """Calls a function, and writes its results to arrays. Raises GraphError for another number of results."""
+        self.invoke(func_name, **input_args)
+        results = self.get_outputs()
+        if len(results) != len(output_args):
+            raise GraphError(f"{func_name} has {len(results)} results, but {len(output_args)} arrays were given")
+        for out, result in zip(output_args, results, strict=True):
+            out.copyfrom(result)
+
     def get_outputs(self) -> list[AnyValue]:
         """The results of the last call, as a list."""
-        return list(self._result) if isinstance(self._result, tuple) or hasattr(self._result, "fields") else [self._result]
+        return list(self._result) if isinstance(self._result, TupleValue) else [self._result]
+
+    def benchmark(
+        self,
+        device: Device,
+        *args: AnyValue,
+        func_name: str = "main",
+        repeat: int = 5,
+        number: int = 5,
+        min_repeat_ms: float | None = None,
+        end_to_end: bool = False,
+        **kwargs: AnyValue,
+    ) -> BenchmarkResult:
+        """Measures calls of a function. Arguments are set before, as nothing is transferred to the CPU (`end_to_end`)."""
+        self.set_input(func_name, *args, **kwargs)
+        return self.time_evaluator("invoke", device, repeat=repeat, number=number, min_repeat_ms=min_repeat_ms or 0)(func_name)
+
+    def _names(self, func_name: str) -> list[str]:
+        return [param.name_hint for param in self._executable.mod[func_name].params]

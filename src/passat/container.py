@@ -4,11 +4,10 @@ from collections.abc import Iterable
 from typing import Any as AnyValue
 
 from passat.runtime import TupleValue, convert
+from passat.runtime.values import ADT
 
 __all__ = ["ADT", "Array", "Map", "ShapeTuple", "String", "convert", "tuple_object"]
 
-ADT: type = TupleValue
-"""A tuple of values."""
 Array: type = tuple
 """A sequence of nodes."""
 Map: type = dict

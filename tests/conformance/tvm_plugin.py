@@ -2,10 +2,12 @@
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from passat.testing import enabled_targets
 from tests.conformance.tvm_names import Missing, install
 
 LOG = "PASSAT_CONFORMANCE_LOG"
@@ -14,6 +16,17 @@ LOG = "PASSAT_CONFORMANCE_LOG"
 
 def pytest_configure() -> None:
     install()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Runs a test of TVM's with parameters `target` and `dev` for all targets, as TVM's own plugin does."""
+    marked = {name.strip() for mark in metafunc.definition.iter_markers("parametrize") for name in _names(mark.args[0])}
+    if {"target", "dev"} <= set(metafunc.fixturenames) and not marked & {"target", "dev"}:
+        metafunc.parametrize(("target", "dev"), enabled_targets())
+
+
+def _names(names: str | Sequence[str]) -> Sequence[str]:
+    return names.split(",") if isinstance(names, str) else names
 
 
 def pytest_collection_finish() -> None:

@@ -123,6 +123,28 @@ def test_names_of_older_versions() -> None:
     assert not tvm.nd.context("gpu", 1).exist
 
 
+def test_annotations_of_the_examples() -> None:
+    a, b, c, d = (relay.var(name, shape=(2,)) for name in "abcd")
+    func = relay.Function([a, b, c, d], relay.exp((a + b - c) * d))
+    mod = relay.transform.PartitionGraph()(tvm.IRModule.from_expr(relay.testing.byoc.CcompilerAnnotator().visit(func)))
+    lib = relay.build(mod, "llvm")
+    assert set(lib.get_lib().implementations().values()) == {"ccompiler", "onnxruntime"}
+    module = graph_executor.GraphModule(lib["default"]())
+    module.run(a=[1.0, 1.0], b=[2.0, 2.0], c=[1.0, 1.0], d=[2.0, 0.0])
+    np.testing.assert_allclose(module.get_output(0).numpy(), np.exp([4, 0]), rtol=1e-6)
+
+
+def test_building_step_by_step() -> None:
+    mod, params = workload()
+    compiler = relay.vm.VMCompiler()
+    with pytest.raises(GraphError, match="nothing was built"):
+        compiler.get_exec()
+    compiler.set_params(params)
+    optimized, left = compiler.optimize(mod, "numpy")
+    assert (len(optimized["main"].params), left) == (1, {})
+    np.testing.assert_allclose(relay.vm.VirtualMachine(compiler.get_exec()).run(X).numpy(), expected())
+
+
 def test_temporary_folders() -> None:
     with utils.tempdir() as folder:
         path = folder.relpath("a")

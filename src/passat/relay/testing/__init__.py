@@ -4,6 +4,7 @@ mod, params = relay.testing.resnet.get_workload(batch_size=1)
 """
 
 from passat.relay.testing import (
+    byoc,
     dcgan,
     densenet,
     dqn,
@@ -25,9 +26,11 @@ from passat.relay.testing.helpers import count, make_nat_expr, make_nat_value, r
 from passat.relay.testing.init import create_workload
 from passat.relay.testing.py_converter import run_as_python, to_python
 from passat.relay.testing.temp_op_attr import TempOpAttr
+from passat.testing import enabled_targets
 
 __all__ = [
     "TempOpAttr",
+    "byoc",
     "check_grad",
     "count",
     "count_ops",
@@ -35,6 +38,7 @@ __all__ = [
     "dcgan",
     "densenet",
     "dqn",
+    "enabled_targets",
     "inception_v3",
     "init",
     "layers",
