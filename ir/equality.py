@@ -4,7 +4,7 @@
   directions (constants and projections are still compared by value).
 * Constants are equal by value, operators and global functions by name.
 * Free variables equal only themselves, or with `map_free_vars=True` correspond one to one in order of occurrence.
-* The declared types of a function's parameters and result equal the inferred ones of a function without declared ones.
+* The declared result type of a function equals the inferred one of a function without a declared one.
 * Modules are equal if their functions and type definitions are; their order and `attrs` are ignored.
 
 Each pair of nodes is compared once, regardless of the number of paths to it.
@@ -287,7 +287,7 @@ class _Comparison:
             self._stack.append(_TypeScope(self.types.enter(a.type_params, b.type_params)))
             self._met.clear()
         for ours, theirs in zip(a.params, b.params, strict=True):
-            reason = self._bind(ours, theirs, _declared(ours), _declared(theirs))
+            reason = self._bind(ours, theirs)
             if reason is not None:
                 return reason
         if not self.types.same((a.ret_type,), (b.ret_type,)) and not self.types.same((_result(a),), (_result(b),)):
@@ -306,10 +306,9 @@ class _Comparison:
                     return reason
         return None
 
-    def _bind(self, left: Var, right: Var, declared: Type | None = None, other: Type | None = None) -> str | None:
-        """Makes two variables that are bound at the same place, perhaps with declared types, correspond to each other."""
-        annotated = self.types.same((left.type_annotation,), (right.type_annotation,))
-        if not annotated and (declared is None or not self.types.same((declared,), (other,))):
+    def _bind(self, left: Var, right: Var) -> str | None:
+        """Makes two variables that are bound at the same place correspond to each other."""
+        if not self.types.same((left.type_annotation,), (right.type_annotation,)):
             return f"%{left.name_hint} is annotated {left.type_annotation!r}, %{right.name_hint} {right.type_annotation!r}"
         before, after = self._to_right.get(left), self._to_left.get(right)
         if before is right and after is left:
@@ -343,11 +342,6 @@ class _Comparison:
         if self._map_free_vars:
             return self._bind(a, b)
         return None if a is b else f"the free variables %{a.name_hint} and %{b.name_hint} are different"
-
-
-def _declared(param: Var) -> Type | None:
-    """The declared type of a parameter, else the inferred one."""
-    return param._checked_type if param.type_annotation is None else param.type_annotation
 
 
 def _result(function: Function) -> Type | None:

@@ -90,7 +90,7 @@ def _expression(root: Expr, map_free_vars: bool) -> int:
     lets: dict[Var, Let] = {}
     for node in [node for node in order if type(node) in _BINDERS]:
         if isinstance(node, Function):
-            known.update((var, hash((_text("param"), i))) for i, var in enumerate(node.params))  # the type may be inferred
+            known.update((var, hash((_text("param"), i, _optional(var.type_annotation)))) for i, var in enumerate(node.params))
         elif isinstance(node, Let):
             lets.setdefault(node.var, node)  # copied lets bind the same variable several times; the outermost one wins
         elif isinstance(node, Match):

@@ -280,18 +280,6 @@ def test_a_declared_result_equals_an_inferred_one() -> None:
         assert_structural_equal(Function([x], x, x.checked_type), Function([x], x))
 
 
-def test_a_declared_parameter_equals_an_inferred_one() -> None:
-    text = "fn (%f: fn (int8) -> int8, %x{}) {{ %f(%x) }}"
-    declared, other, unknown = (parse_expr(text.format(type_)) for type_ in (": int8", ": int16", ""))
-    inferred = infer_type(parse_expr(text.format("")))
-    assert structural_equal(declared, inferred)
-    assert structural_equal(inferred, declared)
-    assert structural_hash(declared) == structural_hash(inferred)
-    assert not structural_equal(inferred, other)
-    with pytest.raises(ValueError, match="%x is annotated int8, %x None"):
-        assert_structural_equal(declared, unknown)
-
-
 def test_the_hash_does_not_change_from_run_to_run() -> None:
     text = 'fn (%x: Tensor[(2, n), float32]) { let %y = nn.softmax(%x, axis=1); (%y, 1f, @f(%y, mode="a", f=0.5f)) }'
     code = f"""
