@@ -1,10 +1,14 @@
-"""Models with native kernels against the same models without, on ONNX Runtime with all optimizations and one thread.
+"""Models with native kernels against the same models without, on ONNX Runtime with all optimizations.
 
-    python benchmarks/kernels.py                 # own models, rich in chains: upper bounds, not a sample
-    python benchmarks/kernels.py MODELS          # those of a folder, too
+    python benchmarks/kernels.py                           # own cases, rich in chains: upper bounds, not a sample
+    python benchmarks/kernels.py --only FOLDER/*.onnx      # exports
+    python benchmarks/kernels.py --threads 2               # ONNX Runtime's threads
 
-In each round the input, the input again (the control) and the model with kernels take turns; the table shows medians of the thread's CPU
-time. The kernels are measured even if `passat optimize --kernels` would not keep them; the last column says whether it would.
+In each round the input, the input once more (the control) and the model with kernels take turns. Shown are the time of the input, and for
+the control and for the model with kernels how many times as fast as the input they are. With one thread times are those of the thread: the
+median over the rounds, and in parentheses the middle half of them. With more threads times are the wall's, which other work on the machine
+makes longer but never shorter: those of the fastest rounds. The kernels are measured whether or not `passat optimize --kernels` would keep
+them; that is the last column.
 """
 
 import argparse
@@ -12,10 +16,11 @@ import hashlib
 import tempfile
 import time
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 
+import numpy as np
 import onnx
-from onnx import parser
+from onnx import numpy_helper, parser
 
 from passat.choose import MARGIN, choose_feed, take_turns, time_of
 from passat.kernels import left_by_runtime
@@ -24,39 +29,83 @@ from passat.runtime.kernels import build_library, compiler, fuse, library_source
 from passat.verify import Comparing
 
 OWN = {
-    "cheap chain": "g (float[4096,512] x, float[512] b) => (float[4096,512] y) "
-    "<float h={0.5}> "
-    "{ a = Mul(x, h) c = Add(a, b) d = Abs(c) e = Sqrt(d) f = Sub(e, a) k = Relu(f) l = Mul(k, e) y = Add(l, h) }",
-    "tabular featurizer": "g (float[100000,16] x, float[16] m, float[16] s) => (float[100000,16] y) "
+    "8 cheap operators, 4M": "g (float[2048,2048] x) => (float[2048,2048] y) <float h={1.1}, float k={0.3}, float lo={0.1}, float "
+    "q={0.7}> "
+    "{ a = Mul(x, h) b = Add(a, k) c = Mul(b, b) d = Max(c, lo) e = Sqrt(d) f = Sub(e, q) i = Abs(f) y = Mul(i, x) }",
+    "8 with sigmoid, tanh, exp, 4M": "g (float[2048,2048] x) => (float[2048,2048] y) <float h={1.1}, float k={0.3}, float q={0.5}> "
+    "{ a = Mul(x, h) b = Add(a, k) c = Sigmoid(b) d = Mul(c, x) e = Tanh(d) f = Add(e, q) i = Exp(f) y = Mul(i, x) }",
+    "gelu as 5 nodes, 4M": "g (float[2048,2048] x) => (float[2048,2048] y) <float h={0.70710678}, float k={1}, float q={0.5}> "
+    "{ a = Mul(x, h) b = Erf(a) c = Add(b, k) d = Mul(x, q) y = Mul(d, c) }",
+    "bias + gelu, 1024x3072": "g (float[1024,3072] v, float[3072] w) => (float[1024,3072] y) "
+    "<float h={0.70710678}, float k={1}, float q={0.5}> { x = Add(v, w) a = Mul(x, h) b = Erf(a) c = Add(b, k) d = Mul(x, q) y = "
+    "Mul(d, c) }",
+    "residual + RMS norm + SiLU, 4096x768": "g (float[4096,768] v, float[4096,768] u, float[768] w) => "
+    "(float[4096,768] y, float[4096,768] x) <int64[1] ax={-1}, float e={1e-6}, float two={2}> { x = Add(v, u) a = Pow(x, two) b = "
+    "ReduceMean<keepdims=1>(a, ax) c = Add(b, e) "
+    "d = Sqrt(c) f = Reciprocal(d) h = Mul(x, f) i = Mul(h, w) j = Sigmoid(i) y = Mul(i, j) }",
+    "log-sum-exp, 4096x512": "g (float[4096,512] x) => (float[4096,1] y) <int64[1] ax={-1}> "
+    "{ m = ReduceMax<keepdims=1>(x, ax) d = Sub(x, m) e = Exp(d) s = ReduceSum<keepdims=1>(e, ax) l = Log(s) y = Add(l, m) }",
+    "softmax as 5 nodes, 4096x512": "g (float[4096,512] x) => (float[4096,512] y) <int64[1] ax={-1}> "
+    "{ m = ReduceMax<keepdims=1>(x, ax) d = Sub(x, m) e = Exp(d) s = ReduceSum<keepdims=1>(e, ax) y = Div(e, s) }",
+    "features of a table, 100000x16": "g (float[100000,16] x, float[16] m, float[16] s) => (float[100000,16] y) "
     "<float lo={-3}, float hi={3}, float one={1}> "
     "{ a = Sub(x, m) b = Div(a, s) c = Clip(b, lo, hi) d = Abs(c) e = Add(d, one) f = Sqrt(e) k = Mul(f, c) y = Add(k, c) }",
-    "detector boxes": "g (float[20000,2] t, float[20000,2] p, float[20000,2] w) => (float[20000,2] y) "
-    "<float v={0.1}, float lo={0}, float hi={1}> "
-    "{ a = Mul(t, v) b = Mul(a, w) c = Add(b, p) d = Sigmoid(c) y = Clip(d, lo, hi) }",
-    "audio gates": "g (float[64,16000] f, float[64,16000] x) => (float[64,16000] y) "
+    "scores of a detector, 8400x80": "g (float[8400,80] x, float[80] w) => (float[8400,80] y) "
+    "<int64[1] ax={-1}, float h={1.02}, float q={0.5}> { a = Mul(x, h) b = Add(a, w) c = Sigmoid(b) m = ReduceMax<keepdims=1>(c, "
+    "ax) d = Sub(c, q) e = Abs(d) f = Neg(e) i = Exp(f) "
+    "j = Mul(c, m) y = Mul(j, i) }",
+    "audio gates, 64x16000": "g (float[64,16000] f, float[64,16000] x) => (float[64,16000] y) "
     "{ a = Tanh(f) b = Sigmoid(x) c = Mul(a, b) y = Add(c, x) }",
-    "SwiGLU gate": "g (float[512,2048] u, float[512,2048] v, float[512,2048] r) => (float[512,2048] y) "
+    "SwiGLU gate, 512x2048": "g (float[512,2048] u, float[512,2048] v, float[512,2048] r) => (float[512,2048] y) "
     "{ a = Sigmoid(u) b = Mul(u, a) c = Mul(b, v) y = Add(c, r) }",
-    "tanh MLP": "g (float[4096,64] x, float[64,64] w, float[64] b) => (float[4096,64] y) "
-    "<float s={1.5}> "
+    "float16 chain, 1M": "g (float16[1024,1024] x, float16[1024] w) => (float16[1024,1024] y) "
+    "{ a = Mul(x, w) b = Add(a, x) c = Sigmoid(b) y = Mul(b, c) }",
+    "tanh MLP, 4096x64": "g (float[4096,64] x, float[64,64] w, float[64] b) => (float[4096,64] y) <float s={1.5}> "
     "{ a = MatMul(x, w) c = Add(a, b) d = Mul(c, s) e = Tanh(d) f = MatMul(e, w) h = Add(f, b) i = Mul(h, s) j = Tanh(i) y = Add(j, e) }",
-}
+}  # fmt: skip
+
+
+def block() -> onnx.ModelProto:
+    """Four layers of a Llama-like feed-forward block: RMS norm, and a SwiGLU with its products."""
+    steps, weights, x = [], [], "x"
+    random = np.random.default_rng(0)
+    for k in range(4):
+        for name, shape in ((f"w{k}", (256,)), (f"g{k}", (256, 688)), (f"u{k}", (256, 688)), (f"d{k}", (688, 256))):
+            weights.append(numpy_helper.from_array((random.standard_normal(shape) / 16).astype(np.float32), name))
+        steps.append(
+            f"a{k} = Mul({x}, {x}) b{k} = ReduceMean<keepdims=1>(a{k}, ax) c{k} = Add(b{k}, e) d{k}_ = Sqrt(c{k}) f{k} = Reciprocal(d{k}_) "
+            f"h{k} = Mul({x}, f{k}) i{k} = Mul(h{k}, w{k}) j{k} = MatMul(i{k}, g{k}) k{k} = MatMul(i{k}, u{k}) l{k} = Sigmoid(j{k}) "
+            f"m{k} = Mul(j{k}, l{k}) n{k} = Mul(m{k}, k{k}) o{k} = MatMul(n{k}, d{k}) x{k} = Add({x}, o{k})"
+        )
+        x = f"x{k}"
+    found = parsed(f"g (float[1,128,256] x) => (float[1,128,256] {x}) <int64[1] ax={{-1}}, float e={{1e-6}}> {{ {' '.join(steps)} }}")
+    found.graph.initializer.extend(weights)
+    return found
+
+
+def parsed(text: str) -> onnx.ModelProto:
+    """A model from text."""
+    return parser.parse_model(f'<ir_version: 9, opset_import: ["": 18]> {text}')
 
 
 def main() -> None:
     """Prints the table."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("models", nargs="?", type=Path)
+    arguments.add_argument("--only", nargs="+", type=Path, metavar="MODEL")
     arguments.add_argument("--seconds", type=float, default=4.0)
+    arguments.add_argument("--threads", type=int, default=1)
     asked = arguments.parse_args()
     print("| model | nodes in kernels | ms | control | with kernels | kept |\n| :-- | --: | --: | --: | --: | :-- |")
+    if asked.only:
+        for path in asked.only:
+            row(path.stem, onnx.load(path), asked.seconds, asked.threads)
+        return
     for name, text in OWN.items():
-        row(name, parser.parse_model(f'<ir_version: 9, opset_import: ["": 17]> {text}'), asked.seconds)
-    for path in sorted(asked.models.glob("*.onnx")) if asked.models else ():
-        row(path.stem, onnx.load(path), asked.seconds)
+        row(name, parsed(text), asked.seconds, asked.threads)
+    row("4 layers of SwiGLU with RMS norms, 128x256", block(), asked.seconds, asked.threads)
 
 
-def row(name: str, model: onnx.ModelProto, seconds: float) -> None:
+def row(name: str, model: onnx.ModelProto, seconds: float, threads: int) -> None:
     """Measures one model."""
     kernels = fuse(model, left_by_runtime(model, None).keys())
     if kernels is None:
@@ -66,16 +115,26 @@ def row(name: str, model: onnx.ModelProto, seconds: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, f"{hashlib.sha256(library).hexdigest()}.so")
         path.write_bytes(library)
-        plain = [Runner(model, threads=1, optimize="all", arena=True) for _ in range(2)]
+        plain = [Runner(model, threads=threads, optimize="all", arena=True) for _ in range(2)]
         with custom_operators([path]):
-            runners = [*plain, Runner(kernels.model, threads=1, optimize="all", arena=True)]
+            runners = [*plain, Runner(kernels.model, threads=threads, optimize="all", arena=True)]
         feed = choose_feed(runners[0], Comparing())
-        times = take_turns(
-            lambda which, repeat: time_of(runners[which], feed, repeat, time.thread_time), 3, rounds=(11, 301), seconds=seconds, turn=0.002
+        clock = time.thread_time if threads == 1 else time.perf_counter
+        base, *others = take_turns(
+            lambda which, repeat: time_of(runners[which], feed, repeat, clock), 3, rounds=(11, 301), seconds=seconds, turn=0.002
         )
-    base, control, ours = map(median, times)
-    kept = "yes" if ours < base * (1 - MARGIN) else "no"
-    print(f"| {name} | {kernels.nodes} | {base * 1e3:.3g} | {base / control:.2f} | {base / ours:.2f} | {kept} |", flush=True)
+    gains = [[one / other for one, other in zip(base, times, strict=True)] for times in others]
+    if threads == 1:
+        typical, (control, gain) = median(base), map(median, gains)
+        spreads = [" ({0:.2f} to {2:.2f})".format(*quantiles(each, n=4)) for each in gains]
+    else:
+        typical, spreads = min(base), ["", ""]
+        control, gain = (typical / min(times) for times in others)
+    kept = "yes" if gain * (1 - MARGIN) > 1 else "no"
+    print(
+        f"| {name} | {kernels.nodes} | {typical * 1e3:.3g} | {control:.2f}{spreads[0]} | {gain:.2f}{spreads[1]} | {kept} |",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

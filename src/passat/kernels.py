@@ -3,8 +3,10 @@
 import contextlib
 import hashlib
 import os
+import platform
 import tempfile
 from collections import Counter
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -12,6 +14,7 @@ from passat.choose import MARGIN, Candidate, NothingToTimeError, race
 from passat.ir.module import IRModule
 from passat.ir.passat_error import PassatError
 from passat.passmgr import PassContext
+from passat.profiling import node_times
 from passat.report import Timing
 from passat.runner import CustomOpsError, Runner, VerifyError, custom_operators, sentence_of
 from passat.runtime.kernels import CompilerError, Kernels, build_library, compiler, fuse, library_source
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
 HASH: Final = "passat.kernels"
 """The key in the metadata of a model: its value is the hash of its library."""
+MADE_FOR: Final = "passat.kernels.for"
+"""The key in the metadata of a model: the operating system and the kind of processor of its library."""
 NOTHING: Final = "kernels: nothing to gain, "
 
 
@@ -50,6 +55,10 @@ def library_path(model: str | os.PathLike[str]) -> Path:
     return Path(model).with_suffix(".kernels.so")
 
 
+def _here() -> str:
+    return f"{platform.system()} {platform.machine()}"
+
+
 def library_of(path: str | os.PathLike[str]) -> list[str]:
     """The library of kernels of the model in a file, if it has kernels. Raises KernelsError for another model's library."""
     from passat.ir.onnx.files import in_memory
@@ -59,6 +68,10 @@ def library_of(path: str | os.PathLike[str]) -> list[str]:
     if wanted is None:
         return []
     library = library_path(path)
+    made_for = next((entry.value for entry in proto.metadata_props if entry.key == MADE_FOR), _here())
+    if made_for != _here():
+        again = "optimize the original model with --kernels here"
+        raise KernelsError(f"{library} was made for {made_for}, and does not run on {_here()}; {again}")
     if not library.is_file():
         raise KernelsError(f"{path} needs its kernel library {library}, which does not exist")
     if hashlib.sha256(library.read_bytes()).hexdigest() != wanted:
@@ -67,7 +80,8 @@ def library_of(path: str | os.PathLike[str]) -> list[str]:
 
 
 def with_kernels(model: "ModelProto", nodes: int, folder: str | None, how: Comparing) -> WithKernels:
-    """Adds kernels for nodes that ONNX Runtime leaves unfused, if the whole model gets faster.
+    """Adds kernels for nodes that ONNX Runtime leaves unfused, if the whole model gets faster. Leaves out kernels that are not faster than
+    the nodes they replace.
 
     Raises NoCompilerError, VerifyError.
     """
@@ -77,36 +91,56 @@ def with_kernels(model: "ModelProto", nodes: int, folder: str | None, how: Compa
         kernels = fuse(model, before.keys())
         if kernels is None:
             return _without(f"{NOTHING}ONNX Runtime leaves no chains of elementwise operators and reductions")
-        library = build_library(library_source(kernels.kernels, kernels.domain), command)
-        return _tried(model, kernels, library, before, nodes, folder, how)
+        with _made(model, kernels, command, before, folder, how) as library:
+            slow = slower_groups(model, kernels, folder, how)
+            if not slow:
+                return _timed(model, kernels, library, nodes, folder, how)
+        fewer = fuse(model, before.keys(), slow)
+        if fewer is None:
+            return _without(f"{NOTHING}ONNX Runtime is as fast as each of the {len(slow)} kernels")
+        with _made(model, fewer, command, before, folder, how) as library:
+            return _timed(model, fewer, library, nodes, folder, how)
     except VerifyError:
         raise
+    except _UnusableError as error:
+        return _without(str(error))
     except (CompilerError, CustomOpsError, NothingToTimeError) as error:
         return _without(f"kernels: none were made: {error}")
     except Exception as error:  # ONNX Runtime's errors have no common base class
         return _without(f"kernels: none were made: {sentence_of(error)}")
 
 
-def _tried(
-    model: "ModelProto", kernels: Kernels, library: bytes, before: Counter[Key], nodes: int, folder: str | None, how: Comparing
-) -> WithKernels:
+class _UnusableError(Exception):
+    """Kernels that a model cannot have. The message says why."""
+
+
+@contextlib.contextmanager
+def _made(
+    model: "ModelProto", kernels: Kernels, command: Sequence[str], before: Counter[Key], folder: str | None, how: Comparing
+) -> Iterator[bytes]:
+    """Builds the kernel library, registers it with the sessions of this context, and writes its hash in the metadata. Raises _UnusableError
+    unless ONNX Runtime's fusions stay and the results are equal."""
+    library = build_library(library_source(kernels.kernels, kernels.domain), command)
     changed = kernels.model
-    entry = changed.metadata_props.add()
-    entry.key, entry.value = HASH, hashlib.sha256(library).hexdigest()
+    for name, value in ((HASH, hashlib.sha256(library).hexdigest()), (MADE_FOR, _here())):
+        entry = changed.metadata_props.add()
+        entry.key, entry.value = name, value
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:  # Windows keeps libraries that are loaded
         path = os.path.join(temporary, "model.kernels.so")
         Path(path).write_bytes(library)
         with custom_operators([path]):
-            after = left_by_runtime(changed, folder)
-            lost = _foreign(before) - _foreign(after)
+            lost = _foreign(before) - _foreign(left_by_runtime(changed, folder))
             if lost:
-                return _without(f"kernels: none were made: they would prevent ONNX Runtime from creating {', '.join(sorted(lost))}")
+                raise _UnusableError(f"kernels: none were made: they would prevent ONNX Runtime from creating {', '.join(sorted(lost))}")
             found = Reference(model, how, folder=folder).check(changed)
             if not found.equal:
-                return _without(f"kernels: none were kept: the comparison with the model failed: {found.mismatch or found.skipped}")
-            candidate = Candidate("with kernels", IRModule(), PassContext())
-            timings, best = race(model, nodes, [(candidate, changed)], folder, how)
-    made = sum(node.domain == kernels.domain for node in changed.graph.node)
+                raise _UnusableError(f"kernels: none were kept: the comparison with the model failed: {found.mismatch or found.skipped}")
+            yield library
+
+
+def _timed(model: "ModelProto", kernels: Kernels, library: bytes, nodes: int, folder: str | None, how: Comparing) -> WithKernels:
+    timings, best = race(model, nodes, [(Candidate("with kernels", IRModule(), PassContext()), kernels.model)], folder, how)
+    made = len(kernels.groups)
     count = f"{kernels.nodes} nodes became {made} kernel{'s' * (made != 1)}"
     if best is None:
         failed = timings[1].failed
@@ -117,7 +151,32 @@ def _tried(
         why = "kernels: none were kept, since the times vary too much to be sure of a gain: " if unsure else NOTHING
         return WithKernels(None, b"", why + times, timings)
     gain = timings[0].seconds / timings[1].seconds
-    return WithKernels(changed, library, f"kernels: the model is {gain:.2f} times as fast on one thread ({count})", timings)
+    return WithKernels(kernels.model, library, f"kernels: the model is {gain:.2f} times as fast on one thread ({count})", timings)
+
+
+def slower_groups(model: "ModelProto", kernels: Kernels, folder: str | None, how: Comparing) -> Set[tuple[int, ...]]:
+    """The groups of nodes that are not faster as kernels, by ONNX Runtime's times of nodes in both models, interleaved."""
+    names = {tuple(nodes): [f"node {number}" for number in nodes] for _, nodes in kernels.groups}
+    makers = {output: number for number, node in enumerate(model.graph.node) for output in node.output if output}
+    both = []
+    for proto in (model, kernels.model):
+        copy = type(model)()
+        copy.CopyFrom(proto)
+        for node in copy.graph.node:
+            node.name = f"node {max(makers.get(output, -1) for output in node.output)}"
+        both.append(copy)
+    of_kernel = {}
+    for node in both[1].graph.node:
+        if node.domain == kernels.domain:
+            of_kernel[makers[node.output[0]]] = node.name
+    before, after = node_times(both, folder, how)
+    slow = set()
+    for group, parts in names.items():
+        kernel = next(of_kernel[number] for number in group if number in of_kernel)
+        known = [before[name] for name in parts if name in before]
+        if len(known) == len(parts) and kernel in after and after[kernel] > sum(known) * (1 - MARGIN):
+            slow.add(group)
+    return slow
 
 
 def _without(said: str) -> WithKernels:
@@ -144,8 +203,12 @@ def _foreign(nodes: Counter[Key]) -> Counter[str]:
 
 
 def write_library(library: bytes, model: str | os.PathLike[str]) -> None:
-    """Writes the library beside a model, atomically."""
+    """Writes the library beside a model, atomically. If it is empty, removes the library of an earlier model there."""
     path = library_path(model)
+    if not library:
+        if path.is_file() and f"{HASH}.".encode() in path.read_bytes():
+            path.unlink()
+        return
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:

@@ -47,7 +47,7 @@ class Result:
         self.model = model
         self.report = report
         self.library = library
-        """The model's kernel library, if it has kernels; `save` writes it beside the model."""
+        """The model's kernel library, if it has kernels; `save` writes it beside the model, or removes that of an earlier model."""
         self._tracing = tracing
         self._folder = folder
         self._accepted = accepted
@@ -65,8 +65,7 @@ class Result:
         """
         LOG.info("writing %s", os.fspath(path))
         with self.report.clock("save"), about(self.report.source, os.fspath(path)):
-            if self.library:
-                write_library(self.library, path)
+            write_library(self.library, path)
             save(self.model, path, folder=self._folder, check=self._accepted)
         self.report.output = os.fspath(path)
 

@@ -9,17 +9,20 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import median
+from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
-from typing import Final
 
 from passat.choose import NothingToTimeError, choose_feed, take_turns, time_of
 from passat.feeds import symbols
 from passat.log import telling
 from passat.report import histogram, node_count
-from passat.runner import Runner, VerifyError, custom_operators, sentence_of
+from passat.runner import Runner, VerifyError, custom_operators, loadable, sentence_of
 from passat.settings import ArgumentError
 from passat.source import ModelLike, Source, open_source
-from passat.verify import comparing
+from passat.verify import Comparing, comparing
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 SETS: Final = 3
 """Sets of sessions that share the rounds: the memory addresses of a session's weights shift all its times by a percent or two."""
@@ -234,6 +237,30 @@ def _operators(source: Source, feed: dict[str, AnyValue], threads: int, seconds:
         entry[0] += 1
         entry[1] += event["dur"] * 1e-6
     return {name: (calls / runs, taken / runs) for name, (calls, taken) in found.items()}
+
+
+def node_times(models: "Sequence[ModelProto]", folder: str | None, how: Comparing) -> list[dict[str, float]]:
+    """The seconds of each named node of models that take the same inputs, on one thread: the median over interleaved runs."""
+    with tempfile.TemporaryDirectory() as temporary, contextlib.ExitStack() as stack:
+        runners = []
+        for number, model in enumerate(models):
+            source = stack.enter_context(loadable(model, folder))
+            prefix = os.path.join(temporary, str(number))
+            runners.append(Runner(source, folder=folder, threads=1, optimize="all", arena=True, profile=prefix))
+        feed = choose_feed(runners[0], how)
+        for _ in range(RUNS):
+            for runner in runners:
+                runner.run(feed)
+        found = []
+        for runner in runners:
+            with open(runner.end_profile(), encoding="utf-8") as file:
+                events = json.load(file)
+            times: dict[str, list[float]] = defaultdict(list)
+            for event in events:
+                if event.get("cat") == "Node" and event.get("name", "").endswith("_kernel_time"):
+                    times[event["name"].removesuffix("_kernel_time")].append(event["dur"] * 1e-6)
+            found.append({name: median(each) for name, each in times.items()})
+        return found
 
 
 def _joined(before: Mapping[str, tuple[float, float]], after: Mapping[str, tuple[float, float]]) -> list[OperatorTime]:

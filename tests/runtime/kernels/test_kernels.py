@@ -12,10 +12,12 @@ from typer.testing import CliRunner
 
 import passat
 from passat.cli.app import app
-from passat.kernels import KernelsError, library_of, library_path
+from passat.kernels import KernelsError, library_of, library_path, slower_groups, with_kernels
 from passat.report import Timing
+from passat.runner import custom_operators
 from passat.runtime.kernels import CompilerError, NoCompilerError, build_library, compiler, fuse, library_source
 from passat.runtime.kernels.fusing import key
+from passat.verify import Comparing
 from tests.runtime.kernels.running import COMMAND, SPECIAL, assert_same_bits, both, fused, model, own_session, session
 
 WIDE = "g (float[A,B,C] x, float[D,E] y, float[F] z) => (float[G,H,I] r) { s = Add(x, y) r = Mul(s, z) }"
@@ -202,3 +204,53 @@ def test_a_model_without_chains_has_nothing_to_gain() -> None:
 def test_kernels_cannot_be_certified() -> None:
     with pytest.raises(ValueError, match="cannot be explained or certified"):
         passat.optimize(model(CHAIN), kernels=True, certificate=True)
+
+
+def test_a_library_for_another_processor_is_rejected(written: Path) -> None:
+    proto = onnx.load(written)
+    next(entry for entry in proto.metadata_props if entry.key == "passat.kernels.for").value = "Linux riscv64"
+    onnx.save(proto, written)
+    with pytest.raises(KernelsError, match="was made for Linux riscv64"):
+        library_of(written)
+
+
+def test_a_model_without_kernels_removes_the_library_of_an_earlier_one(written: Path) -> None:
+    assert library_path(written).is_file()
+    passat.optimize(model(CHAIN)).save(written)
+    assert not library_path(written).is_file()
+    library_path(written).write_bytes(b"something else")
+    passat.optimize(model(CHAIN)).save(written)
+    assert library_path(written).is_file()
+
+
+TWO = (
+    "g (float[N,64] x, float[64,64] w) => (float[N,64] r) <float h = {0.5}> "
+    "{ s = Mul(x, h) t = Abs(s) p = MatMul(t, w) u = Neg(p) r = Sqrt(u) }"
+)
+
+
+def test_kernels_that_are_slower_than_their_nodes_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def times(models: Sequence[onnx.ModelProto], folder: object, how: object) -> list[dict[str, float]]:
+        plain = {node.name: 1.0 for node in models[0].graph.node}
+        return [plain, {node.name: 1.0 if node.op_type == "Kernel0" else 2.5 for node in models[1].graph.node}]
+
+    def wins(original: object, nodes: int, candidates: Sequence[AnyValue], folder: object, how: object) -> tuple[list[Timing], AnyValue]:
+        return [Timing("the input", 2.0), Timing("with kernels", 1.0)], candidates[0]
+
+    monkeypatch.setattr("passat.kernels.node_times", times)
+    monkeypatch.setattr("passat.kernels.race", wins)
+    found = with_kernels(model(TWO), 5, None, Comparing())
+    assert found.model is not None
+    assert [node.op_type for node in found.model.graph.node] == ["Mul", "Abs", "MatMul", "Kernel0"]
+    assert "2 nodes became 1 kernel)" in found.said
+
+
+def test_each_kernel_is_timed_within_the_model(tmp_path: Path) -> None:
+    proto = model(TWO)
+    found = fused(proto)
+    groups = {nodes for _, nodes in found.groups}
+    assert groups == {(0, 1), (3, 4)}
+    library = tmp_path / "k.so"
+    library.write_bytes(build_library(library_source(found.kernels, found.domain), COMMAND))
+    with custom_operators([library]):
+        assert slower_groups(proto, found, None, Comparing()) <= groups
