@@ -14,7 +14,7 @@ from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.op import Op
 from passat.ir.traverse import post_order
-from passat.ir.types import TensorType
+from passat.ir.types import TensorType, Type
 from passat.runtime.devices import Target
 from passat.runtime.graph.compile_engine import CachedFunc, CCacheKey, CompileEngine
 from passat.runtime.graph.graph import NOP, nbytes
@@ -38,16 +38,25 @@ class NodeRef:
 
 
 @dataclass
-class InputNode:
-    """An input or a constant."""
+class Node:
+    """A node by name; `attrs` has the shapes, the element types and the storage ids of its results (`shape`, `dtype`, `storage_id`)."""
 
     name: str
-    type: TensorType
+    attrs: dict[str, AnyValue] = field(default_factory=dict)
 
     @property
-    def types(self) -> Sequence[TensorType]:
+    def types(self) -> list[TensorType]:
         """The types of the results."""
-        return (self.type,)
+        return [TensorType(shape, dtype) for shape, dtype in zip(self.attrs["shape"], self.attrs["dtype"], strict=True)]
+
+    def to_json(self) -> dict[str, AnyValue]:
+        """The node as JSON."""
+        raise NotImplementedError
+
+
+@dataclass
+class InputNode(Node):
+    """An input or a constant."""
 
     def to_json(self) -> dict[str, AnyValue]:
         """The node as JSON."""
@@ -55,23 +64,21 @@ class InputNode:
 
 
 @dataclass
-class OpNode:
+class OpNode(Node):
     """A call of a primitive function; `__nop` gives its input another shape."""
 
-    name: str
-    op_name: str
-    inputs: Sequence[NodeRef]
-    types: Sequence[TensorType]
+    op_name: str = NOP
+    inputs: Sequence[NodeRef] = ()
     op_attrs: Mapping[str, str] = field(default_factory=dict)
+    num_outputs: int = 1
 
     def to_json(self) -> dict[str, AnyValue]:
         """The node as JSON; all values of attributes are strings."""
-        counts = {"num_inputs": str(len(self.inputs)), "num_outputs": str(len(self.types))}
+        counts = {"num_inputs": str(len(self.inputs)), "num_outputs": str(self.num_outputs)}
         attrs = {**self.op_attrs, "func_name": self.op_name, "flatten_data": "0", **counts}
         return {"op": "tvm_op", "name": self.name, "attrs": attrs, "inputs": [ref.to_json() for ref in self.inputs]}
 
 
-Node: TypeAlias = InputNode | OpNode
 Refs: TypeAlias = "NodeRef | tuple[Refs, ...]"
 """The results of an expression: nested as its type is."""
 External: TypeAlias = Callable[[Function], CachedFunc]
@@ -129,27 +136,34 @@ class GraphRuntimeCodegen:
                 self.var_map[node] = self._results(node)
         heads = _flat(self.var_map[func.body])
         self.plan = self._planned(heads)
+        for made, ids in zip(self.nodes, self.plan.storage_ids, strict=True):
+            made.attrs["storage_id"] = list(ids)
         functions = {name: cached.funcs[0] for name, cached in self.lowered_funcs.items()}
         return self._json(heads), functions, self.params
 
-    def add_node(self, node: Node, type_: AnyValue = None) -> Refs:
-        """Adds a node; returns its results, nested as `type_` is, or its only result."""
+    def add_node(self, node: Node, expr: Expr | Type) -> Refs:
+        """Adds a node with the results of an expression, or of a type; returns them, nested as the type is."""
+        type_ = expr if isinstance(expr, Type) else expr.checked_type
+        types = flat_types(type_)
+        node.attrs["shape"] = [type_.shape for type_ in types]
+        node.attrs["dtype"] = [type_.dtype for type_ in types]
+        if isinstance(node, OpNode):
+            node.num_outputs = len(types)
         self.nodes.append(node)
-        refs = iter([NodeRef(len(self.nodes) - 1, index) for index in range(len(node.types))])
-        return next(refs) if type_ is None else _nested(type_, refs)
+        return _nested(type_, iter([NodeRef(len(self.nodes) - 1, index) for index in range(len(types))]))
 
     def _inputs(self, param: Var) -> Refs:
-        types = flat_types(param.checked_type)
         if isinstance(param.checked_type, TensorType):
-            return self.add_node(InputNode(self._unique(param.name_hint), types[0]))
-        refs = [self.add_node(InputNode(self._unique(f"{param.name_hint}_{i}"), type_)) for i, type_ in enumerate(types)]
+            return self.add_node(InputNode(self._unique(param.name_hint)), param)
+        types = flat_types(param.checked_type)
+        refs = [self.add_node(InputNode(self._unique(f"{param.name_hint}_{i}")), type_) for i, type_ in enumerate(types)]
         return _nested(param.checked_type, iter([ref for made in refs for ref in _flat(made)]))
 
     def _results(self, node: Expr) -> Refs:
         if isinstance(node, Constant):
             name = self._unique(f"p{len(self.params)}")
             self.params[name] = NDArray(node.data)
-            return self.add_node(InputNode(name, TensorType(node.data.shape, node.data.dtype)))
+            return self.add_node(InputNode(name), TensorType(node.data.shape, node.data.dtype))
         if isinstance(node, Tuple):
             return tuple(self.var_map[part] for part in node.fields)
         if isinstance(node, TupleGetItem):
@@ -184,9 +198,9 @@ class GraphRuntimeCodegen:
         else:
             raise GraphError(f"main calls a {type(callee).__name__} that is not a primitive function; {_CONTROL}")
         if "Compiler" not in function.attrs and function.attrs.get("relay.reshape_only") and len(inputs) == len(types) == 1:
-            return self.add_node(OpNode(self._unique("reshape_nop"), NOP, inputs, types), call.checked_type)
+            return self.add_node(OpNode(self._unique("reshape_nop"), {}, NOP, inputs), call)
         cached = self._lowered(function)
-        return self.add_node(OpNode(self._unique(cached.func_name), cached.func_name, inputs, types), call.checked_type)
+        return self.add_node(OpNode(self._unique(cached.func_name), {}, cached.func_name, inputs), call)
 
     def _lowered(self, function: Function) -> CachedFunc:
         if "Compiler" in function.attrs:
@@ -202,12 +216,20 @@ class GraphRuntimeCodegen:
         planned = []
         for node in self.nodes:
             sizes = [nbytes(type_, node.name) for type_ in node.types]
-            if isinstance(node, InputNode):
+            if not isinstance(node, OpNode):
                 planned.append(PlannedNode((), sizes, "fixed"))
             else:
                 reads = [(ref.ident, ref.index) for ref in node.inputs]
                 planned.append(PlannedNode(reads, sizes, "view" if node.op_name == NOP else "computed"))
         return plan_memory(planned, [(head.ident, head.index) for head in heads])
+
+    def debug_dump_memory_plan(self, func: Function) -> str:
+        """The text of a function, with the storage ids of the results behind each expression."""
+        fresh = GraphRuntimeCodegen(self.mod, self.target, external=self._external)
+        fresh.codegen(func)
+        return func.astext(
+            show_meta_data=False, annotate=lambda expr: f" /* storage={fresh.storage_ids(expr)} */" if expr in fresh.var_map else ""
+        )
 
     def _json(self, heads: Sequence[NodeRef]) -> str:
         row_ptr = [0]

@@ -42,6 +42,7 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
     "tvm.relay": ("passat.relay",),
     "tvm.relay.analysis": ("passat.relay.analysis",),
     "tvm.relay.analysis._ffi_api": ("tests.conformance.solver_names",),
+    "tvm.relay.backend.graph_runtime_codegen": ("passat.relay.backend.graph_executor_codegen",),
     "tvm.relay.module": ("passat.relay",),
     "tvm.relay.param_dict": ("passat.runtime",),
     "tvm.relay.testing.config": ("passat.testing",),

@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from passat.runtime.graph import GraphError, GraphExecutor, read_graph
+from passat.ir.expr import Function, var
+from passat.ir.types import TupleType
+from passat.relay import nn
+from passat.rules.passes.fuse_ops import fuse_ops
+from passat.runtime.graph import GraphError, GraphExecutor, GraphRuntimeCodegen, read_graph
 from passat.runtime.graph.build import build
+from passat.runtime.graph.codegen import InputNode, NodeRef, OpNode
 from passat.runtime.module import Module
 from passat.runtime.values import NDArray
 from tests.runtime.graph.programs import X, layer, weights
@@ -36,6 +41,28 @@ def chain(function: str = "myadd") -> dict[str, AnyValue]:
 
 def add_one(x: NDArray, out: NDArray) -> None:
     out.copyfrom(x.numpy() + 1)
+
+
+def test_nodes_can_be_added_by_hand() -> None:
+    x = var("x", shape=(4,))
+    codegen = GraphRuntimeCodegen(target="numpy")
+    ref = codegen.add_node(InputNode("x"), x)
+    assert ref == NodeRef(0)
+    assert ref.to_json() == [0, 0, 0]
+    node = OpNode("call", {}, "f", [ref], {"flag": "1"})
+    assert codegen.add_node(node, TupleType([x.checked_type, x.checked_type])) == (NodeRef(1), NodeRef(1, 1))
+    assert node.to_json() == {
+        "op": "tvm_op",
+        "name": "call",
+        "attrs": {"flag": "1", "func_name": "f", "flatten_data": "0", "num_inputs": "1", "num_outputs": "2"},
+        "inputs": [[0, 0, 0]],
+    }
+
+
+def test_the_memory_plan_as_text() -> None:
+    func = fuse_ops(Function([x := var("x", shape=(4,))], nn.softmax(x)))
+    text = GraphRuntimeCodegen(target="numpy").debug_dump_memory_plan(func)
+    assert "/* storage=[1] */" in text
 
 
 def test_functions_of_the_user_take_arrays() -> None:
