@@ -6,7 +6,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import EllipsisType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 from typing import Any as AnyValue
 
 from passat.ir.custom_ops import declared_op
@@ -77,7 +77,13 @@ class Pattern(Symbolic):
 
     __slots__ = ("holes", "key")
     key: tuple[AnyValue, ...]
-    holes: tuple[frozenset[str], frozenset[str], frozenset[str], frozenset[str]]
+    holes: tuple[frozenset[str], frozenset[str], frozenset[str], frozenset[str]] | None
+
+    def __new__(cls, *_: AnyValue, **__: AnyValue) -> Self:
+        """A pattern whose holes are not yet known."""
+        made = super().__new__(cls)
+        made.holes = None
+        return made
 
     def __add__(self, other: "TermLike") -> "PCall":
         return PCall(get_op("add"), (self, other))
@@ -537,9 +543,8 @@ _HoleNames = tuple[frozenset[str], frozenset[str], frozenset[str], frozenset[str
 def _holes(pattern: Pattern) -> _HoleNames:
     """The names of the holes for tensors, attributes and operators, and of all holes filled before a rule runs. Cached, since patterns are
     immutable."""
-    known: _HoleNames | None = getattr(pattern, "holes", None)
-    if known is not None:
-        return known
+    if pattern.holes is not None:
+        return pattern.holes
     pending = [pattern]
     while pending:
         node = pending[-1]
@@ -548,15 +553,15 @@ def _holes(pattern: Pattern) -> _HoleNames:
             node.holes = name, _NONE, _NONE, name if type(node) not in (PVar, PConst) else _NONE
             pending.pop()
             continue
-        left = [part for part in pattern_parts(node) if not hasattr(part, "holes")]
-        if left:
-            pending += left
+        parts = [part.holes for part in pattern_parts(node) if part.holes is not None]
+        if len(parts) < len(pattern_parts(node)):
+            pending += [part for part in pattern_parts(node) if part.holes is None]
             continue
         pending.pop()
-        parts = [part.holes for part in pattern_parts(node)]
         own = (node.op.name,) if isinstance(node, PCall) and not isinstance(node.op, Op) else ()  # a hole for an operator
         values = list(node.attrs.values()) if isinstance(node, PCall) else [node.value] if isinstance(node, PNumber) else []
         values += [node.case] if isinstance(node, PGet) and node.case is not None else []
+        values = [value for value in values if isinstance(value, (Symbolic, tuple, list))]  # most attributes are plain
         if isinstance(node, PGet):
             filled = (node.behind.name,) if node.behind is not None else ()
         else:
@@ -567,4 +572,5 @@ def _holes(pattern: Pattern) -> _HoleNames:
             _NONE.union(*[part[2] for part in parts], *map(operator_names, values), own),
             _NONE.union(*[part[3] for part in parts], *map(hole_names, values), own, filled),
         )
+    assert pattern.holes is not None
     return pattern.holes

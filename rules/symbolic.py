@@ -41,7 +41,7 @@ class Symbolic:
     if not TYPE_CHECKING:  # type checkers know the attributes
 
         def __getattr__(self, name: str) -> NoReturn:
-            if name == "holes" or name.startswith("_"):
+            if name.startswith("_"):
                 raise AttributeError(name)
             raise _missing(self, name)
 

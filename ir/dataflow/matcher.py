@@ -5,8 +5,6 @@ from functools import cached_property
 from typing import Any as AnyValue
 from typing import Final
 
-import networkx as nx
-
 from passat.ir.dataflow.pattern import (
     AltPattern,
     AttrPattern,
@@ -48,6 +46,8 @@ class Dataflow:
 
     @cached_property
     def _dominators(self) -> Mapping[int, int]:
+        import networkx as nx  # only patterns with dominators take its 0.1 s
+
         graph: nx.DiGraph[int] = nx.DiGraph()
         graph.add_node(id(self.root))
         graph.add_edges_from((id(node), id(part)) for node in self.order for part in children(node))

@@ -6,7 +6,6 @@ from typing import Final, Literal
 
 import ml_dtypes
 import numpy as np
-from numpy.random import Generator
 
 from passat.ir.dtypes import COMPLEX, FLOATS, NAMES, to_numpy
 from passat.ir.tensor import Array, Tensor
@@ -20,7 +19,7 @@ RARE_TYPES: Final = tuple(sorted(NAMES - {*ALL_TYPES, "string"}))
 class Sampler:
     """Random choices from a generator. `most` bounds ranks, `largest` sizes."""
 
-    def __init__(self, generator: Generator, *, most: int = 4, largest: int = 4) -> None:
+    def __init__(self, generator: "np.random.Generator", *, most: int = 4, largest: int = 4) -> None:
         self.generator = generator
         self.most = most
         self.largest = largest
@@ -89,7 +88,7 @@ _ODD: Final = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 1e-40, 3e
 _ENDLESS: Final = np.array([0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 2.0])
 
 
-def draw_array(generator: Generator, shape: Sequence[int], dtype: str, odd: Odd = PLAIN) -> Array:
+def draw_array(generator: "np.random.Generator", shape: Sequence[int], dtype: str, odd: Odd = PLAIN) -> Array:
     """A random array. Ordinary floats are occasionally small integers. Of extreme arrays, half of the floats and some of the integers are
     special values."""
     kind = to_numpy(dtype)
@@ -111,7 +110,7 @@ def draw_array(generator: Generator, shape: Sequence[int], dtype: str, odd: Odd 
         return np.asarray(values).astype(kind)
 
 
-def _integers(generator: Generator, shape: tuple[int, ...], kind: "np.dtype[np.generic]", special: bool) -> Array:
+def _integers(generator: "np.random.Generator", shape: tuple[int, ...], kind: "np.dtype[np.generic]", special: bool) -> Array:
     limits = ml_dtypes.iinfo(kind)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
     low, high = int(limits.min), int(limits.max)
     if not special and generator.random() < 0.5:
