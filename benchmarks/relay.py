@@ -1,12 +1,12 @@
 """Times of operations on programs without passes: equality, hash, visit, mutation, text and JSON, against apache-tvm 0.27.
 
-    python -m venv TVM && TVM/bin/pip install apache-tvm==0.27.0
+    python -m venv TVM && TVM/bin/pip install apache-tvm==0.27.0 apache-tvm-ffi==0.1.14.post0
     python benchmarks/relay.py --tvm TVM/bin/python
 
 TVM 0.27 has Relax instead of Relay: its program is a block of bindings `v = add(v, x)`, and Passat's is the same additions, nested.
 Both mutators run a Python method for each call. Runs alternate between the two; the figures are medians of CPU time. Each size has its own
 process with TVM; `-` means that TVM does not do it, or that its process ended. It parses at most `--parsed` additions, in about a
-millisecond each.
+millisecond each. With apache-tvm-ffi 0.1.15, its `save_json` ends the process.
 """
 
 import argparse
