@@ -39,7 +39,7 @@ def effectful_nodes(expr: Expr, pure: Collection[str] = ()) -> set[Expr]:
 
 
 def pure_functions(module: IRModule, *roots: BaseFunc) -> set[str]:
-    """The names of the functions of a module that some functions reach and whose calls have no effects. Recursion is none.
+    """The names of the functions of a module that some functions reach and whose calls have no effects. Recursion is not an effect.
 
     >>> from passat.ir.text import parse
     >>> module = parse("def @f() { @g() } def @g() { @f() } def @h(%r: ref(int8)) { ref_read(%r) } def @main() { (@f, @h) }")

@@ -10,7 +10,7 @@ from passat.runtime.devices import Device
 from passat.runtime.packed_func import PackedFunc
 
 ENTRY: Final = "__tvm_main__"
-"""The name of the function that calling a module calls, where it has several."""
+"""The name of the entry function of a module with several functions."""
 
 
 class Module:
@@ -59,7 +59,7 @@ class Module:
 
     @property
     def entry_func(self) -> PackedFunc:
-        """The function that calling the module calls. Raises AttributeError if it has several."""
+        """The entry function of the module. Raises AttributeError if it is ambiguous."""
         if ENTRY not in self.functions and len(self.functions) == 1:
             return self.get_function(next(iter(self.functions)))
         return self.get_function(ENTRY)

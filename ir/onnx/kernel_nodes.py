@@ -13,7 +13,7 @@ DTYPES: Final[dict[int, str]] = {
     TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64", TensorProto.FLOAT16: "float16", TensorProto.BOOL: "bool",
     TensorProto.INT8: "int8", TensorProto.UINT8: "uint8", TensorProto.INT32: "int32", TensorProto.INT64: "int64",
 }  # fmt: skip
-"""The types of elements that kernels have."""
+"""The element types that kernels support."""
 
 
 class Tensor(NamedTuple):
@@ -32,8 +32,7 @@ class Scalar(NamedTuple):
 
 
 def tensor_types(model: ModelProto, alike: Set[str]) -> dict[str, Tensor]:
-    """The types of the values whose rank is known. An unknown size has a name of its own, which nodes of the operators `alike`, which are
-    elementwise, keep."""
+    """The types of the values of known rank. Each unknown size gets a unique name; nodes of the elementwise operators `alike` keep it."""
     graph = shape_inference.infer_shapes(model).graph
     found: dict[str, Tensor] = {}
     for value in (*graph.input, *graph.value_info, *graph.output):
@@ -57,7 +56,7 @@ def tensor_types(model: ModelProto, alike: Set[str]) -> dict[str, Tensor]:
 
 
 def _broadcast(shapes: Sequence[Shape], result: Shape) -> Shape:
-    """The sizes of a result; one that only one operand decides is that operand's."""
+    """The sizes of a result. A size that a single operand determines is that of the operand."""
     sizes: list[int | str] = []
     for axis, own in enumerate(result):
         found = {shape[axis - len(result)] for shape in shapes if axis - len(result) >= -len(shape)} - {1}
@@ -82,7 +81,7 @@ def _scalar(tensor: TensorProto) -> Scalar | None:
 
 
 def attributes_of(node: NodeProto) -> dict[str, float]:
-    """The numbers among the attributes of a node; `tanh` is there if the attribute `approximate` has this value."""
+    """The numeric attributes of a node, and `tanh` if the attribute `approximate` has this value."""
     found: dict[str, float] = {}
     for attribute in node.attribute:
         if attribute.type == AttributeProto.FLOAT:
@@ -123,7 +122,7 @@ def with_kernel_nodes(
 
 
 def names_read(node: NodeProto) -> set[str]:
-    """The values that a node reads, in its subgraphs too."""
+    """The values that a node reads, including those in its subgraphs."""
     return set(node.input).union(*(read_names(inner) for inner in subgraphs(node)))
 
 

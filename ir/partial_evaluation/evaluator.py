@@ -1,4 +1,4 @@
-"""Evaluates a function whose arguments are not known: an interpreter that leaves a program behind.
+"""Evaluates a function with unknown arguments: an interpreter whose result is a residual program.
 
 After "Partial Evaluation and Automatic Program Generation", Jones, Gomard and Sestoft, 1993, and Relay's PartialEvaluate. The generators
 below are run by one loop (`PartialEvaluator._run`), so programs of any depth need no stack.
@@ -43,9 +43,9 @@ from passat.ir.type_solver import TypeSolver, holes
 from passat.ir.types import FuncType, IncompleteType, Type, TypeVar, substitute
 
 MOST_INLINED: Final = 100_000
-"""Maximum number of operations that inlining adds to a module. A function gets at most half of what is left."""
+"""Maximum number of operations that inlining adds to a module. A function gets at most half of the remaining number."""
 _MOST: Final = 10 * MOST_INLINED
-"""Number of operations of inlined and of nested functions in a module beyond which functions stay as they were."""
+"""Number of operations of inlined and of nested functions in a module beyond which functions stay unchanged."""
 _Task: TypeAlias = "Generator[_Task, Known, Known]"
 
 
@@ -73,7 +73,7 @@ class PartialEvaluator:
         self._functions = {var.name_hint: function for var, function in module.functions.items()}
 
     def evaluate(self, function: Function) -> Function:
-        """The function in A-normal form, without what is computed before it runs. Returns the function itself if nothing is, or too much.
+        """The residual function in A-normal form. Returns the function itself if nothing is known, or if the result would be too large.
 
         Raises InferError for an ill-typed function.
         """
@@ -117,7 +117,7 @@ class PartialEvaluator:
         return Function(params, function.body, ret_type, function.type_params, function.attrs, function.span)
 
     def _run(self, task: _Task) -> Known:
-        """Runs a generator, and those that it yields, whose results it gets."""
+        """Runs a generator, and the generators that it yields, and sends their results back to it."""
         tasks, value = [task], None
         while True:
             try:
@@ -178,7 +178,7 @@ class PartialEvaluator:
         return (yield from self._branches(Binding(_new(let.var), block, node, (data.atom,), patterns=tuple(patterns)), scope))
 
     def _branches(self, binding: Binding, scope: _Scope) -> _Task:
-        """All branches, of which one is taken at run time. The store stays if none of them changes it."""
+        """Evaluates all branches; one of them is taken at run time. Keeps the store if none of them changes it."""
         before, untouched, inner = self._store, True, []
         for branch in children(binding.node)[1:]:
             self._store = store = Store(before)
@@ -212,7 +212,7 @@ class PartialEvaluator:
 
     @staticmethod
     def _instance(function: Function, call: Call, scope: _Scope) -> dict[TypeVar, Type]:
-        """The type parameters of a function in a call; unknown types where they do not follow from those of the arguments."""
+        """The type parameters of a function in a call; unknown types if they do not follow from those of the arguments."""
         params = [param for param in function.type_params if isinstance(param, TypeVar)]
         if len(call.type_args) == len(params):
             return {param: substitute(type_, scope.types) for param, type_ in zip(params, call.type_args, strict=True)}
@@ -293,7 +293,7 @@ class PartialEvaluator:
         return self._known(var, closure)
 
     def _add(self, let: Let, node: Expr, operands: Sequence[Known], scope: _Scope, block: Block, parts: Fields | None = None) -> Known:
-        """Leaves an operation on atoms to be computed at run time."""
+        """Emits an operation on atoms into the residual program."""
         atoms = tuple(operand.atom for operand in operands)
         made = with_children(node, atoms)
         effect = isinstance(node, Call) and self._sources.has_effects(node)

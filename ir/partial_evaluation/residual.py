@@ -1,4 +1,4 @@
-"""The program that is left to run: blocks of bindings, of which those are built that the result or an effect needs."""
+"""The residual program: blocks of bindings. Only bindings that the result or an effect needs are built."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,19 +14,19 @@ class Binding:
     var: Var
     block: "Block"
     node: Expr
-    """The operation. Of a branching one or a function, it is the source, whose parts the `inner` blocks replace."""
+    """The operation. For a branching operation or a function, it is the source, whose parts are replaced by the `inner` blocks."""
     operands: tuple[Expr, ...] = ()
     inner: "tuple[Block, ...]" = ()
     patterns: tuple[Pattern, ...] = ()
     is_cell: bool = False
     is_live: bool = False
     writes: "list[Binding]" = field(default_factory=list)
-    """The writes to a reference made here, which are needed if it is."""
+    """The writes to a reference that this binding creates; they are needed if the reference is."""
     closure: Closure | None = None
-    """Of a function that is evaluated where it is needed: what it captures, and the fuel that it was made with."""
+    """For a function that is evaluated on demand: the values that it captures, and the fuel at its creation."""
     fuel: Mapping[Function, Fuel] = field(default_factory=dict)
     made: Function | None = None
-    """That function, with new parameters. Its body is `inner`."""
+    """The evaluated function, with new parameters. Its body is `inner`."""
 
 
 @dataclass(eq=False, slots=True)
@@ -96,7 +96,7 @@ class Residual:
                 self._need(self._bindings.get(atom))
 
     def _follow(self, binding: Binding) -> None:
-        """Marks what a needed binding needs."""
+        """Marks the bindings that a needed binding needs."""
         if binding.closure is not None:
             binding.made = self._enter(binding)
         self._need(binding.block.owner)

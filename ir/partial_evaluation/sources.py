@@ -1,4 +1,4 @@
-"""Functions as the partial evaluator reads them: in A-normal form, with captured variables, sizes, and which calls have effects."""
+"""The input of the partial evaluator: functions in A-normal form, with captured variables, sizes, and the effects of calls."""
 
 from passat.ir.analysis import free_vars
 from passat.ir.anf import to_anf
@@ -11,14 +11,14 @@ from passat.ir.traverse import children, pattern_vars
 
 
 class Sources:
-    """What is known of all functions of a module read so far, and of those inside of them."""
+    """The properties of all functions of a module that were read so far, and of the functions inside them."""
 
     def __init__(self, module: IRModule) -> None:
         self._pure = pure_functions(module, *module.functions.values())
         self.captured: dict[Function, tuple[Var, ...]] = {}
         """The variables that each nested function captures."""
         self.sizes: dict[Function, int] = {}
-        """The number of operations of each function, without those of the functions inside of it."""
+        """The number of operations of each function, without those of the functions inside it."""
         self._effectful: set[Expr] = set()
         self._read: dict[Function, Function] = {}
 

@@ -1,4 +1,4 @@
-"""What is known of values before a program runs: constants, fields, closures and references."""
+"""Values that are known before a program runs: constants, fields, closures and references."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,17 +9,17 @@ from passat.ir.expr import Call, Constant, Constructor, Expr, Function, Pattern,
 from passat.ir.types import Type, TypeVar
 
 Fold: TypeAlias = Callable[[Call, Sequence[Data]], Data | None]
-"""Computes the call of an operator from the values of its operands, or returns None, where it should be computed at run time."""
+"""Computes the call of an operator from the values of its operands, or returns None if it should be computed at run time."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Known:
-    """A value: an atom that stands for it in the result, and what is known of it. Of a constant, its atom is all there is to know."""
+    """A value: the atom that represents it in the residual program, and its known parts. A constant is known from its atom alone."""
 
     atom: Expr
     parts: "Fields | Cell | Closure | None" = None
     time: int = 0
-    """When it was made. A field is older than the value that holds it."""
+    """The time of its creation. A field is older than the value that contains it."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -47,11 +47,11 @@ class Closure:
 
 
 class Store:
-    """The contents of references that are known at a place. What is written in a branch is forgotten behind it.
+    """The known contents of references at a point of the program. Writes in a branch are forgotten after the branch.
 
-    >>> store = Store()
-    >>> cell, inner = Cell(), Store(store)
+    >>> store, cell = Store(), Cell()
     >>> store.write(cell, Known(Var("x")))
+    >>> inner = Store(store)
     >>> inner.read(cell) is store.read(cell), inner.is_untouched, Store().read(cell)
     (True, True, None)
     """
@@ -66,7 +66,7 @@ class Store:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether nothing was written since it was made."""
+        """Whether nothing was written since its creation."""
         return not self._contents
 
     def read(self, cell: Cell) -> Known | None:
@@ -84,7 +84,8 @@ class Store:
 
 
 Fuel: TypeAlias = tuple[tuple[int, int], ...]
-"""For each argument of a function when and, if it is a natural number, what it was at least in all calls of it that are being evaluated."""
+"""For each argument of a function, over all calls that are being evaluated: the earliest time, and the least value if it is a natural
+number."""
 
 
 def fuel_of(args: Sequence[Known]) -> Fuel:
@@ -107,14 +108,14 @@ def burned(before: Fuel | None, args: Sequence[Known]) -> Fuel | None:
 
 
 def _natural(atom: Expr) -> int:
-    """The number that a constant is; 0 if it is none."""
+    """The value of a constant that is a natural number; otherwise 0."""
     if not isinstance(atom, Constant) or atom.data.shape or not atom.data.dtype.startswith(("int", "uint")):
         return 0
     return max(0, int(atom.data.numpy()))
 
 
 def data_of(value: Known) -> Data | None:
-    """The tensor, or tuple of tensors, that a value is; None if it is unknown."""
+    """The value as a tensor or tuple of tensors; None if it is unknown."""
     if isinstance(value.atom, Constant):
         return value.atom.data
     if not isinstance(value.parts, Fields) or value.parts.constructor is not None:

@@ -10,8 +10,8 @@ ARITY: Final = {
     "half": 1, "isinf": 1, "isnan": 1, "le": 2, "leaky": 2, "log": 1, "lt": 2, "max": 2, "min": 2, "mul": 2, "ne": 2, "neg": 1, "not": 1,
     "of_order": 1, "or": 2, "order": 1, "relu": 1, "round": 1, "sigmoid": 1, "sign": 1, "sqrt": 1, "sub": 2, "tanh": 1, "where": 3,
 }  # fmt: skip
-"""The scalar functions, by name, with their number of arguments. `half` rounds to float16; `order` makes integers in the order of floats,
-NaN last, and `of_order` makes floats of them again."""
+"""The scalar functions, by name, with their number of arguments. `half` rounds to float16; `order` maps floats to integers in the same
+order, NaN last, and `of_order` maps them back."""
 _ORDER: Final = {"order": {"float32": "int32", "float64": "int64"}, "of_order": {"int32": "float32", "int64": "float64"}}
 _TESTS: Final = frozenset(("eq", "ge", "gt", "isinf", "isnan", "le", "lt", "ne"))
 
@@ -42,7 +42,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Load:
-    """The element of a buffer at an index. That of a buffer of float16 is a float32."""
+    """The element of a buffer at an index. An element of a float16 buffer is a float32."""
 
     buffer: Buffer
     index: "Expr"
@@ -83,7 +83,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Cast:
-    """A value as one of another type. A float beyond the integers of a type becomes the least of them."""
+    """Converts a value to a different type. A float out of range for an integer type becomes its least value."""
 
     value: "Expr"
     dtype: str

@@ -31,7 +31,7 @@ def build(
     """Builds `main` of a module for the graph executor, by the passes of the current context's level.
 
     `params` replace the parameters of those names. The target is that of the context (`with Target`), or `llvm`.
-    Raises GraphError for programs that are no graphs, and the errors of the passes.
+    Raises GraphError for programs that are not graphs, and the errors of the passes.
     """
     chosen = Target(target if target is not None else Target.current() or DEFAULT_TARGET)
     module = optimized(mod, params)
@@ -71,9 +71,9 @@ def optimized(mod: IRModule | Function, params: Mapping[str, AnyValue] | None = 
 
 
 def with_own_scalars(function: Function) -> Function:
-    """The function with a scalar constant of its own for each use, so that fusion moves it into the function of each.
+    """Gives each use of a scalar constant its own copy, so that fusion moves it into the function of that use.
 
-    A walk, since rules know no sharing.
+    A walk, since rules do not see sharing.
     """
     done: dict[Expr, Expr] = {}
     for node in post_order(function):

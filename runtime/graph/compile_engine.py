@@ -22,7 +22,7 @@ from passat.runtime.packed_func import PackedFunc
 from passat.runtime.values import NDArray
 
 _LONGEST: Final = 80
-"""Most letters of a name before its number."""
+"""Maximum length of a name without its number."""
 
 
 class CCacheKey:
@@ -90,7 +90,7 @@ class CachedFunc:
 
 @dataclass(eq=False)
 class CCacheValue:
-    """An entry of the cache: the function, and how often it was found again."""
+    """An entry of the cache: the function, and its number of reuses."""
 
     cached_func: CachedFunc
     use_count: int = 0
@@ -136,7 +136,7 @@ class CompileEngine:
     def lower_shape_func(self, source_func: Function | CCacheKey, target: Target | str | None = None) -> CachedFunc:
         """The function that computes the sizes of the results from the inputs, as int64 tensors.
 
-        They follow from the types, except where they depend on elements; then the function itself is computed.
+        They follow from the types, unless they depend on elements; then the function itself is computed.
         """
         key = _key(source_func, target)
         found = self._shapes.get(key)
@@ -171,7 +171,7 @@ class CompileEngine:
         return "".join([*parts, "=" * 35, "\n"])
 
     def unique_name(self, name: str) -> str:
-        """The name, with a number where it is taken."""
+        """The name, with a number if it is taken."""
         count = self._names.get(name)
         self._names[name] = 1 if count is None else count + 1
         return name if count is None else self.unique_name(f"{name}_{count}")

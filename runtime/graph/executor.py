@@ -214,7 +214,7 @@ def _reshaped(value: Tensor, type_: TensorType, name: str) -> Tensor:
 
 
 def _sizes(type_: TensorType) -> tuple[int, ...]:
-    """The sizes of a type, which are known: graphs have no others."""
+    """The sizes of a type, which are always known in graphs."""
     return tuple(int(str(dim)) for dim in type_.shape)
 
 

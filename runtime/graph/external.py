@@ -59,7 +59,7 @@ class ExternalPrimitive:
 
 @register_func(f"{PREFIX}ccompiler")
 def compile_as_usual(function: Function) -> Callable[..., AnyValue]:
-    """The code generator of TVM's examples, `ccompiler`: compiles functions as all others of the target `c`."""
+    """The code generator of TVM's examples, `ccompiler`: compiles functions like all other functions of the target `c`."""
     flat = flat_function(function)
     target = Target("c")
     inputs = [type_ for param in flat.params for type_ in flat_types(param.checked_type)]

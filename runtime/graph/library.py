@@ -31,7 +31,7 @@ from passat.runtime.values import NDArray
 
 FORMAT: Final = 1
 LARGEST: Final = 1 << 33
-"""Most bytes of a file."""
+"""Maximum size of a file in bytes."""
 _ABOUT, _FUNCTIONS, _GRAPH, _PARAMS, _PROGRAM = "library.json", "functions.json", "graph.json", "params.bin", "program.json"
 _PARTS: Final = frozenset((_ABOUT, _FUNCTIONS, _GRAPH, _PARAMS, _PROGRAM))
 _STAMP: Final = (1980, 1, 1, 0, 0, 0)
@@ -56,7 +56,7 @@ class Library(Module):
     def export_library(self, file_name: "str | os.PathLike[str]", **options: AnyValue) -> None:
         """Writes the library to a file that `load_library` reads. TVM's options for compilers are ignored.
 
-        Raises GraphError for functions and arrays that have no form in a file, and OSError.
+        Raises GraphError for functions and arrays that cannot be written to a file, and OSError.
         """
         export(file_name, self)
 

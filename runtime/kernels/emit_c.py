@@ -15,7 +15,7 @@ TYPES: Final = {
     "int64": "int64_t",
     "bool": "uint8_t",
 }
-"""The types of C, by type of element. Values of float16 are computed as float32."""
+"""The C types, by element type. Values of float16 are computed as float32."""
 _INFIX: Final = {
     "add": "+", "and": "&", "div": "/", "eq": "==", "ge": ">=", "gt": ">", "le": "<=", "lt": "<", "mul": "*", "ne": "!=", "or": "|",
     "sub": "-",
@@ -98,7 +98,7 @@ def number(value: float, dtype: str = "float32") -> str:
     >>> number(0.5), number(float("inf")), number(-0.0), number(0.5, "float64"), number(-7, "int64")
     ('0x1.0000000000000p-1f', '__builtin_inff()', '(-0x0.0p+0f)', '0x1.0000000000000p-1', '(int64_t)(-6 - 1)')
     """
-    if dtype not in _FLOATS:  # the least integer has no digits of its own
+    if dtype not in _FLOATS:  # the least integer has no literal in C
         return f"({TYPES[dtype]})({int(value) + 1} - 1)" if value < 0 else str(int(value))
     value = float(value)
     suffix = "f" if dtype == "float32" else ""

@@ -20,8 +20,8 @@ _INSERTED: Final = "InsertedPrecisionFreeCast_"
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel of a library. `rank` is that of its widest values, `forms` says of each output whether it is such a value (0), has one
-    element along the last axis (1), or has no last axis (2)."""
+    """A kernel of a library. `rank` is the rank of its widest values. `forms` has for each output 0 (a widest value), 1 (one element along
+    the last axis) or 2 (no last axis)."""
 
     name: str
     program: Program
@@ -54,8 +54,8 @@ def key(node: "NodeProto") -> Key:
 
 
 def fuse(model: "ModelProto", left: Collection[Key], without: Collection[tuple[int, ...]] = ()) -> Kernels | None:
-    """The model with kernels for nodes that are `left` after ONNX Runtime's fusions; None if there is nothing for a kernel. There are none
-    for the groups of nodes `without` one."""
+    """Replaces nodes that are `left` after ONNX Runtime's fusions by kernels; None if no nodes can be replaced. Skips the groups of nodes
+    in `without`."""
     graph = Graph(model, [key(node) in left for node in model.graph.node])
     made: dict[str, Kernel] = {}
     chosen: list[tuple[list[int], str, list[str], list[str]]] = []

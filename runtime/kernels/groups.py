@@ -1,6 +1,6 @@
-"""Which nodes belong together in one kernel: elementwise nodes, and reductions along rows with what is computed of their results.
+"""Finds the nodes of each kernel: elementwise nodes, and reductions along rows with the nodes that use their results.
 
-A walk over the model, not rules: which nodes belong together depends on all uses of each value.
+A walk over the model, not rules: whether nodes can share a kernel depends on all uses of each value.
 """
 
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ MOST_INPUTS: Final = 16
 MOST_OUTPUTS: Final = 8
 MOST_DIMENSIONS: Final = 16
 MOST_NODES: Final = 128
-"""The most of each that a kernel may have."""
+"""Limits of a kernel."""
 _SEARCHED: Final = 10_000
-"""The most nodes that are looked at for a path around a group."""
+"""Maximum number of nodes that the search for a path around a group visits."""
 
 
 @dataclass
 class Group:
-    """Nodes of one kernel. Their results have the shape, or that with one element along the last axis."""
+    """The nodes of one kernel. Their results have the same shape, or one element along the last axis."""
 
     nodes: list[int]
     shape: "Shape"
@@ -100,7 +100,7 @@ class Graph:
         return self._operands(self.nodes[number])
 
     def result(self, number: int) -> str:
-        """The value that a node makes."""
+        """The result of a node."""
         name: str = self.nodes[number].output[0]
         return name
 
@@ -115,7 +115,7 @@ class Graph:
         return [name for name in read if name not in inside and not self.is_constant(name, group.shape)]
 
     def outputs(self, group: Group) -> list[str]:
-        """The values of a group that others need."""
+        """The results in a group that nodes outside it need."""
         names = [self.result(number) for number in group.nodes]
         return [name for name in names if self.is_used_outside(name, group)]
 
@@ -124,7 +124,7 @@ class Graph:
         return name in self.results or any(self.group_of.get(user) is not group for user in self.uses.get(name, ()))
 
     def groups(self) -> list[Group]:
-        """The groups, each with its nodes in order. Every value that others need is an output."""
+        """The groups, each with its nodes in order. Every result that nodes outside need is an output."""
         found: list[Group] = []
         for number in reversed(range(len(self.nodes))):
             if number not in self.built and number not in self.reductions:
@@ -144,7 +144,7 @@ class Graph:
             group.inputs.update(operand for operand in self.operands(number) if not self.is_constant(operand, group.shape))
         for group in found:
             group.nodes.sort()
-            if not group.reduces:  # numbers of rows are not worth the loop over rows
+            if not group.reduces:  # one number per row does not justify a loop over rows
                 for number in [number for number in group.nodes if self.types[self.result(number)].shape != group.shape]:
                     group.nodes.remove(number)
                     del self.group_of[number]

@@ -1,6 +1,6 @@
-"""The C of a library of custom operators: functions of numbers, the kernels, and what ONNX Runtime calls.
+"""The C source of a library of custom operators: scalar functions, kernels, and the interface that ONNX Runtime calls.
 
-Declares the few entries of ONNX Runtime's C interface that it needs: a table of functions whose order is frozen, and one struct.
+Declares only the parts of ONNX Runtime's C API that it needs: a table of functions whose order is frozen, and one struct.
 """
 
 import re
@@ -17,10 +17,10 @@ _ELEMENTS: Final = {
     "float32": (1, 4), "uint8": (2, 1), "int8": (3, 1), "int32": (6, 4), "int64": (7, 8), "bool": (9, 1), "float16": (10, 2),
     "float64": (11, 8),
 }  # fmt: skip
-"""ONNX's number and the bytes of each type of elements."""
+"""The ONNX number and the size in bytes of each element type."""
 
 _LEVELS: Final = {"k": "", "v3": "avx2,fma", "v4": "avx2,fma,avx512f,avx512dq,avx512vl,avx512bw"}
-"""Everything is compiled for any processor of the kind, and for those with more instructions; by the prefix of the names."""
+"""The prefixes of names, by instruction set: everything is compiled for any processor of the kind, and for those with more instructions."""
 _BEGIN: Final = r"""
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("{0}"))), apply_to = function)
@@ -290,7 +290,7 @@ def library_source(kernels: Sequence[Kernel], domain: str) -> str:
 
 
 def _again(functions: str, prefix: str) -> str:
-    """Functions with other names."""
+    """Functions renamed with a different prefix."""
     text = "\n".join(line for line in functions.splitlines() if not line.startswith("#define FN "))
     return re.sub(r"(?m)^#define (\w+)", r"#undef \1\n#define \1", re.sub(r"\bk_", f"{prefix}_", text))
 

@@ -1,4 +1,4 @@
-"""Lowers what a kernel computes of rows to loops: one function for each combination of inputs that are broadcast along a row.
+"""Lowers the computation of a kernel on rows to loops: one function for each combination of inputs that are broadcast along a row.
 
 Rows are along the last axis. A loop over the row computes the values that a reduction needs; the next loop computes them again, unless they
 are expensive and an output has room for them.
@@ -13,8 +13,8 @@ from passat.ir.tir import Accumulate, Buffer, Call, Cast, Const, Expr, For, Let,
 from passat.runtime.kernels.operators import REDUCTIONS
 
 MOST_VARIED: Final = 2
-"""The most inputs of unknown broadcasting with a function for each way; with more there is one for inputs without broadcasting, and
-one for the rest."""
+"""Maximum number of inputs of unknown broadcasting for a function per combination. Beyond it there is one function without broadcasting,
+and a general one."""
 _EXPENSIVE: Final = frozenset(("erf", "exp", "log", "sigmoid", "tanh"))
 
 _I, _J, _M, _N = Var("i"), Var("j"), Var("m"), Var("n")
@@ -22,7 +22,7 @@ _I, _J, _M, _N = Var("i"), Var("j"), Var("m"), Var("n")
 
 @dataclass(frozen=True)
 class Step:
-    """A value: an element of each row (`wide`), or a number of each row, which may be the reduction `kind` of a value."""
+    """A value: one for each element of a row (`wide`), or one for each row, which may be the reduction `kind` of a value."""
 
     var: Var
     value: Expr
@@ -32,8 +32,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Program:
-    """What a kernel computes. Inputs are the variables `x0`, `x1` ..., with the type of each and whether it advances along the row (None if
-    that is not known). Outputs are steps, with the type of each."""
+    """The computation of a kernel. Inputs are the variables `x0`, `x1` ..., with the type of each and whether it advances along the row
+    (None if that is not known). Outputs are steps, with the type of each."""
 
     inputs: tuple[tuple[str, bool | None], ...]
     steps: tuple[Step, ...]
@@ -98,7 +98,7 @@ class _Lowering:
         self.kept = self._kept()
 
     def _kept(self) -> dict[str, tuple[Buffer, int]]:
-        """Expensive values that are stored in an output, and the last level at which they are there."""
+        """Expensive values that are stored in an output, and the last level at which they are available."""
         last = max(self.level.values())
         free = [name for name, buffer in self.outputs.items() if self.steps[name].wide and self.level[name] > 0]
         kept = {name: (buffer, last) for name, buffer in self.outputs.items() if self.steps[name].wide and buffer.dtype != "float16"}
@@ -212,7 +212,7 @@ def _start(step: Step) -> Expr:
     kind = step.var.dtype
     if not _is_order(step):
         return Const(0, kind)
-    if kind in ("float32", "float64"):  # no elements: the least float, as ONNX Runtime has it
+    if kind in ("float32", "float64"):  # no elements: the least float, like ONNX Runtime
         return Call("order", (Const(float("-inf"), kind),))
     least = {"int32": -(1 << 31), "int64": -(1 << 63)}[kind]
     return Const(least, kind)

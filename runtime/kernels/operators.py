@@ -104,8 +104,8 @@ def constants_from(kind: str) -> int | None:
 
 
 def builder(kind: str, operands: Sequence[str], result: str, constants: Sequence[float | None], attributes: Attributes) -> Build | None:
-    """The function of a node of an operator of `KNOWN`, given the types of its operands and of its result, and its constant inputs, None
-    where there is no input; None if unsupported."""
+    """The scalar function of an operator in `KNOWN`; None if unsupported. Depends on the types of operands and result, and on the constant
+    inputs (None for omitted ones)."""
     types = set(operands)
     if kind == "Where":
         return (lambda args: Call("where", (args[0], args[1], args[2]))) if operands[0] == "bool" and operands[1] == operands[2] else None
@@ -141,7 +141,7 @@ def _known(expr: Expr | None) -> Expr:
 
 
 def _single(value: float) -> float:
-    """The value that ONNX Runtime's constants of float32 have."""
+    """The value rounded to float32, like ONNX Runtime's constants."""
     import numpy as np
 
     return float(np.float32(value))

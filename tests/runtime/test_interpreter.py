@@ -303,7 +303,7 @@ def test_references_within_references_and_shared_ones() -> None:
 
 
 def test_nested_functions_that_are_called_at_once() -> None:
-    """They read variables of outer functions, by way of their arguments and directly."""
+    """They read variables of outer functions, through their arguments and directly."""
     add, outer = get_op("add"), var("x", shape=())
     params = [var("p", shape=()) for _ in range(4000)]
     body: Expr = add(params[-1], outer)
