@@ -135,7 +135,9 @@ def test_a_plan_that_overwrites_a_value() -> None:
 
 @given(
     st.recursive(
-        st.none() | st.integers() | st.text(max_size=3), lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=3), inner)
+        st.none() | st.integers() | st.text(max_size=3),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=3), inner),
+        max_leaves=8,
     )
 )
 def test_arbitrary_json_is_rejected_with_a_sentence(value: AnyValue) -> None:
