@@ -9,6 +9,7 @@ from typing import Any as AnyValue
 
 from passat.ir.analysis import free_vars
 from passat.ir.cps import to_cps, un_cps
+from passat.ir.defunctionalization import defunctionalized
 from passat.ir.expr import Expr, Function, GlobalVar
 from passat.ir.gradients.first_order import first_order_gradient
 from passat.ir.gradients.higher_order import higher_order_gradient
@@ -55,6 +56,7 @@ __all__ = [
     "CombineParallelDense",
     "ConvertLayout",
     "DeadCodeElimination",
+    "Defunctionalization",
     "DefuseOps",
     "DynamicToStatic",
     "EliminateCommonSubexpr",
@@ -254,6 +256,12 @@ def RemoveUnusedFunctions(entry_functions: list[str] | tuple[str, ...] | None = 
 def InferTypeLocal(expr: Expr) -> Type:
     """Infers the type of an expression; its parts keep their known types. Raises InferError."""
     return infer_type(expr).checked_type
+
+
+def Defunctionalization(func: Function, mod: IRModule) -> Function:
+    """The first-order form of a function: functions that are values become values of data types, which are added to `mod` with functions
+    that apply them. Not a pass, as in Relay. Raises DefunctionalizationError."""
+    return defunctionalized(func, mod)
 
 
 def gradient(expr: Expr, mod: IRModule | None = None, mode: str = "higher_order") -> Function:
