@@ -130,14 +130,16 @@ def create_executor(
     device: Device | None = None,
     target: str | Target = "llvm",
     params: Mapping[str, AnyValue] | None = None,
+    ctx: Device | None = None,
 ) -> Executor:
-    """Creates an executor, whose `evaluate` runs programs. `params` are bound to the parameters of main by name.
+    """Creates an executor, whose `evaluate` runs programs. `params` are bound to the parameters of main by name. `ctx` is a former name of
+    `device`.
 
     Raises RuntimeError for an unknown kind, and ValueError for devices and targets other than the CPU.
     """
     if kind not in KINDS:
         raise RuntimeError(f"unknown execution strategy: {kind}; known: {', '.join(KINDS)}")
-    here = _device(target)
+    here, device = _device(target), device or ctx
     if device is not None and device.device_type != here.device_type:
         raise ValueError(f"unsupported device {device}; Passat computes on the CPU")
     if params and mod is not None:

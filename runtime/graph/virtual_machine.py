@@ -89,6 +89,11 @@ class VirtualMachine(Module):
         self._inputs: dict[str, dict[str, AnyValue]] = {}
         self._result: AnyValue = None
 
+    def init(self, ctx: Device) -> None:
+        """Selects the device, as before TVM 0.7. Raises GraphError for another one than the CPU."""
+        if not ctx.exist:
+            raise GraphError(f"programs run on the CPU here, not on {ctx}")
+
     def set_input(self, func_name: str, *args: AnyValue, **kwargs: AnyValue) -> None:
         """Sets the arguments of a function, in order or by name, for calls without arguments. Raises GraphError for unknown names."""
         names = self._names(func_name)

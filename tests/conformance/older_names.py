@@ -2,5 +2,6 @@
 
 from passat.runtime import PackedFunc as Function
 from passat.runtime import convert, cpu
+from passat.runtime import load_module as load
 
-__all__ = ["Function", "convert", "cpu"]
+__all__ = ["Function", "convert", "cpu", "load"]

@@ -145,6 +145,17 @@ def test_building_step_by_step() -> None:
     np.testing.assert_allclose(relay.vm.VirtualMachine(compiler.get_exec()).run(X).numpy(), expected())
 
 
+def test_the_virtual_machine_of_older_versions() -> None:
+    prelude = relay.prelude.Prelude()
+    machine = relay.vm.VirtualMachine(relay.vm.compile(tvm.IRModule.from_expr(relay.Function([], relay.const(2.0))), "numpy"))
+    machine.init(tvm.cpu())
+    assert isinstance(machine.invoke("main"), relay.vm.Tensor)
+    assert prelude.nil is prelude.get_type("List")[2]
+    with pytest.raises(GraphError, match="programs run on the CPU here, not on cuda"):
+        machine.init(tvm.nd.cuda())
+    assert relay.create_executor("vm", ctx=tvm.cpu(1)).device == tvm.cpu(1)
+
+
 def test_temporary_folders() -> None:
     with utils.tempdir() as folder:
         path = folder.relpath("a")

@@ -9,8 +9,12 @@ from passat.runtime.devices import Target
 from passat.runtime.graph.build import build_vm
 from passat.runtime.graph.graph_error import GraphError
 from passat.runtime.graph.virtual_machine import Executable, VirtualMachine
+from passat.runtime.values import ADT, NDArray
 
-__all__ = ["Executable", "VMCompiler", "VirtualMachine", "compile"]
+__all__ = ["ADT", "Executable", "Tensor", "VMCompiler", "VirtualMachine", "compile"]
+
+Tensor = NDArray
+"""The name of an array before TVM 0.7."""
 
 
 def compile(
