@@ -17,7 +17,7 @@ _BY_LEVEL: Final = {
     4: """all any argmax argmin bitwise_and bitwise_not bitwise_or bitwise_xor broadcast_to collapse_sum_to dyn.broadcast_to
     dyn.strided_slice equal greater greater_equal left_shift less less_equal logical_and logical_not logical_or logical_xor
     max maximum mean min minimum not_equal ones_like power prod right_shift strided_slice sum where zeros_like""",
-    5: "layout_transform nn.depth_to_space nn.space_to_depth",
+    5: "layout_transform nn.batch_to_space_nd nn.depth_to_space nn.space_to_batch_nd nn.space_to_depth",
     6: "dyn.topk topk",
     11: "einsum",
 }

@@ -394,11 +394,11 @@ def _second(call: Made, facts: Sequence[AnyValue]) -> Range | None:
     return found if same else None
 
 
-@_of("trilu", "nn.pad")
+@_of("trilu", "nn.pad", "nn.space_to_batch_nd")
 def _beside(call: Made, facts: Sequence[AnyValue]) -> Range | None:
     if call.op.name == "nn.pad" and call.attrs.pad_mode != "constant":
         return _union(facts)
-    value: float = call.attrs.pad_value if call.op.name == "nn.pad" else 0
+    value: float = 0 if call.op.name == "trilu" else call.attrs.pad_value
     if _is_float(call.type):
         (value,) = _array(call, [value]).astype(np.float64).tolist()
         return _hull_of([facts[0].low, facts[0].high, value], nan=facts[0].nan)

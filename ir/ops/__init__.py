@@ -37,6 +37,7 @@ from passat.ir.ops import (
     selection,
     slicing,
     softmax,
+    space_to_batch,
     splitting,
     unary,
 )
@@ -78,6 +79,7 @@ __all__ = [
     "selection",
     "slicing",
     "softmax",
+    "space_to_batch",
     "splitting",
     "unary",
 ]

@@ -230,6 +230,21 @@ def _reverse(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
     return {"axis": sampler.pick([one, (one,)])}
 
 
+def _space_to_batch(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
+    pairs, blocks = [], []
+    for size in shape[1:3]:
+        block, begin = sampler.pick((1, 2, 2, 3)), sampler.pick((0, 0, 1))
+        blocks.append(block)
+        pairs.append((begin, -(size + begin) % block))
+    return {"block_shape": tuple(blocks), "paddings": tuple(pairs)}
+
+
+def _batch_to_space(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
+    block = sampler.pick([size for size in (1, 2, 3) if shape and shape[0] % size == 0] or [1])
+    crop = sampler.pick((0, 0, 1)) if len(shape) > 1 and shape[1] > 0 else 0
+    return {"block_shape": (block,) if len(shape) > 1 else (), "crops": ((crop, 0),) if len(shape) > 1 else ()}
+
+
 def _take(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
     return {"axis": sampler.pick([None, *range(-len(shape), len(shape))])}
 
@@ -275,9 +290,11 @@ _DRAWERS: Final[dict[str, Drawer]] = {
     "gather_nd": _gather_nd,
     "nn.batch_flatten": _batch_flatten,
     "nn.batch_norm": _batch_norm,
+    "nn.batch_to_space_nd": _batch_to_space,
     "nn.bias_add": _bias_add,
     "nn.matmul": _matmul,
     "nn.pad": _pad,
+    "nn.space_to_batch_nd": _space_to_batch,
     "reverse": _reverse,
     "split": _split,
     "squeeze": _squeeze,

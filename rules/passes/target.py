@@ -33,6 +33,7 @@ from passat.rules.library.masks import AttentionMasks, BatchTransposes
 from passat.rules.library.quantized import CanonicalQuantized
 from passat.rules.library.raising import RaiseOps, RootForms
 from passat.rules.library.views import Broadcasts, Copies, Transposes, Views
+from passat.rules.library.windows import DilatedWindows, PaddedWindows
 from passat.rules.pass_options import written_opset
 from passat.rules.passes.legalize import LegalizeByAttribute
 from passat.rules.pattern import RuleError
@@ -215,6 +216,18 @@ def qnn_canonicalize_ops() -> RulePass:
 def div_to_mul() -> RulePass:
     """Multiplies floats by reciprocals of constants instead of dividing."""
     return LoweringPass((DivToMulRules,), name="DivToMul", opt_level=0, doc=div_to_mul.__doc__ or "")
+
+
+@register_pass(_PREFIX + "FoldExplicitPadding")
+def fold_explicit_padding() -> RulePass:
+    """Makes paddings part of the convolutions and poolings behind them, where these pad with the same number."""
+    return LoweringPass((PaddedWindows,), name="FoldExplicitPadding", opt_level=0, doc=fold_explicit_padding.__doc__ or "")
+
+
+@register_pass(_PREFIX + "FlattenAtrousConv")
+def flatten_atrous_conv() -> RulePass:
+    """Makes convolutions of blocks that are moved into the batch, and back, dilated convolutions."""
+    return LoweringPass((DilatedWindows,), name="FlattenAtrousConv", opt_level=0, doc=flatten_atrous_conv.__doc__ or "")
 
 
 @register_pass(_PREFIX + "Legalize")

@@ -100,6 +100,7 @@ relay.nn.avg_pool1d, relay.nn.avg_pool2d, relay.nn.avg_pool3d: data, pool_size, 
     ceil_mode, count_include_pad
 relay.nn.batch_matmul: tensor_a, tensor_b, out_dtype, transpose_a, transpose_b
 relay.nn.batch_norm: data, gamma, beta, moving_mean, moving_var, axis, epsilon, center, scale
+relay.nn.batch_to_space_nd: data, block_shape, crops
 relay.nn.bias_add: data, bias, axis
 relay.nn.conv1d, relay.nn.conv2d, relay.nn.conv3d: data, weight, strides, padding, dilation, groups, channels, kernel_size, data_layout,
     kernel_layout, out_layout, out_dtype
@@ -120,6 +121,7 @@ relay.nn.max_pool1d, relay.nn.max_pool2d, relay.nn.max_pool3d: data, pool_size, 
     ceil_mode
 relay.nn.pad: data, pad_width, pad_value, pad_mode
 relay.nn.prelu: data, alpha, axis
+relay.nn.space_to_batch_nd: data, block_shape, paddings, pad_value
 relay.nn.space_to_depth: data, block_size, layout
 relay.one_hot: indices, on_value, off_value, depth, axis, dtype
 relay.Op.get, relay.op.get: op_name

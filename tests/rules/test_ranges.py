@@ -40,6 +40,8 @@ ATTRS: dict[str, list[dict[str, AnyValue]]] = {
     "broadcast_to": [{"shape": (2, 3, 4)}],
     "nn.depth_to_space": [{"block_size": 2}],
     "nn.space_to_depth": [{"block_size": 2}],
+    "nn.space_to_batch_nd": [{"block_shape": (2,), "paddings": ((1, 1),), "pad_value": 3.0}, {"block_shape": (4,), "paddings": ((0, 0),)}],
+    "nn.batch_to_space_nd": [{"block_shape": (3,), "crops": ((1, 0),)}],
     "expand_dims": [{"axis": 0}],
     "layout_transform": [{"src_layout": "NC", "dst_layout": "NC2c"}, {"src_layout": "NC", "dst_layout": "CN"}],
     "full": [{"shape": (2, 3), "dtype": "float32"}, {"shape": (2, 3), "dtype": "int8"}],

@@ -14,6 +14,7 @@ from passat.relay.building import call, known_type, only, only_dtype, operand, r
 
 __all__ = [
     "batch_matmul",
+    "batch_to_space_nd",
     "dense",
     "depth_to_space",
     "dropout",
@@ -24,6 +25,7 @@ __all__ = [
     "matmul",
     "pad",
     "prelu",
+    "space_to_batch_nd",
     "space_to_depth",
 ]
 
@@ -147,3 +149,13 @@ def space_to_depth(data: Expr, block_size: int, layout: str = "NCHW") -> Call:
     """Moves blocks of the plane of an image into channels."""
     only("nn.space_to_depth", "layout", layout, "NCHW")
     return call("nn.space_to_depth", data, block_size=block_size)
+
+
+def space_to_batch_nd(data: Expr, block_shape: Sequence[int], paddings: Sequence[Sequence[int]], pad_value: float = 0) -> Call:
+    """Blocks of the axes behind the batch, which are padded, become parts of the batch."""
+    return call("nn.space_to_batch_nd", data, block_shape=block_shape, paddings=paddings, pad_value=pad_value or 0.0)
+
+
+def batch_to_space_nd(data: Expr, block_shape: Sequence[int], crops: Sequence[Sequence[int]]) -> Call:
+    """Parts of the batch become blocks of the axes behind it, which are cropped."""
+    return call("nn.batch_to_space_nd", data, block_shape=block_shape, crops=crops)

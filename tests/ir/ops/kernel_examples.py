@@ -259,6 +259,14 @@ EXAMPLES: dict[str, Sequence[Example]] = {
     "nn.rotary_embedding": [call((1, 3, 8), (1, 3, 2), (1, 3, 2), num_heads=2)],
     "nn.selu": [call(PAIR), call(PAIR, alpha=0.3, gamma=2.0)],
     "nn.shrink": [call(PAIR), call(PAIR, lambd=0.3, bias=0.1)],
+    "nn.space_to_batch_nd": [
+        call((2, 3, 5, 3), block_shape=(2, 3), paddings=((0, 1), (1, 0))),
+        call((2, 6), block_shape=(2,), paddings=((0, 0),)),
+    ],
+    "nn.batch_to_space_nd": [
+        call((12, 3, 5, 2), block_shape=(2, 3), crops=((0, 1), (1, 0))),
+        call((4, 6), block_shape=(2,), crops=((0, 0),)),
+    ],
     "nn.space_to_depth": [call((1, 2, 4, 6), block_size=2)],
     "nn.swish": [call(PAIR), call(PAIR, alpha=0.3)],
     "one_hot": [call(INDICES, (), (), depth=3), *(call(places, (), (), depth=4, axis=0) for places in _places())],

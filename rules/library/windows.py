@@ -1,0 +1,283 @@
+"""Makes paddings before windows part of them, and convolutions of blocks in the batch dilated ones. Operators: nn.pad nn.conv1d nn.conv2d
+nn.conv3d qnn.conv2d nn.space_to_batch_nd nn.batch_to_space_nd, poolings by maximum and mean.
+
+From Relay's FoldExplicitPadding and FlattenAtrousConv.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from typing import Any as AnyValue
+
+import ml_dtypes
+import numpy as np
+
+from passat.ir.attrs import Attrs
+from passat.ir.dtypes import FLOATS, to_numpy
+from passat.ir.ops.windows import SPATIAL, begins_ends, per_axis
+from passat.rules.guards import Term, computed, guard
+from passat.rules.holes import cases
+from passat.rules.pattern import Pattern, attributes, constants, op, tensors
+from passat.rules.rule import RuleSet
+from passat.rules.samples import Sample, Samples
+
+if TYPE_CHECKING:
+    from passat.rules.checking.sampler import Sampler
+
+x, y, z, s, t = tensors("x y z s t")
+(c,) = constants("c")
+a, b, d, k, p, q, v = attributes("a b d k p q v")
+dims = cases("dims", "one", "two", "three")
+_RANK = dims(one=1, two=2, three=3)
+_PADDED = op.nn.pad(x, pad_width=p, pad_mode="constant", pad_value=v)
+
+
+def _layout(attrs: Attrs) -> str:
+    return str(attrs["layout" if "layout" in attrs else "data_layout"])
+
+
+def _joined(pad_width: Sequence[Sequence[int]], padding: int | Sequence[int], layout: str) -> tuple[int, ...]:
+    """The padding of a window, with that of its operand before it."""
+    letters = SPATIAL[len(layout) - 2]
+    widths = [pad_width[layout.index(letter)] for letter in letters]
+    begins, ends = begins_ends(padding, len(letters))
+    before = (begin + width[0] for begin, width in zip(begins, widths, strict=True))
+    return (*before, *(end + width[1] for end, width in zip(ends, widths, strict=True)))
+
+
+def _pads_space(pad_width: Sequence[Sequence[int]], layout: str) -> bool | str:
+    if len(pad_width) != len(layout) or any(any(pair) for letter, pair in zip(layout, pad_width, strict=True) if letter in "NC"):
+        return f"{pad_width} pads other axes of {layout} than the spatial ones"
+    return min(map(min, pad_width)) >= 0 or f"{pad_width} crops"
+
+
+def _image(sampler: "Sampler", rank: int) -> tuple[str, tuple[int, ...], tuple[tuple[int, int], ...]]:
+    """A layout, a shape and widths of a padding of spatial axes."""
+    letters = SPATIAL[rank]
+    last = sampler.chance(0.4)
+    sizes = [sampler.pick((2, 3, 4)) for _ in letters]
+    pairs = [(sampler.pick((0, 1)), sampler.pick((0, 1))) for _ in letters]
+    batch, channels = sampler.pick((1, 2)), sampler.pick((1, 2, 3))
+    if last:
+        return f"N{letters}C", (batch, *sizes, channels), ((0, 0), *pairs, (0, 0))
+    return f"NC{letters}", (batch, channels, *sizes), ((0, 0), (0, 0), *pairs)
+
+
+def _window(sampler: "Sampler", p: Sample, q: Sample, attrs: Sample, x: Sample, rank: int) -> Samples:
+    layout, shape, widths = _image(sampler, rank)
+    kernel = f"OI{SPATIAL[rank]}" if layout[1] == "C" else f"{SPATIAL[rank]}IO"
+    said = {"data_layout": layout, "kernel_layout": kernel, "groups": 1, "channels": None, "kernel_size": None}
+    return [Sample(value=widths), Sample(value=(sampler.pick((0, 1)),) * rank), Sample(value=said), Sample(shape), None]
+
+
+@guard(strategy=_window)
+def pads_space(p: Sequence[Sequence[int]], q: int | Sequence[int], attrs: Attrs, x: Term, rank: int) -> bool | str:
+    """The operand is padded along the axes over which the window moves, and not cropped."""
+    return _pads_space(p, _layout(attrs))
+
+
+def _pool(sampler: "Sampler", p: Sample, q: Sample, attrs: Sample, x: Sample, rank: int) -> Samples:
+    layout, shape, widths = _image(sampler, rank)
+    said = {"layout": layout, "pool_size": (2,) * rank, "dilation": (1,) * rank, "count_include_pad": sampler.chance(0.5)}
+    return [Sample(value=widths), Sample(value=(sampler.pick((0, 0, 1)),) * rank), Sample(value=said), Sample(shape), None]
+
+
+@guard(strategy=_pool)
+def fits_window(p: Sequence[Sequence[int]], q: int | Sequence[int], attrs: Attrs, x: Term, rank: int) -> bool | str:
+    """The operand is padded along the axes over which the window moves, and each window reaches beyond the whole padding."""
+    found = _pads_space(p, _layout(attrs))
+    if found is not True:
+        return found
+    padding, size = _joined(p, q, _layout(attrs)), per_axis(attrs.pool_size, rank, "pool_size")
+    if any(step != 1 for step in per_axis(attrs.dilation, rank, "dilation")):
+        return f"the window is dilated by {attrs.dilation}"
+    return all(width < length for width, length in zip(padding, (*size, *size), strict=True)) or f"pads by {padding}, the window is {size}"
+
+
+def _is(number: float, v: AnyValue, x: Term) -> bool:
+    """Whether a padding is a number, as an element of the tensor."""
+    with np.errstate(all="ignore"):
+        return bool(np.asarray(v).astype(to_numpy(x.type.dtype)) == number)
+
+
+@guard
+def is_zero(v: AnyValue, x: Term) -> bool | str:
+    """The padding is 0, and not -0, in the element type, which may have no 0."""
+    if isinstance(v, str) or v != 0 or math.copysign(1, v) < 0:
+        return f"pads with {v}"
+    return _is(0, v, x) or f"{x.type.dtype} has no 0"
+
+
+def _least(x: Term) -> tuple[float, float]:
+    """The least number of an element type, and its least finite one."""
+    kind = to_numpy(x.type.dtype)
+    if x.type.dtype in FLOATS:
+        return -math.inf, float(ml_dtypes.finfo(kind).min)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
+    least = int(ml_dtypes.iinfo(kind).min)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
+    return least, least
+
+
+def _floor(sampler: "Sampler", v: Sample, x: Sample) -> Samples:
+    return [Sample(value=-math.inf), Sample(dtype="float32")]
+
+
+@guard(strategy=_floor)
+def is_least(v: AnyValue, x: Term) -> bool | str:
+    """The padding is the least number of the element type, which a maximum ignores."""
+    return _is(_least(x)[0], v, x) or f"pads with {v}"
+
+
+def _finite_floor(sampler: "Sampler", v: Sample, x: Sample) -> Samples:
+    return [Sample(value=float(ml_dtypes.finfo(to_numpy("float32")).min)), Sample(dtype="float32")]  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
+
+
+@guard(strategy=_finite_floor)
+def is_least_finite(v: AnyValue, x: Term) -> bool | str:
+    """The padding is the least finite number of the element type."""
+    least, finite = _least(x)
+    return (finite != least and _is(finite, v, x)) or f"pads with {v}"
+
+
+@guard
+def counts_padding(q: int | Sequence[int], attrs: Attrs) -> bool | str:
+    """The mean is of all elements of a window, padding among them: it says so, or pads nothing itself."""
+    return bool(attrs.count_include_pad) or not any((q,) if isinstance(q, int) else q) or f"the mean leaves its own padding {q} out"
+
+
+@guard
+def pads_with(v: AnyValue, c: Term) -> bool | str:
+    """The padding is the number for zero."""
+    return (c.type.size == 1 and c.value().uniform() == v) or f"pads with {v}, which is not the zero point"
+
+
+@computed
+def joined_padding(p: Sequence[Sequence[int]], q: int | Sequence[int], attrs: Attrs) -> tuple[int, ...]:
+    """The padding of a window, with that of its operand."""
+    return _joined(p, q, _layout(attrs))
+
+
+_SUMS = "may be summed in another order"
+_JOINED = joined_padding(p, q, a)
+
+
+def _of(kind: str, *operands: Pattern, **attrs: AnyValue) -> AnyValue:
+    made = [getattr(op.nn, f"{kind}{rank}d")(*operands, attrs=a, **attrs) for rank in (1, 2, 3)]
+    return dims(**dict(zip(("one", "two", "three"), made, strict=True)))
+
+
+class PaddedWindows(RuleSet):
+    """Makes paddings part of the convolutions and poolings behind them."""
+
+    convolution = (
+        (_of("conv", _PADDED, y, padding=q) >> _of("conv", x, y, padding=_JOINED))
+        .when(is_zero(v, x), pads_space(p, q, a, x, _RANK))
+        .lowering()
+        .inexact(_SUMS)
+    )
+    quantized = (
+        (op.qnn.conv2d(_PADDED, y, c, z, s, t, attrs=a, padding=q) >> op.qnn.conv2d(x, y, c, z, s, t, attrs=a, padding=_JOINED))
+        .when(pads_with(v, c), pads_space(p, q, a, x, 2))
+        .lowering()
+    )
+    mean = (
+        (
+            _of("avg_pool", _PADDED, padding=q, ceil_mode=False)
+            >> _of("avg_pool", x, padding=_JOINED, ceil_mode=False, count_include_pad=True)
+        )
+        .when(is_zero(v, x), fits_window(p, q, a, x, _RANK), counts_padding(q, a))
+        .lowering()
+        .inexact(_SUMS)
+    )
+    maximum = (
+        (_of("max_pool", _PADDED, padding=q, ceil_mode=False) >> _of("max_pool", x, padding=_JOINED, ceil_mode=False))
+        .when(is_least(v, x), fits_window(p, q, a, x, _RANK))
+        .lowering()
+    )
+    finite_maximum = (
+        (_of("max_pool", _PADDED, padding=q, ceil_mode=False) >> _of("max_pool", x, padding=_JOINED, ceil_mode=False))
+        .when(is_least_finite(v, x), fits_window(p, q, a, x, _RANK))
+        .lowering()
+        .finite("a maximum of infinities is infinite without the padding")
+    )
+
+
+def _dilated(sampler: "Sampler", b: Sample, k: Sample, p: Sample, q: Sample, attrs: Sample, x: Sample, rank: int) -> Samples:
+    letters = SPATIAL[rank]
+    blocks = tuple(sampler.pick((1, 2, 3)) for _ in letters)
+    sizes = [sampler.pick((2, 3, 4, 5)) for _ in letters]
+    begins = [sampler.pick((0, block)) for block in blocks]
+    rest = [-(size + begin) % block for size, begin, block in zip(sizes, begins, blocks, strict=True)]
+    ends = [more + sampler.pick((0, block)) for more, block in zip(rest, blocks, strict=True)]
+    kept = [(min(begin, sampler.pick((0, 1))), min(end, more)) for begin, end, more in zip(begins, ends, rest, strict=True)]
+    said = {"data_layout": f"N{letters}C", "kernel_layout": f"{letters}IO", "groups": 1, "channels": None, "kernel_size": None}
+    shape = (sampler.pick((1, 2)), *sizes, sampler.pick((1, 2, 3)))
+    pairs = tuple(zip(begins, ends, strict=True))
+    return [
+        Sample(value=blocks),
+        Sample(value=tuple(kept)),
+        Sample(value=pairs),
+        Sample(value=(0,) * rank),
+        Sample(value=said),
+        Sample(shape),
+        None,
+    ]
+
+
+@guard(strategy=_dilated)
+def dilates(
+    b: Sequence[int],
+    k: Sequence[Sequence[int]],
+    p: Sequence[Sequence[int]],
+    q: int | Sequence[int],
+    attrs: Attrs,
+    x: Term,
+    rank: int,
+) -> bool | str:
+    """The blocks are those of the axes over which the window moves, by one step, and no more is cropped than was added."""
+    if _layout(attrs) != f"N{SPATIAL[rank]}C" or len(b) != rank:
+        return f"{len(b)} axes behind the batch are in blocks, the data is laid out as {_layout(attrs)}"
+    if any(step != 1 for step in per_axis(attrs.strides, rank, "strides")):
+        return f"the strides are {attrs.strides}"
+    return min(_unfolded(b, k, p, q)) >= 0 or f"crops {k} of a padding of {p}"
+
+
+def _unfolded(b: Sequence[int], k: Sequence[Sequence[int]], p: Sequence[Sequence[int]], q: int | Sequence[int]) -> tuple[int, ...]:
+    """The padding of the dilated convolution."""
+    sides = zip(begins_ends(q, len(b)), (0, 1), strict=True)
+    return tuple(pair[at] + block * own - cut[at] for side, at in sides for pair, block, own, cut in zip(p, b, side, k, strict=True))
+
+
+@computed
+def dilated_padding(b: Sequence[int], k: Sequence[Sequence[int]], p: Sequence[Sequence[int]], q: int | Sequence[int]) -> tuple[int, ...]:
+    """The padding of the dilated convolution."""
+    return _unfolded(b, k, p, q)
+
+
+@computed
+def dilation_by(b: Sequence[int], d: int | Sequence[int]) -> tuple[int, ...]:
+    """The dilation of the convolution of the whole."""
+    return tuple(block * step for block, step in zip(b, per_axis(d, len(b), "dilation"), strict=True))
+
+
+_BLOCKS = op.nn.space_to_batch_nd(x, block_shape=b, paddings=p, pad_value=v)
+_ATTRS: dict[str, AnyValue] = {"padding": dilated_padding(b, k, p, q), "dilation": dilation_by(b, d)}
+
+
+def _back(of: AnyValue) -> AnyValue:
+    return op.nn.batch_to_space_nd(of, block_shape=b, crops=k)
+
+
+class DilatedWindows(RuleSet):
+    """Makes convolutions of blocks that are moved into the batch, and back, dilated convolutions."""
+
+    convolution = (
+        (_back(_of("conv", _BLOCKS, y, padding=q, dilation=d)) >> _of("conv", x, y, **_ATTRS))
+        .when(is_zero(v, x), dilates(b, k, p, q, a, x, _RANK))
+        .lowering()
+        .inexact(_SUMS)
+    )
+    quantized = (
+        (_back(op.qnn.conv2d(_BLOCKS, y, c, z, s, t, attrs=a, padding=q, dilation=d)) >> op.qnn.conv2d(x, y, c, z, s, t, attrs=a, **_ATTRS))
+        .when(pads_with(v, c), dilates(b, k, p, q, a, x, 2))
+        .lowering()
+    )
