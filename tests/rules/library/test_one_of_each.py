@@ -25,6 +25,7 @@ TWICE = {
     ("ForwardScaleAxis.scaled", "MatmulAlgebra.scaled_rows"): KINDS,
     ("MatmulAlgebra.regroup", "TasoExchanges.matmul_associates"): GUARDS,
     ("MoveTransposes.hoist_left", "TasoExchanges.transpose_of_sum"): GUARDS,
+    ("PaddedWindows.finite_maximum", "PaddedWindows.maximum"): LIBERTIES,
     ("Powers.square", "RootForms.square"): KINDS,
     ("Sums.switch_add_multiply", "Weights.through_sum"): GUARDS,
 }
