@@ -1,4 +1,4 @@
-"""Convolution and poolings over two spatial dimensions of data in blocks of channels: nn.contrib_conv2d_nchwc and so on.
+"""2D and 3D convolutions and 2D poolings of data in blocks of channels: nn.contrib_conv2d_nchwc and so on.
 
 They are separate operators, because rules on the others treat a layout as an order of axes. Each computes with joined blocks.
 """
@@ -74,7 +74,7 @@ def _declare(whole: Op) -> Op:
     return made
 
 
-BLOCKED: Final = {of: _declare(of) for of in (CONVOLUTIONS[2], MAX[2], AVG[2], GLOBAL_MAX[2], GLOBAL_AVG[2])}
+BLOCKED: Final = {of: _declare(of) for of in (CONVOLUTIONS[2], CONVOLUTIONS[3], MAX[2], AVG[2], GLOBAL_MAX[2], GLOBAL_AVG[2])}
 """Maps operators on whole axes to those on blocks."""
 WHOLE: Final = {blocked: of for of, blocked in BLOCKED.items()}
 """The inverse of `BLOCKED`."""

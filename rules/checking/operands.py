@@ -9,6 +9,7 @@ import numpy as np
 from passat.ir.op import Op, OpTypeError, get_op
 from passat.ir.ops.blocked_layouts import joined_shape, split_shape, without_blocks
 from passat.ir.ops.blocked_windows import WHOLE
+from passat.ir.ops.windows import SPATIAL
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type, tensor_type
 from passat.rules.checking.attributes import Attributes, convolution_attributes, random_attributes
@@ -345,10 +346,10 @@ def _convolution(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit
 
 def _in_blocks(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
     """Operands of an operator on blocks: those of the operator on whole axes, with their channels in blocks that divide them."""
-    sampler = around.sampler
+    sampler, letters = around.sampler, SPATIAL[int(WHOLE[op].name[-2])]
     names: list[str] = [name for name in ("data_layout", "layout", "kernel_layout") if name in op.attr_params]
     layouts = [
-        str(fixed.get(name, _layout_like("OIHW" if name == "kernel_layout" else "NCHW", _shape(type_))))
+        str(fixed.get(name, _layout_like(f"{'OI' if name == 'kernel_layout' else 'NC'}{letters}", _shape(type_))))
         for name, type_ in zip(names, known, strict=True)
     ]
     try:
@@ -357,7 +358,7 @@ def _in_blocks(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
             for type_, layout in zip(known, layouts, strict=True)
         ]
         plain = {name: without_blocks(layout) for name, layout in zip(names, layouts, strict=True)}
-        base = (sampler.pick((1, 2)), sampler.pick((2, 4, 3)), sampler.pick((3, 4)), sampler.pick((3, 4)))
+        base = (sampler.pick((1, 2)), sampler.pick((2, 4, 3)), *(sampler.pick((3, 4)) for _ in letters))
         found = fit(WHOLE[op], given, {**fixed, **plain}, around._replace(base=base, seen=[]))
         types = list(known)
         for i, made in enumerate(map(tensor_type, found.types)):
@@ -372,8 +373,8 @@ def _in_blocks(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
 
 
 def _layout_like(letters: str, shape: Shape) -> str:
-    """A layout of four axes for a tensor of this shape, whose further axes are blocks of axis 1, and then of axis 0."""
-    blocks = zip(shape[4:], (letters[1], letters[0]), strict=False)
+    """A layout of these axes for a tensor of this shape, whose further axes are blocks of axis 1, and then of axis 0."""
+    blocks = zip(shape[len(letters) :], (letters[1], letters[0]), strict=False)
     return letters + "".join(f"{size}{letter.lower()}" for size, letter in blocks)
 
 

@@ -29,7 +29,10 @@ from passat.ir.types import TensorType, TupleType, Type
 from passat.passmgr.options import convert, show_annotation
 
 _PER_CHANNEL = ("nn.batch_norm", "nn.bias_add", "nn.group_norm", "nn.instance_norm", "nn.layer_norm", "nn.prelu")
-_CONVOLUTIONS = (*(f"nn.conv{rank}d{kind}" for rank in (1, 2, 3) for kind in ("", "_transpose")), "nn.contrib_conv2d_nchwc")
+_CONVOLUTIONS = (
+    *(f"nn.conv{rank}d{kind}" for rank in (1, 2, 3) for kind in ("", "_transpose")),
+    *(f"nn.contrib_conv{rank}d_nchwc" for rank in (2, 3)),
+)
 
 
 def is_untyped(operand: object) -> bool:

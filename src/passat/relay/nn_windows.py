@@ -157,10 +157,11 @@ def conv3d(
     out_layout: str = "",
     out_dtype: str = "",
 ) -> Call:
-    """A convolution over three spatial dimensions."""
+    """A convolution over three spatial dimensions; `nn.contrib_conv3d_nchwc` where a layout has blocks."""
     window = (strides, padding, dilation, kernel_size)
-    _check_output("nn.conv3d", data, data_layout, out_layout, out_dtype)
-    return _convolution("nn.conv3d", 3, data, weight, window, groups, channels, data_layout, kernel_layout)
+    name = fitting(get_op("nn.conv3d"), data_layout, kernel_layout).name
+    _check_output(name, data, data_layout, out_layout, out_dtype)
+    return _convolution(name, 3, data, weight, window, groups, channels, data_layout, kernel_layout)
 
 
 def conv3d_transpose(

@@ -212,6 +212,9 @@ EXAMPLES: dict[str, Sequence[Example]] = {
         call((1, 2, 7, 5, 2), (3, 4, 3, 2), data_layout="NCHW2c", kernel_layout="OIHW"),
         call((2, 7, 5, 2, 2), (2, 1, 3, 2, 2, 3), data_layout="NHWC2c", kernel_layout="OIHW2i3o", groups=2, strides=2, padding=1),
     ],
+    "nn.contrib_conv3d_nchwc": [
+        call((1, 2, 4, 7, 5, 2), (2, 1, 2, 3, 2, 4, 1), data_layout="NCDHW2c", kernel_layout="OIDHW4i1o"),
+    ],
     **{
         f"nn.contrib_{kind}_pool2d_nchwc": [call((2, 3, 7, 5, 2), layout="NCHW2c", pool_size=(3, 2), padding=(1, 0, 1, 1), strides=2)]
         for kind in ("max", "avg")

@@ -64,6 +64,23 @@ def test_a_convolution_of_blocks_is_that_of_whole_axes(data_layout: str, kernel_
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
+def test_a_convolution_of_blocks_over_three_dimensions() -> None:
+    """In the executor and in ONNX."""
+    x, w = relay.var("x", shape=(2, 2, 3, 5, 4, 2)), relay.var("w")
+    made = relay.nn.conv3d(x, w, channels=6, kernel_size=(2, 3, 1), padding=(1, 0, 0), data_layout="NCDHW2c", kernel_layout="OIDHW4i3o")
+    function = relay.Function([x, w], made)
+    shapes = [(2, 2, 3, 5, 4, 2), (2, 1, 2, 3, 1, 4, 3)]
+    data, weight = (np.random.default_rng(3).standard_normal(shape).astype(np.float32) for shape in shapes)
+    a, b = relay.var("a", shape=(2, 4, 3, 5, 4)), relay.var("b", shape=(6, 4, 2, 3, 1))
+    whole = relay.Function([a, b], relay.nn.conv3d(a, b, padding=(1, 0, 0)))
+    joined_operands = (joined(data, "NCDHW2c"), joined(weight, "OIDHW4i3o"))
+    wanted = split(relay.create_executor().evaluate(whole)(*joined_operands).numpy(), "NCDHW2c")
+    np.testing.assert_allclose(relay.create_executor().evaluate(function)(data, weight).numpy(), wanted, rtol=1e-5, atol=1e-5)
+    session = onnxruntime.InferenceSession(to_onnx(IRModule.from_expr(function)).SerializeToString())
+    (found,) = session.run(None, dict(zip([each.name for each in session.get_inputs()], (data, weight), strict=True)))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["max", "avg"])
 @pytest.mark.parametrize("layout", ["NCHW4c", "NHWC2c"])
 def test_a_pooling_of_blocks_is_that_of_whole_axes(kind: str, layout: str) -> None:
