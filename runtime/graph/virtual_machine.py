@@ -90,7 +90,7 @@ class VirtualMachine(Module):
         self._result: AnyValue = None
 
     def init(self, ctx: Device) -> None:
-        """Selects the device, as before TVM 0.7. Raises GraphError for another one than the CPU."""
+        """Selects the device, as before TVM 0.7. Raises GraphError for devices other than the CPU."""
         if not ctx.exist:
             raise GraphError(f"programs run on the CPU here, not on {ctx}")
 
