@@ -51,7 +51,7 @@ def default_pipeline() -> Sequential:
 
 
 def default_passes() -> list[Pass]:
-    """The passes of the default pipeline."""
+    """The passes of the default pipeline, in its order: sorting them would load networkx."""
     return [
         ReadOpaque(),
         simplify_inference(),
@@ -64,13 +64,13 @@ def default_passes() -> list[Pass]:
         eliminate_common_subexpr(),
         fold_scale_axis(),
         linear_algebra(),
+        raise_operators(),
+        raise_attention(),
+        collapse_batch_dims(),
         explore(),
         combine_parallel_conv2d(),
         combine_parallel_dense(),
         combine_parallel_batch_matmul(),
-        raise_operators(),
-        raise_attention(),
-        collapse_batch_dims(),
         CollapseBatchRegions(),
         contrib_operators(),
         target_forms(),

@@ -73,6 +73,10 @@ def test_declared_places_give_the_tuned_order_from_any_order() -> None:
         assert names(in_order(shuffled)) == TUNED
 
 
+def test_the_default_passes_are_listed_in_order_so_that_nothing_is_sorted() -> None:
+    assert names(default_passes()) == names(default_pipeline().members)
+
+
 def test_undeclared_order_stays_as_given() -> None:
     assert names(in_order([make("C"), make("A", after=["Z"]), make("Z"), make("B"), make("D", before=["C"])])) == ["Z", "A", "B", "D", "C"]
     assert names(in_order([make("P", required=["R", "InferType"]), make("R")])) == ["R", "P"]
