@@ -45,6 +45,7 @@ from passat.passmgr import (
     RemoveUnusedFunctions as _RemoveUnusedFunctions,
 )
 from passat.relay.build_module import build_config
+from passat.relay.recast import recast
 
 __all__ = [
     "AlterOpLayout",
@@ -96,6 +97,7 @@ __all__ = [
     "function_pass",
     "gradient",
     "module_pass",
+    "recast",
     "to_cps",
     "un_cps",
 ]

@@ -1,0 +1,72 @@
+"""`relay.transform.recast`: computes operators in other element types, with casts around them."""
+
+from collections.abc import Collection, Sequence
+from typing import overload
+
+from passat.ir.attrs import Attrs
+from passat.ir.expr import Call, Expr, Tuple, TupleGetItem
+from passat.ir.infer import infer_type
+from passat.ir.module import IRModule
+from passat.ir.op import Op, get_op
+from passat.ir.traverse import children, post_order, with_children
+from passat.ir.types import TensorType, TupleType, Type
+
+
+@overload
+def recast(
+    expr: IRModule, dtype: str, out_dtype: str, ops: Sequence[str] | None = None, skip_layers: Sequence[int] | None = None
+) -> IRModule: ...
+@overload
+def recast(expr: Expr, dtype: str, out_dtype: str, ops: Sequence[str] | None = None, skip_layers: Sequence[int] | None = None) -> Expr: ...
+def recast(
+    expr: Expr | IRModule, dtype: str, out_dtype: str, ops: Sequence[str] | None = None, skip_layers: Sequence[int] | None = None
+) -> Expr | IRModule:
+    """Casts the operands of calls of `ops` (by default `nn.conv2d`) to `dtype`, and their results to the types that they had.
+
+    `out_dtype` is the element type of the results in between, for operators with that attribute. `skip_layers` are calls that stay: the
+    layer of a call is the largest number of such calls on a path that ends at it, from 0; negative numbers count from the last layer. Of a
+    module, recasts `main`. Raises InferError if an operator does not take the element type.
+    """
+    if isinstance(expr, IRModule):
+        made = expr.shallow_copy()
+        made["main"] = expr["main"].with_body(recast(expr["main"].body, dtype, out_dtype, ops, skip_layers))
+        return made
+    wanted = {get_op(name) for name in (("nn.conv2d",) if ops is None else ops)}
+    layers = _layers(infer_type(expr), wanted)
+    count = max(layers.values(), default=-1) + 1
+    skipped = {layer + count if layer < 0 else layer for layer in skip_layers or ()}
+    done: dict[Expr, Expr] = {}
+    for node in post_order(expr):
+        made_node = with_children(node, [done[part] for part in children(node)])
+        if node in layers and layers[node] not in skipped and isinstance(made_node, Call):
+            args = [_cast(arg, old.checked_type, dtype) for arg, old in zip(made_node.args, children(node)[1:], strict=True)]
+            attrs = Attrs(made_node.attrs, out_dtype=out_dtype) if _takes(made_node.op, "out_dtype") else made_node.attrs
+            made_node = _cast(Call(made_node.op, args, attrs, made_node.type_args, made_node.span), node.checked_type)
+        done[node] = made_node
+    return infer_type(done[expr])
+
+
+def _layers(expr: Expr, wanted: Collection[Op]) -> dict[Expr, int]:
+    """The layer of each call of the wanted operators."""
+    before: dict[Expr, int] = {}
+    found: dict[Expr, int] = {}
+    for node in post_order(expr):
+        before[node] = max((before[part] for part in children(node)), default=0)
+        if isinstance(node, Call) and node.op in wanted:
+            found[node] = before[node]
+            before[node] += 1
+    return found
+
+
+def _takes(op: Expr, attribute: str) -> bool:
+    return isinstance(op, Op) and attribute in op.attr_params
+
+
+def _cast(value: Expr, type_: Type, dtype: str | None = None) -> Expr:
+    """A tensor, or a tuple of tensors, of a type cast to an element type; without one, to those of the type."""
+    if isinstance(type_, TensorType):
+        return get_op("cast")(value, dtype=dtype or type_.dtype)
+    if not isinstance(type_, TupleType):
+        return value
+    fields = value.fields if isinstance(value, Tuple) else [TupleGetItem(value, i) for i in range(len(type_.fields))]
+    return Tuple(_cast(part, field, dtype) for part, field in zip(fields, type_.fields, strict=True))
