@@ -1,7 +1,7 @@
 """Models with native kernels against the same models without, on ONNX Runtime with all optimizations.
 
     python benchmarks/kernels.py                           # own cases, rich in chains: upper bounds, not a sample
-    python benchmarks/kernels.py --only FOLDER/*.onnx      # exports
+    python benchmarks/kernels.py --only FOLDER/*.onnx      # exports, as Passat optimizes them
     python benchmarks/kernels.py --threads 2               # ONNX Runtime's threads
 
 In each round the input, the input once more (the control) and the model with kernels take turns. Shown are the time of the input, and for
@@ -22,8 +22,9 @@ import numpy as np
 import onnx
 from onnx import numpy_helper, parser
 
+import passat
 from passat.choose import MARGIN, choose_feed, take_turns, time_of
-from passat.kernels import left_by_runtime
+from passat.kernels import fusions, left_by_runtime
 from passat.runner import Runner, custom_operators
 from passat.runtime.kernels import build_library, compiler, fuse, library_source
 from passat.verify import Comparing
@@ -98,7 +99,7 @@ def main() -> None:
     print("| model | nodes in kernels | ms | control | with kernels | kept |\n| :-- | --: | --: | --: | --: | :-- |")
     if asked.only:
         for path in asked.only:
-            row(path.stem, onnx.load(path), asked.seconds, asked.threads)
+            row(path.stem, passat.optimize(path, verify=False).model, asked.seconds, asked.threads)
         return
     for name, text in OWN.items():
         row(name, parsed(text), asked.seconds, asked.threads)
@@ -107,7 +108,8 @@ def main() -> None:
 
 def row(name: str, model: onnx.ModelProto, seconds: float, threads: int) -> None:
     """Measures one model."""
-    kernels = fuse(model, left_by_runtime(model, None).keys())
+    before = left_by_runtime(model, None)
+    kernels = fuse(model, before.keys())
     if kernels is None:
         print(f"| {name} | 0 | | | | nothing to fuse |", flush=True)
         return
@@ -117,6 +119,7 @@ def row(name: str, model: onnx.ModelProto, seconds: float, threads: int) -> None
         path.write_bytes(library)
         plain = [Runner(model, threads=threads, optimize="all", arena=True) for _ in range(2)]
         with custom_operators([path]):
+            lost = fusions(before) - fusions(left_by_runtime(kernels.model, None))
             runners = [*plain, Runner(kernels.model, threads=threads, optimize="all", arena=True)]
         feed = choose_feed(runners[0], Comparing())
         clock = time.thread_time if threads == 1 else time.perf_counter
@@ -130,7 +133,7 @@ def row(name: str, model: onnx.ModelProto, seconds: float, threads: int) -> None
     else:
         typical, spreads = min(base), ["", ""]
         control, gain = (typical / min(times) for times in others)
-    kept = "yes" if gain * (1 - MARGIN) > 1 else "no"
+    kept = f"no, they prevent {', '.join(lost)}" if lost else "yes" if gain * (1 - MARGIN) > 1 else "no"
     print(
         f"| {name} | {kernels.nodes} | {typical * 1e3:.3g} | {control:.2f}{spreads[0]} | {gain:.2f}{spreads[1]} | {kept} |",
         flush=True,

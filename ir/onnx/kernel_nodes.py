@@ -2,6 +2,7 @@
 
 import heapq
 from collections.abc import Sequence, Set
+from typing import Any as AnyValue
 from typing import Final, NamedTuple, TypeAlias
 
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper, shape_inference
@@ -33,7 +34,7 @@ class Scalar(NamedTuple):
 
 def tensor_types(model: ModelProto, alike: Set[str]) -> dict[str, Tensor]:
     """The types of the values of known rank. Each unknown size gets a unique name; nodes of the elementwise operators `alike` keep it."""
-    graph = shape_inference.infer_shapes(model).graph
+    graph = shape_inference.infer_shapes(model, data_prop=True).graph
     found: dict[str, Tensor] = {}
     for value in (*graph.input, *graph.value_info, *graph.output):
         tensor = value.type.tensor_type
@@ -113,12 +114,17 @@ def with_kernel_nodes(
     written = {name for node in made.values() for name in node.output}
     vanished = {name for number in gone for name in nodes[number].output if name not in written} | unused
     for values in (changed.graph.initializer, changed.graph.value_info):
-        for value in [value for value in values if value.name in vanished]:
-            values.remove(value)
-    for node in [node for node in changed.graph.node if node.op_type == "Constant" and node.output[0] in unused]:
-        changed.graph.node.remove(node)
+        _keep(values, [value.name not in vanished for value in values])
+    _keep(changed.graph.node, [node.op_type != "Constant" or node.output[0] not in unused for node in changed.graph.node])
     changed.opset_import.append(helper.make_opsetid(domain, 1))
     return changed
+
+
+def _keep(values: AnyValue, kept: Sequence[bool]) -> None:
+    """Removes the other entries of a repeated field, from the end, without copying them."""
+    for number in reversed(range(len(kept))):
+        if not kept[number]:
+            del values[number]
 
 
 def names_read(node: NodeProto) -> set[str]:

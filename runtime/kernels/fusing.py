@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 Key: TypeAlias = tuple[str, str, tuple[str, ...], tuple[str, ...]]
 LEAST: Final = 2
 """The minimum number of nodes in a kernel."""
+MOST: Final = 64
+"""The maximum number of different kernels in a library: it bounds the time of compilation."""
 _INSERTED: Final = "InsertedPrecisionFreeCast_"
 
 
@@ -72,6 +74,8 @@ def fuse(model: "ModelProto", left: Collection[Key], without: Collection[tuple[i
         rank = len(group.shape)
         text = f"{rank} {forms}\n" + "\n".join(show(function) for _, function in variants("k", program))
         if text not in made:
+            if len(made) == MOST:
+                continue
             name = f"Kernel{len(made)}"
             made[text] = Kernel(name, program, tuple(variants(name, program)), rank, forms)
         chosen.append((group.nodes, made[text].name, inputs, outputs))

@@ -45,7 +45,7 @@ def compiler() -> list[str]:
     if found is not None:
         return [found]
     if find_spec("ziglang") is not None:
-        return [sys.executable, "-m", "ziglang", "cc", "-fno-sanitize=undefined"]
+        return [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline", "-fno-sanitize=undefined"]
     raise NoCompilerError("kernels need a C compiler: install one as cc, or pip install 'passat[kernels]'")
 
 

@@ -129,7 +129,7 @@ def _made(
         path = os.path.join(temporary, "model.kernels.so")
         Path(path).write_bytes(library)
         with custom_operators([path]):
-            lost = _foreign(before) - _foreign(left_by_runtime(changed, folder))
+            lost = fusions(before) - fusions(left_by_runtime(changed, folder))
             if lost:
                 raise _UnusableError(f"kernels: none were made: they would prevent ONNX Runtime from creating {', '.join(sorted(lost))}")
             found = Reference(model, how, folder=folder).check(changed)
@@ -193,7 +193,7 @@ def left_by_runtime(model: "ModelProto", folder: str | None) -> Counter[Key]:
         return Counter(key(node) for node in in_memory(path).graph.node)
 
 
-def _foreign(nodes: Counter[Key]) -> Counter[str]:
+def fusions(nodes: Counter[Key]) -> Counter[str]:
     """ONNX Runtime's own operators, which its fusions create."""
     found: Counter[str] = Counter()
     for (domain, kind, _, _), count in nodes.items():
