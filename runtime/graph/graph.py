@@ -61,8 +61,8 @@ class _Reader:
 
     def graph(self) -> Graph:
         nodes: list[GraphNode] = []
-        for number, node in enumerate(self._list("nodes")):
-            nodes.append(self._node(node, number, nodes))
+        for number, each in enumerate(self._list("nodes")):
+            nodes.append(self._node(each, number, nodes))
         row_ptr = [0]
         for made in nodes:
             row_ptr.append(row_ptr[-1] + made.outputs)
@@ -72,6 +72,12 @@ class _Reader:
         for number in inputs:
             if nodes[number].function is not None:
                 raise GraphError(f"'arg_nodes' of the graph has the node {number}, which is not an input")
+        given = set(inputs)
+        for number, node in enumerate(nodes):
+            if node.function is None and number not in given:
+                raise GraphError(f"'arg_nodes' of the graph lacks the input {node.name!r}, which is node {number}")
+        if len({nodes[number].name for number in inputs}) < len(inputs):
+            raise GraphError("two inputs of the graph have the same name, or 'arg_nodes' names one twice")
         heads = [_entry(head, nodes, "an element of 'heads'") for head in self._list("heads")]
         attrs = _of(dict, self._whole.get("attrs"), "'attrs' of the graph")
         count = row_ptr[-1]

@@ -16,9 +16,10 @@ from typing import Final
 
 from passat.ir.bounded_read import decode_json, read_bounded
 from passat.ir.expr import Function
-from passat.ir.graph_json import JSONError, load_json, save_json
+from passat.ir.graph_json import load_json, save_json
 from passat.ir.infer import infer_module
 from passat.ir.module import IRModule
+from passat.ir.passat_error import PassatError
 from passat.ir.whole_file import write_whole
 from passat.runtime.devices import Target
 from passat.runtime.graph.compile_engine import CachedFunc
@@ -105,7 +106,7 @@ def load_library(path: "str | os.PathLike[str]") -> LoadedFile:
     content = read_bounded(path, LARGEST)
     try:
         return _loaded(content)
-    except (GraphError, JSONError, ParamsError, zipfile.BadZipFile, ValueError, KeyError) as error:
+    except (PassatError, ValueError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
         raise GraphError(f"{os.fspath(path)} is not a library that export_library has written: {error}") from error
 
 

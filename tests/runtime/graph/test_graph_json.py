@@ -91,6 +91,8 @@ def test_the_schema() -> None:
         ({"nodes": 3}, "'nodes' of the graph must be a list"),
         ({"heads": [[7, 0, 0]]}, "must be an integer from 0 to 1"),
         ({"arg_nodes": [1]}, "which is not an input"),
+        ({"arg_nodes": []}, "lacks the input 'x', which is node 0"),
+        ({"arg_nodes": [0, 0]}, "names one twice"),
         ({"node_row_ptr": [0, 1]}, "'node_row_ptr' of the graph must be"),
         ({"attrs": {}}, "'shape' of the graph must be"),
     ],

@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import re
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -111,6 +113,45 @@ def test_damaged_parameters(data: st.DataObject) -> None:
     content[at] ^= data.draw(st.integers(1, 255))
     with contextlib.suppress(ParamsError):
         load_param_dict(content)
+
+
+@given(st.data())
+def test_damaged_bytes(data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "lib")
+        build(layer(), "numpy", params=weights()).export_library(path)
+        content = bytearray(path.read_bytes())
+        for _ in range(data.draw(st.integers(1, 3))):
+            content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+        path.write_bytes(content)
+        with contextlib.suppress(GraphError):
+            executor = load_module(path)["default"]()
+            executor.set_input("x", X)
+            executor.run()
+
+
+@given(st.data())
+def test_damaged_programs(data: st.DataObject) -> None:
+    """The parts are damaged, not the archive, which has checksums."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "lib")
+        build(layer(), "numpy", params=weights()).export_library(path)
+        parts = parts_of(path)
+        part = data.draw(st.sampled_from(["functions.json", "graph.json"]))
+        numbers = list(re.finditer(rb"\d+|\w+", parts[part]))
+        at = data.draw(st.sampled_from(numbers))
+        parts[part] = (
+            parts[part][: at.start()]
+            + data.draw(st.sampled_from([b"0", b"1", b"7", b"99999999999", b"-1", b"x"]))
+            + parts[part][at.end() :]
+        )
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in parts.items():
+                archive.writestr(name, content)
+        with contextlib.suppress(GraphError, TypeError):
+            executor = load_module(path)["default"]()
+            executor.set_input("x", X)
+            executor.run()
 
 
 def test_the_head_of_a_file_is_json(tmp_path: Path) -> None:
