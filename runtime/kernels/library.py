@@ -242,7 +242,18 @@ static int zero_of(const Op* op) { return 0; }
             zero_of, zero_of, zero_of, zero_of, create, compute}
 """
 
+# Asks the processor itself: __builtin_cpu_supports knows nothing in libraries made by ziglang.
 _REGISTER: Final = r"""
+#if LEVELS > 1
+#include <cpuid.h>
+static int level_of_processor(void) {
+  unsigned a = 0, b = 0, c = 0, d = 0, saved = 0, high = 0;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || !(c >> 12 & 1) || !(c >> 27 & 1)) return 0;  /* FMA, XGETBV */
+  __asm__ volatile("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
+  if ((saved & 0x6) != 0x6 || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b >> 5 & 1)) return 0;  /* AVX2 */
+  return (saved & 0xe6) == 0xe6 && (b >> 16 & 1) && (b >> 17 & 1) && (b >> 30 & 1) && (b >> 31 & 1) ? 2 : 1;  /* AVX-512 F, DQ, BW, VL */
+}
+#endif
 __attribute__((visibility("default"))) Status* RegisterCustomOps(Options* options, const ApiBase* base) {
   Api found = base->get_api(17);
   if (!found) {
@@ -251,10 +262,7 @@ __attribute__((visibility("default"))) Status* RegisterCustomOps(Options* option
   }
   api = found;
 #if LEVELS > 1
-  __builtin_cpu_init();
-  level = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  if (level && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512bw")) level = 2;
+  level = level_of_processor();
   if (level > MOST_LEVEL) level = MOST_LEVEL;
 #endif
   static Domain* domain;
