@@ -95,6 +95,8 @@ class Target:
 
     def __init__(self, target: "str | Target", host: "str | Target | None" = None) -> None:
         self._text = str(target)
+        if not enabled(self._text):
+            raise ValueError(f"unsupported target {self._text!r}; Passat computes on the CPU: use {', '.join(TARGETS)}")
         self.device = device(self._text)
         self.host = None if host is None else Target(host)
 

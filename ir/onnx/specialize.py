@@ -62,7 +62,7 @@ def check_dims(dims: Iterable[str], known: Sequence[str]) -> None:
     """Raises SpecializeError for a dimension that is not among the known ones."""
     for name in dims:
         if name not in known:
-            raise SpecializeError(f"no input has a dimension named {name!r}; {_there_is('named dimension', name, known)}")
+            raise SpecializeError(f"the model has no input with a dimension named {name!r}; {_there_is('named dimension', name, known)}")
 
 
 def _there_is(what: str, name: str, known: Iterable[str]) -> str:

@@ -148,7 +148,7 @@ class GraphExecutor(Module):
     def get_output(self, index: int, out: NDArray | None = None) -> NDArray:
         """A result, copied to `out` if it is given."""
         if not 0 <= index < len(self.graph.heads):
-            raise GraphError(f"the graph has {len(self.graph.heads)} results; there is no result {index}")
+            raise GraphError(f"there is no result {index}; results of the graph: {len(self.graph.heads)}, counted from 0")
         found = NDArray(self.value(self.graph.entry(*self.graph.heads[index])))
         return found if out is None else out.copyfrom(found)
 

@@ -68,6 +68,7 @@ def fused_operators(model: ModelSource, folder: str | None = None) -> Counter[st
 
 
 UNKNOWN_OPERATOR = "neither ONNX nor Passat knows the operator: declare it in a rule file (docs/custom-operators.md)"
+KERNEL = "it is a native kernel of the library beside the model"
 FUNCTION = "it is a function of the model, which rules do not match inside: onnx.inliner.inline_local_functions inlines it"
 NO_FORM = "Passat does not model the operator: ONNX Runtime computes it unchanged"
 NARROWER = "Passat does not model the operator with these operands or attributes: ONNX Runtime computes the node unchanged"
@@ -238,7 +239,7 @@ def _opaque(module: "IRModule", functions: set[tuple[str, str]]) -> list[Opaque]
 
 def _reason(call: Call) -> str:
     if is_custom(call):
-        return UNKNOWN_OPERATOR
+        return KERNEL if isinstance(call.op, OpaqueOp) and call.op.domain.startswith("passat.kernels.") else UNKNOWN_OPERATOR
     return NARROWER if has_form(call) else NO_FORM
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ModelSource: TypeAlias = "ModelProto | bytes | str | os.PathLike[str]"
 """A model: in memory, serialized, or in a file. A model larger than 2 GB must be in a file."""
 
+_NO_KERNELS: Final = re.compile(r"passat\.kernels\.\w+:\w+\(-1\) is not a registered")
 _PREFIX: Final = re.compile(
     r"\[ONNXRuntimeError\] : \d+ : \w+ : "  # the number and the kind of the error
     r"|/\S+\.(?:cc|h):\d+ (?:(?:[\w:~]+[ &*]+)?onnxruntime::[^;]*?\)(?: const)?(?: \[with .*?\])? (?=[A-Za-z]))?"  # a place in the sources
@@ -175,6 +176,8 @@ def sentence_of(error: Exception) -> str:
     'No such model'
     """
     text = _PREFIX.sub("", " ".join(str(error).split()))
+    if _NO_KERNELS.search(text):
+        return "the model needs its library of kernels: --custom-ops NAME.kernels.so, or custom_ops=, registers it"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 
 

@@ -130,7 +130,7 @@ def test_external_data_is_found() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--dim", "l=2"), "no input has a dimension named 'l'; its named dimensions are n, m"),
+        (("--dim", "l=2"), "the model has no input with a dimension named 'l'; its named dimensions are n, m"),
         (("--dim", "n"), "--dim takes NAME=SIZE with a whole number, such as batch=1, not 'n'"),
         (("--dim", "n=-1"), "--dim takes NAME=SIZE"),
         (("--dim", "n=99999999999"), "--dim takes NAME=SIZE"),
@@ -163,7 +163,7 @@ def test_unknown_names_are_reported_in_a_sentence(arguments: tuple[str, ...], sa
         ({"input_shapes": {"x": [1.5, 4]}}, TypeError, "a size of the input 'x' must be an integer"),
         ({"outputs": "y"}, TypeError, "outputs must be a list of names, not 'y'"),
         ({"outputs": []}, ValueError, "outputs names no output"),
-        ({"dims": {"q": 1}}, SpecializeError, "no input has a dimension named 'q'"),
+        ({"dims": {"q": 1}}, SpecializeError, "the model has no input with a dimension named 'q'"),
     ],
 )
 def test_arguments_that_make_no_sense(options: dict[str, AnyValue], error: type[Exception], said: str) -> None:

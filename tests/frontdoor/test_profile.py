@@ -114,7 +114,7 @@ def test_unmeasurable_models(tmp_path: Path) -> None:
     model = parsed("y = Neg(x)")
     path = tmp_path / "model.onnx"
     save(model, path)
-    assert "no input has a dimension named 'm'; its named dimensions are n" in run(path, path, "--dim", "m=2", code=2)
+    assert "the model has no input with a dimension named 'm'; its named dimensions are n" in run(path, path, "--dim", "m=2", code=2)
     assert "the dimension n has size 0, so there is nothing to measure" in run(path, path, "--dim", "n=0", code=2)
     assert "--dim takes NAME=SIZE with a whole number, such as batch=1, not 'n'" in run(path, path, "--dim", "n", code=2)
     assert "options of the passes do not apply if a RESULT is given" in run(path, path, "-O", "2", code=2)

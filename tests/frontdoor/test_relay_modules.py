@@ -108,7 +108,7 @@ def test_targets() -> None:
     assert len({tvm.target.Target("llvm"), tvm.target.Target("llvm"), tvm.target.Target("cpu")}) == 2
     with pytest.raises(ValueError, match="Target context required"):
         tvm.target.Target.current(allow_none=False)
-    with pytest.raises(ValueError, match="unsupported device 'cuda'"):
+    with pytest.raises(ValueError, match="unsupported target 'cuda'"):
         tvm.target.Target("cuda")
 
 

@@ -91,7 +91,7 @@ def test_optimize_runs_what_a_build_runs_before_fusion() -> None:
     assert "fast_exp(%x)" in made.astext()
     assert params == {}
     assert "%w" in mod.astext()
-    with pytest.raises(ValueError, match="unsupported device"):
+    with pytest.raises(ValueError, match="unsupported target"):
         relay.optimize(mod, target="cuda")
 
 

@@ -45,7 +45,8 @@ def run(
                 fail(f"{model} {error}")
         names = [name for name, _ in runner.outputs]
         for (name, kind), value in zip(runner.outputs, values, strict=True):
-            print(f"{name}: {kind}{f' of shape {value.shape}' if isinstance(value, np.ndarray) else ''}")
+            dtype = "string" if kind == "tensor(string)" else getattr(value, "dtype", None)
+            print(f"{name}: {dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else f"{name}: {kind}")
         if output is not None:
             arrays: dict[str, AnyValue] = {name: value for name, value in zip(names, values, strict=True) if isinstance(value, np.ndarray)}
             with output.open("wb") as file:

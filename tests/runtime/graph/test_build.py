@@ -116,7 +116,7 @@ def test_unknown_sizes_are_rejected() -> None:
 
 
 def test_other_targets_and_devices() -> None:
-    with pytest.raises(ValueError, match="unsupported device 'cuda'"):
+    with pytest.raises(ValueError, match="unsupported target 'cuda'; Passat computes on the CPU: use llvm, cpu, c, onnxruntime, numpy"):
         build(layer(), "cuda")
     with pytest.raises(GraphError, match=re.escape("graphs run on the CPU here, not on cuda(0)")):
         build(layer(), "numpy")["default"](Device("cuda"))

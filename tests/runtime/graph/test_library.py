@@ -55,7 +55,7 @@ def parts_of(path: Path) -> dict[str, bytes]:
     [
         ("library.json", b"{", "Expecting"),
         ("library.json", b"[]", "its format is not 1"),
-        ("library.json", b'{"format": 1, "target": "cuda", "name": ""}', "unsupported device 'cuda'"),
+        ("library.json", b'{"format": 1, "target": "cuda", "name": ""}', "unsupported target 'cuda'"),
         ("functions.json", b"[]", "it has no 'root' and 'nodes'"),
         ("functions.json", None, "it has no part functions.json"),
         ("params.bin", b"junk", "these are not parameters"),

@@ -172,8 +172,19 @@ def test_run_finds_the_library(written: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "in.npz", **feed)
     done = CliRunner().invoke(app, ["run", str(written), "--inputs", str(tmp_path / "in.npz"), "-o", str(tmp_path / "out.npz")])
     assert done.exit_code == 0, done.output
+    assert "r: float32[700, 64]" in done.output
     with np.load(tmp_path / "out.npz") as found:
         assert_same_bits(session(model(CHAIN)).run(None, feed)[0], found["r"])
+
+
+def test_other_commands_say_that_the_library_is_needed(written: Path) -> None:
+    given = ["--custom-ops", str(library_path(written))]
+    done = CliRunner().invoke(app, ["inspect", str(written)])
+    assert "the model needs its library of kernels: --custom-ops" in " ".join(done.output.split())
+    assert "it is a native kernel of the library beside the model" in " ".join(done.output.split())
+    assert "needs its library" not in CliRunner().invoke(app, ["inspect", str(written), *given]).output
+    done = CliRunner().invoke(app, ["profile", str(written.with_name("in.onnx")), str(written)])
+    assert (done.exit_code, "the model needs its library of kernels" in " ".join(done.output.split())) == (1, True)
 
 
 def test_a_changed_or_missing_library_is_rejected(written: Path) -> None:
