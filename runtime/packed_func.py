@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any as AnyValue
+from typing import Literal, overload
 
 import numpy as np
 
@@ -86,6 +87,10 @@ def convert(value: AnyValue) -> AnyValue:
     return value if plain else PackedFunc(value)
 
 
+@overload
+def get_global_func(name: str, allow_missing: Literal[False] = False) -> PackedFunc: ...
+@overload
+def get_global_func(name: str, allow_missing: bool) -> PackedFunc | None: ...
 def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None:
     """The global function of that name (`register_func`). Without it, None if that is allowed; otherwise raises GlobalFunctionError."""
     found = find_function(name, allow_missing)
