@@ -59,12 +59,26 @@ def _here() -> str:
     return f"{platform.system()} {platform.machine()}"
 
 
+def hash_of(model: "ModelProto") -> str | None:
+    """The hash of a model's kernel library; None if the model has no kernels."""
+    return next((entry.value for entry in model.metadata_props if entry.key == HASH), None)
+
+
+def library_beside(model: "ModelProto", path: str) -> bytes:
+    """The library of a model that has kernels already, if it is beside the model's file, else nothing. It is read, not loaded."""
+    wanted, library = hash_of(model), library_path(path)
+    if wanted is None or not library.is_file():
+        return b""
+    found = library.read_bytes()
+    return found if hashlib.sha256(found).hexdigest() == wanted else b""
+
+
 def library_of(path: str | os.PathLike[str]) -> list[str]:
     """The library of kernels of the model in a file, if it has kernels. Raises KernelsError for another model's library."""
     from passat.ir.onnx.files import in_memory
 
     proto = in_memory(path)
-    wanted = next((entry.value for entry in proto.metadata_props if entry.key == HASH), None)
+    wanted = hash_of(proto)
     if wanted is None:
         return []
     library = library_path(path)
@@ -85,6 +99,8 @@ def with_kernels(model: "ModelProto", nodes: int, folder: str | None, how: Compa
 
     Raises NoCompilerError, VerifyError.
     """
+    if hash_of(model) is not None:
+        return _without("kernels: none were made: the model has kernels already; optimize the original model with --kernels")
     command = compiler()
     try:
         before = left_by_runtime(model, folder)
@@ -202,11 +218,12 @@ def fusions(nodes: Counter[Key]) -> Counter[str]:
     return found
 
 
-def write_library(library: bytes, model: str | os.PathLike[str]) -> None:
-    """Writes the library beside a model, atomically. If it is empty, removes the library of an earlier model there."""
-    path = library_path(model)
+def write_library(library: bytes, model: "ModelProto", to: str | os.PathLike[str]) -> None:
+    """Writes the library beside a model's file, atomically. If it is empty, removes the library of an earlier model there, unless the model
+    has kernels."""
+    path = library_path(to)
     if not library:
-        if path.is_file() and f"{HASH}.".encode() in path.read_bytes():
+        if hash_of(model) is None and path.is_file() and f"{HASH}.".encode() in path.read_bytes():
             path.unlink()
         return
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

@@ -11,7 +11,7 @@ from passat import apart
 from passat.ir.collector import collector_paused
 from passat.ir.onnx import save
 from passat.job import Given, Job, begin
-from passat.kernels import WithKernels, with_kernels, write_library
+from passat.kernels import WithKernels, library_beside, with_kernels, write_library
 from passat.log import LOG
 from passat.optimization import LooseRulesError, choose, is_accepted, read, run, verify, write_down
 from passat.report import Report, bytes_of, histogram
@@ -65,7 +65,7 @@ class Result:
         """
         LOG.info("writing %s", os.fspath(path))
         with self.report.clock("save"), about(self.report.source, os.fspath(path)):
-            write_library(self.library, path)
+            write_library(self.library, self.model, path)
             save(self.model, path, folder=self._folder, check=self._accepted)
         self.report.output = os.fspath(path)
 
@@ -132,8 +132,10 @@ def optimize_with(model: ModelLike, wanted: Settings) -> Result:
                 return _without(error.rules, job, given)
         native = _with_kernels(job, given, outcome.model) if wanted.kernels else WithKernels(None, b"", "", [])
     _log(job.report)
-    model_ = native.model or outcome.model
-    return Result(model_, job.report, given.source.folder, job.tracing, accepted=accepted, library=native.library)
+    model_, library = native.model or outcome.model, native.library
+    if not library and given.source.in_file:
+        library = library_beside(model_, given.source.name)
+    return Result(model_, job.report, given.source.folder, job.tracing, accepted=accepted, library=library)
 
 
 def _with_kernels(job: Job, given: Given, model: "ModelProto") -> WithKernels:

@@ -234,6 +234,20 @@ def test_a_model_without_kernels_removes_the_library_of_an_earlier_one(written: 
     assert library_path(written).is_file()
 
 
+def test_a_model_with_kernels_keeps_its_library(written: Path) -> None:
+    """Also if it replaces itself, or its library is elsewhere."""
+    library = library_path(written).read_bytes()
+    passat.optimize(written).save(written)
+    assert library_path(written).read_bytes() == library
+    again = written.with_name("again.onnx")
+    done = CliRunner().invoke(app, ["optimize", str(written), "-o", str(again), "--kernels"])
+    assert done.exit_code == 0, done.output
+    assert "kernels: none were made: the model has kernels already" in " ".join(done.output.split())
+    assert library_of(again) == [str(library_path(again))]
+    passat.optimize(onnx.load(written)).save(written)
+    assert library_path(written).read_bytes() == library
+
+
 TWO = (
     "g (float[N,64] x, float[64,64] w) => (float[N,64] r) <float h = {0.5}> "
     "{ s = Mul(x, h) t = Abs(s) p = MatMul(t, w) u = Neg(p) r = Sqrt(u) }"
