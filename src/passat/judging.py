@@ -150,7 +150,7 @@ def _discrete(a: Array, b: Array, samples: Samples, closeness: Closeness | None)
     reason = ""
     if bad.any():
         place = tuple(int(i) for i in np.argwhere(bad)[0])
-        reason = f"{int(np.count_nonzero(bad))} of {a.size} elements differ: {show(a[place])} became {show(b[place])} at {list(place)}"
+        reason = f"differs in {int(np.count_nonzero(bad))} of {a.size} elements: {show(a[place])} became {show(b[place])} at {list(place)}"
     return Judgment(absolute, absolute / (scale or 1.0), reason, float(unsteady.mean()) <= 1 - ENOUGH, moved=not reason)
 
 
@@ -209,8 +209,8 @@ def _said(x: Array, y: Array, bad: Array, other: Array, shape: tuple[int, ...]) 
         worst = int(np.argmax(bad & other)) if (bad & other).any() else int(np.argmax(np.where(bad, np.abs(x - y), -1.0)))
     place = [int(i) for i in np.unravel_index(worst, shape)]
     count = int(np.count_nonzero(bad))
-    how = "in being finite" if (bad & other).any() else "by more than rounding"
-    return f"{count} of {len(x)} elements differ {how}: {show(x[worst])} became {show(y[worst])} at {place}"
+    how = ", in being finite" if (bad & other).any() else " by more than rounding"
+    return f"differs in {count} of {len(x)} elements{how}: {show(x[worst])} became {show(y[worst])} at {place}"
 
 
 def _usual(size: Array) -> float:

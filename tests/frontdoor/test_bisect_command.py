@@ -56,7 +56,7 @@ def test_the_wrong_pass_is_found_and_the_models_around_it_are_written() -> None:
     assert result.exit_code == 0, result.stderr
     first, why, *rest = result.stdout.splitlines()
     assert first == "the first bad pass is pass 4 of 5, Wrong, function @main"
-    assert why.startswith("after it: the output 'output' 20 of 20 elements differ")
+    assert why.startswith("after it: the output 'output' differs in 20 of 20 elements")
     assert rest == ["(the check ran 5 times)", "found/before.onnx was written", "found/after.onnx was written"]
     assert result.stderr == ""
     before, after = (sum(node.op_type == "Relu" for node in onnx.load(f"found/{name}.onnx").graph.node) for name in ("before", "after"))

@@ -86,7 +86,7 @@ class BelowHundred(RuleSet):
     os.rename("kept", "moved")
     result = run("replay", "moved", "--rules", "hundred.py")
     assert result.exit_code == 1, result.stdout + result.stderr
-    assert result.stdout.startswith("the model becomes bad: the output 'y' 6 of 6 elements differ")
+    assert result.stdout.startswith("the model becomes bad: the output 'y' differs in 6 of 6 elements")
     assert result.stdout.endswith("(the inputs in moved/inputs.npz)\n")
     os.unlink("moved/inputs.npz")
     result = run("replay", "moved", "--rules", "hundred.py")
