@@ -2,8 +2,9 @@
 
 import threading
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
+_A = TypeVar("_A")
 KINDS: Final = {
     **{"cpu": 1, "cuda": 2, "cuda_host": 3, "opencl": 4, "aocl": 5, "sdaccel": 6, "vulkan": 7, "metal": 8, "vpi": 9, "rocm": 10},
     **{"rocm_host": 11, "ext_dev": 12, "hexagon": 14, "webgpu": 15},
@@ -40,6 +41,12 @@ class Device:
     def exist(self) -> bool:
         """Whether programs can run on the device."""
         return self.device_type == KINDS["cpu"]
+
+    def place(self, array: _A) -> _A:
+        """An array on this device: itself, if programs can run on it. Raises ValueError otherwise."""
+        if not self.exist:
+            raise ValueError(f"unsupported device {self}; Passat computes on the CPU")
+        return array
 
     def sync(self) -> None:
         """Does nothing: computations on the CPU are complete when their functions return."""

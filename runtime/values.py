@@ -87,7 +87,7 @@ class NDArray:
 
     def copyto(self, target: "NDArray | Device") -> "NDArray":
         """Copies the elements to another array, or to a new one on a device. Returns that array."""
-        return target.copyfrom(self) if isinstance(target, NDArray) else NDArray(self._tensor)
+        return target.copyfrom(self) if isinstance(target, NDArray) else target.place(NDArray(self._tensor))
 
     def same_as(self, other: object) -> bool:
         """Whether `other` is the same object."""
@@ -256,8 +256,7 @@ def array(arr: "npt.ArrayLike | Tensor | NDArray", device: Device | None = None,
 
     Raises ValueError for devices other than the CPU.
     """
-    _check_device(device or ctx)
-    return NDArray(arr)
+    return (device or ctx or cpu()).place(NDArray(arr))
 
 
 def empty(shape: "int | Iterable[int]", dtype: str = "float32", device: Device | None = None, ctx: Device | None = None) -> NDArray:
@@ -266,9 +265,8 @@ def empty(shape: "int | Iterable[int]", dtype: str = "float32", device: Device |
     >>> empty((2,), "int8")
     NDArray(int8[2], [0 0])
     """
-    _check_device(device or ctx)
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-    return NDArray(Tensor.splat(0, sizes, dtype))
+    return (device or ctx or cpu()).place(NDArray(Tensor.splat(0, sizes, dtype)))
 
 
 def from_dlpack(source: AnyValue) -> NDArray:
@@ -278,11 +276,6 @@ def from_dlpack(source: AnyValue) -> NDArray:
     NDArray(float32[2], [1. 1.])
     """
     return NDArray(np.from_dlpack(source))
-
-
-def _check_device(device: Device | None) -> None:
-    if device is not None and not device.exist:
-        raise ValueError(f"unsupported device {device}; Passat computes on the CPU")
 
 
 _SCALARS: Final = (bool, int, float, complex, str)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from typing import Any as AnyValue
 
 if TYPE_CHECKING:
-    from passat import contrib, error, instrument, ir, nd, parser, relay, target, testing, transform
+    from passat import contrib, error, instrument, ir, nd, parser, relay, rpc, target, testing, transform
     from passat.crash import PassError
     from passat.error import TVMError
     from passat.ir.global_functions import register_func
@@ -61,6 +61,7 @@ __all__ = [
     "profile",
     "register_func",
     "relay",
+    "rpc",
     "target",
     "testing",
     "transform",

@@ -5,12 +5,13 @@ from typing import Any as AnyValue
 
 import numpy as np
 
-from passat.runtime.devices import Device
+from passat.runtime.devices import Device, cpu
 from passat.runtime.graph import ExecutorFactory, GraphExecutor
 from passat.runtime.graph.executor import set_inputs
 from passat.runtime.module import BenchmarkResult, Module
 from passat.runtime.packed_func import PackedFunc
-from passat.runtime.values import NDArray
+from passat.runtime.remote import RemoteArray, RemoteModule
+from passat.runtime.values import NDArray, array
 
 __all__ = ["GraphModule", "create"]
 
@@ -35,8 +36,8 @@ class GraphModule:
         if key is not None:
             if self.module["get_input"](key) is None:
                 raise RuntimeError(f"Could not find '{key}' in graph's inputs")
-            self.module["set_input"](key, _array(value))
-        set_inputs(self.module, {name: _array(each) for name, each in params.items()})
+            self.module["set_input"](key, self._array(value))
+        set_inputs(self.module, {name: self._array(each) for name, each in params.items()})
 
     def set_input_zero_copy(self, key: int | str | None = None, value: AnyValue = None, **params: AnyValue) -> None:
         """The same as `set_input`: arrays share their elements where they can."""
@@ -100,11 +101,18 @@ class GraphModule:
         if end_to_end:
             func_name, arguments = "run_from_inputs", [device.device_type, device.device_id]
             for name, value in kwargs.items():
-                arguments += [name, _array(value)]
+                arguments += [name, self._array(value)]
         else:
             self.set_input(**kwargs)
         evaluator = self.module.time_evaluator(func_name, device, repeat=repeat, number=number, min_repeat_ms=min_repeat_ms or 0)
         return evaluator(*arguments)
+
+    def _array(self, value: AnyValue) -> AnyValue:
+        """Arrays as functions of the module take them: of its session, if it is remote."""
+        if isinstance(value, RemoteArray):
+            return value
+        device = self.module.owned.session.cpu() if isinstance(self.module, RemoteModule) else cpu()
+        return array(value, device) if isinstance(value, (np.ndarray, NDArray)) else value
 
 
 def create(graph_json_str: str, libmod: Module, device: Device | Sequence[Device] | None = None, ctx: Device | None = None) -> GraphModule:
@@ -123,8 +131,3 @@ def device_of(device: Device | Sequence[Device] | None) -> Device | None:
     if given is not None and not isinstance(given, Device):
         raise ValueError("dev has to be the type of Device or a list of Device")
     return given
-
-
-def _array(value: AnyValue) -> AnyValue:
-    """NumPy's arrays as arrays that functions take."""
-    return NDArray(value) if isinstance(value, np.ndarray) else value
