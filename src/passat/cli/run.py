@@ -7,7 +7,7 @@ from typing import Any as AnyValue
 import typer
 
 from passat.cli.app import app, errors, fail
-from passat.cli.arguments import check_outputs
+from passat.cli.arguments import CustomOpsOption, check_outputs
 from passat.cli.command import command
 
 
@@ -21,9 +21,10 @@ def run(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE.npz", help="File to write the outputs to", show_default=False)
     ] = None,
+    custom_ops: CustomOpsOption = None,
     seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of the random inputs")] = 0,
 ) -> None:
-    """Run a model on ONNX Runtime, with its kernel library if it has one, in a separate process."""
+    """Run a model on ONNX Runtime, with its kernel library and libraries of custom operators, in a separate process."""
     with errors():
         import numpy as np
 
@@ -32,9 +33,9 @@ def run(
         from passat.runner import Runner, custom_operators, sentence_of
         from passat.verify import comparing
 
-        check_outputs({"-o": output}, {"the model": [model], "--inputs": [inputs]})
+        check_outputs({"-o": output}, {"the model": [model], "--inputs": [inputs], "--custom-ops": custom_ops or ()})
         how = comparing(seed, inputs)
-        with custom_operators(library_of(model)):
+        with custom_operators([*(custom_ops or ()), *library_of(model)]):
             try:
                 runner = Runner(model, optimize="all", apart=True)
             except Exception as error:  # ONNX Runtime's errors have no common base class

@@ -177,6 +177,19 @@ def test_run_finds_the_library(written: Path, tmp_path: Path) -> None:
         assert_same_bits(session(model(CHAIN)).run(None, feed)[0], found["r"])
 
 
+def test_run_registers_given_libraries(written: Path, tmp_path: Path) -> None:
+    """As for a model with custom operators of the user's, which does not name its library."""
+    plain = onnx.load(written)
+    del plain.metadata_props[:]
+    onnx.save(plain, tmp_path / "plain.onnx")
+    command = ["run", str(tmp_path / "plain.onnx"), "--custom-ops"]
+    done = CliRunner().invoke(app, [*command, str(library_path(written))])
+    assert done.exit_code == 0, done.output
+    assert "r: float32[" in done.output
+    done = CliRunner().invoke(app, [*command, "no.so"])
+    assert (done.exit_code, "no.so" in " ".join(done.output.split())) == (1, True)
+
+
 def test_other_commands_say_that_the_library_is_needed(written: Path) -> None:
     given = ["--custom-ops", str(library_path(written))]
     done = CliRunner().invoke(app, ["inspect", str(written)])
