@@ -7,12 +7,13 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.cost import Cost, nbytes
+from passat.ir.dtypes import to_numpy
 from passat.ir.expr import Call, Expr
-from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, to_onnx
+from passat.ir.onnx_mapping import Emitter, OnnxNode, OnnxVersionError, from_onnx, need_opset, to_onnx
 from passat.ir.op import Op, OpTypeError, define_op
-from passat.ir.ops.accumulate import Array, narrow, wide
+from passat.ir.ops.accumulate import BYTES, Array, check_dtypes, narrow, summed, sums_dtype, wide
 from passat.ir.ops.emitting import only, part
-from passat.ir.ops.linear import bias_add, check_dtypes
+from passat.ir.ops.linear import bias_add
 from passat.ir.ops.windows import (
     SPATIAL,
     arranged,
@@ -35,7 +36,6 @@ Numbers = int | tuple[int, ...]
 
 def _operands(data: TensorType, weight: TensorType, rank: int, layouts: tuple[str, str], first: str) -> tuple[Shape, Shape, Shape]:
     """Returns the shape of data (N, C, spatial ...), the shape of weight without its window (`first`: OI or IO), and the window."""
-    check_dtypes("data", data, "weight", weight)
     for name, operand in (("data", data), ("weight", weight)):
         if operand.ndim != rank + 2:
             raise OpTypeError(f"{name} must have {rank + 2} dimensions, but has {operand.ndim}")
@@ -83,12 +83,13 @@ def _convolve(
     kernel_size: Numbers | None,
     data_layout: str,
     kernel_layout: str,
+    out_dtype: str = "",
 ) -> Array:
     """Computes one matrix product per sample and group, with windows as columns (im2col), one sample at a time to save memory."""
     rank = data.ndim - 2
     x, w = (
-        arranged(wide(data), data_layout, "NC" + SPATIAL[rank]),
-        arranged(wide(weight), kernel_layout, "OI" + SPATIAL[rank]),
+        arranged(summed(data, out_dtype), data_layout, "NC" + SPATIAL[rank]),
+        arranged(summed(weight, out_dtype), kernel_layout, "OI" + SPATIAL[rank]),
     )
     view = windows(
         pad_spatial(x, *begins_ends(padding, rank)),
@@ -103,7 +104,7 @@ def _convolve(
     for sample, out in zip(view, result, strict=True):
         columns = sample.transpose(order).reshape(groups, rows.shape[2], int(np.prod(places)))
         out[...] = np.matmul(rows, columns).reshape(out.shape)
-    return narrow(arranged(result, "NC" + SPATIAL[rank], data_layout), data.dtype)
+    return narrow(arranged(result, "NC" + SPATIAL[rank], data_layout), to_numpy(out_dtype) if out_dtype else data.dtype)
 
 
 def _convolution_cost(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
@@ -128,7 +129,9 @@ def _declare_convolution(rank: int) -> Op:
         kernel_size: Numbers | None = None,
         data_layout: str = "NC" + letters,
         kernel_layout: str = "OI" + letters,
+        out_dtype: str = "",
     ) -> TensorType:
+        dtype = sums_dtype("data", data, "weight", weight, out_dtype)
         shape, (outputs, inputs), found = _operands(data, weight, rank, (data_layout, kernel_layout), "OI")
         if groups < 1:
             raise OpTypeError(f"groups={groups} must be at least 1")
@@ -144,12 +147,13 @@ def _declare_convolution(rank: int) -> Op:
                 shape[2:], _window(found, kernel_size, rank), steps, gaps, begins, ends, strict=True
             )
         )
-        return _as_operand((shape[0], _channels(outputs, channels), *sizes), data.dtype, data_layout, rank)
+        return _as_operand((shape[0], _channels(outputs, channels), *sizes), dtype, data_layout, rank)
 
     relation.__doc__ = f"""The convolution of data (N, C, {", ".join(letters)}) with a weight (O, C / groups, {", ".join(letters)}).
 
     Layouts may reorder the dimensions. `padding` is one number, one number per spatial dimension, or all begins followed by all
-    ends. `channels` and `kernel_size`, if given, must match the weight. ONNX: Conv (1, 11, 22); its bias becomes `nn.bias_add`.
+    ends. `channels` and `kernel_size`, if given, must match the weight. `out_dtype` is the element type of the result, int32 or int64 for
+    narrower integers. ONNX: Conv (1, 11, 22), whose bias becomes `nn.bias_add`; ConvInteger (10) with `out_dtype`.
     """
     return define_op(f"nn.conv{rank}d", kernel=_convolve, cost=_convolution_cost, pattern=4)(relation)
 
@@ -221,6 +225,7 @@ def _declare_transposed(rank: int) -> Op:
         data_layout: str = "NC" + letters,
         kernel_layout: str = "IO" + letters,
     ) -> TensorType:
+        check_dtypes("data", data, "weight", weight)
         shape, (inputs, outputs), found = _operands(data, weight, rank, (data_layout, kernel_layout), "IO")
         if groups < 1:
             raise OpTypeError(f"groups={groups} must be at least 1")
@@ -364,7 +369,15 @@ def _write(call: Call, inputs: Sequence[str], emit: Emitter, op_type: str, first
 
 
 def _write_convolution(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
-    return _write(call, inputs, emit, "Conv", "OI")
+    data, weight, result = (tensor_type(type_).dtype for type_ in (*(arg.checked_type for arg in call.args), call.checked_type))
+    if result == data:
+        return _write(call, inputs, emit, "Conv", "OI")
+    if result != "int32" or not {data, weight} <= BYTES:
+        raise OnnxVersionError(
+            f"{call.op!r} of {data} and {weight} with out_dtype={result!r} has no ONNX form; int8 or uint8 with int32 has"
+        )
+    need_opset(emit, 10, CONVOLUTIONS[tensor_type(call.args[1].checked_type).ndim - 2])
+    return _write(call, inputs, emit, "ConvInteger", "OI")
 
 
 def _write_transposed(call: Call, inputs: Sequence[str], emit: Emitter) -> str:

@@ -10,9 +10,8 @@ from passat.ir.cost import Cost, nbytes
 from passat.ir.expr import Call, Expr, Tuple
 from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, need_opset, to_onnx
 from passat.ir.op import OpTypeError, define_op
-from passat.ir.ops.accumulate import Array, narrow, wide
+from passat.ir.ops.accumulate import Array, check_dtypes, narrow, wide
 from passat.ir.ops.emitting import only
-from passat.ir.ops.linear import check_dtypes
 from passat.ir.shape import Dim, broadcast, may_equal, static_size
 from passat.ir.types import TensorType, TupleType, Type, tensor_type
 

@@ -7,23 +7,15 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.cost import Cost, elements, nbytes
-from passat.ir.dtypes import FLOATS, NUMERIC
+from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.expr import Call, Constant, Expr
 from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, to_onnx
 from passat.ir.op import Op, OpTypeError, define_op
-from passat.ir.ops.accumulate import Array, narrow, wide
-from passat.ir.ops.emitting import only, part, transpose, vector_on_axis
+from passat.ir.ops.accumulate import BYTES, Array, check_dtypes, narrow, summed, sums_dtype, wide
+from passat.ir.ops.emitting import cast, only, part, transpose, vector_on_axis
 from passat.ir.shape import Dim, Shape, broadcast, may_equal, same_dim, static_size
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, Type, tensor_type
-
-
-def check_dtypes(name_a: str, a: TensorType, name_b: str, b: TensorType) -> None:
-    """Raises OpTypeError if two operands have different element types, or a type without arithmetic."""
-    if a.dtype != b.dtype:
-        raise OpTypeError(f"{name_a} has element type {a.dtype}, but {name_b} has {b.dtype}; cast one")
-    if a.dtype not in NUMERIC:
-        raise OpTypeError(f"elements of type {a.dtype} have no arithmetic")
 
 
 def _check_inner(left: Dim, right: Dim) -> None:
@@ -49,66 +41,68 @@ def product_cost(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
     return Cost(2.0 * static_size(tensor_type(result).shape) * static_size((summed,)), sum(map(nbytes, args)) + nbytes(result))
 
 
-def stacked_product(a: TensorType, b: TensorType, *, transpose_a: bool, transpose_b: bool) -> TensorType:
+def stacked_product(a: TensorType, b: TensorType, *, transpose_a: bool, transpose_b: bool, out_dtype: str = "") -> TensorType:
     """The type of a batched matrix product, with optional transposition of the last two dimensions of each operand."""
-    check_dtypes("a", a, "b", b)
+    dtype = sums_dtype("a", a, "b", b, out_dtype)
     left = (*a.shape[:-2], a.shape[-1], a.shape[-2]) if transpose_a else a.shape
     right = (*b.shape[:-2], b.shape[-1], b.shape[-2]) if transpose_b else b.shape
-    return TensorType(_product_shape(left, right), a.dtype)
+    return TensorType(_product_shape(left, right), dtype)
 
 
 def _swapped(array: Array, swap: bool) -> Array:
     return array.swapaxes(-1, -2) if swap else array
 
 
-def matrix_product(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) -> Array:
+def matrix_product(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool, out_dtype: str = "") -> Array:
     """The batched matrix product, with optional transposition of the last two dimensions of each operand."""
-    return narrow(np.matmul(_swapped(wide(a), transpose_a), _swapped(wide(b), transpose_b)), a.dtype)
+    found = np.matmul(_swapped(summed(a, out_dtype), transpose_a), _swapped(summed(b, out_dtype), transpose_b))
+    return narrow(found, to_numpy(out_dtype) if out_dtype else a.dtype)
 
 
 @define_op("nn.matmul", exact="integers", kernel=matrix_product, cost=product_cost, pattern=4)
-def matmul(a: TensorType, b: TensorType, *, transpose_a: bool = False, transpose_b: bool = False) -> TensorType:
+def matmul(a: TensorType, b: TensorType, *, transpose_a: bool = False, transpose_b: bool = False, out_dtype: str = "") -> TensorType:
     """The matrix product of `numpy.matmul`: vectors, matrices, and batches of matrices that broadcast.
 
-    The flags transpose an operand before the product and require operands of rank 2. ONNX: MatMul (1, 9, 13) without flags; Gemm (7 to 13)
-    without bias, alpha and beta with flags.
+    The flags transpose an operand before the product and require operands of rank 2. `out_dtype` is the element type of the result, int32
+    or int64 for narrower integers. ONNX: MatMul (1, 9, 13) without flags; Gemm (7 to 13) without bias, alpha and beta with flags;
+    MatMulInteger (10) with `out_dtype`.
     """
-    check_dtypes("a", a, "b", b)
+    dtype = sums_dtype("a", a, "b", b, out_dtype)
     left, right = a.shape, b.shape
     if transpose_a or transpose_b:
         if len(left) != 2 or len(right) != 2:
             raise OpTypeError("transpose_a and transpose_b require two operands of rank 2")
         left, right = left[:: -1 if transpose_a else 1], right[:: -1 if transpose_b else 1]
-    return TensorType(_product_shape(left, right), a.dtype)
+    return TensorType(_product_shape(left, right), dtype)
 
 
-def _dense(data: Array, weight: Array) -> Array:
-    return narrow(np.matmul(wide(data), wide(weight).T), data.dtype)
+def _dense(data: Array, weight: Array, *, out_dtype: str = "") -> Array:
+    return matrix_product(data, weight, transpose_a=False, transpose_b=True, out_dtype=out_dtype)
 
 
 @define_op("nn.dense", exact="integers", kernel=_dense, cost=product_cost, pattern=4)
-def dense(data: TensorType, weight: TensorType) -> TensorType:
+def dense(data: TensorType, weight: TensorType, *, out_dtype: str = "") -> TensorType:
     """`data` (..., inputs) times the transpose of `weight` (units, inputs): (..., units).
 
-    ONNX: Gemm (7 to 13) with transB; Transpose and MatMul if `data` has more than two dimensions.
+    `out_dtype` is that of `nn.matmul`. ONNX: Gemm (7 to 13) with transB; Transpose and MatMul if `data` has more than two dimensions.
     """
-    check_dtypes("data", data, "weight", weight)
+    dtype = sums_dtype("data", data, "weight", weight, out_dtype)
     if len(data.shape) < 2 or len(weight.shape) != 2:
         raise OpTypeError(f"data must have two dimensions or more and weight exactly two, but they have {data.ndim} and {weight.ndim}")
     if not may_equal(data.shape[-1], weight.shape[1]):
         raise OpTypeError(f"rows of data have {data.shape[-1]!r} elements, but rows of weight have {weight.shape[1]!r}")
-    return TensorType((*data.shape[:-1], weight.shape[0]), data.dtype)
+    return TensorType((*data.shape[:-1], weight.shape[0]), dtype)
 
 
 @define_op("nn.batch_matmul", exact="integers", kernel=matrix_product, cost=product_cost, pattern=4)
-def batch_matmul(a: TensorType, b: TensorType, *, transpose_a: bool = False, transpose_b: bool = True) -> TensorType:
-    """The products of two batches of matrices, of rank 3. `b` is transposed by default, as in Relay.
+def batch_matmul(a: TensorType, b: TensorType, *, transpose_a: bool = False, transpose_b: bool = True, out_dtype: str = "") -> TensorType:
+    """The products of two batches of matrices, of rank 3. `b` is transposed by default, as in Relay; `out_dtype` is that of `nn.matmul`.
 
     The batches have equal lengths, or one has length 1. Written as Transpose and MatMul.
     """
     if len(a.shape) != 3 or len(b.shape) != 3:
         raise OpTypeError(f"operands must have three dimensions, but have {a.ndim} and {b.ndim}")
-    return stacked_product(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
+    return stacked_product(a, b, transpose_a=transpose_a, transpose_b=transpose_b, out_dtype=out_dtype)
 
 
 def _bias_add(data: Array, bias: Array, *, axis: int) -> Array:
@@ -155,6 +149,8 @@ def takes_bias(op: Op, attrs: Attrs, types: Sequence[Type], axis: int) -> bool:
     Products must have floating-point operands of rank 2 and a bias along the last axis; convolutions must have a bias along their channels.
     Their writers then accept the name of the bias as an additional operand.
     """
+    if attrs.get("out_dtype"):
+        return False
     if op.name in _CONVOLUTIONS:
         layout = attrs["data_layout"]
         return bool(axis % len(layout) == layout.index("C"))
@@ -194,30 +190,32 @@ def _read_gemm(node: OnnxNode) -> Expr | None:
     return bias_add(product, node.input(2), axis=-1, span=node.span) if biased else product
 
 
-def _write_product(emit: Emitter, inputs: Sequence[str], *, left: bool, right: bool, matrices: bool) -> str:
+def _write_product(call: Call, inputs: Sequence[str], emit: Emitter, *, left: bool, right: bool) -> str:
     """Emits a product of operands whose last two axes are optionally swapped; a third operand is a bias."""
-    if matrices and (len(inputs) == 3 or (emit.opset >= 11 and (left or right))):  # before opset 11 Gemm requires a bias
+    # before opset 11 Gemm requires a bias
+    if _is_gemm(call) and (len(inputs) == 3 or (emit.opset >= 11 and (left or right))):
         return emit.node("Gemm", inputs, {name: 1 for name, flag in (("transA", left), ("transB", right)) if flag})
     assert len(inputs) == 2, "only products of floating-point matrices accept a bias"
-    a, b = (transpose(emit, name, (1, 0) if flag else (0, 1)) for name, flag in zip(inputs[:2], (left, right), strict=True))
-    return emit.node("MatMul", [a, b])
+    types = [tensor_type(arg.checked_type) for arg in call.args]
+    a, b = (
+        transpose(emit, name, (*range(type_.ndim - 2), type_.ndim - 1, type_.ndim - 2)) if flag else name
+        for name, flag, type_ in zip(inputs, (left, right), types, strict=True)
+    )
+    dtype = tensor_type(call.checked_type).dtype
+    if dtype == "int32" and emit.opset >= 10 and {type_.dtype for type_ in types} <= BYTES:
+        return emit.node("MatMulInteger", [a, b])
+    return emit.node("MatMul", [cast(emit, name, type_.dtype, dtype) for name, type_ in zip((a, b), types, strict=True)])
 
 
 @to_onnx(matmul)
+@to_onnx(batch_matmul)
 def _write_matmul(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
-    return _write_product(emit, inputs, left=call.attrs.transpose_a, right=call.attrs.transpose_b, matrices=_is_gemm(call))
+    return _write_product(call, inputs, emit, left=call.attrs.transpose_a, right=call.attrs.transpose_b)
 
 
 @to_onnx(dense)
 def _write_dense(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
-    return _write_product(emit, inputs, left=False, right=True, matrices=_is_gemm(call))
-
-
-@to_onnx(batch_matmul)
-def _write_batch_matmul(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
-    flags = (call.attrs.transpose_a, call.attrs.transpose_b)
-    a, b = (transpose(emit, name, (0, 2, 1) if flag else (0, 1, 2)) for name, flag in zip(inputs, flags, strict=True))
-    return emit.node("MatMul", [a, b])
+    return _write_product(call, inputs, emit, left=False, right=True)
 
 
 @to_onnx(bias_add)

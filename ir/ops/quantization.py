@@ -88,10 +88,11 @@ def cost_of(real: Op, operands: int) -> CostFunction:
 
 
 def with_attributes_of(real: Op, relation: Relation) -> Relation:
-    """A type relation with the attributes of the operator on real numbers instead of `**attrs`."""
+    """A type relation with the attributes of the operator on real numbers instead of `**attrs`; its own replace those of the same name."""
     own = list(inspect.signature(relation).parameters.values())[:-1]
     operands = [parameter for parameter in own if parameter.kind is not parameter.KEYWORD_ONLY]
-    attrs = [*real.attr_params.values(), *own[len(operands) :]]
+    added = own[len(operands) :]
+    attrs = [*(each for each in real.attr_params.values() if each.name not in {own.name for own in added}), *added]
     relation.__signature__ = inspect.Signature([*operands, *attrs], return_annotation=TensorType)  # type: ignore[attr-defined]  # see `inspect`
     return relation
 

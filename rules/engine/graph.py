@@ -41,16 +41,17 @@ _SMALL: Final = 4096
 
 class Symbol:
     """The head of a node: an operator at an arity, a tuple of a given length, a projection, a constant, or a leaf. Interned by `symbol`;
-    `name` is a valid egglog name."""
+    `name` is a valid egglog name. Calls with an `out_dtype` that operators do not have by default have a symbol of their own (`widens`), so
+    that no law of products matches them: such laws of integers hold modulo the size of one type."""
 
     __slots__ = ("arity", "has_payload", "kind", "name", "op")
 
-    def __init__(self, kind: str, op: Op | None, arity: int) -> None:
+    def __init__(self, kind: str, op: Op | None, arity: int, *, widens: bool = False) -> None:
         self.kind = kind
         self.op = op
         self.arity = arity
         text = op.name if op is not None else kind
-        self.name = "s_" + "".join(c if c.isalnum() else f"_{ord(c):x}_" for c in text) + f"_{arity}"
+        self.name = "s_" + "".join(c if c.isalnum() else f"_{ord(c):x}_" for c in text) + f"_{arity}" + "_wide" * widens
         # Calls carry an integer if the operator has attributes, or if each call is unique.
         self.has_payload = kind in (CONST, LEAF, GET, REGION) or (op is not None and bool(op.attr_params or op.variadic or op.stateful))
 
@@ -76,6 +77,7 @@ def outer_parts(region: Expr) -> tuple[Expr, ...]:
 
 
 _SYMBOLS: dict[tuple[str, Op | None, int], Symbol] = {}
+_WIDENING: dict[tuple[Op, int], Symbol] = {}
 
 
 def symbol(kind: str, op: Op | None, arity: int) -> Symbol:
@@ -84,6 +86,18 @@ def symbol(kind: str, op: Op | None, arity: int) -> Symbol:
     if found is None:
         found = _SYMBOLS[kind, op, arity] = Symbol(kind, op, arity)
     return found
+
+
+def _widening(op: Op, arity: int) -> Symbol:
+    found = _WIDENING.get((op, arity))
+    if found is None:
+        found = _WIDENING[op, arity] = Symbol(CALL, op, arity, widens=True)
+    return found
+
+
+def _dtype(expr: Expr) -> str | None:
+    type_ = expr._checked_type or expr.checked_type
+    return type_.dtype if isinstance(type_, TensorType) else None
 
 
 CONST_SYMBOL: Final = symbol(CONST, None, 0)
@@ -269,6 +283,11 @@ class Graph:
             op: Op = expr.op  # type: ignore[assignment]  # only calls of operators are nodes
             call = _SYMBOLS.get((CALL, op, arity)) or symbol(CALL, op, arity)
             attrs = expr.attrs
+            if attrs.get("out_dtype") and op.defaults.get("out_dtype") == "":
+                if _dtype(expr) == _dtype(expr.args[0]):
+                    attrs = Attrs(attrs, out_dtype="")
+                else:
+                    call = _widening(op, arity)
             if op.stateful:
                 # Each stateful call is unique: its own payload keeps congruence from merging it with an equal one.
                 self.stateful.append(expr)

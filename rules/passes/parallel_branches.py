@@ -156,15 +156,16 @@ class Stacked(Combination):
         super().__init__("nn.dense")
 
     def key(self, call: Call) -> Hashable | None:
-        """The type of the weight."""
+        """The type of the weight, and the element type of the result."""
         weight = _type(call.args[1])
-        return weight if weight is not None and weight.is_static and _rank(call) == 2 else None
+        return (weight, call.attrs.out_dtype) if weight is not None and weight.is_static and _rank(call) == 2 else None
 
     def product(self, calls: Branch) -> Call:
         """The batched product of the stacked weights and as many copies of the tensor."""
         data, weights = (_stacked([call.args[place] for call in calls]) for place in (0, 1))
         op = get_op("nn.batch_matmul")
-        return Call(op, [data, weights], op.bind_attrs({"transpose_a": False, "transpose_b": True}), span=calls[0].span)
+        attrs = op.bind_attrs({"transpose_a": False, "transpose_b": True, "out_dtype": calls[0].attrs.out_dtype})
+        return Call(op, [data, weights], attrs, span=calls[0].span)
 
     def follow(self, whole: Expr, before: Branch, calls: Branch, at: int) -> Call | None:
         """The same call, with its other operands stacked."""

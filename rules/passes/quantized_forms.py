@@ -233,7 +233,8 @@ def _product(call: Call, types: AffineTypes, name: str, attrs: dict[str, AnyValu
     x, weight = call.args
     of_x, of_weight = _tensor(x, types), _tensor(weight, types)
     operands = (x, weight, of_x.zero_point, of_weight.zero_point, of_x.scale, of_weight.scale)
-    return _call(name, *operands, **(call.attrs if attrs is None else attrs)), _times(of_x.scale, of_weight.scale)
+    kept = call.attrs if attrs is None else attrs
+    return _call(name, *operands, **{**kept, "out_dtype": "int32"}), _times(of_x.scale, of_weight.scale)
 
 
 @_register("concatenate")

@@ -195,6 +195,12 @@ def only(name: str, what: str, value: object, *allowed: object) -> None:
         raise ValueError(f"relay.{name}: {what}={value!r} is not supported; {_one_of(allowed)} is")
 
 
+def result_dtype(out_dtype: str | None, data: Expr) -> str:
+    """The attribute `out_dtype`: empty if the element type of the result is known to be that of the data."""
+    type_ = known_type(data) if out_dtype else None
+    return "" if isinstance(type_, TensorType) and type_.dtype == out_dtype else out_dtype or ""
+
+
 def only_dtype(name: str, out_dtype: str | None, data: Expr) -> None:
     """Raises ValueError unless the element type of the result is known to be that of the data."""
     if not out_dtype:

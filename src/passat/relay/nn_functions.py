@@ -10,7 +10,7 @@ import numpy as np
 from passat.ir.expr import Call, Constant, Expr, TupleGetItem, const
 from passat.ir.ops.padding import plain_value
 from passat.ir.types import TensorType
-from passat.relay.building import call, known_type, only, only_dtype, operand, rank, type_weights
+from passat.relay.building import call, known_type, only, operand, rank, result_dtype, type_weights
 
 __all__ = [
     "batch_matmul",
@@ -33,9 +33,9 @@ __all__ = [
 def dense(data: Expr, weight: Expr, units: int | None = None, out_dtype: str = "") -> Call:
     """`data` times the transpose of `weight`; `units`, if given, is the number of rows of `weight`."""
     _check_units("nn.dense", operand("nn.dense", "weight", weight), units, 0)
-    only_dtype("nn.dense", out_dtype, operand("nn.dense", "data", data))
+    dtype = result_dtype(out_dtype, operand("nn.dense", "data", data))
     type_weights("nn.dense", (data, weight), {}, units)
-    return call("nn.dense", data, weight)
+    return call("nn.dense", data, weight, out_dtype=dtype)
 
 
 def matmul(
@@ -43,14 +43,14 @@ def matmul(
 ) -> Call:
     """The product of matrices; `units`, if given, is the number of columns of the result."""
     _check_units("nn.matmul", operand("nn.matmul", "tensor_b", tensor_b), units, 0 if transpose_b else -1)
-    only_dtype("nn.matmul", out_dtype, operand("nn.matmul", "tensor_a", tensor_a))
-    return call("nn.matmul", tensor_a, tensor_b, transpose_a=transpose_a, transpose_b=transpose_b)
+    dtype = result_dtype(out_dtype, operand("nn.matmul", "tensor_a", tensor_a))
+    return call("nn.matmul", tensor_a, tensor_b, transpose_a=transpose_a, transpose_b=transpose_b, out_dtype=dtype)
 
 
 def batch_matmul(tensor_a: Expr, tensor_b: Expr, out_dtype: str = "", transpose_a: bool = False, transpose_b: bool = True) -> Call:
     """The products of two batches of matrices; by default, those of `tensor_b` are transposed."""
-    only_dtype("nn.batch_matmul", out_dtype, operand("nn.batch_matmul", "tensor_a", tensor_a))
-    return call("nn.batch_matmul", tensor_a, tensor_b, transpose_a=transpose_a, transpose_b=transpose_b)
+    dtype = result_dtype(out_dtype, operand("nn.batch_matmul", "tensor_a", tensor_a))
+    return call("nn.batch_matmul", tensor_a, tensor_b, transpose_a=transpose_a, transpose_b=transpose_b, out_dtype=dtype)
 
 
 def _check_units(name: str, weight: Expr, units: int | None, axis: int) -> None:

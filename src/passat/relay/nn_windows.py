@@ -10,7 +10,7 @@ from passat.ir.ops.blocked_layouts import blocks_of, names_of
 from passat.ir.ops.blocked_windows import fitting
 from passat.ir.ops.windows import begins_ends, per_axis
 from passat.ir.types import TensorType
-from passat.relay.building import Numbers, call, known_type, numbers, only, only_dtype, operand, plain
+from passat.relay.building import Numbers, call, known_type, numbers, only, only_dtype, operand, plain, result_dtype
 
 __all__ = [
     "avg_pool1d",
@@ -52,8 +52,8 @@ def conv1d(
 ) -> Call:
     """A convolution over one spatial dimension."""
     window = (strides, padding, dilation, kernel_size)
-    _check_output("nn.conv1d", data, data_layout, out_layout, out_dtype)
-    return _convolution("nn.conv1d", 1, data, weight, window, groups, channels, data_layout, kernel_layout)
+    only("nn.conv1d", "out_layout", out_layout, "", data_layout)
+    return _convolution("nn.conv1d", 1, data, weight, window, groups, channels, data_layout, kernel_layout, out_dtype=out_dtype)
 
 
 def conv1d_transpose(
@@ -94,8 +94,8 @@ def conv2d(
     """A convolution over two spatial dimensions; `nn.contrib_conv2d_nchwc` if a layout has blocks."""
     window = (strides, padding, dilation, kernel_size)
     name = fitting(get_op("nn.conv2d"), data_layout, kernel_layout).name
-    _check_output(name, data, data_layout, out_layout, out_dtype)
-    return _convolution(name, 2, data, weight, window, groups, channels, data_layout, kernel_layout)
+    only(name, "out_layout", out_layout, "", data_layout)
+    return _convolution(name, 2, data, weight, window, groups, channels, data_layout, kernel_layout, out_dtype=out_dtype)
 
 
 def contrib_conv2d_nchwc(
@@ -118,8 +118,10 @@ def contrib_conv2d_nchwc(
     if kernel_layout == "OIHW" and isinstance(weight, TensorType) and weight.ndim == 6:
         kernel_layout = f"OIHW{weight.shape[4]}i{weight.shape[5]}o"
     window = (strides, padding, dilation, kernel_size)
-    _check_output("nn.contrib_conv2d_nchwc", data, data_layout, out_layout, out_dtype)
-    return _convolution("nn.contrib_conv2d_nchwc", 2, data, kernel, window, groups, channels, data_layout, kernel_layout)
+    only("nn.contrib_conv2d_nchwc", "out_layout", out_layout, "", data_layout)
+    return _convolution(
+        "nn.contrib_conv2d_nchwc", 2, data, kernel, window, groups, channels, data_layout, kernel_layout, out_dtype=out_dtype
+    )
 
 
 def conv2d_transpose(
@@ -160,8 +162,8 @@ def conv3d(
     """A convolution over three spatial dimensions; `nn.contrib_conv3d_nchwc` where a layout has blocks."""
     window = (strides, padding, dilation, kernel_size)
     name = fitting(get_op("nn.conv3d"), data_layout, kernel_layout).name
-    _check_output(name, data, data_layout, out_layout, out_dtype)
-    return _convolution(name, 3, data, weight, window, groups, channels, data_layout, kernel_layout)
+    only(name, "out_layout", out_layout, "", data_layout)
+    return _convolution(name, 3, data, weight, window, groups, channels, data_layout, kernel_layout, out_dtype=out_dtype)
 
 
 def conv3d_transpose(
@@ -212,10 +214,13 @@ def _convolution(
     data_layout: str,
     kernel_layout: str,
     output_padding: Numbers | None = None,
+    out_dtype: str = "",
 ) -> Call:
-    attrs = _window(name, spatial, window)
+    attrs: dict[str, object] = {**_window(name, spatial, window)}
     if output_padding is not None:
         attrs["output_padding"] = per_axis(numbers(name, "output_padding", output_padding), spatial, "output_padding", 0)
+    else:
+        attrs["out_dtype"] = result_dtype(out_dtype, operand(name, "data", data))
     return call(name, data, weight, **attrs, groups=groups, channels=channels, data_layout=data_layout, kernel_layout=kernel_layout)
 
 

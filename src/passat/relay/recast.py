@@ -40,7 +40,7 @@ def recast(
         made_node = with_children(node, [done[part] for part in children(node)])
         if node in layers and layers[node] not in skipped and isinstance(made_node, Call):
             args = [_cast(arg, old.checked_type, dtype) for arg, old in zip(made_node.args, children(node)[1:], strict=True)]
-            attrs = Attrs(made_node.attrs, out_dtype=out_dtype) if _takes(made_node.op, "out_dtype") else made_node.attrs
+            attrs = _with_result(made_node, dtype, out_dtype)
             made_node = _cast(Call(made_node.op, args, attrs, made_node.type_args, made_node.span), node.checked_type)
         done[node] = made_node
     return infer_type(done[expr])
@@ -58,8 +58,11 @@ def _layers(expr: Expr, wanted: Collection[Op]) -> dict[Expr, int]:
     return found
 
 
-def _takes(op: Expr, attribute: str) -> bool:
-    return isinstance(op, Op) and attribute in op.attr_params
+def _with_result(call: Call, dtype: str, out_dtype: str) -> Attrs:
+    """The attributes of a call on operands of `dtype`, with the element type of its result if the operator has that attribute."""
+    if not isinstance(call.op, Op) or "out_dtype" not in call.op.defaults:
+        return call.attrs
+    return Attrs(call.attrs, out_dtype="" if dtype == out_dtype and call.op.defaults["out_dtype"] == "" else out_dtype)
 
 
 def _cast(value: Expr, type_: Type, dtype: str | None = None) -> Expr:

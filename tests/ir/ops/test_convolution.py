@@ -14,6 +14,7 @@ from passat.ir.cost import Cost
 from passat.ir.evaluate import evaluate_call
 from passat.ir.expr import Call, Expr, Var
 from passat.ir.infer import infer_type
+from passat.ir.onnx_mapping import OnnxVersionError
 from passat.ir.op import OpTypeError, get_op
 from passat.ir.shape import ANY, Dim, SymDim
 from passat.ir.tensor import Array, Tensor
@@ -295,3 +296,33 @@ def test_the_written_model_has_the_inferred_shape_of_named_sizes(nodes: "Nodes")
         assert found.shape == (batch, 3, size, 5)
     assert expr.checked_type == tensor(N, 3, H, 5)
     assert model.graph.output[0].type.tensor_type.elem_type == onnx.TensorProto.FLOAT
+
+
+@settings(deadline=None, max_examples=share(20, 60))
+@given(st.integers(1, 3), st.sampled_from(("int8", "uint8")), st.sampled_from(("int8", "uint8")), st.integers(1, 2), st.booleans())
+def test_convolutions_of_bytes_have_wide_sums(nodes: "Nodes", rank: int, left: str, right: str, groups: int, last: bool) -> None:
+    generator = np.random.default_rng(rank)
+    x, w = (
+        generator.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype=dtype, endpoint=True)
+        for dtype, shape in ((left, (1, 2, *(4,) * rank)), (right, (2, 2 // groups, *(3,) * rank)))
+    )
+    attrs: dict[str, AnyValue] = {"padding": 1, "groups": groups}
+    if last:
+        x, attrs["data_layout"] = np.moveaxis(x, 1, -1), f"N{'DHW'[3 - rank :]}C" if rank > 1 else "NWC"
+    feeds, op = {"x": x, "w": w}, get_op(f"nn.conv{rank}d")
+    call = op(Var("x", TensorType(x.shape, left)), Var("w", TensorType(w.shape, right)), out_dtype="int32", **attrs)
+    wide = infer_type(op(*(Var(name, TensorType(array.shape, "int32")) for name, array in feeds.items()), **attrs))
+    expected = nodes.evaluate(wide, {name: array.astype(np.int32) for name, array in feeds.items()})
+    found = nodes.evaluate(infer_type(call), feeds)
+    assert found.dtype == np.int32
+    assert np.array_equal(found, expected)
+    model = nodes.write(call, 13)
+    assert "ConvInteger" in [node.op_type for node in model.graph.node]
+    assert np.array_equal(nodes.run(model, feeds), expected)
+
+
+@pytest.mark.parametrize(("dtype", "out_dtype"), [("int16", "int32"), ("int8", "int64")])
+def test_other_wide_convolutions_have_no_form(nodes: "Nodes", dtype: str, out_dtype: str) -> None:
+    data, weight = (Var(name, TensorType((1, 2, 4, 4), dtype)) for name in ("x", "w"))
+    with pytest.raises(OnnxVersionError, match=f"nn.conv2d of {dtype} and {dtype} with out_dtype='{out_dtype}' has no ONNX form"):
+        nodes.write(get_op("nn.conv2d")(data, weight, out_dtype=out_dtype), 13)

@@ -355,3 +355,36 @@ def test_the_type_is_that_of_numpy(data: st.DataObject) -> None:
     names: dict[int, Dim] = {size: SymDim.named(f"s{size}") for size in range(2, 4)}
     named = infer("nn.matmul", tensor(*(names.get(size, size) for size in a)), tensor(*(names.get(size, size) for size in b)))
     assert all(dim == names.get(size, size) for dim, size in zip(named.shape, expected, strict=True))
+
+
+@settings(deadline=None, max_examples=share(20, 60))
+@given(st.sampled_from(("int8", "uint8")), st.sampled_from(("int8", "uint8")), st.sampled_from(("int32", "int64")), st.data())
+def test_integers_have_wide_sums(nodes: "Nodes", left: str, right: str, out_dtype: str, data: st.DataObject) -> None:
+    rows, inner, columns = (data.draw(st.integers(1, 4)) for _ in range(3))
+    generator = np.random.default_rng(data.draw(st.integers(0, 9)))
+    a, b = (
+        generator.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype=dtype, endpoint=True)
+        for dtype, shape in ((left, (2, rows, inner)), (right, (2, columns, inner)))
+    )
+    wanted = np.matmul(a.astype(np.int64), b.astype(np.int64).swapaxes(1, 2)).astype(out_dtype)
+    for name, x, y in (("nn.batch_matmul", a, b), ("nn.dense", a[0], b[0]), ("nn.matmul", a, b.swapaxes(1, 2))):
+        call = get_op(name)(Var("x", TensorType(x.shape, left)), Var("y", TensorType(y.shape, right)), out_dtype=out_dtype)
+        expected = wanted[0] if x.ndim == 2 else wanted
+        found = nodes.evaluate(infer_type(call), {"x": x, "y": y})
+        assert found.dtype == out_dtype
+        assert np.array_equal(found, expected)
+        for opset in (9, 13):
+            assert np.array_equal(nodes.run(nodes.write(call, opset), {"x": x, "y": y}), expected)
+
+
+def test_sums_of_32_bit_integers_may_have_64_bits() -> None:
+    assert infer("nn.dense", tensor(2, 3, dtype="int32"), tensor(4, 3, dtype="int32"), out_dtype="int64") == tensor(2, 4, dtype="int64")
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "out_dtype"), [("float32", "float32", "int32"), ("int64", "int64", "int32"), ("int8", "int8", "float32")]
+)
+def test_wide_sums_are_of_narrower_integers(left: str, right: str, out_dtype: str) -> None:
+    operands = tensor(2, 3, dtype=left), tensor(4, 3, dtype=right)
+    with pytest.raises(OpTypeError, match=f"out_dtype='{out_dtype}' is neither their common type nor int32 or int64 for narrower integers"):
+        infer("nn.dense", *operands, out_dtype=out_dtype)

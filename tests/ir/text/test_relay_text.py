@@ -51,7 +51,7 @@ def test_attributes_in_another_form(text: str, own: str) -> None:
     ("text", "message"),
     [
         ("nn.dense(%m, %n, units=4)", "nn.dense has no attribute 'units'"),
-        ('nn.conv2d(%x, %w, out_dtype="int32")', "nn.conv2d has no attribute 'out_dtype'"),
+        ('nn.conv2d_transpose(%x, %w, out_dtype="int32")', "nn.conv2d_transpose has no attribute 'out_dtype'"),
         ('nn.conv2d(%x, %w, out_layout="NHWC")', "nn.conv2d has no attribute 'out_layout'"),
         ('take(%m, %i, mode="other")', "take has no attribute 'mode'"),
         ("add(%m, %m, units=None)", "add has no attribute 'units'"),

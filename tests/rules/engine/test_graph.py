@@ -25,7 +25,9 @@ from passat.rules.engine.graph import (
     symbol,
 )
 from passat.rules.library.folding import ConstantFolding, DynamicToStatic, TupleProjection
+from passat.rules.pattern import op, tensors
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
+from tests.rules.running import rewritten
 
 a, b = var("a"), var("b")
 EXP, ADD = symbol(CALL, get_op("exp"), 1), symbol(CALL, get_op("add"), 2)
@@ -268,3 +270,16 @@ def test_a_freed_constant_is_not_confused_with_its_successor() -> None:
         assert isinstance(constant, Tensor)
         assert constant.shape == (2, 2500)
         assert constant.numpy()[0, 0] == value
+
+
+def test_rules_match_no_product_with_wider_sums() -> None:
+    x, y, z = (var(name, (2, 2), "int8") for name in "xyz")
+
+    def difference(out_dtype: str) -> Function:
+        return func(ops.nn.dense(x, y, out_dtype=out_dtype) - ops.nn.dense(x, z, out_dtype=out_dtype), x, y, z)
+
+    p, q, r = tensors("p q r")
+    rule = op.nn.dense(p, q, ...) - op.nn.dense(p, r, ...) >> op.nn.dense(p, q - r)
+    assert rewritten(difference(""), rule)[0]
+    assert rewritten(difference("int8"), rule)[0]
+    assert not rewritten(difference("int32"), rule)[0]
