@@ -87,9 +87,9 @@ torch: $(TORCH)/.ready  ## Run the tests of the backend of torch.compile, in a s
 documents: $(VENV)/.dev  ## Update the output in README and docs
 	$(BIN)/python tests/house/test_documents.py
 
-cluster: $(VENV)/.dev  ## Run the tests of --cluster, with dask.distributed
+cluster: $(VENV)/.dev  ## Run the tests of --cluster and of remote sessions, with dask.distributed
 	$(PIP) install --editable . --group cluster
-	$(BIN)/python -m pytest tests/frontdoor/test_cluster.py
+	$(BIN)/python -m pytest tests/frontdoor/test_cluster.py tests/frontdoor/test_rpc.py
 
 docs: $(VENV)/.docs  ## Build the site into build/docs and run its examples; warnings and dead links are errors
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet --fresh-env --write-all --doctree-dir build/doctrees docs build/docs

@@ -25,29 +25,15 @@ class Server:
     """Answers the requests of one session.
 
     A request is the name of an operation, its arguments, and the numbers of objects that the session no longer uses. An answer is
-    whether it succeeded, and the result or the error's text. Files are in a private folder that is removed with the server.
+    whether it succeeded, and the result or the error's text. Files are in a private folder, in `parent` or that for temporary files, which
+    is removed with the server.
     """
 
-    def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="passat-remote-")
+    def __init__(self, parent: str | None = None) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="passat-remote-", dir=parent)
         self._objects: dict[int, AnyValue] = {}
         # A server that replaces a lost one must not take its handles for its own.
         self._numbers = itertools.count(secrets.randbits(48) << 14)
-        self._operations: dict[str, Callable[..., AnyValue]] = {
-            "call": lambda function, *args: function(*args),
-            "download": lambda name: read_bounded(self._path(name), LARGEST),
-            "elements": lambda array: array.tensor,
-            "entry": lambda module: module.entry_func,
-            "function": get_global_func,
-            "import": lambda module, imported: module.import_module(imported),
-            "load": lambda name: load_module(self._path(name)),
-            "put": NDArray,
-            "remove": lambda name: self._path(name).unlink(missing_ok=True),
-            "time": self._time,
-            "upload": lambda name, content: write_whole(self._path(name), content),
-            "within": self._within,
-            "write": self._write,
-        }
 
     def answer(self, request: bytes) -> bytes:
         """Carries out a request. Raises nothing: errors are answers too."""
@@ -55,9 +41,9 @@ class Server:
             operation, args, released = decode(request, self._found)
             for number in released:
                 self._objects.pop(number, None)
-            if operation not in self._operations:
+            if operation not in _OPERATIONS:
                 raise RemoteError(f"there is no operation {operation!r:.60}")
-            return encode((True, self._operations[operation](*args)), self._kept)
+            return encode((True, _OPERATIONS[operation](self, *args)), self._kept)
         except Exception as error:
             return encode((False, f"{type(error).__name__}: {error}"), str)
 
@@ -66,21 +52,15 @@ class Server:
         self._objects.clear()
         self._folder.cleanup()
 
-    def _path(self, name: AnyValue) -> Path:
+    def __del__(self) -> None:
+        self.close()
+
+    def path(self, name: AnyValue) -> Path:
         """A file of the folder. Raises RemoteError for names that are not plain names of files."""
         plain = isinstance(name, str) and name not in ("", ".", "..") and len(name) <= _LONGEST_NAME
         if not plain or not name.isprintable() or any(mark in name for mark in "/\\:"):
             raise RemoteError(f"{name!r:.80} is not the name of a file in the session's folder: names have no folders, such as model.so")
         return Path(self._folder.name, name)
-
-    def _within(self, module: Module, name: str, query_imports: bool) -> PackedFunc | None:
-        return module.get_function(name, query_imports) if module.implements_function(name, query_imports) else None
-
-    def _write(self, array: NDArray, tensor: Tensor) -> None:
-        array.copyfrom(NDArray(tensor))
-
-    def _time(self, module: Module, name: str, number: int, repeat: int, least: float, *args: AnyValue) -> AnyValue:
-        return module.time_evaluator(name, None, number, repeat, least)(*args).results
 
     def _found(self, handle: Handle) -> AnyValue:
         if handle.number not in self._objects:
@@ -104,3 +84,36 @@ class Server:
         number = next(self._numbers)
         self._objects[number] = value
         return Handle(number, kind, about)
+
+
+def _call(server: Server, function: PackedFunc, *args: AnyValue) -> AnyValue:
+    return function(*args)
+
+
+def _time(server: Server, module: Module, name: str, number: int, repeat: int, least: float, *args: AnyValue) -> AnyValue:
+    return module.time_evaluator(name, None, number, repeat, least)(*args).results
+
+
+def _within(server: Server, module: Module, name: str, query_imports: bool) -> PackedFunc | None:
+    return module.get_function(name, query_imports) if module.implements_function(name, query_imports) else None
+
+
+def _write(server: Server, array: NDArray, tensor: Tensor) -> None:
+    array.copyfrom(NDArray(tensor))
+
+
+_OPERATIONS: Final[dict[str, Callable[..., AnyValue]]] = {
+    "call": _call,
+    "download": lambda server, name: read_bounded(server.path(name), LARGEST),
+    "elements": lambda server, array: array.tensor,
+    "entry": lambda server, module: module.entry_func,
+    "function": lambda server, name: get_global_func(name),
+    "import": lambda server, module, imported: module.import_module(imported),
+    "load": lambda server, name: load_module(server.path(name)),
+    "put": lambda server, tensor: NDArray(tensor),
+    "remove": lambda server, name: server.path(name).unlink(missing_ok=True),
+    "time": _time,
+    "upload": lambda server, name, content: write_whole(server.path(name), content),
+    "within": _within,
+    "write": _write,
+}

@@ -22,15 +22,24 @@ class ClusterError(PassatError, RuntimeError):
 def connected(address: str) -> Iterator[AnyValue]:
     """The executor of the dask cluster whose scheduler has an address such as `tcp://10.0.0.1:8786`, or `tls://10.0.0.1:8786` with the
     certificates of dask's configuration (`distributed.comm.tls`). Raises ClusterError."""
+    with client_of(address) as client:
+        yield client.get_executor(pure=False)
+
+
+def client_of(address: str, security: AnyValue = None) -> AnyValue:
+    """A dask client, with the certificates of a `distributed.Security` or of dask's configuration. Raises ClusterError."""
+    distributed = dask_distributed("a cluster")
     try:
-        distributed: AnyValue = importlib.import_module("distributed")
-    except ImportError:
-        raise ClusterError("a cluster needs dask.distributed, which is not installed: pip install 'passat[cluster]' installs it") from None
-    try:
-        client = distributed.Client(address, timeout=SECONDS)
+        return distributed.Client(address, timeout=SECONDS, security=security, set_as_default=False)
     except (OSError, RuntimeError, TypeError, ValueError) as error:  # no connection, missing certificates, no address
         raise ClusterError(
             f"no dask scheduler can be reached at {address}: {' '.join(str(error).split()) or type(error).__name__}"
         ) from error
-    with client:
-        yield client.get_executor(pure=False)
+
+
+def dask_distributed(what: str) -> AnyValue:
+    """The package, which `what` needs. Raises ClusterError."""
+    try:
+        return importlib.import_module("distributed")
+    except ImportError:
+        raise ClusterError(f"{what} needs dask.distributed, which is not installed: pip install 'passat[cluster]' installs it") from None

@@ -52,6 +52,7 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
     "tvm.relay.op.contrib": ("passat.relay.contrib",),
     "tvm.relay.op.nn": ("passat.relay.nn",),
     "tvm.relay.op.op": ("passat.relay.op",),
+    "tvm.rpc": ("passat.rpc", "tests.conformance.rpc_functions"),
     "tvm.runtime": ("passat.runtime", "passat.nd", "passat.container"),
     "tvm.runtime.module": ("passat.runtime",),
     "tvm.runtime.vm": ("passat.relay.backend.vm",),

@@ -77,7 +77,7 @@ def test_names_do_not_leave_the_folder(session: Session, name: str) -> None:
 
 def test_the_folder_is_private_and_ends_with_the_session() -> None:
     server = Server()
-    folder = server._path("a").parent
+    folder = server.path("a").parent
     with Session(server.answer, server.close) as session:
         session.upload(b"", "a")
         assert os.listdir(folder) == ["a"]

@@ -1,0 +1,201 @@
+"""Sessions on workers of a dask cluster. Most are skipped without dask.distributed (`make cluster`)."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any as AnyValue
+
+import numpy as np
+import pytest
+
+import passat
+from passat import relay, rpc
+from passat.cluster import ClusterError
+from passat.contrib import graph_executor
+from passat.runtime.remote import RemoteArray
+
+FUNCTIONS = """
+import glob, os, time
+from distributed import get_worker
+from passat import register_func
+
+register_func("test.pid", os.getpid, override=True)
+register_func("test.folders", lambda: tuple(glob.glob(get_worker().local_directory + "/passat-remote-*")), override=True)
+register_func("test.sleep", time.sleep, override=True)
+register_func("test.add_to", lambda x: lambda y: x + y, override=True)
+"""
+pytestmark = pytest.mark.filterwarnings("default")  # dask's own
+
+
+@pytest.fixture(scope="module")
+def functions(tmp_path_factory: pytest.TempPathFactory) -> str:
+    pytest.importorskip("distributed", reason="dask.distributed is not installed; make cluster installs it")
+    path = tmp_path_factory.mktemp("functions") / "functions.py"
+    path.write_text(FUNCTIONS)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def server(functions: str) -> Iterator[rpc.Server]:
+    with rpc.Server(key="small", preload=functions) as made:
+        yield made
+
+
+def test_functions_arrays_and_files(server: rpc.Server) -> None:
+    with rpc.connect("127.0.0.1", server.port, key="small") as session:
+        assert session.get_function("test.pid")() != os.getpid()
+        assert session.get_function("test.add_to")(10)(12) == 22
+        data = np.arange(6, dtype="float32").reshape(2, 3)
+        array = passat.nd.array(data, session.cpu())
+        assert isinstance(array, RemoteArray)
+        np.testing.assert_array_equal(array.numpy(), data)
+        session.upload(bytearray(b"abc"), "a.bin")
+        assert session.download("a.bin") == bytearray(b"abc")
+        with pytest.raises(rpc.RPCError, match="is not the name of a file"):
+            session.download("../a")
+        with pytest.raises(rpc.RPCError, match=r"^TypeError: "):
+            session.get_function("test.sleep")("a")
+
+
+def test_folders_end_with_sessions(server: rpc.Server) -> None:
+    with rpc.connect(server.address) as session, rpc.connect(server.address) as other:
+        folders = session.get_function("test.folders")
+
+        def settled(count: int) -> bool:
+            end = time.monotonic() + 10
+            while len(folders()) != count and time.monotonic() < end:
+                time.sleep(0.05)
+            return len(folders()) == count
+
+        assert settled(2)
+        other.close()
+        assert settled(1)
+
+
+def test_servers_listen_on_this_computer_only(server: rpc.Server) -> None:
+    psutil: AnyValue = pytest.importorskip("psutil")
+
+    with rpc.connect(server.address) as session:
+        processes = [psutil.Process(), psutil.Process(session.get_function("test.pid")())]
+        listening = [each.laddr.ip for process in processes for each in process.net_connections() if each.status == psutil.CONN_LISTEN]
+    assert len(listening) > 2
+    assert set(listening) == {"127.0.0.1"}
+
+
+def test_a_built_module_runs_on_the_worker(server: rpc.Server, tmp_path: Path) -> None:
+    x = relay.var("x", shape=(1, 3))
+    relay.build(relay.Function([x], x * relay.const(2.0)), target="numpy").export_library(tmp_path / "lib.so")
+    with rpc.connect(server.address) as session:
+        session.upload(tmp_path / "lib.so")
+        module = graph_executor.GraphModule(session.load_module("lib.so")["default"](session.cpu()))
+        module.run(x=np.array([[1, 2, 3]], "float32"))
+        np.testing.assert_array_equal(module.get_output(0).numpy(), [[2, 4, 6]])
+        assert module.module.time_evaluator("run", session.cpu(), number=2, repeat=3)().mean > 0
+
+
+def test_the_scheduler_is_a_tracker(server: rpc.Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    with rpc.connect_tracker(server.address) as tracker:
+        (entry,) = tracker.summary()["server_info"]
+        assert (entry["key"], entry["addr"][0]) == ("server:small", "127.0.0.1")
+        with tracker.request("small") as first, tracker.request("small") as second:  # of one worker, with separate files
+            first.upload(b"1", "a")
+            with pytest.raises(rpc.RPCError, match="FileNotFoundError"):
+                second.download("a")
+        monkeypatch.setattr("passat.cluster.SECONDS", 0.5)
+        with pytest.raises(ClusterError, match="no worker with the resource 'large'"):
+            tracker.request("large")
+
+
+def test_a_request_has_a_limit(server: rpc.Server) -> None:
+    with rpc.connect(server.address, session_timeout=1.5) as session:
+        sleep = session.get_function("test.sleep")
+        begin = time.monotonic()
+        with pytest.raises(rpc.RPCError, match=r"has not answered within 1.5 s; open another session"):
+            sleep(6)
+        assert time.monotonic() - begin < 5
+        with pytest.raises(rpc.RPCError, match="has not answered"):
+            sleep(0)
+
+
+def test_a_killed_worker_is_an_error(functions: str) -> None:
+    with rpc.Server(preload=functions) as server, rpc.connect(server.address) as session:
+        array = passat.nd.array(np.ones(3), session.cpu())
+        pid = session.get_function("test.pid")()
+        sleep = session.get_function("test.sleep")
+        killer = threading.Timer(1.0, os.kill, (pid, signal.SIGKILL))
+        killer.start()
+        begin = time.monotonic()
+        with pytest.raises(rpc.RPCError, match=r"of the session is lost, with its arrays and files.*; open another session"):
+            sleep(300)
+        with pytest.raises(rpc.RPCError, match="of the session is lost"):
+            array.numpy()
+        assert time.monotonic() - begin < 30
+        with rpc.connect(server.address) as other:  # on the worker that replaces it
+            assert other.get_function("test.pid")() != pid
+
+
+def test_a_lost_scheduler_is_an_error(functions: str) -> None:
+    server = rpc.Server(preload=functions)
+    with rpc.connect(server.address) as session:
+        sleep = session.get_function("test.sleep")
+        server.terminate()
+        with pytest.raises(rpc.RPCError, match="is lost"):
+            sleep(0)
+
+
+def test_mutual_tls(functions: str, tmp_path: Path) -> None:
+    distributed: AnyValue = pytest.importorskip("distributed")
+
+    def certificate(name: str) -> tuple[str, str]:
+        key, cert = str(tmp_path / f"{name}.key"), str(tmp_path / f"{name}.pem")
+        command = [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-keyout",
+            key,
+            "-out",
+            cert,
+            "-days",
+            "2",
+            "-subj",
+            f"/CN={name}",
+        ]
+        subprocess.run(command, check=True, capture_output=True)
+        return key, cert
+
+    def security(authority: str, key: str, cert: str) -> AnyValue:
+        roles = {
+            f"tls_{role}_{part}": value for role in ("client", "scheduler", "worker") for part, value in (("key", key), ("cert", cert))
+        }
+        return distributed.Security(tls_ca_file=authority, require_encryption=True, **roles)
+
+    ours, others = certificate("ours"), certificate("others")
+    with rpc.Server(preload=functions, security=security(ours[1], *ours)) as server:
+        assert server.address.startswith("tls://127.0.0.1:")
+        with rpc.connect("127.0.0.1", server.port, security=security(ours[1], *ours)) as session:
+            assert session.get_function("test.add_to")(1)(2) == 3
+        with pytest.raises(ClusterError, match="no dask scheduler can be reached"):
+            rpc.connect(server.address, security=security(ours[1], *others))
+
+
+@pytest.mark.parametrize(("url", "port"), [("tcp://10.0.0.1:8786", None), ("10.0.0.1", 8786), ("example.com", 8786), ("", 1)])
+def test_other_computers_need_certificates(url: str, port: int | None) -> None:
+    for connect in (rpc.connect, rpc.connect_tracker):
+        with pytest.raises(ClusterError, match=r"is not encrypted, and all who reach a dask scheduler can run code"):
+            connect(url, port)
+
+
+def test_without_dask_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    for make in (rpc.Server, lambda: rpc.connect("127.0.0.1", 1)):
+        with pytest.raises(ClusterError, match=r"pip install 'passat\[cluster\]' installs it"):
+            make()
