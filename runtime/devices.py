@@ -42,8 +42,13 @@ class Device:
         """Whether programs can run on the device."""
         return self.device_type == KINDS["cpu"]
 
+    @property
+    def is_local(self) -> bool:
+        """Whether programs of this process can run on the device."""
+        return self.exist
+
     def place(self, array: _A) -> _A:
-        """An array on this device: itself, if programs can run on it. Raises ValueError otherwise."""
+        """An array on this device: itself, if programs of this process can run on it. Raises ValueError otherwise."""
         if not self.exist:
             raise ValueError(f"unsupported device {self}; Passat computes on the CPU")
         return array

@@ -140,7 +140,7 @@ def create_executor(
     if kind not in KINDS:
         raise RuntimeError(f"unknown execution strategy: {kind}; known: {', '.join(KINDS)}")
     here, device = _device(target), device or ctx
-    if device is not None and device.device_type != here.device_type:
+    if device is not None and not device.is_local:
         raise ValueError(f"unsupported device {device}; Passat computes on the CPU")
     if params and mod is not None:
         mod = mod.shallow_copy()

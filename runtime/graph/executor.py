@@ -35,7 +35,7 @@ class GraphExecutor(Module):
 
     def __init__(self, graph_json: str | Graph, lib: Module, device: Device | None = None) -> None:
         super().__init__(type_key="GraphExecutor")
-        if device is not None and device != cpu(device.device_id):  # nor on a remote one
+        if device is not None and not device.is_local:
             raise GraphError(f"graphs run on the CPU here, not on {device}")
         self.device = cpu() if device is None else device
         self.graph = graph_json if isinstance(graph_json, Graph) else read_graph(graph_json)

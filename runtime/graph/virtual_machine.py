@@ -80,7 +80,7 @@ class VirtualMachine(Module):
     """Runs an executable's functions."""
 
     def __init__(self, exe: Executable, device: Device | None = None) -> None:
-        if device is not None and not device.exist:
+        if device is not None and not device.is_local:
             raise GraphError(f"programs run on the CPU here, not on {device}")
         services: tuple[Callable[..., AnyValue], ...] = (self.run, self.invoke, self.set_input, self.set_one_input, self.get_outputs)
         super().__init__({each.__name__: each for each in services}, "VirtualMachine")
@@ -91,7 +91,7 @@ class VirtualMachine(Module):
 
     def init(self, ctx: Device) -> None:
         """Selects the device, as before TVM 0.7. Raises GraphError for devices other than the CPU."""
-        if not ctx.exist:
+        if not ctx.is_local:
             raise GraphError(f"programs run on the CPU here, not on {ctx}")
 
     def set_input(self, func_name: str, *args: AnyValue, **kwargs: AnyValue) -> None:

@@ -38,6 +38,11 @@ class RemoteDevice(Device):
         super().__init__(device_type, device_id)
         object.__setattr__(self, "session", session)
 
+    @property
+    def is_local(self) -> bool:
+        """False: programs run on it as modules that the session has loaded."""
+        return False
+
     def place(self, array: _A) -> _A:
         """A copy of the array on this device."""
         assert isinstance(array, NDArray)

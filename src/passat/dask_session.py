@@ -56,6 +56,8 @@ class ActorChannel:
                 try:
                     return bytes(pending.result(timeout=_LOOK))
                 except TimeoutError:
+                    if pending.done():  # the error of a connection, not of waiting
+                        raise
                     if self._client.status != "running" or self._worker not in self._client.nthreads():
                         break
                     if 0 < self._timeout < time.monotonic() - begin:

@@ -126,6 +126,7 @@ def test_a_killed_worker_is_an_error(functions: str) -> None:
     with rpc.Server(preload=functions) as server, rpc.connect(server.address) as session:
         array = passat.nd.array(np.ones(3), session.cpu())
         pid = session.get_function("test.pid")()
+        (folder,) = session.get_function("test.folders")()
         sleep = session.get_function("test.sleep")
         killer = threading.Timer(1.0, os.kill, (pid, signal.SIGKILL))
         killer.start()
@@ -137,6 +138,7 @@ def test_a_killed_worker_is_an_error(functions: str) -> None:
         assert time.monotonic() - begin < 30
         with rpc.connect(server.address) as other:  # on the worker that replaces it
             assert other.get_function("test.pid")() != pid
+            assert not Path(folder).exists()
 
 
 def test_a_lost_scheduler_is_an_error(functions: str) -> None:
@@ -187,7 +189,9 @@ def test_mutual_tls(functions: str, tmp_path: Path) -> None:
             rpc.connect(server.address, security=security(ours[1], *others))
 
 
-@pytest.mark.parametrize(("url", "port"), [("tcp://10.0.0.1:8786", None), ("10.0.0.1", 8786), ("example.com", 8786), ("", 1)])
+@pytest.mark.parametrize(
+    ("url", "port"), [("tcp://10.0.0.1:8786", None), ("10.0.0.1", 8786), ("example.com", 8786), ("", 1), ("ws://10.0.0.1:1", None)]
+)
 def test_other_computers_need_certificates(url: str, port: int | None) -> None:
     for connect in (rpc.connect, rpc.connect_tracker):
         with pytest.raises(ClusterError, match=r"is not encrypted, and all who reach a dask scheduler can run code"):

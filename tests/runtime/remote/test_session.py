@@ -194,7 +194,12 @@ def test_only_libraries_are_loaded(session: Session, content: bytes) -> None:
         session.load_module("a.so")
 
 
-def test_graphs_of_this_process_do_not_run_on_remote_devices(session: Session, library: Path) -> None:
+def test_programs_of_this_process_do_not_run_on_remote_devices(session: Session, library: Path) -> None:
+    module = passat.IRModule.from_expr(relay.Function([], relay.const(1.0)))
+    with pytest.raises(RuntimeError, match="programs run on the CPU here, not on remote:cpu"):
+        relay.build(module, target="numpy", executor="vm")["default"](session.cpu())
+    with pytest.raises(ValueError, match="unsupported device remote:cpu"):
+        relay.create_executor("graph", module, session.cpu())
     with pytest.raises(RuntimeError, match="graphs run on the CPU here, not on remote:cpu"):
         passat.runtime.load_module(library)["default"](session.cpu())
 
