@@ -1,11 +1,13 @@
-"""Annotation operators: identities that give passes information about a value."""
+"""Identities that give passes information about a value, or show it."""
 
 from collections.abc import Sequence
 
 from passat.ir.cost import view
 from passat.ir.expr import Call
+from passat.ir.global_functions import get_global_func
 from passat.ir.onnx_mapping import Emitter, to_onnx
 from passat.ir.op import define_op
+from passat.ir.tensor import Array
 from passat.ir.types import TensorType, Type, tensor_type
 
 
@@ -33,3 +35,16 @@ def compiler_end(data: Type, *, compiler: str) -> Type:
     """Identity that ends a region for an external compiler: its operand is a result of the region. Of any type. Relay
     annotation.compiler_end; not written to ONNX."""
     return data
+
+
+def _debug(data: Array, *, debug_func: str) -> Array:
+    function = get_global_func(debug_func) if debug_func else None
+    if function is not None:
+        function(data)
+    return data
+
+
+@define_op("debug", kernel=_debug, cost=view, pattern=8, stateful=True)
+def debug(data: TensorType, *, debug_func: str = "") -> TensorType:
+    """Identity that calls the global function of this name (`passat.register_func`) with the value. Relay debug; not written to ONNX."""
+    return tensor_type(data, "the operand")

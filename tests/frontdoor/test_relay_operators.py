@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from passat import relay
+from passat.ir.module import IRModule
 from passat.ir.op import OpTypeError
 from passat.relay import derived, derived_nn
 
@@ -358,3 +359,26 @@ def test_upsampling_repeats_the_nearest_element(layout: str) -> None:
 def test_rejected_upsamplings(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         loose.nn.upsampling(image, **arguments)
+
+
+def test_a_debug_function_gets_the_value_and_is_kept_by_optimizations() -> None:
+    seen: list[Any] = []
+    once = relay.op.debug(relay.exp(x) + relay.exp(x), lambda value: seen.append(value.numpy()))
+    module, _ = relay.optimize(IRModule.from_expr(once * relay.const(0.0)), target="llvm")
+    assert "debug(" in module.astext()
+    result = relay.create_executor(mod=module).evaluate()(X)
+    np.testing.assert_allclose(seen, [2 * np.exp(X)], rtol=1e-6)
+    np.testing.assert_array_equal(result.numpy(), np.zeros((2, 3), np.float32))
+    np.testing.assert_array_equal(computed(relay.op.debug(x)), X)
+
+
+@pytest.mark.parametrize(
+    ("newshape", "shape"), [((4, 0, 2), (4, 3, 2)), ((2, 0, 0), (2, 3, 4)), ((0, -1), (3, 8)), ((-1, 0), (6, 4)), ((0, -3), (2, 12))]
+)
+def test_entries_of_reverse_reshape_count_from_the_end(newshape: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    made = relay.reverse_reshape(relay.var("t", shape=(2, 3, 4)), newshape)
+    assert relay.testing.run_infer_type(made).checked_type == relay.TensorType(shape)
+    with pytest.raises(ValueError, match="the shape of data must be known here"):
+        relay.reverse_reshape(unknown, newshape)
+    with pytest.raises(ValueError, match="splits a size; write the two sizes"):
+        relay.reverse_reshape(x, (-4, 1, 2, 0))

@@ -86,6 +86,7 @@ relay.concatenate, relay.nn.fast_softmax, relay.nn.log_softmax, relay.nn.softmax
 relay.const: value, dtype, span
 relay.create_executor: kind, mod, device, target, params
 relay.cumsum: data, axis, dtype, exclusive
+relay.debug: expr, debug_func
 relay.einsum: data, equation
 relay.expand_dims: data, axis, num_newaxis
 relay.fromtext: source, source_name
@@ -131,6 +132,7 @@ relay.pretty_print: obj
 relay.repeat: data, repeats, axis
 relay.reshape: data, newshape, allowzero
 relay.reshape_like: data, shape_like, lhs_begin, lhs_end, rhs_begin, rhs_end
+relay.reverse_reshape: data, newshape
 relay.scalar_type: dtype
 relay.scatter_elements: data, indices, updates, axis, reduction
 relay.scatter_nd: data, indices, updates, mode

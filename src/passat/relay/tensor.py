@@ -2,15 +2,20 @@
 If a size is an expression computed at run time, the dynamic form of the operator is built, as in Relay.
 """
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
 
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem, const
+from passat.ir.global_functions import register_func
 from passat.ir.op import OpTypeError
 from passat.ir.ops.blocked_layouts import in_layout
+from passat.ir.ops.newshape import reshaped, static_newshape
 from passat.ir.types import TensorType
 from passat.relay.building import Numbers, call, int_vector, is_dynamic, known_type, numbers, only, operand, rank
+from passat.runtime import NDArray, array
 
 __all__ = [
     "arange",
@@ -20,6 +25,7 @@ __all__ = [
     "broadcast_to",
     "clip",
     "cumsum",
+    "debug",
     "full",
     "full_like",
     "gather",
@@ -30,6 +36,7 @@ __all__ = [
     "ones",
     "reshape",
     "reshape_like",
+    "reverse_reshape",
     "scatter_elements",
     "scatter_nd",
     "shape_of",
@@ -50,6 +57,33 @@ def reshape(data: Expr, newshape: Numbers | Expr, allowzero: bool = False) -> Ca
     if is_dynamic(newshape):
         return call("dyn.reshape", data, newshape, allowzero=allowzero)
     return call("reshape", data, newshape=numbers("reshape", "newshape", newshape), allowzero=allowzero)
+
+
+def reverse_reshape(data: Expr, newshape: Numbers) -> Call:
+    """`reshape` with the entries 0, -1, -2 and -3 counted from the last axis. The shape of `data` must be known."""
+    type_ = known_type(data)
+    if not isinstance(type_, TensorType):
+        raise ValueError("relay.reverse_reshape: the shape of data must be known here; give its variables types")
+    wanted = numbers("reverse_reshape", "newshape", newshape)
+    if -4 in wanted:
+        raise ValueError(f"relay.reverse_reshape: newshape={wanted} splits a size; write the two sizes")
+    found = static_newshape(type_.shape, reshaped(type_.shape[::-1], wanted[::-1])[::-1])
+    if found is None:
+        raise ValueError(f"relay.reverse_reshape: newshape={wanted} of {type_!r} has no static form; use reshape")
+    return call("reshape", data, **found)
+
+
+def debug(expr: Expr, debug_func: Callable[[NDArray], object] | None = None) -> Call:
+    """The value of `expr`; evaluation calls `debug_func` with the value. Optimizations keep the call and its place."""
+    if debug_func is None:
+        return call("debug", expr)
+    name = f"debug_func{next(_NUMBERS)}"
+    register_func(name, lambda value: debug_func(array(value)))
+    return call("debug", expr, debug_func=name)
+
+
+_NUMBERS: Final = itertools.count()
+"""Numbers of the functions that `debug` registers."""
 
 
 def broadcast_to(data: Expr, shape: Numbers | Expr) -> Call:

@@ -158,6 +158,7 @@ EXAMPLES: dict[str, Sequence[Example]] = {
     "annotation.compiler_begin": [call((40,), compiler="other")],
     "annotation.compiler_end": [call((40,), compiler="other")],
     "annotation.stop_fusion": [call((40,))],
+    "debug": [call((40,))],
     "arange": [*_ranges()],
     "broadcast_to": [call((40, 1), shape=(2, 40, 3))],
     "broadcast_to_like": [call((40, 1), (2, 40, 3))],
