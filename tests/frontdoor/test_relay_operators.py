@@ -262,9 +262,9 @@ def test_element_types_and_units_that_agree_are_accepted() -> None:
         (lambda: loose.concatenate([x, 1], 0), TypeError, "relay.concatenate: field 1 of data must be an expression"),
         (lambda: loose.reshape(x, (2, relay.Any())), TypeError, r"relay.reshape: newshape: expected tuple\[int, ...\]"),
         (
-            lambda: relay.nn.conv2d(image, weight, out_layout="NHWC"),
+            lambda: relay.nn.conv2d(image, weight, out_layout="NHWD"),
             ValueError,
-            "relay.nn.conv2d: out_layout='NHWC' is not supported; '' or 'NCHW' is",
+            "relay.nn.conv2d: out_layout: 'NCHW' and 'NHWD' have different axes",
         ),
         (
             lambda: relay.nn.conv2d_transpose(image, weight, out_dtype="int32"),
@@ -359,6 +359,16 @@ def test_upsampling_repeats_the_nearest_element(layout: str) -> None:
 def test_rejected_upsamplings(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         loose.nn.upsampling(image, **arguments)
+
+
+def test_results_of_convolutions_in_another_layout() -> None:
+    plain, blocks = relay.nn.conv2d(image, weight, out_layout="NHWC"), relay.nn.conv2d(image, weight, out_layout="NCHW4c")
+    assert relay.testing.run_infer_type(plain).checked_type == relay.TensorType((1, 4, 4, 8))
+    assert relay.testing.run_infer_type(blocks).checked_type == relay.TensorType((1, 2, 4, 4, 4))
+    given = {"image": RNG.standard_normal((1, 4, 6, 6)).astype(np.float32), "weight": RNG.standard_normal((8, 4, 3, 3)).astype(np.float32)}
+    whole = computed(relay.nn.conv2d(image, weight), **given)
+    np.testing.assert_array_equal(computed(plain, **given), whole.transpose(0, 2, 3, 1))
+    np.testing.assert_array_equal(computed(blocks, **given), whole.reshape(1, 2, 4, 4, 4).transpose(0, 1, 3, 4, 2))
 
 
 def test_a_debug_function_gets_the_value_and_is_kept_by_optimizations() -> None:

@@ -1,12 +1,13 @@
 """Relay's functions of operators that move windows over their operand: convolutions and poolings.
 
 Strides, dilations and windows may be one number for all spatial dimensions. Padding may be one number, one for each spatial dimension, or
-begins and ends. The attributes have one number for each dimension. Arguments that Passat's operator does not support raise ValueError.
+begins and ends. The attributes have one number for each dimension. Results of convolutions in another layout (`out_layout`) are transposed,
+or changed by `layout_transform` if there are blocks. Arguments that Passat's operator does not support raise ValueError.
 """
 
 from passat.ir.expr import Call, Constant, Expr
-from passat.ir.op import get_op
-from passat.ir.ops.blocked_layouts import blocks_of, names_of
+from passat.ir.op import OpTypeError, get_op
+from passat.ir.ops.blocked_layouts import blocks_of, in_layout, names_of
 from passat.ir.ops.blocked_windows import fitting
 from passat.ir.ops.windows import begins_ends, per_axis
 from passat.ir.types import TensorType
@@ -52,8 +53,7 @@ def conv1d(
 ) -> Call:
     """A convolution over one spatial dimension."""
     window = (strides, padding, dilation, kernel_size)
-    only("nn.conv1d", "out_layout", out_layout, "", data_layout)
-    return _convolution("nn.conv1d", 1, data, weight, window, groups, channels, data_layout, kernel_layout, out_dtype=out_dtype)
+    return _convolution("nn.conv1d", 1, data, weight, window, groups, channels, data_layout, kernel_layout, out_layout, out_dtype=out_dtype)
 
 
 def conv1d_transpose(
@@ -73,8 +73,10 @@ def conv1d_transpose(
 ) -> Call:
     """A transposed convolution over one spatial dimension."""
     window = (strides, padding, dilation, kernel_size)
-    _check_output("nn.conv1d_transpose", data, data_layout, out_layout, out_dtype)
-    return _convolution("nn.conv1d_transpose", 1, data, weight, window, groups, channels, data_layout, kernel_layout, output_padding)
+    only_dtype("nn.conv1d_transpose", out_dtype, operand("nn.conv1d_transpose", "data", data))
+    return _convolution(
+        "nn.conv1d_transpose", 1, data, weight, window, groups, channels, data_layout, kernel_layout, out_layout, output_padding
+    )
 
 
 def conv2d(
@@ -94,8 +96,7 @@ def conv2d(
     """A convolution over two spatial dimensions; `nn.contrib_conv2d_nchwc` if a layout has blocks."""
     window = (strides, padding, dilation, kernel_size)
     name = fitting(get_op("nn.conv2d"), data_layout, kernel_layout).name
-    only(name, "out_layout", out_layout, "", data_layout)
-    return _convolution(name, 2, data, weight, window, groups, channels, data_layout, kernel_layout, out_dtype=out_dtype)
+    return _convolution(name, 2, data, weight, window, groups, channels, data_layout, kernel_layout, out_layout, out_dtype=out_dtype)
 
 
 def contrib_conv2d_nchwc(
@@ -118,9 +119,8 @@ def contrib_conv2d_nchwc(
     if kernel_layout == "OIHW" and isinstance(weight, TensorType) and weight.ndim == 6:
         kernel_layout = f"OIHW{weight.shape[4]}i{weight.shape[5]}o"
     window = (strides, padding, dilation, kernel_size)
-    only("nn.contrib_conv2d_nchwc", "out_layout", out_layout, "", data_layout)
     return _convolution(
-        "nn.contrib_conv2d_nchwc", 2, data, kernel, window, groups, channels, data_layout, kernel_layout, out_dtype=out_dtype
+        "nn.contrib_conv2d_nchwc", 2, data, kernel, window, groups, channels, data_layout, kernel_layout, out_layout, out_dtype=out_dtype
     )
 
 
@@ -141,8 +141,10 @@ def conv2d_transpose(
 ) -> Call:
     """A transposed convolution over two spatial dimensions."""
     window = (strides, padding, dilation, kernel_size)
-    _check_output("nn.conv2d_transpose", data, data_layout, out_layout, out_dtype)
-    return _convolution("nn.conv2d_transpose", 2, data, weight, window, groups, channels, data_layout, kernel_layout, output_padding)
+    only_dtype("nn.conv2d_transpose", out_dtype, operand("nn.conv2d_transpose", "data", data))
+    return _convolution(
+        "nn.conv2d_transpose", 2, data, weight, window, groups, channels, data_layout, kernel_layout, out_layout, output_padding
+    )
 
 
 def conv3d(
@@ -162,8 +164,7 @@ def conv3d(
     """A convolution over three spatial dimensions; `nn.contrib_conv3d_nchwc` where a layout has blocks."""
     window = (strides, padding, dilation, kernel_size)
     name = fitting(get_op("nn.conv3d"), data_layout, kernel_layout).name
-    only(name, "out_layout", out_layout, "", data_layout)
-    return _convolution(name, 3, data, weight, window, groups, channels, data_layout, kernel_layout, out_dtype=out_dtype)
+    return _convolution(name, 3, data, weight, window, groups, channels, data_layout, kernel_layout, out_layout, out_dtype=out_dtype)
 
 
 def conv3d_transpose(
@@ -183,8 +184,10 @@ def conv3d_transpose(
 ) -> Call:
     """A transposed convolution over three spatial dimensions."""
     window = (strides, padding, dilation, kernel_size)
-    _check_output("nn.conv3d_transpose", data, data_layout, out_layout, out_dtype)
-    return _convolution("nn.conv3d_transpose", 3, data, weight, window, groups, channels, data_layout, kernel_layout, output_padding)
+    only_dtype("nn.conv3d_transpose", out_dtype, operand("nn.conv3d_transpose", "data", data))
+    return _convolution(
+        "nn.conv3d_transpose", 3, data, weight, window, groups, channels, data_layout, kernel_layout, out_layout, output_padding
+    )
 
 
 Window = tuple[Numbers, Numbers, Numbers, Numbers | None]
@@ -213,6 +216,7 @@ def _convolution(
     channels: int | None,
     data_layout: str,
     kernel_layout: str,
+    out_layout: str,
     output_padding: Numbers | None = None,
     out_dtype: str = "",
 ) -> Call:
@@ -221,7 +225,13 @@ def _convolution(
         attrs["output_padding"] = per_axis(numbers(name, "output_padding", output_padding), spatial, "output_padding", 0)
     else:
         attrs["out_dtype"] = result_dtype(out_dtype, operand(name, "data", data))
-    return call(name, data, weight, **attrs, groups=groups, channels=channels, data_layout=data_layout, kernel_layout=kernel_layout)
+    made = call(name, data, weight, **attrs, groups=groups, channels=channels, data_layout=data_layout, kernel_layout=kernel_layout)
+    try:
+        found = in_layout(made, data_layout, out_layout or data_layout)
+    except OpTypeError as error:
+        raise ValueError(f"relay.{name}: out_layout: {error}") from None
+    assert isinstance(found, Call)
+    return found
 
 
 def _pool(name: str, spatial: int, data: Expr, window: Window, layout: str, out_layout: str, **others: bool) -> Call:
@@ -229,11 +239,6 @@ def _pool(name: str, spatial: int, data: Expr, window: Window, layout: str, out_
     name = fitting(get_op(name), layout).name
     attrs = _window(name, spatial, window)
     return call(name, data, pool_size=attrs.pop("kernel_size"), **attrs, **others, layout=layout)
-
-
-def _check_output(name: str, data: Expr, layout: str, out_layout: str, out_dtype: str) -> None:
-    only(name, "out_layout", out_layout, "", layout)
-    only_dtype(name, out_dtype, operand(name, "data", data))
 
 
 def max_pool1d(
