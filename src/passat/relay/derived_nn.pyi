@@ -12,6 +12,7 @@ __all__ = [
     "bias_add",
     "celu",
     "contrib_avg_pool2d_nchwc",
+    "contrib_conv3d_nchwc",
     "contrib_global_avg_pool2d_nchwc",
     "contrib_global_max_pool2d_nchwc",
     "contrib_max_pool2d_nchwc",
@@ -69,6 +70,19 @@ def contrib_avg_pool2d_nchwc(
     dilation: int | Sequence[int] = (1, 1),
     ceil_mode: bool = False,
     count_include_pad: bool = False,
+) -> Call: ...
+def contrib_conv3d_nchwc(
+    data: Expr,
+    weight: Expr,
+    data_layout: str,
+    kernel_layout: str,
+    strides: int | Sequence[int] = (1, 1, 1),
+    padding: int | Sequence[int] = (0, 0, 0, 0, 0, 0),
+    dilation: int | Sequence[int] = (1, 1, 1),
+    groups: int = 1,
+    channels: int | None = None,
+    kernel_size: int | Sequence[int] | None = None,
+    out_dtype: str = "",
 ) -> Call: ...
 def contrib_global_avg_pool2d_nchwc(data: Expr, layout: str) -> Call: ...
 def contrib_global_max_pool2d_nchwc(data: Expr, layout: str) -> Call: ...
