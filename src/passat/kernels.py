@@ -1,9 +1,8 @@
-"""Creates kernels for a model, verifies and times them, and keeps them if the whole model gets faster. Finds the library beside a model."""
+"""Creates kernels for a model, verifies and times them, and keeps them if the whole model gets faster."""
 
 import contextlib
 import hashlib
 import os
-import platform
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
@@ -12,10 +11,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from passat.choose import MARGIN, Candidate, NothingToTimeError, race
 from passat.ir.module import IRModule
-from passat.ir.passat_error import PassatError
+from passat.kernel_library import HASH, MADE_FOR, hash_of, this_platform
 from passat.passmgr import PassContext
 from passat.profiling import node_times
-from passat.report import Timing
 from passat.runner import CustomOpsError, Runner, VerifyError, custom_operators, sentence_of
 from passat.runtime.kernels import CompilerError, Kernels, build_library, compiler, fuse, library_source
 from passat.runtime.kernels.fusing import Key, key
@@ -24,73 +22,15 @@ from passat.verify import Comparing, Reference
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-HASH: Final = "passat.kernels"
-"""The key in the metadata of a model: its value is the hash of its library."""
-MADE_FOR: Final = "passat.kernels.for"
-"""The key in the metadata of a model: the operating system and the kind of processor of its library."""
 NOTHING: Final = "kernels: nothing to gain, "
 
 
-class KernelsError(PassatError, ValueError):
-    """A model whose kernel library is missing, or belongs to another model."""
-
-    exit_code = 1
-
-
 class WithKernels(NamedTuple):
-    """A model with kernels and its library, if that is faster; what happened in one line, and the times."""
+    """A model with kernels and its library, if that is faster; what happened in one line."""
 
     model: "ModelProto | None"
     library: bytes
     said: str
-    timings: list[Timing]
-
-
-def library_path(model: str | os.PathLike[str]) -> Path:
-    """The path of a model's kernel library.
-
-    >>> library_path("models/model.onnx").name
-    'model.kernels.so'
-    """
-    return Path(model).with_suffix(".kernels.so")
-
-
-def _here() -> str:
-    return f"{platform.system()} {platform.machine()}"
-
-
-def hash_of(model: "ModelProto") -> str | None:
-    """The hash of a model's kernel library; None if the model has no kernels."""
-    return next((entry.value for entry in model.metadata_props if entry.key == HASH), None)
-
-
-def library_beside(model: "ModelProto", path: str) -> bytes:
-    """The library of a model that has kernels already, if it is beside the model's file, else nothing. It is read, not loaded."""
-    wanted, library = hash_of(model), library_path(path)
-    if wanted is None or not library.is_file():
-        return b""
-    found = library.read_bytes()
-    return found if hashlib.sha256(found).hexdigest() == wanted else b""
-
-
-def library_of(path: str | os.PathLike[str]) -> list[str]:
-    """The library of kernels of the model in a file, if it has kernels. Raises KernelsError for another model's library."""
-    from passat.ir.onnx.files import in_memory
-
-    proto = in_memory(path)
-    wanted = hash_of(proto)
-    if wanted is None:
-        return []
-    library = library_path(path)
-    made_for = next((entry.value for entry in proto.metadata_props if entry.key == MADE_FOR), _here())
-    if made_for != _here():
-        again = "optimize the original model with --kernels here"
-        raise KernelsError(f"{library} was made for {made_for}, and does not run on {_here()}; {again}")
-    if not library.is_file():
-        raise KernelsError(f"{path} needs its kernel library {library}, which does not exist")
-    if hashlib.sha256(library.read_bytes()).hexdigest() != wanted:
-        raise KernelsError(f"{library} is not the kernel library that was written with {path}")
-    return [str(library)]
 
 
 def with_kernels(model: "ModelProto", nodes: int, folder: str | None, how: Comparing) -> WithKernels:
@@ -138,7 +78,7 @@ def _made(
     unless ONNX Runtime's fusions stay and the results are equal."""
     library = build_library(library_source(kernels.kernels, kernels.domain), command)
     changed = kernels.model
-    for name, value in ((HASH, hashlib.sha256(library).hexdigest()), (MADE_FOR, _here())):
+    for name, value in ((HASH, hashlib.sha256(library).hexdigest()), (MADE_FOR, this_platform())):
         entry = changed.metadata_props.add()
         entry.key, entry.value = name, value
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:  # Windows keeps libraries that are loaded
@@ -162,12 +102,12 @@ def _timed(model: "ModelProto", kernels: Kernels, library: bytes, nodes: int, fo
         failed = timings[1].failed
         times = f"the model takes {timings[0].seconds * 1e3:.3g} ms, and {timings[1].seconds * 1e3:.3g} ms with kernels"
         if failed:
-            return WithKernels(None, b"", f"kernels: none were kept: {failed}", timings)
+            return WithKernels(None, b"", f"kernels: none were kept: {failed}")
         unsure = timings[1].seconds < timings[0].seconds * (1 - MARGIN)
         why = "kernels: none were kept, since the times vary too much to be sure of a gain: " if unsure else NOTHING
-        return WithKernels(None, b"", why + times, timings)
+        return WithKernels(None, b"", why + times)
     gain = timings[0].seconds / timings[1].seconds
-    return WithKernels(kernels.model, library, f"kernels: the model is {gain:.2f} times as fast on one thread ({count})", timings)
+    return WithKernels(kernels.model, library, f"kernels: the model is {gain:.2f} times as fast on one thread ({count})")
 
 
 def slower_groups(model: "ModelProto", kernels: Kernels, folder: str | None, how: Comparing) -> Set[tuple[int, ...]]:
@@ -196,7 +136,7 @@ def slower_groups(model: "ModelProto", kernels: Kernels, folder: str | None, how
 
 
 def _without(said: str) -> WithKernels:
-    return WithKernels(None, b"", said, [])
+    return WithKernels(None, b"", said)
 
 
 def left_by_runtime(model: "ModelProto", folder: str | None) -> Counter[Key]:
@@ -216,23 +156,3 @@ def fusions(nodes: Counter[Key]) -> Counter[str]:
         if domain and not domain.startswith(HASH):
             found[kind] += count
     return found
-
-
-def write_library(library: bytes, model: "ModelProto", to: str | os.PathLike[str]) -> None:
-    """Writes the library beside a model's file, atomically. If it is empty, removes the library of an earlier model there, unless the model
-    has kernels."""
-    path = library_path(to)
-    if not library:
-        if hash_of(model) is None and path.is_file() and f"{HASH}.".encode() in path.read_bytes():
-            path.unlink()
-        return
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(library)
-        Path(temporary).chmod(0o755)
-        Path(temporary).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(temporary).unlink()
-        raise

@@ -11,7 +11,7 @@ from passat import apart
 from passat.ir.collector import collector_paused
 from passat.ir.onnx import save
 from passat.job import Given, Job, begin
-from passat.kernels import WithKernels, library_beside, with_kernels, write_library
+from passat.kernel_library import library_beside, write_library
 from passat.log import LOG
 from passat.optimization import LooseRulesError, choose, is_accepted, read, run, verify, write_down
 from passat.report import Report, bytes_of, histogram
@@ -130,23 +130,26 @@ def optimize_with(model: ModelLike, wanted: Settings) -> Result:
                 verify(job, given, made, outcome)
             except LooseRulesError as error:
                 return _without(error.rules, job, given)
-        native = _with_kernels(job, given, outcome.model) if wanted.kernels else WithKernels(None, b"", "", [])
+        model_, library = _with_kernels(job, given, outcome.model) if wanted.kernels else (outcome.model, b"")
     _log(job.report)
-    model_, library = native.model or outcome.model, native.library
     if not library and given.source.in_file:
         library = library_beside(model_, given.source.name)
     return Result(model_, job.report, given.source.folder, job.tracing, accepted=accepted, library=library)
 
 
-def _with_kernels(job: Job, given: Given, model: "ModelProto") -> WithKernels:
+def _with_kernels(job: Job, given: Given, model: "ModelProto") -> "tuple[ModelProto, bytes]":
+    """The model with kernels and their library, if that is faster; else the model, and no library."""
+    from passat.kernels import with_kernels  # few models need the runtime
+
     job.tell("making kernels")
     report = job.report
     with report.clock("kernels"):
         found = with_kernels(model, report.node_count_after, given.source.folder, job.how)
     report.remarks.append(found.said)
-    if found.model is not None:
-        report.nodes_after, report.bytes_after = histogram(found.model), bytes_of(found.model)
-    return found
+    if found.model is None:
+        return model, b""
+    report.nodes_after, report.bytes_after = histogram(found.model), bytes_of(found.model)
+    return found.model, found.library
 
 
 def _log(report: Report) -> None:

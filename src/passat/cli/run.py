@@ -29,7 +29,7 @@ def run(
         import numpy as np
 
         from passat.choose import NothingToTimeError, choose_feed
-        from passat.kernels import library_of
+        from passat.kernel_library import library_of
         from passat.runner import Runner, custom_operators, sentence_of
         from passat.verify import comparing
 

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 import passat
 from passat.cli.app import app
-from passat.kernels import KernelsError, library_of, library_path, slower_groups, with_kernels
+from passat.kernel_library import KernelsError, library_of, library_path
+from passat.kernels import slower_groups, with_kernels
 from passat.report import Timing
 from passat.runner import custom_operators
 from passat.runtime.kernels import CompilerError, NoCompilerError, build_library, compiler, fuse, library_source
