@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any as AnyValue
 from typing import Final
 
@@ -40,16 +40,19 @@ class Module:
         return self._find(name, query_imports=query_imports) is not None
 
     def _find(self, name: str, *, query_imports: bool) -> PackedFunc | None:
+        modules = self.with_imports() if query_imports else [self]
+        return next((PackedFunc(module.functions[name], name) for module in modules if name in module.functions), None)
+
+    def with_imports(self) -> "Iterator[Module]":
+        """The module, and all that it imports, each once."""
         stack: list[Module] = [self]
         seen: set[int] = set()
         while stack:
             module = stack.pop()
             if id(module) not in seen:
                 seen.add(id(module))
-                if name in module.functions:
-                    return PackedFunc(module.functions[name], name)
-                stack += reversed(module.imported_modules) if query_imports else []
-        return None
+                yield module
+                stack += reversed(module.imported_modules)
 
     def import_module(self, module: "Module") -> None:
         """Adds a module whose functions this one uses. Raises TypeError for other values."""
@@ -86,8 +89,7 @@ class Module:
         `number` grows until a measurement takes `min_repeat_ms`. Raises ValueError for counts below one.
         """
         function = self.get_function(func_name, query_imports=True)
-        if number < 1 or repeat < 1:
-            raise ValueError(f"number and repeat must be at least 1, not {number} and {repeat}")
+        check_counts(number, repeat)
 
         def measure(*args: AnyValue) -> BenchmarkResult:
             function(*args)
@@ -111,6 +113,12 @@ class Module:
 
     def __repr__(self) -> str:
         return f"Module({self.type_key}, {len(self.functions)} functions)"
+
+
+def check_counts(number: int, repeat: int) -> None:
+    """Raises ValueError for numbers of measurements below one."""
+    if number < 1 or repeat < 1:
+        raise ValueError(f"number and repeat must be at least 1, not {number} and {repeat}")
 
 
 class BenchmarkResult:

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from typing import Any as AnyValue
-from typing import Final
+from typing import Final, TypeGuard
 
 from passat.ir.bind import bind_params_by_name
 from passat.ir.expr import Constant, Expr, Function
 from passat.ir.module import IRModule
-from passat.ir.traverse import children, post_order, with_children
+from passat.ir.traverse import children, rewrite, with_children
 from passat.passmgr import get_pass
 from passat.runtime.devices import Target
 from passat.runtime.graph.codegen import GraphRuntimeCodegen
@@ -54,8 +54,8 @@ def build_vm(mod: IRModule | Function, target: Target | str | None = None, param
     return Executable(optimized(mod, params), chosen)
 
 
-def optimized(mod: IRModule | Function, params: Mapping[str, AnyValue] | None = None) -> IRModule:
-    """The module with its parameters as constants, after the passes of `relay.build`, including fusion."""
+def prepared(mod: IRModule | Function, params: Mapping[str, AnyValue] | None = None) -> IRModule:
+    """The module with its parameters as constants, after the passes of `relay.build` before fusion."""
     if not isinstance(mod, (IRModule, Function)):
         raise TypeError(f"only modules and functions can be built, not a {type(mod).__name__}; see IRModule.from_expr")
     module = IRModule.from_expr(mod) if isinstance(mod, Function) else mod.shallow_copy()
@@ -63,7 +63,12 @@ def optimized(mod: IRModule | Function, params: Mapping[str, AnyValue] | None = 
         raise GraphError("the module has no function main, which is what is built")
     if params and isinstance(module["main"], Function):
         module["main"] = bind_params_by_name(module["main"], named(params))
-    module = get_pass("relay._transform.GetPassPrefix")(module)
+    return get_pass("relay._transform.GetPassPrefix")(module)
+
+
+def optimized(mod: IRModule | Function, params: Mapping[str, AnyValue] | None = None) -> IRModule:
+    """The prepared module, after fusion."""
+    module = prepared(mod, params)
     for name, function in module.functions.items():
         if isinstance(function, Function):
             module[name] = with_own_scalars(function)
@@ -75,10 +80,14 @@ def with_own_scalars(function: Function) -> Function:
 
     A walk, since rules do not see sharing.
     """
-    done: dict[Expr, Expr] = {}
-    for node in post_order(function):
-        parts = [Constant(part.data) if isinstance(part, Constant) and not part.data.shape else done[part] for part in children(node)]
-        done[node] = with_children(node, parts)
-    found = done[function]
-    assert isinstance(found, Function)  # the result for a function
-    return found
+
+    def apart(_: Expr, node: Expr) -> Expr:
+        return with_children(node, [Constant(part.data) if _is_scalar(part) else part for part in children(node)])
+
+    made = rewrite(function, apart)
+    assert isinstance(made, Function)  # the result for a function
+    return made
+
+
+def _is_scalar(expr: Expr) -> TypeGuard[Constant]:
+    return isinstance(expr, Constant) and not expr.data.shape

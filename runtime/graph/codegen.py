@@ -20,7 +20,7 @@ from passat.runtime.graph.compile_engine import CachedFunc, CCacheKey, CompileEn
 from passat.runtime.graph.graph import NOP, nbytes
 from passat.runtime.graph.graph_error import GraphError
 from passat.runtime.graph.memory_plan import MemoryPlan, PlannedNode, plan_memory
-from passat.runtime.graph.primitive import flat_types
+from passat.runtime.graph.primitive import flat_types, nested
 from passat.runtime.values import NDArray
 
 
@@ -150,14 +150,16 @@ class GraphRuntimeCodegen:
         if isinstance(node, OpNode):
             node.num_outputs = len(types)
         self.nodes.append(node)
-        return _nested(type_, iter([NodeRef(len(self.nodes) - 1, index) for index in range(len(types))]))
+        refs: Refs = nested(type_, iter([NodeRef(len(self.nodes) - 1, index) for index in range(len(types))]))
+        return refs
 
     def _inputs(self, param: Var) -> Refs:
         if isinstance(param.checked_type, TensorType):
             return self.add_node(InputNode(self._unique(param.name_hint)), param)
         types = flat_types(param.checked_type)
         refs = [self.add_node(InputNode(self._unique(f"{param.name_hint}_{i}")), type_) for i, type_ in enumerate(types)]
-        return _nested(param.checked_type, iter([ref for made in refs for ref in _flat(made)]))
+        whole: Refs = nested(param.checked_type, iter([ref for made in refs for ref in _flat(made)]))
+        return whole
 
     def _results(self, node: Expr) -> Refs:
         if isinstance(node, Constant):
@@ -285,7 +287,3 @@ def _flat(refs: Refs) -> list[NodeRef]:
         else:
             stack += reversed(part)
     return found
-
-
-def _nested(type_: AnyValue, refs: AnyValue) -> Refs:
-    return next(refs) if isinstance(type_, TensorType) else tuple(_nested(field_, refs) for field_ in type_.fields)

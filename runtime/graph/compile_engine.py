@@ -43,15 +43,26 @@ class CCacheKey:
         return self._hash
 
 
-@dataclass(eq=False)
 class CachedFunc:
-    """A compiled function: its target, its name, the types of its tensors, and its source, with a parameter for each tensor."""
+    """A compiled function: its target, its name, the types of its tensors, and its source, with a parameter for each (`flat_function`).
 
-    target: Target
-    func_name: str
-    inputs: Sequence[TensorType]
-    outputs: Sequence[TensorType]
-    funcs: Sequence[Function]
+    `primitive` computes it; without one, the function is compiled for the target on first use. `outputs` are the types of its results if
+    they are not those of the function.
+    """
+
+    def __init__(
+        self,
+        flat: Function,
+        func_name: str,
+        target: Target,
+        primitive: Primitive | None = None,
+        outputs: Sequence[TensorType] | None = None,
+    ) -> None:
+        self.target, self.func_name, self.funcs = target, func_name, [flat]
+        self.inputs = [type_ for param in flat.params for type_ in flat_types(param.checked_type)]
+        self.outputs = flat_types(flat.body.checked_type) if outputs is None else outputs
+        if primitive is not None:
+            self.primitive = primitive
 
     def same_as(self, other: object) -> bool:
         """Whether `other` is the same object."""
@@ -144,9 +155,8 @@ class CompileEngine:
             function = flat_function(key.source_func)
             results = flat_types(function.body.checked_type)
             outputs = [TensorType((type_.ndim,), "int64") for type_ in results]
-            made = CachedFunc(key.target, self.unique_name(f"shape_func_{_described(function)}"), _inputs(function), outputs, [function])
-            made.__dict__["primitive"] = _ShapePrimitive(function)
-            found = self._shapes[key] = CCacheValue(made)
+            name = self.unique_name(f"shape_func_{_described(function)}")
+            found = self._shapes[key] = CCacheValue(CachedFunc(function, name, key.target, _ShapePrimitive(function), outputs))
         else:
             found.use_count += 1
         return found.cached_func
@@ -184,8 +194,7 @@ class CompileEngine:
             return found
         function = flat_function(key.source_func)
         name = self.unique_name(f"{self.prefix}_{_described(function)}")
-        made = CachedFunc(key.target, name, _inputs(function), flat_types(function.body.checked_type), [function])
-        return self._cache.setdefault(key, CCacheValue(made))
+        return self._cache.setdefault(key, CCacheValue(CachedFunc(function, name, key.target)))
 
 
 _SHARED: Final = CompileEngine()
@@ -215,10 +224,6 @@ def _key(source_func: Function | CCacheKey, target: Target | str | None) -> CCac
     if target is None:
         raise ValueError("Need target when source_func is a Function")
     return CCacheKey(source_func, target)
-
-
-def _inputs(function: Function) -> list[TensorType]:
-    return [type_ for param in function.params for type_ in flat_types(param.checked_type)]
 
 
 def _described(function: Function) -> str:

@@ -11,7 +11,7 @@ from passat.runtime.devices import Device
 from passat.runtime.graph.executor import GraphExecutor
 from passat.runtime.graph.graph import Graph
 from passat.runtime.graph.graph_error import GraphError
-from passat.runtime.module import Module
+from passat.runtime.module import Module, check_counts
 from passat.runtime.values import NDArray
 
 _SERVICES: Final = ("run_individual", "execute_node", "get_node_output", "debug_get_output", "profile")
@@ -44,8 +44,7 @@ class DebugExecutor(GraphExecutor):
 
     def run_individual(self, number: int = 1, repeat: int = 1, min_repeat_ms: float = 0) -> list[list[float]]:
         """The mean times of the nodes over `number` runs, for each node `repeat` times. Runs go on until `min_repeat_ms` have passed."""
-        if number < 1 or repeat < 1:
-            raise ValueError(f"number and repeat must be at least 1, not {number} and {repeat}")
+        check_counts(number, repeat)
         self.run()
         found: list[list[float]] = [[] for _ in self.graph.nodes]
         for _ in range(repeat):

@@ -9,14 +9,14 @@ import numpy as np
 from passat.ir.dtypes import FLOATS
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType
-from passat.runtime.devices import Device, cpu
+from passat.runtime.devices import Device
 from passat.runtime.graph.graph import COPY, NOP, Graph, GraphNode, read_graph
 from passat.runtime.graph.graph_error import GraphError
 from passat.runtime.graph.library import Library
 from passat.runtime.graph.params import load_param_dict
+from passat.runtime.graph.primitive import call_with_results, local_device
 from passat.runtime.module import Module
-from passat.runtime.packed_func import PackedFunc
-from passat.runtime.values import NDArray, empty, to_data
+from passat.runtime.values import NDArray, to_data
 
 Step: TypeAlias = Callable[[Sequence[Tensor]], Sequence[Tensor]]
 """Computes the results of a node."""
@@ -35,13 +35,11 @@ class GraphExecutor(Module):
 
     def __init__(self, graph_json: str | Graph, lib: Module, device: Device | None = None) -> None:
         super().__init__(type_key="GraphExecutor")
-        if device is not None and not device.is_local:
-            raise GraphError(f"graphs run on the CPU here, not on {device}")
-        self.device = cpu() if device is None else device
+        self.device = local_device(device, "graphs")
         self.graph = graph_json if isinstance(graph_json, Graph) else read_graph(graph_json)
         self._steps: list[Step | None] = [self._step(number, node, lib) for number, node in enumerate(self.graph.nodes)]
         self._places = {self.graph.nodes[number].name: place for place, number in enumerate(self.graph.inputs)}
-        self._inputs = [NDArray(Tensor.splat(0, _sizes(type_), type_.dtype)) for type_ in self.input_types]
+        self._inputs = [NDArray(Tensor.splat(0, type_.concrete_shape, type_.dtype)) for type_ in self.input_types]
         self._storage: dict[int, tuple[int, Tensor]] = {}
         """The value in each storage, and the entry that its elements belong to."""
         self._roots = list(_roots(self.graph))
@@ -79,7 +77,7 @@ class GraphExecutor(Module):
     def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
         """The shapes and the element types of the inputs, by name."""
         types = dict(zip(self._places, self.input_types, strict=True))
-        return {name: _sizes(type_) for name, type_ in types.items()}, {name: type_.dtype for name, type_ in types.items()}
+        return {name: type_.concrete_shape for name, type_ in types.items()}, {name: type_.dtype for name, type_ in types.items()}
 
     def get_num_inputs(self) -> int:
         """The number of inputs, with the constants."""
@@ -100,7 +98,7 @@ class GraphExecutor(Module):
         for name in load_param_dict(param_bytes):
             if name in self._places and (shared := other.get_input(name)) is not None:
                 place = self._places[name]
-                if (shared.shape, shared.dtype) != (_sizes(self.input_types[place]), self.input_types[place].dtype):
+                if (shared.shape, shared.dtype) != (self.input_types[place].concrete_shape, self.input_types[place].dtype):
                     raise GraphError(f"the input {name!r} has another type in the other graph")
                 self._inputs[place] = shared
 
@@ -142,7 +140,7 @@ class GraphExecutor(Module):
             raise GraphError("the graph has not been run: call run() first")
         if root != self._roots[entry]:
             raise GraphError(f"the plan of the graph overwrites the storage {self.graph.storage_ids[entry]} before its last use")
-        sizes = _sizes(self.graph.types[entry])
+        sizes = self.graph.types[entry].concrete_shape
         return found if found.shape == sizes else Tensor.dense(found.numpy().reshape(sizes))
 
     def get_output(self, index: int, out: NDArray | None = None) -> NDArray:
@@ -167,23 +165,13 @@ class GraphExecutor(Module):
             return lambda args: [_reshaped(args[0], results[0], node.name)]
         if node.function == COPY:
             return list
-        source = next((module for module in _with_imports(lib) if node.function in module.functions), None)
+        source = next((module for module in lib.with_imports() if node.function in module.functions), None)
         if source is None:
             raise GraphError(f"the node {node.name!r} calls {node.function!r}, which the library does not have")
         if isinstance(source, Library):
             return source.compiled[node.function].run
-        return _calling(source.get_function(node.function), results)
-
-
-def _calling(function: PackedFunc, results: Sequence[TensorType]) -> Step:
-    """A step that calls a function on arrays: the inputs, then the arrays for the results."""
-
-    def step(args: Sequence[Tensor]) -> Sequence[Tensor]:
-        outs = [empty(_sizes(type_), type_.dtype) for type_ in results]
-        function(*map(NDArray, args), *outs)
-        return [out.tensor for out in outs]
-
-    return step
+        function = source.get_function(node.function)
+        return lambda args: call_with_results(function, args, results)
 
 
 def _roots(graph: Graph) -> Iterator[int]:
@@ -195,27 +183,10 @@ def _roots(graph: Graph) -> Iterator[int]:
             yield roots[-1]
 
 
-def _with_imports(lib: Module) -> Iterator[Module]:
-    stack, seen = [lib], set[int]()
-    while stack:
-        module = stack.pop()
-        if id(module) not in seen:
-            seen.add(id(module))
-            yield module
-            stack += reversed(module.imported_modules)
-
-
 def _reshaped(value: Tensor, type_: TensorType, name: str) -> Tensor:
-    sizes = _sizes(type_)
-    made = TensorType(sizes, type_.dtype)
-    if value.size != Tensor.splat(0, sizes, made.dtype).size:
-        raise GraphError(f"the node {name!r} cannot give {value.size} elements the type {made!r}")
-    return Tensor.dense(value.numpy().reshape(sizes))
-
-
-def _sizes(type_: TensorType) -> tuple[int, ...]:
-    """The sizes of a type, which are always known in graphs."""
-    return tuple(int(str(dim)) for dim in type_.shape)
+    if value.size != type_.size:
+        raise GraphError(f"the node {name!r} cannot give {value.size} elements the type {type_!r}")
+    return Tensor.dense(value.numpy().reshape(type_.concrete_shape))
 
 
 def set_inputs(executor: Module, values: Mapping[str, AnyValue]) -> None:

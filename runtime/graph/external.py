@@ -11,9 +11,8 @@ from passat.ir.types import TensorType
 from passat.runtime.devices import Target
 from passat.runtime.graph.compile_engine import CachedFunc
 from passat.runtime.graph.graph_error import GraphError
-from passat.runtime.graph.primitive import compile_primitive, flat_function, flat_types
+from passat.runtime.graph.primitive import call_with_results, flat_function, flat_types
 from passat.runtime.module import Module
-from passat.runtime.values import NDArray, empty
 
 PREFIX: Final = "relay.ext."
 
@@ -36,10 +35,7 @@ def compile_external(function: Function, target: Target) -> CachedFunc:
     else:
         raise GraphError(f"the code generator {PREFIX}{compiler} returned a {type(made).__name__}, not a module or a function, for {name}")
     flat = flat_function(function)
-    inputs = [type_ for param in flat.params for type_ in flat_types(param.checked_type)]
-    cached = CachedFunc(target, name, inputs, flat_types(flat.body.checked_type), [flat])
-    cached.__dict__["primitive"] = ExternalPrimitive(found, cached.outputs, compiler)
-    return cached
+    return CachedFunc(flat, name, target, ExternalPrimitive(found, flat_types(flat.body.checked_type), compiler))
 
 
 class ExternalPrimitive:
@@ -52,18 +48,10 @@ class ExternalPrimitive:
 
     def __call__(self, args: Sequence[Tensor]) -> Sequence[Tensor]:
         """Computes the results."""
-        outs = [empty([int(str(dim)) for dim in type_.shape], type_.dtype) for type_ in self._outputs]
-        self._function(*map(NDArray, args), *outs)
-        return [out.tensor for out in outs]
+        return call_with_results(self._function, args, self._outputs)
 
 
 @register_func(f"{PREFIX}ccompiler")
 def compile_as_usual(function: Function) -> Callable[..., AnyValue]:
     """The code generator of TVM's examples, `ccompiler`: compiles functions like all other functions of the target `c`."""
-    flat = flat_function(function)
-    target = Target("c")
-    inputs = [type_ for param in flat.params for type_ in flat_types(param.checked_type)]
-    name = str(function.attrs.get("global_symbol", "ccompiler"))
-    made = CachedFunc(target, name, inputs, flat_types(flat.body.checked_type), [flat])
-    made.__dict__["primitive"] = compile_primitive(flat, target)
-    return made.packed_func
+    return CachedFunc(flat_function(function), str(function.attrs.get("global_symbol", "ccompiler")), Target("c")).packed_func

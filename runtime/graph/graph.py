@@ -120,12 +120,9 @@ class _Reader:
 
 def nbytes(type_: TensorType, what: str) -> int:
     """The size of a tensor in bytes. Raises GraphError that names `what` for unknown sizes."""
-    from passat.ir.dtypes import itemsize
-
-    sizes = [dim for dim in type_.shape if isinstance(dim, int)]
-    if len(sizes) < type_.ndim:
+    if not type_.is_static:
         raise GraphError(f"{what} has the type {type_!r}; a graph needs known sizes: use executor='vm', or fix them")
-    return math.ceil(math.prod(sizes) * itemsize(type_.dtype))
+    return math.ceil(type_.nbytes)
 
 
 def _of(kind: type, value: AnyValue, what: str) -> AnyValue:

@@ -26,7 +26,7 @@ from passat.runtime.graph.compile_engine import CachedFunc
 from passat.runtime.graph.external import compile_external
 from passat.runtime.graph.graph_error import GraphError
 from passat.runtime.graph.params import ParamsError, load_param_dict, save_param_dict
-from passat.runtime.graph.primitive import flat_function, flat_types
+from passat.runtime.graph.primitive import flat_function
 from passat.runtime.module import Module
 from passat.runtime.values import NDArray
 
@@ -50,9 +50,14 @@ class Library(Module):
         """What computes each function: `onnxruntime`, `kernels`, or the name of an external code generator."""
         return {name: func.primitive.implementation for name, func in self.compiled.items()}
 
+    @property
+    def program(self) -> IRModule:
+        """The functions."""
+        return IRModule({name: func.funcs[0] for name, func in self.compiled.items()})
+
     def get_source(self, fmt: str = "") -> str:
         """The functions in Relay's text format."""
-        return str(IRModule({name: func.funcs[0] for name, func in self.compiled.items()}))
+        return str(self.program)
 
     def export_library(self, file_name: "str | os.PathLike[str]", **options: AnyValue) -> None:
         """Writes the library to a file that `load_library` reads. TVM's options for compilers are ignored.
@@ -71,10 +76,9 @@ def export(
     program: str | None = None,
 ) -> None:
     """Writes a library to a file atomically, with its graph and parameters, or with a program. Raises GraphError and OSError."""
-    functions = IRModule({func_name: func.funcs[0] for func_name, func in library.compiled.items()})
     about = {"format": FORMAT, "target": str(library.target), "name": name, "functions": sorted(library.compiled)}
     try:
-        parts = {_ABOUT: json.dumps(about, indent=2).encode(), _FUNCTIONS: save_json(functions).encode()}
+        parts = {_ABOUT: json.dumps(about, indent=2).encode(), _FUNCTIONS: save_json(library.program).encode()}
         if program is not None:
             parts[_PROGRAM] = program.encode()
         if graph is not None:
@@ -144,6 +148,4 @@ def _compiled(name: str, function: object, target: Target) -> CachedFunc:
         raise GraphError(f"its function {name} is not a program")
     if "Compiler" in function.attrs:
         return compile_external(function, target)
-    flat = flat_function(function)
-    inputs = [type_ for param in flat.params for type_ in flat_types(param.checked_type)]
-    return CachedFunc(target, name, inputs, flat_types(flat.body.checked_type), [flat])
+    return CachedFunc(flat_function(function), name, target)

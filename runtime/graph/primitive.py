@@ -1,6 +1,7 @@
 """Primitive functions: functions of fused calls, from flat tensors to flat tensors."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any as AnyValue
 from typing import Final, Protocol
 
 from passat.ir.analysis import free_vars
@@ -9,13 +10,13 @@ from passat.ir.expr import Expr, Function, Tuple, TupleGetItem, Var
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.tensor import Tensor
-from passat.ir.traverse import children, post_order, with_children
+from passat.ir.traverse import rewrite
 from passat.ir.types import TensorType, TupleType, Type
-from passat.runtime.devices import Target
+from passat.runtime.devices import Device, Target, cpu
 from passat.runtime.graph.graph_error import GraphError
 from passat.runtime.interpreter import Closure, Interpreter
 from passat.runtime.interpreter import Value as Result
-from passat.runtime.values import Data
+from passat.runtime.values import NDArray, empty
 
 KERNEL_TARGETS: Final = frozenset({"numpy"})
 """Targets on which all functions are computed by Passat's kernels. On the others ONNX Runtime computes those that ONNX can express."""
@@ -43,6 +44,26 @@ class KernelPrimitive:
     def __call__(self, args: Sequence[Tensor]) -> Sequence[Tensor]:
         """Computes the results."""
         return list(tensors_of(self._interpreter.call(self._closure, args)))
+
+
+def call_with_results(function: Callable[..., object], args: Sequence[Tensor], types: Sequence[TensorType]) -> Sequence[Tensor]:
+    """Calls a function on arrays: the inputs, then the arrays for its results, which have these types.
+
+    Raises GraphError for types with unknown sizes.
+    """
+    unknown = next((type_ for type_ in types if not type_.is_static), None)
+    if unknown is not None:
+        raise GraphError(f"the size of a result of type {unknown!r} is unknown, so no array can be passed for it")
+    results = [empty(type_.concrete_shape, type_.dtype) for type_ in types]
+    function(*map(NDArray, args), *results)
+    return [result.tensor for result in results]
+
+
+def local_device(device: Device | None, what: str) -> Device:
+    """The device to run on, by default the CPU. Raises GraphError that names `what` for other devices."""
+    if device is not None and not device.is_local:
+        raise GraphError(f"{what} run on the CPU here, not on {device}")
+    return cpu() if device is None else device
 
 
 def compile_primitive(function: Function, target: Target) -> Primitive:
@@ -76,18 +97,14 @@ def flat_function(function: Function) -> Function:
     for param in function.params:
         if isinstance(param.checked_type, TupleType):
             made = [Var(f"{param.name_hint}_{i}", type_) for i, type_ in enumerate(flat_types(param.checked_type))]
-            parts[param] = _nested(param.checked_type, iter(made))
+            parts[param] = nested(param.checked_type, iter(made), Tuple)
         else:
             made = [param]
         params += made
     body = _without_projections(bind(function.body, parts))
-    return infer_function(Function(params, body, function.ret_type, function.type_params, function.attrs, function.span))
-
-
-def infer_function(function: Function) -> Function:
-    """The function, with types."""
-    infer_type(function)
-    return function
+    flat = Function(params, body, function.ret_type, function.type_params, function.attrs, function.span)
+    infer_type(flat)
+    return flat
 
 
 def flat_types(type_: Type) -> list[TensorType]:
@@ -105,26 +122,22 @@ def flat_types(type_: Type) -> list[TensorType]:
     return found
 
 
-def nested_data(type_: Type, tensors: Iterator[Tensor]) -> Data:
-    """A value of a type, from its tensors in order."""
-    if isinstance(type_, TupleType):
-        return tuple(nested_data(field, tensors) for field in type_.fields)
-    return next(tensors)
+def nested(type_: Type, parts: Iterator[AnyValue], whole: Callable[[Iterable[AnyValue]], AnyValue] = tuple) -> AnyValue:
+    """A value of a type, from the parts for its tensors in order; `whole` makes a tuple of its fields.
 
-
-def _nested(type_: Type, parts: Iterator[Var]) -> Expr:
-    return Tuple([_nested(field, parts) for field in type_.fields]) if isinstance(type_, TupleType) else next(parts)
+    >>> nested(TupleType([TensorType(()), TupleType([TensorType(())])]), iter("ab"))
+    ('a', ('b',))
+    """
+    return whole([nested(field, parts, whole) for field in type_.fields]) if isinstance(type_, TupleType) else next(parts)
 
 
 def _without_projections(body: Expr) -> Expr:
     """The expression with fields in place of projections of tuples."""
-    done: dict[Expr, Expr] = {}
-    for node in post_order(body):
-        made = with_children(node, [done[part] for part in children(node)])
-        if isinstance(made, TupleGetItem) and isinstance(made.tuple_value, Tuple):
-            made = made.tuple_value.fields[made.index]
-        done[node] = made
-    return done[body]
+
+    def field(_: Expr, node: Expr) -> Expr:
+        return node.tuple_value.fields[node.index] if isinstance(node, TupleGetItem) and isinstance(node.tuple_value, Tuple) else node
+
+    return rewrite(body, field)
 
 
 def tensors_of(value: Result) -> Iterable[Tensor]:

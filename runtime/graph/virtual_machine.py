@@ -11,13 +11,13 @@ from passat.ir.expr import Function
 from passat.ir.graph_json import JSONError, load_json, save_json
 from passat.ir.infer import infer_module
 from passat.ir.module import IRModule
-from passat.runtime.devices import Device, Target, cpu
+from passat.runtime.devices import Device, Target
 from passat.runtime.executor import Executor
 from passat.runtime.graph.compile_engine import CachedFunc, CCacheKey, CompileEngine
 from passat.runtime.graph.external import compile_external
 from passat.runtime.graph.graph_error import GraphError
 from passat.runtime.graph.library import Library, export
-from passat.runtime.graph.primitive import nested_data, tensors_of
+from passat.runtime.graph.primitive import local_device, nested, tensors_of
 from passat.runtime.module import BenchmarkResult, Module
 from passat.runtime.values import Data, NDArray, TupleValue
 
@@ -39,7 +39,8 @@ class Executable(Module):
     def compute(self, function: Function, args: Sequence[Data]) -> Data:
         """Computes a primitive function. Raises GraphError that names it."""
         flat = [tensor for arg in args for tensor in tensors_of(arg)]
-        return nested_data(function.body.checked_type, iter(self._compiled(function).run(flat)))
+        found: Data = nested(function.body.checked_type, iter(self._compiled(function).run(flat)))
+        return found
 
     def _compiled(self, function: Function) -> CachedFunc:
         if "Compiler" not in function.attrs:
@@ -80,19 +81,17 @@ class VirtualMachine(Module):
     """Runs an executable's functions."""
 
     def __init__(self, exe: Executable, device: Device | None = None) -> None:
-        if device is not None and not device.is_local:
-            raise GraphError(f"programs run on the CPU here, not on {device}")
+        here = local_device(device, "programs")
         services: tuple[Callable[..., AnyValue], ...] = (self.run, self.invoke, self.set_input, self.set_one_input, self.get_outputs)
         super().__init__({each.__name__: each for each in services}, "VirtualMachine")
         self._executable = exe
-        self._executor = Executor(exe.mod, cpu() if device is None else device, exe.target, exe.compute)
+        self._executor = Executor(exe.mod, here, exe.target, exe.compute)
         self._inputs: dict[str, dict[str, AnyValue]] = {}
         self._result: AnyValue = None
 
     def init(self, ctx: Device) -> None:
         """Selects the device, as before TVM 0.7. Raises GraphError for devices other than the CPU."""
-        if not ctx.is_local:
-            raise GraphError(f"programs run on the CPU here, not on {ctx}")
+        local_device(ctx, "programs")
 
     def set_input(self, func_name: str, *args: AnyValue, **kwargs: AnyValue) -> None:
         """Sets the arguments of a function, in order or by name, for calls without arguments. Raises GraphError for unknown names."""

@@ -8,7 +8,7 @@ from typing import Any as AnyValue
 
 from passat.ir.tensor import Tensor
 from passat.runtime.devices import Device
-from passat.runtime.module import BenchmarkResult, Module
+from passat.runtime.module import BenchmarkResult, Module, check_counts
 from passat.runtime.packed_func import PackedFunc
 from passat.runtime.remote.wire import Handle, RemoteError
 from passat.runtime.values import NDArray
@@ -149,8 +149,7 @@ class RemoteModule(Module):
     ) -> Callable[..., BenchmarkResult]:
         """Returns a function that measures another one on the server, as `Module.time_evaluator`. Only the times are sent."""
         self.get_function(func_name, query_imports=True)
-        if number < 1 or repeat < 1:
-            raise ValueError(f"number and repeat must be at least 1, not {number} and {repeat}")
+        check_counts(number, repeat)
 
         def measure(*args: AnyValue) -> BenchmarkResult:
             return BenchmarkResult(self.owned.session.request("time", self, func_name, number, repeat, min_repeat_ms, *args))

@@ -8,12 +8,12 @@ from typing import Literal, TypeAlias, overload
 from passat.ir.bind import bind_params_by_name as bind_constants
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
-from passat.passmgr import PassContext, get_pass
+from passat.passmgr import PassContext
 from passat.relay.backend.executor import Executor
 from passat.runtime.devices import Target, cpu
 from passat.runtime.executor import create_executor
 from passat.runtime.graph.build import build as build_graph
-from passat.runtime.graph.build import build_vm
+from passat.runtime.graph.build import build_vm, prepared
 from passat.runtime.graph.factory import ExecutorFactory
 from passat.runtime.graph.graph_error import GraphError
 from passat.runtime.graph.virtual_machine import Executable
@@ -35,14 +35,9 @@ def optimize(
 ) -> tuple[IRModule, dict[str, AnyValue]]:
     """The module after the passes that `relay.build` runs before fusion (`GetPassPrefix`), in the current context, and an empty dict of
     remaining parameters: `params` become constants in place of the parameters of `main`. The target is "llvm", the CPU."""
-    module = IRModule.from_expr(mod) if isinstance(mod, Function) else mod.shallow_copy()
     if target is not None:
         Target(target)
-    main = module["main"]
-    if params:
-        assert isinstance(main, Function)
-        module["main"] = bind_params_by_name(main, params)
-    return get_pass("relay._transform.GetPassPrefix")(module), {}
+    return prepared(mod, params), {}
 
 
 @overload
