@@ -8,6 +8,7 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.dtypes import from_numpy, to_numpy
+from passat.ir.expr import Constant, Expr, Tuple
 from passat.ir.op import Kernel, Op
 from passat.ir.passat_error import PassatError
 from passat.ir.tensor import Tensor
@@ -24,6 +25,11 @@ def tensors_in(values: Iterable[Value]) -> Iterator[Tensor]:
             yield from tensors_in(value)
         else:
             yield value
+
+
+def as_constant(value: Value) -> Expr:
+    """A constant, or a tuple of constants."""
+    return Constant(value) if isinstance(value, Tensor) else Tuple(map(as_constant, value))
 
 
 class EvaluateError(PassatError, ValueError):

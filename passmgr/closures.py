@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 
 from passat.ir.closures import eta_expand, lambda_lift
-from passat.ir.expr import Function, GlobalVar
 from passat.ir.module import IRModule
 from passat.passmgr.context import PassContext
 from passat.passmgr.pass_info import PassInfo
-from passat.passmgr.passes import ModulePass
+from passat.passmgr.passes import ModulePass, convert_functions
 from passat.passmgr.registry import register_pass
 
 
@@ -24,18 +23,7 @@ class EtaExpand(ModulePass):
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Transforms every function; returns the same module if nothing is expanded."""
         types = {var.name_hint: function.checked_type for var, function in mod.functions.items()} if self.expand_global_var else {}
-        changed: dict[GlobalVar, Function] = {}
-        for var, function in mod.functions.items():
-            if isinstance(function, Function):
-                made = eta_expand(function, constructors=self.expand_constructor, functions=types)
-                assert isinstance(made, Function)  # a function maps to a function
-                if made is not function:
-                    changed[var] = made
-        if not changed:
-            return mod
-        updated = mod.shallow_copy()
-        updated.functions.update(changed)
-        return updated
+        return convert_functions(mod, lambda function: eta_expand(function, constructors=self.expand_constructor, functions=types))
 
 
 @register_pass("relay._transform.LambdaLift")

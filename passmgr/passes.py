@@ -10,8 +10,9 @@ from passat.ir.prim_func import PrimFunc
 from passat.passmgr.context import PassContext
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from passat.ir.expr import Expr
     from passat.passmgr.pass_info import PassInfo
 
 
@@ -87,6 +88,22 @@ class ModulePass(Pass):
 
     def __str__(self) -> str:
         return f"Run Module pass: {self.info.name} at the optimization level {self.info.opt_level}"
+
+
+def convert_functions(mod: IRModule, convert: "Callable[[Function], Expr]") -> IRModule:
+    """Converts each Relay function of a module; returns the same module if all stay the same."""
+    changed: dict[GlobalVar, Function] = {}
+    for var, function in mod.functions.items():
+        if isinstance(function, Function):
+            made = convert(function)
+            assert isinstance(made, Function)  # a function maps to a function
+            if made is not function:
+                changed[var] = made
+    if not changed:
+        return mod
+    updated = mod.shallow_copy()
+    updated.functions.update(changed)
+    return updated
 
 
 class FunctionPass(Pass):

@@ -14,7 +14,7 @@ from passat.ir.module import IRModule
 from passat.ir.traverse import post_order
 from passat.passmgr.context import PassContext
 from passat.passmgr.pass_info import EVERYTHING, PassInfo
-from passat.passmgr.passes import FunctionPass, ModulePass
+from passat.passmgr.passes import FunctionPass, ModulePass, convert_functions
 from passat.passmgr.registry import register_pass
 
 
@@ -75,19 +75,7 @@ class ToBasicBlockNormalForm(ModulePass):
 
 def _each_function(mod: IRModule, convert: Callable[[Expr], Expr]) -> IRModule:
     """Converts all functions that are not for an external compiler."""
-    changed: dict[GlobalVar, Function] = {}
-    for var, function in mod.functions.items():
-        if not isinstance(function, Function) or "Compiler" in function.attrs:
-            continue
-        made = convert(function)
-        assert isinstance(made, Function)  # a function maps to a function
-        if made is not function:
-            changed[var] = made
-    if not changed:
-        return mod
-    updated = mod.shallow_copy()
-    updated.functions.update(changed)
-    return updated
+    return convert_functions(mod, lambda function: function if "Compiler" in function.attrs else convert(function))
 
 
 @register_pass("relay._transform.Inline")

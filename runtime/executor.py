@@ -8,14 +8,15 @@ from typing import Any as AnyValue
 
 from passat.ir.analysis import free_vars
 from passat.ir.bind import bind_params_by_name
-from passat.ir.expr import Constant, Constructor, Expr, Function, GlobalVar, Let, Tuple, Var
+from passat.ir.evaluate import as_constant
+from passat.ir.expr import Constructor, Expr, Function, GlobalVar, Let, Var
 from passat.ir.infer import infer_module, infer_type
 from passat.ir.module import IRModule
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 from passat.runtime.devices import Device, Target, device
 from passat.runtime.interpreter import Closure, ComputePrimitive, ExecutorError, Interpreter, Value
-from passat.runtime.values import ConstructorValue, Data, NDArray, RefValue, TupleValue, named, to_data
+from passat.runtime.values import ConstructorValue, NDArray, RefValue, TupleValue, named, to_data
 
 KINDS = ("debug", "graph", "vm")
 
@@ -201,8 +202,4 @@ def _given(value: AnyValue, type_: Type | None, what: str) -> Value:
 
 
 def _as_expr(value: AnyValue, var: Var) -> Expr:
-    return value if isinstance(value, Expr) else _constant(to_data(value, var._checked_type, f"the value of %{var.name_hint}"))
-
-
-def _constant(data: Data) -> Expr:
-    return Constant(data) if isinstance(data, Tensor) else Tuple(map(_constant, data))
+    return value if isinstance(value, Expr) else as_constant(to_data(value, var._checked_type, f"the value of %{var.name_hint}"))

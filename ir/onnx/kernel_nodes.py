@@ -1,13 +1,12 @@
 """Reads the types and constants of a model that kernels need, and inserts kernel nodes."""
 
-import heapq
 from collections.abc import Sequence, Set
 from typing import Any as AnyValue
 from typing import Final, NamedTuple, TypeAlias
 
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper, shape_inference
 
-from passat.ir.onnx.scope import read_names, subgraphs
+from passat.ir.onnx.scope import read_names, sort_nodes, subgraphs
 
 Shape: TypeAlias = tuple[int | str, ...]
 DTYPES: Final[dict[int, str]] = {
@@ -108,7 +107,7 @@ def with_kernel_nodes(
     changed = ModelProto()
     changed.CopyFrom(model)
     del changed.graph.node[:]
-    changed.graph.node.extend(_in_order(made))
+    changed.graph.node.extend(sort_nodes(made[number] for number in sorted(made)))
     # Kernels contain their constants, so the initializers may be unused now.
     unused = constants - read_names(changed.graph)
     written = {name for node in made.values() for name in node.output}
@@ -130,24 +129,3 @@ def _keep(values: AnyValue, kept: Sequence[bool]) -> None:
 def names_read(node: NodeProto) -> set[str]:
     """The values that a node reads, including those in its subgraphs."""
     return set(node.input).union(*(read_names(inner) for inner in subgraphs(node)))
-
-
-def _in_order(nodes: dict[int, NodeProto]) -> list[NodeProto]:
-    """Nodes, each after those whose values it reads, otherwise by number."""
-    makers = {name: number for number, node in nodes.items() for name in node.output if name}
-    waits = {number: {makers[name] for name in names_read(node) if name in makers} - {number} for number, node in nodes.items()}
-    readers: dict[int, list[int]] = {}
-    for number, needed in waits.items():
-        for maker in needed:
-            readers.setdefault(maker, []).append(number)
-    ready = [number for number, needed in waits.items() if not needed]
-    heapq.heapify(ready)
-    found: list[NodeProto] = []
-    while ready:
-        number = heapq.heappop(ready)
-        found.append(nodes[number])
-        for reader in readers.get(number, ()):
-            waits[reader].discard(number)
-            if not waits[reader]:
-                heapq.heappush(ready, reader)
-    return found

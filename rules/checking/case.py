@@ -11,7 +11,7 @@ import numpy as np
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.dtypes import COMPLEX, FLOATS, from_numpy, to_numpy
-from passat.ir.evaluate import EvaluateError, Value, evaluate_call
+from passat.ir.evaluate import EvaluateError, Value, as_constant, evaluate_call
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem, Var
 from passat.ir.infer import InferError, infer_type
 from passat.ir.op import FOLLOWED, KNOWN_LIMIT, KnownValue, Op, OpTypeError, get_op
@@ -77,7 +77,7 @@ def build(pattern: Pattern, case: Case) -> Program:
             if name in case.computed and name in case.constants:
                 made = sizes(case, name, visit)
             elif name in case.constants:
-                made = constant(case.constants[name])
+                made = as_constant(case.constants[name])
             else:
                 made = params[name] = Var(name, declared(case, name))
         elif isinstance(node, PTuple):
@@ -99,11 +99,6 @@ def build(pattern: Pattern, case: Case) -> Program:
 
     body = visit(pattern)
     return Program(params, body, terms)
-
-
-def constant(value: Value) -> Expr:
-    """A constant, or a tuple of constants."""
-    return Tuple([constant(part) for part in value]) if isinstance(value, tuple) else Constant(value)
 
 
 def sizes(case: Case, name: str, visit: Callable[[Pattern], Expr]) -> Expr:

@@ -4,13 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any as AnyValue
 from typing import Final
 
-from passat.ir.evaluate import EvaluateError, Value, evaluate_call
+from passat.ir.evaluate import EvaluateError, Value, as_constant, evaluate_call
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from passat.ir.infer import infer_type
 from passat.ir.op import Op
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import children, post_order, with_children
-from passat.rules.checking.case import constant
 from passat.rules.checking.trying import Checked
 from passat.rules.cost import ROOFLINE, program_cost
 from passat.rules.engine.graph import Graph, Symbol
@@ -155,7 +154,7 @@ def _fold(node: Expr) -> Expr:
     if any(value is None for value in values):
         return node
     try:
-        return infer_type(constant(evaluate_call(node.op, values, node.attrs, node.checked_type)))  # type: ignore[arg-type]  # none of them is None
+        return infer_type(as_constant(evaluate_call(node.op, values, node.attrs, node.checked_type)))  # type: ignore[arg-type]  # none of them is None
     except EvaluateError:
         return node
 

@@ -4,8 +4,8 @@ before it."""
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from passat.ir.evaluate import EvaluateError, Value
-from passat.ir.expr import Call, Constant, Expr, Function, GlobalVar, Tuple
+from passat.ir.evaluate import EvaluateError, Value, as_constant
+from passat.ir.expr import Call, Function
 from passat.ir.folding import folded_value
 from passat.ir.infer import infer_module, infer_type
 from passat.ir.module import IRModule
@@ -13,9 +13,8 @@ from passat.ir.onnx_mapping import DEFAULT_OPSET
 from passat.ir.op import Op
 from passat.ir.partial_evaluation import PartialEvaluator
 from passat.ir.sealed import is_sealed
-from passat.ir.tensor import Tensor
 from passat.passmgr import ModulePass, PassContext, PassInfo, register_pass
-from passat.passmgr.passes import is_left_alone
+from passat.passmgr.passes import convert_functions, is_left_alone
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.pass_options import read_opset
 from passat.rules.substitution import CallTerm, Environment
@@ -39,17 +38,11 @@ class PartialEvaluate(ModulePass):
         if any(isinstance(function, Function) and function._checked_type is None for function in mod.functions.values()):
             infer_module(mod)
         evaluator = PartialEvaluator(mod, _folding(mod, ctx))
-        changed: dict[GlobalVar, Function] = {}
-        for var, function in mod.functions.items():
-            if isinstance(function, Function) and not is_left_alone(function.attrs) and not is_sealed(function):
-                made = evaluator.evaluate(function)
-                if made is not function:
-                    changed[var] = made
-        if not changed:
-            return mod
-        updated = mod.shallow_copy()
-        updated.functions.update(changed)
-        return updated
+        return convert_functions(mod, lambda function: function if _stays(function) else evaluator.evaluate(function))
+
+
+def _stays(function: Function) -> bool:
+    return is_left_alone(function.attrs) or is_sealed(function)
 
 
 def _folding(mod: IRModule, ctx: PassContext) -> Callable[[Call, Sequence[Value]], Value | None]:
@@ -60,7 +53,7 @@ def _folding(mod: IRModule, ctx: PassContext) -> Callable[[Call, Sequence[Value]
     def fold(call: Call, values: Sequence[Value]) -> Value | None:
         assert isinstance(call.op, Op)
         op, attrs, opset = call.op, call.attrs, environment.opset
-        type_ = infer_type(Call(op, map(_constant, values), attrs, call.type_args)).checked_type
+        type_ = infer_type(Call(op, map(as_constant, values), attrs, call.type_args)).checked_type
         term = CallTerm(op, values, attrs, type_, None, environment, lambda: folded_value(op, values, attrs, type_, opset), lambda _: None)
         if not all(guard.function(term) is True for guard in rule.guards):
             return None
@@ -70,7 +63,3 @@ def _folding(mod: IRModule, ctx: PassContext) -> Callable[[Call, Sequence[Value]
             return None
 
     return fold
-
-
-def _constant(value: Value) -> Expr:
-    return Constant(value) if isinstance(value, Tensor) else Tuple(map(_constant, value))

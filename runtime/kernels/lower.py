@@ -58,28 +58,23 @@ def variants(name: str, program: Program) -> list[tuple[int | None, LoopFunc]]:
 
 def variables(expr: Expr) -> Iterator[str]:
     """The names of the variables in an expression."""
-    waiting = [expr]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, Var):
-            yield one.name
-        elif isinstance(one, Call):
-            waiting.extend(one.args)
-        elif isinstance(one, Cast):
-            waiting.append(one.value)
+    return (part.name for part in _parts(expr) if isinstance(part, Var))
 
 
 def _is_expensive(expr: Expr) -> bool:
+    return any(isinstance(part, Call) and part.name in _EXPENSIVE for part in _parts(expr))
+
+
+def _parts(expr: Expr) -> Iterator[Expr]:
+    """An expression, and all that it is computed from."""
     waiting = [expr]
     while waiting:
         one = waiting.pop()
+        yield one
         if isinstance(one, Call):
-            if one.name in _EXPENSIVE:
-                return True
             waiting.extend(one.args)
         elif isinstance(one, Cast):
             waiting.append(one.value)
-    return False
 
 
 class _Lowering:

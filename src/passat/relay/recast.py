@@ -8,7 +8,7 @@ from passat.ir.expr import Call, Expr, Tuple, TupleGetItem
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.op import Op, get_op
-from passat.ir.traverse import children, post_order, with_children
+from passat.ir.traverse import children, post_order, rewrite
 from passat.ir.types import TensorType, TupleType, Type
 
 
@@ -35,15 +35,15 @@ def recast(
     layers = _layers(infer_type(expr), wanted)
     count = max(layers.values(), default=-1) + 1
     skipped = {layer + count if layer < 0 else layer for layer in skip_layers or ()}
-    done: dict[Expr, Expr] = {}
-    for node in post_order(expr):
-        made_node = with_children(node, [done[part] for part in children(node)])
-        if node in layers and layers[node] not in skipped and isinstance(made_node, Call):
-            args = [_cast(arg, old.checked_type, dtype) for arg, old in zip(made_node.args, children(node)[1:], strict=True)]
-            attrs = _with_result(made_node, dtype, out_dtype)
-            made_node = _cast(Call(made_node.op, args, attrs, made_node.type_args, made_node.span), node.checked_type)
-        done[node] = made_node
-    return infer_type(done[expr])
+
+    def recast_call(old: Expr, node: Expr) -> Expr:
+        if old not in layers or layers[old] in skipped or not isinstance(node, Call):
+            return node
+        args = [_cast(arg, before.checked_type, dtype) for arg, before in zip(node.args, children(old)[1:], strict=True)]
+        made = Call(node.op, args, _with_result(node, dtype, out_dtype), node.type_args, node.span)
+        return _cast(made, old.checked_type)
+
+    return infer_type(rewrite(expr, recast_call))
 
 
 def _layers(expr: Expr, wanted: Collection[Op]) -> dict[Expr, int]:
