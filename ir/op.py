@@ -424,6 +424,11 @@ def get_op(name: str) -> Op:
     return found
 
 
+def call_op(name: str, *args: Expr, **attrs: AnyValue) -> Call:
+    """A call of an operator by its name."""
+    return get_op(name)(*args, **attrs)
+
+
 def register_op_attr(op_name: str, attr_key: str, value: AnyValue = None, level: int = 10) -> AnyValue:
     """Registers an attribute of an operator (`Op.set_attr`); without a value, returns a decorator of a function that is the value.
 

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator
 
 from passat.ir.dtypes import FLOATS
 from passat.ir.expr import Constant, Expr, Tuple, TupleGetItem
-from passat.ir.gradients.registry import GradientError, call_op
+from passat.ir.gradients.registry import GradientError
+from passat.ir.op import call_op
 from passat.ir.types import TensorType, TupleType, Type
 
 

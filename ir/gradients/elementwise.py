@@ -9,8 +9,8 @@ import numpy as np
 
 from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.expr import Call, Constant, Expr
-from passat.ir.gradients.registry import built_in, call_op
-from passat.ir.op import get_op
+from passat.ir.gradients.registry import built_in
+from passat.ir.op import call_op, get_op
 from passat.ir.types import tensor_type
 
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from passat.ir.anf import to_graph
 from passat.ir.expr import Call, Constant, Expr, Function, Let, Tuple, TupleGetItem, Var
 from passat.ir.gradients.adjoints import field_of, filled, is_differentiable, per_tensor, tensors_of
-from passat.ir.gradients.registry import GradientError, call_op, operand_gradients
+from passat.ir.gradients.registry import GradientError, operand_gradients
 from passat.ir.infer import infer_type
 from passat.ir.inline import inline_calls
-from passat.ir.op import Op
+from passat.ir.op import Op, call_op
 from passat.ir.traverse import children, post_order, with_children
 from passat.ir.types import TensorType, TupleType, Type
 

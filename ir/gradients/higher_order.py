@@ -27,10 +27,10 @@ from passat.ir.expr import (
     Var,
 )
 from passat.ir.gradients.adjoints import field_of, filled, is_differentiable, per_tensor, tensors_of
-from passat.ir.gradients.registry import GradientError, call_op, operand_gradients
+from passat.ir.gradients.registry import GradientError, operand_gradients
 from passat.ir.infer import infer_module, infer_type
 from passat.ir.module import IRModule
-from passat.ir.op import Op
+from passat.ir.op import Op, call_op
 from passat.ir.traverse import children, post_order, with_children, with_pattern_vars
 from passat.ir.type_functor import TypeMutator
 from passat.ir.types import FuncType, IncompleteType, RefType, TensorType, TupleType, Type

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
-from passat.ir.gradients.registry import GradientError, built_in, call_op
+from passat.ir.gradients.registry import GradientError, built_in
+from passat.ir.op import call_op
 from passat.ir.ops.movement import inverse_permutation, permutation
 from passat.ir.ops.slicing import slice_parts, taken_places
 from passat.ir.types import TensorType, TupleType, tensor_type

@@ -1,8 +1,8 @@
 """Gradients of products of matrices and of biases."""
 
 from passat.ir.expr import Call, Expr
-from passat.ir.gradients.registry import GradientError, built_in, call_op
-from passat.ir.op import get_op
+from passat.ir.gradients.registry import GradientError, built_in
+from passat.ir.op import call_op, get_op
 from passat.ir.types import tensor_type
 
 

@@ -2,7 +2,8 @@
 
 from passat.ir.expr import Call, Expr
 from passat.ir.gradients.elementwise import scalar
-from passat.ir.gradients.registry import GradientError, built_in, call_op
+from passat.ir.gradients.registry import GradientError, built_in
+from passat.ir.op import call_op
 from passat.ir.ops.reduction import reduced_axes
 from passat.ir.types import tensor_type
 

@@ -42,11 +42,6 @@ def built_in(*op_names: str) -> Callable[[Gradient], Gradient]:
     return register
 
 
-def call_op(name: str, *args: Expr, **attrs: AnyValue) -> Call:
-    """A call of an operator by its name."""
-    return get_op(name)(*args, **attrs)
-
-
 def operand_gradients(call: Call, result: Var, gradient: Expr) -> Sequence[Expr | None]:
     """The gradients of the operands of an operator's call. `result` is the variable bound to its value.
 

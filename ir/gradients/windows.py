@@ -7,7 +7,8 @@ import numpy as np
 
 from passat.ir.dtypes import to_numpy
 from passat.ir.expr import Call, Constant, Expr, Tuple
-from passat.ir.gradients.registry import GradientError, built_in, call_op
+from passat.ir.gradients.registry import GradientError, built_in
+from passat.ir.op import call_op
 from passat.ir.ops.windows import SPATIAL, begins_ends, per_axis
 from passat.ir.types import tensor_type
 

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from math import prod
-from typing import Any as AnyValue
 from typing import Final, NamedTuple, TypeAlias
 
 import ml_dtypes
@@ -16,13 +15,13 @@ from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.expr import Call, Constant, Expr, Function
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
-from passat.ir.op import Op, get_op
+from passat.ir.op import Op, call_op, get_op
 from passat.ir.ops.blocked_layouts import names_of
 from passat.ir.ops.blocked_windows import BLOCKED
 from passat.ir.ops.convolution import CONVOLUTIONS
 from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, post_order, with_children
-from passat.ir.types import TensorType
+from passat.ir.types import TensorType, tensor_type
 from passat.passmgr import FunctionPass, PassContext, PassInfo
 from passat.rules.rule import EXACT
 
@@ -133,9 +132,9 @@ def _after(node: Call, made: Call, at: int, scale: Scale) -> Call:
     if _is_product(node):
         found = _product_axes(node, forward=True)
         assert found is not None
-        args[1] = _call("multiply", args[1], _along(scale, _type(node.args[1]), found[1]))
+        args[1] = call_op("multiply", args[1], _along(scale, _type(node.args[1]), found[1]))
     elif len(args) == 2:
-        args[1 - at] = _call("divide", args[1 - at], _along(scale, _type(node.args[at]), scale.axes))
+        args[1 - at] = call_op("divide", args[1 - at], _along(scale, _type(node.args[at]), scale.axes))
     return _with_args(made, args)
 
 
@@ -223,11 +222,11 @@ def _before(node: Call, made: Call, scale: Scale, sides: Sequence[int]) -> Call:
     if _is_product(node):
         found = _product_axes(node, forward=False)
         assert found is not None
-        args[1] = _call("multiply", args[1], _along(scale, _type(node.args[1]), found[1]))
+        args[1] = call_op("multiply", args[1], _along(scale, _type(node.args[1]), found[1]))
     elif made.op is get_op("nn.bias_add"):
-        args[1] = _call("multiply", args[1], scale.value)
+        args[1] = call_op("multiply", args[1], scale.value)
     elif len(args) == 2 and len(sides) == 1:
-        args[1 - sides[0]] = _call("multiply", args[1 - sides[0]], _along(scale, _type(node), scale.axes))
+        args[1 - sides[0]] = call_op("multiply", args[1 - sides[0]], _along(scale, _type(node), scale.axes))
     return _with_args(made, args)
 
 
@@ -335,21 +334,21 @@ def _has_sign(scale: Expr, sign: Sign) -> bool:
 def _squeezed(scale: Expr, type_: TensorType, whole: TensorType, axes: Axes) -> Expr:
     """A scale that broadcasts to a tensor, reduced to the axes `axes`."""
     if type_.ndim == 0:
-        scale = _call("expand_dims", scale, axis=0, num_newaxis=len(axes))
+        scale = call_op("expand_dims", scale, axis=0, num_newaxis=len(axes))
         for place, axis in enumerate(axes):
-            scale = _call("repeat", scale, repeats=whole.shape[axis], axis=place)
+            scale = call_op("repeat", scale, repeats=whole.shape[axis], axis=place)
         return scale
     kept = {axis - (whole.ndim - type_.ndim) for axis in axes}
     dropped = tuple(axis for axis in range(type_.ndim) if axis not in kept)
-    return _call("squeeze", scale, axis=dropped) if dropped else scale
+    return call_op("squeeze", scale, axis=dropped) if dropped else scale
 
 
 def _along(scale: Scale, type_: TensorType, axes: Axes) -> Expr:
     """A scale reshaped so that it broadcasts to a tensor along these axes."""
     if len(axes) == len(scale.axes) == 1:
         behind = type_.ndim - axes[0] - 1
-        return _call("expand_dims", scale.value, axis=1, num_newaxis=behind) if behind else scale.value
-    return _call("reshape", scale.value, newshape=tuple(size if axis in axes else 1 for axis, size in enumerate(type_.shape)))
+        return call_op("expand_dims", scale.value, axis=1, num_newaxis=behind) if behind else scale.value
+    return call_op("reshape", scale.value, newshape=tuple(size if axis in axes else 1 for axis, size in enumerate(type_.shape)))
 
 
 def _agree(first: TensorType, second: TensorType, axes: Sequence[int], others: Sequence[int]) -> bool:
@@ -370,10 +369,4 @@ def _type_of(expr: Expr) -> TensorType | None:
 
 
 def _type(expr: Expr) -> TensorType:
-    found = _type_of(expr)
-    assert found is not None
-    return found
-
-
-def _call(name: str, *args: Expr, **attrs: AnyValue) -> Call:
-    return get_op(name)(*args, **attrs)
+    return tensor_type(expr.checked_type)

@@ -5,13 +5,12 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Any as AnyValue
 from typing import Final
 
 from passat.ir.expr import Call, Expr, Function, If, Let, Match, Tuple, TupleGetItem
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
-from passat.ir.op import Op, get_op
+from passat.ir.op import Op, call_op, get_op
 from passat.ir.ops.reshaping import new_axes
 from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, post_order, rewrite
@@ -114,7 +113,7 @@ class Joined(Combination):
             return None
         rank = first.ndim
         if rank == 0 and behind == 1 and self.spreads:
-            vectors = [_call("expand_dims", arg, axis=-1) for arg in given]
+            vectors = [call_op("expand_dims", arg, axis=-1) for arg in given]
             return _concatenated([_repeated(arg, size, 0) for arg, size in zip(vectors, self._sizes, strict=True)], 0)
         if rank < behind or len({_without(type_, rank - behind) for type_ in types if type_ is not None}) > 1:
             return None
@@ -133,7 +132,7 @@ class Joined(Combination):
         behind = 0 if self.op.name == "nn.conv2d" else rank - axis - 1  # Relay omits the axes after the channels for conv2d only
         firsts = [0, *accumulate(self._sizes)]
         return [
-            _call(
+            call_op(
                 "strided_slice",
                 whole,
                 begin=(*[0] * axis, first, *[0] * behind),
@@ -184,8 +183,8 @@ class Stacked(Combination):
 
     def parts(self, whole: Expr, calls: Branch) -> Sequence[Expr]:
         """The fields of a split, each without the axis of the stack."""
-        split = _call("split", whole, indices_or_sections=len(calls), axis=0)
-        return [_call("squeeze", TupleGetItem(split, place), axis=(0,)) for place in range(len(calls))]
+        split = call_op("split", whole, indices_or_sections=len(calls), axis=0)
+        return [call_op("squeeze", TupleGetItem(split, place), axis=(0,)) for place in range(len(calls))]
 
 
 class ParallelBranches(FunctionPass):
@@ -295,23 +294,19 @@ def _without(type_: TensorType, axis: int) -> tuple[object, ...]:
     return (*type_.shape[:axis], *type_.shape[axis + 1 :])
 
 
-def _call(name: str, *args: Expr, **attrs: AnyValue) -> Call:
-    return get_op(name)(*args, **attrs)
-
-
 def _concatenated(given: Sequence[Expr], axis: int) -> Expr:
-    return _call("concatenate", Tuple(given), axis=axis)
+    return call_op("concatenate", Tuple(given), axis=axis)
 
 
 def _stacked(given: Sequence[Expr]) -> Expr:
-    return _call("stack", Tuple(given), axis=0)
+    return call_op("stack", Tuple(given), axis=0)
 
 
 def _repeated(arg: Expr, count: int, axis: int) -> Expr:
-    return _call("repeat", arg, repeats=count, axis=axis)
+    return call_op("repeat", arg, repeats=count, axis=axis)
 
 
 def _matrix(arg: Expr) -> Expr:
     """The operand with leading axes of size 1, so that it is a matrix."""
     missing = 2 - _rank(arg)
-    return _call("expand_dims", arg, axis=0, num_newaxis=missing) if missing else arg
+    return call_op("expand_dims", arg, axis=0, num_newaxis=missing) if missing else arg

@@ -22,7 +22,7 @@ from passat.ir.equality import structural_equal
 from passat.ir.evaluate import evaluate_call
 from passat.ir.expr import Call, Constant, Expr, Tuple, const
 from passat.ir.infer import infer_type
-from passat.ir.op import Op, find_op, get_op
+from passat.ir.op import Op, call_op, find_op, get_op
 from passat.ir.ops.quantization import along, quantize, quantized, requantize
 from passat.ir.ops.quantized_arithmetic import FUNCTIONS
 from passat.ir.tensor import Array, Tensor
@@ -39,10 +39,6 @@ def _register(*names: str, attribute: str = CONVERSION) -> Callable[[Conversion]
         return conversion
 
     return register
-
-
-def _call(name: str, *args: Expr, **attrs: AnyValue) -> Call:
-    return get_op(name)(*args, **attrs)
 
 
 def _tensor(expr: Expr, types: AffineTypes) -> TensorAffineType:
@@ -83,14 +79,14 @@ def _folded(call: Call) -> Expr:
 
 
 def _times(a: Expr, b: Expr) -> Expr:
-    return _folded(_call("multiply", a, b))
+    return _folded(call_op("multiply", a, b))
 
 
 def _zeros(scale: Expr) -> Expr:
     return (
         const(np.zeros(scale.data.shape, np.int32))
         if isinstance(scale, Constant)
-        else _call("zeros_like", _call("cast", scale, dtype="int32"))
+        else call_op("zeros_like", call_op("cast", scale, dtype="int32"))
     )
 
 
@@ -168,7 +164,7 @@ def _mean(call: Call, types: AffineTypes) -> Converted:
 def _in_int32(call: Call, type_: TensorAffineType) -> Expr:
     """A call with its operand cast to 32 bits, and its result cast back."""
     assert isinstance(call.op, Op)
-    return _call("cast", call.op(_call("cast", call.args[0], dtype="int32"), **call.attrs), dtype=type_.dtype)
+    return call_op("cast", call.op(call_op("cast", call.args[0], dtype="int32"), **call.attrs), dtype=type_.dtype)
 
 
 @_register("nn.avg_pool2d")
@@ -178,7 +174,7 @@ def _avg_pool2d(call: Call, types: AffineTypes) -> Converted:
     wanted = _tensor(call, types) if types.last is call else now
     out = TensorAffineType(wanted.scale, wanted.zero_point, now.dtype, wanted.axis)
     operands = (call.args[0], now.scale, now.zero_point, out.scale, out.zero_point)
-    return _call("qnn.avg_pool2d", *operands, **call.attrs), out
+    return call_op("qnn.avg_pool2d", *operands, **call.attrs), out
 
 
 @_register("nn.global_avg_pool2d", "nn.adaptive_avg_pool1d")
@@ -188,10 +184,10 @@ def _pooled(call: Call, types: AffineTypes) -> Converted:
     wanted = types.get(call, now)
     assert isinstance(wanted, TensorAffineType)
     out = TensorAffineType(wanted.scale, wanted.zero_point, "int32", wanted.axis)
-    x = _call("cast", call.args[0], dtype="int32") if _alike(now, wanted) else _rescaled(call.args[0], now, out)
+    x = call_op("cast", call.args[0], dtype="int32") if _alike(now, wanted) else _rescaled(call.args[0], now, out)
     layout = call.attrs["layout"]
     if call.op is get_op("nn.global_avg_pool2d"):
-        return _call("mean", x, axis=(layout.index("H"), layout.index("W")), keepdims=True), out
+        return call_op("mean", x, axis=(layout.index("H"), layout.index("W")), keepdims=True), out
     assert isinstance(call.op, Op)
     return call.op(x, **call.attrs), out
 
@@ -204,7 +200,7 @@ def _bias_add(call: Call, types: AffineTypes) -> Converted:
         bias = _rescaled(bias, _tensor(bias, types), found, axis=0)
     else:
         bias = quantize(Constant(Tensor.dense(_value(bias, "the bias"))), found.scale, found.zero_point, axis=0, out_dtype=found.dtype)
-    return _call("nn.bias_add", x, bias, **call.attrs), found
+    return call_op("nn.bias_add", x, bias, **call.attrs), found
 
 
 @_register("nn.conv2d", "nn.conv2d_transpose")
@@ -234,7 +230,7 @@ def _product(call: Call, types: AffineTypes, name: str, attrs: dict[str, AnyValu
     of_x, of_weight = _tensor(x, types), _tensor(weight, types)
     operands = (x, weight, of_x.zero_point, of_weight.zero_point, of_x.scale, of_weight.scale)
     kept = call.attrs if attrs is None else attrs
-    return _call(name, *operands, **{**kept, "out_dtype": "int32"}), _times(of_x.scale, of_weight.scale)
+    return call_op(name, *operands, **{**kept, "out_dtype": "int32"}), _times(of_x.scale, of_weight.scale)
 
 
 @_register("concatenate")
@@ -242,7 +238,7 @@ def _concatenate(call: Call, types: AffineTypes) -> Converted:
     fields, out = types[call.args[0]], _tensor(call, types)
     assert isinstance(fields, TupleAffineType)
     scales, zero_points = Tuple([field.scale for field in fields.types]), Tuple([field.zero_point for field in fields.types])
-    result = _call("qnn.concatenate", call.args[0], scales, zero_points, out.scale, out.zero_point, **call.attrs)
+    result = call_op("qnn.concatenate", call.args[0], scales, zero_points, out.scale, out.zero_point, **call.attrs)
     return result, TensorAffineType(out.scale, out.zero_point, fields.types[0].dtype, out.axis)
 
 
@@ -279,16 +275,16 @@ def _clip(call: Call, types: AffineTypes) -> Converted:
     low, high = (None if bound is None else _bound(bound, x, found) for bound in (call.attrs.a_min, call.attrs.a_max))
     if not _is_per_channel(found):
         ends = {name: None if end is None else int(_number(end, "the bound")) for name, end in (("a_min", low), ("a_max", high))}
-        return _call("clip", x, **ends), found
-    at_least = x if low is None else _call("maximum", x, low)
-    return at_least if high is None else _call("minimum", at_least, high), found
+        return call_op("clip", x, **ends), found
+    at_least = x if low is None else call_op("maximum", x, low)
+    return at_least if high is None else call_op("minimum", at_least, high), found
 
 
 @_register("nn.relu")
 def _relu(call: Call, types: AffineTypes) -> Converted:
     x = call.args[0]
     found = _tensor(x, types)
-    return _call("maximum", x, _bound(0.0, x, found)), found
+    return call_op("maximum", x, _bound(0.0, x, found)), found
 
 
 @_register("nn.leaky_relu")
@@ -302,7 +298,7 @@ def _pad(call: Call, types: AffineTypes) -> Converted:
     found = _tensor(x, types)
     scale, zero_point = _number(found.scale, "the scale"), _number(found.zero_point, "the zero point")
     value = int(quantized(np.asarray(call.attrs.pad_value, np.float32), scale, zero_point, found.dtype))
-    return _call("nn.pad", x, **{**call.attrs, "pad_value": value or 0.0}), found
+    return call_op("nn.pad", x, **{**call.attrs, "pad_value": value or 0.0}), found
 
 
 @_register("take")
@@ -317,7 +313,7 @@ def _function(call: Call, types: AffineTypes, name: str, attrs: Mapping[str, Any
     """A function of one operand in the element type of its operand, and the scale of the region's result."""
     now, wanted = _tensor(call.args[0], types), _tensor(call, types)
     operands = (call.args[0], now.scale, now.zero_point, wanted.scale, wanted.zero_point)
-    return _call(name, *operands, **attrs), TensorAffineType(wanted.scale, wanted.zero_point, now.dtype, wanted.axis)
+    return call_op(name, *operands, **attrs), TensorAffineType(wanted.scale, wanted.zero_point, now.dtype, wanted.axis)
 
 
 @_register(*(name for name in FUNCTIONS if find_op(name) is not None))
@@ -369,10 +365,10 @@ def _register_arithmetic(name: str, quantized_name: str) -> None:
         out = _result(call, types, of_left)
         is_bias = name == "add" and of_left.dtype == "int32" and _alike(of_left, of_right) and _alike(of_left, out)
         if is_bias and not _value(out.zero_point, "the zero point").any():
-            return _call("add", left, right), of_left
+            return call_op("add", left, right), of_left
         _number(out.scale, "the scale"), _number(out.zero_point, "the zero point")
         scales = (of_left.scale, of_left.zero_point, of_right.scale, of_right.zero_point, out.scale, out.zero_point)
-        return _call(quantized_name, left, right, *scales, lhs_axis=of_left.axis, rhs_axis=of_right.axis), out
+        return call_op(quantized_name, left, right, *scales, lhs_axis=of_left.axis, rhs_axis=of_right.axis), out
 
     _register(name)(convert)
 

@@ -10,9 +10,9 @@ from passat import relay
 from passat.ir.dtypes import FLOATS
 from passat.ir.expr import Constant, Expr, Function, Tuple, TupleGetItem, var
 from passat.ir.gradients.elementwise import DERIVATIVES
-from passat.ir.gradients.registry import GradientError, call_op, has_gradient
+from passat.ir.gradients.registry import GradientError, has_gradient
 from passat.ir.infer import infer_type
-from passat.ir.op import list_ops
+from passat.ir.op import call_op, list_ops
 from passat.ir.types import TensorType
 
 Shapes = tuple[tuple[int, ...], ...]
