@@ -199,6 +199,12 @@ def test_an_output_folder_that_is_not_there() -> None:
     assert "no/such/out.onnx cannot be written: the folder no/such does not exist" in text
 
 
+def test_an_output_folder_that_is_a_file() -> None:
+    Path("file").write_bytes(b"")
+    text = rejected("optimize", RESNET, "-o", "file/out.onnx", code=2, written="file/out.onnx")
+    assert "file/out.onnx cannot be written: file is not a folder" in text
+
+
 def test_an_output_that_is_a_folder(empty: Path) -> None:
     """A folder receives the result under the model's name, which is that of a folder here, too."""
     (empty / "folder" / RESNET.name).mkdir(parents=True)

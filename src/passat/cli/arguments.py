@@ -294,7 +294,8 @@ def _check_output(path: Path, option: str) -> None:
     if path.exists() and not path.is_file():
         fail(f"{path} is not a file; {option} names the file to write", USAGE)
     if not folder.is_dir():
-        fail(f"{path} cannot be written: the folder {folder} does not exist", USAGE)
+        why = f"{folder} is not a folder" if folder.exists() else f"the folder {folder} does not exist"
+        fail(f"{path} cannot be written: {why}", USAGE)
     if not os.access(folder, os.W_OK):
         fail(f"{path} cannot be written: the folder {folder.absolute()} is read-only; choose another file with {option}", USAGE)
 
