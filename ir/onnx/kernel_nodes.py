@@ -1,6 +1,6 @@
 """Reads the types and constants of a model that kernels need, and inserts kernel nodes."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any as AnyValue
 from typing import Final, NamedTuple, TypeAlias
 
@@ -14,6 +14,8 @@ DTYPES: Final[dict[int, str]] = {
     TensorProto.INT8: "int8", TensorProto.UINT8: "uint8", TensorProto.INT32: "int32", TensorProto.INT64: "int64",
 }  # fmt: skip
 """The element types that kernels support."""
+ELEMENTS: Final = {dtype: number for number, dtype in DTYPES.items()}
+"""Their numbers in ONNX."""
 
 
 class Tensor(NamedTuple):
@@ -21,6 +23,15 @@ class Tensor(NamedTuple):
 
     dtype: str
     shape: Shape
+
+
+class KernelNode(NamedTuple):
+    """A node with a kernel: the numbers of the nodes that it replaces, the name of its kernel, its inputs and outputs."""
+
+    nodes: list[int]
+    kernel: str
+    inputs: list[str]
+    outputs: list[str]
 
 
 class Scalar(NamedTuple):
@@ -96,9 +107,10 @@ def attributes_of(node: NodeProto) -> dict[str, float]:
 
 
 def with_kernel_nodes(
-    model: ModelProto, chosen: Sequence[tuple[list[int], str, list[str], list[str]]], constants: Set[str], domain: str
+    model: ModelProto, chosen: Sequence[KernelNode], constants: Set[str], domain: str, types: Mapping[str, Tensor]
 ) -> ModelProto:
-    """Replaces each group of nodes by a kernel node, given by its name, inputs and outputs. Removes unused `constants`."""
+    """Replaces groups of nodes by the `chosen` kernel nodes, and declares the types of their results: ONNX Runtime infers no shapes of
+    custom operators and fuses less without shapes. Removes unused `constants`."""
     nodes = list(model.graph.node)
     gone = {number for group, _, _, _ in chosen for number in group}
     made = {number: node for number, node in enumerate(nodes) if number not in gone}
@@ -115,6 +127,11 @@ def with_kernel_nodes(
     for values in (changed.graph.initializer, changed.graph.value_info):
         _keep(values, [value.name not in vanished for value in values])
     _keep(changed.graph.node, [node.op_type != "Constant" or node.output[0] not in unused for node in changed.graph.node])
+    declared = {value.name for value in (*changed.graph.value_info, *changed.graph.output)}
+    for name in dict.fromkeys(name for node in chosen for name in node.outputs if name in types and name not in declared):
+        dtype, shape = types[name]
+        known = [None if isinstance(size, str) and " " in size else size for size in shape]  # `tensor_types` makes names with spaces
+        changed.graph.value_info.append(helper.make_tensor_value_info(name, ELEMENTS[dtype], known))
     changed.opset_import.append(helper.make_opsetid(domain, 1))
     return changed
 

@@ -1,7 +1,7 @@
 """Replaces each group of nodes that ONNX Runtime does not fuse by one node with a kernel."""
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -11,6 +11,8 @@ from passat.runtime.kernels.lower import Program, Step, variants
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
+
+    from passat.ir.onnx.kernel_nodes import KernelNode, Tensor
 
 Key: TypeAlias = tuple[str, str, tuple[str, ...], tuple[str, ...]]
 LEAST: Final = 2
@@ -39,13 +41,26 @@ class Kernels:
     model: "ModelProto"
     domain: str
     kernels: tuple[Kernel, ...]
-    groups: tuple[tuple[str, tuple[int, ...]], ...]
-    """The name of the kernel of each group, and the numbers of the nodes that it replaces."""
+    groups: "tuple[KernelNode, ...]"
+    _original: "ModelProto"
+    _constants: Set[str]
+    _types: "Mapping[str, Tensor]"
 
     @property
     def nodes(self) -> int:
         """The number of nodes that kernels replace."""
-        return sum(len(nodes) for _, nodes in self.groups)
+        return sum(len(group.nodes) for group in self.groups)
+
+    def groups_of(self, kernels: Collection[str]) -> set[tuple[int, ...]]:
+        """The nodes of the groups that the named kernels replace."""
+        return {tuple(group.nodes) for group in self.groups if group.kernel in kernels}
+
+    def model_with(self, kernels: Collection[str]) -> "ModelProto":
+        """The model with the named kernels only. It needs the same library."""
+        from passat.ir.onnx.kernel_nodes import with_kernel_nodes  # needs onnx
+
+        chosen = [group for group in self.groups if group.kernel in kernels]
+        return with_kernel_nodes(self._original, chosen, self._constants, self.domain, self._types)
 
 
 def key(node: "NodeProto") -> Key:
@@ -60,7 +75,9 @@ def fuse(model: "ModelProto", left: Collection[Key], without: Collection[tuple[i
     in `without`."""
     graph = Graph(model, [key(node) in left for node in model.graph.node])
     made: dict[str, Kernel] = {}
-    chosen: list[tuple[list[int], str, list[str], list[str]]] = []
+    from passat.ir.onnx.kernel_nodes import KernelNode, with_kernel_nodes  # needs onnx
+
+    chosen: list[KernelNode] = []
     for group in graph.groups():
         inputs, outputs = graph.inputs(group), graph.outputs(group)
         if (
@@ -78,16 +95,14 @@ def fuse(model: "ModelProto", left: Collection[Key], without: Collection[tuple[i
                 continue
             name = f"Kernel{len(made)}"
             made[text] = Kernel(name, program, tuple(variants(name, program)), rank, forms)
-        chosen.append((group.nodes, made[text].name, inputs, outputs))
+        chosen.append(KernelNode(group.nodes, made[text].name, inputs, outputs))
     if not chosen:
         return None
     bound = hashlib.sha256(model.SerializeToString(deterministic=True))
     bound.update("\n".join(made).encode())
     domain = f"passat.kernels.{bound.hexdigest()[:32]}"
-    from passat.ir.onnx.kernel_nodes import with_kernel_nodes  # needs onnx
-
-    changed = with_kernel_nodes(model, chosen, graph.constants.keys(), domain)
-    return Kernels(changed, domain, tuple(made.values()), tuple((name, tuple(nodes)) for nodes, name, _, _ in chosen))
+    changed = with_kernel_nodes(model, chosen, graph.constants.keys(), domain, graph.types)
+    return Kernels(changed, domain, tuple(made.values()), tuple(chosen), model, graph.constants.keys(), graph.types)
 
 
 def _program(graph: Graph, group: Group, inputs: Sequence[str], outputs: Sequence[str]) -> tuple[Program, tuple[int, ...]]:

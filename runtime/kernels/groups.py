@@ -5,7 +5,7 @@ A walk over the model, not rules: whether nodes can share a kernel depends on al
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from passat.runtime.kernels.operators import KNOWN, REDUCTIONS, Build, builder, constants_from
 
@@ -19,11 +19,11 @@ MOST_OUTPUTS: Final = 8
 MOST_DIMENSIONS: Final = 16
 MOST_NODES: Final = 128
 """Limits of a kernel."""
-_SEARCHED: Final = 10_000
-"""Maximum number of nodes that the search for a path around a group visits."""
+_SEARCHED: Final = 500
+"""Maximum number of groups that the search for a path around a group visits."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Group:
     """The nodes of one kernel. Their results have the same shape, or one element along the last axis."""
 
@@ -32,6 +32,10 @@ class Group:
     reduces: bool
     inputs: set[str] = field(default_factory=set)
     outputs: int = 1
+
+
+Unit: TypeAlias = Group | int
+"""A group, or a node that is in none."""
 
 
 class Graph:
@@ -46,8 +50,10 @@ class Graph:
         for name, constant in self.constants.items():
             self.types.setdefault(name, Tensor(constant.dtype, constant.shape))
         self.uses: dict[str, list[int]] = {}
-        for number, node in enumerate(self.nodes):
-            for name in names_read(node):
+        self.reads = [names_read(node) for node in self.nodes]
+        self.maker = {name: number for number, node in enumerate(self.nodes) for name in node.output if name}
+        for number, names in enumerate(self.reads):
+            for name in names:
                 self.uses.setdefault(name, []).append(number)
         self.results = {value.name for value in model.graph.output}
         self.built: dict[int, Build] = {}
@@ -59,6 +65,8 @@ class Graph:
                 elif (build := self._build(node)) is not None:
                     self.built[number] = build
         self.group_of: dict[int, Group] = {}
+        self.height: dict[Unit, int] = {}
+        """Of each visited group and of nodes in none: higher than those of all that use its results, so that paths lead down."""
 
     def _reduces(self, node: "NodeProto") -> bool:
         """True for a reduction along the last axis of a tensor."""
@@ -127,7 +135,9 @@ class Graph:
         """The groups, each with its nodes in order. Every result that nodes outside need is an output."""
         found: list[Group] = []
         for number in reversed(range(len(self.nodes))):
+            height = max((self.height[user] + 1 for user in self._users(number)), default=0)
             if number not in self.built and number not in self.reductions:
+                self.height[number] = height
                 continue
             name = self.result(number)
             users = (self.group_of[user] for user in sorted(self.uses.get(name, ())) if user in self.group_of)
@@ -137,6 +147,7 @@ class Graph:
             else:
                 name = self.operands(number)[0] if number in self.reductions else name
                 group = Group([], self.types[name].shape, number in self.reductions, outputs=1)
+                self.height[group] = height
                 found.append(group)
             group.nodes.append(number)
             self.group_of[number] = group
@@ -169,28 +180,56 @@ class Graph:
                 upgraded = wide
         elif shape != group.shape and (shape != of_row or not shape):
             return False
-        if outside and not self._is_convex(name, group):
-            return False
+        if outside:
+            heights = self._heights(name, group)
+            if heights is None:
+                return False
+            self.height.update(heights)
         group.outputs += outside
         if number in self.reductions:
             group.reduces = True
             group.shape = upgraded or group.shape
         return True
 
-    def _is_convex(self, name: str, group: Group) -> bool:
-        """True if no value leads from a value through nodes outside of a group into it."""
-        waiting = [user for user in self.uses.get(name, ()) if self.group_of.get(user) is not group]
-        seen: set[int] = set()
-        while waiting:
-            number = waiting.pop()
-            if number in seen:
-                continue
+    def _heights(self, name: str, group: Group) -> "dict[Unit, int] | None":
+        """The heights that change if the maker of a value joins a group; None if a value leads from it around the group into it, or if it
+        takes too long to find that out."""
+        users = {self._unit(user) for user in self.uses.get(name, ())} - {group}
+        lowest = max((self.height[user] for user in users), default=-1) + 1
+        if lowest <= self.height[group]:
+            return {}
+        waiting = [user for user in users if self.height[user] > self.height[group]]
+        seen = {*waiting}
+        while waiting:  # paths lead down
+            for user in {user for number in self._members(waiting.pop()) for user in self._users(number)} - seen:
+                if user is group:
+                    return None
+                if self.height[user] > self.height[group]:
+                    seen.add(user)
+                    waiting.append(user)
             if len(seen) > _SEARCHED:
-                return False
-            other = self.group_of.get(number)
-            if other is group:
-                return False
-            together = [number] if other is None else other.nodes
-            seen.update(together)
-            waiting += [user for each in together for result in self.nodes[each].output for user in self.uses.get(result, ())]
-        return True
+                return None
+        raised: dict[Unit, int] = {group: lowest}
+        above: list[Unit] = [group]
+        while above:
+            low = above.pop()
+            for maker in {self._unit(maker) for number in self._members(low) for maker in self._makers(number)} - {low}:
+                if maker in self.height and raised.get(maker, self.height[maker]) <= raised[low]:
+                    raised[maker] = raised[low] + 1
+                    above.append(maker)
+            if len(raised) > _SEARCHED:
+                return None
+        return raised
+
+    def _unit(self, number: int) -> "Unit":
+        """The group of a node, or the node."""
+        return self.group_of.get(number, number)
+
+    def _members(self, unit: "Unit") -> Sequence[int]:
+        return unit.nodes if isinstance(unit, Group) else [unit]
+
+    def _users(self, number: int) -> "set[Unit]":
+        return {self._unit(user) for name in self.nodes[number].output for user in self.uses.get(name, ())}
+
+    def _makers(self, number: int) -> list[int]:
+        return [self.maker[name] for name in self.reads[number] if name in self.maker]

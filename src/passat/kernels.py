@@ -16,6 +16,7 @@ from passat.passmgr import PassContext
 from passat.profiling import node_times
 from passat.runner import CustomOpsError, Runner, VerifyError, custom_operators, sentence_of
 from passat.runtime.kernels import CompilerError, Kernels, build_library, compiler, fuse, library_source
+from passat.runtime.kernels.culprits import compiling, working
 from passat.runtime.kernels.fusing import Key, key
 from passat.verify import Comparing, Reference
 
@@ -42,20 +43,26 @@ def with_kernels(model: "ModelProto", nodes: int, folder: str | None, how: Compa
     if hash_of(model) is not None:
         return _without("kernels: none were made: the model has kernels already; optimize the original model with --kernels")
     command = compiler()
+    dropped: list[str] = []
     try:
         before = left_by_runtime(model, folder)
-        kernels = fuse(model, before.keys())
-        if kernels is None:
+        without: set[tuple[int, ...]] = set()
+        slow: Set[tuple[int, ...]] | None = None
+        while (kernels := fuse(model, before.keys(), without)) is not None:
+            try:
+                with _made(model, kernels, command, before, folder, how) as library:
+                    slow = slower_groups(model, kernels, folder, how) if slow is None else set()
+                    if not slow:
+                        return _timed(model, kernels, library, nodes, folder, how, dropped)
+                    without |= slow
+            except _FewerError as error:
+                without |= error.groups
+                dropped.append(str(error))
+        if dropped:
+            return _without(f"kernels: none were made: {'; '.join(dropped)}")
+        if slow is None:
             return _without(f"{NOTHING}ONNX Runtime leaves no chains of elementwise operators and reductions")
-        with _made(model, kernels, command, before, folder, how) as library:
-            slow = slower_groups(model, kernels, folder, how)
-            if not slow:
-                return _timed(model, kernels, library, nodes, folder, how)
-        fewer = fuse(model, before.keys(), slow)
-        if fewer is None:
-            return _without(f"{NOTHING}ONNX Runtime is as fast as each of the {len(slow)} kernels")
-        with _made(model, fewer, command, before, folder, how) as library:
-            return _timed(model, fewer, library, nodes, folder, how)
+        return _without(f"{NOTHING}ONNX Runtime is as fast as each of the {len(without)} kernels")
     except VerifyError:
         raise
     except _UnusableError as error:
@@ -70,13 +77,25 @@ class _UnusableError(Exception):
     """Kernels that a model cannot have. The message says why."""
 
 
+class _FewerError(Exception):
+    """Kernels of which a model cannot have some. The message says why."""
+
+    def __init__(self, why: str, kernels: Kernels, bad: Sequence[str]) -> None:
+        super().__init__(f"{len(bad)} of {len(kernels.kernels)} kernels dropped, {why}" if kernels.kernels[1:] else why)
+        self.groups = kernels.groups_of(bad or [kernel.name for kernel in kernels.kernels])
+
+
 @contextlib.contextmanager
 def _made(
     model: "ModelProto", kernels: Kernels, command: Sequence[str], before: Counter[Key], folder: str | None, how: Comparing
 ) -> Iterator[bytes]:
-    """Builds the kernel library, registers it with the sessions of this context, and writes its hash in the metadata. Raises _UnusableError
-    unless ONNX Runtime's fusions stay and the results are equal."""
-    library = build_library(library_source(kernels.kernels, kernels.domain), command)
+    """Builds the kernel library, registers it with the sessions of this context, and writes its hash in the metadata. Raises _FewerError if
+    kernels do not compile or prevent ONNX Runtime's fusions, and _UnusableError if the results differ."""
+    try:
+        library = build_library(library_source(kernels.kernels, kernels.domain), command)
+    except CompilerError as error:
+        good = compiling(kernels.kernels, kernels.domain, command)
+        raise _FewerError(str(error), kernels, [kernel.name for kernel in kernels.kernels if kernel not in good]) from error
     changed = kernels.model
     for name, value in ((HASH, hashlib.sha256(library).hexdigest()), (MADE_FOR, this_platform())):
         entry = changed.metadata_props.add()
@@ -87,17 +106,28 @@ def _made(
         with custom_operators([path]):
             lost = fusions(before) - fusions(left_by_runtime(changed, folder))
             if lost:
-                raise _UnusableError(f"kernels: none were made: they would prevent ONNX Runtime from creating {', '.join(sorted(lost))}")
+                bad = _preventing(kernels, before, folder)
+                raise _FewerError(f"since ONNX Runtime would not create {', '.join(sorted(lost))}", kernels, bad)
             found = Reference(model, how, folder=folder).check(changed)
             if not found.equal:
                 raise _UnusableError(f"kernels: none were kept: the comparison with the model failed: {found.mismatch or found.skipped}")
             yield library
 
 
-def _timed(model: "ModelProto", kernels: Kernels, library: bytes, nodes: int, folder: str | None, how: Comparing) -> WithKernels:
+def _preventing(kernels: Kernels, before: Counter[Key], folder: str | None) -> list[str]:
+    """The kernels that prevent fusions of ONNX Runtime, of those that do together."""
+    names = [kernel.name for kernel in kernels.kernels]
+    good = working(names, lambda kept, more: not fusions(before) - fusions(left_by_runtime(kernels.model_with([*kept, *more]), folder)))
+    return [name for name in names if name not in good]
+
+
+def _timed(
+    model: "ModelProto", kernels: Kernels, library: bytes, nodes: int, folder: str | None, how: Comparing, dropped: Sequence[str]
+) -> WithKernels:
     timings, best = race(model, nodes, [(Candidate("with kernels", IRModule(), PassContext()), kernels.model)], folder, how)
     made = len(kernels.groups)
     count = f"{kernels.nodes} nodes became {made} kernel{'s' * (made != 1)}"
+    notes = "".join(f"; {why}" for why in dropped)
     if best is None:
         failed = timings[1].failed
         times = f"the model takes {timings[0].seconds * 1e3:.3g} ms, and {timings[1].seconds * 1e3:.3g} ms with kernels"
@@ -105,14 +135,14 @@ def _timed(model: "ModelProto", kernels: Kernels, library: bytes, nodes: int, fo
             return WithKernels(None, b"", f"kernels: none were kept: {failed}")
         unsure = timings[1].seconds < timings[0].seconds * (1 - MARGIN)
         why = "kernels: none were kept, since the times vary too much to be sure of a gain: " if unsure else NOTHING
-        return WithKernels(None, b"", why + times)
+        return WithKernels(None, b"", why + times + notes)
     gain = timings[0].seconds / timings[1].seconds
-    return WithKernels(kernels.model, library, f"kernels: the model is {gain:.2f} times as fast on one thread ({count})")
+    return WithKernels(kernels.model, library, f"kernels: the model is {gain:.2f} times as fast on one thread ({count}{notes})")
 
 
 def slower_groups(model: "ModelProto", kernels: Kernels, folder: str | None, how: Comparing) -> Set[tuple[int, ...]]:
     """The groups of nodes that are not faster as kernels, by ONNX Runtime's times of nodes in both models, interleaved."""
-    names = {tuple(nodes): [f"node {number}" for number in nodes] for _, nodes in kernels.groups}
+    names = {tuple(group.nodes): [f"node {number}" for number in group.nodes] for group in kernels.groups}
     makers = {output: number for number, node in enumerate(model.graph.node) for output in node.output if output}
     both = []
     for proto in (model, kernels.model):

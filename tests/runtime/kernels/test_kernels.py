@@ -12,11 +12,13 @@ from typer.testing import CliRunner
 
 import passat
 from passat.cli.app import app
+from passat.ir.tir import LoopFunc
 from passat.kernel_library import KernelsError, library_of, library_path
-from passat.kernels import slower_groups, with_kernels
+from passat.kernels import fusions, left_by_runtime, slower_groups, with_kernels
 from passat.report import Timing
 from passat.runner import custom_operators
 from passat.runtime.kernels import CompilerError, NoCompilerError, build_library, compiler, fuse, library_source
+from passat.runtime.kernels.emit_c import emit
 from passat.runtime.kernels.fusing import key
 from passat.verify import Comparing
 from tests.runtime.kernels.running import COMMAND, SPECIAL, assert_same_bits, both, fused, model, own_session, session
@@ -151,14 +153,15 @@ def test_a_compiler_that_fails_says_its_first_error() -> None:
 CHAIN = "g (float[N,64] x, float[64] b) => (float[N,64] r) <float h = {0.5}> { s = Mul(x, h) t = Add(s, b) u = Abs(t) v = Sqrt(u) r = Sub(v, s) }"
 
 
+def kernels_win(original: object, nodes: int, candidates: Sequence[AnyValue], folder: object, how: object) -> tuple[list[Timing], AnyValue]:
+    return [Timing("the input", 2.0), Timing("with kernels", 1.0)], candidates[0]
+
+
 @pytest.fixture
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A model with kernels, written, whichever is faster."""
 
-    def wins(original: object, nodes: int, candidates: Sequence[AnyValue], folder: object, how: object) -> tuple[list[Timing], AnyValue]:
-        return [Timing("the input", 2.0), Timing("with kernels", 1.0)], candidates[0]
-
-    monkeypatch.setattr("passat.kernels.race", wins)
+    monkeypatch.setattr("passat.kernels.race", kernels_win)
     onnx.save(model(CHAIN), tmp_path / "in.onnx")
     out = tmp_path / "out.onnx"
     done = CliRunner().invoke(app, ["optimize", str(tmp_path / "in.onnx"), "-o", str(out), "--kernels"])
@@ -273,21 +276,57 @@ def test_kernels_that_are_slower_than_their_nodes_are_left_out(monkeypatch: pyte
         plain = {node.name: 1.0 for node in models[0].graph.node}
         return [plain, {node.name: 1.0 if node.op_type == "Kernel0" else 2.5 for node in models[1].graph.node}]
 
-    def wins(original: object, nodes: int, candidates: Sequence[AnyValue], folder: object, how: object) -> tuple[list[Timing], AnyValue]:
-        return [Timing("the input", 2.0), Timing("with kernels", 1.0)], candidates[0]
-
     monkeypatch.setattr("passat.kernels.node_times", times)
-    monkeypatch.setattr("passat.kernels.race", wins)
+    monkeypatch.setattr("passat.kernels.race", kernels_win)
     found = with_kernels(model(TWO), 5, None, Comparing())
     assert found.model is not None
     assert [node.op_type for node in found.model.graph.node] == ["Mul", "Abs", "MatMul", "Kernel0"]
     assert "2 nodes became 1 kernel)" in found.said
 
 
+def test_a_kernel_that_does_not_compile_is_dropped_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def spoiled(function: LoopFunc) -> str:
+        return "static void broken(;" if function.name.startswith("Kernel1_") else emit(function)
+
+    monkeypatch.setattr("passat.runtime.kernels.library.emit", spoiled)
+    monkeypatch.setattr("passat.kernels.slower_groups", lambda *arguments: set())
+    monkeypatch.setattr("passat.kernels.race", kernels_win)
+    found = with_kernels(model(TWO), 5, None, Comparing())
+    assert found.model is not None
+    assert "2 nodes became 1 kernel; 1 of 2 kernels dropped, the C compiler" in found.said
+
+
+def test_a_kernel_that_prevents_a_fusion_is_dropped_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("passat.kernels.slower_groups", lambda *arguments: set())
+    monkeypatch.setattr("passat.kernels.race", kernels_win)
+
+    def left(proto: onnx.ModelProto, folder: str | None) -> AnyValue:
+        found = left_by_runtime(proto, folder)
+        if not any(node.op_type == "Kernel1" for node in proto.graph.node):
+            found["com.microsoft", "Fused", (), ()] = 1
+        return found
+
+    monkeypatch.setattr("passat.kernels.left_by_runtime", left)
+    found = with_kernels(model(TWO), 5, None, Comparing())
+    assert found.model is not None
+    assert "2 nodes became 1 kernel; 1 of 2 kernels dropped, since ONNX Runtime would not create Fused" in found.said
+
+
+def test_kernels_have_declared_shapes_so_that_onnx_runtime_fuses_what_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ONNX Runtime creates BiasGelu only if it knows the shape of its input."""
+    monkeypatch.setattr("passat.kernels.slower_groups", lambda *arguments: set())
+    monkeypatch.setattr("passat.kernels.race", kernels_win)
+    proto = onnx.load(Path(__file__).parents[3] / "examples/models/bert_tiny.onnx")
+    assert fusions(left_by_runtime(proto, None))["BiasGelu"] == 2
+    found = with_kernels(proto, 1, None, Comparing())
+    assert found.model is not None
+    assert "dropped" not in found.said
+
+
 def test_each_kernel_is_timed_within_the_model(tmp_path: Path) -> None:
     proto = model(TWO)
     found = fused(proto)
-    groups = {nodes for _, nodes in found.groups}
+    groups = {tuple(group.nodes) for group in found.groups}
     assert groups == {(0, 1), (3, 4)}
     library = tmp_path / "k.so"
     library.write_bytes(build_library(library_source(found.kernels, found.domain), COMMAND))
