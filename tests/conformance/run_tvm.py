@@ -21,6 +21,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from tests.conformance.reasons import PAGE, contradictions
+
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "pass manager": ("pass_manager", "pass_instrument"),
     "passes": (
@@ -151,7 +153,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("files", nargs="*", help="test files, without test_ and .py; all by default")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--failures", action="store_true", help="say of each test that fails why")
-    options = parser.parse_args(arguments)
+    parser.add_argument("--unexplained", action="store_true", help=f"print tests that fail without a reason in docs/{PAGE.name}")
+    options = parser.parse_intermixed_args(arguments)
     folders = [options.checkout / "tests" / "python" / folder for folder in FOLDERS]
     if not folders[0].is_dir():
         parser.error(f"{folders[0]} is not there: {options.checkout} is not a checkout of TVM before v0.19")
@@ -167,6 +170,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for file, found in results.items():
             for name, reason in found.failed.items():
                 print(f"{file}::{name}: {reason}")
+    if options.unexplained:
+        failed = {file: found.failed for file, found in results.items()}
+        passed = {file: found.passed for file, found in results.items()}
+        print("\n".join(contradictions(failed, passed, PAGE.read_text())))
 
 
 if __name__ == "__main__":
