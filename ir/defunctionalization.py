@@ -76,7 +76,7 @@ class _Substituted(ExprMutator):
 
     def visit_call(self, call: Call) -> Expr:
         """A call whose type is inferred anew."""
-        type_args = map(self.visit_type, call.type_args)
+        type_args = map(self.visit_type, call._type_args)
         return Call(self.visit(call.op), map(self.visit, call.args), call.attrs, type_args, call.span)
 
 

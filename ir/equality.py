@@ -234,8 +234,8 @@ class _Comparison:
             reason = self._attributes_differ(a.attrs, b.attrs)
             if reason is not None:
                 return reason
-            if not isinstance(a.op, Op) and not self.types.same(a.type_args, b.type_args):
-                return f"the type arguments {a.type_args} against {b.type_args}"
+            if not isinstance(a.op, Op) and not self.types.same(a._type_args, b._type_args):
+                return f"the type arguments {a._type_args} against {b._type_args}"
         elif isinstance(a, TupleGetItem) and isinstance(b, TupleGetItem):
             return None if a.index == b.index else f"field {a.index} against field {b.index}"
         elif isinstance(a, Constant) and isinstance(b, Constant):

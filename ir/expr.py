@@ -246,7 +246,7 @@ class Call(Expr):
     = split(x, indices_or_sections=2)`. (Relay wraps such calls in a TupleWrapper.)
     """
 
-    __slots__ = ("args", "attrs", "op", "type_args")
+    __slots__ = ("_type_args", "args", "attrs", "op")
 
     def __init__(
         self,
@@ -259,9 +259,19 @@ class Call(Expr):
         self.op = op
         self.args = args if type(args) is tuple else tuple(args)
         self.attrs = attrs if type(attrs) is Attrs else Attrs(attrs) if attrs else EMPTY_ATTRS
-        self.type_args = tuple(type_args or ())
+        self._type_args = tuple(type_args or ())
         self.span = span
         self._checked_type = None
+
+    @property
+    def type_args(self) -> "tuple[Type, ...]":
+        """The types for the type parameters of a generic function or constructor, and the types of the arguments of an operator.
+
+        Those that were given, or else those that follow from the inferred types. They are empty before inference, and for other functions.
+        """
+        from passat.ir.call_types import type_args_of
+
+        return type_args_of(self)
 
     def astuple(self) -> "Call":
         """Returns the call itself; for compatibility with Relay's TupleWrapper."""

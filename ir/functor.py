@@ -258,8 +258,8 @@ class ExprMutator(ExprFunctor[Expr]):
         """Rebuilds a call from its visited callee, arguments and type arguments."""
         args = [self.visit(arg) for arg in call.args]
         callee = self.visit(call.op)
-        types = call.type_args and [self.visit_type(type_) for type_ in call.type_args]
-        if callee is call.op and all(map(is_, args, call.args)) and all(map(is_, types, call.type_args)):
+        types = call._type_args and [self.visit_type(type_) for type_ in call._type_args]
+        if callee is call.op and all(map(is_, args, call.args)) and all(map(is_, types, call._type_args)):
             return call
         return Call(callee, args, call.attrs, types, call.span)
 

@@ -100,7 +100,7 @@ def _expression(root: Expr, map_free_vars: bool) -> int:
     for node in order:
         if isinstance(node, Call):  # most nodes; one long tuple of parts would take twice the time
             value = ~known[node.op]  # a call without arguments is not its callee
-            if node.attrs is not EMPTY_ATTRS or node.type_args:
+            if node.attrs is not EMPTY_ATTRS or node._type_args:
                 value = hash((value, content)) if (content := _content(node)) else value
             for arg in node.args:
                 value = hash((value, known[arg]))
@@ -120,7 +120,7 @@ def _expression(root: Expr, map_free_vars: bool) -> int:
 def _content(node: Expr) -> int:
     """The content of a node itself, without its parts and without the names it binds."""
     if isinstance(node, Call):
-        types = () if isinstance(node.op, Op) else node.type_args
+        types = () if isinstance(node.op, Op) else node._type_args
         return hash((_attrs(node.attrs), *map(_type, types))) if types else _attrs(node.attrs)
     if isinstance(node, TupleGetItem):
         return node.index

@@ -1,7 +1,8 @@
 """Type inference. Iterative; infers each node once. Values of small integer tensors are propagated by `passat.ir.known`."""
 
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
+from passat.ir.call_types import UNKNOWN, type_of_call, unify
 from passat.ir.called_literals import bind_params, takes_types
 from passat.ir.diagnostics import Diagnostic, announce
 from passat.ir.expr import (
@@ -29,7 +30,6 @@ from passat.ir.infer_error import MAX_ERRORS, InferError, Untyped, assume, assum
 from passat.ir.infer_uses import UseTypes
 from passat.ir.known import known_value
 from passat.ir.module import IRModule
-from passat.ir.op import Op, OpTypeError
 from passat.ir.shape import ANY, same_dim
 from passat.ir.traverse import children, post_order
 from passat.ir.types import (
@@ -41,7 +41,6 @@ from passat.ir.types import (
     Type,
     TypeCall,
     TypeVar,
-    alike,
     as_general,
     compatible,
     refine,
@@ -62,7 +61,6 @@ __all__ = [
     "type_of_call",
 ]
 
-UNKNOWN: Final = IncompleteType()
 _Stack: TypeAlias = list[tuple[Expr, int]]
 _Failure: TypeAlias = tuple[InferError, Expr, int]
 """An error, the node it occurred in, and the state of inference of that node."""
@@ -274,63 +272,6 @@ def type_of(node: Expr) -> Type:
     return UNKNOWN  # variables and globals without annotation, operators
 
 
-def type_of_call(call: Call) -> Type:
-    """Returns the type of a call from the types of its callee and arguments. Raises InferError."""
-    callee = call.op
-    types = [arg.checked_type for arg in call.args]
-    if isinstance(callee, Op):
-        try:
-            values = None
-            if callee.known_operands:
-                values = [known_value(arg) if i in callee.known_operands else None for i, arg in enumerate(call.args)]
-            return callee.infer(types, call.attrs, values)
-        except OpTypeError as error:
-            raise InferError(str(error), call) from error
-    type_ = callee.checked_type
-    if isinstance(type_, IncompleteType):
-        return UNKNOWN
-    if not isinstance(type_, FuncType):
-        raise InferError(f"a value of type {type_!r} cannot be called", call)
-    if len(type_.arg_types) != len(types):
-        raise InferError(f"a function with {len(type_.arg_types)} parameters is called with {len(types)} arguments", call)
-    solution: dict[TypeVar, Type] = {}
-    for i, (wanted, given) in enumerate(zip(type_.arg_types, types, strict=True)):
-        if not _unify(wanted, given, set(type_.type_params), solution):
-            raise InferError(f"argument {i + 1} has type {given!r}, but the function expects {wanted!r}", call)
-    for param in type_.type_params:
-        solution.setdefault(param, UNKNOWN)  # the element type of an empty list is unconstrained
-    return substitute(type_.ret_type, solution)
-
-
-def _unify(wanted: Type, given: Type, variables: set[TypeVar], solution: dict[TypeVar, Type]) -> bool:
-    stack = [(wanted, given)]
-    while stack:
-        a, b = stack.pop()
-        if isinstance(a, TypeVar) and a in variables:
-            known = solution.get(a, b)
-            if not compatible(known, b):
-                return False
-            solution[a] = refine(known, b)
-        elif isinstance(a, TupleType) and isinstance(b, TupleType) and len(a.fields) == len(b.fields):
-            stack.extend(zip(a.fields, b.fields, strict=True))
-        elif isinstance(a, TypeCall) and isinstance(b, TypeCall) and a.func == b.func and len(a.args) == len(b.args):
-            stack.extend(zip(a.args, b.args, strict=True))
-        elif isinstance(a, FuncType) and isinstance(b, FuncType) and b.type_params and not a.type_params:
-            # A polymorphic function is passed for a monomorphic parameter: its type parameters are unconstrained here.
-            stack.append((a, substitute(FuncType(b.arg_types, b.ret_type), dict.fromkeys(b.type_params, UNKNOWN))))
-        elif (
-            isinstance(a, FuncType)
-            and isinstance(b, FuncType)
-            and len(a.arg_types) == len(b.arg_types)
-            and len(a.type_params) == len(b.type_params)
-        ):
-            a, b = alike(a, b)  # rename the type parameters of both alike
-            stack.extend(zip((*a.arg_types, a.ret_type), (*b.arg_types, b.ret_type), strict=True))
-        elif not compatible(a, b):
-            return False
-    return True
-
-
 def _field_type(node: TupleGetItem) -> Type:
     type_ = node.tuple_value.checked_type
     if isinstance(type_, IncompleteType):
@@ -409,7 +350,7 @@ def bind_pattern(pattern: Pattern, type_: Type) -> None:
         elif isinstance(node, PatternConstructor):
             solution: dict[TypeVar, Type] = {}
             made = node.constructor
-            if not _unify(made.made, of, {*made.type_vars}, solution):
+            if not unify(made.made, of, {*made.type_vars}, solution):
                 raise InferError(f"the pattern {made.name_hint} is matched against a value of type {of!r}")
             if len(node.patterns) != len(made.inputs):
                 raise InferError(f"the constructor {made.name_hint} has {len(made.inputs)} fields")

@@ -204,7 +204,7 @@ class _Writer:
         if kind == _LEAF:
             self.codes.append(self.object(node))
         elif isinstance(node, Call):
-            self.codes += (self.object(node.attrs) if node.attrs else _NONE, self.object(node.type_args) if node.type_args else _NONE)
+            self.codes += (self.object(node.attrs) if node.attrs else _NONE, self.object(node._type_args) if node._type_args else _NONE)
             self.parts((node.op, *node.args))
         elif isinstance(node, Constant):
             self.codes.append(self.object(node.data))

@@ -75,7 +75,7 @@ def with_children(expr: Expr, parts: Sequence[Expr]) -> Expr:
     if tuple(parts) == tuple(children(expr)):  # expressions are equal only to themselves
         return expr
     if type(expr) is Call:
-        return Call(parts[0], parts[1:], expr.attrs, expr.type_args, expr.span)
+        return Call(parts[0], parts[1:], expr.attrs, expr._type_args, expr.span)
     if type(expr) is TupleGetItem:
         return TupleGetItem(parts[0], expr.index, expr.span)
     if type(expr) is Tuple:

@@ -50,7 +50,7 @@ def _types(node: Expr | Type) -> list[Type]:
         elif isinstance(part, Function):
             found += [*part.type_params, part.ret_type]
         elif isinstance(part, Call):
-            found += part.type_args
+            found += part._type_args
         elif isinstance(part, Constructor):
             found += [*part.inputs, part.made]
         elif isinstance(part, Match):

@@ -93,7 +93,7 @@ class _Reverse:
             result = self._values[node]
             assert isinstance(result, Var)  # pushed on the way forward
             type_ = node.checked_type
-            call = Call(node.op, [self._values[arg] for arg in node.args], node.attrs, node.type_args, node.span)
+            call = Call(node.op, [self._values[arg] for arg in node.args], node.attrs, node._type_args, node.span)
             call._checked_type = type_
             gradient = self._push(self._gradient(node), type_)
             for arg, part in zip(node.args, operand_gradients(call, result, gradient), strict=True):

@@ -202,7 +202,7 @@ class _Differentiation:
         if isinstance(call.op, GlobalVar):
             return Call(self._named(call.op), [*(done[arg] for arg in call.args), backward], None, (), call.span)
         if not isinstance(call.op, Op):
-            return Call(done[call.op], [done[arg] for arg in call.args], None, map(reversed_type, call.type_args), call.span)
+            return Call(done[call.op], [done[arg] for arg in call.args], None, map(reversed_type, call._type_args), call.span)
         lets = _Lets()
         type_ = call.checked_type
         pairs = [arg if isinstance(arg, Constant) else lets.push(done[arg]) for arg in call.args]
@@ -212,7 +212,7 @@ class _Differentiation:
         ]
         for made, arg in zip(args, call.args, strict=True):
             made._checked_type = arg.checked_type
-        again = Call(call.op, args, call.attrs, call.type_args, call.span)
+        again = Call(call.op, args, call.attrs, call._type_args, call.span)
         again._checked_type = type_
         result = lets.push(again, type_)
         if not is_differentiable(result, type_) or not any(is_differentiable(arg, arg.checked_type) for arg in args):

@@ -107,7 +107,7 @@ class _Lazy:
         if isinstance(node, Call) and isinstance(node.op, Op):
             return self._operation(node, node.op, done)
         if isinstance(node, Call):
-            return Call(done[node.op], [done[arg] for arg in node.args], None, map(self._type, node.type_args), node.span)
+            return Call(done[node.op], [done[arg] for arg in node.args], None, map(self._type, node._type_args), node.span)
         if isinstance(node, If):
             cond = self._plain(done[node.cond], node.cond.checked_type)
             return If(cond, done[node.true_branch], done[node.false_branch], node.span)
@@ -126,7 +126,7 @@ class _Lazy:
             function = self._module.get_global_var(_OVERLOADED[op.name])
             return Call(function, [Function(params, Call(op, params, call.attrs), type_), *args], None, [type_], call.span)
         plain = [self._plain(arg, old.checked_type) for arg, old in zip(args, call.args, strict=True)]
-        made = Call(op, plain, call.attrs, call.type_args, call.span)
+        made = Call(op, plain, call.attrs, call._type_args, call.span)
         if op.name in _CONSTANT:
             return Call(self._constructors[_CONSTANT[op.name]], [Function([], made, type_)], None, [type_], call.span)
         if isinstance(type_, TensorType):

@@ -172,6 +172,11 @@ def _var(var: Var, saver: _Saver) -> _Form:
     return form._replace(fields={"vid": saver.identity(var), **(form.fields or {})})
 
 
+def _call(call: Call, saver: _Saver) -> _Form:
+    form = _of("relay.Call", "op", "args", "attrs")(call, saver)
+    return form._replace(fields={**(form.fields or {}), "type_args": call._type_args})  # those that follow from the types are not saved
+
+
 def _map(values: Mapping[AnyValue, AnyValue], saver: _Saver | None = None) -> _Form:
     if all(isinstance(key, str) for key in values):
         return _Form("Map", data=list(values.values()), keys=list(values))
@@ -224,7 +229,7 @@ _FORMS: Final[dict[type, _Former]] = {
     Constant: _of("relay.Constant", "data"),
     Tuple: _of("relay.Tuple", "fields"),
     TupleGetItem: _of("relay.TupleGetItem", "tuple_value", plain=("index",)),
-    Call: _of("relay.Call", "op", "args", "attrs", "type_args"),
+    Call: _call,
     Function: _of("relay.Function", "params", "body", "ret_type", "type_params", "attrs"),
     Let: _of("relay.Let", "var", "value", "body"),
     If: _of("relay.If", "cond", "true_branch", "false_branch"),

@@ -5,7 +5,6 @@ below are run by one loop (`PartialEvaluator._run`), so programs of any depth ne
 """
 
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -29,7 +28,6 @@ from passat.ir.expr import (
     TupleGetItem,
     Var,
 )
-from passat.ir.infer_error import InferError
 from passat.ir.inline import instantiated
 from passat.ir.module import IRModule
 from passat.ir.op import Op
@@ -39,7 +37,7 @@ from passat.ir.partial_evaluation.values import Cell, Closure, Fields, Fold, Fue
 from passat.ir.sealed import is_sealed
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import children, pattern_vars, with_children, with_pattern_vars
-from passat.ir.type_solver import TypeSolver, holes
+from passat.ir.type_solver import holes
 from passat.ir.types import FuncType, IncompleteType, Type, TypeVar, substitute
 
 MOST_INLINED: Final = 100_000
@@ -214,15 +212,9 @@ class PartialEvaluator:
     def _instance(function: Function, call: Call, scope: _Scope) -> dict[TypeVar, Type]:
         """The type parameters of a function in a call; unknown types if they do not follow from those of the arguments."""
         params = [param for param in function.type_params if isinstance(param, TypeVar)]
-        if len(call.type_args) == len(params):
-            return {param: substitute(type_, scope.types) for param, type_ in zip(params, call.type_args, strict=True)}
-        found: dict[TypeVar, Type] = {param: IncompleteType(param.kind) for param in params}
-        solver = TypeSolver()
-        for wanted, arg in zip(function.params, call.args, strict=True):
-            if wanted._checked_type is not None and arg._checked_type is not None:
-                with suppress(InferError):
-                    solver.unify(substitute(wanted._checked_type, found), substitute(arg._checked_type, scope.types))
-        return {param: solver.resolve(hole) for param, hole in found.items()}
+        given = call.type_args
+        known = len(given) == len(params)
+        return {param: substitute(given[i], scope.types) if known else IncompleteType(param.kind) for i, param in enumerate(params)}
 
     # Operations
 
@@ -297,8 +289,8 @@ class PartialEvaluator:
         atoms = tuple(operand.atom for operand in operands)
         made = with_children(node, atoms)
         effect = isinstance(node, Call) and self._sources.has_effects(node)
-        if isinstance(made, Call) and made.type_args and scope.types:
-            type_args = [substitute(type_, scope.types) for type_ in made.type_args]
+        if isinstance(made, Call) and made._type_args and scope.types:
+            type_args = [substitute(type_, scope.types) for type_ in made._type_args]
             made = Call(made.op, made.args, made.attrs, () if any(map(holes, type_args)) else type_args, made.span)
         if effect and isinstance(node, Call) and (not isinstance(node.op, Op) or any(map(_may_be_function, node.args))):
             self._store = Store()

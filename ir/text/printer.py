@@ -277,7 +277,7 @@ class ExprPrinter:
         parts = [*map(self._leaf, node.args), *show_attrs(callee, node.attrs, self._meta)]
         if isinstance(callee, Constructor) and not callee.inputs and not parts and _bare_name(callee):
             return _bare_name(callee)  # a constructor without fields is printed as its only value
-        types = show_type_params(node.type_args) if not isinstance(callee, Op) else ""
+        types = show_type_params(node._type_args) if not isinstance(callee, Op) else ""
         return f"{self._leaf(callee)}{types}({', '.join(parts)})"
 
     def _function(self, node: Function, head: str, depth: int) -> Iterator["Piece"]:

@@ -253,7 +253,7 @@ class _Fuser:
         group = self._group(root)
         group.has_calls = True
         group.only_reshapes = group.only_reshapes and op.name in _RESHAPES
-        made = self._typed(Call(op, self._operands(call.args, number, op), call.attrs, call.type_args, call.span), call)
+        made = self._typed(Call(op, self._operands(call.args, number, op), call.attrs, call._type_args, call.span), call)
         return self._function_of(group, made) if root == number else made
 
     def _field(self, number: int, node: TupleGetItem) -> Expr:

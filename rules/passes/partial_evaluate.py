@@ -53,7 +53,7 @@ def _folding(mod: IRModule, ctx: PassContext) -> Callable[[Call, Sequence[Value]
     def fold(call: Call, values: Sequence[Value]) -> Value | None:
         assert isinstance(call.op, Op)
         op, attrs, opset = call.op, call.attrs, environment.opset
-        type_ = infer_type(Call(op, map(as_constant, values), attrs, call.type_args)).checked_type
+        type_ = infer_type(Call(op, map(as_constant, values), attrs, call._type_args)).checked_type
         term = CallTerm(op, values, attrs, type_, None, environment, lambda: folded_value(op, values, attrs, type_, opset), lambda _: None)
         if not all(guard.function(term) is True for guard in rule.guards):
             return None

@@ -137,7 +137,7 @@ def test_branches_may_know_different_parts_of_a_type() -> None:
     [
         ("match (1) { Nil => 1 }", "the pattern Nil is matched against a value of type int32"),
         ("match (Nil) { Cons(%x) => 1 }", "the constructor Cons has 2 fields"),
-        ("Cons(1f, Cons(2, Nil))", r"from_string:2:15: argument 2 has type List\[int32\], but the function expects List\[A\]"),
+        ("Cons(1f, Cons(2, Nil))", r"from_string:2:15: argument 2 has type List\[int32\], but the function expects List\[float32\]"),
     ],
 )
 def test_wrong_uses_of_constructors(body: str, message: str) -> None:

@@ -40,7 +40,7 @@ def recast(
         if old not in layers or layers[old] in skipped or not isinstance(node, Call):
             return node
         args = [_cast(arg, before.checked_type, dtype) for arg, before in zip(node.args, children(old)[1:], strict=True)]
-        made = Call(node.op, args, _with_result(node, dtype, out_dtype), node.type_args, node.span)
+        made = Call(node.op, args, _with_result(node, dtype, out_dtype), node._type_args, node.span)
         return _cast(made, old.checked_type)
 
     return infer_type(rewrite(expr, recast_call))

@@ -78,7 +78,7 @@ def rebuilt_module(module: IRModule) -> IRModule:
 
     def replace(old: Expr, new: Expr) -> Expr:
         if new is old and isinstance(old, Call):
-            return Call(old.op, old.args, old.attrs, old.type_args, old.span)
+            return Call(old.op, old.args, old.attrs, old._type_args, old.span)
         if new is old and isinstance(old, Function):
             return Function(old.params, old.body, old.ret_type, old.type_params, old.attrs, old.span)
         return new

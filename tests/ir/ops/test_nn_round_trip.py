@@ -80,7 +80,7 @@ def test_a_node_comes_back_as_it_was(nodes: "Nodes", case: Case) -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[1]}")
 def test_a_rebuilt_node_is_one_node_of_the_same_value(nodes: "Nodes", case: Case) -> None:
     def again(_: Expr, new: Expr) -> Expr:
-        return Call(new.op, new.args, new.attrs, new.type_args, new.span) if isinstance(new, Call) else new
+        return Call(new.op, new.args, new.attrs, new._type_args, new.span) if isinstance(new, Call) else new
 
     model = model_of(nodes, case)
     module = from_onnx(model)
