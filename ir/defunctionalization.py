@@ -13,7 +13,6 @@ from passat.ir.expr import BaseFunc, Call, Clause, Constructor, Expr, Function, 
 from passat.ir.functor import ExprMutator
 from passat.ir.infer import infer_module, infer_type
 from passat.ir.infer_error import InferError
-from passat.ir.infer_uses import UseTypes
 from passat.ir.inline import instantiated
 from passat.ir.module import IRModule, TypeData
 from passat.ir.op import Op
@@ -149,8 +148,6 @@ class _Defunctionalizer(TypeMutator):
             function = made
         normal = infer_type(to_anf(infer_type(function)))
         assert isinstance(normal, Function)  # made from one
-        UseTypes(normal).assign()  # of parameters of function literals
-        infer_type(normal)
         order = post_order(normal.body, parts_of=evaluation_parts)
         owners: dict[Expr, Var] = {node.value: node.var for node in order if isinstance(node, Let) and isinstance(node.value, Function)}
         for literal, var in owners.items():

@@ -1,5 +1,6 @@
 """Type inference. Iterative; infers each node once. Values of small integer tensors are propagated by `passat.ir.known`."""
 
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from passat.ir.call_types import UNKNOWN, type_of_call, unify
@@ -30,6 +31,7 @@ from passat.ir.infer_error import MAX_ERRORS, InferError, Untyped, assume, assum
 from passat.ir.infer_uses import UseTypes
 from passat.ir.known import known_value
 from passat.ir.module import IRModule
+from passat.ir.recursion import recursive_groups
 from passat.ir.shape import ANY, same_dim
 from passat.ir.traverse import children, post_order
 from passat.ir.types import (
@@ -70,8 +72,8 @@ def infer_type(expr: Expr) -> Expr:
     """Infers `checked_type` of an expression and all its parts, and returns the expression. Nodes that have a type keep it.
 
     Raises InferError with all independent errors, each with its location and operator. Parts inferred before the error keep their types.
-    Parameters of a function that have no annotation get the type that follows from their uses (`passat.ir.infer_uses`), if there is one.
-    Otherwise their type is unknown, and so are values that depend on them.
+    In a function, variables without annotation get the type that follows from their uses (`passat.ir.infer_uses`), if there is one. Uses
+    that contradict each other are an error. Otherwise their type is unknown, and so are values that depend on them.
 
     >>> from passat.ir.expr import var
     >>> x = var("x", shape=(2, "n"))
@@ -79,29 +81,51 @@ def infer_type(expr: Expr) -> Expr:
     Tensor[(2, n), float32]
     """
     stack: _Stack = [(expr, 0)]
-    lacks_types = isinstance(expr, Function) and expr._checked_type is None and any(param._checked_type is None for param in expr.params)
-    failure = _infer_on(stack)
+    unknown: list[Var] = []
+    failure = _infer_on(stack, unknown)
     if failure is not None:
         error = failure[0]
-        error.settle(_all_errors(expr, failure, stack))
+        error.settle(_all_errors([expr], failure, stack))
         raise error
-    if lacks_types and isinstance(expr, Function):
-        _infer_uses(expr)
+    if unknown and isinstance(expr, Function):
+        _infer_uses([expr], {})
     return expr
 
 
-def _infer_uses(function: Function, own: GlobalVar | None = None) -> None:
-    """Infers types from the uses of variables, and from recursive calls of `own`, which is the function's name.
+def _infer_uses(functions: Sequence[Function], own: Mapping[str, Function]) -> None:
+    """Infers types from the uses of variables, and from calls of the functions in `own` by their names (`UseTypes`).
 
-    Keeps the types if uses contradict each other.
+    Raises InferError, and restores the types, if uses contradict each other.
     """
-    uses = UseTypes(function, None if own is None else own.name_hint)
-    if uses.assign() and (_infer_on([(function, 0)]) is not None or not uses.agrees()):
-        uses.undo()
+    rounds: list[UseTypes] = []
+    try:
+        while (uses := UseTypes(functions, own)).assign():  # again, because results of operators and fields of tuples become known
+            rounds.append(uses)
+            stack: _Stack = [(function, 0) for function in reversed(functions)]
+            failure = _infer_on(stack)
+            if failure is not None:
+                error = failure[0]
+                error.settle(_all_errors(functions, failure, stack))
+                raise error
+            other = uses.other_results()
+            for function, needed in other:
+                given = function.func_type.ret_type
+                if join(given, needed) is None:
+                    raise InferError(f"the function returns {given!r}, but calls of it need {needed!r}", function.body)
+            if other:
+                uses.undo()
+                return
+        if uses.contradiction is not None:
+            raise uses.contradiction
+    except InferError as error:
+        error.settle(error.diagnostics)
+        for uses in reversed(rounds):
+            uses.undo()
+        raise
 
 
-def _infer_on(stack: _Stack) -> _Failure | None:
-    """Infers types until the stack is empty or an error occurs."""
+def _infer_on(stack: _Stack, unknown: list[Var] | None = None) -> _Failure | None:
+    """Infers types until the stack is empty or an error occurs. Collects the variables of unknown type."""
     while stack:
         node, state = stack.pop()
         if node._checked_type is not None and state == 0:
@@ -135,6 +159,8 @@ def _infer_on(stack: _Stack) -> _Failure | None:
                 stack.extend((part, 0) for part in reversed(children(node)))
             else:
                 node._checked_type = type_of(node)
+                if unknown is not None and isinstance(node, Var):  # others have the type of their annotation, value or pattern
+                    unknown.append(node)
         except InferError as error:
             return error.locate(node), node, state
         except RecursionError:
@@ -142,12 +168,12 @@ def _infer_on(stack: _Stack) -> _Failure | None:
     return None
 
 
-def _all_errors(root: Expr, failure: _Failure, stack: _Stack) -> list[Diagnostic]:
+def _all_errors(roots: Sequence[Expr], failure: _Failure, stack: _Stack) -> list[Diagnostic]:
     """Collects the first error and independent later ones: a failed node is assumed to have an unknown type.
 
     Types assigned during this search are removed again.
     """
-    untyped = Untyped(root)
+    untyped = Untyped(*roots)
     found: list[Diagnostic] = []
     try:
         following: _Failure | None = failure
@@ -179,13 +205,13 @@ def _declared_type(function: Function) -> FuncType:
 
 
 def infer_module(module: IRModule) -> IRModule:
-    """Infers the types of all functions, callees before callers, and recursive functions by their annotations. Returns the module.
+    """Infers the types of all functions, callees before callers, and functions that call each other together. Returns the module.
 
     Raises InferError with all independent errors in all functions, in module order, each with its location and operator.
     """
     by_name = {var.name_hint: var for var in module.functions}
     used = {
-        var: [node for node in post_order(function) if isinstance(node, GlobalVar)] if function._checked_type is None else []
+        var.name_hint: [node for node in post_order(function) if isinstance(node, GlobalVar)] if function._checked_type is None else []
         for var, function in module.functions.items()
     }
     for var, function in module.functions.items():
@@ -193,30 +219,35 @@ def infer_module(module: IRModule) -> IRModule:
             var._checked_type = _declared_type(function)
     errors: dict[GlobalVar, InferError] = {}
     untyped: Untyped | None = None
-    begun: set[GlobalVar] = set()
-    stack = [(var, False) for var in reversed(module.functions)]
-    while stack:
-        var, ready = stack.pop()
-        if ready:
-            for callee in used[var]:
+
+    def fail(var: GlobalVar, error: InferError) -> None:
+        nonlocal untyped
+        errors[var] = error
+        untyped = untyped or Untyped(*module.functions, *module.functions.values())
+        function = module.functions[var]
+        function._checked_type = var._checked_type = _declared_type(function) if isinstance(function, Function) else UNKNOWN
+
+    for group in recursive_groups({name: [callee.name_hint for callee in callees] for name, callees in used.items()}):
+        for name in group:
+            var = by_name[name]
+            for callee in used[name]:
                 if callee._checked_type is None:
                     known = by_name.get(callee.name_hint)
                     callee._checked_type = known._checked_type if known is not None and known._checked_type is not None else UNKNOWN
-            function = module.functions[var]
             try:
-                var._checked_type = infer_type(function).checked_type
-                is_recursive = any(callee.name_hint == var.name_hint for callee in used[var])
-                if is_recursive and isinstance(function, Function) and function.ret_type is None:
-                    _infer_uses(function, var)
-                    var._checked_type = function.checked_type
+                var._checked_type = infer_type(module.functions[var]).checked_type
             except InferError as error:
-                errors[var] = error
-                untyped = untyped or Untyped(*module.functions, *module.functions.values())
-                function._checked_type = var._checked_type = _declared_type(function) if isinstance(function, Function) else UNKNOWN
-        elif var not in begun:
-            begun.add(var)
-            stack.append((var, True))
-            stack.extend((by_name[callee.name_hint], False) for callee in used[var] if callee.name_hint in by_name)
+                fail(var, error)
+        called = {callee.name_hint for name in group for callee in used[name]}
+        functions = {name: function for name in group if isinstance(function := module.functions[by_name[name]], Function)}
+        own = {name: function for name, function in functions.items() if name in called and function.ret_type is None}
+        if own and errors.keys().isdisjoint(by_name[name] for name in group):
+            try:
+                _infer_uses([*functions.values()], own)
+            except InferError as error:
+                fail(by_name[group[0]], error)
+            for name, function in functions.items():
+                by_name[name]._checked_type = function.checked_type
     if untyped is not None:
         untyped.restore()
         failed = [var for var in module.functions if var in errors]

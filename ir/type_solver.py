@@ -1,7 +1,8 @@
 """Unification of types with holes, and relations between types that are solved once their operands are known."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
 
 from passat.ir.attrs import Attrs
 from passat.ir.infer_error import InferError
@@ -22,6 +23,17 @@ from passat.ir.types import (
 )
 
 
+class _Delayed(NamedTuple):
+    """A result that is computed once the types of the operands are known."""
+
+    operands: Sequence[Type]
+    compute: Callable[[list[Type]], Type | None]
+    result: Type
+
+
+_Task: TypeAlias = TypeRelation | _Delayed
+
+
 class TypeSolver:
     """Finds the types of incomplete types.
 
@@ -40,10 +52,10 @@ class TypeSolver:
         """Types of holes, and of generic function types that were unified with others, by identity."""
         self._keep: list[Type] = []
         """Objects whose identity is in use."""
-        self._ready: deque[TypeRelation] = deque()
-        self._waiting: dict[int, list[TypeRelation]] = {}
-        """Relations that need the type of a hole, by its identity."""
-        self._unsolved: dict[int, TypeRelation] = {}
+        self._ready: deque[_Task] = deque()
+        self._waiting: dict[int, list[_Task]] = {}
+        """Relations and results that need the type of a hole, by its identity."""
+        self._unsolved: dict[int, _Task] = {}
 
     def unify(self, a: Type, b: Type) -> Type:
         """Makes two types equal by filling holes, and returns the type. Raises InferError if they differ."""
@@ -87,13 +99,38 @@ class TypeSolver:
         self._unsolved[id(relation)] = relation
         self._ready.append(relation)
 
+    def delay(self, operands: Sequence[Type], compute: Callable[[list[Type]], Type | None]) -> Type:
+        """Returns a hole. `solve` fills it with what `compute` makes of the types of the operands, once they have no holes, unless None."""
+        task = _Delayed(operands, compute, IncompleteType())
+        self._unsolved[id(task)] = task
+        self._ready.append(task)
+        return task.result
+
     def solve(self) -> bool:
         """Solves the relations whose operands are known. Returns whether all are solved. Raises InferError if one does not hold."""
         while self._ready:
-            relation = self._ready.popleft()
-            if id(relation) in self._unsolved:
-                self._solve_one(relation)
+            task = self._ready.popleft()
+            if id(task) not in self._unsolved:
+                continue
+            if isinstance(task, TypeRelation):
+                self._solve_one(task)
+                continue
+            operands = self._known(task.operands, task)
+            if operands is not None:
+                del self._unsolved[id(task)]
+                result = task.compute(operands)
+                if result is not None:
+                    self.unify(task.result, result)
         return not self._unsolved
+
+    def _known(self, operands: Sequence[Type], task: _Task) -> list[Type] | None:
+        """The types of operands. If one has a hole, the task waits for it, and the result is None."""
+        found = [self.resolve(operand) for operand in operands]
+        missing = next((hole for operand in found for hole in holes(operand)), None)
+        if missing is None:
+            return found
+        self._waiting.setdefault(id(missing), []).append(task)
+        return None
 
     def _solve_one(self, relation: TypeRelation) -> None:
         assert relation.func is not None
@@ -102,10 +139,8 @@ class TypeSolver:
             for other in relation.args[1:]:
                 self.unify(relation.args[0], other)
         else:
-            operands = [self.resolve(arg) for arg in relation.args[: relation.num_inputs]]
-            missing = next((hole for operand in operands for hole in holes(operand)), None)
-            if missing is not None:
-                self._waiting.setdefault(id(missing), []).append(relation)
+            operands = self._known(relation.args[: relation.num_inputs], relation)
+            if operands is None:
                 return
             result = _result(name, operands, relation)
             for output in relation.args[relation.num_inputs :]:

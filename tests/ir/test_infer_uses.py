@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from passat.ir.expr import Call, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, Var, const
-from passat.ir.infer import UNKNOWN, infer_module, infer_type
+from passat.ir.infer import UNKNOWN, InferError, infer_module, infer_type
 from passat.ir.module import IRModule
 from passat.ir.op import get_op
 from passat.ir.shape import ANY
@@ -64,13 +64,62 @@ def test_an_annotation_of_unknown_type_stays_unknown() -> None:
     assert function.func_type.arg_types[1] == UNKNOWN
 
 
-def test_uses_that_contradict_each_other_determine_nothing() -> None:
+def test_uses_that_contradict_each_other_are_an_error() -> None:
     v = Var("v")
     g, h = Var("g", FuncType([i32], i32)), Var("h", FuncType([f32], f32))
     function = Function([g, h, v], Tuple([g(v), h(v)]))
-    infer_type(function)
-    assert function.func_type.arg_types[2] == UNKNOWN
-    assert v.checked_type == UNKNOWN
+    with pytest.raises(InferError, match="argument 1 has type int32, but the function expects float32"):
+        infer_type(function)
+    assert v._checked_type is None or v.checked_type == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("def @main(%f) { (%f(1), %f(1f)) }", "1:25: argument 1 has type float32, but its use here needs int32"),
+        (
+            "def @main(%f) { (%f(1), %f(1, 2)) }",
+            r"1:25: the callee has type fn \(int32\) -> _, but its use here needs fn \(int32, int32\) -> _",
+        ),
+        ("def @main(%r) { (ref_read(%r), %r(1)) }", r"1:32: the callee has type ref\(_\), but its use here needs fn"),
+        ("def @main(%f) { %f(%f) }", "1:17: the callee .* a type would contain itself"),
+        (
+            "def @main(%x: int32, %z: float32) { let %f = fn (%y) { %y }; (%f(%x), %f(%z)) }",
+            "1:71: argument 1 has type float32, but the function expects int32",
+        ),
+        (
+            "def @f(%c: bool) { if (%c) { 1 } else { @g(%c) } } def @g(%c: bool) { if (%c) { 1f } else { @f(%c) } }",
+            "1:20: the function returns int32, but calls of it need float32",
+        ),
+    ],
+)
+def test_an_error_shows_expected_and_found_at_the_expression(text: str, message: str) -> None:
+    with pytest.raises(InferError, match=message):
+        infer_module(parse(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("let %f = fn (%y) { add(%y, %y) }; %f(%x)", "Tensor[(2), float32]"),
+        ("let %f = fn (%y) { add(%y, %y) }; let %g = fn (%z) { %f(%z) }; %g(negative(%x))", "Tensor[(2), float32]"),
+        ("let %f = fn (%y) { shape_of(%y) }; let %g = fn (%z) { negative(%z) }; %g(%f(%x))", "Tensor[(1), int64]"),
+        ("let %f = fn (%y) { (%y, 1) }; let %g = fn (%z) { negative(%z) }; %g(%f(%x).1)", "int32"),
+        ("let %f = fn (%n) { if (equal(%n, 0)) { 1f } else { %f(subtract(%n, 1)) } }; %f(2)", "float32"),
+        ("let %apply = fn (%f, %v) { %f(%v) }; %apply(fn (%w) { add(%w, %w) }, %x)", "Tensor[(2), float32]"),
+        ("@map(fn (%y) { (%y, %y) }, Cons(1, Nil))", "List[(int32, int32)]"),
+    ],
+)
+def test_parameters_of_nested_functions_follow_from_their_uses(text: str, result: str) -> None:
+    module = parse(
+        f"""#[version = "0.0.5"]
+        type List[A] {{ Cons(A, List[A]), Nil }}
+        def @map[A, B](%f: fn (A) -> B, %xs: List[A]) -> List[B] {{
+            match (%xs) {{ Cons(%head, %tail) => {{ Cons(%f(%head), @map(%f, %tail)) }}, Nil => {{ Nil }} }}
+        }}
+        def @main(%x: Tensor[(2), float32]) {{ {text} }}"""
+    )
+    assert str(infer_module(module)["main"].func_type.ret_type) == result
 
 
 def recursive(result: Expr, *given: Var) -> IRModule:
@@ -83,6 +132,32 @@ def test_the_result_of_a_recursive_function() -> None:
     module = infer_module(recursive(body, x, data))
     assert module["f"].checked_type == FuncType([i32, f32], f32)
     assert body.false_branch.checked_type == f32
+
+
+def test_the_results_of_functions_that_call_each_other() -> None:
+    module = parse(
+        """#[version = "0.0.5"]
+        def @main(%n: int32) { add(@a(%n), 1f) }
+        def @a(%n) { @b(%n) }
+        def @b(%n: int32) { @c(%n) }
+        def @c(%n: int32) { if (equal(%n, 0)) { 1f } else { @a(subtract(%n, 1)) } }"""
+    )
+    infer_module(module)
+    assert {function.checked_type for function in module.functions.values()} == {FuncType([i32], f32)}
+
+
+def test_a_long_cycle_of_functions_is_inferred() -> None:
+    count = 2_000
+    body = "if (equal(%n, 0)) {{ 1f }} else {{ @f{}(subtract(%n, 1)) }}"
+    functions = [f"def @f{i}(%n: int32) {{ {body.format((i + 1) % count)} }}" for i in range(count)]
+    module = infer_module(parse("\n".join(functions)))
+    assert module["f7"].func_type.ret_type == f32
+
+
+def test_a_chain_of_function_literals_is_inferred() -> None:
+    steps = "".join(f"let %f{i} = fn (%y) {{ negative(%y) }}; let %x{i + 1} = %f{i}(%x{i}); " for i in range(2_000))
+    module = infer_module(parse(f"def @main(%x0: float32) {{ {steps} %x2000 }}"))
+    assert module["main"].func_type.ret_type == f32
 
 
 def test_a_recursive_function_whose_branches_have_other_sizes() -> None:

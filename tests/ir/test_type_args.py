@@ -20,7 +20,8 @@ def @twice[A](%x: A, %y: A) -> A { %x }
 
 def call_in(body: str) -> Call:
     found = parse(f"{GENERIC} def @main(%x: float32, %n: int32) {{ {body} }}")["main"]
-    assert isinstance(found, Function) and isinstance(found.body, Call)
+    assert isinstance(found, Function)
+    assert isinstance(found.body, Call)
     return found.body
 
 
@@ -34,7 +35,8 @@ def test_an_operator_has_the_types_of_its_arguments() -> None:
 
 def test_they_are_empty_before_inference() -> None:
     call = get_op("add")(x := Var("x"), x)
-    assert isinstance(call, Call) and call.type_args == ()
+    assert isinstance(call, Call)
+    assert call.type_args == ()
 
 
 @pytest.mark.parametrize(
@@ -67,11 +69,13 @@ def test_types_that_follow_are_not_content() -> None:
     """Two programs that differ in them alone are equal, and texts and files omit them."""
     call = call_in("@first(%x, %n)")
     plain = Call(call.op, call.args)
-    assert call.type_args and not plain.type_args
+    assert call.type_args
+    assert not plain.type_args
     assert structural_equal(call, plain)
     assert "[" not in repr(call)
     loaded = load_json(save_json(call))
-    assert isinstance(loaded, Call) and loaded._type_args == ()
+    assert isinstance(loaded, Call)
+    assert loaded._type_args == ()
 
 
 def test_given_types_are_content() -> None:
