@@ -99,7 +99,7 @@ class UseTypes:
         return isinstance(node, GlobalVar) and node.name_hint in self._own
 
     def _equal(self, a: Type, b: Type) -> None:
-        """Unifies two types, one with holes. Ignores contradictions, which inference reports, or which are no errors: branches that differ
+        """Unifies two types, one with holes. Ignores contradictions: inference reports them, except for branches that differ
         in sizes."""
         self._needs(a, b, None)
 
