@@ -69,6 +69,20 @@ def _mish(x: Expr, s: _Scalars) -> Expr:
     return bound + x * (s(1) - bound * bound) * _sigmoid(x)
 
 
+def _swish(x: Expr, alpha: Expr, s: _Scalars) -> Expr:
+    part = _sigmoid(alpha * x)
+    return part * (s(1) + alpha * x * (s(1) - part))
+
+
+def _between(x: Expr, s: _Scalars) -> Expr:
+    """1 for elements between 0 and 1, otherwise 0."""
+    return _where(call_op("less", x, s(0)), s(0), _where(call_op("greater", x, s(1)), s(0), s(1)))
+
+
+def _hard_swish(x: Expr, line: Expr, s: _Scalars) -> Expr:
+    return call_op("clip", line, a_min=0.0, a_max=1.0) + x * s(1 / 6) * _between(line, s)
+
+
 DERIVATIVES: Final[dict[str, Derivative]] = {
     "exp": lambda x, y, s, a: y,
     "log": lambda x, y, s, a: s(1) / x,
@@ -97,9 +111,20 @@ DERIVATIVES: Final[dict[str, Derivative]] = {
     "nn.leaky_relu": lambda x, y, s, a: _where(call_op("less", x, s(0)), s(a.alpha), s(1)),
     "nn.elu": lambda x, y, s, a: _where(call_op("less", x, s(0)), y + s(a.alpha), s(1)),
     "nn.softplus": lambda x, y, s, a: _sigmoid(x),
-    "nn.swish": lambda x, y, s, a: _sigmoid(s(a.alpha) * x) * (s(1) + s(a.alpha) * x * (s(1) - _sigmoid(s(a.alpha) * x))),
+    "nn.swish": lambda x, y, s, a: _swish(x, s(a.alpha), s),
     "nn.gelu": lambda x, y, s, a: _gelu(x, s, a.approximate),
     "nn.mish": lambda x, y, s, a: _mish(x, s),
+    "nn.selu": lambda x, y, s, a: s(a.gamma) * _where(call_op("less", x, s(0)), s(a.alpha) * call_op("exp", x), s(1)),
+    "nn.celu": lambda x, y, s, a: _where(call_op("less", x, s(0)), call_op("exp", x * s(1 / a.alpha)), s(1)),
+    "nn.softsign": lambda x, y, s, a: s(1) / ((s(1) + call_op("abs", x)) * (s(1) + call_op("abs", x))),
+    "nn.hard_sigmoid": lambda x, y, s, a: s(a.alpha) * _between(s(a.alpha) * x + s(a.beta), s),
+    "nn.hard_swish": lambda x, y, s, a: _hard_swish(x, x * s(1 / 6) + s(0.5), s),
+    "nn.thresholded_relu": lambda x, y, s, a: _where(call_op("greater", x, s(a.alpha)), s(1), s(0)),
+    "nn.shrink": lambda x, y, s, a: _where(call_op("greater", call_op("abs", x), s(a.lambd)), s(1), s(0)),
+    "contrib.quick_gelu": lambda x, y, s, a: _swish(x, s(a.alpha), s),
+    "fast_exp": lambda x, y, s, a: y,
+    "fast_tanh": lambda x, y, s, a: s(1) - y * y,
+    "fast_erf": lambda x, y, s, a: s(2 / math.sqrt(math.pi)) * call_op("exp", -(x * x)),
 }
 """The derivative of each elementwise operator of one operand."""
 
@@ -119,7 +144,21 @@ for _name, _derivative in DERIVATIVES.items():
 
 
 @built_in("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "sign", "ceil", "floor", "round")
-@built_in("isnan", "isinf", "isfinite", "logical_not", "logical_and", "logical_or", "zeros_like", "ones_like", "shape_of", "ndarray_size")
+@built_in(
+    "isnan",
+    "isinf",
+    "isfinite",
+    "logical_not",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "all",
+    "any",
+    "zeros_like",
+    "ones_like",
+    "shape_of",
+    "ndarray_size",
+)
 @built_in("zeros", "ones", "argmax", "argmin")
 def constant_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     """No gradients, for operators whose result is constant wherever it is differentiable."""
@@ -174,6 +213,35 @@ def extremum_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     first = call_op("greater_equal" if call.op.same_as(get_op("maximum")) else "less_equal", x, y)
     nothing = scalar(0, grad)
     return [summed(_where(first, grad, nothing), x, call), summed(_where(first, nothing, grad), y, call)]
+
+
+@built_in("fmod", "floor_mod")
+def remainder_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """d(x mod y) = dx - q dy, for the rounded quotient q."""
+    x, y = call.args
+    quotient = x / y
+    if call.op.same_as(get_op("fmod")):
+        rounded = call_op("sign", quotient) * call_op("floor", call_op("abs", quotient))
+    else:
+        rounded = call_op("floor", quotient)
+    return [summed(grad, x, call), summed(-(grad * rounded), y, call)]
+
+
+@built_in("nn.prelu")
+def prelu_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The slope for negative elements is the second operand."""
+    x, alpha = call.args
+    negative = call_op("less", x, scalar(0, x))
+    return [grad * _where(negative, alpha, scalar(1, x)), summed(grad * _where(negative, x, scalar(0, x)), alpha, call)]
+
+
+@built_in("contrib.bias_gelu", "contrib.fast_gelu")
+def bias_gelu_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The derivative of gelu at the sum of the operands."""
+    x, bias = call.args
+    approximate = "tanh" if call.op.same_as(get_op("contrib.fast_gelu")) else "none"
+    part = grad * _gelu(x + bias, _Scalars(x), approximate)
+    return [part, summed(part, bias, call)]
 
 
 @built_in("where")

@@ -1,12 +1,14 @@
 """Gradients of operators that move elements: views, slices, joins, lookups."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
+from passat.ir.gradients.elementwise import scalar
 from passat.ir.gradients.registry import GradientError, built_in
-from passat.ir.op import call_op
+from passat.ir.op import call_op, get_op
 from passat.ir.ops.movement import inverse_permutation, permutation
 from passat.ir.ops.slicing import slice_parts, taken_places
 from passat.ir.types import TensorType, TupleType, tensor_type
@@ -72,11 +74,24 @@ def split_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     return [call_op("concatenate", grad, axis=call.attrs.axis)]
 
 
-@built_in("elemwise_sum")
+@built_in("elemwise_sum", "elemwise_mean")
 def elemwise_sum_gradient(call: Call, grad: Expr) -> list[Expr | None]:
-    """The gradient for each summand."""
-    fields = _fields(call)
-    return [Tuple([call_op("collapse_sum_like", grad, TupleGetItem(call.args[0], i)) for i in range(len(fields))])]
+    """The gradient for each summand, divided by their number for a mean."""
+    count = len(_fields(call))
+    part = grad if call.op.same_as(get_op("elemwise_sum")) else grad * scalar(1 / count, call)
+    return [Tuple([call_op("collapse_sum_like", part, TupleGetItem(call.args[0], i)) for i in range(count)])]
+
+
+@built_in("elemwise_max", "elemwise_min")
+def elemwise_extremum_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The gradient goes to the operand that equals the result; to the first one if several do."""
+    operands = [TupleGetItem(call.args[0], i) for i in range(len(_fields(call)))]
+    nothing, found = scalar(0, call), []
+    for operand in operands:
+        part = call_op("where", call_op("equal", operand, call), grad, nothing)
+        found.append(call_op("collapse_sum_like", part, operand))
+        grad = grad - part
+    return [Tuple(found)]
 
 
 def _added_at(grad: Expr, indices: Expr, shape: Sequence[int], axis: int, dtype: str) -> Expr:
@@ -118,6 +133,70 @@ def pad_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     begin = tuple(before for before, _ in attrs.pad_width)
     end = tuple(before + size for before, size in zip(begin, shape, strict=True))
     return [call_op("strided_slice", grad, begin=begin, end=end)]
+
+
+@built_in("reverse")
+def reverse_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The gradient reversed along the axis."""
+    return [call_op("reverse", grad, axis=call.attrs.axis)]
+
+
+@built_in("trilu")
+def trilu_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The triangle of the gradient."""
+    return [call_op("trilu", grad, k=call.attrs.k, upper=call.attrs.upper)]
+
+
+@built_in("layout_transform")
+def layout_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The gradient in the layout of the operand."""
+    return [call_op("layout_transform", grad, src_layout=call.attrs.dst_layout, dst_layout=call.attrs.src_layout)]
+
+
+@built_in("nn.depth_to_space")
+def depth_to_space_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The inverse movement."""
+    return [call_op("nn.space_to_depth", grad, block_size=call.attrs.block_size, mode=call.attrs.mode)]
+
+
+@built_in("nn.space_to_depth")
+def space_to_depth_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The inverse movement."""
+    return [call_op("nn.depth_to_space", grad, block_size=call.attrs.block_size, mode=call.attrs.mode)]
+
+
+@built_in("nn.space_to_batch_nd")
+def space_to_batch_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The inverse movement, which crops the padding."""
+    return [call_op("nn.batch_to_space_nd", grad, block_shape=call.attrs.block_shape, crops=call.attrs.paddings)]
+
+
+@built_in("nn.batch_to_space_nd")
+def batch_to_space_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The inverse movement, with zeros for cropped elements."""
+    return [call_op("nn.space_to_batch_nd", grad, block_shape=call.attrs.block_shape, paddings=call.attrs.crops)]
+
+
+@built_in("tile")
+def tile_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The sum over the copies."""
+    data = call.args[0]
+    shape, reps = _static_shape(data, call), call.attrs.reps
+    rank = max(len(shape), len(reps))
+    sizes = [(1,) * (rank - len(part)) + tuple(part) for part in (reps, shape)]
+    parts = call_op("reshape", grad, newshape=tuple(size for pair in zip(*sizes, strict=True) for size in pair))
+    return [call_op("reshape", call_op("sum", parts, axis=tuple(range(0, 2 * rank, 2))), newshape=shape)]
+
+
+@built_in("repeat")
+def repeat_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The sum over the copies."""
+    shape, attrs = _static_shape(call.args[0], call), call.attrs
+    flat = attrs.axis is None
+    axis, sizes = (0, (math.prod(shape),)) if flat else (attrs.axis % len(shape), shape)
+    parts = call_op("reshape", grad, newshape=(*sizes[: axis + 1], attrs.repeats, *sizes[axis + 1 :]))
+    found = call_op("sum", parts, axis=axis + 1)
+    return [call_op("reshape", found, newshape=shape) if flat else found]
 
 
 @built_in("take")

@@ -1,9 +1,12 @@
 """Gradients of products of matrices and of biases."""
 
-from passat.ir.expr import Call, Expr
+from passat.ir.expr import Call, Expr, Tuple
+from passat.ir.gradients.adjoints import field_of
+from passat.ir.gradients.elementwise import scalar
 from passat.ir.gradients.registry import GradientError, built_in
 from passat.ir.op import call_op, get_op
-from passat.ir.types import tensor_type
+from passat.ir.ops.einsum import as_equation, labels_of
+from passat.ir.types import TupleType, tensor_type
 
 
 @built_in("nn.dense")
@@ -50,6 +53,40 @@ def _turned(matrices: Expr) -> Expr:
     """Transposes the last two axes."""
     rank = tensor_type(matrices.checked_type).ndim
     return call_op("transpose", matrices, axes=(*range(rank - 2), rank - 1, rank - 2))
+
+
+@built_in("einsum")
+def einsum_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """For each operand the sum with the gradient in its place and the labels of the result and the operand exchanged."""
+    (data,) = call.args
+    assert isinstance(data.checked_type, TupleType)  # of a type-checked call
+    operands = [field_of(data, i) for i in range(len(data.checked_type.fields))]
+    types = [tensor_type(field) for field in data.checked_type.fields]
+    terms, result = labels_of(call.attrs.equation, tuple(type_.ndim for type_ in types))
+    found: list[Expr] = []
+    for i, (operand, term) in enumerate(zip(operands, terms, strict=True)):
+        if len(set(term)) != len(term):
+            raise GradientError(
+                f"the gradient of einsum supports only operands without repeated labels, but {call.attrs.equation!r} has one"
+            )
+        rest = [j for j in range(len(operands)) if j != i]
+        others = [(grad, result), *((operands[j], terms[j]) for j in rest)]
+        shapes = [tensor_type(call.checked_type).shape, *(types[j].shape for j in rest)]
+        sizes = {pair for (_, labels), shape in zip(others, shapes, strict=True) for pair in zip(labels, shape, strict=True)}
+        if not {*zip(term, types[i].shape, strict=True)} <= sizes:
+            others.append((call_op("ones_like", operand), term))  # for labels that the others do not have in this size
+        equation = as_equation([labels for _, labels in others], term)
+        found.append(call_op("collapse_sum_like", call_op("einsum", Tuple([value for value, _ in others]), equation=equation), operand))
+    return [Tuple(found)]
+
+
+@built_in("contrib.fused_matmul")
+def fused_matmul_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """As for nn.matmul, with the factor `alpha`."""
+    attrs = call.attrs
+    plain = call_op("nn.matmul", *call.args, transpose_a=attrs.transpose_a, transpose_b=attrs.transpose_b)
+    plain._checked_type = call.checked_type
+    return product_gradient(plain, grad * scalar(attrs.alpha, call))
 
 
 @built_in("nn.bias_add")

@@ -47,6 +47,44 @@ def extremum_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     return [chosen * _kept(call, grad) / call_op("sum", chosen, axis=_axes(call), keepdims=True)]
 
 
+@built_in("prod")
+def prod_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The product of the other elements, which is 0 if one of them is."""
+    x, axes = call.args[0], _axes(call)
+    nothing = scalar(0, x)
+    zero = call_op("equal", x, nothing)
+    factors = call_op("where", zero, scalar(1, x), x)
+    count = zero.astype(tensor_type(x.checked_type).dtype)
+    others = call_op("sum", count, axis=axes, keepdims=True) - count
+    product = call_op("prod", factors, axis=axes, keepdims=True) / factors
+    return [_kept(call, grad) * call_op("where", call_op("equal", others, nothing), product, nothing)]
+
+
+@built_in("reduce_l1")
+def l1_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The sign of each element."""
+    return [_kept(call, grad) * call_op("sign", call.args[0])]
+
+
+@built_in("reduce_l2")
+def l2_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The elements divided by the norm. NaN where the norm is 0."""
+    return [_kept(call, grad / call) * call.args[0]]
+
+
+@built_in("reduce_log_sum")
+def log_sum_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The gradient divided by the sum, for each element."""
+    return [call_op("broadcast_to_like", _kept(call, grad * call_op("exp", -call)), call.args[0])]
+
+
+@built_in("reduce_sum_square")
+def sum_square_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """Twice the elements."""
+    x = call.args[0]
+    return [_kept(call, grad) * x * scalar(2, x)]
+
+
 @built_in("logsumexp")
 def logsumexp_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     """Softmax times the gradient."""
@@ -54,7 +92,7 @@ def logsumexp_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     return [_kept(call, grad) * call_op("exp", x - _kept(call, call))]
 
 
-@built_in("nn.softmax")
+@built_in("nn.softmax", "nn.fast_softmax")
 def softmax_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     """y (g - sum(g y))."""
     return [(grad - call_op("sum", grad * call, axis=call.attrs.axis, keepdims=True)) * call]
@@ -66,7 +104,7 @@ def log_softmax_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     return [grad - call_op("sum", grad, axis=call.attrs.axis, keepdims=True) * call_op("exp", call)]
 
 
-@built_in("broadcast_to", "broadcast_to_like")
+@built_in("broadcast_to", "broadcast_to_like", "dyn.broadcast_to")
 def broadcast_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     """Sums over the axes along which the operand was broadcast."""
     rest: list[Expr | None] = [None] * (len(call.args) - 1)
@@ -87,10 +125,10 @@ def cumsum_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     return [call_op("cumsum", grad, axis=attrs.axis, exclusive=attrs.exclusive, reverse=not attrs.reverse)]
 
 
-@built_in("full")
+@built_in("full", "dyn.full")
 def full_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     """The sum of the gradient."""
-    return [call_op("sum", grad)]
+    return [call_op("sum", grad), *[None] * (len(call.args) - 1)]
 
 
 @built_in("full_like")

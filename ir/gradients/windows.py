@@ -153,6 +153,16 @@ def max_pool_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     return [_arranged(_spread(joined, Constant(kernel), shape, result, window, attrs), plain, layout)]
 
 
+@built_in(*(f"nn.global_max_pool{rank}d" for rank in SPATIAL))
+def global_max_pool_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+    """The gradient for the greatest element; several equal ones share it equally."""
+    data = call.args[0]
+    type_ = tensor_type(data.checked_type)
+    axes = tuple(call.attrs.layout.index(letter) for letter in SPATIAL[type_.ndim - 2])
+    chosen = call_op("equal", data, call).astype(type_.dtype)
+    return [chosen * grad / call_op("sum", chosen, axis=axes, keepdims=True)]
+
+
 @built_in(*(f"nn.global_avg_pool{rank}d" for rank in SPATIAL))
 def global_avg_pool_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     """The gradient divided by the number of elements, for each element."""

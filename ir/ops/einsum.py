@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
+from string import ascii_letters
 
 import numpy as np
 
@@ -20,10 +21,10 @@ Labels = tuple[str, ...]
 
 
 @lru_cache(1000)
-def _parse(equation: str, ranks: tuple[int, ...]) -> tuple[tuple[Labels, ...], Labels]:
+def labels_of(equation: str, ranks: tuple[int, ...]) -> tuple[tuple[Labels, ...], Labels]:
     """Parses an equation for operands of these ranks into the labels of the operands and the result. Raises OpTypeError.
 
-    >>> _parse("...ij, jk", (3, 2))
+    >>> labels_of("...ij, jk", (3, 2))
     ((('.0', 'i', 'j'), ('j', 'k')), ('.0', 'i', 'k'))
     """
     left, arrow, right = equation.replace(" ", "").partition("->")
@@ -46,6 +47,19 @@ def _parse(equation: str, ranks: tuple[int, ...]) -> tuple[tuple[Labels, ...], L
     if len(set(result)) != len(result) or not set(result) <= set(every) or not set(skipped) <= set(result):
         raise OpTypeError(f"the result {right!r} repeats a dimension, names one that no operand has, or lacks the ellipsis")
     return operands, result
+
+
+def as_equation(terms: Sequence[Labels], result: Labels) -> str:
+    """The equation of these labels; those of an ellipsis get unused letters.
+
+    >>> as_equation([(".0", "i"), ("i", "j")], (".0", "j"))
+    'ai,ij->aj'
+    """
+    every = list(dict.fromkeys(label for labels in (*terms, result) for label in labels))
+    unused = iter(letter for letter in ascii_letters if letter not in every)
+    letters = {label: label if label.isalpha() else next(unused) for label in every}
+    written = ["".join(letters[label] for label in labels) for labels in (*terms, result)]
+    return f"{','.join(written[:-1])}->{written[-1]}"
 
 
 def _labels(term: str, skipped: Labels) -> Labels:
@@ -83,7 +97,7 @@ def _operands(data: TupleType) -> list[TensorType]:
 def _cost(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
     assert isinstance(args[0], TupleType)
     operands = _operands(args[0])
-    terms, _ = _parse(attrs["equation"], tuple(operand.ndim for operand in operands))
+    terms, _ = labels_of(attrs["equation"], tuple(operand.ndim for operand in operands))
     places = static_size(tuple(_sizes(operands, terms).values()))
     return Cost(float(len(operands) * places), nbytes(args[0]) + nbytes(result))
 
@@ -99,7 +113,7 @@ def einsum(data: TupleType, *, equation: str) -> TensorType:
     ONNX: Einsum (12, 28).
     """
     operands = _operands(data)
-    terms, result = _parse(equation, tuple(operand.ndim for operand in operands))
+    terms, result = labels_of(equation, tuple(operand.ndim for operand in operands))
     sizes = _sizes(operands, terms)
     return TensorType(tuple(sizes[label] for label in result), operands[0].dtype)
 

@@ -15,6 +15,17 @@ from passat.ir.infer import infer_type
 from passat.ir.op import call_op, list_ops
 from passat.ir.types import TensorType
 
+
+def _scalar(value: float) -> Constant:
+    return Constant(np.array(value))
+
+
+def _sums_of_batch_norm(*args: Expr) -> Expr:
+    """All three results, without scale and shift."""
+    call = call_op("nn.batch_norm", *args, axis=-1, center=False, scale=False)
+    return TupleGetItem(call, 0) * TupleGetItem(call, 1) + TupleGetItem(call, 2)
+
+
 Shapes = tuple[tuple[int, ...], ...]
 Build = Callable[..., Expr]
 
@@ -34,6 +45,8 @@ def _at(name: str, *rest: Expr, **attrs: AnyValue) -> Build:
 
 _INDICES = Constant(np.array([2, 0, 2], np.int64))
 _CONDITION = Constant(np.array([[True, False, True], [False, True, True]]))
+_TWICE = Constant(np.array([[0, 0], [2, 1]], np.int64))
+_ONE_ZERO = Constant(np.array([[1.0, 0, 1], [0, 0, 1], [1, 1, 1], [0, 0, 0]]))
 _CONV = {"strides": (2, 1), "padding": (1, 0, 2, 1), "dilation": (1, 2)}
 _WINDOW = {"pool_size": (3, 2), "strides": (2, 1), "padding": (1, 0, 1, 1)}
 
@@ -127,17 +140,97 @@ CASES: dict[str, list[tuple[Build, Shapes]]] = {
         (_op("nn.max_pool2d", pool_size=(2, 2), layout="NHWC"), ((1, 4, 3, 2),)),
     ],
     "nn.max_pool3d": [(_op("nn.max_pool3d", pool_size=(2, 1, 2)), ((1, 2, 3, 2, 3),))],
+    **{f"nn.global_max_pool{rank}d": [(_op(f"nn.global_max_pool{rank}d"), ((2, 2, *(3,) * rank),))] for rank in (1, 2, 3)},
     **{f"nn.global_avg_pool{rank}d": [(_op(f"nn.global_avg_pool{rank}d"), ((2, 2, *(3,) * rank),))] for rank in (1, 2, 3)},
     **{name: [(_op(name), ((2, 3),))] for name in DERIVATIVES},
     "clip": [(_op("clip", a_min=0.5, a_max=0.7), ((4, 4),)), (_op("clip", a_min=0.5), ((4, 4),))],
     "nn.gelu": [(_op("nn.gelu"), ((2, 3),)), (_op("nn.gelu", approximate="tanh"), ((2, 3),))],
+    "nn.shrink": [(_op("nn.shrink", lambd=0.5, bias=0.1), ((4, 4),)), (_op("nn.shrink"), ((2, 3),))],
+    "nn.thresholded_relu": [(_op("nn.thresholded_relu", alpha=0.6), ((4, 4),))],
+    "nn.celu": [(lambda x: call_op("nn.celu", -x, alpha=0.7), ((2, 3),)), (_op("nn.celu"), ((2, 3),))],
+    "nn.selu": [(lambda x: call_op("nn.selu", -x), ((2, 3),)), (_op("nn.selu"), ((2, 3),))],
+    "nn.hard_sigmoid": [(_op("nn.hard_sigmoid", alpha=1.0, beta=0.3), ((4, 4),))],
+    "nn.hard_swish": [(_op("nn.hard_swish"), ((2, 3),)), (lambda x: call_op("nn.hard_swish", x * _scalar(-8.0)), ((4, 4),))],
+    "nn.prelu": [(lambda x, y: call_op("nn.prelu", x - _scalar(0.6), y), ((2, 3, 4), (3, 1)))],
+    "contrib.quick_gelu": [(_op("contrib.quick_gelu"), ((2, 3),))],
+    "contrib.bias_gelu": [(_op("contrib.bias_gelu"), ((2, 3), (3,)))],
+    "contrib.fast_gelu": [(_op("contrib.fast_gelu"), ((2, 3), (3,)))],
+    "contrib.fused_matmul": [(_op("contrib.fused_matmul", alpha=0.5, transpose_b=True), ((2, 3), (4, 3)))],
+    "fmod": [(lambda x, y: call_op("fmod", x * _scalar(-3.0), y), ((2, 3), (3,)))],
+    "floor_mod": [(lambda x, y: call_op("floor_mod", x * _scalar(-3.0), y), ((2, 3), (3,)))],
+    "prod": [
+        (_op("prod", axis=1), ((2, 3, 2),)),
+        (_op("prod"), ((2, 3),)),
+        (lambda x: call_op("prod", x * _ONE_ZERO, axis=1, keepdims=True), ((4, 3),)),
+    ],
+    "reduce_l1": [(lambda x: call_op("reduce_l1", x - _scalar(0.6), axis=1), ((2, 3),))],
+    "reduce_l2": [(_op("reduce_l2", axis=(0, 2)), ((2, 3, 2),))],
+    "reduce_log_sum": [(_op("reduce_log_sum", axis=1, keepdims=True), ((2, 3),))],
+    "reduce_sum_square": [(_op("reduce_sum_square", axis=1), ((2, 3),))],
+    "elemwise_mean": [(_of_tuple("elemwise_mean"), ((2, 3), (3,), (2, 1)))],
+    "elemwise_max": [(_of_tuple("elemwise_max"), ((2, 3), (3,), (2, 1)))],
+    "elemwise_min": [(_of_tuple("elemwise_min"), ((2, 3), (3,), (2, 1)))],
+    "dyn.broadcast_to": [(_at("dyn.broadcast_to", Constant(np.array([4, 2, 3], np.int64))), ((2, 1),))],
+    "dyn.full": [(_at("dyn.full", Constant(np.array([2, 3], np.int64))), ((),))],
+    "einsum": [
+        (_of_tuple("einsum", equation="ij,jk->ki"), ((2, 3), (3, 4))),
+        (_of_tuple("einsum", equation="...ij,kj,j->...i"), ((5, 2, 3), (4, 3), (3,))),
+        (_of_tuple("einsum", equation="ij->"), ((2, 3),)),
+        (_of_tuple("einsum", equation="ij,ij"), ((2, 1), (2, 3))),
+    ],
+    "reverse": [(_op("reverse", axis=1), ((2, 3),))],
+    "trilu": [(_op("trilu"), ((3, 4),)), (_op("trilu", k=-1, upper=False), ((2, 3, 3),))],
+    "layout_transform": [(_op("layout_transform", src_layout="NCHW", dst_layout="NHWC2c"), ((1, 4, 2, 3),))],
+    "nn.depth_to_space": [(_op("nn.depth_to_space", block_size=2, mode=mode), ((1, 8, 2, 3),)) for mode in ("DCR", "CRD")],
+    "nn.space_to_depth": [(_op("nn.space_to_depth", block_size=2, mode=mode), ((1, 2, 4, 2),)) for mode in ("DCR", "CRD")],
+    "nn.space_to_batch_nd": [(_op("nn.space_to_batch_nd", block_shape=(2, 2), paddings=((1, 0), (0, 1))), ((1, 3, 3, 2),))],
+    "nn.batch_to_space_nd": [(_op("nn.batch_to_space_nd", block_shape=(2, 2), crops=((1, 0), (0, 1))), ((4, 2, 2, 2),))],
+    "tile": [(_op("tile", reps=(2, 1, 3)), ((2, 3),)), (_op("tile", reps=(2,)), ((2, 3),))],
+    "repeat": [(_op("repeat", repeats=2, axis=1), ((2, 3, 2),)), (_op("repeat", repeats=3), ((2, 3),))],
+    "scatter_elements": [
+        (lambda x, y: call_op("scatter_elements", x, Constant(np.array([[1, 0, 1]], np.int64)), y, axis=0), ((2, 3), (1, 3))),
+        (lambda x, y: call_op("scatter_elements", x, _TWICE, y, axis=1, reduction="add"), ((2, 3), (2, 2))),
+    ],
+    "scatter_nd": [
+        (lambda x, y: call_op("scatter_nd", x, Constant(np.array([[1]], np.int64)), y), ((2, 3), (1, 3))),
+        (lambda x, y: call_op("scatter_nd", x, Constant(np.array([[1], [1]], np.int64)), y, reduction="add"), ((2, 3), (2, 3))),
+    ],
+    "topk": [(lambda x: TupleGetItem(call_op("topk", x, k=2, axis=0), 0), ((4, 3),))],
+    "dyn.topk": [(lambda x: TupleGetItem(call_op("dyn.topk", x, Constant(np.array([2], np.int64)), axis=0), 0), ((4, 3),))],
+    "nn.fast_softmax": [(_op("nn.fast_softmax", axis=1), ((2, 3, 2),))],
+    "nn.batch_norm": [
+        (lambda *args: TupleGetItem(call_op("nn.batch_norm", *args, epsilon=0.01), 0), ((2, 3, 2), *((3,),) * 4)),
+        (_sums_of_batch_norm, ((2, 3), *((3,),) * 4)),
+    ],
+    "nn.layer_norm": [
+        (_op("nn.layer_norm", epsilon=0.1), ((2, 4), (4,), (4,))),
+        (_op("nn.layer_norm", axis=1), ((2, 3, 2), (3, 2), (3, 2))),
+        (_at("nn.layer_norm", Tuple(())), ((2, 4), (4,))),
+    ],
+    "nn.instance_norm": [
+        (_op("nn.instance_norm"), ((2, 3, 4), (3,), (3,))),
+        (_op("nn.instance_norm", axis=-1, epsilon=0.1), ((2, 4, 3), (3,), (3,))),
+    ],
+    "nn.group_norm": [
+        (_op("nn.group_norm", num_groups=2), ((2, 4, 3), (4,), (4,))),
+        (_op("nn.group_norm", num_groups=2, axis=3, epsilon=0.1), ((2, 2, 2, 4), (4,), (4,))),
+    ],
+    "nn.rms_norm": [(_op("nn.rms_norm"), ((2, 4), (4,))), (_op("nn.rms_norm", axis=1, epsilon=0.1), ((2, 3, 2), (3, 2)))],
+    "nn.l2_normalize": [
+        (_op("nn.l2_normalize", eps=1e-6, axis=1), ((2, 3),)),
+        (_op("nn.l2_normalize", eps=9.0, axis=(0, 1)), ((2, 3, 2),)),
+        (_op("nn.l2_normalize", eps=0.1), ((2, 3),)),
+    ],
+    "nn.lp_normalize": [(_op("nn.lp_normalize", p=p, axis=1), ((2, 3, 2),)) for p in (1, 2)],
+    "nn.lrn": [(_op("nn.lrn", size=3, alpha=0.7), ((2, 5, 2),)), (_op("nn.lrn", size=2, axis=-1, alpha=0.5, beta=0.4), ((2, 4),))],
+    "nn.dropout": [(lambda x: TupleGetItem(call_op("nn.dropout", x), 0), ((2, 3),))],
     **{name: [(_op(name), ((2, 3),))] for name in ("sign", "ceil", "floor", "round", "zeros_like", "ones_like")},
 }
 """Calls by the name of the operator, and the shapes of their variables."""
 
 WITHOUT_VALUES = {
     *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite", "logical_not", "logical_and"),
-    *("logical_or", "shape_of", "ndarray_size", "zeros", "ones", "argmax", "argmin"),
+    *("logical_or", "logical_xor", "all", "any", "shape_of", "ndarray_size", "zeros", "ones", "argmax", "argmin"),
 }
 """Operators whose results are not floating-point numbers, or that have no operands."""
 
@@ -167,7 +260,9 @@ def test_gradients_agree_with_finite_differences(name: str, mode: str) -> None:
 
 def test_an_operator_without_a_gradient_is_named() -> None:
     """The error names the operator and the way out."""
-    x = var("x", shape=(2, 2))
+    x = var("x", shape=(2, 2, 2))
     for mode in ("higher_order", "first_order"):
-        with pytest.raises(GradientError, match="trilu does not have a registered gradient; register one with register_gradient"):
-            relay.transform.gradient(Function([x], call_op("trilu", x)), mode=mode)
+        with pytest.raises(
+            GradientError, match=r"nn\.global_lp_pool does not have a registered gradient; register one with register_gradient"
+        ):
+            relay.transform.gradient(Function([x], call_op("nn.global_lp_pool", x)), mode=mode)
