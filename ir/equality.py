@@ -10,7 +10,8 @@
 Each pair of nodes is compared once, regardless of the number of paths to it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Final, TypeAlias
 
 from passat.ir.attrs import Attrs
@@ -34,7 +35,7 @@ from passat.ir.expr import (
     TupleGetItem,
     Var,
 )
-from passat.ir.hashing import Comparable, structural_hash, whole
+from passat.ir.hashing import Comparable, parameter_type, structural_hash, whole
 from passat.ir.module import IRModule, TypeData
 from passat.ir.op import Op
 from passat.ir.prim_func import PrimFunc
@@ -287,7 +288,7 @@ class _Comparison:
             self._stack.append(_TypeScope(self.types.enter(a.type_params, b.type_params)))
             self._met.clear()
         for ours, theirs in zip(a.params, b.params, strict=True):
-            reason = self._bind(ours, theirs)
+            reason = self._bind(ours, theirs, parameter_type)
             if reason is not None:
                 return reason
         if not self.types.same((a.ret_type,), (b.ret_type,)) and not self.types.same((_result(a),), (_result(b),)):
@@ -306,10 +307,11 @@ class _Comparison:
                     return reason
         return None
 
-    def _bind(self, left: Var, right: Var) -> str | None:
+    def _bind(self, left: Var, right: Var, type_of: Callable[[Var], Type | None] = attrgetter("type_annotation")) -> str | None:
         """Makes two variables that are bound at the same place correspond to each other."""
-        if not self.types.same((left.type_annotation,), (right.type_annotation,)):
-            return f"%{left.name_hint} is annotated {left.type_annotation!r}, %{right.name_hint} {right.type_annotation!r}"
+        ours, theirs = type_of(left), type_of(right)
+        if not self.types.same((ours,), (theirs,)):
+            return f"%{left.name_hint} is annotated {ours!r}, %{right.name_hint} {theirs!r}"
         before, after = self._to_right.get(left), self._to_left.get(right)
         if before is right and after is left:
             return None

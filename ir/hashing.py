@@ -80,6 +80,12 @@ def whole(node: Comparable) -> Expr:
     return node
 
 
+def parameter_type(var: Var) -> Type | None:
+    """The declared type of a parameter; without one, the inferred type, which Relay's InferType declares."""
+    inferred = None if isinstance(var._checked_type, IncompleteType) else var._checked_type
+    return var.type_annotation or inferred
+
+
 def _definition(data: TypeData) -> tuple[str, list[int], list[str]]:
     return data.header.name, [int(var.kind) for var in data.type_vars], [made.name_hint for made in data.constructors]
 
@@ -90,7 +96,7 @@ def _expression(root: Expr, map_free_vars: bool) -> int:
     lets: dict[Var, Let] = {}
     for node in [node for node in order if type(node) in _BINDERS]:
         if isinstance(node, Function):
-            known.update((var, hash((_text("param"), i, _optional(var.type_annotation)))) for i, var in enumerate(node.params))
+            known.update((var, hash((_text("param"), i, _optional(parameter_type(var))))) for i, var in enumerate(node.params))
         elif isinstance(node, Let):
             lets.setdefault(node.var, node)  # copied lets bind the same variable several times; the outermost one wins
         elif isinstance(node, Match):

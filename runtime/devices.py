@@ -92,6 +92,17 @@ def enabled(target: str) -> bool:
     return target.partition(" ")[0] in TARGETS
 
 
+class TargetKind(str):
+    """The name of a target without options."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """The name, as a plain string."""
+        return str(self)
+
+
 class Target:
     """The compilation target by name: `llvm`, `c`, `onnxruntime`, `numpy` or `cpu`, with TVM's options, which are stored but not used.
 
@@ -113,9 +124,9 @@ class Target:
         self.host = None if host is None else Target(host)
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> TargetKind:
         """The name without options."""
-        return self._text.partition(" ")[0]
+        return TargetKind(self._text.partition(" ")[0])
 
     @staticmethod
     def current(allow_none: bool = True) -> "Target | None":

@@ -165,7 +165,7 @@ def constant_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     return [None] * len(call.args)
 
 
-@built_in("copy")
+@built_in("copy", "annotation.checkpoint")
 def copy_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     """The gradient itself."""
     return [grad]

@@ -164,7 +164,7 @@ def lrn_gradient(call: Call, grad: Expr) -> list[Expr | None]:
         """The sums over the neighbors of each channel."""
         widths = tuple((before, after) if place == axis else (0, 0) for place in range(rank))
         wide = call_op("nn.pad", value, pad_width=widths)
-        parts = [call_op("strided_slice", wide, begin=(at,), end=(at + channels,), axes=(axis,)) for at in range(attrs.size)]
+        parts: list[Expr] = [call_op("strided_slice", wide, begin=(at,), end=(at + channels,), axes=(axis,)) for at in range(attrs.size)]
         return reduce(lambda a, b: a + b, parts)
 
     factor = attrs.alpha / attrs.size

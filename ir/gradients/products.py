@@ -1,5 +1,7 @@
 """Gradients of products of matrices and of biases."""
 
+from collections.abc import Sequence
+
 from passat.ir.expr import Call, Expr, Tuple
 from passat.ir.gradients.adjoints import field_of
 from passat.ir.gradients.elementwise import scalar
@@ -81,7 +83,7 @@ def einsum_gradient(call: Call, grad: Expr) -> list[Expr | None]:
 
 
 @built_in("contrib.fused_matmul")
-def fused_matmul_gradient(call: Call, grad: Expr) -> list[Expr | None]:
+def fused_matmul_gradient(call: Call, grad: Expr) -> Sequence[Expr | None]:
     """As for nn.matmul, with the factor `alpha`."""
     attrs = call.attrs
     plain = call_op("nn.matmul", *call.args, transpose_a=attrs.transpose_a, transpose_b=attrs.transpose_b)

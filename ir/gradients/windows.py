@@ -13,7 +13,8 @@ from passat.ir.ops.windows import SPATIAL, begins_ends, per_axis
 from passat.ir.types import tensor_type
 
 
-def _arranged(value: Expr, layout: str, wanted: str) -> Expr:
+def laid_out_as(value: Expr, layout: str, wanted: str) -> Expr:
+    """A value transposed to another layout."""
     return value if layout == wanted else call_op("transpose", value, axes=tuple(layout.index(letter) for letter in wanted))
 
 
@@ -39,7 +40,7 @@ def _spread(
     return call_op(f"nn.conv{rank}d_transpose", grad, weight, **attrs, output_padding=extra)
 
 
-def _weight_gradient(data: Expr, shape: tuple[int, ...], grad: Expr, window: tuple[int, ...], attrs: dict[str, AnyValue]) -> Expr:
+def weight_gradient(data: Expr, shape: tuple[int, ...], grad: Expr, window: tuple[int, ...], attrs: dict[str, AnyValue]) -> Expr:
     """The gradient of a convolution's weight: the convolution of the data with the gradient, with channels in place of the batch."""
     rank, groups = len(window), attrs["groups"]
     batch, channels = shape[:2]
@@ -73,11 +74,11 @@ def convolution_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     plain, kernel = "NC" + spatial, "OI" + spatial
     shape, sizes = _shape(data, attrs.data_layout, plain, call), _shape(weight, attrs.kernel_layout, kernel, call)
     result = _shape(call, attrs.data_layout, plain, call)
-    grad = _arranged(grad, attrs.data_layout, plain)
+    grad = laid_out_as(grad, attrs.data_layout, plain)
     window = _window_attrs(call)
-    of_data = _spread(grad, _arranged(weight, attrs.kernel_layout, kernel), shape, result, sizes[2:], window)
-    of_weight = _weight_gradient(_arranged(data, attrs.data_layout, plain), shape, grad, sizes[2:], window)
-    return [_arranged(of_data, plain, attrs.data_layout), _arranged(of_weight, kernel, attrs.kernel_layout)]
+    of_data = _spread(grad, laid_out_as(weight, attrs.kernel_layout, kernel), shape, result, sizes[2:], window)
+    of_weight = weight_gradient(laid_out_as(data, attrs.data_layout, plain), shape, grad, sizes[2:], window)
+    return [laid_out_as(of_data, plain, attrs.data_layout), laid_out_as(of_weight, kernel, attrs.kernel_layout)]
 
 
 @built_in(*(f"nn.conv{rank}d_transpose" for rank in SPATIAL))
@@ -89,13 +90,13 @@ def transposed_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     plain, kernel = "NC" + spatial, "IO" + spatial
     sizes = _shape(weight, attrs.kernel_layout, kernel, call)
     result, shape = _shape(call, attrs.data_layout, plain, call), _shape(data, attrs.data_layout, plain, call)
-    grad = _arranged(grad, attrs.data_layout, plain)
+    grad = laid_out_as(grad, attrs.data_layout, plain)
     window = _window_attrs(call)
-    found = call_op(f"nn.conv{len(spatial)}d", grad, _arranged(weight, attrs.kernel_layout, kernel), **window)
+    found = call_op(f"nn.conv{len(spatial)}d", grad, laid_out_as(weight, attrs.kernel_layout, kernel), **window)
     places = tuple(range(2, 2 + len(spatial)))  # extended ends may contain another window
     of_data = call_op("strided_slice", found, begin=(0,) * len(places), end=shape[2:], axes=places)
-    of_weight = _weight_gradient(grad, result, _arranged(data, attrs.data_layout, plain), sizes[2:], window)
-    return [_arranged(of_data, plain, attrs.data_layout), _arranged(of_weight, kernel, attrs.kernel_layout)]
+    of_weight = weight_gradient(grad, result, laid_out_as(data, attrs.data_layout, plain), sizes[2:], window)
+    return [laid_out_as(of_data, plain, attrs.data_layout), laid_out_as(of_weight, kernel, attrs.kernel_layout)]
 
 
 def _pooled(call: Call) -> tuple[str, str, tuple[int, ...], tuple[int, ...], tuple[int, ...], dict[str, AnyValue]]:
@@ -124,8 +125,8 @@ def avg_pool_gradient(call: Call, grad: Expr) -> list[Expr | None]:
         counts: Expr = Constant(np.array(math.prod(window), dtype))
     else:
         counts = call_op(f"nn.conv{len(window)}d", call_op("ones", shape=shape, dtype=dtype.name), ones, **attrs)
-    found = _spread(_arranged(grad, layout, plain) / counts, ones, shape, result, window, attrs)
-    return [_arranged(found, plain, layout)]
+    found = _spread(laid_out_as(grad, layout, plain) / counts, ones, shape, result, window, attrs)
+    return [laid_out_as(found, plain, layout)]
 
 
 @built_in(*(f"nn.max_pool{rank}d" for rank in SPATIAL))
@@ -135,7 +136,7 @@ def max_pool_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     rank, dtype = len(window), to_numpy(tensor_type(call.checked_type).dtype)
     begins, ends = begins_ends(attrs["padding"], rank)
     steps, gaps = per_axis(attrs["strides"], rank, "strides"), per_axis(attrs["dilation"], rank, "dilation")
-    x = _arranged(call.args[0], layout, plain)
+    x = laid_out_as(call.args[0], layout, plain)
     if any((*begins, *ends)):
         x = call_op("nn.pad", x, pad_width=((0, 0), (0, 0), *zip(begins, ends, strict=True)), pad_value=-math.inf)
     members = []
@@ -146,11 +147,11 @@ def max_pool_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     first_greatest = call_op("argmax", call_op("stack", Tuple(members), axis=2), axis=2)
     on, off = (Constant(np.array(value, dtype)) for value in (1, 0))
     chosen = call_op("one_hot", first_greatest, on, off, depth=len(members), axis=2)
-    spread = chosen * call_op("expand_dims", _arranged(grad, layout, plain), axis=2)
+    spread = chosen * call_op("expand_dims", laid_out_as(grad, layout, plain), axis=2)
     count = shape[1] * len(members)
     joined = call_op("reshape", spread, newshape=(shape[0], count, *result[2:]))
     kernel = np.tile(np.eye(len(members), dtype=dtype).reshape(len(members), 1, *window), (shape[1], *(1,) * (rank + 1)))
-    return [_arranged(_spread(joined, Constant(kernel), shape, result, window, attrs), plain, layout)]
+    return [laid_out_as(_spread(joined, Constant(kernel), shape, result, window, attrs), plain, layout)]
 
 
 @built_in(*(f"nn.global_max_pool{rank}d" for rank in SPATIAL))

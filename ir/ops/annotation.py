@@ -23,6 +23,17 @@ def _write_stop_fusion(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     return emit.node("Identity", inputs)
 
 
+@define_op("annotation.checkpoint", kernel=lambda data: data, cost=view, pattern=8)
+def checkpoint(data: Type) -> Type:
+    """Identity that marks a value, of any type, to keep for gradients. Relay annotation.checkpoint; written as Identity."""
+    return data
+
+
+@to_onnx(checkpoint)
+def _write_checkpoint(call: Call, inputs: Sequence[str], emit: Emitter) -> list[str]:
+    return [emit.node("Identity", [name]) for name in inputs]
+
+
 @define_op("annotation.compiler_begin", kernel=lambda data, *, compiler: data, cost=view, pattern=8, non_computational=True)
 def compiler_begin(data: Type, *, compiler: str) -> Type:
     """Identity that begins a region for an external compiler: its operand is an input of the region. Of any type. Relay

@@ -1,7 +1,7 @@
 """`tvm.testing`: helpers for scripts and tests."""
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any as AnyValue
 from typing import TypeVar, overload
@@ -18,6 +18,8 @@ __all__ = [
     "enabled_targets",
     "main",
     "parameter",
+    "parameters",
+    "parametrize_rows",
     "parametrize_targets",
     "requires_llvm",
     "uses_gpu",
@@ -85,10 +87,43 @@ def parameter(*values: AnyValue, ids: Iterable[str] | None = None) -> AnyValue:
     import pytest
 
     @pytest.fixture(params=values, ids=None if ids is None else list(ids))
-    def fixture(request: pytest.FixtureRequest) -> AnyValue:
+    def fixture(*_: AnyValue, request: pytest.FixtureRequest) -> AnyValue:  # a test class may be the first argument
         return request.param
 
     return fixture
+
+
+def parameters(*rows: Sequence[AnyValue], ids: Iterable[str] | None = None) -> list[AnyValue]:
+    """A fixture for each place in the rows; a test that uses several of them runs once for each row. Needs pytest.
+
+    The hook `parametrize_rows` gives the fixtures their values: call it in `pytest_generate_tests` of a conftest.
+    """
+    import pytest
+
+    named = None if ids is None else list(ids)
+
+    def field(place: int) -> AnyValue:
+        def fixture(*_: AnyValue, request: pytest.FixtureRequest) -> AnyValue:
+            return request.param
+
+        fixture.__dict__["rows"] = (rows, place, named)
+        return pytest.fixture(fixture)
+
+    return [field(place) for place in range(len(rows[0]))]
+
+
+def parametrize_rows(metafunc: AnyValue) -> None:
+    """Parametrizes a test by the rows of `parameters`; `metafunc` is pytest's."""
+    groups: dict[int, list[tuple[str, AnyValue]]] = {}
+    for name in metafunc.fixturenames:
+        for definition in metafunc._arg2fixturedefs.get(name, ())[-1:]:
+            found = getattr(definition.func, "rows", None)
+            if found is not None:
+                groups.setdefault(id(found[0]), []).append((name, found))
+    for members in groups.values():
+        rows, _, ids = members[0][1]
+        values = [tuple(row[found[1]] for _, found in members) for row in rows]
+        metafunc.parametrize([name for name, _ in members], values, indirect=True, ids=ids)
 
 
 def main() -> None:

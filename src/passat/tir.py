@@ -1,9 +1,13 @@
 """The parts of `tvm.tir` and `tvm.te` that Relay programs use: numbers, and variables for sizes. There is no TIR."""
 
-from passat.ir import shape
-from passat.ir.shape import SymDim
+from collections.abc import Iterable
+from typing import Any as AnyValue
 
-__all__ = ["Any", "FloatImm", "IntImm", "SizeVar", "StringImm", "Var", "int32", "int64", "size_var", "var"]
+from passat.ir import shape
+from passat.ir.dtypes import to_numpy
+from passat.ir.shape import Dim, SymDim
+
+__all__ = ["Any", "FloatImm", "IntImm", "SizeVar", "StringImm", "Var", "const", "get_const_tuple", "int32", "int64", "size_var", "var"]
 
 
 def IntImm(dtype: str, value: int) -> int:  # noqa: N802  # TVM's name of a class
@@ -58,3 +62,25 @@ def int32(value: int) -> int:
 
 
 int64 = int32
+
+
+def const(value: AnyValue, dtype: str | None = None) -> AnyValue:
+    """A number of an element type; without one, the number itself.
+
+    >>> const(2.0, "int32"), const(1, "bool")
+    (2, True)
+    """
+    return value if dtype is None else to_numpy(dtype).type(value).item()
+
+
+def get_const_tuple(in_tuple: Iterable[Dim]) -> tuple[int, ...]:
+    """A shape as integers. Raises ValueError for sizes that are not known.
+
+    >>> get_const_tuple([1, 2])
+    (1, 2)
+    """
+    sizes = tuple(in_tuple)
+    found = tuple(size for size in sizes if isinstance(size, int))
+    if len(found) != len(sizes):
+        raise ValueError(f"the shape {sizes} has unknown sizes")
+    return found

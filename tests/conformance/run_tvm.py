@@ -22,6 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from tests.conformance.reasons import PAGE, contradictions
+from tests.conformance.topi_references import CHECKOUT
 
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "pass manager": ("pass_manager", "pass_instrument"),
@@ -84,8 +85,8 @@ class Found:
         return len(self.passed) + len(self.failed)
 
 
-def run_file(path: Path) -> Found:
-    """Runs the tests of one file."""
+def run_file(path: Path, checkout: Path) -> Found:
+    """Runs the tests of one file of a checkout."""
     with TemporaryDirectory() as folder:
         log = Path(folder, "log.json")
         command = [
@@ -101,7 +102,7 @@ def run_file(path: Path) -> Found:
             "--noconftest",
         ]
         command += ["-c", os.devnull, f"--rootdir={folder}", "--import-mode=importlib", "--continue-on-collection-errors"]
-        environment = os.environ | {"PASSAT_CONFORMANCE_LOG": str(log), "PYTHONPATH": os.getcwd()}
+        environment = os.environ | {"PASSAT_CONFORMANCE_LOG": str(log), CHECKOUT: str(checkout.absolute()), "PYTHONPATH": os.getcwd()}
         try:
             done = subprocess.run(
                 command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False, preexec_fn=_limit_memory
@@ -164,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if unknown:
         parser.error(f"no folder of {folders[0].parent} has test_{unknown[0]}.py")
     with ThreadPoolExecutor(options.jobs) as pool:
-        results = dict(zip(paths, pool.map(run_file, paths.values()), strict=True))
+        results = dict(zip(paths, pool.map(lambda path: run_file(path, options.checkout), paths.values()), strict=True))
     print("\n".join(table(results)))
     if options.failures:
         for file, found in results.items():

@@ -1,6 +1,7 @@
 """A `tvm` package whose names are Passat's, for running TVM's own tests: a table of modules without features of its own.
 
-Python finds `tvm.relay.testing` here. The module forwards to the modules of Passat in the table. Unknown names can be imported, because one
+Python finds `tvm.relay.testing` here. The module forwards to the modules of Passat in the table. `tvm.topi.testing` is the checkout's own
+(`topi_references`). Unknown names can be imported, because one
 missing name would keep all tests of a file from running; using one raises AttributeError.
 """
 
@@ -11,6 +12,8 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import FunctionType, ModuleType
 from typing import Any, Final, NoReturn
+
+from tests.conformance.topi_references import PACKAGE, find_reference, reference_file
 
 TABLE: Final[dict[str, tuple[str, ...]]] = {
     "tvm": (
@@ -27,6 +30,7 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
     "tvm._ffi.base": ("passat.error",),
     "tvm.container": ("passat.container",),
     "tvm.contrib": ("passat.contrib",),
+    "tvm.contrib.cudnn": ("tests.conformance.absent_libraries",),
     "tvm.contrib.debugger.debug_runtime": ("passat.contrib.debugger.debug_executor",),
     "tvm.contrib.util": ("passat.contrib.utils",),
     "tvm.contrib.graph_runtime": ("passat.contrib.graph_executor",),
@@ -63,6 +67,9 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
     "tvm.te": ("passat.tir",),
     "tvm.testing": ("passat.testing",),
     "tvm.tir": ("passat.tir",),
+    "tvm.topi": (),
+    "tvm.topi.testing": (),
+    "tvm.topi.utils": ("passat.tir",),
     "tvm.transform": ("passat.transform",),
 }
 """Modules of TVM and the modules of Passat with their names. `tvm.relay.X` is `passat.relay.X` if that exists, otherwise what `tvm.relay`
@@ -132,6 +139,8 @@ class Names(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if self.__name__ == PACKAGE:
+            return find_reference(name)
         inner = f"{self.__name__}.{name}"
         if inner in sys.modules or inner in TABLE:
             return importlib.import_module(inner)
@@ -146,6 +155,9 @@ class Finder(MetaPathFinder, Loader):
     """Finds `tvm` and every module inside it."""
 
     def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        own = reference_file(name)
+        if own is not None:
+            return own
         return ModuleSpec(name, self, is_package=True) if name.split(".", maxsplit=1)[0] == "tvm" else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from passat.testing import enabled_targets
+from passat.testing import enabled_targets, parametrize_rows
 from tests.conformance.tvm_names import Missing, install
 
 LOG = "PASSAT_CONFORMANCE_LOG"
@@ -19,10 +19,12 @@ def pytest_configure() -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Runs a test of TVM's with parameters `target` and `dev` for all targets, as TVM's own plugin does."""
+    """Runs a test of TVM's with parameters `target` and `dev` for all targets, and once for each row of `parameters`, as TVM's own plugin
+    does."""
     marked = {name.strip() for mark in metafunc.definition.iter_markers("parametrize") for name in _names(mark.args[0])}
     if {"target", "dev"} <= set(metafunc.fixturenames) and not marked & {"target", "dev"}:
         metafunc.parametrize(("target", "dev"), enabled_targets())
+    parametrize_rows(metafunc)
 
 
 def _names(names: str | Sequence[str]) -> Sequence[str]:

@@ -38,6 +38,7 @@ from passat.relay import (
     prelude,
     qnn,
     scope_builder,
+    statistics,
     tensor,
     testing,
     transform,
@@ -49,6 +50,7 @@ from passat.relay.build_module import build, build_config, create_executor, opti
 from passat.relay.derived import *  # noqa: F403  # relay.add and so on
 from passat.relay.expr import *  # noqa: F403
 from passat.relay.scope_builder import ScopeBuilder
+from passat.relay.statistics import *  # noqa: F403
 from passat.relay.tensor import *  # noqa: F403
 from passat.relay.ty import *  # noqa: F403
 from passat.runtime.graph import load_param_dict, save_param_dict
@@ -108,6 +110,7 @@ __all__ = [
 ]
 __all__ += derived.__all__
 __all__ += expr.__all__
+__all__ += statistics.__all__
 __all__ += tensor.__all__
 __all__ += ty.__all__
 

@@ -3,7 +3,12 @@
 from passat.ir.expr import Call, Expr
 from passat.relay.building import call
 
-__all__ = ["compiler_begin", "compiler_end", "stop_fusion"]
+__all__ = ["checkpoint", "compiler_begin", "compiler_end", "stop_fusion"]
+
+
+def checkpoint(data: Expr) -> Call:
+    """`data`, a tensor or a tuple, marked as a value to keep until gradients are computed."""
+    return call("annotation.checkpoint", data)
 
 
 def compiler_begin(data: Expr, compiler: str) -> Call:

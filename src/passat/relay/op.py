@@ -8,9 +8,10 @@ from passat.ir.gradients.registry import register_gradient
 from passat.ir.op import Op, OpTypeError, define_op, list_ops
 from passat.ir.op_attributes import OpPattern
 from passat.ir.registered_op import register, register_pattern, register_stateful
-from passat.relay import annotation, contrib, derived, nn, tensor
+from passat.relay import annotation, contrib, derived, nn, statistics, tensor
 from passat.relay.derived import *  # noqa: F403  # relay.op.add and so on
 from passat.relay.expr import const
+from passat.relay.statistics import *  # noqa: F403
 from passat.relay.tensor import *  # noqa: F403
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
 ]
 __all__ += ["register_fake_quantization_to_integer", "register_optional_fake_quantization_to_integer"]
 __all__ += derived.__all__
+__all__ += statistics.__all__
 __all__ += tensor.__all__
 
 

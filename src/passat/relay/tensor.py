@@ -3,6 +3,7 @@ If a size is an expression computed at run time, the dynamic form of the operato
 """
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -31,6 +32,7 @@ __all__ = [
     "gather",
     "gather_nd",
     "layout_transform",
+    "log10",
     "mod",
     "ndarray_size",
     "ones",
@@ -45,6 +47,7 @@ __all__ = [
     "take",
     "tile",
     "topk",
+    "where",
     "zeros",
 ]
 
@@ -155,6 +158,13 @@ def clip(a: Expr, a_min: float, a_max: float) -> Call:
     return call("clip", a, a_min=a_min, a_max=a_max)
 
 
+def log10(data: Expr) -> Call:
+    """The decimal logarithm: the natural one times a constant, of float32 if the element type is not known here."""
+    type_ = known_type(operand("log10", "data", data))
+    dtype = type_.dtype if isinstance(type_, TensorType) else "float32"
+    return call("multiply", call("log", data), const(1 / math.log(10), dtype))
+
+
 def mod(lhs: Expr, rhs: Expr) -> Call:
     """The remainder with the sign of the dividend, as in C: Passat's operator `fmod`."""
     return call("fmod", lhs, rhs)
@@ -258,6 +268,16 @@ def topk(data: Expr, k: int | Expr = 1, axis: int = -1, ret_type: str = "both", 
         return found
     indices = found[1] if dtype == "int64" else found[1].astype(dtype)
     return indices if ret_type == "indices" else Tuple([TupleGetItem(found, 0), indices])
+
+
+def where(condition: Expr, x: Expr, y: Expr) -> Call:
+    """The elements of `x` where the condition is true, otherwise those of `y`. Conditions that are known to be numbers hold if they are not
+    zero."""
+    chosen = operand("where", "condition", condition)
+    type_ = known_type(chosen)
+    if isinstance(type_, TensorType) and type_.dtype != "bool":
+        chosen = chosen.astype("bool")
+    return call("where", chosen, x, y)
 
 
 def argsort(data: Expr, axis: int = -1, is_ascend: bool = True, dtype: str = "int32") -> Expr:

@@ -52,6 +52,10 @@ _WINDOW = {"pool_size": (3, 2), "strides": (2, 1), "padding": (1, 0, 1, 1)}
 
 CASES: dict[str, list[tuple[Build, Shapes]]] = {
     "copy": [(_op("copy"), ((2, 3),))],
+    "annotation.checkpoint": [
+        (_op("annotation.checkpoint"), ((2, 3),)),
+        (lambda x, y: TupleGetItem(call_op("annotation.checkpoint", Tuple([x, y])), 1), ((2, 3), (4,))),
+    ],
     "add": [(_op("add"), ((2, 1, 3), (4, 1)))],
     "subtract": [(_op("subtract"), ((2, 1, 3), (4, 1)))],
     "multiply": [(_op("multiply"), ((2, 1, 3), (4, 1)))],

@@ -157,6 +157,7 @@ EXAMPLES: dict[str, Sequence[Example]] = {
     **{name: [call((3, 5), (7, 5)), call((2, 3, 5), (7, 5)), call((1, 40), (9, 40)), call((2, 0), (3, 0))] for name in ("nn.dense",)},
     "annotation.compiler_begin": [call((40,), compiler="other")],
     "annotation.compiler_end": [call((40,), compiler="other")],
+    "annotation.checkpoint": [call((40,))],
     "annotation.stop_fusion": [call((40,))],
     "debug": [call((40,))],
     "arange": [*_ranges()],

@@ -14,7 +14,7 @@ REDUCE = "all any argmax argmin collapse_sum_like max mean min prod sum"
 TAIL = """dyn.one_hot nn.avg_pool1d nn.avg_pool2d nn.avg_pool3d nn.batch_matmul nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose
 nn.conv3d nn.conv3d_transpose nn.dense nn.fast_softmax nn.global_avg_pool2d nn.global_max_pool2d nn.l2_normalize nn.log_softmax nn.matmul
 nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.softmax one_hot"""
-OPAQUE = """annotation.compiler_begin annotation.compiler_end annotation.stop_fusion arange cumsum debug dyn.topk nn.dropout nn.lrn
+OPAQUE = """annotation.checkpoint annotation.compiler_begin annotation.compiler_end annotation.stop_fusion arange cumsum debug dyn.topk nn.dropout nn.lrn
 scatter_elements scatter_nd shape_of topk"""
 RELAY = {0: ELEMWISE, 1: BROADCAST, 2: INJECTIVE, 3: REDUCE, 4: TAIL, 8: OPAQUE}
 """Operators that Relay has, by their kind in Relay."""

@@ -2,6 +2,7 @@
 
 from passat.ir.expr import Constructor, Expr, Function
 from passat.ir.module import IRModule
+from passat.ir.types import FuncType
 from passat.passmgr import InferType, Pass
 from passat.relay.prelude import Prelude
 from passat.runtime import ConstructorValue
@@ -10,8 +11,13 @@ __all__ = ["count", "make_nat_expr", "make_nat_value", "run_infer_type", "run_op
 
 
 def run_infer_type(expr: Expr) -> Expr:
-    """The expression with types inferred."""
-    return run_opt_pass(expr, InferType())
+    """The expression with types inferred; a function without a declared result gets the inferred one."""
+    found = run_opt_pass(expr, InferType())
+    type_ = found._checked_type
+    if isinstance(found, Function) and found.ret_type is None and isinstance(type_, FuncType):
+        found = Function(found.params, found.body, type_.ret_type, found.type_params, found.attrs, found.span)
+        found._checked_type = type_
+    return found
 
 
 def run_opt_pass(expr: Expr, opt_pass: Pass, import_prelude: bool = False) -> Expr:
