@@ -2,7 +2,6 @@
 
 import re
 import zlib
-from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -65,10 +64,7 @@ def tried(rule: Rule, seed: int, instances: int, enough: int | None = None) -> C
     """Checks a rule on `instances` random instances of each direction, and stops early once `enough` of them are wrong. The directions of a
     rule with holes share the instances."""
     checked = Checked(rule, seed)
-    ways = list(triers(rule))
-    shared = isinstance(rule, MultiRule)
-    if rule.holes():
-        shared, ways = True, ways[:: -(-len(ways) // _WAYS)]
+    ways, shared = triers(rule), isinstance(rule, MultiRule) or bool(rule.holes())
     for number, trier in enumerate(ways):
         share = max(-(-instances // len(ways)), min(instances, _SHARE)) if shared else instances
         shares_hope = rule.holes().operators and not rule.holes().cases
@@ -79,12 +75,13 @@ def tried(rule: Rule, seed: int, instances: int, enough: int | None = None) -> C
     return checked
 
 
-def triers(rule: Rule) -> Iterator[Trier]:
-    """The triers of a rule: one per direction; for a multi-pattern rule, with two and three roots."""
+def triers(rule: Rule) -> list[Trier]:
+    """The triers of a rule: one per direction, but not of all if there are many; for a multi-pattern rule, with two and three roots."""
     if isinstance(rule, MultiRule):
-        yield from (Trier(direction, roots) for direction in rule.directions() for roots in (2, 3))
+        ways = [Trier(direction, roots) for direction in rule.directions() for roots in (2, 3)]
     else:
-        yield from map(Trier, rule.directions())
+        ways = list(map(Trier, rule.directions()))
+    return ways[:: -(-len(ways) // _WAYS)] if rule.holes() else ways
 
 
 def generator_for(rule: Rule, seed: int, number: int) -> np.random.Generator:

@@ -1,7 +1,7 @@
 """Changes of layouts with blocks, such as NCHW16c. Operators: layout_transform transpose expand_dims concatenate strided_slice split repeat
 nn.pad every elementwise operator of one or two operands, poolings, reductions.
 
-A call on blocks computes what the call on whole axes computes. `LayoutTransforms` merges adjacent changes. `SinkBlocks` keeps data in
+A call on blocks computes what the call on whole axes computes. `SinkBlocks` merges adjacent changes and keeps data in
 blocks as long as operators accept blocks: a change back to whole axes moves from an operand to the result. From Relay's AlterOpLayout.
 """
 
@@ -121,22 +121,8 @@ def order_after(layout: str, axes: Sequence[int] | None) -> str:
     return "".join(layout[axis] for axis in permutation(len(layout), axes))
 
 
+result = cases("result", "same", "blocks", "whole_axes")
 _TWICE: Final = op.layout_transform(_CHANGED, src_layout=t, dst_layout=u)
-
-
-class LayoutTransforms(RuleSet):
-    """Merges adjacent changes of layouts with blocks, and transposes next to them."""
-
-    cancel = (_TWICE >> x).when(returns(s, d, t, u))
-    merge = (_TWICE >> op.layout_transform(x, src_layout=s, dst_layout=led_to(s, d, t, u))).when(leads_to_blocks(s, d, t, u))
-    to_transpose = (_TWICE >> op.transpose(x, axes=order_behind(s, d, t, u))).when(leads_to_whole_axes(s, d, t, u))
-    before = (
-        op.layout_transform(op.transpose(x, axes=p), src_layout=s, dst_layout=d)
-        >> op.layout_transform(x, src_layout=order_before(s, p), dst_layout=d)
-    ).when(has_whole_axes(s, p))
-    after = (op.transpose(_CHANGED, axes=p) >> op.layout_transform(x, src_layout=s, dst_layout=order_after(d, p))).when(
-        has_whole_axes(d, p)
-    )
 
 
 # ---- changes that sink
@@ -201,7 +187,7 @@ def blocks_beside(y: Term, x: Term, s: str, d: str) -> str:
     return written([(name, 1 if block and sizes[name[0].upper()][0] == 1 else block) for name, block in parts_of(s)])
 
 
-other = cases("other", "alike", "wider", "number")
+other, side = cases("other", "alike", "wider", "number"), cases("side", "left", "right")
 
 
 def _in_blocks(of: Pattern) -> PCall:
@@ -212,8 +198,9 @@ _WIDER: Final = op.expand_dims(y, axis=0, num_newaxis=missing_axes(y, _CHANGED))
 _Y: Final = other(alike=_in_blocks(y), wider=_in_blocks(_WIDER), number=y)
 
 
-def _beside(rule: Rule) -> Rule:
-    return rule.when(
+def _beside(of: OperatorHole) -> Rule:
+    """Sinks a change below an operator of two operands, past the other one."""
+    return _sinks(side(left=of(_CHANGED, y), right=of(y, _CHANGED)), side(left=of(x, _Y), right=of(_Y, x))).when(
         *other.only("alike", is_beside(y, x, s, d, False)),
         *other.only("wider", is_beside(y, x, s, d, True)),
         *other.only("number", is_scalar(y, _CHANGED)),
@@ -263,9 +250,17 @@ def pool_layout(layout: str, s: str, d: str) -> str:
 _SUMS: Final = "sums in another order"
 
 
-def _pools(whole: AnyValue, blocked: AnyValue) -> Rule:
-    left, right = whole(_CHANGED, attrs=a, layout=q), blocked(x, attrs=a, layout=pool_layout(q, s, d))
-    return _sinks(left, right).when(pools_whole_axes(q, s, d))
+window = cases("window", "moving", "whole")
+
+
+def _pools(kind: str) -> Rule:
+    """Sinks a change below the poolings of a kind, over a moving window and over the whole image."""
+    nn = op.nn
+    moving, whole = getattr(nn, f"{kind}_pool2d"), getattr(nn, f"global_{kind}_pool2d")
+    moving_blocks, whole_blocks = getattr(nn, f"contrib_{kind}_pool2d_nchwc"), getattr(nn, f"contrib_global_{kind}_pool2d_nchwc")
+    before, after = {"attrs": a, "layout": q}, {"attrs": a, "layout": pool_layout(q, s, d)}
+    left = window(moving=moving(_CHANGED, **before), whole=whole(_CHANGED, **before))
+    return _sinks(left, window(moving=moving_blocks(x, **after), whole=whole_blocks(x, **after))).when(pools_whole_axes(q, s, d))
 
 
 @computed
@@ -322,7 +317,7 @@ def split_blocks(attrs: Attrs, x: Term, s: str, d: str) -> AnyValue:
     return tuple(place // block for place in places)
 
 
-part = cases("part", "first", "second", "third", "fourth")
+part, blocks = cases("part", "first", "second", "third", "fourth"), cases("blocks", "kept", "lost")
 _PART: Final = part(first=0, second=1, third=2, fourth=3)
 _PARTS: Final = op.split(_CHANGED, attrs=a)
 
@@ -363,37 +358,62 @@ def loses_blocks(attrs: Attrs, s: str, d: str) -> bool | str:
     return left == wanted or f"the result has the layout {left}, not {wanted}"
 
 
-def _reduces(of: OperatorHole) -> tuple[Rule, Rule]:
-    """The rules that sink a change below a reduction: for results with blocks, and for results without."""
-    left, right = of(_CHANGED, attrs=a), of(x, attrs=a, axis=reduced_blocks(a, s, d), exclude=False)
-    kept = left >> op.layout_transform(right, src_layout=left_layout(s, a, d), dst_layout=left_layout(d, a, d))
-    return kept.when(_LEAVES, keeps_blocks(a, s, d)).lowering(), (left >> right).when(_LEAVES, loses_blocks(a, s, d)).lowering()
+def _reduces(of: OperatorHole) -> Rule:
+    """Sinks a change below a reduction; nothing is left to change if the result has no blocks."""
+    right = of(x, attrs=a, axis=reduced_blocks(a, s, d), exclude=False)
+    changed = op.layout_transform(right, src_layout=left_layout(s, a, d), dst_layout=left_layout(d, a, d))
+    fits = (*blocks.only("kept", keeps_blocks(a, s, d)), *blocks.only("lost", loses_blocks(a, s, d)))
+    return (of(_CHANGED, attrs=a) >> blocks(kept=changed, lost=right)).when(_LEAVES, *fits).lowering()
 
 
 f = operator("f", arity=1, elementwise=True, but=("copy", "elemwise_max", "elemwise_mean", "elemwise_min", "elemwise_sum"))
 g = operator("g", arity=2, elementwise=True, but=("maximum", "minimum", "nn.prelu"))
 extremum = operator("extremum", "maximum", "minimum")
 ys = tensors_of("ys", least=1, most=7)
-_KEPT_TOTAL, _LOST_TOTAL = _reduces(total)
-_KEPT, _LOST = _reduces(quantifier)
 
 
 class SinkBlocks(RuleSet):
-    """Sinks a change from blocks to whole axes below operators that can compute with blocks."""
+    """Merges adjacent changes of layouts with blocks, and transposes next to them. Sinks a change from blocks to whole axes below operators
+    that can compute with blocks."""
 
+    merge = (
+        (
+            _TWICE
+            >> result(
+                same=x,
+                blocks=op.layout_transform(x, src_layout=s, dst_layout=led_to(s, d, t, u)),
+                whole_axes=op.transpose(x, axes=order_behind(s, d, t, u)),
+            )
+        )
+        .when(
+            *result.only("same", returns(s, d, t, u)),
+            *result.only("blocks", leads_to_blocks(s, d, t, u)),
+            *result.only("whole_axes", leads_to_whole_axes(s, d, t, u)),
+        )
+        .lowering()
+    )
+    before = (
+        (
+            op.layout_transform(op.transpose(x, axes=p), src_layout=s, dst_layout=d)
+            >> op.layout_transform(x, src_layout=order_before(s, p), dst_layout=d)
+        )
+        .when(has_whole_axes(s, p))
+        .lowering()
+    )
+    after = (
+        (op.transpose(_CHANGED, axes=p) >> op.layout_transform(x, src_layout=s, dst_layout=order_after(d, p)))
+        .when(has_whole_axes(d, p))
+        .lowering()
+    )
     unary = _sinks(f(_CHANGED, attrs=a), f(x, attrs=a))
-    left = _beside(_sinks(g(_CHANGED, y), g(x, _Y)))
-    right = _beside(_sinks(g(y, _CHANGED), g(_Y, x)))
-    left_extremum = _beside(_sinks(extremum(_CHANGED, y), extremum(x, _Y))).inexact(TIES)
-    right_extremum = _beside(_sinks(extremum(y, _CHANGED), extremum(_Y, x))).inexact(TIES)
+    binary = _beside(g)
+    extremum = _beside(extremum).inexact(TIES)
     concat = _sinks(
         op.concatenate((_CHANGED, *ys), axis=q),
         op.concatenate((x, *(op.layout_transform(each, src_layout=d, dst_layout=s) for each in ys)), axis=main_axis(q, s, d)),
     ).when(is_divisible(ys, q, s, d))
-    max_pool = _pools(op.nn.max_pool2d, op.nn.contrib_max_pool2d_nchwc)
-    avg_pool = _pools(op.nn.avg_pool2d, op.nn.contrib_avg_pool2d_nchwc).inexact(_SUMS)
-    global_max_pool = _pools(op.nn.global_max_pool2d, op.nn.contrib_global_max_pool2d_nchwc)
-    global_avg_pool = _pools(op.nn.global_avg_pool2d, op.nn.contrib_global_avg_pool2d_nchwc).inexact(_SUMS)
+    max_pool = _pools("max")
+    avg_pool = _pools("avg").inexact(_SUMS)
     repeat = _sinks(op.repeat(_CHANGED, attrs=a, axis=q), op.repeat(x, attrs=a, axis=main_axis(q, s, d))).when(has_no_blocks_along(q, s, d))
     pad = _sinks(op.nn.pad(_CHANGED, attrs=a, pad_width=q), op.nn.pad(x, attrs=a, pad_width=padded(q, s, d))).when(pads_whole_axes(q, s, d))
     slice = _sinks(op.strided_slice(_CHANGED, attrs=a), _SLICED)
@@ -401,7 +421,5 @@ class SinkBlocks(RuleSet):
         op.split(_CHANGED, attrs=a, axis=q)[_PART],
         op.split(x, attrs=a, indices_or_sections=split_blocks(a, x, s, d), axis=main_axis(q, s, d))[_PART],
     ).when(has_part(_PARTS, a, _CHANGED, _PART))
-    quantifier = _KEPT
-    quantifier_of_blocks = _LOST
-    total = _KEPT_TOTAL.inexact(_SUMS)
-    total_of_blocks = _LOST_TOTAL.inexact(_SUMS)
+    quantifier = _reduces(quantifier)
+    total = _reduces(total).inexact(_SUMS)

@@ -1,6 +1,7 @@
 """Commutes views and transposes with other operators, so that they reach other views and cancel. Operators: transpose reshape concatenate,
 every elementwise operator, nn.softmax nn.log_softmax nn.bias_add nn.batch_norm nn.instance_norm nn.group_norm nn.lrn nn.lp_normalize nn.pad
-nn.prelu strided_slice split elemwise_sum squeeze where reverse argmax argmin, poolings, reductions.
+nn.prelu strided_slice split elemwise_sum squeeze where reverse argmax argmin, poolings, reductions,
+qnn.requantize qnn.add qnn.subtract qnn.mul qnn.avg_pool2d qnn.concatenate.
 
 Elementwise operators commute with permutations: f(transpose(x)) = transpose(f(x)). Neither side is cheaper by itself, so the rules explore.
 They pay off when `Transposes` and `Views` cancel two adjacent views.
@@ -11,8 +12,8 @@ lead to convolutions.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
-from typing import Final
 
 from passat.ir.op import list_ops
 from passat.ir.ops.movement import permutation
@@ -21,6 +22,7 @@ from passat.rules.guards import (
     Reject,
     Term,
     computed,
+    guard,
     same_rank,
     same_shape,
 )
@@ -47,12 +49,17 @@ from passat.rules.library.layouts import (
 )
 from passat.rules.library.products import is_scalar, no_axes
 from passat.rules.library.views import is_view, new_shape
-from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
+from passat.rules.pattern import Pattern, PCall, PCase, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet
+from passat.rules.samples import Sample, Samples
+
+if TYPE_CHECKING:
+    from passat.rules.checking.sampler import Sampler
 
 x, y, z, gamma, beta, mean, var = tensors("x y z gamma beta mean var")
+s, t, u, v, w = tensors("s t u v w")
 (c,) = constants("c")
-a, b, p, q = attributes("a b p q")
+a, b, p, q, r = attributes("a b p q r")
 BUDGET: Final = 200
 _OF_TUPLES: Final = ("elemwise_max", "elemwise_mean", "elemwise_min", "elemwise_sum")
 """Elementwise operators with a single tuple operand."""
@@ -80,28 +87,34 @@ arithmetic = operator("g", "multiply", *_ARITHMETIC)
 unscaled = operator("h", *_ARITHMETIC)  # scalars that are factors are left to `Weights`
 extremum = operator("extremum", "maximum", "minimum")
 _TURNED, _VIEWED = op.transpose(x, axes=p), op.reshape(x, attrs=a)
+view = cases("view", "transpose", "reshape")
+_VIEW: Final = view(transpose=_TURNED, reshape=_VIEWED)
 _NUMBER = op.reshape(c, newshape=no_axes(c))
+
+
+def _turned(of: Pattern) -> PCall:
+    """The tensor with the transpose."""
+    return op.transpose(of, axes=p)
 
 
 def _passage(rule: Rule) -> Rule:
     return rule.exploring().budget(BUDGET)
 
 
-def _transposes(of: OperatorHole) -> Rule:
-    return _passage((of(_TURNED, op.transpose(y, axes=p)) >> op.transpose(of(x, y), axes=p)).when(same_rank(x, y)))
+def _viewed(of: Pattern) -> PCase:
+    """The tensor with the view."""
+    return view(transpose=_turned(of), reshape=op.reshape(of, attrs=a))
 
 
-def _reshapes(of: OperatorHole) -> Rule:
+def _views(of: OperatorHole) -> Rule:
     other = op.reshape(y, attrs=b)
-    return _passage((of(_VIEWED, other) >> op.reshape(of(x, y), attrs=a)).when(same_shape(x, y), same_shape(_VIEWED, other)))
+    rule = of(_VIEW, view(transpose=_turned(y), reshape=other)) >> _viewed(of(x, y))
+    alike = (same_shape(x, y), same_shape(_VIEWED, other))
+    return _passage(rule.when(*view.only("transpose", same_rank(x, y)), *view.only("reshape", *alike)))
 
 
-def _transpose_and_number(of: OperatorHole) -> Rule:
-    return _passage((of(_TURNED, c) >> op.transpose(of(x, _NUMBER), axes=p)).when(is_scalar(c, x)))
-
-
-def _reshape_and_number(of: OperatorHole) -> Rule:
-    return _passage((of(_VIEWED, c) >> op.reshape(of(x, _NUMBER), attrs=a)).when(is_scalar(c, _VIEWED)))
+def _view_and_number(of: OperatorHole) -> Rule:
+    return _passage((of(_VIEW, c) >> _viewed(of(x, _NUMBER))).when(is_scalar(c, view(transpose=x, reshape=_VIEWED))))
 
 
 def _transpose_and_constant(of: OperatorHole) -> Rule:
@@ -112,15 +125,11 @@ def _transpose_and_constant(of: OperatorHole) -> Rule:
 class CommuteBinary(RuleSet):
     """Sinks a view below a binary operator if both operands have it or the other operand is constant."""
 
-    transposes = _transposes(arithmetic)
-    reshapes = _reshapes(arithmetic)
-    transpose_and_number = _transpose_and_number(unscaled)
-    reshape_and_number = _reshape_and_number(unscaled)
+    views = _views(arithmetic)
+    view_and_number = _view_and_number(unscaled)
     transpose_and_constant = _transpose_and_constant(arithmetic)
-    transposes_extremum = _transposes(extremum).inexact(TIES)
-    reshapes_extremum = _reshapes(extremum).inexact(TIES)
-    transpose_and_number_extremum = _transpose_and_number(extremum).inexact(TIES)
-    reshape_and_number_extremum = _reshape_and_number(extremum).inexact(TIES)
+    views_extremum = _views(extremum).inexact(TIES)
+    view_and_number_extremum = _view_and_number(extremum).inexact(TIES)
     transpose_and_constant_extremum = _transpose_and_constant(extremum).inexact(TIES)
 
 
@@ -140,8 +149,7 @@ _BEFORE, _BEHIND = axis_before(q, p, x), axis_behind(q, p, x)
 class CommuteUnary(RuleSet):
     """Sinks a view below a unary elementwise operator, and a transpose below an operator along one axis."""
 
-    transpose = (f(_TURNED, attrs=b) >> op.transpose(f(x, attrs=b), axes=p)).exploring().budget(BUDGET)
-    reshape = (f(op.reshape(x, attrs=a), attrs=b) >> op.reshape(f(x, attrs=b), attrs=a)).exploring().budget(BUDGET)
+    view = _passage(f(_VIEW, attrs=b) >> _viewed(f(x, attrs=b)))
     softmax = (softmax(_TURNED, axis=q) >> op.transpose(softmax(x, axis=_BEFORE), axes=p)).inexact(_SUMS).exploring()
     bias = (op.nn.bias_add(_TURNED, y, axis=q) >> op.transpose(op.nn.bias_add(x, y, axis=_BEFORE), axes=p)).exploring()
     concat = op.concatenate((_TURNED, op.transpose(y, axes=p)), axis=q) >> op.transpose(op.concatenate((x, y), axis=_BEFORE), axes=p)
@@ -185,18 +193,20 @@ def _back(of: Pattern) -> PCall:
     return op.transpose(of, axes=transposed_back(p, x))
 
 
-def _turned(of: Pattern) -> PCall:
-    """The tensor with the transpose."""
-    return op.transpose(of, axes=p)
-
-
 def _widened(of: Pattern) -> PCall:
     """The tensor, expanded to the rank of the other operand."""
     return op.expand_dims(of, axis=0, num_newaxis=missing_axes(of, x))
 
 
-def _normalized(data: Pattern, axis: AnyValue) -> Pattern:
-    return op.nn.batch_norm(data, gamma, beta, mean, var, attrs=a, axis=axis)[0]
+def _along(data: Pattern, axis: AnyValue) -> PCase:
+    """An operator along one axis of the data."""
+    normalized = op.nn.batch_norm(data, gamma, beta, mean, var, attrs=a, axis=axis)[0]
+    return channelwise(along=along(data, *params, attrs=a, axis=axis), batch_norm=normalized)
+
+
+def _windows(data: Pattern, given: AnyValue) -> PCase:
+    """A pooling or padding of the data, whose layout or widths are given."""
+    return windows(pool=pool(data, attrs=a, layout=given), pad=op.nn.pad(data, attrs=a, pad_width=given))
 
 
 def _split(data: Pattern, axis: AnyValue) -> Pattern:
@@ -226,6 +236,7 @@ _FITS: Final = (
 )
 _FITS_BOTH: Final = (*_FITS, *other.only("alike", has_several(x)))
 choice = cases("choice", "then", "otherwise")
+width, channelwise, windows = cases("width", "few", "many"), cases("channelwise", "along", "batch_norm"), cases("windows", "pool", "pad")
 _KEPT: Final = kept_order(p, a, x)
 _AXES: Final = reduced_before(p, a, x)
 _SOME, _SOME_BEFORE = (*xs, _TURNED, *ys), (*map(_back, xs), x, *map(_back, ys))
@@ -237,9 +248,31 @@ def _reduces(left: Pattern, right: Pattern) -> Rule:
     return (left >> op.transpose(right, axes=_KEPT)).exploring()
 
 
+def _integers(sampler: "Sampler", x: Sample) -> Samples:
+    return [Sample(dtype="int8", shape=x.shape or tuple(sampler.pick((1, 2, 3)) for _ in range(sampler.pick((2, 3, 4)))))]
+
+
+@guard(strategy=_integers)
+def is_no_scalar(x: Term) -> bool | str:
+    """The tensor has at least one axis."""
+    return x.type.ndim > 0 or "a scalar has no axes"
+
+
+@computed
+def channel_before(axis: int, axes: Sequence[int] | None, x: Term, scale: Term) -> int:
+    """The axis of the tensor that corresponds to the axis of scales of its transpose; unchanged for a single scale."""
+    return axis if scale.type.size == 1 else permutation(x.type.ndim, axes)[x.type.axis(axis)]
+
+
+quantized_sum = operator("sum", "qnn.add", "qnn.subtract", "qnn.mul")
+_OTHER_TURNED: Final = _turned(y)
+_QUANTIZERS: Final = (s, z, t, u)
+
+
 class MoveTransposes(RuleSet):
     """Moves transposes between operands and results (for wide concatenations, only past the first part) and past reshapes that split or
-    join channels. Rewrites transposes that move no elements as reshapes."""
+    join channels. Sinks transposes below quantized operators, with the axis of per-channel scales. Rewrites transposes that move no
+    elements as reshapes."""
 
     to_reshape = (_TURNED >> op.reshape(x, newshape=new_shape(x, _TURNED))).when(is_view(p, x)).exploring()
     before_reshape = (
@@ -253,16 +286,14 @@ class MoveTransposes(RuleSet):
         .when(moves_blocks(p, x, _SHUFFLED))
         .exploring()
     )
-    sink_along = _sinks(along(_TURNED, *params, attrs=a, axis=q), along(x, *params, attrs=a, axis=_BEFORE))
-    sink_batch_norm = _sinks(_normalized(_TURNED, q), _normalized(x, _BEFORE))
+    sink_along = _sinks(_along(_TURNED, q), _along(x, _BEFORE))
     sink_split = _sinks(_split(_TURNED, q), _split(x, _BEFORE)).when(_has_part(_TURNED))
     sink_norm = (
         _sinks(norm(_TURNED, *params, attrs=a, axis=q), norm(x, *params, attrs=a, axis=_BEFORE))
         .when(keeps_samples(norm, p, x))
         .inexact(_SUMS)
     )
-    sink_pool = _sinks(pool(_TURNED, attrs=a, layout=q), pool(x, attrs=a, layout=permuted_back(q, p, x)))
-    sink_pad = _sinks(op.nn.pad(_TURNED, attrs=a, pad_width=q), op.nn.pad(x, attrs=a, pad_width=permuted_back(q, p, x)))
+    sink_windows = _sinks(_windows(_TURNED, q), _windows(x, permuted_back(q, p, x)))
     sink_slice = _sinks(op.strided_slice(_TURNED, attrs=a), _sliced(x, False))
     sink_quantifier = _reduces(quantifier(_TURNED, attrs=a), quantifier(x, attrs=a, axis=_AXES, exclude=False))
     sink_place = _reduces(place(_TURNED, attrs=a, axis=q), place(x, attrs=a, axis=_BEFORE))
@@ -272,26 +303,39 @@ class MoveTransposes(RuleSet):
     sink_right = _sinks(h(y, _TURNED), h(_Y_BEFORE, x)).when(lays_out(p, x), *_FITS)
     sink_extremum = _sinks(extremum(_TURNED, y), extremum(x, _Y_BEFORE)).when(lays_out(p, x), *_FITS).inexact(TIES)
     sink_prelu = _sinks(op.nn.prelu(_TURNED, y), op.nn.prelu(x, _Y_BEFORE)).when(*_FITS)
-    sink_concat = _sinks(op.concatenate(_SOME, axis=q), op.concatenate(_SOME_BEFORE, axis=_BEFORE)).when(lays_out(p, x))
-    sink_wide_concat = _sinks(op.concatenate((_TURNED, *many), axis=q), op.concatenate((x, *map(_back, many)), axis=_BEFORE)).when(
-        lays_out(p, x)
-    )
+    sink_concat = _sinks(
+        op.concatenate(width(few=_SOME, many=(_TURNED, *many)), axis=q),
+        op.concatenate(width(few=_SOME_BEFORE, many=(x, *map(_back, many))), axis=_BEFORE),
+    ).when(lays_out(p, x))
     sink_sum = _sinks(op.elemwise_sum(_SOME), op.elemwise_sum(_SOME_BEFORE)).when(lays_out(p, x), same_rank(x, xs), same_rank(x, ys))
     sink_where = (
         _sinks(_chosen(y, _TURNED, z), _chosen(_back(y), x, _back(z)))
         .when(lays_out(p, x), same_rank(x, y), same_rank(x, z))
         .inexact(CHOSEN_ZERO)
     )
-    hoist_along = _hoists(along(x, *params, attrs=a, axis=q), along(_TURNED, *params, attrs=a, axis=_BEHIND))
-    hoist_batch_norm = _hoists(_normalized(x, q), _normalized(_TURNED, _BEHIND))
+    sink_requantize = _sinks(
+        op.qnn.requantize(_TURNED, *_QUANTIZERS, attrs=a, axis=q), op.qnn.requantize(x, *_QUANTIZERS, attrs=a, axis=_BEFORE)
+    ).when(is_no_scalar(x))
+    sink_quantized_sum = _sinks(
+        quantized_sum(_TURNED, _OTHER_TURNED, *_QUANTIZERS, v, w, lhs_axis=q, rhs_axis=r),
+        quantized_sum(x, y, *_QUANTIZERS, v, w, lhs_axis=channel_before(q, p, x, s), rhs_axis=channel_before(r, p, y, t)),
+    ).when(is_no_scalar(x), same_rank(x, y))
+    sink_quantized_pool = _sinks(
+        op.qnn.avg_pool2d(_TURNED, *_QUANTIZERS, attrs=a, layout=q),
+        op.qnn.avg_pool2d(x, *_QUANTIZERS, attrs=a, layout=permuted_back(q, p, x)),
+    ).when(is_no_scalar(x))
+    sink_quantized_concat = _sinks(
+        op.qnn.concatenate((_TURNED, _OTHER_TURNED), (s, z), (t, u), v, w, axis=q),
+        op.qnn.concatenate((x, y), (s, z), (t, u), v, w, axis=_BEFORE),
+    ).when(is_no_scalar(x))
+    hoist_along = _hoists(_along(x, q), _along(_TURNED, _BEHIND))
     hoist_split = _hoists(_split(x, q), _split(_TURNED, _BEHIND)).when(_has_part(x))
     hoist_norm = (
         _hoists(norm(x, *params, attrs=a, axis=q), norm(_TURNED, *params, attrs=a, axis=_BEHIND))
         .when(keeps_samples(norm, p, x))
         .inexact(_SUMS)
     )
-    hoist_pool = _hoists(pool(x, attrs=a, layout=q), pool(_TURNED, attrs=a, layout=permuted(q, p, x)))
-    hoist_pad = _hoists(op.nn.pad(x, attrs=a, pad_width=q), op.nn.pad(_TURNED, attrs=a, pad_width=permuted(q, p, x)))
+    hoist_windows = _hoists(_windows(x, q), _windows(_TURNED, permuted(q, p, x)))
     hoist_slice = _hoists(op.strided_slice(x, attrs=a), _sliced(_TURNED, True))
     hoist_left = _hoists(g(x, y), g(_TURNED, _Y_BEHIND)).when(*_FITS_BOTH)
     hoist_right = _hoists(h(y, x), h(_Y_BROADCAST, _TURNED)).when(

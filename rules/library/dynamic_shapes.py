@@ -175,10 +175,9 @@ def _counted(stop: Pattern) -> PCall:
 
 
 _ROWS = op.reshape(x, ...)
-_AT = _counted(z) * k + _counted(y)
-_AT_CONSTANT = _counted(z) * k + c
+_WITHIN = cases("within", "counted", "constant")(counted=_counted(y), constant=c)
+_AT = _counted(z) * k + _WITHIN
 _OF = op.take(_ROWS, _AT, axis=0)
-_OF_CONSTANT = op.take(_ROWS, _AT_CONSTANT, axis=0)
 _TAKEN = op.take(x, c, axis=p)
 _COPIES = (op.dyn.broadcast_to(_counted(y), k), op.dyn.broadcast_to(_counted(z), m))
 _PLACES = tuple([op.expand_dims(copy, ...) for copy in _COPIES])
@@ -270,6 +269,15 @@ filled = operator("f", "add", "multiply", "maximum", "minimum", "subtract")
 filled_first = operator("g", "subtract", "divide")
 
 
+def _with(uniform: Pattern) -> Pattern:
+    """Arithmetic with a uniform tensor on either side."""
+    return side(left=filled(x, uniform), right=filled_first(uniform, x))
+
+
+filling, fitting = cases("filling", "zeros", "ones", "full"), cases("fitting", "broadcast", "sum")
+_OF_X: Final = {"shape": shape_of(x), "dtype": dtype_of(x)}
+
+
 _COLLAPSED: Final = op.collapse_sum_to(x, ...)
 
 
@@ -278,21 +286,21 @@ class CreationOps(RuleSet):
     broadcasts before arithmetic that broadcasts. Rewrites gathers of all elements in order as reshapes. Drops masks of indices that are
     always in range."""
 
-    zeros_like = op.zeros_like(x) >> op.zeros(shape=shape_of(x), dtype=dtype_of(x))
-    ones_like = op.ones_like(x) >> op.ones(shape=shape_of(x), dtype=dtype_of(x))
-    full_like = op.full_like(x, y) >> op.full(y, shape=shape_of(x), dtype=dtype_of(x))
+    filled_like = filling(zeros=op.zeros_like(x), ones=op.ones_like(x), full=op.full_like(x, y)) >> filling(
+        zeros=op.zeros(**_OF_X), ones=op.ones(**_OF_X), full=op.full(y, **_OF_X)
+    )
     cast_like = op.cast_like(x, y) >> op.cast(x, dtype=dtype_of(y))
     reshape_like = op.reshape_like(x, y) >> op.reshape(x, newshape=new_shape(x, op.reshape_like(x, y)))
-    broadcast_to_like = op.broadcast_to_like(x, y) >> op.broadcast_to(x, shape=shape_of(y))
-    collapse_sum_like = op.collapse_sum_like(x, y) >> op.collapse_sum_to(x, shape=shape_of(y))
+    shaped_like = fitting(broadcast=op.broadcast_to_like(x, y), sum=op.collapse_sum_like(x, y)) >> fitting(
+        broadcast=op.broadcast_to(x, shape=shape_of(y)), sum=op.collapse_sum_to(x, shape=shape_of(y))
+    )
     collapse_sum_to = (
         (_COLLAPSED >> op.reshape(op.sum(x, axis=summed_axes(x, _COLLAPSED), keepdims=True), newshape=full_shape(_COLLAPSED)))
         .inexact("a sum of nothing but -0.0 is 0.0")
         .lowering()  # one unknown operator becomes two known ones
     )
     collapse_nothing = (_COLLAPSED >> x).when(same_type(x, _COLLAPSED))
-    filled_right = (filled(x, _FILLED) >> filled(x, _VALUE)).when(same_type(x, filled(x, _FILLED)))
-    filled_left = (filled_first(_FILLED, x) >> filled_first(_VALUE, x)).when(same_type(x, filled_first(_FILLED, x)))
+    filled = (_with(_FILLED) >> _with(_VALUE)).when(same_type(x, _with(_FILLED)))
     # ONNX Runtime does not load a quotient by an integer 0, even an empty one.
     filled_divisor = (x / _FILLED >> x / _VALUE).when(same_type(x, x / _FILLED), *form.only("full full_like zeros zeros_like", is_float(x)))
     always_true = (
@@ -303,10 +311,7 @@ class CreationOps(RuleSet):
     arange_spread_steps = (_SPREAD_STEPS >> op.reshape(_NUMBERS, newshape=new_shape(_NUMBERS, _SPREAD_STEPS)) * k).when(is_number(k))
     batch_flatten = _FLAT >> op.reshape(x, newshape=new_shape(x, _FLAT))
     taken_in_order = (_TAKEN >> op.reshape(x, newshape=new_shape(x, _TAKEN))).when(names_all_in_order(c, x, p))
-    taken_rows = (_OF >> op.expand_dims(x, axis=new_axes(x, _OF))).when(counts_rows(_AT, _ROWS, _counted(z), k, _counted(y)))
-    taken_rows_of_constant = (_OF_CONSTANT >> op.expand_dims(x, axis=new_axes(x, _OF_CONSTANT))).when(
-        counts_rows(_AT_CONSTANT, _ROWS, _counted(z), k, c)
-    )
+    taken_rows = (_OF >> op.expand_dims(x, axis=new_axes(x, _OF))).when(counts_rows(_AT, _ROWS, _counted(z), k, _WITHIN))
     gathered_pairs = (_PAIRS >> op.expand_dims(x, axis=new_axes(x, _PAIRS))).when(
         counts_pairs(x, _PAIRS, _counted(y), _counted(z)),
         *(is_column(column, copy, _PAIRS) for column, copy in zip(_PLACES, _COPIES, strict=True)),

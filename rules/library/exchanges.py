@@ -228,6 +228,7 @@ def matrix_transpose(of: Pattern) -> PCall:
     return op.transpose(of, axes=(1, 0))
 
 
+part, summed = cases("part", "first", "second"), cases("summed", "weights", "data")
 MATRICES = (has_rank(x, 2), has_rank(y, 2), has_rank(z, 2))
 
 
@@ -253,12 +254,12 @@ class FloatConstants(RuleSet):
 class TasoExchanges(RuleSet):
     """Exchanges sums, products, convolutions and pooling with each other and with concatenation and split."""
 
-    add_associates = (x + (y + z) >> (x + y) + z).inexact(ROUNDS).exploring()
-    multiply_associates = (x * (y * z) >> (x * y) * z).inexact(ROUNDS).exploring()
+    associates = (g(x, g(y, z)) >> g(g(x, y), z)).inexact(ROUNDS).exploring()
     multiply_distributes = ((x + y) * z >> x * z + y * z).inexact(ROUNDS, nonfinite=MIXED).exploring()
     transpose_of_sum = (op.transpose(x + y, axes=p) >> op.transpose(x, axes=p) + op.transpose(y, axes=p)).when(same_shape(x, y)).exploring()
-    concat_of_sums = (concat(p, x + y, z + u) >> concat(p, x, z) + concat(p, y, u)).when(same_shape(x, y), same_shape(z, u)).exploring()
-    concat_of_products = (concat(p, x * y, z * u) >> concat(p, x, z) * concat(p, y, u)).when(same_shape(x, y), same_shape(z, u)).exploring()
+    concat_of_pairs = (
+        (concat(p, g(x, y), g(z, u)) >> g(concat(p, x, z), concat(p, y, u))).when(same_shape(x, y), same_shape(z, u)).exploring()
+    )
     concat_of_relus = (concat(p, op.nn.relu(x), op.nn.relu(y)) >> op.nn.relu(concat(p, x, y))).exploring()
     concat_of_scaled = (concat(p, x * c, y * c) >> concat(p, x, y) * c).when(has_rank(c, 0)).exploring()
     concat_of_transposed = (concat(1, matrix_transpose(x), matrix_transpose(y)) >> matrix_transpose(concat(0, x, y))).exploring()
@@ -267,8 +268,9 @@ class TasoExchanges(RuleSet):
         .when(same_size(x, z, 1), same_size(y, u, 1))
         .exploring()
     )
-    split_first = (op.split(concat(p, x, y), indices_or_sections=2, axis=p)[0] >> x).when(same_shape(x, y))
-    split_second = (op.split(concat(p, x, y), indices_or_sections=2, axis=p)[1] >> y).when(same_shape(x, y))
+    split_of_concat = (op.split(concat(p, x, y), indices_or_sections=2, axis=p)[part(first=0, second=1)] >> part(first=x, second=y)).when(
+        same_shape(x, y)
+    )
     matmul_associates = (
         (product(x, product(y, z)) >> product(product(x, y), z))
         .when(*MATRICES, has_entries(y))
@@ -295,8 +297,12 @@ class TasoExchanges(RuleSet):
         .exploring()
     )
     conv_moves_scale = (conv(x, y) * c >> conv(x, y * c)).when(has_rank(c, 0), is_finite(c)).inexact(ROUNDS).exploring()
-    conv_of_summed_weights = (conv(x, y + z) >> conv(x, y) + conv(x, z)).when(same_shape(y, z)).inexact(ROUNDS, nonfinite=MIXED).exploring()
-    conv_of_summed_data = (conv(x + y, z) >> conv(x, z) + conv(y, z)).when(same_shape(x, y)).inexact(ROUNDS, nonfinite=MIXED).exploring()
+    conv_of_sum = (
+        (summed(weights=conv(x, y + z), data=conv(x + y, z)) >> summed(weights=conv(x, y) + conv(x, z), data=conv(x, z) + conv(y, z)))
+        .when(*summed.only("weights", same_shape(y, z)), *summed.only("data", same_shape(x, y)))
+        .inexact(ROUNDS, nonfinite=MIXED)
+        .exploring()
+    )
     conv_weights_side_by_side = (
         (concat(1, conv(x, y), conv(x, z)) >> conv(x, concat(0, y, z)))
         .when(is_usual_convolution(a), same_shape(y, z))

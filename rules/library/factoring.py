@@ -29,7 +29,7 @@ from passat.rules.holes import OperatorHole, cases, operator
 from passat.rules.library.arithmetic import TIES, is_not_constant, meet_in_range
 from passat.rules.library.products import is_scalar, no_axes
 from passat.rules.library.raising import are_same_axes
-from passat.rules.pattern import OpNames, Pattern, PCall, attributes, constants, number, op, tensors
+from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors
 from passat.rules.rule import RESOLVED, Rule, RuleSet
 
 x, y, z = tensors("x y z")
@@ -42,9 +42,9 @@ _ORDER: Final = "rounds in another order"
 _SUMS: Final = "sums in another order"
 quantifier = operator("quantifier", "all", "any")
 extremum = operator("extremum", "max", "min")
-total = operator("total", "sum", "prod", "reduce_l1")
+total = operator("total", "max", "min", "sum", "prod", "reduce_l1")
 floating = operator("floating", "mean", "logsumexp", "reduce_l2")
-"""Reductions by kind: quantifiers, extrema, sums of any element type, and reductions to floating-point values."""
+"""Reductions by kind: quantifiers, extrema and sums of any element type, and reductions to floating-point values."""
 
 
 @guard
@@ -52,11 +52,6 @@ def are_alike(c: Term, d: Term) -> bool | str:
     """The constants have the same shape or one is a scalar, so that combining them enlarges neither."""
     sizes = (c.type.size, d.type.size)
     return c.type.shape == d.type.shape or 1 in sizes or f"{c.type!r} and {d.type!r} have different shapes"
-
-
-def _over(rule: Rule) -> Rule:
-    guards = (is_float(x), is_not_constant(x), is_not_constant(y), are_alike(c, d), meet_in_range(g, c, d))
-    return rule.when(*guards).inexact(_ORDER).exploring().budget(16)
 
 
 @guard
@@ -84,15 +79,18 @@ def _each(of: Pattern) -> Pattern:
     return along(sum=op.sum(of, attrs=a), max=op.max(of, attrs=a), min=op.min(of, attrs=a))
 
 
-def _across(of: OpNames | OperatorHole) -> Rule:
-    return (of(_BOTH, attrs=a) >> op.concatenate((of(x, attrs=a), of(y, attrs=a)), axis=axis_after(a, p, _BOTH))).exploring()
-
-
+reduced = operator("reduced", "sum", "max", "min")
 linear = operator("linear", "sum", "mean")
 _MOVED: Final = op.reshape(c, newshape=no_axes(c))
 scaling, shifted = cases("of", "linear", "extremum"), operator("of", "mean", "max")
 negated = cases("of", "sum", "max", "min")
+itself, depth, minus = (
+    cases("itself", "added", "subtracted", "first"),
+    cases("depth", "nested", "beside"),
+    cases("minus", "inside", "outside"),
+)
 _OR_SIGN: Final = "sums in another order, or changes the sign of 0"
+_OR_TIES: Final = f"{_SUMS}, or {TIES}"
 
 
 class Factoring(RuleSet):
@@ -100,9 +98,12 @@ class Factoring(RuleSet):
     each part of a concatenation instead of the whole."""
 
     products = (combined(x * y, x * z) >> x * combined(y, z)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
-    product_and_self = (x * y + x >> x * (y + 1.0)).when(same_type(x, x * y), is_float(x)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
-    product_less_self = (x * y - x >> x * (y - 1.0)).when(same_type(x, x * y), is_float(x)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
-    self_less_product = (x - x * y >> x * (1.0 - y)).when(same_type(x, x * y), is_float(x)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
+    product_and_self = (
+        (itself(added=x * y + x, subtracted=x * y - x, first=x - x * y) >> x * itself(added=y + 1.0, subtracted=y - 1.0, first=1.0 - y))
+        .when(same_type(x, x * y), is_float(x))
+        .inexact(_ONCE, nonfinite=RESOLVED)
+        .exploring()
+    )
     quotients = (
         (combined(x / z, y / z) >> combined(x, y) / z).when(is_float(x), same_type(x, y)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
     )
@@ -116,8 +117,13 @@ class Factoring(RuleSet):
         .exploring()
         .budget(200)
     )
-    constants_apart = _over(g(g(g(x, c), y), d) >> g(g(x, y), g(c, d)))
-    constants_of_both = _over(g(g(x, c), g(y, d)) >> g(g(x, y), g(c, d)))
+    constants_apart = (
+        (depth(nested=g(g(g(x, c), y), d), beside=g(g(x, c), g(y, d))) >> g(g(x, y), g(c, d)))
+        .when(is_float(x), is_not_constant(x), is_not_constant(y), are_alike(c, d), meet_in_range(g, c, d))
+        .inexact(_ORDER)
+        .exploring()
+        .budget(16)
+    )
     biases = (
         (op.nn.bias_add(op.nn.bias_add(x, c, axis=a), d, axis=a) >> op.nn.bias_add(x, c + d, axis=a))
         .when(meet_in_range("add", c, d))
@@ -131,8 +137,7 @@ class Factoring(RuleSet):
     )
     shifted_difference = ((c - x) + d >> (c + d) - x).when(is_float(x), keeps_type(x, c - x), meet_in_range("add", c, d)).inexact(_ORDER)
     scaled_quotient = ((c / x) * d >> (c * d) / x).when(is_float(x), keeps_type(x, c / x), meet_in_range("multiply", c, d)).inexact(_ORDER)
-    scaled_negative = (op.negative(x) * c >> x * op.negative(c)).when(is_float(x))
-    negative_scaled = (op.negative(x * c) >> x * op.negative(c)).when(is_float(x))
+    scaled_negative = (minus(inside=op.negative(x) * c, outside=op.negative(x * c)) >> x * op.negative(c)).when(is_float(x))
     of_scaled = (
         (
             scaling(linear=linear(x * c, attrs=a), extremum=extremum(x * c, attrs=a))
@@ -170,8 +175,11 @@ class Factoring(RuleSet):
         .exploring()
         .inexact(_SUMS)
     )
-    sum_across_concat = _across(op.sum).inexact(_SUMS)
-    extremum_across_concat = _across(extremum).inexact(TIES)
+    across_concat = (
+        (reduced(_BOTH, attrs=a) >> op.concatenate((reduced(x, attrs=a), reduced(y, attrs=a)), axis=axis_after(a, p, _BOTH)))
+        .exploring()
+        .inexact(_OR_TIES)
+    )
 
 
 @guard
@@ -336,18 +344,14 @@ class Reductions(RuleSet):
     )
     softmax_of_difference = (softmax(x - y, axis=p) >> softmax(x, axis=p)).when(is_constant_along(y, p, x)).finite("inf - inf is NaN")
     repeated_quantifiers = _repeated(quantifier)
-    repeated_extrema = _repeated(extremum).inexact(TIES)
-    repeated_totals = _repeated(total).inexact(_SUMS)
+    repeated_totals = _repeated(total).inexact(_OR_TIES)
     repeated_floats = _repeated(floating).when(is_float(x)).inexact(_SUMS)
     quantifier_of_transpose = _of_transpose(quantifier)
     quantifier_before_transpose = _before_transpose(quantifier)
     quantifier_of_reshape = _of_reshape(quantifier)
-    extremum_of_transpose = _of_transpose(extremum).inexact(TIES)
-    extremum_before_transpose = _before_transpose(extremum).inexact(TIES)
-    extremum_of_reshape = _of_reshape(extremum).inexact(TIES)
-    sum_of_transpose = _of_transpose(sums).inexact(_SUMS)
-    sum_before_transpose = _before_transpose(sums).inexact(_SUMS)
-    sum_of_reshape = _of_reshape(sums).inexact(_SUMS)
+    total_of_transpose = _of_transpose(sums).inexact(_OR_TIES)
+    total_before_transpose = _before_transpose(sums).inexact(_OR_TIES)
+    total_of_reshape = _of_reshape(sums).inexact(_OR_TIES)
     extremum_of_copies = _of_copies(extremum(_WIDE, attrs=a)).inexact(TIES)
     mean_of_copies = _of_copies(op.mean(_WIDE, attrs=a)).when(is_float(x)).inexact(_SUMS)
     sum_of_copies = (

@@ -29,7 +29,7 @@ from passat.rules.library.batch_norm import stays_finite
 from passat.rules.library.commuting import f
 from passat.rules.library.products import is_matrix, is_row_bias, is_vector_of
 from passat.rules.library.products import product as matmul
-from passat.rules.pattern import CaseValue, Pattern, attributes, constants, op, tensors
+from passat.rules.pattern import Pattern, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet
 from passat.rules.samples import Sample, Samples
 
@@ -146,6 +146,7 @@ def _size(w: Term, axis: int) -> int:
     return size
 
 
+bias = cases("bias", "none", "added", "biased")
 gather = cases("gather", "taken", "gathered")
 rows = cases("rows", "alone", "broadcast", "tiled")
 gathered_side = cases("side", "columns", "rows")
@@ -164,15 +165,19 @@ class TransformerWeights(RuleSet):
     """Folds per-feature scales into the weight and bias of the preceding linear layer. Rewrites products with gathered per-row weights as
     products with all weights, followed by a gather."""
 
-    scaled_product = ((x @ w) * s >> x @ (w * s)).when(is_feature_scale(s, w), is_float(w), stays_finite(w, s)).inexact(_NOTE)
-    scaled_sum = (
-        ((x @ w + b) * s >> x @ (w * s) + b * s)
-        .when(is_feature_scale(s, w), is_vector_of(b, w), is_float(w), stays_finite(w, s), stays_finite(b, s))
-        .inexact(_NOTE)
-    )
-    scaled_bias = (
-        (op.nn.bias_add(x @ w, b, axis=p) * s >> op.nn.bias_add(x @ (w * s), b * s, axis=-1))
-        .when(is_feature_scale(s, w), is_axis(p, -1, x @ w), is_float(w), stays_finite(w, s), stays_finite(b, s))
+    scaled = (
+        (
+            bias(none=x @ w, added=x @ w + b, biased=op.nn.bias_add(x @ w, b, axis=p)) * s
+            >> bias(none=x @ (w * s), added=x @ (w * s) + b * s, biased=op.nn.bias_add(x @ (w * s), b * s, axis=-1))
+        )
+        .when(
+            is_feature_scale(s, w),
+            *bias.only("added", is_vector_of(b, w)),
+            *bias.only("biased", is_axis(p, -1, x @ w)),
+            is_float(w),
+            stays_finite(w, s),
+            *bias.only("added biased", stays_finite(b, s)),
+        )
         .inexact(_NOTE)
     )
     gathered_experts = (
@@ -306,7 +311,7 @@ def _through(whole: Pattern, flat: Pattern) -> Rule:
 g = operator("g", "add", "multiply", "subtract", "divide", "power", "maximum", "minimum")
 h = operator("h", "subtract", "divide", "power")  # the non-commutative ones
 reduction = operator("reduction", "sum", "mean", "max", "min")
-side = cases("side", "left", "right")
+side, operand = cases("side", "left", "right"), cases("operand", "stack", "row")
 
 
 def _arithmetic(other: Pattern, rows: Pattern = _STACK) -> Pattern:
@@ -318,16 +323,11 @@ _PRODUCT = x @ w
 params = tensors_of("params", most=2)
 norm = operator("norm", "nn.layer_norm", "nn.rms_norm", "nn.softmax")
 scaled_norm = operator("norm", *norm.choices[:2])
-part = cases("part", "first", "second")
+part = cases("part", "first", "second", "third")
+_PART = part(first=0, second=1, third=2)
 
 
 _TAKEN = op.take(w, x, axis=0)
-
-
-def _part(index: int | CaseValue) -> Rule:
-    whole = op.split(_STACK, attrs=a)[index]
-    flat = op.split(x, indices_or_sections=cut_places(a), axis=-1)[index]
-    return (whole >> op.reshape(flat, newshape=stack_of(whole))).when(stacks_rows(x, _STACK), cuts_rows(a, _STACK)).exploring()
 
 
 def _before(whole: Pattern, flat: Pattern) -> Rule:
@@ -340,8 +340,9 @@ class HiddenStates(RuleSet):
     by row or elementwise."""
 
     elementwise = _through(f(_STACK, attrs=a), f(x, attrs=a))
-    arithmetic_of_stacks = _through(_arithmetic(y), _arithmetic(op.reshape(y, newshape=rows_of(y)), x)).when(same_shape(_STACK, y))
-    arithmetic_with_row = _through(_arithmetic(y), _arithmetic(op.reshape(y, newshape=row_shape(y)), x)).when(is_one_row(y, _STACK))
+    arithmetic = _through(_arithmetic(y), _arithmetic(op.reshape(y, newshape=operand(stack=rows_of(y), row=row_shape(y))), x)).when(
+        *operand.only("stack", same_shape(_STACK, y)), *operand.only("row", is_one_row(y, _STACK))
+    )
     reductions = _through(reduction(_STACK, axis=p, keepdims=True, exclude=False), reduction(x, axis=(-1,), keepdims=True)).when(
         is_last_axis(p, _STACK)
     )
@@ -358,8 +359,9 @@ class HiddenStates(RuleSet):
         .inexact("ONNX's Gemm may add the bias before it rounds")
     )
     normalized = _through(norm(_STACK, *params, attrs=e, axis=p), norm(x, *params, attrs=e, axis=-1)).when(is_axis(p, -1, _STACK))
-    parts = _part(part(first=0, second=1))
-    third_part = _part(2)
+    parts = _through(op.split(_STACK, attrs=a)[_PART], op.split(x, indices_or_sections=cut_places(a), axis=-1)[_PART]).when(
+        cuts_rows(a, _STACK)
+    )
     rows_of_sum = _before(x + y, op.reshape(x, newshape=rows_of(x)) + op.reshape(y, newshape=rows_of(y))).when(same_shape(x, y))
     rows_of_norm = _before(
         scaled_norm(x, *params, attrs=e, axis=p), scaled_norm(op.reshape(x, newshape=rows_of(x)), *params, attrs=e, axis=-1)

@@ -216,7 +216,7 @@ class DivToMul(RuleSet):
     product = (x / c >> x * value(reciprocals_of(c))).when(is_float(x)).inexact("rounds the reciprocal").lowering()
 
 
-_APPROXIMATE = "a polynomial approximates the function"
+function = cases("function", "tanh", "erf", "softmax")
 
 
 class FastMath(RuleSet):
@@ -228,9 +228,15 @@ class FastMath(RuleSet):
         .finite("an overflowing exponential saturates near the largest number")
         .lowering()
     )
-    tanh = (op.tanh(x) >> op.fast_tanh(x)).when(has_dtype(x, "float32")).inexact(_APPROXIMATE).lowering()
-    erf = (op.erf(x) >> op.fast_erf(x)).when(has_dtype(x, "float32")).inexact(_APPROXIMATE).lowering()
-    softmax = (op.nn.softmax(x, axis=p) >> op.nn.fast_softmax(x, axis=p)).when(has_dtype(x, "float32")).inexact(_APPROXIMATE).lowering()
+    approximated = (
+        (
+            function(tanh=op.tanh(x), erf=op.erf(x), softmax=op.nn.softmax(x, axis=p))
+            >> function(tanh=op.fast_tanh(x), erf=op.fast_erf(x), softmax=op.nn.fast_softmax(x, axis=p))
+        )
+        .when(has_dtype(x, "float32"))
+        .inexact("a polynomial approximates the function")
+        .lowering()
+    )
 
 
 def _a_plane(sampler: Sampler, axis: Sample, x: Sample) -> Samples:

@@ -9,7 +9,6 @@ which cast discarded logarithms of 0 to integers; torch's exporters for scaled_d
 """
 
 import math
-from collections.abc import Callable
 from typing import Any as AnyValue
 
 import ml_dtypes
@@ -39,8 +38,8 @@ from passat.rules.guards import (
 )
 from passat.rules.holes import cases, operator
 from passat.rules.library.arithmetic import CHOSEN_ZERO
-from passat.rules.pattern import PCall, attributes, constants, op, tensors
-from passat.rules.rule import Rule, RuleSet
+from passat.rules.pattern import PCall, PCase, attributes, constants, op, tensors
+from passat.rules.rule import RuleSet
 from passat.rules.samples import Sample, Samples
 
 x, y, z, v = tensors("x y z v")
@@ -123,19 +122,23 @@ def casts_in_range_where_read(c: Term, e: Term, dtype: str) -> bool | str:
     return not np.all(fits) or "all numbers are in range"
 
 
-def _unread(chain: Callable[[PCall], PCall]) -> Rule:
-    before = chain(op.cast(e, dtype=t))
-    after = chain(op.cast(op.clip(e, a_min=-(2.0**30), a_max=2.0**30), dtype=t))
-    return (op.where(c, x, before) >> op.where(c, x, after)).when(casts_in_range_where_read(c, e, t), same_shape(e, before))
+use = cases("use", "cast", "sum", "minimum")
+
+
+def _used(number: PCall) -> PCase:
+    """An integer, and what masks compute of it."""
+    return use(cast=number, sum=number + b, minimum=op.minimum(number + b, y))
+
+
+_UNREAD = _used(op.cast(e, dtype=t))
+_CLAMPED = _used(op.cast(op.clip(e, a_min=-(2.0**30), a_max=2.0**30), dtype=t))
 
 
 class Selections(RuleSet):
     """Drops redundant selections. Clamps out-of-range casts whose results `where` discards. Above its threshold, `softplus(x)` equals
     `x`."""
 
-    unread_cast = _unread(lambda of: of)
-    unread_sum = _unread(lambda of: of + b)
-    unread_minimum = _unread(lambda of: op.minimum(of + b, y))
+    unread = (op.where(c, x, _UNREAD) >> op.where(c, x, _CLAMPED)).when(casts_in_range_where_read(c, e, t), same_shape(e, _UNREAD))
     softplus_threshold = (
         (op.where(op.greater(x, c), x, op.nn.softplus(x)) >> op.nn.softplus(x))
         .when(is_float(x), is_past_the_bend(c), keeps_type(x, op.where(op.greater(x, c), x, op.nn.softplus(x))))

@@ -197,6 +197,8 @@ def other(flag: bool) -> bool:
 
 flag = cases("flag", "turned", "back")
 _SET, _NOW = flag(turned=False, back=True), flag(turned=True, back=False)
+heads, scale = cases("heads", "values", "keys"), cases("scale", "number", "rows")
+_REPEATED = heads(values=_HEADS, keys=_TURNED)
 kind = cases("kind", "matmul", "dense")
 flagged = cases("flagged", "matmul", "batch_matmul")
 _WHOLE = kind(matmul=product(x, y), dense=op.nn.dense(x, y))
@@ -255,16 +257,14 @@ class MatmulAlgebra(RuleSet):
         .exploring()
         .budget(64)
     )
-    scaled_operand = (
-        (_weighted(first, x * c, w) >> product(x, _RIGHT_W * op.reshape(c, newshape=())))
-        .when(has_rank(w, 2), is_scalar(c, x), is_not(c, 1), stays_finite(w, c))
-        .inexact(_NOTE)
-        .exploring()
-        .budget(64)
-    )
     scaled_rows = (
-        (_weighted(first, x * c, w) >> product(x, _RIGHT_W * op.reshape(c, newshape=(-1, 1))))
-        .when(has_rank(w, 2), is_row_scale(c, _RIGHT_W, 0), is_product_bias(c, x), stays_finite(w, c))
+        (_weighted(first, x * c, w) >> product(x, _RIGHT_W * op.reshape(c, newshape=scale(number=(), rows=(-1, 1)))))
+        .when(
+            has_rank(w, 2),
+            *scale.only("number", is_scalar(c, x), is_not(c, 1)),
+            *scale.only("rows", is_row_scale(c, _RIGHT_W, 0), is_product_bias(c, x)),
+            stays_finite(w, c),
+        )
         .inexact(_NOTE)
         .exploring()
         .budget(64)
@@ -288,14 +288,8 @@ class MatmulAlgebra(RuleSet):
         .inexact(_NOTE)
         .exploring()
     )
-    repeated_values = (
-        (product(x, _HEADS) >> _in_groups(y, product(x, _HEADS)))
-        .when(repeats_heads_in_groups(x, y, _WIDE, _HEADS))
-        .inexact(_RESHAPED)
-        .exploring()
-    )
-    repeated_keys = (
-        (product(x, _TURNED) >> _in_groups(op.transpose(y, axes=(0, 1, 2, 4, 3)), product(x, _TURNED)))
+    repeated_heads = (
+        (product(x, _REPEATED) >> _in_groups(heads(values=y, keys=op.transpose(y, axes=(0, 1, 2, 4, 3))), product(x, _REPEATED)))
         .when(repeats_heads_in_groups(x, y, _WIDE, _HEADS))
         .inexact(_RESHAPED)
         .exploring()

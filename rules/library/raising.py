@@ -93,6 +93,7 @@ def attribute_of(c: Term) -> float:
 
 
 _SQUARES = op.mean(x * x, attrs=m)
+root, inverse = cases("root", "plain", "inverse"), cases("inverse", "reciprocal", "quotient")
 
 
 class RootForms(RuleSet):
@@ -100,20 +101,16 @@ class RootForms(RuleSet):
 
     square = (op.power(x, c) >> x * x).when(is_all(c, 2), is_float(x), is_scalar(c, x)).exploring().inexact("a power may round differently")
     root = (
-        (op.power(_SQUARES + d, c) >> op.sqrt(_SQUARES + d))
-        .when(is_all(c, 0.5), is_epsilon(d), is_scalar(c, _SQUARES))
+        (op.power(_SQUARES + d, c) >> root(plain=op.sqrt(_SQUARES + d), inverse=op.rsqrt(_SQUARES + d)))
+        .when(is_all(c, root(plain=0.5, inverse=-0.5)), is_epsilon(d), is_scalar(c, _SQUARES))
         .exploring()
         .inexact("a power may round differently")
     )
     inverse_root = (
-        (op.power(_SQUARES + d, c) >> op.rsqrt(_SQUARES + d))
-        .when(is_all(c, -0.5), is_epsilon(d), is_scalar(c, _SQUARES))
+        (inverse(reciprocal=op.reciprocal(op.sqrt(x)), quotient=op.divide(c, op.sqrt(x))) >> op.rsqrt(x))
+        .when(*inverse.only("quotient", is_all(c, 1), is_scalar(c, x)))
         .exploring()
-        .inexact("a power may round differently")
-    )
-    reciprocal = (op.reciprocal(op.sqrt(x)) >> op.rsqrt(x)).exploring().inexact("one rounding instead of two")
-    one_over = (
-        (op.divide(c, op.sqrt(x)) >> op.rsqrt(x)).when(is_all(c, 1), is_scalar(c, x)).exploring().inexact("one rounding instead of two")
+        .inexact("one rounding instead of two")
     )
     quotient = (x * op.rsqrt(y) >> x / op.sqrt(y)).exploring().inexact("one rounding instead of two")
 

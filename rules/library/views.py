@@ -190,14 +190,19 @@ class Copies(RuleSet):
 
 
 g = operator("g", "add", "multiply", "subtract", "divide")
+side = cases("side", "left", "right")
 _WIDE: Final = op.broadcast_to(x, ...)
+
+
+def _beside(wide: Pattern) -> Pattern:
+    """Arithmetic with another operand on either side."""
+    return side(left=g(wide, y), right=g(y, wide))
 
 
 class Broadcasts(RuleSet):
     """Drops explicit broadcasts of operands that arithmetic broadcasts implicitly."""
 
-    left = (g(_WIDE, y) >> g(x, y)).when(same_type(g(x, y), g(_WIDE, y)))
-    right = (g(y, _WIDE) >> g(y, x)).when(same_type(g(y, x), g(y, _WIDE)))
+    operand = (_beside(_WIDE) >> _beside(x)).when(same_type(_beside(x), _beside(_WIDE)))
 
 
 MOST: Final = 4

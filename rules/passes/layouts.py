@@ -27,7 +27,7 @@ from passat.rules.engine.matching import Matcher
 from passat.rules.engine.stage import Stage
 from passat.rules.library.arithmetic import Clips, Units
 from passat.rules.library.batch_norm import ScaleAxis, d
-from passat.rules.library.blocked_layouts import LayoutTransforms, SinkBlocks
+from passat.rules.library.blocked_layouts import SinkBlocks
 from passat.rules.library.commuting import CommuteUnary, MoveTransposes
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.layouts import (
@@ -44,12 +44,11 @@ from passat.rules.library.layouts import (
     has_weight,
     wanted,
 )
-from passat.rules.library.quantized import QuantizedTransposes
 from passat.rules.library.views import ChainedViews, Transposes, Views
 from passat.rules.passes.altered import altered_by_attribute, converted
 from passat.rules.passes.sunk_transposes import sunk
 from passat.rules.pattern import PCall, RuleError
-from passat.rules.rule import EXACT, EXPLORING, LOWERING, Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import EXACT, EXPLORING, Rule, RuleSet, RuleSetMeta
 from passat.rules.rule_pass import RulePass
 
 Layouts: TypeAlias = Mapping[str, Sequence[str]]
@@ -70,12 +69,14 @@ _BIASES: Final = RuleSetMeta(
 )
 """The rule of `ScaleAxis` that restores biases from sums with constants, which CanonicalizeOps writes. Sums with scalars are kept."""
 _BIASES.base = ScaleAxis
-_PASSAGES: Final = (Transposes.of_kind(EXPLORING), MoveTransposes, Views, CommuteUnary, QuantizedTransposes, _BIASES)
+_PASSAGES: Final = (Transposes.of_kind(EXPLORING), MoveTransposes, Views, CommuteUnary, _BIASES)
 """Rules that move transposes until they cancel. Exploring, since a tensor may be the transpose of several tensors, so transposes that could
 cancel must remain available for matching."""
-_WITHOUT: Final = (
-    CommuteUnary.reshape.name,
-    *(rule.name for rule in ScaleAxis.shifted.directions() if rule.name.startswith("ScaleAxis.shifted[biased")),
+_WITHOUT: Final = tuple(
+    direction.name
+    for rule, case in ((CommuteUnary.view, "reshape"), (ScaleAxis.shifted, "biased"))
+    for direction in rule.directions()
+    if direction.name.startswith(f"{rule.name}[{case}")
 )
 """Rules that keep reshapes in place, and rules on calls that have biases."""
 
@@ -110,9 +111,7 @@ def _is_laid_out(call: Call, op: Op, layouts: Mapping[str, tuple[str, str]]) -> 
     return is_laid_out(op, [arg.checked_type for arg in call.args], call.attrs, layouts)
 
 
-IN_BLOCKS: Final = RulePass(
-    (ConstantFolding, LayoutTransforms.of_kind(LOWERING), SinkBlocks), name="SinkBlocks", joint=False, doc="Keeps data in blocks."
-)
+IN_BLOCKS: Final = RulePass((ConstantFolding, SinkBlocks), name="SinkBlocks", joint=False, doc="Keeps data in blocks.")
 """Keeps data in blocks as far as operators accept it, regardless of cost: the user requested blocks, and cost models do not know what they
 save."""
 

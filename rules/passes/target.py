@@ -30,8 +30,8 @@ from passat.rules.library.lowering import CanonicalOps, ContribForms, TargetForm
 from passat.rules.library.lowering import DivToMul as DivToMulRules
 from passat.rules.library.lowering import FastMath as FastMathRules
 from passat.rules.library.masks import AttentionMasks, BatchTransposes
-from passat.rules.library.quantized import CanonicalQuantized
 from passat.rules.library.raising import RaiseOps, RootForms
+from passat.rules.library.relay_forms import CanonicalQuantized
 from passat.rules.library.views import Broadcasts, Copies, Transposes, Views
 from passat.rules.library.windows import DilatedWindows, PaddedWindows
 from passat.rules.pass_options import written_opset

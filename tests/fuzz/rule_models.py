@@ -26,6 +26,7 @@ from passat.rules.checking.draw import SamplingHints, draw
 from passat.rules.checking.sampler import PLAIN, Sampler
 from passat.rules.checking.trial import Trial, Trier, Verdict
 from passat.rules.checking.trying import oddness, triers
+from passat.rules.pattern import PCall
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
 from passat.rules.rule_pass import RulePass
 
@@ -39,8 +40,14 @@ DRAWS: Final = 300
 @cache
 def rules() -> dict[str, Rule]:
     """The rules of the library by name, without those on quantized operators, which ONNX does not have."""
-    sets = [each for subject in library_subjects() for each in subject.sets if each.__module__ != "passat.rules.library.quantized"]
-    return {rule.name: rule for each in sets for rule in each}
+    found = (rule for subject in library_subjects() for each in subject.sets for rule in each)
+    return {rule.name: rule for rule in found if not is_quantized(rule)}
+
+
+def is_quantized(rule: Rule) -> bool:
+    """True for a rule that matches calls of quantized operators."""
+    left = next(iter(rule.directions())).lhs
+    return isinstance(left, PCall) and left.op.name.startswith("qnn.")
 
 
 def pass_of(name: str) -> RulePass:

@@ -13,7 +13,7 @@ from passat.rules.rule import Rule
 
 CHECKED: tuple[Rule, ...] = (
     *Attentions,
-    *(AttentionInputs.rotary, RaiseOps.group_norm, HiddenStates.third_part, HiddenStates.taken_rows),
+    *(AttentionInputs.rotary, RaiseOps.group_norm, HiddenStates.parts, HiddenStates.taken_rows),
 )
 NEEDED = {
     "Attentions.with_constant_mask[none, one]": {"is_axis"},
@@ -21,7 +21,7 @@ NEEDED = {
     "AttentionInputs.rotary[sliced]": {"are_angles", "is_half"},
     "AttentionInputs.rotary[split]": {"are_angles"},
     "RaiseOps.group_norm": {"is_all", "is_per_channel"},
-    "HiddenStates.third_part": {"stacks_rows", "cuts_rows"},
+    "HiddenStates.parts[third]": {"stacks_rows", "cuts_rows"},
 }
 """Guards that keep values correct. Without other guards a right side has no type, or the same values under Passat's own kernels."""
 
@@ -69,7 +69,7 @@ def other_values(call: PCall) -> Iterator[dict[str, AnyValue]]:
 def changed(rule: Rule) -> Iterator[Rule]:
     """The rule with one change in its right side."""
     for node in {node.key: node for node in subterms(rule.rhs)}.values():
-        if isinstance(node, PGet):
+        if isinstance(node, PGet) and node.index:
             yield with_right(rule, put(rule.rhs, node, PGet(node.of, node.index - 1)))
         if not isinstance(node, PCall):
             continue

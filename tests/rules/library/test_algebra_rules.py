@@ -99,12 +99,12 @@ CASES: dict[str, Case] = {
     "Concatenations.take_run": case(
         ops.take(x, const([1, 2, 3], "int64"), axis=0), ops.take(x, const([-1, 0, 1], "int64"), axis=0), "are not consecutive"
     ),
-    "MatmulAlgebra.repeated_keys": case(
+    "MatmulAlgebra.repeated_heads[keys]": case(
         matmul(queries, ops.transpose(repeated(keys), axes=(0, 1, 3, 2))),
         matmul(queries, ops.transpose(tiled(keys), axes=(0, 1, 3, 2))),
         "with repeated heads",
     ),
-    "MatmulAlgebra.repeated_values": case(matmul(scores, repeated(keys)), matmul(scores, tiled(keys)), "with repeated heads"),
+    "MatmulAlgebra.repeated_heads[values]": case(matmul(scores, repeated(keys)), matmul(scores, tiled(keys)), "with repeated heads"),
     "MatmulAlgebra.divided_product": case(
         matmul(x, var("v", (3, 5))) / splat(3.0), matmul(x, var("v", (3, 5))) / splat(1e-30), "the divisor is 1.0"
     ),
@@ -136,9 +136,9 @@ CASES: dict[str, Case] = {
     "Factoring.divided_shift": case((x + c) / d, (x + c) / splat(0.0), "leaves the range"),
     "Factoring.products[add]": case(x * y + x * z, x * y + z, ""),
     "Factoring.products[subtract]": case(x * y - z * x, x * y - z, ""),
-    "Factoring.product_and_self": case(x * y + x, row * y + row, "the types differ"),
-    "Factoring.product_less_self": case(x * y - x, integers[0] * integers[1] - integers[0], "int64, not floating-point"),
-    "Factoring.self_less_product": case(x - y * x, integers[0] - integers[1] * integers[0], "int64, not floating-point"),
+    "Factoring.product_and_self[added]": case(x * y + x, row * y + row, "the types differ"),
+    "Factoring.product_and_self[subtracted]": case(x * y - x, integers[0] * integers[1] - integers[0], "int64, not floating-point"),
+    "Factoring.product_and_self[first]": case(x - y * x, integers[0] - integers[1] * integers[0], "int64, not floating-point"),
     "Factoring.quotients[add]": case(
         x / ops.exp(z) + y / ops.exp(z), integers[0] / integers[1] + integers[0] / integers[1], "int64, not floating-point"
     ),

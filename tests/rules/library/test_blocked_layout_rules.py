@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import LayoutTransforms, SinkBlocks
+from passat.rules.library import SinkBlocks
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import ops, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
@@ -36,13 +36,13 @@ def meetings() -> dict[str, Case]:
     through = change(change(image, "NCHW", "NCHW4c"), "NCHW4c", "NHWC")
     turned = ops.transpose(image, axes=(0, 2, 3, 1))
     return {
-        "LayoutTransforms.cancel": case(back, halved, "NCHW4c becomes NCHW2c"),
-        "LayoutTransforms.merge": case(halved, through, "NCHW becomes NHWC"),
-        "LayoutTransforms.to_transpose": case(others, back, "NCHW4c becomes NCHW4c"),
-        "LayoutTransforms.before": case(
+        "SinkBlocks.merge[same]": case(back, halved, "NCHW4c becomes NCHW2c"),
+        "SinkBlocks.merge[blocks]": case(halved, through, "NCHW becomes NHWC"),
+        "SinkBlocks.merge[whole_axes]": case(others, back, "NCHW4c becomes NCHW4c"),
+        "SinkBlocks.before": case(
             change(turned, "NHWC", "NCHW4c"), change(ops.transpose(blocked, axes=(1, 0, 2, 3, 4)), "NCHW4c", "NCHW"), "has blocks"
         ),
-        "LayoutTransforms.after": case(
+        "SinkBlocks.after": case(
             ops.transpose(whole(), axes=(0, 2, 3, 1)), ops.transpose(rearranged(), axes=(1, 0, 2, 3, 4)), "has blocks"
         ),
     }
@@ -51,12 +51,12 @@ def meetings() -> dict[str, Case]:
 def one_operand() -> dict[str, Case]:
     calls: dict[str, Callable[[Expr], Expr]] = {
         "unary": ops.nn.relu,
-        "quantifier": lambda x: ops.max(x, axis=(2, 3)),
-        "total": lambda x: ops.sum(x, axis=-1, keepdims=True),
+        "quantifier[kept]": lambda x: ops.max(x, axis=(2, 3)),
+        "total[kept]": lambda x: ops.sum(x, axis=-1, keepdims=True),
     }
     found = {f"SinkBlocks.{name}": case(call(whole()), call(rearranged()), STAYS) for name, call in calls.items()}
     for name, of in (("quantifier", ops.min), ("total", ops.mean)):
-        found[f"SinkBlocks.{name}_of_blocks"] = case(of(whole(), axis=1), of(whole("NHWC"), axis=0), "the result has the layout")
+        found[f"SinkBlocks.{name}[lost]"] = case(of(whole(), axis=1), of(whole("NHWC"), axis=0), "the result has the layout")
     for i, part in enumerate(("first", "second", "third", "fourth")):
         parts, pieces = (ops.split(whole(), indices_or_sections=at, axis=1)[i] for at in ((0, 4, 8), (2, 4, 8)))
         found[f"SinkBlocks.split[{part}]"] = case(parts, pieces, "divides a block of 4")
@@ -72,10 +72,10 @@ def poolings() -> dict[str, Case]:
     for kind in ("max", "avg"):
         windowed, everywhere = getattr(ops.nn, f"{kind}_pool2d"), getattr(ops.nn, f"global_{kind}_pool2d")
         rows = change(var("rows", (2, 8, 3, 5, 2)), "NCHW2w", "NCHW")
-        found[f"SinkBlocks.{kind}_pool"] = case(
+        found[f"SinkBlocks.{kind}_pool[moving]"] = case(
             windowed(whole("NHWC"), pool_size=(2, 2), layout="NHWC"), windowed(rows, pool_size=(2, 2)), "an axis that is pooled"
         )
-        found[f"SinkBlocks.global_{kind}_pool"] = case(everywhere(whole()), everywhere(rows), "an axis that is pooled")
+        found[f"SinkBlocks.{kind}_pool[whole]"] = case(everywhere(whole()), everywhere(rows), "an axis that is pooled")
     return found
 
 
@@ -83,10 +83,10 @@ def two_operands() -> dict[str, Case]:
     found: dict[str, Case] = {}
     thin, number, unknown = var("thin", (8, 1, 1)), var("number", (1,)), var("unknown", (2, "c", 3, 5))
     for name, made in (
-        ("left[", lambda a, b: a - b),
-        ("right[", lambda a, b: b / a),
-        ("left_extremum[", ops.maximum),
-        ("right_extremum[", lambda a, b: ops.minimum(b, a)),
+        ("binary[left, ", lambda a, b: a - b),
+        ("binary[right, ", lambda a, b: b / a),
+        ("extremum[left, ", ops.maximum),
+        ("extremum[right, ", lambda a, b: ops.minimum(b, a)),
     ):
         found[f"SinkBlocks.{name}alike]"] = case(made(whole(), image), made(whole(), unknown), "is not known to have the sizes")
         found[f"SinkBlocks.{name}wider]"] = case(made(whole(), thin), made(whole(), image), "has 4 axes")
@@ -106,7 +106,7 @@ CASES = {
         "does not consist of blocks of 4",
     ),
 }
-PAIRS = pairs(CASES, LayoutTransforms, SinkBlocks)
+PAIRS = pairs(CASES, SinkBlocks)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), PAIRS, ids=[rule.name for _, rule, _ in PAIRS])

@@ -52,20 +52,20 @@ def half(of: Expr, which: int) -> Expr:
 relu = ops.nn.relu
 deep = var("deep", (2, 4, 3))
 CASES: dict[str, Case] = {
-    "TasoExchanges.add_associates": case(x + (y + z), x + (y * z), ""),
-    "TasoExchanges.multiply_associates": case(x * (y * z), x * (y + z), ""),
+    "TasoExchanges.associates[add]": case(x + (y + z), x + (y * z), ""),
+    "TasoExchanges.associates[multiply]": case(x * (y * z), x * (y + z), ""),
     "TasoExchanges.multiply_distributes": case((x + y) * z, (x - y) * z, ""),
     "TasoExchanges.transpose_of_sum": case(turned(x + y), turned(x + row), SHAPES),
-    "TasoExchanges.concat_of_sums": case(join(0, x + y, z + w), join(0, x + row, z + w), SHAPES),
-    "TasoExchanges.concat_of_products": case(join(1, x * y, z * w), join(1, x * row, z * w), SHAPES),
+    "TasoExchanges.concat_of_pairs[add]": case(join(0, x + y, z + w), join(0, x + row, z + w), SHAPES),
+    "TasoExchanges.concat_of_pairs[multiply]": case(join(1, x * y, z * w), join(1, x * row, z * w), SHAPES),
     "TasoExchanges.concat_of_relus": case(join(1, relu(x), relu(y)), join(1, relu(x), ops.tanh(y)), ""),
     "TasoExchanges.concat_of_scaled": case(join(0, x * two, y * two), join(0, x * several, y * several), RANK),
     "TasoExchanges.concat_of_transposed": case(join(1, turned(x), turned(y)), join(0, turned(x), turned(y)), "axis is 0, not 1"),
     "TasoExchanges.concat_of_concats": case(
         join(0, join(1, x, y), join(1, z, w)), join(0, join(1, x, var("v", (4, 2))), join(1, var("u", (4, 2)), z)), "along axis 1 the sizes"
     ),
-    "TasoExchanges.split_first": case(half(join(0, x, y), 0), half(join(0, x, var("v", (2, 3))), 0), SHAPES),
-    "TasoExchanges.split_second": case(half(join(0, x, y), 1), half(join(0, x, var("v", (2, 3))), 1), SHAPES),
+    "TasoExchanges.split_of_concat[first]": case(half(join(0, x, y), 0), half(join(0, x, var("v", (2, 3))), 0), SHAPES),
+    "TasoExchanges.split_of_concat[second]": case(half(join(0, x, y), 1), half(join(0, x, var("v", (2, 3))), 1), SHAPES),
     "TasoExchanges.matmul_associates": case(mm(x, mm(a, c)), mm(deep, mm(a, c)), "has 3 dimensions"),
     "TasoExchanges.matmul_distributes": case(mm(x, a + b), mm(x, a + var("line", (1, 5))), SHAPES),
     "TasoExchanges.matmul_moves_scale": case(mm(x, a) * two, mm(x, a) * numbers((5,)), RANK),
@@ -75,8 +75,8 @@ CASES: dict[str, Case] = {
     "TasoExchanges.matmuls_side_by_side": case(join(1, mm(x, a), mm(x, b)), join(1, mm(deep, a), mm(deep, b)), "has 3 dimensions"),
     "TasoExchanges.matmuls_summed": case(mm(x, a) + mm(y, b), mm(x, a) + mm(row, b), "along axis 0 the sizes"),
     "TasoExchanges.conv_moves_scale": case(conv(image, kernel) * two, conv(image, kernel) * numbers((4,)), RANK),
-    "TasoExchanges.conv_of_summed_weights": case(conv(image, kernel + second), conv(image, kernel + var("one", (1,))), SHAPES),
-    "TasoExchanges.conv_of_summed_data": case(conv(image + other, kernel), conv(image + var("plane", (6, 6)), kernel), SHAPES),
+    "TasoExchanges.conv_of_sum[weights]": case(conv(image, kernel + second), conv(image, kernel + var("one", (1,))), SHAPES),
+    "TasoExchanges.conv_of_sum[data]": case(conv(image + other, kernel), conv(image + var("plane", (6, 6)), kernel), SHAPES),
     "TasoExchanges.conv_weights_side_by_side": case(
         join(1, conv(image, kernel), conv(image, second)), join(1, conv(image, kernel), conv(image, var("more", (5, 2, 3, 3)))), SHAPES
     ),

@@ -42,10 +42,12 @@ CASES: dict[str, Case] = {
     "FloatConstants.operand[add]": case((x + two) + y, (i + four) + j, INTEGERS),
     "FloatConstants.operand[multiply]": case((x * two) * y, (x * splat(float("inf"))) * y, "infinite"),
     "FloatConstants.bias": case(biased(x) + y, biased(x) + stack, TYPES),
-    "Factoring.constants_apart[add]": case(((x + two) + y) + five, ((x + numbers((4, 3))) + y) + numbers((3,)), "have different shapes"),
-    "Factoring.constants_of_both[add]": case((x + two) + (y + five), (x + huge) + (y + huge), RANGE),
-    "Factoring.constants_apart[multiply]": case(((x * two) * y) * five, ((i * four) * j) * four, INTEGERS),
-    "Factoring.constants_of_both[multiply]": case((x * two) * (y * five), (x * huge) * (y * huge), RANGE),
+    "Factoring.constants_apart[nested, add]": case(
+        ((x + two) + y) + five, ((x + numbers((4, 3))) + y) + numbers((3,)), "have different shapes"
+    ),
+    "Factoring.constants_apart[beside, add]": case((x + two) + (y + five), (x + huge) + (y + huge), RANGE),
+    "Factoring.constants_apart[nested, multiply]": case(((x * two) * y) * five, ((i * four) * j) * four, INTEGERS),
+    "Factoring.constants_apart[beside, multiply]": case((x * two) * (y * five), (x * huge) * (y * huge), RANGE),
     "Factoring.biases": case(
         biased(biased(x), 1),
         ops.nn.bias_add(ops.nn.bias_add(x, splat(3e38, (4,)), axis=0), splat(3e38, (4,)), axis=0),
@@ -55,8 +57,8 @@ CASES: dict[str, Case] = {
     "Factoring.constant_less_difference": case(five - (two - x), four - (four - i), INTEGERS),
     "Factoring.shifted_difference": case((five - x) + two, (numbers((2, 4, 3)) - x) + two, TYPES),
     "Factoring.scaled_quotient": case((five / x) * two, (huge / x) * huge, RANGE),
-    "Factoring.scaled_negative": case(negated(x) * two, negated(i) * four, INTEGERS),
-    "Factoring.negative_scaled": case(negated(x * two), negated(i * four), INTEGERS),
+    "Factoring.scaled_negative[inside]": case(negated(x) * two, negated(i) * four, INTEGERS),
+    "Factoring.scaled_negative[outside]": case(negated(x * two), negated(i * four), INTEGERS),
     "Cancellations.difference_of_same": case(x - x, i - i, INTEGERS),
     "Cancellations.times_zero": case(x * splat(0.0), i * splat(0, (), "int64"), INTEGERS),
     "Cancellations.sum_less_part": case((x + y) - x, (x + row) - x, TYPES),

@@ -34,10 +34,10 @@ def _rows() -> dict[str, Case]:
     other, row, column = var("partner", (2, 3, 4)), numbers((4,)), var("partner", (2, 3, 1))
     return {
         "HiddenStates.elementwise": case(ops.nn.gelu(stack(x)), ops.nn.gelu(other_rows()), "differ"),
-        "HiddenStates.arithmetic_of_stacks[left]": case(stack(x) * other, stack(x) * var("partner", (3, 4)), "the shapes differ"),
-        "HiddenStates.arithmetic_of_stacks[right]": case(other / stack(x), var("partner", (3, 4)) / stack(x), "the shapes differ"),
-        "HiddenStates.arithmetic_with_row[left]": case(stack(x) - row, stack(x) - column, "is not a row of"),
-        "HiddenStates.arithmetic_with_row[right]": case(row - stack(x), column - stack(x), "is not a row of"),
+        "HiddenStates.arithmetic[left, stack]": case(stack(x) * other, stack(x) * var("partner", (3, 4)), "the shapes differ"),
+        "HiddenStates.arithmetic[right, stack]": case(other / stack(x), var("partner", (3, 4)) / stack(x), "the shapes differ"),
+        "HiddenStates.arithmetic[left, row]": case(stack(x) - row, stack(x) - column, "is not a row of"),
+        "HiddenStates.arithmetic[right, row]": case(row - stack(x), column - stack(x), "is not a row of"),
         "HiddenStates.reductions": case(
             ops.mean(stack(x), axis=(2,), keepdims=True), ops.mean(stack(x), axis=(1,), keepdims=True), "is not the last axis of"
         ),
@@ -58,7 +58,7 @@ CASES: dict[str, Case] = {
     ),
     "HiddenStates.normalized[nn.softmax]": case(ops.nn.softmax(stack(x)), ops.nn.softmax(stack(x), axis=1), "is not axis -1"),
     **{
-        ("HiddenStates.third_part" if i == 2 else f"HiddenStates.parts[{which}]"): case(
+        ("HiddenStates.parts[third]" if i == 2 else f"HiddenStates.parts[{which}]"): case(
             ops.split(stack(x), indices_or_sections=(1, 2), axis=2)[i],
             ops.split(stack(x), indices_or_sections=(1, 2), axis=1)[i],
             "is not the last axis of",
@@ -137,4 +137,4 @@ def test_integers_and_single_products_stay() -> None:
 
 def test_one_number_stays_one_number() -> None:
     outcome = saturate(func(ops.tanh(stack(x)) * splat(2.0, (1, 1, 1))), HiddenStates, ConstantFolding)
-    assert outcome.fired("HiddenStates.arithmetic_with_row") > 0
+    assert outcome.fired("HiddenStates.arithmetic") > 0

@@ -78,12 +78,12 @@ def conversion_cases() -> dict[str, Case]:
 def one_operand() -> dict[str, Case]:
     """Operators with one tensor operand whose axes are attributes."""
     calls: dict[str, Callable[..., Expr]] = {
-        "along[nn.bias_add]": (lambda x, c: ops.nn.bias_add(x, vector, axis=c)),
-        "batch_norm": (lambda x, c: ops.nn.batch_norm(x, vector, spread, vector, ops.abs(spread), axis=c)[0]),
+        "along[along, nn.bias_add]": (lambda x, c: ops.nn.bias_add(x, vector, axis=c)),
+        "along[batch_norm]": (lambda x, c: ops.nn.batch_norm(x, vector, spread, vector, ops.abs(spread), axis=c)[0]),
         "norm[nn.group_norm]": (lambda x, c: ops.nn.group_norm(x, vector, spread, num_groups=2, axis=c)),
-        "along[nn.lrn]": (lambda x, c: ops.nn.lrn(x, axis=c)),
+        "along[along, nn.lrn]": (lambda x, c: ops.nn.lrn(x, axis=c)),
         "norm[nn.lp_normalize]": (lambda x, c: ops.nn.lp_normalize(x, axis=c)),
-        "pad": (lambda x, c: ops.nn.pad(x, pad_width=[(0, 0) if axis in (0, c) else (1, axis) for axis in range(4)])),
+        "windows[pad]": (lambda x, c: ops.nn.pad(x, pad_width=[(0, 0) if axis in (0, c) else (1, axis) for axis in range(4)])),
         "slice": (lambda x, c: ops.strided_slice(x, begin=(1, 0), end=(3, 1), axes=(c, 0))),
         **{
             f"split[{part}]": (lambda x, c, i=i: ops.split(x, indices_or_sections=4, axis=c)[i])
@@ -99,8 +99,8 @@ def one_operand() -> dict[str, Case]:
         found[f"MoveTransposes.sink_{name}"] = case(call(first(last), 1), *plain)
         found[f"MoveTransposes.hoist_{name}"] = case(turned(call(image, 1)), heads(call(image, 1)), NO_CHANGE)
     whole, back = laid_out("nn.max_pool2d", channels_last=False), first(var("m", (2, 4, 5, 4)))
-    found["MoveTransposes.sink_pool"] = case(ops.nn.max_pool2d(back, pool_size=(2, 2)), whole, "")
-    found["MoveTransposes.hoist_pool"] = case(turned(whole), heads(whole), NO_CHANGE)
+    found["MoveTransposes.sink_windows[pool]"] = case(ops.nn.max_pool2d(back, pool_size=(2, 2)), whole, "")
+    found["MoveTransposes.hoist_windows[pool]"] = case(turned(whole), heads(whole), NO_CHANGE)
     return found
 
 
@@ -143,7 +143,7 @@ def two_operands() -> dict[str, Case]:
 def several_operands() -> dict[str, Case]:
     found: dict[str, Case] = {}
     exchanged = var("e", (2, 3, 5, 4))
-    for name, before, behind in (("MoveTransposes.sink_concat", 1, 1), ("MoveTransposes.sink_wide_concat", 0, MOST)):
+    for name, before, behind in (("MoveTransposes.sink_concat[few]", 1, 1), ("MoveTransposes.sink_concat[many]", 0, MOST)):
         parts = [*[other] * before, first(last), *[other] * behind]
         others = [*[exchanged] * before, heads(last), *[exchanged] * behind]
         found[name] = case(ops.concatenate(tup(*parts), axis=1), ops.concatenate(tup(*others), axis=1), NO_CHANGE)

@@ -64,13 +64,13 @@ CASES: dict[str, Case] = {
     ),
     "AttentionMasks.softmax_guard[masked]": case(guarded(masked(-9.0)), guarded(masked(-INFINITY)), "is infinite"),
     "AttentionMasks.softmax_guard[biased]": case(guarded(product + bias), guarded(product + splat(-INFINITY, (5,))), "is infinite"),
-    "TransformerWeights.scaled_product": case(
+    "TransformerWeights.scaled[none]": case(
         ops.nn.matmul(x, weight) * scale, ops.nn.matmul(x, weight) * numbers((4, 1)), "is not a vector"
     ),
-    "TransformerWeights.scaled_sum": case(
+    "TransformerWeights.scaled[added]": case(
         (ops.nn.matmul(x, weight) + bias) * scale, (ops.nn.matmul(x, weight) + numbers((4, 5))) * scale, "is not a bias"
     ),
-    "TransformerWeights.scaled_bias": case(
+    "TransformerWeights.scaled[biased]": case(
         ops.nn.bias_add(ops.nn.matmul(x, weight), bias, axis=1) * scale,
         ops.nn.bias_add(ops.nn.matmul(var("five", (5, 3)), weight), bias, axis=0) * scale,
         "axis 0 of Tensor",

@@ -24,8 +24,8 @@ def product(left: Expr, right: Expr) -> Expr:
 def affine_cases(kind: str, of: AnyValue) -> dict[str, Case]:
     """The cases of a product with a constant weight."""
     return {
-        f"MatmulAlgebra.scaled_operand[{kind}]": case(of(x * one), of(x * column), "is not a single number"),
-        f"MatmulAlgebra.scaled_rows[{kind}]": case(of(x * features), of(x * column), "does not scale axis 0"),
+        f"MatmulAlgebra.scaled_rows[{kind}, number]": case(of(x * one), of(x * column), "is not a single number"),
+        f"MatmulAlgebra.scaled_rows[{kind}, rows]": case(of(x * features), of(x * column), "does not scale axis 0"),
         f"MatmulAlgebra.shifted_rows[{kind}]": case(of(x + features), of(x + one), "does not scale axis 0"),
     }
 
@@ -49,5 +49,5 @@ def test_it_rejects(rule: Rule, example: Case) -> None:
 
 def test_scales_that_are_not_finite_stay_outside_of_weights() -> None:
     outcome = saturate(func(product(x * splat(float("inf")), numbers((3, 8)))), MatmulAlgebra, rules__math="finite")
-    assert outcome.fired("MatmulAlgebra.scaled_operand") == 0
+    assert outcome.fired("MatmulAlgebra.scaled_rows") == 0
     assert any("may reach inf" in remark for remark in outcome.remarks)

@@ -10,7 +10,7 @@ from passat import relay
 from passat.ir.expr import Expr
 from passat.ir.onnx import OnnxError, to_onnx
 from passat.relay import qnn
-from passat.rules.library import CanonicalQuantized, QuantizedTransposes
+from passat.rules.library import CanonicalQuantized, MoveTransposes
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
@@ -40,16 +40,20 @@ CASES: dict[str, Case] = {
     "CanonicalQuantized.dequantize": case(
         ops.qnn.dequantize(x, channels, zeros), ops.qnn.dequantize(x, scale, zero, out_dtype="float16"), "float16"
     ),
-    "CanonicalQuantized.upward": case(requantized("UPWARD", "int64"), requantized("TONEAREST", "int64"), "the rounding is TONEAREST"),
-    "CanonicalQuantized.nearest": case(requantized("TONEAREST", "None"), requantized("None", "None"), "the rounding is None"),
-    "CanonicalQuantized.upward_in_floats": case(requantized("None", "float32"), requantized("None", "None"), "computed in fixed point"),
-    "CanonicalQuantized.nearest_in_floats": case(
+    "CanonicalQuantized.requantize[upward]": case(
+        requantized("UPWARD", "int64"), requantized("TONEAREST", "int64"), "the rounding is TONEAREST"
+    ),
+    "CanonicalQuantized.requantize[nearest]": case(requantized("TONEAREST", "None"), requantized("None", "None"), "the rounding is None"),
+    "CanonicalQuantized.requantize_in_floats[upward]": case(
+        requantized("None", "float32"), requantized("None", "None"), "computed in fixed point"
+    ),
+    "CanonicalQuantized.requantize_in_floats[nearest]": case(
         requantized("TONEAREST", "float64"), requantized("TONEAREST", "int64"), "computed in fixed point"
     ),
-    "CanonicalQuantized.add": case(binary("add"), binary("mul"), ""),
-    "CanonicalQuantized.subtract": case(binary("subtract"), binary("mul"), ""),
-    "CanonicalQuantized.dense": case(ops.qnn.dense(x, y, one, zero, scale, scale), ops.nn.dense(real, real), ""),
-    "CanonicalQuantized.batch_matmul": case(
+    "CanonicalQuantized.sums[add]": case(binary("add"), binary("mul"), ""),
+    "CanonicalQuantized.sums[subtract]": case(binary("subtract"), binary("mul"), ""),
+    "CanonicalQuantized.products[dense]": case(ops.qnn.dense(x, y, one, zero, scale, scale), ops.nn.dense(real, real), ""),
+    "CanonicalQuantized.products[batch_matmul]": case(
         ops.qnn.batch_matmul(var("p", (1, 2, 3), "int8"), var("q", (1, 4, 3), "uint8"), one, zero, scale, scale), binary("mul"), ""
     ),
     **{
@@ -73,19 +77,19 @@ def joined(*parts: Expr) -> Expr:
 
 
 CASES |= {
-    "QuantizedTransposes.requantize": case(ops.qnn.requantize(turned[0], scale, zero, other, one), requantized("None", "None"), ""),
+    "MoveTransposes.sink_requantize": case(ops.qnn.requantize(turned[0], scale, zero, other, one), requantized("None", "None"), ""),
     **{
-        f"QuantizedTransposes.sums[qnn.{name}]": case(
+        f"MoveTransposes.sink_quantized_sum[qnn.{name}]": case(
             getattr(ops.qnn, name)(*turned, *shifts),
             getattr(ops.qnn, name)(turned[0], var("k", (1, 3, 4), "int8"), *shifts),
             "",
         )
         for name in ("add", "subtract", "mul")
     },
-    "QuantizedTransposes.pool": case(pooled(planes[0]), pooled(var("i", (1, 4, 4, 3), "int8")), ""),
-    "QuantizedTransposes.concatenate": case(joined(*turned), joined(turned[0], var("k", (1, 3, 4), "int8")), ""),
+    "MoveTransposes.sink_quantized_pool": case(pooled(planes[0]), pooled(var("i", (1, 4, 4, 3), "int8")), ""),
+    "MoveTransposes.sink_quantized_concat": case(joined(*turned), joined(turned[0], var("k", (1, 3, 4), "int8")), ""),
 }
-TABLE = pairs(CASES, CanonicalQuantized, QuantizedTransposes)
+TABLE = pairs(CASES, CanonicalQuantized, MoveTransposes)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")

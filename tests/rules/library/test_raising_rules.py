@@ -48,10 +48,10 @@ plain_powers = ops.exp(x)
 normed = ops.nn.layer_norm(x, gamma, tup())
 CASES: dict[str, Case] = {
     "RootForms.square": case(ops.power(x, splat(2.0)), ops.power(x, splat(3.0)), "not 2"),
-    "RootForms.root": case(ops.power(square, splat(0.5)), ops.power(square, splat(0.25)), "not 0.5"),
-    "RootForms.inverse_root": case(ops.power(square, splat(-0.5)), ops.power(square, splat(-0.25)), "not -0.5"),
-    "RootForms.reciprocal": case(ops.reciprocal(ops.sqrt(x)), ops.reciprocal(ops.exp(x)), ""),
-    "RootForms.one_over": case(splat(1.0) / ops.sqrt(x), splat(2.0) / ops.sqrt(x), "not 1"),
+    "RootForms.root[plain]": case(ops.power(square, splat(0.5)), ops.power(square, splat(0.25)), "not 0.5"),
+    "RootForms.root[inverse]": case(ops.power(square, splat(-0.5)), ops.power(square, splat(-0.25)), "not -0.5"),
+    "RootForms.inverse_root[reciprocal]": case(ops.reciprocal(ops.sqrt(x)), ops.reciprocal(ops.exp(x)), ""),
+    "RootForms.inverse_root[quotient]": case(splat(1.0) / ops.sqrt(x), splat(2.0) / ops.sqrt(x), "not 1"),
     "RootForms.quotient": case(x * ops.rsqrt(x), x * ops.exp(x), ""),
     "RaiseOps.layer_norm": case(standard(x) * gamma, standard(x, 1, 1) * gamma, "does not name the last axes of"),
     "RaiseOps.layer_norm_without_scale": case(standard(x), standard(x, 1, 1), "does not name the last axes of"),

@@ -21,7 +21,7 @@ from passat.rules.checking.check_sets import INSTANCES, check_rule
 from passat.rules.checking.relations import circles, covered, enlarges, reducing_matchers
 from passat.rules.checking.report import rule_lines
 from passat.rules.checking.trial import Verdict
-from passat.rules.checking.trying import WRONG
+from passat.rules.checking.trying import WRONG, triers
 from passat.rules.engine.graph import Symbol
 from passat.rules.engine.matching import Matcher
 from passat.rules.pattern import RuleError, op, tensor
@@ -40,7 +40,7 @@ def test_both_sides_have_one_value(rule: Rule) -> None:
     assert report.verdict == "sound", "\n".join(rule_lines(report))
     assert report.compared >= WANTED
     if rule.holes().cases:
-        assert {trier.rule.name for trier, _ in checked.agreeing} == {direction.name for direction in rule.directions()}
+        assert {trier.rule.name for trier, _ in checked.agreeing} == {trier.rule.name for trier in triers(rule)}
     assert not enlarges(checked)
     assert circles([checked], matchers()) == []
     for trier, trial in checked.agreeing[:2]:

@@ -110,8 +110,8 @@ CASES: dict[str, Case] = {
     "Copies.split_into_one": case(
         ops.split(x, indices_or_sections=1)[0], ops.split(x, indices_or_sections=2)[0], "splits into several parts"
     ),
-    "Broadcasts.left": broadcast_case("multiply", True),
-    "Broadcasts.right": broadcast_case("subtract", False),
+    "Broadcasts.operand[left]": broadcast_case("multiply", True),
+    "Broadcasts.operand[right]": broadcast_case("subtract", False),
 }
 NUMBERS = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64")
 
@@ -151,22 +151,22 @@ def fill_cases() -> dict[str, Case]:
     found: dict[str, Case] = {}
     for form in ("full", "full_like", "zeros", "ones", "zeros_like", "ones_like"):
         fill = filled(form, x, 2, 3)
-        found[f"CreationOps.filled_right[{form}]"] = case(x + fill, small + fill, "the types differ")
-        found[f"CreationOps.filled_left[{form}]"] = case(fill - x, fill - small, "the types differ")
+        found[f"CreationOps.filled[left, {form}]"] = case(x + fill, small + fill, "the types differ")
+        found[f"CreationOps.filled[right, {form}]"] = case(fill - x, fill - small, "the types differ")
         found[f"CreationOps.filled_divisor[{form}]"] = case(x / fill, small / fill, "the types differ")
     return found
 
 
 CASES |= {
-    "CreationOps.zeros_like": case(ops.zeros_like(x), ops.zeros_like(v), "is not static"),
-    "CreationOps.ones_like": case(ops.ones_like(x), ops.ones_like(v), "is not static"),
-    "CreationOps.full_like": case(ops.full_like(x, scalar), ops.full_like(v, scalar), "is not static"),
+    "CreationOps.filled_like[zeros]": case(ops.zeros_like(x), ops.zeros_like(v), "is not static"),
+    "CreationOps.filled_like[ones]": case(ops.ones_like(x), ops.ones_like(v), "is not static"),
+    "CreationOps.filled_like[full]": case(ops.full_like(x, scalar), ops.full_like(v, scalar), "is not static"),
     "CreationOps.cast_like": case(ops.cast_like(x, var("d", (1,), "float64")), ops.cast(x, dtype="float64"), ""),
     "CreationOps.reshape_like": case(
         ops.reshape_like(x, var("six", (6,))), ops.reshape_like(v, var("w", ("m", 3))), "the left side Tensor[(m, 3), float32]"
     ),
-    "CreationOps.broadcast_to_like": case(ops.broadcast_to_like(small, x), ops.broadcast_to_like(small, v), "is not static"),
-    "CreationOps.collapse_sum_like": case(ops.collapse_sum_like(x, small), ops.collapse_sum_like(v, var("u", ("n", 1))), "is not static"),
+    "CreationOps.shaped_like[broadcast]": case(ops.broadcast_to_like(small, x), ops.broadcast_to_like(small, v), "is not static"),
+    "CreationOps.shaped_like[sum]": case(ops.collapse_sum_like(x, small), ops.collapse_sum_like(v, var("u", ("n", 1))), "is not static"),
     "CreationOps.collapse_sum_to": case(
         ops.collapse_sum_to(x, shape=(1, 3)), ops.collapse_sum_to(var("none", (2, 0)), shape=(1, 0)), "is not static, or empty"
     ),
