@@ -5,6 +5,7 @@ from typing import Any as AnyValue
 from typing import Final
 
 from passat.ir.tensor import Tensor
+from passat.ir.tir.expr import Const
 
 
 class Attrs(Mapping[str, AnyValue]):
@@ -23,7 +24,10 @@ class Attrs(Mapping[str, AnyValue]):
 
     def __init__(self, items: Mapping[str, AnyValue] | None = None, /, **named: AnyValue) -> None:
         values = {**items, **named} if items else named
-        self._items = {name: tuple(value) if type(value) is list else value for name, value in values.items()}
+        self._items = {
+            name: tuple(value) if type(value) is list else value.value if isinstance(value, Const) else value
+            for name, value in values.items()
+        }
         self._key: tuple[object, ...] | None = None
         self._hash: int | None = None
 

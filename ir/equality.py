@@ -40,6 +40,8 @@ from passat.ir.module import IRModule, TypeData
 from passat.ir.op import Op
 from passat.ir.prim_func import PrimFunc
 from passat.ir.shape import Any, Dim, SymDim
+from passat.ir.tir.equality import difference as loop_difference
+from passat.ir.tir.node import Node
 from passat.ir.traverse import evaluation_parts, pattern_vars
 from passat.ir.type_comparison import Names, TypeComparison
 from passat.ir.types import FuncType, Type
@@ -77,6 +79,9 @@ def _difference(lhs: Comparables, rhs: Comparables, map_free_vars: bool, sharing
         return _elements_differ(lhs, rhs, map_free_vars, sharing)
     if isinstance(lhs, Sequence) or isinstance(rhs, Sequence):
         return "in kind: one of them is a sequence"
+    if isinstance(lhs, Node) or isinstance(rhs, Node):
+        found = loop_difference(lhs, rhs, map_free_vars)
+        return None if found is None else f"in {found}"
     ours, theirs = _kind_of(lhs), _kind_of(rhs)
     if ours is not theirs:
         return f"in kind: {_article(ours)} against {_article(theirs)}"
@@ -252,8 +257,9 @@ class _Comparison:
         elif isinstance(a, Constructor) and isinstance(b, Constructor):
             return None if self.types.same_constructor(a, b) else f"the constructor {a.name_hint} against {b.name_hint}"
         elif isinstance(a, PrimFunc) and isinstance(b, PrimFunc):
-            same = a.checked_type == b.checked_type and a.attrs == b.attrs and a.body == b.body
-            return None if same else f"{a!r} against {b!r}"
+            if a.checked_type != b.checked_type or a.attrs != b.attrs:
+                return f"{a!r} against {b!r}"
+            return a.body_difference(b)
         return None
 
     def _attributes_differ(self, a: Attrs, b: Attrs) -> str | None:

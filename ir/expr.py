@@ -14,7 +14,7 @@ import numpy.typing as npt
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.dtypes import to_numpy
 from passat.ir.passat_error import PassatError
-from passat.ir.shape import Any, Dim, SymDim, parse_dim
+from passat.ir.shape import Any, Dim, SymDim, as_dim, parse_dim
 from passat.ir.tensor import Tensor
 from passat.ir.types import FuncType, IncompleteType, TensorType, TupleType, Type, TypeCall, TypeVar
 
@@ -573,6 +573,7 @@ def _dimension(dim: AnyValue) -> Dim:
     """Converts a user-supplied dimension: any integer type, a name, or a `Dim`. Raises TypeError or ValueError."""
     if isinstance(dim, str):
         return parse_dim(dim)
+    dim = as_dim(dim)
     if isinstance(dim, (Any, SymDim)):
         return dim
     try:

@@ -25,6 +25,8 @@ from passat.ir.expr import (
 from passat.ir.module import IRModule, TypeData
 from passat.ir.op import Op
 from passat.ir.prim_func import PrimFunc
+from passat.ir.tir.equality import digest
+from passat.ir.tir.node import Node
 from passat.ir.traverse import children, evaluation_parts, pattern_vars, post_order
 from passat.ir.types import (
     FuncType,
@@ -39,7 +41,7 @@ from passat.ir.types import (
     TypeVar,
 )
 
-Comparable: TypeAlias = Expr | IRModule | Type | Pattern | Clause | TypeData | Attrs
+Comparable: TypeAlias = Expr | IRModule | Type | Pattern | Clause | TypeData | Attrs | Node
 """Values that can be compared and hashed."""
 _NOTHING: Final = Tuple([])
 _FREE: Final = 0x5EED
@@ -66,6 +68,8 @@ def structural_hash(node: Comparable, map_free_vars: bool = False) -> int:
         return _text(repr(_definition(node)))
     if isinstance(node, Attrs):
         return _attrs(node)
+    if isinstance(node, Node):
+        return digest(node, map_free_vars)
     return _expression(whole(node), map_free_vars)
 
 
@@ -140,7 +144,7 @@ def _content(node: Expr) -> int:
     if isinstance(node, Op):
         return _text(node.name)
     if isinstance(node, PrimFunc):
-        return hash((_attrs(node.attrs), _type(node.checked_type)))
+        return hash((_attrs(node.attrs), _type(node.checked_type), node.body_hash()))
     return _text(node.name_hint) if isinstance(node, (GlobalVar, Constructor)) else 0
 
 

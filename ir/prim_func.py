@@ -62,6 +62,18 @@ class PrimFunc(BaseFunc):
         changed.attrs = Attrs(self.attrs, **{name: value})
         return changed
 
+    def text(self) -> str | None:
+        """The function as text if its back end prints it; None otherwise."""
+        return None
+
+    def body_difference(self, other: "PrimFunc") -> str | None:
+        """Describes how the body of another function of this class differs; None if it is equal."""
+        return None if self.body == other.body else f"{self!r} against {other!r}"
+
+    def body_hash(self) -> int:
+        """A hash that functions with equal bodies share."""
+        return 0
+
     def __repr__(self) -> str:
         from passat.ir.text.printer import show_prim_func
 

@@ -8,6 +8,7 @@ import functools
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any as AnyValue
 from typing import Final, TypeAlias, final
 
 Monomial: TypeAlias = tuple[str, ...]
@@ -72,7 +73,10 @@ class SymDim:
         return cls([((name,), 1)])
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, SymDim) and self.terms == other.terms)
+        if isinstance(other, SymDim):
+            return self.terms == other.terms
+        dim = as_dim(other)
+        return dim is not other and self == dim
 
     def __hash__(self) -> int:
         return self._hash
@@ -133,6 +137,12 @@ class SymDim:
 
 Dim: TypeAlias = int | Any | SymDim
 Shape: TypeAlias = tuple[Dim, ...]
+
+
+def as_dim(value: AnyValue) -> AnyValue:
+    """The dimension that an expression of the loop IR denotes, such as `n + 1`; other values are unchanged."""
+    convert = getattr(value, "as_dim", None)
+    return value if convert is None else convert()
 
 
 def _terms(dim: int | SymDim) -> Iterable[tuple[Monomial, int]]:

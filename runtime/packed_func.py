@@ -10,6 +10,7 @@ from passat.ir.expr import Expr
 from passat.ir.global_functions import get_global_func as find_function
 from passat.ir.module import IRModule
 from passat.ir.tensor import Tensor
+from passat.ir.tir.expr import ExprOp
 from passat.ir.types import Type
 from passat.runtime.devices import Device, Target
 from passat.runtime.values import ConstructorValue, NDArray, RefValue, TupleValue
@@ -67,8 +68,8 @@ class IntImm(int):
 
 
 def convert(value: AnyValue) -> AnyValue:
-    """A value as functions and the IR hold it: functions as PackedFuncs, lists as tuples, also inside of others. Other values stay, and an
-    integer gets TVM's accessors.
+    """A value as functions and the IR hold it: functions as PackedFuncs, lists as tuples, also inside of others. Other values stay; an
+    integer gets TVM's accessors, and comparisons of the loop IR become expressions.
 
     >>> convert([1, ["a", None]])
     (1, ('a', None))
@@ -83,6 +84,8 @@ def convert(value: AnyValue) -> AnyValue:
         return {key: convert(part) for key, part in value.items()}
     if type(value) is int:
         return IntImm(value)
+    if isinstance(value, ExprOp):
+        return value.asobject()
     plain = isinstance(value, (*_PLAIN, PackedFunc, type)) or not callable(value) or _is_module(value)
     return value if plain else PackedFunc(value)
 

@@ -88,6 +88,9 @@ def _print(node: Expr | IRModule, show_meta_data: bool, annotate: Annotate | Non
 
 def show_prim_func(function: PrimFunc, name: str) -> str:
     """Describes a function of another back end. It has no text form, so modules print it as a comment."""
+    text = function.text()
+    if text is not None:
+        return f"{show_variable(name)} = {text}"
     meta = Metadata()
     params = [
         f"%{show_variable(param.name_hint)}" + (f": {show_type(param.type_annotation)}" if param.type_annotation is not None else "")

@@ -42,6 +42,14 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
         *("runtime_graph", "runtime_graph_debug", "runtime_packed_func", "runtime_ndarray", "runtime_nd_array"),
         *("runtime_module_load", "module_load", "runtime_module_based_interface", "runtime_container", "vm", "vm_serialization"),
     ),
+    "loops": (
+        *("tir_ir_builder", "tir_nodes", "tir_constructor", "tir_ops", "tir_structural_equal_hash", "te_tensor"),
+        *("arith_rewrite_simplify", "arith_canonical_simplify", "arith_const_int_bound", "arith_modular_set", "arith_intset"),
+        *("arith_deduce_bound", "arith_detect_clip_bound", "arith_detect_linear_equation", "arith_domain_touched", "arith_iter_affine_map"),
+        *("arith_solve_linear_equations", "arith_solve_linear_inequality"),
+        *("tir_transform_unroll_loop", "tir_transform_vectorize", "tir_transform_remove_no_op", "tir_transform_simplify"),
+        *("tir_transform_storage_flatten", "tir_transform_storage_rewrite", "tir_transform_loop_partition"),
+    ),
     "more passes": (
         *("pass_alter_op_layout", "pass_convert_op_layout", "pass_inline", "pass_gradient", "pass_merge_composite", "pass_annotate_target"),
         *("pass_partition_graph", "pass_fake_quantization_to_integer", "py_converter", "adt", "pass_remove_unused_functions"),

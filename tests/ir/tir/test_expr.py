@@ -1,0 +1,111 @@
+"""Expressions of the loop IR: types, constants, walks and comparison."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from passat import te, tir
+from passat.ir import structural_equal, structural_hash
+from passat.ir.tir.expr import PrimExpr, Var, const
+from passat.ir.tir.functor import Mutator, Visitor, post_order, rewrite, substitute
+from passat.ir.tir.types import TirError
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "result"),
+    [
+        ("int32", "int64", "int64"),
+        ("int8", "float16", "float16"),
+        ("float16", "float64", "float64"),
+        ("uint32", "int8", "uint32"),
+        ("int32", "uint32", "uint32"),
+        ("bool", "int32", "int32"),
+        ("int32", "float32x4", "float32x4"),
+        ("int32x4", "float32", "float32x4"),
+    ],
+)
+def test_operands_get_one_type(left: str, right: str, result: str) -> None:
+    assert (te.var("a", left) + te.var("b", right)).dtype == result
+
+
+@given(
+    st.sampled_from(["+", "-", "*", "//", "%", "<", "<=", ">", ">=", "&", "|", "^", "==", "!="]), st.integers(-50, 50), st.integers(-50, 50)
+)
+def test_constants_are_folded_as_python_does(symbol: str, a: int, b: int) -> None:
+    if symbol in ("//", "%") and b == 0:
+        with pytest.raises(TirError, match="division by zero"):
+            eval(f"x {symbol} y", {"x": const(a), "y": const(b)})
+        return
+    folded = eval(f"x {symbol} y", {"x": const(a), "y": const(b)})
+    assert isinstance(folded, tir.IntImm)
+    assert folded.value == eval(f"{a} {symbol} {b}")
+
+
+@given(st.integers(-50, 50), st.integers(-50, 50).filter(bool))
+def test_truncated_division_agrees_with_c(a: int, b: int) -> None:
+    quotient, remainder = tir.truncdiv(const(a), const(b)), tir.truncmod(const(a), const(b))
+    assert (int(quotient), int(remainder)) == (int(np.trunc(a / b)), int(np.fmod(a, b)))  # type: ignore[call-overload]  # constants
+
+
+def test_invalid_operations() -> None:
+    x = te.var("x")
+    wrongs: tuple[Callable[[], object], ...] = (
+        lambda: x / 2,
+        lambda: x << 32,
+        lambda: const(1.5) & 1,
+        lambda: tir.all(x, x),
+        lambda: te.var("h", "handle") + 1,
+        lambda: te.var("v", "int32x4") + te.var("w", "int32x2"),
+        lambda: tir.Add(x, const(1, "int64")),
+        lambda: tir.Call("int32", "tir.nothing", []),
+        lambda: te.var("y", "int33x"),
+    )
+    for wrong in wrongs:
+        with pytest.raises(TirError):
+            wrong()
+    with pytest.raises(ValueError, match=r"tir\.all"):
+        bool(x)
+
+
+def _sum(terms: int) -> tuple[Var, PrimExpr]:
+    x = te.var("x")
+    total: PrimExpr = x
+    for _ in range(terms):
+        total = total + x
+    return x, total
+
+
+def test_walks_of_long_sums() -> None:
+    x, total = _sum(20_000)
+    y = te.var("y")
+    assert len(post_order(total)) == 20_001
+    assert structural_equal(substitute(total, {x: y}), _sum(20_000)[1], map_free_vars=True)
+    assert rewrite(total) is total
+    assert Mutator().visit(total) is total
+    Visitor().visit(total)
+
+
+def test_mutators_replace_what_they_name() -> None:
+    class Doubled(Mutator):
+        def visit_Var(self, node: Var) -> PrimExpr:  # noqa: N802  # named after the class
+            return node * 2
+
+    x, y = te.var("x"), te.var("y")
+    assert str(Doubled().visit(x + y * x)) == "((x: int32*2) + ((y: int32*2)*(x*2)))"
+
+
+def test_equality_of_variables() -> None:
+    x, y, z = (te.var(name) for name in "xyz")
+    for a, b, free, equal in (
+        (x + y, x + y, False, True),
+        (x + y, y + x, False, False),
+        (x + y, y + x, True, True),
+        (x + x, x + y, True, False),
+        (tir.Let(x, 1, x + z), tir.Let(y, 1, y + z), False, True),
+        (tir.Let(x, 1, x + z), tir.Let(y, 1, y + x), False, False),
+    ):
+        assert structural_equal(a, b, map_free_vars=free) is equal
+        assert (structural_hash(a, map_free_vars=free) == structural_hash(b, map_free_vars=free)) is equal

@@ -1,0 +1,59 @@
+"""The text of the loop IR."""
+
+import pytest
+from hypothesis import given
+
+from passat.ir import assert_structural_equal, structural_equal, structural_hash
+from passat.ir.tir.builder import create
+from passat.ir.tir.expr import Var
+from passat.ir.tir.function import PrimFunc
+from passat.ir.tir.parser import TirParseError, parse_expr, parse_function, parse_stmt
+from passat.ir.tir.printer import show
+from tests.ir.tir.programs import functions
+
+
+@given(functions())
+def test_functions_are_read_as_printed(function: PrimFunc) -> None:
+    text = show(function)
+    again = parse_function(text)
+    assert show(again) == text
+    assert_structural_equal(function, again)
+    assert structural_hash(function) == structural_hash(again)
+
+
+def test_long_programs_do_not_use_the_stack() -> None:
+    total = x = Var("x")
+    for _ in range(30_000):
+        total = total + x  # type: ignore[assignment]  # a sum
+    again = parse_expr(show(total))
+    assert structural_equal(total, again, map_free_vars=True)
+    assert structural_hash(total, map_free_vars=True) == structural_hash(again, map_free_vars=True)
+    ib = create()
+    memory = ib.pointer("int32")
+    for place in range(5_000):
+        memory[place] = place
+    stmt = ib.get()
+    assert structural_equal(parse_stmt(show(stmt)), stmt, map_free_vars=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("primfn(n: int32) {\n  evaluate((n + 1f32))\n}", "line 2, column 22: Add has operands of one type, not int32 and float32"),
+        ("primfn(n: int32) {\n  evaluate(m)\n}", "line 2, column 12: m is not declared; its first use names its type, such as m: int32"),
+        ("primfn(n: int32, n: int32) { evaluate(n) }", "line 1, column 21: n is declared twice"),
+        ("primfn(n: int33x) { evaluate(n) }", "line 1, column 11: 'int33x' is not an element type"),
+        ("primfn(n: int32) { let k: int32 = n }", "line 1, column 37: expected a statement after the last one"),
+        ('primfn(n: int32) { for (i: int32, 0, n) "fast" {} }', "line 1, column 41: loops are serial, parallel"),
+        ("primfn(n: int32) { evaluate(@tir.foo(n, dtype=int32)) }", "line 1, column 29: there is no function tir.foo"),
+        ("primfn(n: int32) { evaluate(1.5) }", "line 1, column 29: the integer 1.5 has a fraction"),
+        ("primfn(n: int32) { evaluate(n)", "line 1, column 31: expected '}', found 'the end of the text'"),
+        ("primfn(n: int32) { evaluate(n) } #", "line 1, column 34: unexpected character '#'"),
+        ("primfn(n: int32) with {1} { evaluate(n) }", "line 1, column 23: expected a value as JSON has it, found '{'"),
+        (f"primfn(n: int32) {{ evaluate({'!' * 300}True) }}", "nested more than 100 levels deep"),
+    ],
+)
+def test_errors_name_line_and_column(text: str, message: str) -> None:
+    with pytest.raises(TirParseError) as caught:
+        parse_function(text)
+    assert message in str(caught.value)
