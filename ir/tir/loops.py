@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 ARITY: Final = {
-    "abs": 1, "add": 2, "and": 2, "ceil": 1, "clip_high": 2, "clip_low": 2, "div": 2, "eq": 2, "erf": 1, "exp": 1, "floor": 1,
-    "ge": 2, "gt": 2,
-    "half": 1, "isinf": 1, "isnan": 1, "le": 2, "leaky": 2, "log": 1, "lt": 2, "max": 2, "min": 2, "mul": 2, "ne": 2, "neg": 1, "not": 1,
-    "of_order": 1, "or": 2, "order": 1, "relu": 1, "round": 1, "sigmoid": 1, "sign": 1, "sqrt": 1, "sub": 2, "tanh": 1, "where": 3,
+    "abs": 1, "add": 2, "and": 2, "ceil": 1, "clip_high": 2, "clip_low": 2, "cos": 1, "div": 2, "eq": 2, "erf": 1, "exp": 1, "floor": 1,
+    "fmod": 2, "ge": 2, "gt": 2, "half": 1, "isinf": 1, "isnan": 1, "le": 2, "leaky": 2, "log": 1, "lt": 2, "max": 2, "min": 2,
+    "mod": 2, "mul": 2, "ne": 2, "neg": 1, "not": 1, "of_order": 1, "or": 2, "order": 1, "pow": 2, "relu": 1, "round": 1, "sigmoid": 1,
+    "sign": 1, "sin": 1, "sqrt": 1, "sub": 2, "tanh": 1, "where": 3,
 }  # fmt: skip
 """The scalar functions, by name, with their number of arguments. `half` rounds to float16; `order` maps floats to integers in the same
-order, NaN last, and `of_order` maps them back."""
+order, NaN last, and `of_order` maps them back. `div` and `fmod` of integers truncate, `mod` has the sign of the divisor."""
 _ORDER: Final = {"order": {"float32": "int32", "float64": "int64"}, "of_order": {"int32": "float32", "int64": "float64"}}
 _TESTS: Final = frozenset(("eq", "ge", "gt", "isinf", "isnan", "le", "lt", "ne"))
 

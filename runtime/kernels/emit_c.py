@@ -1,6 +1,7 @@
 """Prints loops as C. Names are those of the loops, which Passat generates; numbers are hexadecimal, and therefore exact."""
 
 import math
+import re
 from typing import Final
 
 from passat.ir.tir import Accumulate, Buffer, Cast, Const, Expr, For, Let, Load, Local, LoopFunc, Seq, Stmt, Store, Var
@@ -22,11 +23,23 @@ _INFIX: Final = {
 }  # fmt: skip
 _FLOATS: Final = ("float32", "float64")
 
+_WAVE: Final = re.compile(r"\bk_((?:sin|cos)_float\d+)\(")
+"""Functions that take several times as long for any argument as for one below 2^20. A kernel assumes that all arguments are, and starts
+again if it meets another."""
+
 
 def emit(function: LoopFunc) -> str:
     """Prints a function as C. The buffers that it writes overlap no others."""
     params = ", ".join(_param(param, written=param in function.outputs) for param in function.params)
-    return f"static void k_{function.name}({params}) {{\n" + "\n".join(_lines(function.body)) + "\n}\n"
+    body = "\n".join(_lines(function.body))
+    near = _WAVE.sub(r"k_near_\1(&far, ", body)
+    if near == body:
+        return f"static void k_{function.name}({params}) {{\n{body}\n}}\n"
+    args = ", ".join(param.name for param in function.params)
+    return (
+        f"static int32_t k_{function.name}_near({params}) {{\nint32_t far = 0;\n{near}\nreturn far;\n}}\n"
+        f"static void k_{function.name}({params}) {{\nif (!k_{function.name}_near({args})) return;\n{body}\n}}\n"
+    )
 
 
 def _param(param: Buffer | Var, *, written: bool) -> str:

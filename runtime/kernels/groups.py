@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from passat.runtime.kernels.operators import KNOWN, REDUCTIONS, Build, builder, constants_from
+from passat.runtime.kernels.operators import DIVISIONS, INTEGERS, KNOWN, REDUCTIONS, Build, builder
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -92,6 +92,8 @@ class Graph:
         operands = self._operands(node)
         if len(shape) > MOST_DIMENSIONS or not operands or any(name not in self.types for name in operands):
             return None
+        if node.op_type in DIVISIONS and dtype in INTEGERS and self._is_zero(node.input[1]):
+            return None
         constants: list[float | None] = []
         for name in list(node.input)[len(operands) :]:
             # ranks of constants must not decide the rank of the result
@@ -100,8 +102,13 @@ class Graph:
             constants.append(self.constants[name].value if name else None)
         return builder(node.op_type, [self.types[name].dtype for name in operands], dtype, constants, attributes_of(node))
 
+    def _is_zero(self, divisor: str) -> bool:
+        """False for a constant other than zero."""
+        return divisor not in self.constants or not self.constants[divisor].value
+
     def _operands(self, node: "NodeProto") -> Sequence[str]:
-        return list(node.input[:1] if node.op_type in REDUCTIONS else node.input[: constants_from(node.op_type)])
+        others_are_constants = node.op_type in ("Clip", *REDUCTIONS) or (node.op_type == "Pow" and node.input[1] in self.constants)
+        return list(node.input[: 1 if others_are_constants else None])
 
     def operands(self, number: int) -> Sequence[str]:
         """The inputs of a node that are not part of its function."""

@@ -16,18 +16,19 @@ Build: TypeAlias = Callable[[Sequence[Expr]], Expr]
 Attributes: TypeAlias = Mapping[str, float]
 
 FLOATS: Final = ("float32", "float64", "float16")
-_INTEGERS: Final = ("int32", "int64", "int8", "uint8")
-_NUMBERS: Final = (*FLOATS, *_INTEGERS)
+INTEGERS: Final = ("int32", "int64", "int8", "uint8")
+_NUMBERS: Final = (*FLOATS, *INTEGERS)
 _SIGNED: Final = (*FLOATS, "int32", "int64", "int8")
 _LARGEST: Final = {"float32": float.fromhex("0x1.fffffep+127"), "float64": float.fromhex("0x1.fffffffffffffp+1023")}
 
 _BOOL: Final = ("bool",)
 _DIRECT: Final = {
-    "Abs": ("abs", _SIGNED), "Ceil": ("ceil", FLOATS), "Erf": ("erf", ("float32", "float16")), "Exp": ("exp", FLOATS),
-    "Floor": ("floor", FLOATS), "IsInf": ("isinf", FLOATS), "IsNaN": ("isnan", FLOATS), "Log": ("log", FLOATS), "Neg": ("neg", _SIGNED),
+    "Abs": ("abs", _SIGNED), "Ceil": ("ceil", FLOATS), "Cos": ("cos", FLOATS), "Erf": ("erf", ("float32", "float16")),
+    "Exp": ("exp", FLOATS), "Floor": ("floor", FLOATS), "IsInf": ("isinf", FLOATS), "IsNaN": ("isnan", FLOATS), "Log": ("log", FLOATS),
+    "Neg": ("neg", _SIGNED),
     "Not": ("not", _BOOL), "Relu": ("relu", _SIGNED), "Round": ("round", FLOATS), "Sigmoid": ("sigmoid", FLOATS),
-    "Sign": ("sign", _NUMBERS), "Sqrt": ("sqrt", FLOATS), "Tanh": ("tanh", FLOATS),
-    "Add": ("add", _NUMBERS), "And": ("and", _BOOL), "Div": ("div", FLOATS), "Equal": ("eq", (*_NUMBERS, "bool")),
+    "Sign": ("sign", _NUMBERS), "Sin": ("sin", FLOATS), "Sqrt": ("sqrt", FLOATS), "Tanh": ("tanh", FLOATS),
+    "Add": ("add", _NUMBERS), "And": ("and", _BOOL), "Div": ("div", _NUMBERS), "Equal": ("eq", (*_NUMBERS, "bool")),
     "Greater": ("gt", _NUMBERS), "GreaterOrEqual": ("ge", _NUMBERS), "Less": ("lt", _NUMBERS), "LessOrEqual": ("le", _NUMBERS),
     "Mul": ("mul", _NUMBERS), "Or": ("or", _BOOL), "Sub": ("sub", _NUMBERS), "Xor": ("ne", _BOOL),
 }  # fmt: skip
@@ -74,7 +75,11 @@ def _composed(kind: str, x: Expr, attributes: Attributes) -> Expr | None:
         return call("div", x, call("add", number(1), call("abs", x)))
     if kind == "Mish":
         return call("mul", x, call("tanh", softplus()))
-    if kind == "Gelu" and not attributes.get("tanh"):
+    if kind == "Gelu" and attributes.get("tanh"):
+        cubic, linear = (number(_single(math.sqrt(2 / math.pi) * factor)) for factor in (0.044715, 1))
+        inner = call("mul", x, call("add", call("mul", cubic, call("mul", x, x)), linear))
+        return call("mul", call("mul", x, number(0.5)), call("add", call("tanh", inner), number(1)))
+    if kind == "Gelu":
         erf = call("erf", call("mul", x, number(_single(math.sqrt(0.5)))))
         return call("mul", call("mul", x, number(0.5)), call("add", erf, number(1)))
     if kind == "ThresholdedRelu":
@@ -85,7 +90,7 @@ def _composed(kind: str, x: Expr, attributes: Attributes) -> Expr | None:
 _COMPOSED: Final = (
     "Elu", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "Reciprocal", "Selu", "Softplus", "Softsign", "ThresholdedRelu",
 )  # fmt: skip
-KNOWN: Final = frozenset((*_DIRECT, *_FOLDED, *_COMPOSED, "Cast", "Clip", "Pow", "Where"))
+KNOWN: Final = frozenset((*_DIRECT, *_FOLDED, *_COMPOSED, "Cast", "Clip", "Mod", "Pow", "Where"))
 """The operators that a kernel may compute, one element from one element of each operand."""
 REDUCTIONS: Final = {
     "ReduceL2": "add",
@@ -98,9 +103,8 @@ REDUCTIONS: Final = {
 """The operators that a kernel may compute along a row, and what they accumulate; a minimum is the maximum of the reversed."""
 
 
-def constants_from(kind: str) -> int | None:
-    """The index from which inputs must be constants and become part of the function; None if there are no such inputs."""
-    return 1 if kind in ("Clip", "Pow") else None
+DIVISIONS: Final = frozenset(("Div", "Mod"))
+"""Operators whose second operand must be a constant other than zero if it is an integer: ONNX Runtime reports divisions by zero."""
 
 
 def builder(kind: str, operands: Sequence[str], result: str, constants: Sequence[float | None], attributes: Attributes) -> Build | None:
@@ -124,8 +128,11 @@ def builder(kind: str, operands: Sequence[str], result: str, constants: Sequence
         return lambda args: reduce(lambda x, y: Call(_FOLDED[kind], (x, y)), args)
     if kind in _COMPOSED:
         return (lambda args: _known(_composed(kind, args[0], attributes))) if given in FLOATS and _is_composed(kind, attributes) else None
-    if kind == "Pow" and constants and given in FLOATS:
-        return {2.0: lambda args: Call("mul", (args[0], args[0])), 3.0: _cube}.get(constants[0] or 0.0)
+    if kind == "Mod" and (given in INTEGERS or attributes.get("fmod")):
+        return lambda args: Call("fmod" if attributes.get("fmod") else "mod", tuple(args))
+    if kind == "Pow" and given in FLOATS:
+        exponent = constants[0] if constants else None
+        return _pow(exponent) if exponent is None or given == "float64" or _single(exponent) == exponent or math.isnan(exponent) else None
     if kind == "Clip" and not any(bound is not None and math.isnan(bound) for bound in constants):
         return lambda args: _clip(args[0], *constants)
     return None
@@ -147,8 +154,15 @@ def _single(value: float) -> float:
     return float(np.float32(value))
 
 
-def _cube(args: Sequence[Expr]) -> Expr:
-    return Call("mul", (Call("mul", (args[0], args[0])), args[0]))
+def _pow(exponent: float | None) -> Build:
+    """Powers; those of the constant exponents 2 and 3 are products, like ONNX Runtime's."""
+    if exponent is None:
+        return lambda args: Call("pow", tuple(args))
+    if exponent == 2:
+        return lambda args: Call("mul", (args[0], args[0]))
+    if exponent == 3:
+        return lambda args: Call("mul", (Call("mul", (args[0], args[0])), args[0]))
+    return lambda args: Call("pow", (args[0], Const(exponent, args[0].dtype)))
 
 
 def _cast(given: str, wanted: str) -> Build | None:

@@ -1,7 +1,8 @@
 """The scalar functions of loops in C, for each type: `k_NAME_TYPE`.
 
-The values are those of ONNX Runtime; exp, log, tanh, sigmoid and erf are of our own, by polynomials fitted to the function (Chebyshev), so
-that loops with them are vectorized. All keep NaN. `FMA` and `FMAF` may round once or twice.
+The values are those of ONNX Runtime; exp, log, tanh, sigmoid, erf, sin, cos and pow are of our own, by polynomials fitted to the function
+(Chebyshev), so that loops with them are vectorized; pow of float64, and sin and cos of float64 from 2^20, are the C library's. All keep
+NaN. `FMA` and `FMAF` may round once or twice.
 """
 
 from typing import Final
@@ -14,6 +15,8 @@ FN double k_double(uint64_t bits) { union { uint64_t u; double f; } v; v.u = bit
 FN uint64_t k_bits64(double x) { union { uint64_t u; double f; } v; v.f = x; return v.u; }
 
 #define NUMBERS(T, N) \
+  FN T k_fmod_##N(T x, T y) { return (T)(x % y); } \
+  FN T k_mod_##N(T x, T y) { T r = (T)(x % y); return r && (r < 0) != (y < 0) ? (T)(r + y) : r; } \
   FN T k_abs_##N(T x) { return x < 0 ? (T)-x : x; } \
   FN T k_neg_##N(T x) { return (T)-x; } \
   FN T k_relu_##N(T x) { return x < 0 ? 0 : x; } \
@@ -24,6 +27,8 @@ FN uint64_t k_bits64(double x) { union { uint64_t u; double f; } v; v.f = x; ret
   FN T k_clip_high_##N(T x, T high) { return x > high ? high : x; }
 NUMBERS(int8_t, int8) NUMBERS(int32_t, int32) NUMBERS(int64_t, int64)
 
+FN uint8_t k_fmod_uint8(uint8_t x, uint8_t y) { return x % y; }
+FN uint8_t k_mod_uint8(uint8_t x, uint8_t y) { return x % y; }
 FN uint8_t k_max_uint8(uint8_t x, uint8_t y) { return x > y ? x : y; }
 FN uint8_t k_min_uint8(uint8_t x, uint8_t y) { return x < y ? x : y; }
 FN uint8_t k_clip_low_uint8(uint8_t x, uint8_t low) { return x < low ? low : x; }
@@ -44,6 +49,7 @@ FN uint8_t k_sign_uint8(uint8_t x) { return x > 0; }
   FN T k_clip_high_##N(T x, T high) { return x > high ? high : x; } \
   FN T k_max_##N(T x, T y) { T z = x > y ? x : y; return x == x ? z : x; } \
   FN T k_min_##N(T x, T y) { T z = x < y ? x : y; return x == x ? z : x; } \
+  FN T k_fmod_##N(T x, T y) { return __builtin_fmod##B(x, y); } \
   FN uint8_t k_isnan_##N(T x) { return x != x; } \
   FN uint8_t k_isinf_##N(T x) { return __builtin_fabs##B(x) > LARGEST; }
 FLOATS(float, float32, f, 0x1.fffffep+127f) FLOATS(double, float64, , 0x1.fffffffffffffp+1023)
@@ -213,4 +219,82 @@ FN double k_log_float64(double x) {
   r = x > 0 ? r : x == 0 ? -__builtin_inf() : __builtin_nan("");
   return x <= 0x1.fffffffffffffp+1023 ? r : x;
 }
+
+FN float k_pow_float32(float x, float y) {
+  double r = k_exp_float64((double)y * k_log_float64(__builtin_fabsf(x)));
+  float h = y * 0.5f;
+  int whole = __builtin_rintf(y) == y, odd = whole && __builtin_rintf(h) != h;
+  float z = odd && k_bits(x) >> 31 ? -(float)r : (float)r;
+  z = x < 0 && !whole && x >= -0x1.fffffep+127f ? __builtin_nanf("") : z;
+  return (y == 0) | (x == 1) | ((x == -1) & (h == y)) ? 1.0f : z;
+}
+FN double k_pow_float64(double x, double y) {  /* gcc makes a root of the power of a half, also of -0 and -infinity */
+  return y == 0.5 ? x < -0x1.fffffffffffffp+1023 ? -x : __builtin_sqrt(x) + 0.0 : __builtin_pow(x, y);
+}
+static const uint32_t k_two_over_pi[] = {  /* 32 bits of it each, from 5 before the point, advancing by 8 */
+  0x0517cc1b, 0x17cc1b72, 0xcc1b7272, 0x1b727220, 0x727220a9, 0x7220a94f, 0x20a94fe1, 0xa94fe13a, 0x4fe13abe, 0xe13abe8f, 0x3abe8fa9,
+  0xbe8fa9a6, 0x8fa9a6ee, 0xa9a6ee06, 0xa6ee06db, 0xee06db14, 0x06db14ac, 0xdb14acc9, 0x14acc9e2, 0xacc9e21c, 0xc9e21c82, 0xe21c820f,
+};
+FN double k_remainder(float x, uint32_t* quarter) {  /* of |x| by pi / 2, exact for any number of at least 2^20 */
+  uint32_t bits = k_bits(x) & 0x7fffffffu;
+  int32_t e = (int32_t)(bits >> 23) - 147;
+  e = e < 0 ? 0 : e;
+  uint32_t m = ((bits & 0x7fffffu) | 0x800000u) << (e & 7);  /* |x| is m / 8 * 256^(e / 8) */
+  e >>= 3;
+  uint64_t last = (uint64_t)m * k_two_over_pi[e + 8] >> 32;
+  uint64_t y = ((uint64_t)(m * k_two_over_pi[e]) << 32) + (uint64_t)m * k_two_over_pi[e + 4] + last;
+  *quarter = (uint32_t)((y + ((uint64_t)1 << 61)) >> 62);
+  y -= (uint64_t)*quarter << 62;
+  return ((double)(int32_t)(y >> 32) * 0x1p+32 + (double)(int32_t)((uint32_t)y >> 1) * 2.0) * 0x1.921fb54442d18p-62;
+}
+FN float k_wave(float x, uint32_t turn, int near) {  /* sin(|x| + turn * pi / 2) */
+  double a = __builtin_fabsf(x), t = a * 0x1.45f306dc9c883p-1 + 0x1.8p+52, k = t - 0x1.8p+52;
+  double rest = (a - k * 0x1.921fb544p+0) - k * 0x1.0b4611a626331p-34;
+  uint32_t q = (uint32_t)k_bits64(t);
+  if (!near) {
+    uint32_t quarter;
+    double far = k_remainder(x, &quarter);
+    rest = a < 0x1p+20 ? rest : far;
+    q = a < 0x1p+20 ? q : quarter;
+  }
+  q += turn;
+  float r = (float)rest, z = r * r;
+  float s = FMAF(FMAF(FMAF(FMAF(z, 0x1.6db3aap-19f, -0x1.a01388p-13f), z, 0x1.11110ep-7f), z, -0x1.555556p-3f), z * r, r);
+  float c = FMAF(FMAF(FMAF(z, 0x1.9bcdfcp-16f, -0x1.6c12c0p-10f), z, 0x1.555554p-5f), z * z, FMAF(z, -0.5f, 1.0f));
+  float w = q & 1 ? c : s;
+  w = q & 2 ? -w : w;
+  return a <= 0x1.fffffep+127f ? w : __builtin_nanf("");
+}
+FN double k_wave64(double x, uint32_t turn) {  /* below 2^20 */
+  double a = __builtin_fabs(x), t = a * 0x1.45f306dc9c883p-1 + 0x1.8p+52, k = t - 0x1.8p+52;
+  double r = ((a - k * 0x1.921fb544p+0) - k * 0x1.0b4611a6p-34) - k * 0x1.3198a2e037073p-69, z = r * r;
+  double s = FMA(z, 0x1.5e0726e8bdcb6p-33, -0x1.ae600004fbef2p-26);
+  s = FMA(s, z, 0x1.71de378bf7322p-19);
+  s = FMA(s, z, -0x1.a01a019e7b7e5p-13);
+  s = FMA(s, z, 0x1.1111111110b90p-7);
+  s = FMA(s, z, -0x1.5555555555555p-3);
+  s = FMA(s, z * r, r);
+  double c = FMA(z, -0x1.9079af623757cp-37, 0x1.1eeb63690b412p-29);
+  c = FMA(c, z, -0x1.27e4fa128f57dp-22);
+  c = FMA(c, z, 0x1.a01a019f4a98cp-16);
+  c = FMA(c, z, -0x1.6c16c16c16956p-10);
+  c = FMA(c, z, 0x1.5555555555555p-5);
+  c = FMA(c, z * z, FMA(z, -0.5, 1.0));
+  uint32_t q = (uint32_t)k_bits64(t) + turn;
+  double w = q & 1 ? c : s;
+  w = q & 2 ? -w : w;
+  return a <= 0x1.fffffffffffffp+1023 ? w : __builtin_nan("");
+}
+FN float k_signed(float w, float x) { return k_float(k_bits(w) ^ (k_bits(x) & 0x80000000u)); }
+FN double k_signed64(double w, double x) { return k_double(k_bits64(w) ^ (k_bits64(x) & (uint64_t)1 << 63)); }
+FN int32_t k_is_far(float x) { float a = __builtin_fabsf(x); return (a >= 0x1p+20f) & (a <= 0x1.fffffep+127f); }
+FN int32_t k_is_far64(double x) { double a = __builtin_fabs(x); return (a >= 0x1p+20) & (a <= 0x1.fffffffffffffp+1023); }
+FN float k_sin_float32(float x) { return k_signed(k_wave(x, 0, 0), x); }
+FN float k_cos_float32(float x) { return k_wave(x, 1, 0); }
+FN double k_sin_float64(double x) { return __builtin_sin(x); }
+FN double k_cos_float64(double x) { return __builtin_cos(x); }
+FN float k_near_sin_float32(int32_t* far, float x) { *far |= k_is_far(x); return k_signed(k_wave(x, 0, 1), x); }
+FN float k_near_cos_float32(int32_t* far, float x) { *far |= k_is_far(x); return k_wave(x, 1, 1); }
+FN double k_near_sin_float64(int32_t* far, double x) { *far |= k_is_far64(x); return k_signed64(k_wave64(x, 0), x); }
+FN double k_near_cos_float64(int32_t* far, double x) { *far |= k_is_far64(x); return k_wave64(x, 1); }
 """
