@@ -1,10 +1,11 @@
 """Analyses of expressions: used, bound and free variables, and well-formedness."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from passat.ir.expr import (
     Call,
+    Clause,
     Constant,
     Expr,
     Function,
@@ -23,34 +24,42 @@ from passat.ir.scopes import Scopes
 from passat.ir.traverse import children, pattern_vars, post_order
 
 
+def _visited(expr: Expr) -> Iterator[Expr | Clause]:
+    """Yields every node once, before its parts, and the clauses of a match before their results."""
+    seen: set[Expr] = set()
+    stack: list[Expr | Clause] = [expr]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Clause):
+            yield node
+            stack.append(node.rhs)
+        elif node not in seen:
+            seen.add(node)
+            yield node
+            stack.extend((*reversed(node.clauses), node.data) if type(node) is Match else reversed(children(node)))
+
+
 def all_vars(expr: Expr) -> list[Var]:
-    """Returns all variables, bound or used, without duplicates, in post-order."""
+    """Returns all variables, bound or used, without duplicates, in the order of the text: patterns come before the results of arms."""
     found: dict[Var, None] = {}
-    for node in post_order(expr):
+    for node in _visited(expr):
         if isinstance(node, Var):
             found[node] = None
-        elif isinstance(node, Match):
-            found.update((var, None) for clause in node.clauses for var in pattern_vars(clause.lhs))
+        elif isinstance(node, Clause):
+            found.update((var, None) for var in pattern_vars(node.lhs))
     return list(found)
 
 
 def bound_vars(expr: Expr) -> list[Var]:
     """Returns the variables that functions, lets and match arms inside the expression bind, outer ones first."""
     found: dict[Var, None] = {}
-    seen: set[int] = set()
-    stack = [expr]
-    while stack:
-        node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        stack.extend(reversed(children(node)))
+    for node in _visited(expr):
         if isinstance(node, Function):
             found.update((var, None) for var in node.params)
         elif isinstance(node, Let):
             found[node.var] = None
-        elif isinstance(node, Match):
-            found.update((var, None) for clause in node.clauses for var in pattern_vars(clause.lhs))
+        elif isinstance(node, Clause):
+            found.update((var, None) for var in pattern_vars(node.lhs))
     return list(found)
 
 

@@ -13,12 +13,12 @@ _ATOMS = (Var, Constant, GlobalVar, Op, Constructor)
 _Bindings = Sequence[tuple[Var, Expr]]
 
 
-def to_anf(expr: Expr) -> Expr:
+def to_anf(expr: Expr, bind_constants: bool = False) -> Expr:
     """Converts to A-normal form: lets in the order of evaluation, each binding one operation on atoms; the result is an atom.
 
-    Atoms are variables, constants, operators, constructors and global functions. A node with several uses is bound once, in the innermost
-    scope that encloses all uses, so sharing becomes lets. Existing lets keep their variables, and sealed functions (`passat.ir.sealed`) are
-    not entered. Returns the same object if it is in A-normal form already.
+    Atoms are variables, operators, constructors, global functions, and constants, unless `bind_constants`. A node with several uses is
+    bound once, in the innermost scope that encloses all uses, so sharing becomes lets. Existing lets keep their variables, and sealed
+    functions (`passat.ir.sealed`) are not entered. Returns the same object if it is in A-normal form already.
 
     >>> from passat.ir.text import parse_expr
     >>> to_anf(parse_expr("fn (%x: int8) { (%x, (%x, 1i8)) }"))
@@ -28,12 +28,13 @@ def to_anf(expr: Expr) -> Expr:
       %x2
     }
     """
-    return _Normalizer(expr).run()
+    return _Normalizer(expr, bind_constants).run()
 
 
 class _Normalizer:
-    def __init__(self, expr: Expr) -> None:
+    def __init__(self, expr: Expr, bind_constants: bool) -> None:
         self._root = expr
+        self._atomic = tuple(kind for kind in _ATOMS if kind is not Constant or not bind_constants)
         self._scopes = Scopes(expr, lets=False)
         self._bindings: dict[Scope, list[tuple[Var, Expr]]] = {}
         self._atoms: dict[Expr, Expr] = {}
@@ -45,7 +46,7 @@ class _Normalizer:
             results[let] = results.get(let.body, let.body)
         for let in reversed(lets):  # outer lets first
             value = results.get(let.value, let.value)
-            if isinstance(value, _ATOMS) or value in self._names:
+            if isinstance(value, self._atomic) or value in self._names:
                 self._lets[let.var] = let
             else:
                 self._names[value] = let.var
@@ -53,7 +54,7 @@ class _Normalizer:
     def run(self) -> Expr:
         """Returns the normal form."""
         for node in self._scopes.order:
-            if isinstance(node, _ATOMS):
+            if isinstance(node, self._atomic):
                 self._atoms[node] = node
                 if isinstance(node, Var) and node in self._lets:  # a let of an atom is placed here, after its value
                     let = self._lets[node]

@@ -90,6 +90,12 @@ class IRModule:
         module["main"] = expr if isinstance(expr, BaseFunc) else Function(free_vars(expr), expr)
         return module
 
+    def with_attr(self, name: str, value: AnyValue) -> "IRModule":
+        """Returns a copy of the module with one attribute set."""
+        copy = self.shallow_copy()
+        copy.attrs[name] = value
+        return copy
+
     def get_global_var(self, name: str) -> GlobalVar:
         """Returns the variable of a function. Raises KeyError with the list of functions."""
         for var in self.functions:

@@ -13,7 +13,7 @@ _BY_LEVEL: Final = {
     nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.pad""",
     3: """abs arange cast cast_like ceil clip copy cumsum dyn.full dyn.reshape dyn.tile floor full full_like gather gather_nd
     isfinite isinf isnan negative nn.leaky_relu nn.prelu ones repeat reshape reshape_like reverse round scatter_elements
-    scatter_nd sign split squeeze stack take tile transpose trilu zeros""",
+    scatter_nd sign split squeeze stack take tile transpose trilu trunc zeros""",
     4: """all any argmax argmin bitwise_and bitwise_not bitwise_or bitwise_xor broadcast_to collapse_sum_to dyn.broadcast_to
     dyn.strided_slice equal greater greater_equal left_shift less less_equal logical_and logical_not logical_or logical_xor
     max maximum mean min minimum not_equal ones_like power prod right_shift strided_slice sum where zeros_like""",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from passat.ir.anf import to_anf, to_graph
@@ -46,16 +47,17 @@ ANF: Final = "anf"
 @dataclass(frozen=True, repr=False)
 class ToANormalForm(ModulePass):
     """Converts every function to A-normal form: a sequence of lets in the order of evaluation, each with one operation on variables and
-    constants.
+    constants, or on variables alone with `bind_constants`, as in TVM.
 
     Skips functions with the attribute `Compiler`, and the inside of functions with `Primitive`. Establishes the fact "anf".
     """
 
     info = PassInfo(1, "ToANormalForm", provides=(ANF,))
+    bind_constants: bool = False
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Transforms every function; returns the same module if all are in A-normal form."""
-        return _each_function(mod, to_anf)
+        return _each_function(mod, partial(to_anf, bind_constants=self.bind_constants))
 
 
 @register_pass("relay._transform.ToBasicBlockNormalForm")

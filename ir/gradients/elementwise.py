@@ -143,7 +143,7 @@ for _name, _derivative in DERIVATIVES.items():
     built_in(_name)(_of_derivative(_derivative))
 
 
-@built_in("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "sign", "ceil", "floor", "round")
+@built_in("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "sign", "ceil", "floor", "round", "trunc")
 @built_in(
     "isnan",
     "isinf",

@@ -85,6 +85,19 @@ def _write_rsqrt(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     return emit.node("Reciprocal", [emit.node("Sqrt", inputs)])
 
 
+@define_op("trunc", kernel=np.trunc, cost=_two_passes, elementwise=True, idempotent=True, odd=True, monotonic=True)
+def trunc(x: TensorType) -> TensorType:
+    """Rounds toward zero to an integer. Relay trunc, written as Ceil where the element is negative, and Floor elsewhere."""
+    return same_type(x, FLOATING)
+
+
+@to_onnx(trunc)
+def _write_trunc(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+    need_opset(emit, 9, trunc)  # Where
+    negative = emit.node("Less", [*inputs, constant_like(call, 0, emit)])
+    return emit.node("Where", [negative, emit.node("Ceil", inputs), emit.node("Floor", inputs)])
+
+
 @define_op("reciprocal", exact="always", kernel=in_float32(np.reciprocal), onnx="Reciprocal", elementwise=True)
 def reciprocal(x: TensorType) -> TensorType:
     """The reciprocal. ONNX Reciprocal-13."""

@@ -233,8 +233,8 @@ class ExprReader(AtomReader):
         tokens = self.tokens
         if isinstance(callee, Op):
             try:
-                args, attrs = translated(callee, args, attrs)
-                return Call(callee, args, callee.bind_attrs(attrs), span=tokens.span(at))
+                op, args, attrs = translated(callee, args, attrs)
+                return Call(op, args, op.bind_attrs(attrs), span=tokens.span(at))
             except OpTypeError as error:
                 raise tokens.error_at(tokens.starts[at], str(error)) from None
         attrs.pop("attrs_type_key", None)  # TVM names the class of the attributes; Passat has only one

@@ -9,7 +9,7 @@ from typing import Any as AnyValue
 from typing import Final
 
 from passat.ir.expr import Constant, Expr
-from passat.ir.op import Op
+from passat.ir.op import Op, get_op
 from passat.ir.types import TensorType
 
 _WITHOUT_MEANING: Final[dict[str, tuple[AnyValue, ...]]] = {
@@ -24,9 +24,13 @@ _SAME_RESULT: Final = frozenset(("nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.conv
 """Operators whose results have the element type of their first operand."""
 
 
-def translated(op: Op, args: Sequence[Expr], attrs: dict[str, AnyValue]) -> tuple[list[Expr], dict[str, AnyValue]]:
-    """Translates the operands and attributes of a call from TVM's form to Passat's."""
+def translated(op: Op, args: Sequence[Expr], attrs: dict[str, AnyValue]) -> tuple[Op, list[Expr], dict[str, AnyValue]]:
+    """Translates the operator, operands and attributes of a call from TVM's form to Passat's."""
     args, attrs = list(args), dict(attrs)
+    if op.name == "layout_transform" and attrs.keys() == {"src_layout", "dst_layout"}:
+        source, target = str(attrs["src_layout"]), str(attrs["dst_layout"])
+        if (source + target).isupper() and sorted(source) == sorted(target):  # no blocks
+            return get_op("transpose"), args, {"axes": tuple(source.index(letter) for letter in target)}
     for name, values in _WITHOUT_MEANING.items():
         if name in attrs and name not in op.defaults and attrs[name] in values:
             del attrs[name]
@@ -37,7 +41,7 @@ def translated(op: Op, args: Sequence[Expr], attrs: dict[str, AnyValue]) -> tupl
     change = _CHANGES.get(op.name)
     if change is not None:
         change(args, attrs)
-    return args, attrs
+    return op, args, attrs
 
 
 def _dtype(expr: Expr) -> str | None:

@@ -60,7 +60,8 @@ relay.Var: name_hint, type_annotation, span
 relay.abs, relay.acos, relay.acosh, relay.annotation.stop_fusion, relay.asin, relay.asinh, relay.atan, relay.atanh, relay.bitwise_not,
     relay.ceil, relay.copy, relay.cos, relay.cosh, relay.erf, relay.exp, relay.floor, relay.isfinite, relay.isinf, relay.isnan,
     relay.log, relay.log2, relay.logical_not, relay.negative, relay.nn.batch_flatten, relay.nn.relu, relay.ones_like, relay.round,
-    relay.rsqrt, relay.sigmoid, relay.sign, relay.sin, relay.sinh, relay.sqrt, relay.tan, relay.tanh, relay.zeros_like: data
+    relay.rsqrt, relay.sigmoid, relay.sign, relay.sin, relay.sinh, relay.sqrt, relay.tan, relay.tanh,
+    relay.trunc, relay.zeros_like: data
 relay.annotation.compiler_begin, relay.annotation.compiler_end: data, compiler
 relay.all, relay.any, relay.max, relay.mean, relay.min, relay.prod, relay.sum: data, axis, keepdims, exclude
 relay.analysis.all_dtypes, relay.analysis.all_vars, relay.analysis.bound_vars, relay.analysis.check_constant, relay.analysis.free_vars,

@@ -17,7 +17,7 @@ from passat.ir.expr import Clause, Expr, Function, GlobalVar, If, Let, Match, Pa
 from passat.ir.module import IRModule
 from passat.ir.op import get_op
 from passat.ir.scopes import Scope, Scopes, common
-from passat.ir.text import parse_expr
+from passat.ir.text import parse, parse_expr
 from tests.share import share
 from tests.strategies import modules, programs
 
@@ -147,3 +147,14 @@ def test_depth_is_data() -> None:
 def test_variables_are_bound_from_the_outside_in() -> None:
     function = parse_expr("fn (%x: int8) { let %a = %x; (fn (%y: int8) { %y })(%a) }")
     assert [var.name_hint for var in bound_vars(function)] == ["x", "a", "y"]
+
+
+def test_variables_of_a_pattern_come_before_the_result_of_its_arm() -> None:
+    module = parse(
+        """#[version = "0.0.5"]
+        type List[A] { Cons(A, List[A]), Nil }
+        def @main(%x: List[int8], %y: int8, %z: int8) { match (%x) { Nil => { %z }, Cons(%a, _) => { add(%a, %y) } } }"""
+    )
+    body = module["main"].body
+    assert [var.name_hint for var in all_vars(body)] == ["x", "z", "a", "y"]
+    assert [var.name_hint for var in free_vars(body)] == ["x", "z", "y"]

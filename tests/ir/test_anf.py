@@ -119,6 +119,14 @@ def test_a_normal_form_of(text: str, expected: str) -> None:
     assert_structural_equal(to_anf(parse_expr(text)), parse_expr(f"{head} {{ {expected} }}"), sharing=True)
 
 
+def test_constants_are_bound_on_demand() -> None:
+    program = parse_expr("fn (%c: bool) { if (%c) { add(1, 2) } else { 3 } }")
+    bound = "fn (%c: bool) { let %r = if (%c) { let %a = 1; let %b = 2; let %s = add(%a, %b); %s } else { let %d = 3; %d }; %r }"
+    found = to_anf(program, bind_constants=True)
+    assert_structural_equal(found, parse_expr(bound))
+    assert to_anf(found, bind_constants=True) is found
+
+
 def test_expressions_other_than_functions_become_lets() -> None:
     y = x + x
     normal = to_anf(-y)

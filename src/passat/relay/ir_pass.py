@@ -4,7 +4,7 @@ from passat.ir.equality import structural_equal
 from passat.ir.expr import Expr, Function
 from passat.ir.module import IRModule
 from passat.ir.types import Type
-from passat.passmgr import InferType, Pass, ToANormalForm, ToGraphNormalForm
+from passat.passmgr import InferType, Pass, ToGraphNormalForm
 from passat.relay import transform
 from passat.relay.analysis import (
     CallGraph,
@@ -103,7 +103,7 @@ def alter_op_layout(expr: Expr) -> Expr:
 
 def to_anf(expr: Expr, mod: IRModule | None = None) -> Expr:
     """The expression with a let for each call."""
-    return _applied(ToANormalForm(), expr, mod)
+    return _applied(transform.ToANormalForm(), expr, mod)
 
 
 to_a_normal_form = to_anf

@@ -31,7 +31,6 @@ from passat.passmgr import (
     PassContext,
     PassInfo,
     Sequential,
-    ToANormalForm,
     ToBasicBlockNormalForm,
     ToCPS,
     ToGraphNormalForm,
@@ -122,6 +121,11 @@ def FoldConstantExpr(expr: Expr, mod: IRModule, fold_qnn: bool = False) -> Expr:
     function = expr if isinstance(expr, Function) else Function(free_vars(expr), expr)
     made = fold.transform_function(function, mod, PassContext.current())
     return made if isinstance(expr, Function) else made.body
+
+
+def ToANormalForm() -> Pass:
+    """Makes sequences of lets, each with one operation on variables. Constants are bound, too."""
+    return _make("ToANormalForm", bind_constants=True)
 
 
 def SimplifyExpr() -> Pass:

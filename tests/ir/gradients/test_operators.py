@@ -228,7 +228,7 @@ CASES: dict[str, list[tuple[Build, Shapes]]] = {
     "nn.lp_normalize": [(_op("nn.lp_normalize", p=p, axis=1), ((2, 3, 2),)) for p in (1, 2)],
     "nn.lrn": [(_op("nn.lrn", size=3, alpha=0.7), ((2, 5, 2),)), (_op("nn.lrn", size=2, axis=-1, alpha=0.5, beta=0.4), ((2, 4),))],
     "nn.dropout": [(lambda x: TupleGetItem(call_op("nn.dropout", x), 0), ((2, 3),))],
-    **{name: [(_op(name), ((2, 3),))] for name in ("sign", "ceil", "floor", "round", "zeros_like", "ones_like")},
+    **{name: [(_op(name), ((2, 3),))] for name in ("sign", "ceil", "floor", "round", "trunc", "zeros_like", "ones_like")},
 }
 """Calls by the name of the operator, and the shapes of their variables."""
 
