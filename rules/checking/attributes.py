@@ -23,6 +23,8 @@ def random_attributes(op: Op, shape: Shape, dtype: str, sampler: Sampler, seen: 
         return _reshape(shape, sampler, seen)
     if op.name.startswith(("nn.max_pool", "nn.avg_pool", "nn.lp_pool")):
         return _pool(op, shape, sampler)
+    if op.name.startswith("image.resize"):
+        return _resize(op, sampler)
     own = _DRAWERS.get(op.name)
     if own is not None:
         return own(shape, dtype, sampler)
@@ -266,6 +268,17 @@ def _pool(op: Op, shape: Shape, sampler: Sampler) -> Attributes:
     if "p" in op.attr_params:
         drawn["p"] = sampler.pick((1, 2))
     if "layout" in op.attr_params and sampler.chance(0.2):
+        drawn["layout"] = f"N{op.defaults['layout'][2:]}C"
+    return drawn
+
+
+def _resize(op: Op, sampler: Sampler) -> Attributes:
+    """Sizes and kinds of interpolation."""
+    rank = int(op.name[-2])
+    drawn: Attributes = {"size": tuple(sampler.pick((1, 2, 3, 4)) for _ in range(rank))}
+    drawn["method"] = sampler.pick(("nearest_neighbor", "linear", "linear", "cubic"))
+    drawn["coordinate_transformation_mode"] = sampler.pick(("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"))
+    if sampler.chance(0.2):
         drawn["layout"] = f"N{op.defaults['layout'][2:]}C"
     return drawn
 

@@ -149,7 +149,7 @@ def _shape(type_: Type | None) -> Shape:
 def _first(op: Op, fixed: Attributes, around: Around) -> Shape:
     """The shape of a first operand."""
     sampler, name = around.sampler, op.name
-    if "pool" in name or name == "nn.lrn":
+    if "pool" in name or name == "nn.lrn" or name.startswith("image.resize"):
         rank = int(name[-2]) if name.endswith("d") else 2
         return (sampler.pick((1, 1, 2, 0)), sampler.pick((1, 2, 3)), *(sampler.pick((1, 2, 3, 4)) for _ in range(rank)))
     if name == "nn.depth_to_space":

@@ -146,7 +146,10 @@ _STOP: Final = "annotation.stop_fusion"
 _RESHAPES: Final = frozenset({_STOP, "dyn.reshape", "expand_dims", "nn.batch_flatten", "reshape", "reshape_like", "squeeze"})
 """Operators whose result has the elements of the first operand, in order, in another shape."""
 
+LINK_PARAMS: Final = "relay.FuseOps.link_params"
+
 register_option(MAX_DEPTH, int, 256, "Maximum number of nodes in a group of FuseOps, including constants and tuples.", minimum=1)
+register_option(LINK_PARAMS, bool, False, "Whether FuseOps moves all constants into the functions that use them, not only scalars.")
 
 
 @register_pass("relay._transform.FuseOps")
@@ -156,7 +159,7 @@ class FuseOps(FunctionPass):
 
     `fuse_opt_level` is the context's level if it is -1; at 0 each operator call becomes a function. Functions have the attribute
     `Primitive=1`, parameters p0, p1 ... and, if they contain only reshapes, `relay.reshape_only=1`, as in TVM. Scalar constants move into
-    the functions that use them, other constants become arguments.
+    the functions that use them; other constants become arguments, unless `relay.FuseOps.link_params` is set.
     """
 
     fuse_opt_level: int = -1
@@ -169,7 +172,7 @@ class FuseOps(FunctionPass):
             return func
         level = ctx.opt_level if self.fuse_opt_level == -1 else self.fuse_opt_level
         infer_type(func)
-        fuser = _Fuser(func, ctx.get_config(MAX_DEPTH) if level > 0 else None)
+        fuser = _Fuser(func, ctx.get_config(MAX_DEPTH) if level > 0 else None, link_params=ctx.get_config(LINK_PARAMS))
         made = fuser.run()
         ctx.record(self.info.name, "groups", fuser.count)
         return made
@@ -215,8 +218,9 @@ class _Made:
 class _Fuser:
     """Rebuilds one function; `count` is the number of outlined functions."""
 
-    def __init__(self, function: Function, max_depth: int | None) -> None:
+    def __init__(self, function: Function, max_depth: int | None, *, link_params: bool = False) -> None:
         self._function = function
+        self._link_params = link_params
         self._flow = Dataflow(function)
         self._groups = Groups(self._flow, max_depth or 0)
         if max_depth is not None:
@@ -273,7 +277,7 @@ class _Fuser:
         found = []
         for i, part in enumerate(parts):
             made = self._made(part)
-            stays = (isinstance(part, Constant) and i in known) or (isinstance(part, Tuple) and not part.fields)
+            stays = (isinstance(part, Constant) and (self._link_params or i in known)) or (isinstance(part, Tuple) and not part.fields)
             inside = stays or self._groups.root(self._flow.numbers[id(part)]) == root
             found.append(made if inside else group.param(made))
         return found

@@ -177,8 +177,12 @@ def numbers(name: str, what: str, value: object) -> tuple[int, ...]:
 
 
 def int_vector(values: object) -> Expr:
-    """Sizes as an operand: expressions are unchanged, numbers become an int64 constant."""
-    return values if isinstance(values, Expr) else const(np.asarray(plain(values), np.int64).reshape(-1), "int64")
+    """Sizes as an operand: expressions are unchanged, or cast if they are narrower than int32; numbers become an int64 constant."""
+    if isinstance(values, Expr):
+        type_ = known_type(values)
+        narrow = isinstance(type_, TensorType) and type_.dtype in ("int8", "int16", "uint8", "uint16")
+        return values.astype("int64") if narrow else values
+    return const(np.asarray(plain(values), np.int64).reshape(-1), "int64")
 
 
 def rank(name: str, what: str, expr: Expr) -> int:

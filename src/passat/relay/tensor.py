@@ -183,7 +183,8 @@ def strided_slice(
     only("strided_slice", "slice_mode", slice_mode, "end", "size")
     along = None if axes is None else numbers("strided_slice", "axes", axes)
     if any(map(is_dynamic, (begin, end, strides))):
-        only("strided_slice", "slice_mode", slice_mode, "end")
+        if slice_mode == "size":
+            end, strides = _dynamic_ends(int_vector(begin), int_vector(end)), None
         return _dynamic_slice(data, begin, end, strides, along)
     first, last = numbers("strided_slice", "begin", begin), numbers("strided_slice", "end", end)
     if slice_mode == "size":
@@ -201,6 +202,13 @@ def _ends(begin: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
     if any(start < 0 <= size for start, size in zip(begin, sizes, strict=True)):
         raise ValueError(f"relay.strided_slice: begin={begin} with slice_mode='size' is not supported; count from the front")
     return tuple(_END if size < 0 else start + size for start, size in zip(begin, sizes, strict=True))
+
+
+def _dynamic_ends(begin: Expr, sizes: Expr) -> Expr:
+    """The ends of slices that are given by their computed numbers of elements; negative numbers mean all remaining ones."""
+    wide = (begin.astype("int64"), sizes.astype("int64"))
+    rest = call("less", wide[1], const(0, "int64"))
+    return call("where", rest, const(_END, "int64"), call("add", *wide))
 
 
 def _dynamic_slice(

@@ -105,6 +105,10 @@ def _of_rank(rank: int) -> dict[str, list[Example]]:
     return {
         f"nn.max_pool{rank}d": [*_pools(rank), *_pools(rank, ceil_mode=True)],
         f"nn.avg_pool{rank}d": [*_pools(rank), *_pools(rank, count_include_pad=True), *_pools(rank, ceil_mode=True)],
+        f"image.resize{rank}d": [
+            call((2, 3, *space), size=(4, 9, 3)[:rank]),
+            call((1, 2, *space), size=(14, 10, 12)[:rank], method="nearest_neighbor", coordinate_transformation_mode="asymmetric"),
+        ],
         f"nn.global_max_pool{rank}d": [call((13, 3, *space))],
         f"nn.global_avg_pool{rank}d": [call((13, 3, *space))],
         f"nn.conv{rank}d": [call((1, 4, *space), (3, 4, *window)), call((2, 4, *space), (6, 2, *window), **more)],

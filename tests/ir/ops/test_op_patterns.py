@@ -9,7 +9,7 @@ BROADCAST = """add bitwise_and bitwise_or bitwise_xor broadcast_to broadcast_to_
 left_shift less less_equal logical_and logical_or logical_xor maximum minimum multiply nn.bias_add nn.prelu not_equal power repeat right_shift
 subtract tile where"""
 INJECTIVE = """concatenate dyn.broadcast_to dyn.reshape dyn.strided_slice dyn.tile dyn.pad einsum gather gather_nd ndarray_size nn.batch_flatten
-nn.batch_to_space_nd nn.depth_to_space nn.pad nn.space_to_batch_nd nn.space_to_depth reshape reshape_like reverse split squeeze stack strided_slice take transpose"""
+image.resize1d image.resize2d image.resize3d nn.batch_to_space_nd nn.depth_to_space nn.pad nn.space_to_batch_nd nn.space_to_depth reshape reshape_like reverse split squeeze stack strided_slice take transpose"""
 REDUCE = "all any argmax argmin collapse_sum_like max mean min prod sum"
 TAIL = """dyn.one_hot nn.avg_pool1d nn.avg_pool2d nn.avg_pool3d nn.batch_matmul nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose
 nn.conv3d nn.conv3d_transpose nn.dense nn.fast_softmax nn.global_avg_pool2d nn.global_max_pool2d nn.l2_normalize nn.log_softmax nn.matmul

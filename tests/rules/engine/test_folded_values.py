@@ -253,6 +253,7 @@ OTHERWISE = {
     **dict.fromkeys(("argmax", "argmin", "max", "min"), "NaN counts or not, by its place"),
     **{f"nn.{kind}_pool{rank}d": "NaN counts or not, by its place" for kind in ("max", "global_max") for rank in (1, 2, 3)},
     **{f"nn.contrib_{kind}_pool2d_nchwc": "NaN counts or not, by its place" for kind in ("max", "global_max")},
+    **{f"image.resize{rank}d": "an infinity with the weight 0 counts or not, by its place" for rank in (1, 2, 3)},
     **dict.fromkeys(("clip", "sign"), "2**31 as int64 is taken for less than 0"),
     **dict.fromkeys(EXTREMA if RUNTIME < (1, 32) else (), "2**31 as int64 is taken for less than 0, before ONNX Runtime 1.32"),
     **dict.fromkeys(("prod",), "integers beyond the limits become the limits"),

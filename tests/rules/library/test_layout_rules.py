@@ -55,7 +55,7 @@ def laid_out(name: str, *, channels_last: bool) -> Expr:
     places = "DHW"[3 - rank :]
     layout = f"N{places}C" if channels_last else f"NC{places}"
     if name in POOLINGS:
-        sizes = "output_size" if "adaptive" in name else "pool_size"
+        sizes = "output_size" if "adaptive" in name else "size" if "resize" in name else "pool_size"
         attrs = {} if "global" in name else {sizes: (2,) * rank}
         pool: Expr = of(x, layout=layout, **attrs)
         return pool

@@ -19,7 +19,7 @@ from passat.ir.sealed import is_sealed
 from passat.ir.text import astext, parse
 from passat.ir.traverse import evaluation_parts, post_order, rewrite
 from passat.passmgr import PassContext, Sequential, list_configs, parse_pipeline, pipeline_text
-from passat.rules.passes.fuse_ops import MAX_DEPTH, DefuseOps, FuseOps, fuse_ops
+from passat.rules.passes.fuse_ops import LINK_PARAMS, MAX_DEPTH, DefuseOps, FuseOps, fuse_ops
 from tests.rules.building import func, numbers, ops, tup, var
 from tests.rules.passes.golden import program, run
 from tests.rules.program_strategies import programs
@@ -476,6 +476,16 @@ class TestDepth:
         assert list_configs()[MAX_DEPTH]["default"] == 256
         with pytest.raises(AttributeError, match=r"expect config relay.FuseOps.max_depth to be at least 1 but get 0"):
             PassContext(config={MAX_DEPTH: 0})
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_linked_constants_are_part_of_functions(linked: bool) -> None:
+    """`relay.FuseOps.link_params`, for constants that are not scalars."""
+    before = func(ops.add(ops.exp(var("x", (2,))), numbers((2,))))
+    found = run(FuseOps(1), IRModule.from_expr(before), **{LINK_PARAMS.replace(".", "__"): linked})["main"]
+    (function,) = primitives(found)
+    assert len(function.params) == (1 if linked else 2)
+    check_sound(before, found)
 
 
 class TestPass:

@@ -1,0 +1,94 @@
+"""Resized images: values are those of ONNX Runtime, in both layouts, and invalid attributes are rejected."""
+
+from typing import Any as AnyValue
+
+import numpy as np
+import pytest
+
+from passat import relay
+from passat.ir.expr import Expr, Function, var
+from passat.ir.infer import InferError, infer_type
+from passat.ir.op import call_op
+from passat.ir.ops.resizing import COORDINATES
+from passat.relay import transform
+from passat.relay.testing import run_opt_pass
+from tests.ir.ops.conftest import Nodes
+
+IMAGE = np.random.default_rng(3).uniform(-1, 1, (2, 3, 5, 4)).astype("float32")
+ROI = (0.1, -0.2, 0.8, 1.3)
+
+
+def _resized(size: tuple[int, ...] = (7, 9), **attrs: AnyValue) -> Expr:
+    return infer_type(call_op("image.resize2d", var("x", shape=IMAGE.shape), size=size, **attrs))
+
+
+@pytest.mark.parametrize("opset", [11, 13, 19])
+@pytest.mark.parametrize("mode", COORDINATES)
+@pytest.mark.parametrize("method", ["nearest_neighbor", "linear", "cubic"])
+@pytest.mark.parametrize("size", [(7, 9), (3, 2), (1, 1)])
+def test_values_are_those_of_onnx_runtime(nodes: Nodes, method: str, mode: str, size: tuple[int, int], opset: int) -> None:
+    roi = {"roi": ROI, "extrapolation_value": -3.0} if mode == "tf_crop_and_resize" else {}
+    expr = _resized(size, method=method, coordinate_transformation_mode=mode, rounding_method="round_prefer_floor", **roi)
+    feeds = {"x": IMAGE}
+    expected = nodes.run(nodes.write(expr, opset), feeds)
+    np.testing.assert_allclose(nodes.evaluate(expr, feeds), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("rounding", ["", "round", "round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
+def test_roundings(nodes: Nodes, rounding: str) -> None:
+    expr = _resized((10, 6), method="nearest_neighbor", coordinate_transformation_mode="half_pixel", rounding_method=rounding)
+    np.testing.assert_array_equal(nodes.evaluate(expr, {"x": IMAGE}), nodes.run(nodes.write(expr, 18), {"x": IMAGE}))
+
+
+def test_cubic_weights(nodes: Nodes) -> None:
+    expr = _resized(method="cubic", cubic_alpha=-0.75, cubic_exclude=True)
+    np.testing.assert_allclose(nodes.evaluate(expr, {"x": IMAGE}), nodes.run(nodes.write(expr, 18), {"x": IMAGE}), rtol=1e-4, atol=1e-5)
+
+
+def test_a_batch_of_unknown_size_is_written(nodes: Nodes) -> None:
+    x = var("x", shape=(relay.Any(), 3, 5, 4))
+    expr = infer_type(call_op("image.resize2d", x, size=(7, 9)))
+    np.testing.assert_allclose(nodes.evaluate(expr, {"x": IMAGE}), nodes.run(nodes.write(expr, 18), {"x": IMAGE}), rtol=1e-4, atol=1e-5)
+
+
+def test_channels_may_be_last(nodes: Nodes) -> None:
+    x = var("x", shape=(2, 5, 4, 3))
+    last = infer_type(relay.image.resize2d(x, (7, 9), layout="NHWC"))
+    found = nodes.evaluate(last, {"x": IMAGE.transpose(0, 2, 3, 1)})
+    np.testing.assert_array_equal(found.transpose(0, 3, 1, 2), nodes.evaluate(_resized(), {"x": IMAGE}))
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_functions_of_relay(rank: int) -> None:
+    x = var("x", shape=(1, 2, *(4,) * rank))
+    found = infer_type(getattr(relay.image, f"resize{rank}d")(x, 8))
+    assert found.checked_type == relay.TensorType((1, 2, *(8,) * rank))
+
+
+def test_layouts_are_converted() -> None:
+    x = var("x", shape=(1, 2, 4, 4))
+    found = run_opt_pass(Function([x], relay.image.resize2d(x, (8, 8))), transform.ConvertLayout({"image.resize2d": ["NHWC"]}))
+    assert 'layout="NHWC"' in found.astext()
+
+
+@pytest.mark.parametrize(
+    ("attrs", "message"),
+    [
+        ({"size": (7,)}, "must be 2 numbers of at least 1"),
+        ({"size": (0, 1)}, "must be 2 numbers of at least 1"),
+        ({"method": "area"}, "method must be one of"),
+        ({"coordinate_transformation_mode": "other"}, "coordinate_transformation_mode must be one of"),
+        ({"rounding_method": "up"}, "rounding_method must be one of"),
+        ({"coordinate_transformation_mode": "tf_crop_and_resize", "roi": (0.0, 1.0)}, "roi must have a begin and an end"),
+    ],
+)
+def test_invalid_attributes(attrs: dict[str, AnyValue], message: str) -> None:
+    with pytest.raises(InferError, match=message):
+        _resized(**attrs)
+
+
+def test_integers_have_nearest_elements_only() -> None:
+    x = var("x", shape=(1, 1, 2, 2), dtype="int8")
+    infer_type(call_op("image.resize2d", x, size=(4, 4), method="nearest_neighbor"))
+    with pytest.raises(InferError, match="cast the data"):
+        infer_type(call_op("image.resize2d", x, size=(4, 4)))
