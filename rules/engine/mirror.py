@@ -56,7 +56,6 @@ class Mirror:
         for number, (matcher, variant, stage) in enumerate(self._queries):
             if matcher in chosen and stage >= first:
                 self._known_as[number] = self._egraph.add_query(variant.query, stage)
-        self._egraph.begin()
 
     def asked(self, stages: Collection[int]) -> list[int]:
         """The numbers of the queries of some stages that can match."""
