@@ -1,7 +1,8 @@
 """The bridge to egglog, and the only file that imports it: constructors by TSV load, queries that only record matches, `freeze` for
 reading.
 
-All values that cross the bridge are integers. A node has an id; the key of an e-class is its smallest id (`key`).
+All values that cross the bridge are integers. A node has an id; the key of an e-class is its smallest id (`key`). Each table and each query
+has a ruleset of its own, so that egglog runs only what is needed: a thread's e-graph has the definitions of all programs that it processed.
 """
 
 import importlib.machinery
@@ -11,7 +12,7 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -27,18 +28,17 @@ _PRELUDE = (
     "(sort E)",
     "(constructor Ref (i64) E :unextractable)",
     "(function key (E) i64 :merge (min old new))",
-    "(ruleset load)",
     "(ruleset moved)",
-    "(ruleset name)",
-    "(ruleset retire)",
     "(ruleset orders)",
     "(ruleset clear)",
     "(ruleset wipe)",
     "(ruleset forget)",
+    "(ruleset load_bare)",
     "(relation in_bare (i64))",
-    "(rule ((in_bare i)) ((set (key (Ref i)) i) (delete (in_bare i))) :ruleset load)",
+    "(rule ((in_bare i)) ((set (key (Ref i)) i) (delete (in_bare i))) :ruleset load_bare)",
+    "(ruleset load_union)",
     "(relation in_union (i64 i64))",
-    "(rule ((in_union a b)) ((union (Ref a) (Ref b)) (delete (in_union a b))) :ruleset load)",
+    "(rule ((in_union a b)) ((union (Ref a) (Ref b)) (delete (in_union a b))) :ruleset load_union)",
     "(rule ((= k (key e))) ((delete (key e))) :ruleset wipe)",
     "(rule ((= e (Ref i))) ((delete (Ref i))) :ruleset forget)",
     "(relation was_moved (i64 i64))",
@@ -47,10 +47,8 @@ _PRELUDE = (
 )
 
 
-KEPT: Final = 16
-"""Number of e-graphs that a thread keeps, of a few megabytes each; the least recently used one is dropped first."""
-USES: Final = 64
-"""Number of reuses before an e-graph is discarded; egglog leaks about 30 kB of reports per run."""
+USES: Final = 256
+"""Number of reuses before an e-graph is discarded; egglog leaks up to 100 kB of reports per use."""
 
 
 class EngineError(PassatError, RuntimeError):
@@ -75,7 +73,11 @@ class EGraph:
         self._pending: list[AnyValue] = []
         self._declared: set[str] = set()
         self._forms: list[tuple[int, int]] = []
-        self._queries: dict[tuple[Query, int], int] = {}
+        """The numbers of e-classes and of integers in a match of each query."""
+        self._numbers: dict[tuple[Query, int], int] = {}
+        self._stale: list[str] = []
+        """The commands that clear the tables of results that were read."""
+        self._combined: dict[tuple[str, ...], str] = {}
         self.uses = 0
         try:
             self._egraph = _make()
@@ -93,9 +95,10 @@ class EGraph:
         p = " p" if payload else ""
         row = f"in_{symbol} i {operands}{p}"
         self._define(
+            f"(ruleset load_{symbol})",
             f"(constructor {symbol} ({'E ' * arity}{'i64' if payload else ''}) E)",
             f"(relation in_{symbol} (i64 {'i64 ' * (payload + arity)}))",
-            f"(rule (({row})) ((union (Ref i) ({symbol} {refs}{p})) (set (key (Ref i)) i) (delete ({row}))) :ruleset load)",
+            f"(rule (({row})) ((union (Ref i) ({symbol} {refs}{p})) (set (key (Ref i)) i) (delete ({row}))) :ruleset load_{symbol})",
             f"(rule ((= e ({symbol} {operands}{p}))) ((delete ({symbol} {operands}{p}))) :ruleset wipe)",
         )
 
@@ -115,7 +118,7 @@ class EGraph:
         retired = " ".join(
             f"(delete (any_{symbol} {node} (Ref {first}) (Ref {second}){p}))" for first, second in (("a0", "a1"), ("a1", "a0"))
         )
-        self._define(f"(rule ((in_retire_{symbol} a0 a1{p})) ({retired}) :ruleset retire)")
+        self._define(f"(rule ((in_retire_{symbol} a0 a1{p})) ({retired}) :ruleset load_retire_{symbol})")
 
     def declare_retiring(self, symbol: str, arity: int, payload: bool) -> None:
         """Allows retiring nodes of a declared symbol: nodes loaded under `retire_<symbol>` as `operands [payload]` no longer match."""
@@ -132,42 +135,34 @@ class EGraph:
         retired = f"retired_{symbol} {operands}{p}"  # `wipe` needs them, since queries do not find subsumed nodes
         columns = "i64 " * (payload + arity)
         self._define(
+            f"(ruleset load_retire_{symbol})",
             f"(relation in_retire_{symbol} ({columns}))",
             f"(relation retired_{symbol} ({columns}))",
-            f"(rule (({row})) (({retired}) (delete ({row})) (subsume ({symbol} {refs}{p}))) :ruleset retire)",
+            f"(rule (({row})) (({retired}) (delete ({row})) (subsume ({symbol} {refs}{p}))) :ruleset load_retire_{symbol})",
             f"(rule (({retired})) ((delete ({symbol} {refs}{p})) (delete ({retired}))) :ruleset wipe)",
         )
 
-    def add_query(self, query: Query, stage: int = 0) -> int:
-        """Adds a query, which matches existing and future nodes in steps of its stage. Returns its number; idempotent.
-
-        Matches are recorded as e-classes; one rule per query form looks up their keys. Key atoms in the queries themselves would multiply
-        the joins that egglog repeats whenever a key changes.
-        """
-        known = self._queries.get((query, stage))
+    def add_query(self, query: Query, copy: int = 0) -> int:
+        """Adds a query. Returns its number; idempotent. Each copy of a query finds all matches."""
+        known = self._numbers.get((query, copy))
         if known is not None:
             return known
-        number, form = len(self._queries), (len(query.classes), len(query.payloads))
-        self._queries[query, stage] = number
-        if f"match {stage}" not in self._declared:
-            self._declared.add(f"match {stage}")
-            self._define(f"(ruleset match_of_{stage})")
-        found, match = f"found_{form[0]}_{form[1]}", f"match_{form[0]}_{form[1]}"
+        form = (len(query.classes), len(query.payloads))
+        found = _table(form)
         if form not in self._forms:
-            self._forms.append(form)
-            payloads = " ".join(f"p{i}" for i in range(form[1]))
-            classes = " ".join(f"e{i}" for i in range(form[0]))
-            keys = " ".join(f"k{i}" for i in range(form[0]))
-            lookups = " ".join(f"(= k{i} (key e{i}))" for i in range(form[0]))
-            row = f"({found} n {classes} {payloads})"
+            columns = " ".join(f"c{i}" for i in range(sum(form)))
             self._define(
+                f"(ruleset clear_{found})",
                 f"(relation {found} (i64 {'E ' * form[0]}{'i64 ' * form[1]}))",
-                f"(relation {match} (i64 {'i64 ' * sum(form)}))",
-                f"(rule ({row} {lookups}) (({match} n {keys} {payloads}) (delete {row})) :ruleset name)",
-                f"(rule (({match} n {keys} {payloads})) ((delete ({match} n {keys} {payloads}))) :ruleset clear)",
+                f"(rule (({found} n {columns})) ((delete ({found} n {columns}))) :ruleset clear_{found})",
             )
+        number = self._numbers[query, copy] = len(self._forms)
+        self._forms.append(form)
         head = f"({found} {number} {' '.join((*query.classes, *query.payloads))})"
-        self._define(f'(rule ({" ".join(query.atoms)}) ({head}) :ruleset match_of_{stage} :name "{number} {query.name}")')
+        self._define(
+            f"(ruleset query_{number})",
+            f'(rule ({" ".join(query.atoms)}) ({head}) :ruleset query_{number} :name "{number} {query.name}")',
+        )
         return number
 
     def wipe(self) -> None:
@@ -188,45 +183,55 @@ class EGraph:
         files = [_TableFile(name, lines) for name, lines in tables.items()]
         try:
             self._flush()
-            retiring = any(name.startswith("in_retire_") for name in tables)
+            retired = [symbol for symbol in rows if symbol.startswith("retire_") and rows[symbol]]
+            loaded = [table.removeprefix("in_") for table in tables if not table.startswith("in_retire_")]
             inputs = [_input(file.name, file.path) for file in files]
-            self._run(*(("(run retire 1)", "(run load 1)") if retiring else ("(run load 1)",)), first=inputs)
+            self._run(*self._rulesets("load", retired), *self._rulesets("load", loaded), first=inputs)
         except BaseException as error:
             raise _engine_error(error) from error
         finally:
             for file in files:
                 file.close()
 
-    def step(self, stages: Iterable[int] = (0,)) -> tuple[list[tuple[int, ...]], list[list[tuple[int, ...]]]]:
-        """Runs every query of some stages once on new tuples. Returns the merges (see `merges`) and the new matches of each query. Rows are
-        sorted, so that results are deterministic."""
-        matches: list[list[tuple[int, ...]]] = [[] for _ in self._queries]
-        asked = [f"(run match_of_{stage} 1)" for stage in stages if f"match {stage}" in self._declared]
-        if asked:
-            asked = ["(run orders 1)", *asked, "(run name 1)"]
-        moved, tables = self._read("(run moved 1)", *asked, forms=self._forms)
-        for table in tables:
-            for number, *columns in table:
-                matches[number].append(tuple(columns))
-        for rows in matches:
-            rows.sort()
+    def step(self, queries: Sequence[int]) -> tuple[list[tuple[int, ...]], dict[int, list[tuple[int, ...]]]]:
+        """Runs some queries once, on the tuples that are new to each. Returns the merges (see `merges`) and the matches of each query. Rows
+        are sorted, so that results are deterministic."""
+        forms = dict.fromkeys([self._forms[number] for number in queries])
+        tables = list(map(_table, forms))
+        matches: dict[int, list[tuple[int, ...]]] = {number: [] for number in queries}
+        try:
+            self._flush()
+            self._run(*self._stale, "(run moved 1)", *(["(run orders 1)"] if queries else []), *self._rulesets("query", queries))
+            self._stale = ["(run clear 1)", *self._rulesets("clear", tables)]
+            functions = self._egraph.freeze().functions
+            as_int, keys = self._egraph.value_to_i64, _Keys(self._egraph)
+            moved = sorted([tuple(map(as_int, row.inputs)) for row in functions["was_moved"].rows])
+            for (classes, _), table in zip(forms, tables, strict=True):
+                for row in functions[table].rows:
+                    number, *columns = row.inputs
+                    # Keys are looked up here: key atoms in the queries would multiply the joins that egglog repeats whenever a key changes.
+                    match = (*[keys[column] for column in columns[:classes]], *map(as_int, columns[classes:]))
+                    matches[as_int(number)].append(match)
+        except BaseException as error:
+            raise _engine_error(error) from error
+        for found in matches.values():
+            found.sort()
         return moved, matches
 
     def merges(self) -> list[tuple[int, ...]]:
-        """The nodes whose e-class got a smaller key since the last call, as (id, key). Runs no queries."""
-        return self._read("(run moved 1)", forms=())[0]
+        """The nodes whose e-class got a smaller key since the last call, as (id, key)."""
+        return self.step(())[0]
 
-    def _read(self, *schedule: str, forms: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, ...]], list[list[tuple[int, ...]]]]:
-        try:
+    def _rulesets(self, kind: str, names: Iterable[object]) -> list[str]:
+        """The command that runs the rulesets `<kind>_<name>` together, once; none without names."""
+        wanted = tuple([f"{kind}_{name}" for name in names])
+        if len(wanted) < 2:
+            return [f"(run {name} 1)" for name in wanted]
+        if wanted not in self._combined:
+            self._combined[wanted] = f"together_{len(self._combined)}"
+            self._define(f"(unstable-combined-ruleset {self._combined[wanted]} {' '.join(wanted)})")
             self._flush()
-            self._run("(run clear 1)", *schedule)  # clears the results of the last run
-            functions = self._egraph.freeze().functions
-            value = self._egraph.value_to_i64
-            moved = sorted([tuple(map(value, row.inputs)) for row in functions["was_moved"].rows])
-            tables = [[tuple(map(value, row.inputs)) for row in functions[f"match_{c}_{p}"].rows] for c, p in forms]
-        except BaseException as error:
-            raise _engine_error(error) from error
-        return moved, tables
+        return [f"(run {self._combined[wanted]} 1)"]
 
     def _guarded(self, *texts: str) -> None:
         try:
@@ -259,30 +264,45 @@ class EGraph:
         self._egraph.run_program(*commands)
 
 
+def _table(form: tuple[int, int]) -> str:
+    """The table of matches with some numbers of e-classes and of integers."""
+    return f"found_{form[0]}_{form[1]}"
+
+
+class _Keys(dict[AnyValue, int]):
+    """The keys of egglog's e-classes."""
+
+    def __init__(self, egraph: "Bindings") -> None:
+        self._egraph = egraph
+
+    def __missing__(self, cls: AnyValue) -> int:
+        key = self._egraph.lookup_function("key", [cls])
+        assert key is not None, "each e-class has a key"
+        found = self[cls] = self._egraph.value_to_i64(key)
+        return found
+
+
 class EGraphs(threading.local):
-    """A cache of e-graphs with their definitions, by key: defining queries takes longer than most saturations. Each thread has its own,
-    since egglog's e-graphs must not leave their thread."""
+    """The e-graph of a thread, with its definitions: defining queries takes longer than most saturations. Each thread has its own, since
+    egglog's e-graphs must not leave their thread."""
 
     def __init__(self) -> None:
-        self._free: dict[Hashable, EGraph] = {}
+        self._free: EGraph | None = None
 
     @contextmanager
-    def lend(self, key: Hashable) -> Iterator[EGraph]:
-        """Borrows an e-graph without nodes, new or with the definitions for the key. The borrower calls `begin` before it adds nodes. An
-        e-graph that fails is not lent again. Raises RuntimeError in a process forked after egglog ran, which would wait forever for threads
-        of the parent."""
+    def lend(self) -> Iterator[EGraph]:
+        """Borrows an e-graph without nodes, which is new while another is borrowed. An e-graph that fails is not lent again. Raises
+        RuntimeError in a process forked after egglog ran, which would wait forever for threads of the parent."""
         if _FORKED:
             raise RuntimeError(
                 "rules cannot run in a process that was forked after they ran in its parent; start processes with spawn: "
                 'ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"))'
             )
-        egraph = self._free.pop(key, None) or EGraph()
+        egraph, self._free = self._free or EGraph(), None
         yield egraph
         if egraph.uses < USES:
             egraph.wipe()
-            self._free[key] = egraph
-        if len(self._free) > KEPT:
-            del self._free[next(iter(self._free))]
+            self._free = egraph
 
 
 _FORKED: Final[list[bool]] = []

@@ -416,12 +416,6 @@ class Graph:
         self.constants[self.find(node)] = tuple([value for value in values if value is not None])
         return True
 
-    def edges(self, start: int = 0) -> set[tuple[Symbol, int, Symbol]]:
-        """The edges (whole, place, part) between symbols of the nodes from `start` on, with both places below commutative ones."""
-        symbols, operands = self.symbols, self.operands
-        edges = {(symbols[node], i, symbols[part]) for node in range(start, len(symbols)) for i, part in enumerate(operands[node])}
-        return either_way(edges)
-
     # ---- e-classes and facts
 
     def find(self, node: int) -> int:

@@ -1,10 +1,12 @@
 """Mirrors a graph in egglog: sends nodes and unions, receives merges and matches."""
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from typing import Final
 
-from passat.rules.engine.egraph import EGraphs
+from passat.rules.engine.edges import Edges
+from passat.rules.engine.egraph import EGraphs, Query
 from passat.rules.engine.graph import Graph, Symbol
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.stage import reachable
@@ -17,14 +19,13 @@ Asked = tuple[Matcher, Variant, int]
 
 
 class Mirror:
-    """An egglog e-graph that mirrors a graph. Created on the first query, returned by `close`; e-graphs with the same `key` share
-    definitions."""
+    """An egglog e-graph that mirrors a graph. Borrowed on the first query, returned by `close`."""
 
-    def __init__(self, graph: Graph, queries: Sequence[Asked], key: Hashable) -> None:
+    def __init__(self, graph: Graph, queries: Sequence[Asked], edges: Edges) -> None:
         self.begun = False
         self._graph = graph
         self._queries = queries
-        self._key = key
+        self._edges = edges
         self._lease = ExitStack()
         self._known_as: dict[int, int] = {}
         self._loaded = 0
@@ -42,7 +43,7 @@ class Mirror:
         """Borrows an e-graph for a stage. Defines only queries that can match: those of rules of this and later stages whose operators
         occur or may be created."""
         self.begun = True
-        self._egraph = self._lease.enter_context(_EGRAPHS.lend(self._key))
+        self._egraph = self._lease.enter_context(_EGRAPHS.lend())
         possible = reachable(self._graph.symbols, dict.fromkeys([matcher for matcher, _, stage in self._queries if stage >= first]))
         self._visible = set().union(*(matcher.symbols for matcher in possible))
         for symbol in sorted(self._visible, key=lambda symbol: symbol.name):
@@ -53,13 +54,16 @@ class Mirror:
             for head in sorted(matcher.either_way, key=lambda symbol: symbol.name):
                 self._egraph.declare_commuting(head.name, head.has_payload)
         chosen = set(possible)
+        copies: Counter[Query] = Counter()
         for number, (matcher, variant, stage) in enumerate(self._queries):
             if matcher in chosen and stage >= first:
-                self._known_as[number] = self._egraph.add_query(variant.query, stage)
+                self._known_as[number] = self._egraph.add_query(variant.query, copies[variant.query])
+                copies[variant.query] += 1
 
-    def asked(self, stages: Collection[int]) -> list[int]:
-        """The numbers of the queries of some stages that can match."""
-        return [number for number in self._known_as if self._queries[number][2] in stages]
+    def asked(self, numbers: Iterable[int]) -> list[int]:
+        """Those of some queries that can match."""
+        queries, allow = self._queries, self._edges.allow
+        return [number for number in numbers if number in self._known_as and allow(queries[number][0].root, queries[number][1].edges)]
 
     def load(self, unions: Iterable[tuple[int, int]], retired: dict[str, list[str]]) -> None:
         """Loads the nodes added to the graph since the last call, makes unions, and retires nodes. `retired` has lines of operands and
@@ -82,10 +86,10 @@ class Mirror:
         self._loaded = len(graph)
         self._egraph.load({"bare": bare, **rows, **retired}, unions)
 
-    def step(self, stages: Collection[int]) -> tuple[list[tuple[int, ...]], dict[int, list[tuple[int, ...]]]]:
-        """The merges, and the new matches of the queries of some stages, by number."""
-        moved, found = self._egraph.step(stages)
-        return moved, {number: found[self._known_as[number]] for number in self.asked(stages)}
+    def step(self, asked: Sequence[int]) -> tuple[list[tuple[int, ...]], dict[int, list[tuple[int, ...]]]]:
+        """The merges, and the new matches of some queries that can match."""
+        moved, found = self._egraph.step([self._known_as[number] for number in asked])
+        return moved, {number: found[self._known_as[number]] for number in asked}
 
     def merges(self) -> list[tuple[int, ...]]:
         """The merges that resulted from unions."""

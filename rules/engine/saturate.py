@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NoReturn
 
+from passat.rules.engine.edges import Edges
 from passat.rules.engine.egraph import EngineError
 from passat.rules.engine.foresight import foresee, may_explode
 from passat.rules.engine.graph import TUPLE, Graph, Symbol
@@ -48,9 +49,10 @@ class Saturator:
         self._limits = limits
         self._initial = len(graph)
         self._queries = _queries_of(graph, stages)
-        self._mirror = Mirror(graph, self._queries, tuple([stage.matchers for stage in stages]))
+        self._edges = Edges(graph)
+        self._mirror = Mirror(graph, self._queries, self._edges)
         self._phase: Sequence[int] = ()
-        self._active: frozenset[int] = frozenset()
+        self._active: Sequence[int] = ()
         """The queries of the active stages."""
         self._by_root: Mapping[Symbol, Sequence[int]] = {}
         """The active queries by the symbol of the root."""
@@ -64,7 +66,6 @@ class Saturator:
         self._merged = 0
         self._noted = (0, 0)
         self._followed: list[tuple[int, tuple[int, ...]]] = []
-        self._edges: set[tuple[Symbol, int, Symbol]] = set()
 
     def run(self) -> Saturation:
         """Runs the stages, each until it is saturated or reaches a limit. If egglog fails, keeps the decisions made so far."""
@@ -101,7 +102,7 @@ class Saturator:
             for query, (matcher, _, stage) in enumerate(self._queries):
                 if stage in phase:
                     by_root.setdefault(matcher.root, []).append(query)
-            self._by_root, self._active = by_root, frozenset(itertools.chain(*by_root.values()))
+            self._by_root, self._active = by_root, sorted(itertools.chain(*by_root.values()))
         return bool(phase)
 
     def _run_phase(self, numbers: Sequence[int]) -> None:
@@ -145,11 +146,11 @@ class Saturator:
         nodes: dict[Symbol, list[int]] = {}
         for node in range(start, len(graph)):
             nodes.setdefault(graph.symbols[node], []).append(node)
-        self._edges |= graph.edges(start)
+        self._edges.extend()
         for root, made in nodes.items():
             for number in self._by_root.get(root, ()):
                 matcher, variant, _ = self._queries[number]
-                if variant.edges <= self._edges and (matcher.rule.reducing or not reducing):
+                if self._edges.allow(root, variant.edges) and (matcher.rule.reducing or not reducing):
                     rows = variant.search(graph, made)
                     if rows:
                         tables[number] = rows
@@ -214,11 +215,10 @@ class Saturator:
             learned = set()
             if may_explode(self.graph, self._initial):
                 learned = self._follow(self._mirror.merges())
-                if foresee(self.graph, self._queries, self._mirror.asked(self._phase), self._limits.matches):
+                if foresee(self.graph, self._queries, self._mirror.asked(self._active), self._limits.matches):
                     raise LimitReached(StopReason.MATCHES, f"the next iteration would find more than {self._limits.matches}")
-            moved, tables = self._mirror.step(self._phase)
+            tables, learned = self._match(learned)
             self.result.rounds += 1
-            learned |= self._follow(moved)
             self._budget.check_memory()
             self._remember_followed()
             unions = self._decide(tables, learned)
@@ -235,6 +235,16 @@ class Saturator:
             self.result.stopped = Stop(StopReason.ROUNDS, f"more than {self._limits.rounds}")
 
     # ---- egglog's side
+
+    def _match(self, learned: set[int]) -> tuple[Tables, set[int]]:
+        """The new matches, and the e-classes whose facts changed, with those `learned` before. Merges make more queries possible: these are
+        asked last."""
+        first = self._mirror.asked(self._active)
+        moved, tables = self._mirror.step(first)
+        learned |= self._follow(moved)
+        asked = set(first)
+        more = [number for number in self._mirror.asked(self._active) if number not in asked]
+        return {**tables, **self._mirror.step(more)[1]} if more else tables, learned
 
     def _begin(self, unions: Sequence[tuple[int, int]]) -> None:
         self._decided = unions
@@ -276,9 +286,11 @@ class Saturator:
         graph, learned = self.graph, set()
         unions: list[tuple[int, int]] = []
         self._decided = ()
+        self._edges.extend()
         for node, key in moved:
-            before = (graph.find(node), graph.find(key))
+            before = sorted((graph.find(node), graph.find(key)))
             knew = [cls in graph.constants for cls in before]
+            self._edges.unite(*before)
             united = graph.unite(node, key)
             if united is not None:
                 self._merged += 1
@@ -331,7 +343,7 @@ class Saturator:
                 if any(graph.find(cls) in learned for cls in row[: len(self._queries[number][0].class_keys)]):
                     del self._rejected[number, row]
                     again.setdefault(number, set()).add(row)
-        for number in sorted(self._active & {*tables, *again, *self._backoff.waiting}):
+        for number in [number for number in self._active if number in tables or number in again or number in self._backoff.waiting]:
             matcher, variant, stage = self._queries[number]
             rows: Sequence[tuple[int, ...]] = tables.get(number, ())
             if not matcher.rule.reducing or matcher.rule.matches:

@@ -219,16 +219,6 @@ def test_facts_go_with_the_class() -> None:
     assert known.tolist() == [4, 5]
 
 
-def test_edges_relate_operators_to_operands() -> None:
-    graph, _ = loaded(ops.exp(ops.exp(a)) + b)
-    edges = graph.edges()
-    assert (EXP, 0, EXP) in edges
-    assert (ADD, 0, EXP) in edges
-    assert (ADD, 1, LEAF_SYMBOL) in edges
-    assert (ADD, 1, EXP) in edges, "sums match in both orders"
-    assert (EXP, 0, ADD) not in edges
-
-
 def test_equal_attributes_are_shared() -> None:
     graph = Graph()
     assert graph.attr_id(Attrs(axis=1)) == graph.attr_id(Attrs(axis=1))

@@ -41,7 +41,7 @@ def test_dynamic_operators_may_become_static_ones() -> None:
 
 def test_egglog_is_imported_without_its_language() -> None:
     script = (
-        "import sys; from passat.rules.engine.egraph import EGraph; EGraph().begin(); "
+        "import sys; from passat.rules.engine.egraph import EGraph; EGraph().wipe(); "
         "assert 'egglog' not in sys.modules and 'black' not in sys.modules; "
         "import egglog, egglog.bindings as bindings; assert bindings.EGraph and egglog.EGraph().run(1)"
     )
