@@ -2,7 +2,6 @@
 
     python benchmarks/engine.py                             # the sizes of the table in README.md
     python benchmarks/engine.py --sizes 1000 --chains --runs 15
-    python benchmarks/engine.py --lessons                   # the effect of single design decisions
 
 Both run the twenty rules of `programs.py` for four rounds. The bridge (`bridge.py`) lets egglog decide and apply; Passat reads a typed
 function, lets egglog match, decides in Python under limits, infers types of new terms, counts rejections, extracts by a roofline cost with
@@ -24,7 +23,6 @@ from typing import Any, Final, NamedTuple
 
 import bridge
 import programs
-from lessons import lessons
 from programs import Program, Twenty
 
 from passat.ir.expr import Call, Function
@@ -46,7 +44,7 @@ PHASES: Final[dict[str, tuple[tuple[Any, str], ...]]] = {
     "load": ((Graph, "load"),),
     "match": ((Saturator, "_search"), (EGraph, "step")),
     "decide": ((Saturator, "_decide"), (Saturator, "_follow")),
-    "apply": ((Saturator, "_load_new"), (Saturator, "_start"), (EGraph, "end")),
+    "apply": ((EGraph, "load"), (EGraph, "wipe")),
     "extract": ((importlib.import_module("passat.rules.engine.engine"), "extract"),),
     "rebuild": ((importlib.import_module("passat.rules.engine.engine"), "rebuild"),),
 }
@@ -140,11 +138,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES, help="calls in random graphs")
     parser.add_argument("--chains", type=int, nargs="*", default=CHAINS, help="calls in random chains")
     parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--lessons", action="store_true", help="instead, measure single decisions of the design")
     options = parser.parse_args()
-    if options.lessons:
-        print(lessons(options.runs))
-        return
     gc.disable()
     print("| program | fired | bridge, 1000 nodes/s | Passat, 1000 nodes/s | ratio |", " | ".join(PHASES), "| rest, ms | calls left |")
     print("| :-- |" + " --: |" * (len(PHASES) + 6))
