@@ -1,26 +1,38 @@
 """The edges of an e-graph between symbols: a rule can match only if it has those of the left side."""
 
+from collections.abc import Iterable
+from typing import Any as AnyValue
+
+from passat.ir.tensor import Tensor
 from passat.rules.engine.graph import Graph, Symbol, either_way
+from passat.rules.engine.variant import Variant
 
 Edge = tuple[Symbol, int, Symbol]
 """A node of the first symbol has, as the operand at a place, an e-class with a node of the second. Commutative operators count at both
 places."""
+Place = tuple[Symbol, int]
 
 
 class Edges:
     """The edges of a growing graph. Only ever gains edges, since e-nodes are never removed."""
 
     def __init__(self, graph: Graph) -> None:
-        self._found: set[Edge] = set()
         self._graph = graph
         self._present: set[Symbol] = set()
+        self._found: set[Edge] = set()
         self._walked = 0
-        self._users: dict[int, set[tuple[Symbol, int]]] | None = None
+        self._users: dict[int, set[Place]] | None = None
         """The symbols and places that use each e-class; none before the first union, since programs without one do not need them."""
+        self._numbers: dict[Place, dict[object, AnyValue]] = {}
+        """The numbers at the places that were asked about: the elements of constants whose elements are equal."""
 
-    def allow(self, root: Symbol, edges: frozenset[Edge]) -> bool:
-        """True if a left side may match: its root occurs, and all its edges do."""
-        return root in self._present and edges <= self._found
+    def allow(self, root: Symbol, variant: Variant) -> bool:
+        """True if a left side may match: its root occurs, all its edges do, and its numbers are operands where they have to be."""
+        return (
+            root in self._present
+            and variant.edges <= self._found
+            and all(any(element == number for element in self._numbers_at((whole, i)).values()) for whole, i, number in variant.numbers)
+        )
 
     def extend(self) -> None:
         """Adds the edges of the nodes that were added to the graph since the last call."""
@@ -28,23 +40,21 @@ class Edges:
         if start == len(graph):
             return
         symbols, operands, members, find = graph.symbols, graph.operands, graph.members, graph.find
+        new = range(start, len(graph))
         self._walked = len(graph)
         self._present.update(symbols[start:])
         if self._users is None:
-            self._found.update(
-                either_way(
-                    [(symbols[node], i, symbols[part]) for node in range(start, len(graph)) for i, part in enumerate(operands[node])]
-                )
-            )
-            return
-        made: set[Edge] = set()
-        for node in range(start, len(graph)):
-            head = symbols[node]
-            for i, part in enumerate(operands[node]):
-                cls = find(part)
-                self._use(cls, head, i)
-                made.update([(head, i, symbols[member]) for member in members.get(cls, (cls,))])
-        self._found.update(either_way(made))
+            self._found.update(either_way([(symbols[node], i, symbols[part]) for node in new for i, part in enumerate(operands[node])]))
+        else:
+            made: set[Edge] = set()
+            for node in new:
+                for i, part in enumerate(operands[node]):
+                    cls = find(part)
+                    self._use(cls, symbols[node], i)
+                    made.update([(symbols[node], i, symbols[member]) for member in members.get(cls, (cls,))])
+            self._found.update(either_way(made))
+        if self._numbers:
+            self._count(new, self._numbers)
 
     def unite(self, kept: int, gone: int) -> None:
         """Adds the edges of two e-classes that are about to be united."""
@@ -58,6 +68,7 @@ class Edges:
         for users, cls in ((above, gone), (others, kept)):
             heads = {symbols[member] for member in members.get(cls, (cls,))}
             self._found.update([(whole, i, head) for whole, i in users for head in heads])
+            self._add_number(cls, users)
         if others:
             self._users[kept] = above | others
 
@@ -66,6 +77,31 @@ class Edges:
         users = self._users.get(cls)
         if users is None:
             users = self._users[cls] = set()
-        users.add((head, place))
-        if head.op is not None and head.op.commutative:
-            users.add((head, 1 - place))
+        users.update([(head, i) for i in _places(head, place)])
+
+    def _numbers_at(self, place: Place) -> dict[object, AnyValue]:
+        found = self._numbers.get(place)
+        if found is None:
+            found = self._numbers[place] = {}
+            self._count(range(self._walked), {place: found})
+        return found
+
+    def _count(self, nodes: Iterable[int], wanted: dict[Place, dict[object, AnyValue]]) -> None:
+        """Adds the numbers that are operands of some nodes, at some places."""
+        graph, heads = self._graph, {head for head, _ in wanted}
+        for node in nodes:
+            head = graph.symbols[node]
+            if head in heads:
+                for i, part in enumerate(graph.operands[node]):
+                    self._add_number(graph.find(part), [(head, place) for place in _places(head, i) if (head, place) in wanted])
+
+    def _add_number(self, cls: int, places: Iterable[Place]) -> None:
+        value = self._graph.constants.get(cls)
+        if isinstance(value, Tensor):
+            for place in places:
+                if place in self._numbers and (element := value.uniform()) is not None:
+                    self._numbers[place][value.dtype, element] = element
+
+
+def _places(head: Symbol, place: int) -> tuple[int, ...]:
+    return (place, 1 - place) if head.op is not None and head.op.commutative else (place,)

@@ -63,7 +63,7 @@ class Mirror:
     def asked(self, numbers: Iterable[int]) -> list[int]:
         """Those of some queries that can match."""
         queries, allow = self._queries, self._edges.allow
-        return [number for number in numbers if number in self._known_as and allow(queries[number][0].root, queries[number][1].edges)]
+        return [number for number in numbers if number in self._known_as and allow(queries[number][0].root, queries[number][1])]
 
     def load(self, unions: Iterable[tuple[int, int]], retired: dict[str, list[str]]) -> None:
         """Loads the nodes added to the graph since the last call, makes unions, and retires nodes. `retired` has lines of operands and

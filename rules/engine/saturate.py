@@ -150,7 +150,7 @@ class Saturator:
         for root, made in nodes.items():
             for number in self._by_root.get(root, ()):
                 matcher, variant, _ = self._queries[number]
-                if self._edges.allow(root, variant.edges) and (matcher.rule.reducing or not reducing):
+                if self._edges.allow(root, variant) and (matcher.rule.reducing or not reducing):
                     rows = variant.search(graph, made)
                     if rows:
                         tables[number] = rows
@@ -290,7 +290,8 @@ class Saturator:
         for node, key in moved:
             before = sorted((graph.find(node), graph.find(key)))
             knew = [cls in graph.constants for cls in before]
-            self._edges.unite(*before)
+            if before[0] != before[1]:
+                self._edges.unite(*before)
             united = graph.unite(node, key)
             if united is not None:
                 self._merged += 1

@@ -1,14 +1,16 @@
-"""The edges of an e-graph: those of its nodes, and those that unions add."""
+"""Which left sides an e-graph may match: those whose symbols, edges between symbols, and numbers it has, also after unions."""
 
 from passat.ir.expr import Expr
 from passat.ir.infer import infer_type
-from passat.ir.op import get_op
 from passat.rules.engine.edges import Edges
-from passat.rules.engine.graph import CALL, LEAF_SYMBOL, Graph, symbol
-from tests.rules.building import ops, var
+from passat.rules.engine.graph import Graph
+from passat.rules.engine.matching import Matcher
+from passat.rules.pattern import Pattern, op, tensors
+from passat.rules.rule import Rule
+from tests.rules.building import ops, splat, var
 
 a, b = var("a", (2,)), var("b", (2,))
-ADD, EXP, NEG = symbol(CALL, get_op("add"), 2), symbol(CALL, get_op("exp"), 1), symbol(CALL, get_op("negative"), 1)
+x, y = tensors("x y")
 
 
 def loaded(body: Expr) -> tuple[Graph, Edges]:
@@ -19,34 +21,59 @@ def loaded(body: Expr) -> tuple[Graph, Edges]:
     return graph, edges
 
 
-def has(edges: Edges, *wanted: object) -> bool:
-    return edges.allow(LEAF_SYMBOL, frozenset([wanted]))  # type: ignore[list-item]  # an edge, given as three arguments
+def may_match(edges: Edges, left: Pattern) -> bool:
+    rule = left >> x
+    assert isinstance(rule, Rule)
+    matchers = [Matcher(direction) for direction in rule.directions()]
+    return any(edges.allow(matcher.root, variant) for matcher in matchers for variant in matcher.variants)
+
+
+def unite(graph: Graph, edges: Edges, first: int, second: int) -> None:
+    edges.unite(*sorted((graph.find(first), graph.find(second))))
+    graph.unite(first, second)
+
+
+def nodes_of(graph: Graph, name: str) -> list[int]:
+    return [node for node, symbol in enumerate(graph.symbols) if symbol.op is not None and symbol.op.name == name]
 
 
 def test_operators_and_their_operands() -> None:
     _, edges = loaded(ops.exp(ops.exp(a)) + b)
-    assert has(edges, EXP, 0, EXP)
-    assert has(edges, ADD, 0, EXP)
-    assert has(edges, ADD, 1, LEAF_SYMBOL)
-    assert has(edges, ADD, 1, EXP), "sums match in both orders"
-    assert not has(edges, EXP, 0, ADD)
-    assert not edges.allow(NEG, frozenset()), "no node has the root's symbol"
+    assert may_match(edges, op.exp(op.exp(x)))
+    assert may_match(edges, op.exp(x) + y)
+    assert may_match(edges, y + op.exp(x)), "sums match in both orders"
+    assert not may_match(edges, op.exp(x + y))
+    assert not may_match(edges, op.negative(x)), "no node has the root's symbol"
 
 
 def test_a_union_puts_the_nodes_of_one_e_class_below_the_users_of_the_other() -> None:
     graph, edges = loaded(ops.exp(a) + ops.negative(b))
-    exp, negative = (graph.symbols.index(head) for head in (EXP, NEG))
-    leaf = graph.symbols.index(LEAF_SYMBOL)
-    edges.unite(leaf, negative)
-    graph.unite(leaf, negative)
-    assert has(edges, EXP, 0, NEG)
-    assert not has(edges, NEG, 0, EXP)
-    made = graph.make(NEG, 0, (exp,))
+    (exp,), (negative,) = nodes_of(graph, "exp"), nodes_of(graph, "negative")
+    (leaf,) = graph.operands[exp]
+    unite(graph, edges, leaf, negative)
+    assert may_match(edges, op.exp(op.negative(x)))
+    assert not may_match(edges, op.negative(op.exp(x)))
+    made = graph.make(graph.symbols[negative], 0, (exp,))
     edges.extend()
-    assert has(edges, NEG, 0, EXP)
-    edges.unite(leaf, made)
-    graph.unite(leaf, made)
-    edges.unite(leaf, exp)
-    graph.unite(leaf, exp)
-    assert has(edges, EXP, 0, EXP)
-    assert has(edges, ADD, 0, NEG)
+    assert may_match(edges, op.negative(op.exp(x)))
+    unite(graph, edges, made, leaf)
+    unite(graph, edges, exp, leaf)
+    assert may_match(edges, op.exp(op.exp(x)))
+    assert may_match(edges, op.negative(x) + y)
+
+
+def test_numbers_are_operands_where_the_left_side_has_them() -> None:
+    graph, edges = loaded(a * splat(2.0) - splat(3.0))
+    assert may_match(edges, 2.0 * x), "products match in both orders"
+    assert may_match(edges, x * 2.0 - 3.0)
+    assert not may_match(edges, x * 3.0)
+    assert not may_match(edges, 3.0 - x)
+    (product,) = nodes_of(graph, "multiply")
+    made = graph.make(graph.symbols[product], 0, (product, graph.add_constant(splat(5.0).data)))
+    edges.extend()
+    assert may_match(edges, x * 5.0)
+    assert not may_match(edges, 5.0 - x)
+    (difference,) = nodes_of(graph, "subtract")
+    three = graph.operands[difference][1]
+    unite(graph, edges, three, graph.operands[product][0])
+    assert may_match(edges, x * 3.0), "a union made an operand of the product constant"
