@@ -11,6 +11,7 @@ from passat.ir.expr import Call, Expr
 from passat.ir.onnx_mapping import ELEMENT_TYPES, TYPE_NUMBERS, Emitter, OnnxNode, from_onnx, to_onnx
 from passat.ir.op import OpTypeError, define_op
 from passat.ir.ops.elementwise import FLOATING, INTEGRAL, PLAIN, same_type
+from passat.ir.ops.narrow_cast import SINCE, narrow_cast
 from passat.ir.shape import ANY, Any
 from passat.ir.tensor import Array
 from passat.ir.types import TensorType, tensor_type
@@ -66,9 +67,13 @@ def cast(x: TensorType, *, dtype: str) -> TensorType:
 
 @from_onnx("Cast")
 def _read_cast(node: OnnxNode) -> Expr | None:
-    dtype = ELEMENT_TYPES.get(node.attrs.get("to", 0))
-    if dtype not in PLAIN or node.type(0).dtype not in PLAIN:
+    dtype, own = ELEMENT_TYPES.get(node.attrs.get("to", 0)), node.type(0).dtype
+    known = PLAIN | SINCE.keys()
+    if dtype is None or {dtype, own} - known:
         return None
+    if {dtype, own} & SINCE.keys():
+        saturate, rounding = bool(node.attrs.get("saturate", 1)), node.attrs.get("round_mode", "up")
+        return narrow_cast(node.input(0), dtype=dtype, saturate=saturate, round_mode=rounding, span=node.span)
     return cast(node.input(0), dtype=dtype, span=node.span)  # `saturate` and `round_mode` only affect float8
 
 

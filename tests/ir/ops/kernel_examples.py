@@ -9,6 +9,7 @@ from itertools import product
 from typing import Any as AnyValue
 from typing import NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from passat.ir.op import Op
@@ -162,6 +163,10 @@ EXAMPLES: dict[str, Sequence[Example]] = {
     "annotation.compiler_begin": [call((40,), compiler="other")],
     "annotation.compiler_end": [call((40,), compiler="other")],
     "annotation.checkpoint": [call((40,))],
+    "narrow_cast": [
+        call(np.arange(-8, 8, dtype=ml_dtypes.int4), dtype="float32"),
+        call(np.arange(16, dtype=ml_dtypes.uint4), dtype="uint8"),
+    ],
     "annotation.stop_fusion": [call((40,))],
     "debug": [call((40,))],
     "arange": [*_ranges()],

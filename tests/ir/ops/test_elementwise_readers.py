@@ -44,7 +44,6 @@ OPAQUE: list[tuple[str, list[Expr | None], dict[str, AnyValue], int]] = [
     ("ReduceLogSumExp", [x("int64")], {}, 18),
     ("CumSum", [x(), var("axis", shape=(), dtype="int64")], {}, 14),
     ("Cast", [x()], {"to": 8}, 13),  # to string
-    ("Cast", [x()], {"to": 17}, 19),  # to float8_e4m3fn
     ("Cast", [x("string")], {"to": 1}, 13),
     ("Pow", [x(), x("int64")], {}, 15),
     ("Pow", [x("int32"), const(0.5)], {}, 15),
@@ -83,6 +82,7 @@ READ: list[tuple[str, list[Expr | None], dict[str, AnyValue], int, str, dict[str
     ("ArgMin", [x()], {"axis": -1, "keepdims": 0, "select_last_index": 1}, 13, "argmin", {"axis": 2, "select_last_index": True}),
     ("CumSum", [x(), constant(-2, "int32")], {"reverse": 1}, 14, "cumsum", {"axis": 1, "reverse": True, "exclusive": False}),
     ("Cast", [x()], {"to": 10, "saturate": 0}, 19, "cast", {"dtype": "float16"}),
+    ("Cast", [x()], {"to": 17, "saturate": 0}, 19, "narrow_cast", {"dtype": "float8_e4m3fn", "saturate": False}),
     ("Cast", [x("bool")], {"to": 16}, 13, "cast", {"dtype": "bfloat16"}),
     ("Pow", [x(), x()], {}, 7, "power", {}),
     ("Mod", [x("int32"), x("int32")], {}, 10, "floor_mod", {}),
