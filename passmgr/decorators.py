@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import update_wrapper
 from typing import Any as AnyValue
-from typing import Final, ParamSpec, Protocol, Unpack, overload
+from typing import Final, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
@@ -43,31 +43,53 @@ class TransformsPrimFunc(Protocol):
         """Returns the transformed function; None removes it."""
 
 
-class ModulePassDecorator(Protocol):
-    """Turns a function into a module pass, or a class into a class of module passes."""
+Transforms_contra = TypeVar("Transforms_contra", contravariant=True)
+Plain_contra = TypeVar("Plain_contra", contravariant=True)
+Made_co = TypeVar("Made_co", covariant=True)
+
+
+class PassDecorator(Protocol[Transforms_contra, Plain_contra, Made_co]):
+    """Turns a function into a pass, or a class into a class of passes."""
 
     @overload
-    def __call__(self, pass_func: Callable[P, TransformsModule], /) -> Callable[P, ModulePass]: ...
+    def __call__(self, pass_func: Callable[P, Transforms_contra], /) -> Callable[P, Made_co]: ...
     @overload
-    def __call__(self, pass_func: ModuleFunction, /) -> ModulePass: ...
+    def __call__(self, pass_func: Plain_contra, /) -> Made_co: ...
 
 
-class FunctionPassDecorator(Protocol):
-    """Turns a function into a function pass, or a class into a class of function passes."""
-
-    @overload
-    def __call__(self, pass_func: Callable[P, TransformsFunction], /) -> Callable[P, FunctionPass]: ...
-    @overload
-    def __call__(self, pass_func: FunctionFunction, /) -> FunctionPass: ...
-
-
-class PrimFuncPassDecorator(Protocol):
-    """Turns a function into a PrimFunc pass, or a class into a class of PrimFunc passes."""
+class MakesPasses(Protocol[Transforms_contra, Plain_contra, Made_co]):
+    """The type of `module_pass` and its siblings: the result depends on whether a class, a function or neither is given."""
 
     @overload
-    def __call__(self, pass_func: Callable[P, TransformsPrimFunc], /) -> Callable[P, PrimFuncPass]: ...
+    def __call__(
+        self,
+        pass_func: None = None,
+        opt_level: int | None = None,
+        name: str | None = None,
+        required: Iterable[str] | None = None,
+        traceable: bool = False,
+        **declared: Unpack[Declarations],
+    ) -> PassDecorator[Transforms_contra, Plain_contra, Made_co]: ...
     @overload
-    def __call__(self, pass_func: PrimFuncFunction, /) -> PrimFuncPass: ...
+    def __call__(
+        self,
+        pass_func: Callable[P, Transforms_contra],
+        opt_level: int | None = None,
+        name: str | None = None,
+        required: Iterable[str] | None = None,
+        traceable: bool = False,
+        **declared: Unpack[Declarations],
+    ) -> Callable[P, Made_co]: ...
+    @overload
+    def __call__(
+        self,
+        pass_func: Plain_contra,
+        opt_level: int | None = None,
+        name: str | None = None,
+        required: Iterable[str] | None = None,
+        traceable: bool = False,
+        **declared: Unpack[Declarations],
+    ) -> Made_co: ...
 
 
 class _PassOfFunction(Pass):
@@ -104,33 +126,19 @@ _KINDS: Final[dict[str, tuple[str, type[Pass], type[_PassOfFunction]]]] = {
 }
 
 
-@overload
-def module_pass(
-    pass_func: None = None,
-    opt_level: int | None = None,
-    name: str | None = None,
-    required: Iterable[str] | None = None,
-    traceable: bool = False,
-    **declared: Unpack[Declarations],
-) -> ModulePassDecorator: ...
-@overload
-def module_pass(
-    pass_func: Callable[P, TransformsModule],
-    opt_level: int | None = None,
-    name: str | None = None,
-    required: Iterable[str] | None = None,
-    traceable: bool = False,
-    **declared: Unpack[Declarations],
-) -> Callable[P, ModulePass]: ...
-@overload
-def module_pass(
-    pass_func: ModuleFunction,
-    opt_level: int | None = None,
-    name: str | None = None,
-    required: Iterable[str] | None = None,
-    traceable: bool = False,
-    **declared: Unpack[Declarations],
-) -> ModulePass: ...
+def _of_modules(function: Callable[..., AnyValue]) -> MakesPasses[TransformsModule, ModuleFunction, ModulePass]:
+    return function
+
+
+def _of_functions(function: Callable[..., AnyValue]) -> MakesPasses[TransformsFunction, FunctionFunction, FunctionPass]:
+    return function
+
+
+def _of_prim_funcs(function: Callable[..., AnyValue]) -> MakesPasses[TransformsPrimFunc, PrimFuncFunction, PrimFuncPass]:
+    return function
+
+
+@_of_modules
 def module_pass(
     pass_func: AnyValue = None,
     opt_level: int | None = None,
@@ -160,33 +168,7 @@ def module_pass(
     return _decorator("Module", pass_func, info)
 
 
-@overload
-def function_pass(
-    pass_func: None = None,
-    opt_level: int | None = None,
-    name: str | None = None,
-    required: Iterable[str] | None = None,
-    traceable: bool = False,
-    **declared: Unpack[Declarations],
-) -> FunctionPassDecorator: ...
-@overload
-def function_pass(
-    pass_func: Callable[P, TransformsFunction],
-    opt_level: int | None = None,
-    name: str | None = None,
-    required: Iterable[str] | None = None,
-    traceable: bool = False,
-    **declared: Unpack[Declarations],
-) -> Callable[P, FunctionPass]: ...
-@overload
-def function_pass(
-    pass_func: FunctionFunction,
-    opt_level: int | None = None,
-    name: str | None = None,
-    required: Iterable[str] | None = None,
-    traceable: bool = False,
-    **declared: Unpack[Declarations],
-) -> FunctionPass: ...
+@_of_functions
 def function_pass(
     pass_func: AnyValue = None,
     opt_level: int | None = None,
@@ -205,33 +187,7 @@ def function_pass(
     return _decorator("Function", pass_func, info)
 
 
-@overload
-def prim_func_pass(
-    pass_func: None = None,
-    opt_level: int | None = None,
-    name: str | None = None,
-    required: Iterable[str] | None = None,
-    traceable: bool = False,
-    **declared: Unpack[Declarations],
-) -> PrimFuncPassDecorator: ...
-@overload
-def prim_func_pass(
-    pass_func: Callable[P, TransformsPrimFunc],
-    opt_level: int | None = None,
-    name: str | None = None,
-    required: Iterable[str] | None = None,
-    traceable: bool = False,
-    **declared: Unpack[Declarations],
-) -> Callable[P, PrimFuncPass]: ...
-@overload
-def prim_func_pass(
-    pass_func: PrimFuncFunction,
-    opt_level: int | None = None,
-    name: str | None = None,
-    required: Iterable[str] | None = None,
-    traceable: bool = False,
-    **declared: Unpack[Declarations],
-) -> PrimFuncPass: ...
+@_of_prim_funcs
 def prim_func_pass(
     pass_func: AnyValue = None,
     opt_level: int | None = None,
