@@ -180,6 +180,8 @@ class Engine:
                 accept=lambda choice: self._lost(graph, choice) is None,
             )
             made = self._extracted(graph, root, body, saturator, extraction, done, report)
+            if not (graph.applied or changed_leaf or (self.merge and graph.merged)) and _is_own(graph, root, extraction.choice):
+                made = body  # rules fired, but the result is the program: building it anew would share its equal parts
         if self.trace is not None and steps is not None:
             space, choice = (None, None) if extraction is None else (extraction.space, extraction.choice)
             self.trace.note(graph, root, initial, body, made, self.stages, saturator, steps, space, choice)
@@ -247,6 +249,13 @@ class _Done(NamedTuple):
 def _fields(body: Expr) -> Sequence[int]:
     """The positions of the results of a function: the fields of a tuple, or its only result."""
     return range(len(body.fields)) if isinstance(body, Tuple) else (0,)
+
+
+def _is_own(graph: Graph, root: int, choice: Mapping[int, int]) -> bool:
+    """True if a choice consists of the nodes of the program itself, each with its own operands."""
+    if choice[graph.find(root)] != root:
+        return False
+    return all(choice[graph.find(part)] == part for node in choice.values() for part in graph.operands[node])
 
 
 def _results(graph: Graph, root: int, returned: Sequence[int]) -> Sequence[int]:

@@ -169,6 +169,16 @@ def test_rules_that_only_explore_change_nothing() -> None:
     assert outcome.function is function
 
 
+def test_rules_that_contribute_nothing_share_nothing() -> None:
+    """A rule fires and its result is not taken: equal parts, which loading merges, stay separate, as without the rule."""
+    swaps = RuleSetMeta("Swaps", (RuleSet,), {"swap": (x + y >> y + x).exploring()})
+    function = func(ops.exp(a) * ops.exp(a) * (a + b))
+    outcome = saturate(function, swaps)
+    assert outcome.fired("Swaps.swap") == 1
+    assert outcome.function is function
+    assert operators(saturate(function, swaps, merge=True).function) == ["exp", "multiply", "add", "multiply"]
+
+
 def test_both_directions_of_a_rule() -> None:
     z = tensors("z")[0]
 
