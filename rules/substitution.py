@@ -176,6 +176,18 @@ class Substitution:
         return made[node.key]
 
 
+def bind_attrs(node: PCall, given: Attrs, attrs: dict[str, AnyValue]) -> bool:
+    """True if the attributes of a call match those of a pattern; binds the attribute holes in `attrs`."""
+    for name, wanted in node.attrs.items():
+        if name != "attrs" and name not in given:
+            return False
+        value = given if name == "attrs" else given[name]
+        known = attrs.setdefault(wanted.name, value) if isinstance(wanted, AttrHole) else wanted
+        if value != (tuple(known) if isinstance(known, list) else known):
+            return False
+    return True
+
+
 def build_together(rule: MultiRule, group: Sequence[Substitution], types: Sequence[Type], maker: Maker) -> list[int]:
     """The e-classes that replace the roots of a multi-pattern rule, whose types are given. Rejects unknown sizes."""
     made: dict[tuple[AnyValue, ...], int] = {}

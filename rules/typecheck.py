@@ -30,7 +30,7 @@ from passat.rules.pattern import (
     values_in,
 )
 from passat.rules.rule import Rule
-from passat.rules.substitution import same_type
+from passat.rules.substitution import Substitution, same_type
 
 _SHAPES = ((2, 2), (2, 2, 2, 2), (2, 2, 2), (2,), (), (1, 2))
 _TRIES = 60
@@ -101,23 +101,17 @@ def _samples(rule: Rule) -> Iterator["_Sample"]:
     holes = {node.name: node for node in subterms(rule.lhs) if isinstance(node, (PVar, PConst))}
     for dtype in ("float32", "int64", "bool"):
         for shape in _SHAPES:
-            yield _Sample(
-                {name: TensorType(shape, dtype) for name in holes}, {name for name, node in holes.items() if isinstance(node, PConst)}
-            )
+            yield _Sample({name: TensorType(shape, dtype) for name in holes})
         for shape in _SHAPES:
-            yield _Sample(
-                {name: TensorType(() if isinstance(node, PConst) else shape, dtype) for name, node in holes.items()},
-                {name for name, node in holes.items() if isinstance(node, PConst)},
-            )
+            yield _Sample({name: TensorType(() if isinstance(node, PConst) else shape, dtype) for name, node in holes.items()})
 
 
-class _Sample:
+class _Sample(Substitution):
     """One assignment of types to holes; constants are all ones, attributes have their defaults."""
 
-    def __init__(self, types: Mapping[str, Type], constants: set[str]) -> None:
+    def __init__(self, types: Mapping[str, Type]) -> None:
+        super().__init__()
         self.types = types
-        self.constants = constants
-        self.attrs: dict[str, AnyValue] = {}
         self.asked: Guard | Computed | None = None
 
     def ask(self, call: Guard | Computed) -> AnyValue:
@@ -142,41 +136,27 @@ class _Sample:
             return whole.fields[pattern.index]
         assert isinstance(pattern, PCall)
         types = [self.type_of(arg, root) for arg in pattern.args]
-        return pattern.op.infer(types, self._attrs(pattern, bind=root is None))
+        return pattern.op.infer(types, self._bound_attrs(pattern) if root is None else self.call_attrs(pattern))
 
     def _dtype(self, root: Type | None) -> str:
         types = [root, *self.types.values()]
         return next(type_.dtype for type_ in types if isinstance(type_, TensorType))
 
-    def _attrs(self, call: PCall, *, bind: bool) -> Attrs:
+    def _bound_attrs(self, call: PCall) -> Attrs:
+        """The attributes of a call on the left side, which bind its holes."""
         if not call.op.attr_params:
             return EMPTY_ATTRS
-        given = {name: value for name, value in call.attrs.items() if name != "attrs"}
-        whole = call.attrs.get("attrs")
-        if bind:
-            fixed = {name: value for name, value in given.items() if not isinstance(value, AttrHole)}
-            attrs = call.op.bind_attrs(fixed)
-            for name, value in given.items():
-                if isinstance(value, AttrHole):
-                    self.attrs.setdefault(value.name, attrs[name])
-            if isinstance(whole, AttrHole):
-                self.attrs.setdefault(whole.name, attrs)
-            return attrs
-        kept = {} if whole is None else self.value(whole)
-        values = {name: value for name, value in kept.items() if name in call.op.attr_params}
-        return call.op.bind_attrs({**values, **{name: self.value(value) for name, value in given.items()}})
+        attrs = call.op.bind_attrs(
+            {name: value for name, value in call.attrs.items() if name != "attrs" and not isinstance(value, AttrHole)}
+        )
+        for name, value in call.attrs.items():
+            if isinstance(value, AttrHole):
+                self.attrs.setdefault(value.name, attrs if name == "attrs" else attrs[name])
+        return attrs
 
-    def value(self, argument: AnyValue) -> AnyValue:
-        if isinstance(argument, AttrHole):
-            return self.attrs[argument.name]
-        if isinstance(argument, Computed):
-            return self.ask(argument)
-        if isinstance(argument, Pattern):
-            type_ = self.type_of(argument, TensorType(()))
-            constant = None
-            if isinstance(argument, PConst) and isinstance(type_, TensorType):
-                constant = Tensor.splat(np.ones(()), tuple(int(dim) for dim in type_.shape), type_.dtype)  # type: ignore[arg-type]  # samples are static
-            return Term(type_, constant)
-        if isinstance(argument, (tuple, list)):
-            return tuple(map(self.value, argument))
-        return argument
+    def bound(self, pattern: Pattern) -> Term:
+        """The pattern as guards see it."""
+        type_, constant = self.type_of(pattern, TensorType(())), None
+        if isinstance(pattern, PConst) and isinstance(type_, TensorType):
+            constant = Tensor.splat(np.ones(()), tuple(int(dim) for dim in type_.shape), type_.dtype)  # type: ignore[arg-type]  # samples are static
+        return Term(type_, constant)

@@ -96,6 +96,11 @@ def partition(
     The functions have the attributes `attrs`, and `PartitionedFromPattern`, which lists their operators.
     """
     found = groups(pattern, expr)
+    return outlined({key: group for key, group in found.items() if check(group.root)}, expr, attrs)
+
+
+def outlined(found: Mapping[int, Group], expr: Expr, attrs: Mapping[str, AnyValue] | None = None) -> Expr:
+    """Replaces matches, by id of their roots, by calls of new functions, which have the attributes `attrs`."""
     if not found:
         return expr
     numbers = {key: number for number, key in enumerate(found)}
@@ -104,7 +109,7 @@ def partition(
 
     def replaced(node: Expr, made: Expr) -> Expr:
         group = found.get(id(node))
-        if group is not None and check(node):
+        if group is not None:
             named = _extracted(group, numbers[id(node)]).with_attr({PARTITIONED: group.name, **(attrs or {})})
             made = Call(named, [done[id(part)] for part in group.inputs], span=node.span)
         done[id(node)] = made

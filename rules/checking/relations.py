@@ -9,7 +9,7 @@ from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from passat.ir.infer import infer_type
 from passat.ir.op import Op
 from passat.ir.tensor import Tensor
-from passat.ir.traverse import children, post_order, with_children
+from passat.ir.traverse import children, post_order, rewrite
 from passat.rules.checking.trying import Checked
 from passat.rules.cost import ROOFLINE, program_cost
 from passat.rules.engine.graph import Graph, Symbol
@@ -125,24 +125,12 @@ def _next(expr: Expr, matchers: Mapping[Symbol, Sequence[Matcher]]) -> Iterator[
 
 def _with(expr: Expr, old: Expr, new: Expr) -> Expr:
     """The expression with a part replaced."""
-    done: dict[int, Expr] = {}
-    for node in post_order(expr):
-        parts = children(node)
-        made = tuple(done[id(part)] for part in parts)
-        same = all(a is b for a, b in zip(made, parts, strict=True))
-        done[id(node)] = new if node is old else node if same else with_children(node, made)
-    return infer_type(done[id(expr)])
+    return infer_type(rewrite(expr, lambda node, made: new if node is old else made))
 
 
 def _folded(expr: Expr) -> Expr:
     """The expression after constant folding, which runs before rules."""
-    done: dict[int, Expr] = {}
-    for node in post_order(infer_type(expr)):
-        parts = children(node)
-        made = tuple(done[id(part)] for part in parts)
-        same = all(a is b for a, b in zip(made, parts, strict=True))
-        done[id(node)] = _fold(infer_type(node if same else with_children(node, made)))
-    return done[id(expr)]
+    return rewrite(infer_type(expr), lambda _, made: _fold(infer_type(made)))
 
 
 def _fold(node: Expr) -> Expr:

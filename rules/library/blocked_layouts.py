@@ -377,33 +377,23 @@ class SinkBlocks(RuleSet):
     that can compute with blocks."""
 
     merge = (
-        (
-            _TWICE
-            >> result(
-                same=x,
-                blocks=op.layout_transform(x, src_layout=s, dst_layout=led_to(s, d, t, u)),
-                whole_axes=op.transpose(x, axes=order_behind(s, d, t, u)),
-            )
+        _TWICE
+        >> result(
+            same=x,
+            blocks=op.layout_transform(x, src_layout=s, dst_layout=led_to(s, d, t, u)),
+            whole_axes=op.transpose(x, axes=order_behind(s, d, t, u)),
         )
-        .when(
-            *result.only("same", returns(s, d, t, u)),
-            *result.only("blocks", leads_to_blocks(s, d, t, u)),
-            *result.only("whole_axes", leads_to_whole_axes(s, d, t, u)),
-        )
-        .lowering()
+    ).when(
+        *result.only("same", returns(s, d, t, u)),
+        *result.only("blocks", leads_to_blocks(s, d, t, u)),
+        *result.only("whole_axes", leads_to_whole_axes(s, d, t, u)),
     )
     before = (
-        (
-            op.layout_transform(op.transpose(x, axes=p), src_layout=s, dst_layout=d)
-            >> op.layout_transform(x, src_layout=order_before(s, p), dst_layout=d)
-        )
-        .when(has_whole_axes(s, p))
-        .lowering()
-    )
-    after = (
-        (op.transpose(_CHANGED, axes=p) >> op.layout_transform(x, src_layout=s, dst_layout=order_after(d, p)))
-        .when(has_whole_axes(d, p))
-        .lowering()
+        op.layout_transform(op.transpose(x, axes=p), src_layout=s, dst_layout=d)
+        >> op.layout_transform(x, src_layout=order_before(s, p), dst_layout=d)
+    ).when(has_whole_axes(s, p))
+    after = (op.transpose(_CHANGED, axes=p) >> op.layout_transform(x, src_layout=s, dst_layout=order_after(d, p))).when(
+        has_whole_axes(d, p)
     )
     unary = _sinks(f(_CHANGED, attrs=a), f(x, attrs=a))
     binary = _beside(g)

@@ -48,7 +48,7 @@ from passat.rules.library.views import ChainedViews, Transposes, Views
 from passat.rules.passes.altered import altered_by_attribute, converted
 from passat.rules.passes.sunk_transposes import sunk
 from passat.rules.pattern import PCall, RuleError
-from passat.rules.rule import EXACT, EXPLORING, Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import EXACT, EXPLORING, LOWERING, Rule, RuleSet, RuleSetMeta
 from passat.rules.rule_pass import RulePass
 
 Layouts: TypeAlias = Mapping[str, Sequence[str]]
@@ -111,7 +111,7 @@ def _is_laid_out(call: Call, op: Op, layouts: Mapping[str, tuple[str, str]]) -> 
     return is_laid_out(op, [arg.checked_type for arg in call.args], call.attrs, layouts)
 
 
-IN_BLOCKS: Final = RulePass((ConstantFolding, SinkBlocks), name="SinkBlocks", joint=False, doc="Keeps data in blocks.")
+IN_BLOCKS: Final = RulePass((ConstantFolding, SinkBlocks.of_kind(LOWERING)), name="SinkBlocks", joint=False, doc="Keeps data in blocks.")
 """Keeps data in blocks as far as operators accept it, regardless of cost: the user requested blocks, and cost models do not know what they
 save."""
 

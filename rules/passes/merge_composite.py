@@ -8,22 +8,19 @@ from dataclasses import dataclass
 from typing import Any as AnyValue
 from typing import NamedTuple, TypeAlias
 
-from passat.ir.attrs import Attrs
-from passat.ir.dataflow.groups import PARTITIONED, partition_name
+from passat.ir.dataflow.groups import Group
 from passat.ir.dataflow.matcher import is_same
 from passat.ir.dataflow.pattern import DFPattern
-from passat.ir.dataflow.rewriting import partition
-from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from passat.ir.dataflow.rewriting import outlined, partition
+from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from passat.ir.infer import infer_type
 from passat.ir.known import known_value
 from passat.ir.module import IRModule
 from passat.ir.sealed import is_sealed
-from passat.ir.traverse import children, post_order, with_children
-from passat.ir.types import TupleType
+from passat.ir.traverse import children, post_order
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 from passat.rules.guards import Guard, Reject, Term
 from passat.rules.pattern import (
-    AttrHole,
     Computed,
     Pattern,
     PCall,
@@ -37,62 +34,54 @@ from passat.rules.pattern import (
     pattern_parts,
     tensor_holes,
 )
+from passat.rules.substitution import Substitution, bind_attrs
 
 Key: TypeAlias = tuple[AnyValue, ...]
 _Work: TypeAlias = "tuple[Pattern, Expr, _Work] | None"
 """The remaining comparisons: a linked list, so that alternatives share their tails."""
 
 
-class Match:
-    """A match of a pattern: its terms (`bound`, by key), and the attributes that it binds.
+class Match(Substitution):
+    """A match of a pattern: the expressions of its terms (`exprs`, by key), and the attributes that it binds.
 
     `inner` are the nodes matched by calls of the pattern, including the root; `leaves` the patterns of its holes and numbers, from left to
     right.
     """
 
-    __slots__ = ("attrs", "bound", "inner", "leaves", "root")
+    __slots__ = ("exprs", "inner", "leaves", "root")
 
-    def __init__(self, root: Expr, pattern: Pattern, bound: Mapping[Key, Expr], attrs: Mapping[str, AnyValue]) -> None:
+    def __init__(self, root: Expr, pattern: Pattern, exprs: Mapping[Key, Expr], attrs: dict[str, AnyValue]) -> None:
+        super().__init__()
         self.root = root
-        self.bound = bound
+        self.exprs = exprs
         self.attrs = attrs
         terms = list(_left_to_right(pattern))
         self.leaves = [term for term in terms if isinstance(term, (PVar, PConst, PLiteral))]
-        self.inner = {id(bound[term.key]) for term in terms if not isinstance(term, (PVar, PConst, PLiteral))}
+        self.inner = {id(exprs[term.key]) for term in terms if not isinstance(term, (PVar, PConst, PLiteral))}
 
     def rejection(self, guards: Sequence[Guard]) -> str:
         """The rejection of the first guard that does not hold; '' if all hold."""
         for guard in guards:
             try:
-                answer = guard.function(*[self._value(arg) for arg in guard.args])
+                answer = self.ask(guard)
             except Reject as reject:
                 return f"{guard!r}: {reject}"
             if reason := guard.rejection(answer, "of a composite function"):
                 return f"{guard!r}: {reason}"
         return ""
 
-    def _value(self, argument: AnyValue) -> AnyValue:
-        if isinstance(argument, AttrHole):
-            return self.attrs[argument.name]
-        if isinstance(argument, Computed):
-            return argument.function(*[self._value(arg) for arg in argument.args])
-        if isinstance(argument, Pattern):
-            return self._term(argument)
-        return tuple(map(self._value, argument)) if isinstance(argument, (tuple, list)) else argument
+    def group(self) -> Group:
+        """The match as a function is made of it: matches of constants belong to it, those of other holes are its inputs."""
+        constants = {id(self.exprs[leaf.key]) for leaf in self.leaves if not isinstance(leaf, PVar)}
+        leaves = {id(node): node for leaf in self.leaves if isinstance(leaf, PVar) for node in [self.exprs[leaf.key]]}
+        inputs = {key: node for key, node in leaves.items() if key not in self.inner and key not in constants}
+        inner = [node for node in post_order(self.root, into=lambda node: id(node) in self.inner) if id(node) not in inputs]
+        return Group(self.root, {}, list(inputs.values()), inner)
 
-    def _term(self, pattern: Pattern) -> Term:
-        expr = self.bound.get(pattern.key)
-        if expr is not None:
-            return Term(expr.checked_type, expr.data if isinstance(expr, Constant) else None, known_value(expr))
-        types = [self._term(part).type_ for part in pattern_parts(pattern)]
-        if isinstance(pattern, PCall):
-            given = {name: self._value(value) for name, value in pattern.attrs.items() if name != "attrs"}
-            whole = self._value(pattern.attrs["attrs"]) if "attrs" in pattern.attrs else {}
-            kept = {name: value for name, value in whole.items() if name in pattern.op.attr_params}
-            return Term(pattern.op.infer(types, pattern.op.bind_attrs({**kept, **given})))
-        if isinstance(pattern, PTuple):
-            return Term(TupleType(types))
-        raise Reject(f"{pattern!r} has no type here")
+    def bound(self, pattern: Pattern) -> Term | None:
+        """The term bound to a part of the pattern; None for any other pattern."""
+        expr = self.exprs.get(pattern.key)
+        return None if expr is None else Term(expr.checked_type, expr.data if isinstance(expr, Constant) else None, known_value(expr))
 
 
 def matches(pattern: Pattern, root: Expr) -> Iterator[Match]:
@@ -149,23 +138,12 @@ def _parts(term: Pattern, expr: Expr, attrs: dict[str, AnyValue]) -> Sequence[Ex
             return None
         return () if isinstance(term, PConst) or expr.data.uniform() == term.value else None
     if isinstance(term, PCall) and isinstance(expr, Call) and expr.op is term.op and len(expr.args) == len(term.args):
-        return expr.args if _bind_attrs(term, expr.attrs, attrs) else None
+        return expr.args if bind_attrs(term, expr.attrs, attrs) else None
     if isinstance(term, PTuple) and isinstance(expr, Tuple) and len(expr.fields) == len(term.fields):
         return expr.fields
     if isinstance(term, PGet) and isinstance(expr, TupleGetItem) and expr.index == term.index:
         return (expr.tuple_value,)
     return None
-
-
-def _bind_attrs(term: PCall, given: Attrs, attrs: dict[str, AnyValue]) -> bool:
-    for name, wanted in term.attrs.items():
-        value = given if name == "attrs" else given[name]
-        if isinstance(wanted, AttrHole):
-            if attrs.setdefault(wanted.name, value) != value:
-                return False
-        elif value != (tuple(wanted) if isinstance(wanted, list) else wanted):
-            return False
-    return True
 
 
 def _then(terms: Sequence[Pattern], parts: Sequence[Expr], work: _Work) -> _Work:
@@ -323,42 +301,26 @@ class _Merger:
 
     def run(self) -> Function:
         """The function with calls in place of matches; itself if there are none."""
-        found = self._matches()
-        if not found:
-            return self._function
-        done: dict[int, Expr] = {}
-        for node in self._order:
-            match = found.get(id(node))
-            if match is not None:
-                done[id(node)] = self._call(match, done)
-            elif node is not self._function and is_sealed(node):
-                done[id(node)] = node
-            else:
-                made = with_children(node, [done[id(part)] for part in children(node)])
-                if not isinstance(made, Function) and made._checked_type is None:
-                    made.assume_type(node._checked_type)
-                done[id(node)] = made
-        result = done[id(self._function)]
+        found = {id(match.root): match.group() for match in self._matches()}
+        self.count = len(found)
+        result = infer_type(outlined(found, self._function, {"Composite": self._entry.name}))
         assert isinstance(result, Function)
-        infer_type(result)
         return result
 
-    def _matches(self) -> dict[int, Match]:
-        """The matches to merge, by the identity of the roots; starts at the results."""
+    def _matches(self) -> Iterator[Match]:
+        """The matches to merge; starts at the results."""
         for node in self._order:
             if not is_sealed(node) or node is self._function:
                 for part in children(node):
                     self._readers.setdefault(id(part), []).append(node)
-        found: dict[int, Match] = {}
         for node in reversed(self._order):
             if id(node) in self._taken:
                 continue
             for match in matches(self._pattern, node):
                 if self._is_free(match) and self._is_wanted(match):
                     self._taken |= match.inner
-                    found[id(node)] = match
+                    yield match
                     break
-        return found
 
     def _is_free(self, match: Match) -> bool:
         """True if no node of a match is claimed, and only the root is used outside."""
@@ -373,25 +335,3 @@ class _Merger:
             self._remark(f"{self._entry.name}: {rejection}")
             return False
         return self._entry.check is None or bool(self._entry.check(match.root))
-
-    def _call(self, match: Match, done: dict[int, Expr]) -> Expr:
-        """The call of the function for a match."""
-        constants = {id(match.bound[leaf.key]) for leaf in match.leaves if not isinstance(leaf, PVar)}
-        inputs = {id(node): node for leaf in match.leaves if isinstance(leaf, PVar) for node in [match.bound[leaf.key]]}
-        inputs = {key: node for key, node in inputs.items() if key not in match.inner and key not in constants}
-        made: dict[int, Expr] = {
-            key: Var(f"FunctionVar_{self.count}_{i}", node.checked_type) for i, (key, node) in enumerate(inputs.items())
-        }
-        params = [param for param in made.values() if isinstance(param, Var)]
-        names: list[str] = []
-        for node in post_order(match.root, into=lambda node: id(node) in match.inner):
-            if id(node) in match.inner:
-                copy = with_children(node, [made.get(id(part), part) for part in children(node)])
-                made[id(node)] = copy.assume_type(node._checked_type)
-                names.append(partition_name(node))
-            elif isinstance(node, Constant):
-                made.setdefault(id(node), node)
-        self.count += 1
-        attrs = {PARTITIONED: "".join(names), "Composite": self._entry.name}
-        function = Function(params, made[id(match.root)], match.root.checked_type, (), attrs)
-        return infer_type(Call(function, [done[key] for key in inputs], span=match.root.span))

@@ -18,11 +18,11 @@ from passat.ir.tensor import Tensor
 from passat.rules.analysis import Analysis, Fact
 from passat.rules.expansion import fitted
 from passat.rules.guards import Term
-from passat.rules.pattern import AttrHole, Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar, pattern_parts
+from passat.rules.pattern import Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar, pattern_parts
 from passat.rules.provenance.plain import CertificateError
 from passat.rules.provenance.terms import CALL, CONST, FIELD, TUPLE, operands_of
 from passat.rules.rule import EAGER, Rule
-from passat.rules.substitution import CallTerm, Environment, Substitution, bound_keys
+from passat.rules.substitution import CallTerm, Environment, Substitution, bind_attrs, bound_keys
 
 if TYPE_CHECKING:
     from passat.rules.provenance.checker import Checker
@@ -93,24 +93,13 @@ class Instance(Substitution):
             return
         if isinstance(node, PCall):
             own = checker.own(term)
-            fits = isinstance(own, Call) and own.op is node.op and self._binds(node, own)
+            fits = isinstance(own, Call) and own.op is node.op and bind_attrs(node, own.attrs, self.attrs)
         else:
             fits = row[0] == TUPLE if isinstance(node, PTuple) else isinstance(node, PGet) and row[:2] == [FIELD, node.index]
         if not fits or len(parts) != len(given):
             raise CertificateError(f"the left side does not match: this is not {node!r}")
         for part, operand in zip(parts, given, strict=True):
             self._match(part, operand)
-
-    def _binds(self, node: PCall, call: Call) -> bool:
-        """True if the attributes of a call match those of the pattern; binds attribute holes."""
-        for name, wanted in node.attrs.items():
-            if name != "attrs" and name not in call.attrs:
-                return False
-            given = call.attrs if name == "attrs" else call.attrs[name]
-            value = self.attrs.setdefault(wanted.name, given) if isinstance(wanted, AttrHole) else wanted
-            if given != (tuple(value) if isinstance(value, list) else value):
-                return False
-        return True
 
     def _constant(self, term: int) -> Value | None:
         """The value of a term that is a constant, or a tuple of constants."""
