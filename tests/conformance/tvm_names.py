@@ -18,6 +18,7 @@ from tests.conformance.topi_references import PACKAGE, find_reference, reference
 TABLE: Final[dict[str, tuple[str, ...]]] = {
     "tvm": (
         "passat",
+        "passat.driver",
         "tests.conformance.older_names",
         "passat.ir",
         "passat.runtime",
@@ -35,6 +36,7 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
     "tvm.contrib.debugger.debug_runtime": ("passat.contrib.debugger.debug_executor",),
     "tvm.contrib.util": ("passat.contrib.utils",),
     "tvm.contrib.graph_runtime": ("passat.contrib.graph_executor",),
+    "tvm.driver.build_module": ("passat.driver",),
     "tvm.error": ("passat.error",),
     "tvm.expr": ("passat.tir",),
     "tvm.ir": ("passat.ir", "passat.relay", "passat.tir"),

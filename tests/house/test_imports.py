@@ -15,7 +15,7 @@ import pytest
 HOME = Path(__file__).resolve().parents[2]
 ROOMS = ("ir", "passmgr", "rules", "runtime", "front door")
 FOLDERS = {"ir": "ir", "passmgr": "passmgr", "rules": "rules", "runtime": "runtime", "src/passat": "front door"}
-LAZY = ("onnx", "onnxruntime", "egglog", "ortools", "typer", "rich", "networkx")
+LAZY = ("onnx", "onnxruntime", "egglog", "llvmlite", "ortools", "typer", "rich", "networkx")
 
 
 class Import(NamedTuple):
@@ -138,6 +138,7 @@ def module_name(path: Path) -> str:
         ("egglog", ("rules/engine/egraph.py",)),
         ("onnx", ("ir/onnx/", "src/passat/onnx_backend.py")),
         ("onnxruntime", ("src/passat/runner.py", "src/passat/session.py", "ir/onnx/ort_evaluator.py", "runtime/graph/onnx_primitive.py")),
+        ("llvmlite", ("runtime/jit/",)),
         ("typer", ("src/passat/",)),
         ("rich", ("src/passat/",)),
         ("torch", ("src/passat/torch_backend.py", "src/passat/torch_graph.py")),

@@ -1,5 +1,7 @@
 """`tvm.te`: tensors described by expressions of their elements."""
 
+from passat.ir.te.schedule import Schedule, Stage, create_schedule
+from passat.ir.te.tensor import ComputeOp, ExternOp, PlaceholderOp, Tensor, TensorSlice, compute, extern, placeholder
 from passat.ir.tir.expr import SizeVar, Var
 from passat.ir.tir.ops import (
     abs,
@@ -49,8 +51,16 @@ from passat.ir.tir.ops import (
 )
 from passat.ir.tir.ranges import IterVar, Range
 from passat.ir.tir.reducers import comm_reducer, max, min, sum
+from passat.te import schedule, tensor
 
 __all__ = [
+    "ComputeOp",
+    "ExternOp",
+    "PlaceholderOp",
+    "Schedule",
+    "Stage",
+    "Tensor",
+    "TensorSlice",
     "abs",
     "acos",
     "acosh",
@@ -62,11 +72,14 @@ __all__ = [
     "atanh",
     "ceil",
     "comm_reducer",
+    "compute",
     "cos",
     "cosh",
+    "create_schedule",
     "div",
     "erf",
     "exp",
+    "extern",
     "floor",
     "floordiv",
     "floormod",
@@ -85,11 +98,13 @@ __all__ = [
     "min",
     "min_value",
     "nearbyint",
+    "placeholder",
     "popcount",
     "power",
     "reduce_axis",
     "round",
     "rsqrt",
+    "schedule",
     "sigmoid",
     "sin",
     "sinh",
@@ -98,6 +113,7 @@ __all__ = [
     "sum",
     "tan",
     "tanh",
+    "tensor",
     "thread_axis",
     "trunc",
     "truncdiv",

@@ -1,0 +1,204 @@
+"""Schedules: in which loops the tensors are computed."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any as AnyValue
+
+from passat.ir.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+from passat.ir.tir.expr import IntImm, PrimExpr, Var, convert
+from passat.ir.tir.ranges import IterVar
+from passat.ir.tir.stmt import ForKind
+from passat.ir.tir.types import TirError
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """`parent` is `outer * factor + inner`, or `outer` has `nparts` numbers."""
+
+    parent: IterVar
+    outer: IterVar
+    inner: IterVar
+    factor: PrimExpr | None
+    nparts: PrimExpr | None
+
+
+@dataclass(frozen=True, eq=False)
+class Fuse:
+    """`fused` runs over all pairs of `outer` and `inner`."""
+
+    outer: IterVar
+    inner: IterVar
+    fused: IterVar
+
+
+@dataclass(eq=False)
+class Loop:
+    """What is set for one loop: its kind, the thread it is bound to, and pragmas."""
+
+    kind: ForKind = ForKind.SERIAL
+    thread: IterVar | None = None
+    pragmas: list[tuple[str, AnyValue]] = field(default_factory=list)
+
+
+class Stage:
+    """The loops of one operation. `leaf_iter_vars` are the loops, outermost first."""
+
+    def __init__(self, op: Operation) -> None:
+        self.op = op
+        self.leaf_iter_vars: list[IterVar] = [*op.axis, *op.reduce_axis]
+        self.relations: list[Split | Fuse] = []
+        self.loops: dict[IterVar, Loop] = {}
+        self.scope = ""
+        self.is_inline = False
+        self.attached: tuple[Stage, IterVar] | None = None
+
+    def _place(self, axis: IterVar) -> int:
+        for place, leaf in enumerate(self.leaf_iter_vars):
+            if leaf is axis:
+                return place
+        known = ", ".join(leaf.var.name for leaf in self.leaf_iter_vars)
+        raise TirError(f"{axis.var.name} is not a loop of {self.op.name}, which has {known or 'none'}")
+
+    def _loop(self, axis: IterVar) -> Loop:
+        self._place(axis)
+        return self.loops.setdefault(axis, Loop())
+
+    def split(self, parent: IterVar, factor: AnyValue = None, nparts: AnyValue = None) -> tuple[IterVar, IterVar]:
+        """Splits a loop into an outer one and an inner one of `factor` iterations, or an outer one of `nparts`."""
+        if (factor is None) == (nparts is None):
+            raise ValueError("split takes either factor or nparts")
+        place, name = self._place(parent), parent.var.name
+        outer, inner = (IterVar(None, Var(f"{name}.{part}", parent.dtype), parent.iter_type) for part in ("outer", "inner"))
+        sizes = [None if size is None else convert(size) for size in (factor, nparts)]
+        if any(isinstance(size, IntImm) and size.value < 1 for size in sizes):
+            raise TirError(f"{name} is split by a positive number")
+        self.relations.append(Split(parent, outer, inner, sizes[0], sizes[1]))
+        self.leaf_iter_vars[place : place + 1] = [outer, inner]
+        return outer, inner
+
+    def fuse(self, *axes: IterVar) -> IterVar:
+        """Fuses adjacent loops into one. Raises TirError if they are not adjacent, or differ in kind."""
+        if not axes:
+            raise ValueError("fuse takes at least one loop")
+        outer = axes[0]
+        for inner in axes[1:]:
+            place = self._place(outer)
+            if self._place(inner) != place + 1:
+                raise TirError(f"{inner.var.name} is not directly inside {outer.var.name}, so they cannot be fused")
+            if outer.iter_type != inner.iter_type:
+                raise TirError(f"of {outer.var.name} and {inner.var.name}, one reduces and the other does not")
+            fused = IterVar(None, Var(f"{outer.var.name}.{inner.var.name}.fused", outer.dtype), outer.iter_type)
+            self.relations.append(Fuse(outer, inner, fused))
+            self.leaf_iter_vars[place : place + 2] = [fused]
+            outer = fused
+        return outer
+
+    def reorder(self, *axes: IterVar) -> None:
+        """Puts loops into another order, in the places that they have now."""
+        places = [self._place(axis) for axis in axes]
+        if len(set(places)) != len(places):
+            raise TirError("each loop is named once")
+        for place, axis in zip(sorted(places), axes, strict=True):
+            self.leaf_iter_vars[place] = axis
+
+    def tile(self, x_parent: IterVar, y_parent: IterVar, x_factor: AnyValue, y_factor: AnyValue) -> tuple[IterVar, ...]:
+        """Splits two loops, and moves both inner ones inside."""
+        xo, xi = self.split(x_parent, factor=x_factor)
+        yo, yi = self.split(y_parent, factor=y_factor)
+        self.reorder(xo, yo, xi, yi)
+        return xo, yo, xi, yi
+
+    def vectorize(self, var: IterVar) -> None:
+        """Makes a loop vectorized. Raises TirError for a loop that reduces."""
+        if var.iter_type == IterVar.CommReduce:
+            raise TirError(f"{var.var.name} reduces, so it cannot be vectorized")
+        self._loop(var).kind = ForKind.VECTORIZED
+
+    def unroll(self, var: IterVar) -> None:
+        """Makes a loop unrolled."""
+        self._loop(var).kind = ForKind.UNROLLED
+
+    def parallel(self, var: IterVar) -> None:
+        """Makes a loop parallel. Raises TirError for a loop that reduces."""
+        if var.iter_type == IterVar.CommReduce:
+            raise TirError(f"{var.var.name} reduces, so it cannot be parallel")
+        self._loop(var).kind = ForKind.PARALLEL
+
+    def bind(self, ivar: IterVar, thread_ivar: IterVar) -> None:
+        """Runs the iterations of a loop on threads."""
+        self._loop(ivar).thread = thread_ivar
+
+    def pragma(self, var: IterVar, pragma_type: str, pragma_value: AnyValue = None) -> None:
+        """Adds an attribute to the statement of a loop; `vectorize`, `unroll` and `parallel` set its kind."""
+        if pragma_type in ("vectorize", "unroll", "parallel"):
+            getattr(self, pragma_type)(var)
+        else:
+            self._loop(var).pragmas.append((pragma_type, pragma_value))
+
+    def set_scope(self, scope: str) -> None:
+        """Puts the results into a kind of memory, such as `local`."""
+        self.scope = scope
+
+    def compute_inline(self) -> None:
+        """Computes the elements where they are used. Raises TirError for reductions, outputs and statements of your own."""
+        if not isinstance(self.op, ComputeOp) or self.op.reduce_axis:
+            raise TirError(f"{self.op.name} cannot be computed where it is used, since it reduces or is not an expression")
+        self.is_inline, self.attached = True, None
+
+    def compute_at(self, parent: "Stage", scope: IterVar) -> None:
+        """Computes the elements that one iteration of a loop of another stage needs, inside it."""
+        parent._place(scope)
+        self.is_inline, self.attached = False, (parent, scope)
+
+    def compute_root(self) -> None:
+        """Computes all elements before those that use them, which is the default."""
+        self.is_inline, self.attached = False, None
+
+    def __repr__(self) -> str:
+        return f"Stage({self.op.name})"
+
+
+class Schedule:
+    """The stages of operations and of all that they need, in the order of computation. `s[tensor]` is the stage of a tensor."""
+
+    def __init__(self, outputs: Iterable[Operation]) -> None:
+        self.outputs = tuple(outputs)
+        self.stages = [Stage(op) for op in _in_order(self.outputs)]
+        self._by_op = {id(stage.op): stage for stage in self.stages}
+
+    def __getitem__(self, key: Tensor | Operation) -> Stage:
+        op = key.op if isinstance(key, Tensor) else key
+        if id(op) not in self._by_op:
+            raise TirError(f"{op.name} is not part of the schedule of {', '.join(each.name for each in self.outputs)}")
+        return self._by_op[id(op)]
+
+    def normalize(self) -> "Schedule":
+        """The schedule itself, which needs no preparation. Raises TirError if an output is computed where it is used."""
+        for op in self.outputs:
+            if self[op].is_inline:
+                raise TirError(f"{op.name} is an output, so it is not computed where it is used")
+        return self
+
+
+def create_schedule(ops: Operation | Tensor | Iterable[Operation]) -> Schedule:
+    """The default schedule: each operation in its own loops, in the order of its dimensions."""
+    if isinstance(ops, Tensor):
+        ops = ops.op
+    return Schedule([ops] if isinstance(ops, Operation) else ops)
+
+
+def _in_order(outputs: Iterable[Operation]) -> list[Operation]:
+    """The operations, each after those that it needs."""
+    found: dict[int, Operation] = {}
+    stack = [(op, False) for op in reversed(list(outputs))]
+    while stack:
+        op, ready = stack.pop()
+        if ready:
+            found.setdefault(id(op), op)
+        elif id(op) not in found:
+            stack.append((op, True))
+            stack.extend((tensor.op, False) for tensor in reversed(op.input_tensors))
+    return list(found.values())
+
+
+__all__ = ["Fuse", "Loop", "PlaceholderOp", "Schedule", "Split", "Stage", "create_schedule"]

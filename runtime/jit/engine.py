@@ -1,0 +1,63 @@
+"""Compiles functions of the loop IR in this process with LLVM."""
+
+import ctypes
+from collections.abc import Callable, Mapping
+from typing import Any as AnyValue
+
+from passat.ir.passat_error import PassatError
+from passat.ir.tir.function import PrimFunc
+from passat.runtime.jit.signature import C_TYPES
+
+
+class NoLlvmError(PassatError, RuntimeError):
+    """llvmlite is not installed."""
+
+    exit_code = 1
+
+
+def compile_functions(functions: Mapping[str, PrimFunc]) -> dict[str, Callable[..., None]]:
+    """Python functions that run functions of loops on arrays, by name. Raises NoLlvmError, and UnsupportedError for what is not compiled.
+
+    The compiled code lives as long as the functions.
+    """
+    try:
+        import llvmlite.binding as llvm
+        import llvmlite.ir as ll
+    except ImportError:
+        raise NoLlvmError("compiling in this process needs llvmlite: pip install 'passat[jit]'") from None
+    from passat.runtime.jit.statements import emit
+
+    module = ll.Module()
+    signatures = {name: emit(function.with_attr("global_symbol", name), module) for name, function in functions.items()}
+    machine = _machine(llvm)
+    parsed = llvm.parse_assembly(str(module))
+    parsed.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = options.slp_vectorization = True
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(parsed, builder)
+    engine = llvm.create_mcjit_compiler(parsed, machine)
+    engine.finalize_object()
+    made: dict[str, Callable[..., None]] = {}
+    for name, signature in signatures.items():
+        kinds = [C_TYPES["handle"] if var.dtype == "handle" else C_TYPES[var.dtype] for var in signature.variables]
+        made[name] = _caller(signature, ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)(engine.get_function_address(name)), engine)
+    return made
+
+
+def _caller(signature: AnyValue, function: AnyValue, engine: AnyValue) -> Callable[..., None]:
+    def call(*args: AnyValue) -> None:
+        assert engine is not None  # keeps the code in memory
+        signature.call(function, args)
+
+    call.__name__ = signature.name
+    return call
+
+
+def _machine(llvm: AnyValue) -> AnyValue:
+    """The processor of this machine; a new object each time, since an engine owns the one that it gets."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_default_triple()
+    features = llvm.get_host_cpu_features().flatten()
+    return target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=3)

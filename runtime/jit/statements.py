@@ -1,0 +1,213 @@
+"""LLVM IR of the statements of the loop IR. The kinds of loops are hints: LLVM vectorizes and unrolls serial loops itself."""
+
+from collections.abc import Callable
+from typing import Any as AnyValue
+from typing import Final
+
+import llvmlite.ir as ll
+
+from passat.ir.tir.expr import IntImm, PrimExpr, const
+from passat.ir.tir.function import PrimFunc
+from passat.ir.tir.stmt import (
+    Allocate,
+    AssertStmt,
+    AttrStmt,
+    BufferRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    Prefetch,
+    SeqStmt,
+    Stmt,
+    Store,
+    While,
+)
+from passat.ir.tir.types import DataType
+from passat.ir.tir.values import Ramp
+from passat.runtime.jit.expressions import I8, I32, I64, POINTER, Expressions, UnsupportedError, is_true, llvm_type
+from passat.runtime.jit.signature import Signature
+
+_ON_STACK: Final = 1 << 14
+"""The size in bytes up to which memory of a constant size is on the stack."""
+
+
+def emit(function: PrimFunc, module: ll.Module) -> Signature:
+    """Adds a function to an LLVM module. It returns 0, or the number of the assertion that does not hold."""
+    signature = Signature.of(function)
+    kinds = [llvm_type(var.dtype) for var in signature.variables]
+    made = ll.Function(module, ll.FunctionType(I32, kinds), signature.name)
+    builder = ll.IRBuilder(made.append_basic_block())
+    emitter = Statements(module, builder)
+    emitter.values.update(zip(signature.variables, made.args, strict=True))
+    if function.attrs.get("tir.noalias"):
+        for arg in made.args:
+            if isinstance(arg.type, ll.PointerType):
+                arg.add_attribute("noalias")
+    emitter.stmt(function.body)
+    emitter.builder.ret(ll.Constant(I32, 0))
+    return Signature.of(function, emitter.assertions)
+
+
+class Statements(Expressions):
+    """Emits statements."""
+
+    def __init__(self, module: ll.Module, builder: ll.IRBuilder) -> None:
+        super().__init__(module, builder)
+        self.assertions: list[str] = []
+        self._memory: list[AnyValue] = []
+
+    def stmt(self, node: Stmt) -> None:
+        """Emits a statement."""
+        form = _FORMS.get(type(node))
+        if form is None:
+            raise UnsupportedError(f"statements of the kind {type(node).__name__} are not compiled")
+        form(self, node)
+
+    def _sequence(self, node: SeqStmt) -> None:
+        for part in node.seq:
+            self.stmt(part)
+
+    def _let_stmt(self, node: LetStmt) -> None:
+        self.values[node.var] = self.expr(node.value)
+        self.stmt(node.body)
+
+    def _attribute(self, node: AttrStmt) -> None:
+        if node.attr_key in ("thread_extent", "virtual_thread"):
+            raise UnsupportedError("loops on threads are not compiled for the CPU; use parallel")
+        self.stmt(node.body)
+
+    def _assertion(self, node: AssertStmt) -> None:
+        self.assertions.append(str(getattr(node.message, "value", node.message)))
+        code = len(self.assertions)
+        with self.builder.if_then(self.builder.not_(self.expr(node.condition)), likely=False):
+            for memory in self._memory:
+                self._free(memory)
+            self.builder.ret(ll.Constant(I32, code))
+        self.stmt(node.body)
+
+    def _for(self, node: For) -> None:
+        if node.kind == ForKind.THREAD_BINDING:
+            raise UnsupportedError("loops on threads are not compiled for the CPU; use parallel")
+        builder = self.builder
+        first, extent = self.expr(node.min), self.expr(node.extent)
+        zero = ll.Constant(extent.type, 0)
+        before = builder.block
+        head, body, after = (builder.append_basic_block() for _ in range(3))
+        builder.branch(head)
+        builder.position_at_end(head)
+        counter = builder.phi(extent.type)
+        counter.add_incoming(zero, before)
+        compare = builder.icmp_signed if node.loop_var.type.kind == "int" else builder.icmp_unsigned
+        builder.cbranch(compare("<", counter, extent), body, after)
+        builder.position_at_end(body)
+        self.values[node.loop_var] = builder.add(first, counter)
+        self.stmt(node.body)
+        counter.add_incoming(builder.add(counter, ll.Constant(extent.type, 1), flags=("nsw",)), builder.block)
+        builder.branch(head)
+        builder.position_at_end(after)
+
+    def _while(self, node: While) -> None:
+        builder = self.builder
+        head, body, after = (builder.append_basic_block() for _ in range(3))
+        builder.branch(head)
+        builder.position_at_end(head)
+        builder.cbranch(self.expr(node.condition), body, after)
+        builder.position_at_end(body)
+        self.stmt(node.body)
+        builder.branch(head)
+        builder.position_at_end(after)
+
+    def _if(self, node: IfThenElse) -> None:
+        builder = self.builder
+        then_block, else_block, after = (builder.append_basic_block() for _ in range(3))
+        builder.cbranch(self.expr(node.condition), then_block, else_block)
+        for block, case in ((then_block, node.then_case), (else_block, node.else_case)):
+            builder.position_at_end(block)
+            if case is not None:
+                self.stmt(case)
+            builder.branch(after)
+        builder.position_at_end(after)
+
+    def _store(self, node: Store) -> None:
+        self.write(self.pointer(node.buffer_var), node.value, node.index, node.predicate)
+
+    def _buffer_store(self, node: BufferStore) -> None:
+        self.write(self.pointer(node.buffer.data), node.value, *self.place(node.buffer, node.indices))
+
+    def write(self, pointer: AnyValue, value: PrimExpr, index: PrimExpr, predicate: PrimExpr) -> None:
+        """Writes elements of memory."""
+        builder, type_ = self.builder, value.type
+        element = type_.with_lanes(1)
+        made = self.expr(value)
+        if type_.is_bool:
+            made = builder.zext(made, llvm_type(str(type_), memory=True))
+        if (
+            type_.lanes > 1
+            and is_true(predicate)
+            and isinstance(index, Ramp)
+            and isinstance(index.stride, IntImm)
+            and index.stride.value == 1
+        ):
+            start = self.address(pointer, element, self.expr(index.base), index.base.type)
+            builder.store(made, start).align = element.itemsize
+            return
+        places = self.lanes_of(self.expr(index), type_.lanes)
+        conditions = [None] * type_.lanes if is_true(predicate) else self.lanes_of(self.expr(predicate), type_.lanes)
+        for lane, place, condition in zip(self.lanes_of(made, type_.lanes), places, conditions, strict=True):
+            if condition is None:
+                builder.store(lane, self.address(pointer, element, place, index.type)).align = element.itemsize
+            else:
+                with builder.if_then(condition):
+                    builder.store(lane, self.address(pointer, element, place, index.type)).align = element.itemsize
+
+    def _evaluate(self, node: Evaluate) -> None:
+        if not isinstance(node.value, IntImm):
+            self.expr(node.value)
+
+    def _allocate(self, node: Allocate) -> None:
+        self._with_memory(node.buffer_var, DataType.of(node.dtype), list(node.extents), node.body)
+
+    def _realize(self, node: BufferRealize) -> None:
+        self.origins[node.buffer] = [part for bound in node.bounds for part in (bound.min, bound.extent)]
+        self._with_memory(node.buffer.data, DataType.of(node.buffer.dtype), [bound.extent for bound in node.bounds], node.body)
+
+    def _with_memory(self, var: AnyValue, type_: DataType, extents: list[PrimExpr], body: Stmt) -> None:
+        """A statement with memory: on the stack if it is small, and otherwise on the heap."""
+        total: PrimExpr = const(type_.itemsize * type_.lanes, "int64")
+        for extent in extents:
+            total = total * extent.astype("int64")
+        if isinstance(total, IntImm) and total.value <= _ON_STACK:
+            with self.builder.goto_entry_block():
+                memory = self.builder.alloca(I8, size=ll.Constant(I64, max(total.value, 1)))
+                memory.align, memory.type = 64, POINTER  # llvmlite gives it a typed pointer, which LLVM no longer has
+            self.values[var] = memory
+            self.stmt(body)
+            return
+        memory = self.builder.call(self._function("malloc", ll.FunctionType(POINTER, [I64])), [self.expr(total)])
+        self.values[var] = memory
+        self._memory.append(memory)
+        self.stmt(body)
+        self._free(self._memory.pop())
+
+    def _free(self, memory: AnyValue) -> None:
+        self.builder.call(self._function("free", ll.FunctionType(ll.VoidType(), [POINTER])), [memory])
+
+
+_FORMS: Final[dict[type, Callable[[Statements, AnyValue], None]]] = {
+    SeqStmt: Statements._sequence,
+    LetStmt: Statements._let_stmt,
+    AttrStmt: Statements._attribute,
+    AssertStmt: Statements._assertion,
+    For: Statements._for,
+    While: Statements._while,
+    IfThenElse: Statements._if,
+    Store: Statements._store,
+    BufferStore: Statements._buffer_store,
+    BufferRealize: Statements._realize,
+    Allocate: Statements._allocate,
+    Evaluate: Statements._evaluate,
+    Prefetch: lambda _self, _node: None,
+}

@@ -1,0 +1,77 @@
+"""`tvm.driver`: lowers schedules and compiles functions of loops."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any as AnyValue
+from typing import TypeAlias
+
+from passat.ir.expr import GlobalVar
+from passat.ir.module import IRModule
+from passat.ir.te.lower import schedule_to_module
+from passat.ir.te.schedule import Schedule
+from passat.ir.te.tensor import Tensor
+from passat.ir.tir.buffer import Buffer
+from passat.ir.tir.expr import Var
+from passat.ir.tir.function import PrimFunc
+from passat.relay.build_module import build as build_relay
+from passat.runtime.devices import Target
+from passat.runtime.jit.engine import compile_functions
+from passat.runtime.module import ENTRY, Module
+
+__all__ = ["build", "lower", "schedule_to_module"]
+
+Argument: TypeAlias = Tensor | Buffer | Var
+_build_relay: Callable[..., AnyValue] = build_relay
+
+
+def lower(
+    inp: Schedule | PrimFunc | IRModule,
+    args: Sequence[Argument] | None = None,
+    name: str = "main",
+    binds: Mapping[Tensor, Buffer] | None = None,
+    simple_mode: bool = False,
+) -> IRModule:
+    """The module with the function of a schedule, or with a function.
+
+    >>> from passat import te
+    >>> x = te.placeholder((4,), name="x")
+    >>> y = te.compute((4,), lambda i: x[i] * 2, name="y")
+    >>> print(lower(te.create_schedule(y.op), [x, y])["main"].body)
+    for (i: int32, 0, 4) {
+      y: Buffer(y_1: Pointer(global float32), float32, [4])[i] = (x: Buffer(x_1: Pointer(global float32), float32, [4])[i]*2.0f32)
+    }
+    """
+    if isinstance(inp, IRModule):
+        return inp
+    if isinstance(inp, PrimFunc):
+        return IRModule({GlobalVar(name): inp.with_attr("global_symbol", inp.name or name)})
+    if not isinstance(inp, Schedule):
+        raise ValueError(f"a schedule, a function of loops or a module is lowered, not a {type(inp).__name__}")
+    return schedule_to_module(inp, args or [], name, binds)
+
+
+def build(
+    inputs: AnyValue,
+    args: AnyValue = None,
+    target: AnyValue = None,
+    target_host: AnyValue = None,
+    name: str = "main",
+    binds: Mapping[Tensor, Buffer] | None = None,
+    **options: AnyValue,
+) -> AnyValue:
+    """Compiles a schedule, a function of loops or a module of them for `llvm`. Functions and modules of Relay go to `relay.build`."""
+    functions: dict[str, PrimFunc] = {}
+    if isinstance(inputs, (Schedule, PrimFunc)) or (
+        isinstance(inputs, IRModule) and any(isinstance(function, PrimFunc) for function in inputs.functions.values())
+    ):
+        for var, function in lower(inputs, args, name, binds).functions.items():
+            if not isinstance(function, PrimFunc):
+                raise ValueError(f"@{var.name_hint} is not a function of loops; relay.build compiles functions of Relay")
+            functions[function.name or var.name_hint] = function
+    else:
+        given = options if target is None else {"target": target, **options}
+        return _build_relay(inputs, *([] if args is None else [args]), **given)
+    wanted = str(getattr(target, "kind", target) or "llvm").split()[0]
+    if Target(wanted).kind not in ("llvm", "cpu"):
+        raise ValueError(f"functions of loops are compiled for llvm, not for {wanted}")
+    compiled = compile_functions(functions)
+    return Module({**compiled, ENTRY: next(iter(compiled.values()))} if len(compiled) > 1 else compiled, "llvm")

@@ -1,0 +1,124 @@
+"""Schedules of tensors: the loops that they lower to, and wrong uses."""
+
+from collections.abc import Callable
+
+import pytest
+
+from passat import te
+from passat.driver import lower
+from passat.ir import assert_structural_equal
+from passat.ir.te.schedule import Schedule
+from passat.ir.te.tensor import Tensor
+from passat.ir.tir.parser import parse_function
+from passat.ir.tir.types import TirError
+
+
+def lowered(schedule: Schedule, args: list[Tensor], expected: str) -> None:
+    """Asserts that a schedule becomes a body."""
+    function = lower(schedule, args)["main"]
+    params = str(function).partition("{\n")[0].partition("\n  with")[0]
+    assert_structural_equal(function, parse_function(f"{params}\n  with {WITH} {{ {expected} }}"))
+
+
+WITH = '{"global_symbol": "main", "from_legacy_te_schedule": true, "tir.noalias": true}'
+
+
+def test_reductions_start_with_the_neutral_element() -> None:
+    x = te.placeholder((8, 10), name="x")
+    k = te.reduce_axis((0, 10), "k")
+    y = te.compute((8,), lambda i: te.max(x[i, k], axis=k, where=k.var > 1), name="y")
+    lowered(
+        te.create_schedule(y.op),
+        [x, y],
+        """
+        for (i: int32, 0, 8) {
+          y_1[i] = -3.4028234663852886e38f32
+          for (k: int32, 0, 10) { if ((k > 1)) { y_1[i] = max(y_1[i], x_1[i, k]) } }
+        }""",
+    )
+
+
+def test_split_loops_are_guarded_unless_the_size_is_divisible() -> None:
+    x = te.placeholder((10, 8), name="x")
+    y = te.compute((10, 8), lambda i, j: x[i, j] + 1, name="y")
+    s = te.create_schedule(y.op)
+    io, ii = s[y].split(y.op.axis[0], factor=4)
+    jo, ji = s[y].split(y.op.axis[1], nparts=2)
+    s[y].reorder(io, jo, ii, ji)
+    s[y].parallel(io)
+    s[y].vectorize(ji)
+    lowered(
+        s,
+        [x, y],
+        """
+        for (io: int32, 0, 3) "parallel" { for (jo: int32, 0, 2) { for (ii: int32, 0, 4) { for (ji: int32, 0, 4) "vectorized" {
+          if (@tir.likely(((ii + (io*4)) < 10), dtype=bool)) {
+            y_1[(ii + (io*4)), (ji + (jo*4))] = (x_1[(ii + (io*4)), (ji + (jo*4))] + 1.0f32)
+          }
+        } } } }""",
+    )
+
+
+def test_stages_are_computed_where_the_schedule_says() -> None:
+    x = te.placeholder((64,), name="x")
+    y = te.compute((64,), lambda i: x[i] * 2, name="y")
+    z = te.compute((62,), lambda i: y[i] + y[i + 2], name="z")
+    s = te.create_schedule(z.op)
+    s[y].compute_inline()
+    lowered(s, [x, z], "for (i: int32, 0, 62) { z_1[i] = ((x_1[i]*2.0f32) + (x_1[(i + 2)]*2.0f32)) }")
+    s = te.create_schedule(z.op)
+    outer, _ = s[z].split(z.op.axis[0], factor=31)
+    s[y].compute_at(s[z], outer)
+    lowered(
+        s,
+        [x, z],
+        """
+        for (outer: int32, 0, 2) {
+          realize(y: Buffer(y_1: Pointer(global float32), float32, [64]), [range(min=(outer*31), ext=33)])
+          for (i: int32, 0, 33) {
+            if (@tir.likely(((i + (outer*31)) >= 0), dtype=bool)) { if (@tir.likely(((i + (outer*31)) < 64), dtype=bool)) {
+              y[(i + (outer*31))] = (x_1[(i + (outer*31))]*2.0f32)
+            } }
+          }
+          for (inner: int32, 0, 31) {
+            z_1[(inner + (outer*31))] = (y[(inner + (outer*31))] + y[((inner + (outer*31)) + 2)])
+          }
+        }""",
+    )
+
+
+def _bad_compute() -> object:
+    k = te.reduce_axis((0, 4), "k")
+    x = te.placeholder((4,), name="x")
+    return te.compute((1,), lambda i: te.sum(x[k], axis=k) + 1)
+
+
+def _of_schedule(function: Callable[[Schedule, Tensor, Tensor], object]) -> Callable[[], object]:
+    def run() -> object:
+        x = te.placeholder((8, 8), name="x")
+        k = te.reduce_axis((0, 8), "k")
+        y = te.compute((8,), lambda i: te.sum(x[i, k], axis=k), name="y")
+        z = te.compute((8,), lambda i: y[i] + y[0], name="z")
+        return function(te.create_schedule(z.op), y, z)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (_bad_compute, "reduces inside another expression"),
+        (lambda: te.placeholder((4,), name="x")[0, 1] + 1, "x has 1 dimensions, and the index 2"),
+        (lambda: te.compute((4, 4), lambda i: i), "1 parameters, and its shape 2 dimensions"),
+        (_of_schedule(lambda s, y, z: s[y].split(z.op.axis[0], factor=2)), "i is not a loop of y, which has i, k"),
+        (_of_schedule(lambda s, y, z: s[z].split(z.op.axis[0], factor=0)), "i is split by a positive number"),
+        (_of_schedule(lambda s, y, z: s[y].vectorize(y.op.reduce_axis[0])), "k reduces, so it cannot be vectorized"),
+        (_of_schedule(lambda s, y, z: s[y].fuse(y.op.axis[0], y.op.reduce_axis[0])), "one reduces and the other does not"),
+        (_of_schedule(lambda s, y, z: s[y].compute_inline()), "y cannot be computed where it is used"),
+        (_of_schedule(lambda s, y, z: lower(s, [z])), "the tensor x is read, but it is not an argument"),
+        (_of_schedule(lambda s, y, z: s[te.placeholder((1,), name="w")]), "w is not part of the schedule of z"),
+    ],
+)
+def test_wrong_use(wrong: Callable[[], object], message: str) -> None:
+    with pytest.raises((TirError, ValueError), match=message):
+        wrong()

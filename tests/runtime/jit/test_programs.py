@@ -1,0 +1,181 @@
+"""Random tensor programs under random schedules, compiled in this process, compute what NumPy does."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any as AnyValue
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from passat import te, tir
+from passat.driver import build, lower
+from passat.ir.te.schedule import Schedule, Stage
+from passat.ir.te.tensor import Tensor
+from passat.runtime.jit.engine import compile_functions
+
+pytest.importorskip("llvmlite")
+UNARY: dict[str, tuple[Callable[[AnyValue], AnyValue], Callable[[AnyValue], AnyValue]]] = {
+    "exp": (te.exp, np.exp),
+    "tanh": (te.tanh, np.tanh),
+    "neg": (lambda x: -x, np.negative),
+    "abs": (te.abs, np.abs),
+    "floor": (te.floor, np.floor),
+    "sqrt": (lambda x: te.sqrt(te.abs(x)), lambda x: np.sqrt(np.abs(x))),
+    "sigmoid": (te.sigmoid, lambda x: 1 / (1 + np.exp(-x))),
+}
+BINARY: dict[str, tuple[Callable[[AnyValue, AnyValue], AnyValue], Callable[[AnyValue, AnyValue], AnyValue]]] = {
+    "add": (lambda x, y: x + y, np.add),
+    "sub": (lambda x, y: x - y, np.subtract),
+    "mul": (lambda x, y: x * y, np.multiply),
+    "max": (te.max, np.maximum),
+    "min": (te.min, np.minimum),
+    "less": (lambda x, y: te.if_then_else(x < y, x, y * 2), lambda x, y: np.where(x < y, x, y * 2)),
+}
+REDUCE: dict[str, tuple[Callable[..., AnyValue], Callable[..., AnyValue]]] = {
+    "sum": (te.sum, np.sum),
+    "max": (te.max, np.max),
+    "min": (te.min, np.min),
+}
+
+
+@dataclass
+class Program:
+    """Tensors of one size: two placeholders, and others with the functions that compute their values from those before."""
+
+    tensors: list[Tensor]
+    values: "list[Callable[[Values], AnyValue]]"
+
+
+Values = list[AnyValue]
+Step = tuple[Callable[[AnyValue, AnyValue], AnyValue], Callable[[Values], AnyValue]]
+"""The element of a tensor, and the value of the tensor from those before it."""
+
+
+def unary(name: str, a: Tensor, x: int) -> Step:
+    ours, theirs = UNARY[name]
+    return lambda i, j: ours(a(i, j)), lambda known: theirs(known[x])
+
+
+def binary(name: str, a: Tensor, b: Tensor, x: int, y: int) -> Step:
+    ours, theirs = BINARY[name]
+    return lambda i, j: ours(a(i, j), b(i, j)), lambda known: theirs(known[x], known[y])
+
+
+def turned(a: Tensor, b: Tensor, x: int, y: int) -> Step:
+    rows, columns = a.shape
+    return (
+        lambda i, j: a[i, j] + b[rows - 1 - i, tir.indexmod(j + 1, columns)],
+        lambda known: known[x] + np.roll(known[y][::-1], -1, axis=1),
+    )
+
+
+def reduction(name: str, a: Tensor, x: int) -> Step:
+    ours, theirs = REDUCE[name]
+    k = te.reduce_axis((0, a.shape[1]), "k")
+
+    def value(known: Values) -> AnyValue:
+        return np.stack([theirs(known[x] * np.float32(j + 1), axis=1) for j in range(known[x].shape[1])], axis=1)
+
+    return lambda i, j: ours(a[i, k] * (j + 1), axis=k), value
+
+
+@st.composite
+def programs(draw: st.DrawFn, rows: AnyValue, columns: AnyValue) -> Program:
+    """A program over two matrices and, as its other tensors, elementwise functions, turned reads, and reductions."""
+    tensors = [te.placeholder((rows, columns), name=name) for name in "ab"]
+    values: list[Callable[[Values], AnyValue]] = []
+    for number in range(draw(st.integers(1, 5))):
+        x, y = (draw(st.integers(0, len(tensors) - 1)) for _ in range(2))
+        form = draw(st.sampled_from(("unary", "binary", "turned", "reduction")))
+        if form == "unary":
+            element, value = unary(draw(st.sampled_from(sorted(UNARY))), tensors[x], x)
+        elif form == "binary":
+            element, value = binary(draw(st.sampled_from(sorted(BINARY))), tensors[x], tensors[y], x, y)
+        elif form == "turned":
+            element, value = turned(tensors[x], tensors[y], x, y)
+        else:
+            element, value = reduction(draw(st.sampled_from(sorted(REDUCE))), tensors[x], x)
+        tensors.append(te.compute((rows, columns), element, name=f"t{number}"))
+        values.append(value)
+    return Program(tensors, values)
+
+
+def change(draw: st.DrawFn, stage: Stage) -> None:
+    """Changes the loops of a stage at random."""
+    for _ in range(draw(st.integers(0, 4))):
+        loops = stage.leaf_iter_vars
+        place = draw(st.integers(0, len(loops) - 1))
+        form = draw(st.sampled_from(("split", "nparts", "fuse", "reorder", "kind")))
+        if form == "split":
+            stage.split(loops[place], factor=draw(st.sampled_from((1, 2, 3, 8))))
+        elif form == "nparts":
+            stage.split(loops[place], nparts=draw(st.sampled_from((1, 2, 5))))
+        elif form == "fuse" and place + 1 < len(loops) and loops[place].iter_type == loops[place + 1].iter_type:
+            stage.fuse(loops[place], loops[place + 1])
+        elif form == "reorder":
+            stage.reorder(*draw(st.permutations(loops)))
+        elif loops[place].iter_type == tir.IterVar.DataPar:
+            getattr(stage, draw(st.sampled_from(("vectorize", "parallel", "unroll"))))(loops[place])
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Program, Schedule, tuple[int, int]]:
+    """A program, a schedule of it, and the sizes of its matrices."""
+    sizes = (draw(st.integers(1, 9)), draw(st.integers(1, 9)))
+    rows = te.size_var("n") if draw(st.booleans()) else sizes[0]
+    program = draw(programs(rows, sizes[1]))
+    s = te.create_schedule(program.tensors[-1].op)
+    stages = [stage for stage in s.stages if stage.op.axis]
+    for place, stage in enumerate(stages):
+        change(draw, stage)
+        later = stages[place + 1 :]
+        form = draw(st.sampled_from(("root", "inline", "at")))
+        readers = [other for other in later if any(tensor.op is stage.op for tensor in other.op.input_tensors)]
+        if form == "inline" and later and not stage.op.reduce_axis:
+            stage.compute_inline()
+        elif form == "at" and len(readers) == 1 and not any(other.is_inline for other in stages[:place]):
+            stage.attached = (readers[0], readers[0].leaf_iter_vars[0])
+    for stage in stages:  # loops that were split later than this
+        if stage.attached is not None:
+            stage.compute_at(stage.attached[0], stage.attached[0].leaf_iter_vars[0])
+            if stage.attached[0].is_inline:
+                stage.compute_root()
+    return program, s, sizes
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases(), st.integers(0, 2**31))
+def test_programs_compute_what_numpy_does(case: tuple[Program, Schedule, tuple[int, int]], seed: int) -> None:
+    program, schedule, sizes = case
+    rng = np.random.default_rng(seed)
+    known: Values = [rng.uniform(-2, 2, sizes).astype("float32") for _ in range(2)]
+    arrays, result = known[:2], np.full(sizes, np.nan, "float32")
+    with np.errstate(all="ignore"):
+        for value in program.values:
+            known.append(np.asarray(value(known), "float32"))
+    module = lower(schedule, [*program.tensors[:2], program.tensors[-1]])
+    compile_functions({"main": module["main"]})["main"](*arrays, result)  # type: ignore[dict-item]  # a function of loops
+    np.testing.assert_allclose(result, known[-1], rtol=2e-4, atol=1e-4)
+
+
+def test_programs_are_built_and_called_with_arrays() -> None:
+    from passat import nd
+
+    n = te.size_var("n")
+    x = te.placeholder((n,), name="x", dtype="int8")
+    y = te.compute((n,), lambda i: x[i].astype("int32") // 3, name="y")
+    module = build(te.create_schedule(y.op), [x, y], "llvm", name="third")
+    result = nd.array(np.zeros(5, np.int32))
+    module["third"](nd.array(np.array([-7, -1, 0, 5, 127], np.int8)), result)
+    assert list(result.numpy()) == [-3, -1, 0, 1, 42]
+    for args, message in (
+        ((nd.array(np.zeros(5, np.int8)),), "third takes 2 arguments, not 1"),
+        ((nd.array(np.zeros(5, np.int8)), nd.array(np.zeros(4, np.int32))), "dimension 0 of y is 5 in third, but the array has 4"),
+        ((nd.array(np.zeros(5, np.float32)), result), "elements of type int8, not float32"),
+        ((nd.array(np.zeros((5, 1), np.int8)), result), "has 1 dimensions, not 2"),
+        ((3, result), "is an array, not a int"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            module["third"](*args)
