@@ -44,6 +44,9 @@ class Analysis(ABC, Generic[Fact]):
     """An analysis of the tensors that e-classes stand for. A fact is any value except None, which means unknown. It holds for all inputs.
     The fact of a tuple is the tuple of the facts of its fields."""
 
+    names_classes: bool = False
+    """True if facts name e-classes. The facts that depend on an e-class are then recomputed when it is united with another."""
+
     def known(self, type_: TensorType, constant: Tensor | None) -> Fact | None:
         """The fact of a tensor that follows from its type, or from its elements if it is a constant."""
         return None
@@ -142,6 +145,8 @@ class Facts(Generic[Fact]):
         find, known, learned = self._classes.find, self._known, set()
         due, visits = [], Counter[int]()
         for kept, gone in unions:
+            if self._analysis.names_classes:
+                due += {find(user) for user in self._users.get(gone, ())}
             self._users.setdefault(kept, []).extend(self._users.pop(gone, ()))
             if gone in known:
                 before = known.pop(gone)

@@ -16,6 +16,7 @@ from passat.rules.pattern import (
     Pattern,
     PCall,
     PCase,
+    PExpression,
     PGet,
     PNumber,
     PTuple,
@@ -184,6 +185,8 @@ def filled(value: AnyValue, choice: Choice) -> AnyValue:
         return PGet(filled(value.of, choice), _place(value, choice))
     if isinstance(value, PJoined):
         return PJoined(filled(value.of, choice), value.axis, value.alike)
+    if isinstance(value, PExpression):
+        return PExpression(filled(value.value, choice), value.operators)
     if isinstance(value, PNumber):
         return type(value)(filled(value.value, choice))
     if isinstance(value, Guard):

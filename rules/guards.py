@@ -7,7 +7,7 @@ instances rarely satisfy has a strategy that generates samples (`passat.rules.sa
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, overload
 from typing import Any as AnyValue
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from passat.ir.attrs import Attrs
 from passat.ir.bounds import at_least
 from passat.ir.dtypes import FLOATS, INTEGERS
-from passat.ir.op import KnownValue
+from passat.ir.op import KnownValue, Op
 from passat.ir.shape import Any, same_dim
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
@@ -68,11 +68,36 @@ class Term:
         """The fact that an analysis has for the tensor, or None."""
         return analysis.known(self.type, self.constant)
 
+    @property
+    def cls(self) -> int:
+        """The e-class of the term. Rejects terms outside of an e-graph."""
+        raise Reject("the term is not in an e-graph")
+
+    def of_class(self, cls: int) -> "Term":
+        """The term of another e-class, which a fact names. Rejects terms outside of an e-graph."""
+        raise Reject("the term is not in an e-graph")
+
+    def calls(self, name: str) -> "list[tuple[Term, ...]]":
+        """The operands of the calls of an operator in the e-class, oldest first."""
+        return []
+
     def value(self) -> Tensor:
         """The constant value. Rejects other terms."""
         if self.constant is None:
             raise Reject("is not a constant")
         return self.constant
+
+
+class Applied(NamedTuple):
+    """A call of an operator without attributes in a `Tree`."""
+
+    op: Op
+    operands: "tuple[Tree, ...]"
+
+
+Tree: TypeAlias = Applied | Tensor | Term
+"""An expression that a `@computed` function makes for a right side (`passat.rules.pattern.expression`): calls, constants and terms of the
+match."""
 
 
 class Guard(Symbolic):

@@ -216,6 +216,17 @@ class PValue(PNumber):
         self.key = ("value", repr(value))
 
 
+class PExpression(PValue):
+    """On the right side: calls of the named operators, computed from a match (`passat.rules.guards.Tree`)."""
+
+    __slots__ = ("operators",)
+
+    def __init__(self, value: Computed, operators: Sequence[Op]) -> None:
+        super().__init__(value)
+        self.operators = tuple(operators)
+        self.key = ("expression", repr(value))
+
+
 class PCall(Pattern):
     """An operator applied to terms. Attributes that are not named have the operator's defaults, on either side. `attrs=a` binds all of
     them; `...` after the operands of a left side matches any attributes."""
@@ -367,6 +378,14 @@ def value(computed: Computed) -> PValue:
     if not isinstance(computed, Computed):
         raise RuleError(f"value(...) takes the result of a @computed function, not {computed!r}")
     return PValue(computed)
+
+
+def expression(computed: Computed, *operators: str) -> PExpression:
+    """Calls for right sides that a `@computed` function makes, of any number of operands: a tree of the named operators, constants and
+    terms (`passat.rules.guards.Tree`). Raises RuleError for anything else."""
+    if not isinstance(computed, Computed):
+        raise RuleError(f"expression(...) takes the result of a @computed function, not {computed!r}")
+    return PExpression(computed, [find_operator(name) for name in operators])
 
 
 def attributes(names: str) -> tuple[AttrHole, ...]:

@@ -353,6 +353,21 @@ def _floor_mod(call: Made, facts: Sequence[AnyValue]) -> Range | None:
     return None if _is_float(call.type) or y.low <= 0 else Range(0, y.high - 1)
 
 
+@_of("fmod")
+def _fmod(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    x, y = facts
+    if _is_float(call.type) or y.has_zero:
+        return None
+    most = max(abs(y.low), abs(y.high)) - 1
+    return Range(max(x.low, -most) if x.low < 0 else 0, min(x.high, most) if x.high > 0 else 0)
+
+
+@_of("floor_divide")
+def _floor_divide(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    x, y = facts
+    return None if _is_float(call.type) or y.has_zero else _whole(int.__floordiv__, x, y)
+
+
 @_of("power")
 def _power(call: Made, facts: Sequence[AnyValue]) -> Range | None:
     x, y = facts

@@ -26,6 +26,7 @@ from passat.rules.pattern import (
     Pattern,
     PCall,
     PConst,
+    PExpression,
     PGet,
     PLiteral,
     PNumber,
@@ -161,6 +162,8 @@ class Substitution:
     def build(self, maker: Maker, node: Pattern, made: dict[tuple[AnyValue, ...], int], type_: Type) -> int:
         """The e-class of a pattern of a right side, for a left side of the given type; `made` caches existing ones and is extended."""
         if node.key not in made:
+            if isinstance(node, PExpression):
+                raise Reject("certificates do not contain computed expressions")
             if isinstance(node, PValue):
                 made[node.key] = maker.add_value(self.value(node.value))
             elif isinstance(node, (PLiteral, PNumber)):

@@ -77,6 +77,19 @@ def divide(x: TensorType, y: TensorType) -> TensorType:
     return broadcast_type((x, y), ARITHMETIC)
 
 
+def _floor_divide(x: Array, y: Array) -> Array:
+    if x.dtype.kind not in "iu":
+        return np.asarray(np.floor(np.divide(x, y)))
+    _reject_zero(x, y)
+    return np.asarray(np.floor_divide(x, y))
+
+
+@define_op("floor_divide", exact="integers", kernel=_floor_divide, elementwise=True, unit=1)
+def floor_divide(x: TensorType, y: TensorType) -> TensorType:
+    """The quotient rounded down, like Python's `//`. The kernel rejects integer division by zero. ONNX Div-14 with Mod-28, or Floor-13."""
+    return broadcast_type((x, y), ARITHMETIC)
+
+
 @define_op("floor_mod", exact="integers", kernel=on_dims(floor_remainder, _remainder(np.remainder)), elementwise=True, shape_arith=True)
 def floor_mod(x: TensorType, y: TensorType) -> TensorType:
     """The remainder with the sign of the divisor, like Python's `%`. ONNX Mod-28 with fmod=0; Mod-10 for integers."""
@@ -101,6 +114,15 @@ def _read_mod(node: OnnxNode) -> Expr | None:
 def _write_floor_mod(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     need_opset(emit, 10 if tensor_type(call.args[0].checked_type).dtype in INTEGRAL else 28, floor_mod)
     return emit.node("Mod", inputs)
+
+
+@to_onnx(floor_divide)
+def _write_floor_divide(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
+    if tensor_type(call.args[0].checked_type).dtype not in INTEGRAL:
+        return emit.node("Floor", [emit.node("Div", inputs)])
+    need_opset(emit, 10, floor_divide)
+    whole = emit.node("Sub", [inputs[0], emit.node("Mod", inputs)])
+    return emit.node("Div", [whole, inputs[1]])
 
 
 @to_onnx(fmod)

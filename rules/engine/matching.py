@@ -15,15 +15,16 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import Type
 from passat.rules.analysis import Analysis, Fact
 from passat.rules.engine.egraph import Query
-from passat.rules.engine.graph import CONST_SYMBOL, Graph, NewNode, Symbol
+from passat.rules.engine.graph import CALL, CONST_SYMBOL, Graph, NewNode, Symbol, symbol
 from passat.rules.engine.variant import Placed, Variant, find_places, has_payload, symbol_of
-from passat.rules.guards import Guard, Reject, Term
+from passat.rules.guards import Applied, Guard, Reject, Term, Tree
 from passat.rules.pattern import (
     AttrHole,
     Computed,
     Pattern,
     PCall,
     PConst,
+    PExpression,
     PGet,
     PLiteral,
     PNumber,
@@ -58,7 +59,15 @@ class Matcher:
     @cached_property
     def makes(self) -> frozenset[Symbol]:
         """The symbols that the right side may create."""
-        return frozenset(symbol_of(node) for node in subterms(self.rule.rhs) if not isinstance(node, PVar)) | {CONST_SYMBOL}
+        found = {symbol_of(node) for node in subterms(self.rule.rhs) if not isinstance(node, PVar)} | {CONST_SYMBOL}
+        if isinstance(self.rule.rhs, PExpression):
+            found.update(symbol(CALL, op, op.arity) for op in self.rule.rhs.operators)
+        return frozenset(found)
+
+    @cached_property
+    def follows_facts(self) -> bool:
+        """True if the right side is computed from facts, so that a match is decided again when they change."""
+        return isinstance(self.rule.rhs, PExpression)
 
     @cached_property
     def class_keys(self) -> list[tuple[AnyValue, ...]]:
@@ -278,6 +287,9 @@ class Matcher:
         made: list[int] = []
         turned = self._may_turn and self._is_turned(match)
         for node, operands in self._plan:
+            if isinstance(node, PExpression):
+                made.append(_add_tree(graph, match.value(node.value)))
+                continue
             if isinstance(node, PValue):
                 made.append(graph.add_value(match.value(node.value)))
                 continue
@@ -415,6 +427,31 @@ class LazyTerm(Term):
         """The fact that an analysis has for the tensor."""
         found: Fact | None = self._graph.fact(analysis, self._cls)
         return found
+
+    @property
+    def cls(self) -> int:
+        """The e-class."""
+        return self._graph.find(self._cls)
+
+    def of_class(self, cls: int) -> Term:
+        """The term of another e-class."""
+        graph = self._graph
+        cls = graph.find(cls)
+        constant = graph.constants.get(cls)
+        return LazyTerm(graph.types[cls], constant if isinstance(constant, Tensor) else None, graph, cls)
+
+    def calls(self, name: str) -> list[tuple[Term, ...]]:
+        """The operands of the calls of an operator in the e-class, oldest first."""
+        nodes = self._graph.e_nodes(self.cls)
+        return [tuple(map(self.of_class, node.operands)) for node in nodes if node.op is not None and node.op.name == name]
+
+
+def _add_tree(graph: Graph, tree: Tree) -> int:
+    """The node of a computed expression."""
+    if isinstance(tree, Applied):
+        operands = tuple([graph.find(_add_tree(graph, operand)) for operand in tree.operands])
+        return graph.make(symbol(CALL, tree.op, len(operands)), 0, operands)
+    return graph.add_constant(tree) if isinstance(tree, Tensor) else tree.cls
 
 
 def _attribute(attrs: Attrs, name: str) -> AnyValue:

@@ -57,6 +57,8 @@ class Saturator:
         self._by_root: Mapping[Symbol, Sequence[int]] = {}
         """The active queries by the symbol of the root."""
         self._rejected: dict[tuple[int, tuple[int, ...]], None] = {}
+        self._dependent: dict[tuple[int, tuple[int, ...]], None] = {}
+        """The matches that are decided again when a fact changes, because the right side is computed from facts."""
         self._seen: set[tuple[int, tuple[int, ...]]] = set()
         self._retired: dict[str, list[str]] = {}
         self._retired_next: dict[str, list[str]] = {}
@@ -300,6 +302,8 @@ class Saturator:
                     learned.add(united[0])
         if learned and graph.eager is not None and graph.eager.about_calls:
             learned |= self._update_users(learned)
+        if any(analysis.names_classes for analysis in graph.facts):
+            learned |= {kept for kept, _ in unions}
         return learned.union(*[facts.update(unions, learned) for facts in graph.facts.values()])
 
     def _update_users(self, learned: set[int]) -> set[int]:
@@ -340,9 +344,10 @@ class Saturator:
         again: dict[int, set[tuple[int, ...]]] = {}
         due = budget.matches + _CHECKED
         if learned:
-            for number, row in list(self._rejected):
+            for number, row in [*self._rejected, *self._dependent]:
                 if any(graph.find(cls) in learned for cls in row[: len(self._queries[number][0].class_keys)]):
-                    del self._rejected[number, row]
+                    self._rejected.pop((number, row), None)
+                    self._dependent.pop((number, row), None)
                     again.setdefault(number, set()).add(row)
         for number in [number for number in self._active if number in tables or number in again or number in self._backoff.waiting]:
             matcher, variant, stage = self._queries[number]
@@ -376,6 +381,8 @@ class Saturator:
                         steps.reject(matcher, row, str(rejection), self.result.rounds)
                     continue
                 budget.matches += _FOLDED * (graph.applied - applied)
+                if matcher.follows_facts:
+                    self._dependent[number, row] = None
                 if graph.find(built) != root:
                     self._spend(1, unions)
                     statistics.unions += 1

@@ -1,0 +1,77 @@
+"""Saturation of index expressions: all given expressions in one e-graph, first to normal forms, then with short forms to extract."""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from passat.ir.attrs import Attrs
+from passat.ir.expr import Expr, Tuple
+from passat.ir.infer import infer_type
+from passat.ir.op import Op
+from passat.ir.types import Type
+from passat.rules.cost import EPSILON
+from passat.rules.engine.eager import Eager
+from passat.rules.engine.graph import Graph
+from passat.rules.engine.limits import Limits
+from passat.rules.engine.matching import Matcher
+from passat.rules.engine.rebuild import rebuild
+from passat.rules.engine.saturate import Saturator
+from passat.rules.engine.stage import Stage
+from passat.rules.extraction.extract import extract
+from passat.rules.library.index_arithmetic import IndexCasts, IndexExtrema, IndexQuotients, IndexSums
+from passat.rules.library.index_forms import IndexRemainders, IndexShortForms, IndexSolved
+from passat.rules.library.index_logic import IndexComparisons, IndexLogic, IndexSelections
+from passat.rules.rule import RuleSetMeta
+
+NORMAL_FORMS: Final = (IndexSums, IndexQuotients, IndexExtrema, IndexCasts, IndexComparisons, IndexLogic, IndexSelections)
+SHORT_FORMS: Final = (IndexRemainders, IndexShortForms, IndexSolved)
+LIMITS: Final = Limits(nodes=20_000, matches=200_000, rounds=10, memory=2048.0)
+"""Limits of one saturation."""
+
+
+_COSTS: Final = {"floor_divide": 2.0, "floor_mod": 2.0, "divide": 2.0, "fmod": 2.0, "less_equal": 0.999, "logical_not": 1.002}
+
+
+@dataclass(frozen=True)
+class IndexCost:
+    """The cost of an index expression: a call costs 1, a division 2; the bounds of a variable are free."""
+
+    def call(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs) -> float:
+        """The cost of a call."""
+        if op.name in ("clip", "cast"):
+            return EPSILON
+        return _COSTS.get(op.name, 1.0)
+
+
+@functools.cache
+def _stage(sets: Sequence[RuleSetMeta], rounds: int | None = None) -> Stage:
+    return Stage.of([Matcher(way) for rules in sets for rule in rules for way in rule.directions()], rounds)
+
+
+class IndexGraph:
+    """The saturated e-graph of some expressions. With `forms`, it has the short forms of expressions as well."""
+
+    def __init__(self, exprs: Sequence[Expr], *, forms: bool = False, limits: Limits = LIMITS) -> None:
+        self.graph = Graph(Eager(()))
+        root = self.graph.load(infer_type(Tuple(exprs)))
+        self.nodes = self.graph.operands[root]
+        self._initial = len(self.graph)
+        stages = [_stage(NORMAL_FORMS), *([_stage((*SHORT_FORMS, IndexSums), 3)] if forms else [])]
+        self._saturator = Saturator(self.graph, stages, limits)
+        self.result = self._saturator.run()
+
+    def same(self, i: int, j: int) -> bool:
+        """True if two of the expressions are in one e-class."""
+        return self.graph.find(self.nodes[i]) == self.graph.find(self.nodes[j])
+
+    def smallest(self, i: int) -> Expr:
+        """The smallest form of an expression."""
+        root = self.nodes[i]
+        found = extract(self.graph, [root], self._saturator.members, self._initial, IndexCost())
+        return rebuild(self.graph, found.choice, root)
+
+
+def proved_equal(one: Expr, other: Expr) -> bool:
+    """True if saturation shows that two expressions are equal."""
+    return IndexGraph([one, other]).same(0, 1)
