@@ -76,7 +76,7 @@ class IndexRemainders(RuleSet):
 
 
 class IndexShortForms(RuleSet):
-    """Moves terms into minima, maxima and selections, and common factors out of sums."""
+    """Moves terms into minima, maxima and selections, and a common factor out of a sum."""
 
     into_minimum = (y + op.minimum(x, 0) >> op.minimum(x + y, y)).when(is_index(x), is_index(y)).finite(NO_OVERFLOW).exploring().budget(50)
     into_maximum = (y - op.minimum(x, 0) >> op.maximum(y - x, y)).when(is_index(x), is_index(y)).finite(NO_OVERFLOW).exploring().budget(50)
@@ -134,8 +134,6 @@ class IndexShortForms(RuleSet):
         .exploring()
         .budget(50)
     )
-    factor = (x * y + x * z >> x * (y + z)).when(is_index(x), is_index(y), is_index(z)).finite(NO_OVERFLOW).exploring()
-    factor_difference = (x * y - x * z >> x * (y - z)).when(is_index(x), is_index(y), is_index(z)).finite(NO_OVERFLOW).exploring()
     factor_one = (x * y + x >> x * (y + 1)).when(is_index(x), is_index(y)).finite(NO_OVERFLOW).exploring()
 
 
@@ -187,4 +185,3 @@ class IndexSolved(RuleSet):
         .exploring()
     )
     equal = (op.equal(x, 0) >> expression(solved_zero(x), "equal", *_PARTS)).when(is_index(x)).finite(NO_OVERFLOW).exploring()
-    not_equal = (op.logical_not(op.equal(x, y)) >> op.not_equal(x, y)).when(is_index(x)).exploring()

@@ -201,7 +201,8 @@ _EQUAL_X, _EQUAL_Y = op.equal(x, 0), op.equal(y, 0)
 
 
 class IndexLogic(RuleSet):
-    """Simplifies conjunctions and disjunctions, also of comparisons that exclude or imply each other."""
+    """Simplifies conjunctions and disjunctions, also of comparisons that exclude or imply each other. Rules for all types are elsewhere
+    (`Units.unit`, `Arithmetic.same_operands`, `Arithmetic.involution_twice`)."""
 
     complement = (
         (op.logical_not(op.less(x, y)) >> expression(complement(x, y), "less", *_PARTS))
@@ -209,16 +210,11 @@ class IndexLogic(RuleSet):
         .finite(NO_OVERFLOW)
         .exploring()
     )
-    twice_not = (op.logical_not(op.logical_not(x)) >> x).when(is_truth(x))
     not_true = op.logical_not(True) >> False
     not_false = op.logical_not(False) >> True
-    both_true = (op.logical_and(x, True) >> x).when(is_truth(x))
     both_false = (op.logical_and(x, False) >> False).when(is_truth(x))
-    both_same = (op.logical_and(x, x) >> x).when(is_truth(x))
     both_opposite = (op.logical_and(x, op.logical_not(x)) >> False).when(is_truth(x))
     either_true = (op.logical_or(x, True) >> True).when(is_truth(x))
-    either_false = (op.logical_or(x, False) >> x).when(is_truth(x))
-    either_same = (op.logical_or(x, x) >> x).when(is_truth(x))
     either_opposite = (op.logical_or(x, op.logical_not(x)) >> True).when(is_truth(x))
     both_below = (op.logical_and(_LESS_X, _LESS_Y) >> value(disjoint(x, y))).when(is_index(x), is_index(y)).finite(NO_OVERFLOW).exploring()
     either_below = (op.logical_or(_LESS_X, _LESS_Y) >> value(covering(x, y))).when(is_index(x), is_index(y)).finite(NO_OVERFLOW).exploring()
@@ -311,8 +307,6 @@ class IndexSelections(RuleSet):
 
     true = (op.where(True, x, y) >> x).when(is_index(x), is_index(y))
     false = (op.where(False, x, y) >> y).when(is_index(x), is_index(y))
-    same = (op.where(v, x, x) >> x).when(is_truth(v), is_index(x))
-    inverse = (op.where(op.logical_not(v), x, y) >> op.where(v, y, x)).when(is_truth(v), is_index(x), is_index(y)).exploring()
     difference = (
         (op.where(v, x, y) >> y + op.where(v, x - y, 0))
         .when(is_truth(v), is_index(x), is_index(y), is_not_zero(y))

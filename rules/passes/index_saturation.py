@@ -1,7 +1,7 @@
 """Saturation of index expressions: all given expressions in one e-graph, first to normal forms, then with short forms to extract."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,13 +19,23 @@ from passat.rules.engine.rebuild import rebuild
 from passat.rules.engine.saturate import Saturator
 from passat.rules.engine.stage import Stage
 from passat.rules.extraction.extract import extract
+from passat.rules.library.arithmetic import Arithmetic, Units
+from passat.rules.library.factoring import Factoring
 from passat.rules.library.index_arithmetic import IndexCasts, IndexExtrema, IndexQuotients, IndexSums
 from passat.rules.library.index_forms import IndexRemainders, IndexShortForms, IndexSolved
 from passat.rules.library.index_logic import IndexComparisons, IndexLogic, IndexSelections
-from passat.rules.rule import RuleSetMeta
+from passat.rules.library.masks import MaskArithmetic
+from passat.rules.rule import Rule
 
-NORMAL_FORMS: Final = (IndexSums, IndexQuotients, IndexExtrema, IndexCasts, IndexComparisons, IndexLogic, IndexSelections)
-SHORT_FORMS: Final = (IndexRemainders, IndexShortForms, IndexSolved)
+_OF_ALL_TYPES: Final = (
+    Arithmetic.involution_twice,
+    Arithmetic.same_operands,
+    Arithmetic.where_same,
+    MaskArithmetic.not_negated,
+    Units.unit,
+)
+NORMAL_FORMS: Final = (_OF_ALL_TYPES, IndexSums, IndexQuotients, IndexExtrema, IndexCasts, IndexComparisons, IndexLogic, IndexSelections)
+SHORT_FORMS: Final = (IndexRemainders, IndexShortForms, IndexSolved, (MaskArithmetic.negated_equality, Factoring.products))
 LIMITS: Final = Limits(nodes=20_000, matches=200_000, rounds=10, memory=2048.0)
 """Limits of one saturation."""
 
@@ -45,8 +55,9 @@ class IndexCost:
 
 
 @functools.cache
-def _stage(sets: Sequence[RuleSetMeta], rounds: int | None = None) -> Stage:
-    return Stage.of([Matcher(way) for rules in sets for rule in rules for way in rule.directions()], rounds)
+def _stage(sets: Sequence[Iterable[Rule]], rounds: int | None = None) -> Stage:
+    """A stage of exploring rules: an e-class keeps all its nodes, since other rules look for them."""
+    return Stage.of([Matcher(way.exploring()) for rules in sets for rule in rules for way in rule.directions()], rounds)
 
 
 class IndexGraph:
@@ -57,7 +68,7 @@ class IndexGraph:
         root = self.graph.load(infer_type(Tuple(exprs)))
         self.nodes = self.graph.operands[root]
         self._initial = len(self.graph)
-        stages = [_stage(NORMAL_FORMS), *([_stage((*SHORT_FORMS, IndexSums), 3)] if forms else [])]
+        stages = [_stage(NORMAL_FORMS), *([_stage((*SHORT_FORMS, IndexSums), 2)] if forms else [])]
         self._saturator = Saturator(self.graph, stages, limits)
         self.result = self._saturator.run()
 

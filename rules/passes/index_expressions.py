@@ -1,0 +1,275 @@
+"""Integer expressions of loops as Passat expressions, and back.
+
+Integers of every type become int64 scalars, since index arithmetic does not overflow; a variable with bounds becomes a `clip` of the
+variable, whose value range is known (`passat.rules.ranges`). Reads, calls and floating-point expressions become variables: equal ones the
+same variable.
+
+A walk, not rules: it converts one representation to another.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from passat.ir.expr import Call, Constant, Expr, Var
+from passat.ir.infer import infer_type
+from passat.ir.op import Op, get_op
+from passat.ir.tensor import Tensor
+from passat.ir.tir import arithmetic as tir
+from passat.ir.tir.equality import difference, digest
+from passat.ir.tir.expr import Call as TirCall
+from passat.ir.tir.expr import Cast, IntImm, PrimExpr, SizeVar, cast, const
+from passat.ir.tir.expr import Var as TirVar
+from passat.ir.tir.types import DataType
+from passat.ir.tir.values import Let, Select
+from passat.ir.traverse import post_order
+from passat.ir.types import TensorType
+
+INDEX: Final = TensorType((), "int64")
+TRUTH: Final = TensorType((), "bool")
+_BINARY: Final[dict[type[PrimExpr], str]] = {
+    tir.Add: "add",
+    tir.Sub: "subtract",
+    tir.Mul: "multiply",
+    tir.Div: "divide",
+    tir.Mod: "fmod",
+    tir.FloorDiv: "floor_divide",
+    tir.FloorMod: "floor_mod",
+    tir.Min: "minimum",
+    tir.Max: "maximum",
+}
+_COMPARISONS: Final[dict[type[PrimExpr], str]] = {
+    tir.EQ: "equal",
+    tir.NE: "not_equal",
+    tir.LT: "less",
+    tir.LE: "less_equal",
+    tir.GT: "greater",
+    tir.GE: "greater_equal",
+}
+_LOGIC: Final[dict[type[PrimExpr], str]] = {tir.And: "logical_and", tir.Or: "logical_or"}
+_MAKERS: Final[Mapping[str, type[tir.BinaryOp]]] = {name: cls for table in (_BINARY, _COMPARISONS, _LOGIC) for cls, name in table.items()}  # type: ignore[misc]  # all are binary
+_LARGEST: Final = 1 << 62
+"""Larger bounds count as infinite."""
+
+
+class Span(NamedTuple):
+    """The bounds of a variable; None where there is none."""
+
+    low: int | None = None
+    high: int | None = None
+
+
+def _call(name: str, *args: Expr, **attrs: int) -> Expr:
+    op = get_op(name)
+    return infer_type(Call(op, args, op.bind_attrs(attrs)))
+
+
+def integer(value: int) -> Expr:
+    """A constant."""
+    return infer_type(Constant(Tensor.dense(np.asarray(value, np.int64))))
+
+
+def truth(value: bool) -> Expr:
+    """A constant truth value."""
+    return infer_type(Constant(Tensor.dense(np.asarray(value))))
+
+
+def is_index(dtype: str) -> bool:
+    """True for the types whose arithmetic is index arithmetic: signed integers of 32 or 64 bits."""
+    return DataType.of(dtype).is_index
+
+
+class Reader:
+    """Converts expressions of loops. `bounds` gives the bounds of variables. `leaves` has the expression that each variable stands for."""
+
+    def __init__(self, bounds: Callable[[TirVar], Span | None] = lambda var: None) -> None:
+        self.leaves: dict[Var, PrimExpr] = {}
+        self._bounds = bounds
+        self._made: dict[int, Expr] = {}
+        self._bound: dict[TirVar, Expr] = {}
+        self._kept: list[PrimExpr] = []
+        self._opaque: dict[int, list[tuple[PrimExpr, Expr]]] = {}
+
+    def read(self, expr: PrimExpr) -> Expr:
+        """The Passat expression of a scalar integer or truth value."""
+        stack = [expr]
+        while stack:
+            node = stack[-1]
+            if id(node) in self._made:
+                stack.pop()
+                continue
+            parts = self._parts(node)
+            missing = [part for part in parts if id(part) not in self._made]
+            if missing:
+                stack += reversed(missing)
+                continue
+            stack.pop()
+            self._kept.append(node)
+            self._made[id(node)] = self._convert(node, [self._made[id(part)] for part in parts])
+        return self._made[id(expr)]
+
+    def _parts(self, node: PrimExpr) -> list[PrimExpr]:
+        kind = type(node)
+        if kind in _BINARY and is_index(node.dtype):
+            return [node.a, node.b]  # type: ignore[attr-defined]  # a binary operation
+        if kind in _COMPARISONS and is_index(node.a.dtype):  # type: ignore[attr-defined]
+            return [node.a, node.b]  # type: ignore[attr-defined]
+        if node.lanes != 1:
+            return []
+        if isinstance(node, Let):
+            if id(node.value) not in self._made:
+                return [node.value]
+            self._bound.setdefault(node.var, self._made[id(node.value)])
+            return [node.value, node.body]
+        if kind in _LOGIC:
+            return [node.a, node.b]  # type: ignore[attr-defined]
+        if isinstance(node, tir.Not):
+            return [node.a]
+        chosen = _choice(node)
+        if chosen is not None and (is_index(node.dtype) or node.dtype == "bool"):
+            return list(chosen)
+        if isinstance(node, Cast) and _is_scalar(node.dtype) and _is_scalar(node.value.dtype):
+            return [node.value]
+        if _shift(node) is not None:
+            return [node.args[0]]  # type: ignore[attr-defined]  # a call
+        return []
+
+    def _convert(self, node: PrimExpr, parts: list[Expr]) -> Expr:
+        kind = type(node)
+        if isinstance(node, IntImm) and _is_scalar(node.dtype):
+            return truth(bool(node.value)) if node.dtype == "bool" else integer(node.value)
+        if isinstance(node, TirVar) and node in self._bound:
+            return self._bound[node]
+        if not parts:
+            return self._leaf(node)
+        if isinstance(node, Let):
+            return parts[1]
+        name = _BINARY.get(kind) or _COMPARISONS.get(kind) or _LOGIC.get(kind)
+        if name is not None:
+            return _call(name, *parts)
+        if isinstance(node, tir.Not):
+            return _call("logical_not", *parts)
+        if isinstance(node, Cast):
+            return _cast(node, parts[0])
+        shift = _shift(node)
+        if shift is not None:
+            return _call("multiply", parts[0], integer(shift))
+        condition, x, y = parts
+        if node.dtype == "bool":
+            return _call("logical_or", _call("logical_and", condition, x), _call("logical_and", _call("logical_not", condition), y))
+        return _call("where", condition, x, y)
+
+    def _leaf(self, node: PrimExpr) -> Expr:
+        """The variable of an expression that is not arithmetic; equal expressions have the same one."""
+        same = self._opaque.setdefault(digest(node), [])
+        for other, made in same:
+            if difference(other, node) is None:
+                return made
+        name = node.name if isinstance(node, TirVar) else f"v{len(self.leaves)}"
+        leaf = Var(name, TRUTH if node.dtype == "bool" else INDEX)
+        self.leaves[leaf] = node
+        made = infer_type(leaf)
+        span = self._span(node)
+        if node.dtype != "bool" and span is not None:
+            made = _call("clip", made, a_min=span.low, a_max=span.high)  # type: ignore[arg-type]  # None is no bound
+        same.append((node, made))
+        return made
+
+    def _span(self, node: PrimExpr) -> Span | None:
+        """The bounds of a variable: given ones, otherwise those of its type."""
+        found = self._bounds(node) if isinstance(node, TirVar) else None
+        type_ = node.type
+        low, high = found or Span()
+        if isinstance(node, SizeVar):
+            low = max(low or 0, 0)
+        if type_.bits < 64:
+            least, most = (0, (1 << type_.bits) - 1) if type_.kind == "uint" else (-(1 << (type_.bits - 1)), (1 << (type_.bits - 1)) - 1)
+            low, high = least if low is None else low, most if high is None else high
+        low = None if low is None or low <= -_LARGEST else low
+        high = None if high is None or high >= _LARGEST else high
+        return None if low is None and high is None else Span(low, high)
+
+
+def _is_scalar(dtype: str) -> bool:
+    type_ = DataType.of(dtype)
+    return type_.lanes == 1 and (type_.is_index or type_.is_bool)
+
+
+def _choice(node: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr] | None:
+    """The condition and the two values of a choice."""
+    if isinstance(node, Select):
+        return node.condition, node.true_value, node.false_value
+    if isinstance(node, TirCall) and getattr(node.op, "name", "") == "tir.if_then_else":
+        condition, x, y = node.args
+        return condition, x, y
+    return None
+
+
+def _shift(node: PrimExpr) -> int | None:
+    """The factor of a shift to the left by a constant."""
+    if not isinstance(node, TirCall) or getattr(node.op, "name", "") != "tir.shift_left" or not is_index(node.dtype):
+        return None
+    by = node.args[1]
+    return 1 << by.value if isinstance(by, IntImm) and 0 <= by.value < 62 else None
+
+
+def _cast(node: Cast, value: Expr) -> Expr:
+    wanted, given = node.type, node.value.type
+    if wanted.is_bool or given.is_bool:
+        if wanted.is_bool and given.is_bool:
+            return value
+        return _call("not_equal", value, integer(0)) if wanted.is_bool else _call("where", value, integer(1), integer(0))
+    if wanted.bits >= given.bits:
+        return value
+    narrow = Call(get_op("cast"), (value,), get_op("cast").bind_attrs({"dtype": "int32"}))
+    return infer_type(Call(get_op("cast"), (narrow,), get_op("cast").bind_attrs({"dtype": "int64"})))
+
+
+class Writer:
+    """Converts Passat expressions back to expressions of loops; `leaves` has the expressions that variables stand for."""
+
+    def __init__(self, leaves: Mapping[Var, PrimExpr]) -> None:
+        self._leaves = leaves
+        self._made: dict[tuple[int, str], PrimExpr] = {}
+        self._kept: list[Expr] = []
+
+    def write(self, expr: Expr, dtype: str) -> PrimExpr:
+        """The expression as a value of a type. Arithmetic has the widest type of the variables below, and at least this one."""
+        wide = self._widest([expr]) if dtype == "int32" else dtype
+        key = (id(expr), wide)
+        if key not in self._made:
+            self._kept.append(expr)
+            self._made[key] = self._write(expr, wide)
+        return cast(dtype, self._made[key])
+
+    def _write(self, expr: Expr, dtype: str) -> PrimExpr:
+        if isinstance(expr, Constant):
+            return const(expr.data.numpy().item(), dtype)
+        if isinstance(expr, Var):
+            return cast(dtype, self._leaves[expr])
+        assert isinstance(expr, Call)
+        assert isinstance(expr.op, Op)
+        name, args = expr.op.name, expr.args
+        if name in ("clip", "cast"):
+            narrow = self._narrowed(expr)
+            return self.write(args[0], dtype) if narrow is None else cast(dtype, cast("int32", self.write(narrow, "int64")))
+        if name == "logical_not":
+            return tir.Not.of(self.write(args[0], "bool"))
+        if name == "where":
+            return Select(self.write(args[0], "bool"), self.write(args[1], dtype), self.write(args[2], dtype))
+        if name == "negative":
+            return tir.Sub.of(const(0, dtype), self.write(args[0], dtype))
+        inner = "bool" if name.startswith("logical") else self._widest(args) if dtype == "bool" else dtype
+        return _MAKERS[name].of(self.write(args[0], inner), self.write(args[1], inner))
+
+    def _narrowed(self, expr: Call) -> Expr | None:
+        """The value that is converted to int32 and back."""
+        inner = expr.args[0]
+        narrows = expr.attrs.get("dtype") == "int64" and isinstance(inner, Call) and inner.attrs.get("dtype") == "int32"
+        return inner.args[0] if narrows and isinstance(inner, Call) else None
+
+    def _widest(self, args: Sequence[Expr]) -> str:
+        """The widest type of the variables in some expressions; int32 if there are none."""
+        leaves = [self._leaves[node] for arg in args for node in post_order(arg) if isinstance(node, Var)]
+        return "int64" if any(leaf.dtype == "int64" for leaf in leaves) else "int32"
