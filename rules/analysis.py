@@ -143,7 +143,8 @@ class Facts(Generic[Fact]):
         Visiting e-classes in the order of their numbers therefore visits most of them once.
         """
         find, known, learned = self._classes.find, self._known, set()
-        due, visits = [], Counter[int]()
+        due: list[int] = []
+        visits = Counter[int]()
         for kept, gone in unions:
             if self._analysis.names_classes:
                 due += {find(user) for user in self._users.get(gone, ())}

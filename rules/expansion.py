@@ -16,7 +16,6 @@ from passat.rules.pattern import (
     Pattern,
     PCall,
     PCase,
-    PExpression,
     PGet,
     PNumber,
     PTuple,
@@ -185,10 +184,8 @@ def filled(value: AnyValue, choice: Choice) -> AnyValue:
         return PGet(filled(value.of, choice), _place(value, choice))
     if isinstance(value, PJoined):
         return PJoined(filled(value.of, choice), value.axis, value.alike)
-    if isinstance(value, PExpression):
-        return PExpression(filled(value.value, choice), value.operators)
     if isinstance(value, PNumber):
-        return type(value)(filled(value.value, choice))
+        return value.of_value(filled(value.value, choice))
     if isinstance(value, Guard):
         return Guard(value.function, [filled(arg, choice) for arg in value.args], value.strategy)
     if isinstance(value, Computed):

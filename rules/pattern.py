@@ -202,6 +202,10 @@ class PNumber(Pattern):
         self.value = value
         self.key = ("number", repr(value))
 
+    def of_value(self, value: AnyValue) -> "PNumber":
+        """The same kind of term with another value."""
+        return type(self)(value)
+
     def __repr__(self) -> str:
         return repr(self.value)
 
@@ -225,6 +229,10 @@ class PExpression(PValue):
         super().__init__(value)
         self.operators = tuple(operators)
         self.key = ("expression", repr(value))
+
+    def of_value(self, value: AnyValue) -> "PExpression":
+        """The same kind of term with another value."""
+        return PExpression(value, self.operators)
 
 
 class PCall(Pattern):

@@ -8,7 +8,8 @@ Polynomials are exact if arithmetic does not overflow.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any as AnyValue
 from typing import Final, NamedTuple
@@ -23,7 +24,6 @@ from passat.rules.analysis import Analysis, Made
 from passat.rules.guards import Applied, Reject, Term, Tree
 
 INDICES: Final = frozenset({"int32", "int64"})
-_SUMS: Final = frozenset({"add", "subtract", "multiply", "negative"})
 _HEAVY: Final = 1000
 """Weight of calls for which a rule knows a form over lighter atoms."""
 _MOST_TERMS: Final = 32
@@ -63,7 +63,7 @@ class Polynomials(Analysis[Form]):
         """The polynomial of a sum or product of scalars; any other call is an atom that weighs more than its operands."""
         if not _is_index(call.type):
             return None
-        if call.op.name in _SUMS and all(fact is not None for fact in facts):
+        if call.op.name in _COMPUTE and all(fact is not None for fact in facts):
             found = _combined(call.op.name, [fact.of(cls) for fact, cls in zip(facts, call.operands, strict=True)])
             if found is not None:
                 return found
@@ -109,16 +109,18 @@ def _rank(form: Form) -> tuple[int, bool, tuple[tuple[Monomial, int], ...]]:
     return form.weight, form.dim is not None, terms
 
 
+_COMPUTE: Final[Mapping[str, Callable[..., Dim]]] = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "negative": operator.neg,
+}
+
+
 def _combined(name: str, forms: Sequence[Form]) -> Form | None:
     """The form of a sum or product; None if it is too large."""
-    dims = [form.dim for form in forms]
-    found: AnyValue
-    if name == "negative":
-        found = -dims[0]  # type: ignore[operator]  # not None
-    elif name == "add":
-        found = dims[0] + dims[1]  # type: ignore[operator]
-    else:
-        found = dims[0] - dims[1] if name == "subtract" else dims[0] * dims[1]  # type: ignore[operator]
+    dims = [form.dim for form in forms if form.dim is not None]
+    found = _COMPUTE[name](*dims)
     atoms = dict(chain.from_iterable(form.atoms.items() for form in forms))
     return formed(found, atoms)
 

@@ -78,16 +78,14 @@ def divide(x: TensorType, y: TensorType) -> TensorType:
 
 
 def _floor_divide(x: Array, y: Array) -> Array:
-    if x.dtype.kind not in "iu":
-        return np.asarray(np.floor(np.divide(x, y)))
     _reject_zero(x, y)
     return np.asarray(np.floor_divide(x, y))
 
 
-@define_op("floor_divide", exact="integers", kernel=_floor_divide, elementwise=True, unit=1)
+@define_op("floor_divide", exact="always", kernel=_floor_divide, elementwise=True)
 def floor_divide(x: TensorType, y: TensorType) -> TensorType:
-    """The quotient rounded down, like Python's `//`. The kernel rejects integer division by zero. ONNX Div-14 with Mod-28, or Floor-13."""
-    return broadcast_type((x, y), ARITHMETIC)
+    """The quotient of integers, rounded down, like Python's `//`. The kernel rejects division by zero. ONNX Mod-10, Sub-14 and Div-14."""
+    return broadcast_type((x, y), INTEGRAL)
 
 
 @define_op("floor_mod", exact="integers", kernel=on_dims(floor_remainder, _remainder(np.remainder)), elementwise=True, shape_arith=True)
@@ -118,11 +116,8 @@ def _write_floor_mod(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
 
 @to_onnx(floor_divide)
 def _write_floor_divide(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
-    if tensor_type(call.args[0].checked_type).dtype not in INTEGRAL:
-        return emit.node("Floor", [emit.node("Div", inputs)])
     need_opset(emit, 10, floor_divide)
-    whole = emit.node("Sub", [inputs[0], emit.node("Mod", inputs)])
-    return emit.node("Div", [whole, inputs[1]])
+    return emit.node("Div", [emit.node("Sub", [inputs[0], emit.node("Mod", inputs)]), inputs[1]])
 
 
 @to_onnx(fmod)

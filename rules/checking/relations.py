@@ -273,7 +273,7 @@ def _put(value: AnyValue, solution: _Solution) -> AnyValue:
     if isinstance(value, Computed):
         return Computed(value.function, [_put(arg, solution) for arg in value.args])
     if isinstance(value, PNumber):
-        return type(value)(_put(value.value, solution))
+        return value.of_value(_put(value.value, solution))
     if isinstance(value, PCall):
         return PCall(value.op, [_put(arg, solution) for arg in value.args], {k: _put(v, solution) for k, v in value.attrs.items()})
     if isinstance(value, PTuple):

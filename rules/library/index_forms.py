@@ -38,7 +38,7 @@ def _some_products(sampler: Sampler, c: Sample, d: Sample, e: Sample) -> Samples
 
 
 @guard(strategy=_some_products)
-def is_product(c: Term, d: Term, e: Term) -> bool | str:
+def multiply_to(c: Term, d: Term, e: Term) -> bool | str:
     """The third constant is the product of the others."""
     p, q, r = (polynomial(each) for each in (c, d, e))
     return p * q == r or f"{p}*{q} is not {r}"
@@ -69,7 +69,7 @@ class IndexRemainders(RuleSet):
     )
     scaled = (
         (x * d - _quotient(x, c) * e >> _remainder(x, c) * d)
-        .when(is_index(x), is_index(c), is_index(d), is_index(e), is_product(c, d, e))
+        .when(is_index(x), is_index(c), is_index(d), is_index(e), multiply_to(c, d, e))
         .finite(NO_OVERFLOW)
         .exploring()
     )

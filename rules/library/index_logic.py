@@ -7,6 +7,7 @@ polynomial p (`passat.rules.polynomials`) without a common factor.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -14,16 +15,17 @@ import numpy as np
 from passat.ir.shape import Dim, SymDim, divide
 from passat.ir.tensor import Tensor
 from passat.rules.checking.sampler import Sampler
-from passat.rules.guards import Reject, Term, Tree, computed, guard
+from passat.rules.guards import Term, Tree, computed, guard
 from passat.rules.holes import operator
 from passat.rules.library.index_arithmetic import NO_OVERFLOW, is_index
-from passat.rules.pattern import expression, op, tensors, value
+from passat.rules.pattern import constants, expression, op, tensors, value
 from passat.rules.polynomial_bounds import bounds_of, bounds_of_term
 from passat.rules.polynomials import apply, atom_in, class_of, constant_in, in_order, integer, leads_negative, polynomial, terms_of, tree_of
 from passat.rules.rule import RuleSet
-from passat.rules.samples import Sample, Samples
+from passat.rules.samples import Sample, Samples, Strategy
 
 x, y, z, v, w = tensors("x y z v w")
+(c,) = constants("c")
 _PARTS: Final = ("add", "subtract", "multiply")
 
 
@@ -137,7 +139,7 @@ class IndexComparisons(RuleSet):
         .finite(NO_OVERFLOW)
         .exploring()
     )
-    not_equal = (op.not_equal(x, y) >> op.logical_not(op.equal(x, y))).when(is_index(x)).exploring()
+    not_equal = (op.not_equal(x, y) >> op.logical_not(op.equal(x, y))).when(is_index(x), is_index(y)).exploring()
 
 
 @computed
@@ -146,20 +148,25 @@ def complement(x: Term, y: Term) -> Tree:
     return below_zero(polynomial(y) - polynomial(x) - 1, x)
 
 
-@computed
-def disjoint(x: Term, y: Term) -> Tensor:
-    """False, for two polynomials that are not negative together."""
-    if bounds_of(polynomial(x) + polynomial(y), x).low < -1:
-        raise Reject("both may be negative")
-    return _truth(False)
+def _pair(one: Sequence[int], other: Sequence[int]) -> Strategy:
+    """A strategy that gives two terms constant values, sometimes."""
+
+    def strategy(sampler: Sampler, x: Sample, y: Sample) -> Samples:
+        return [Sample(shape=(), dtype="int64", elements=values if sampler.chance(0.7) else None) for values in (one, other)]
+
+    return strategy
 
 
-@computed
-def covering(x: Term, y: Term) -> Tensor:
-    """True, for two polynomials of which one is always negative."""
-    if bounds_of(polynomial(x) + polynomial(y), x).high >= 0:
-        raise Reject("neither need be negative")
-    return _truth(True)
+@guard(strategy=_pair((-2, -1), (0, 1, 2)))
+def never_negative_together(x: Term, y: Term) -> bool | str:
+    """The two polynomials are not negative together."""
+    return bounds_of(polynomial(x) + polynomial(y), x).low >= -1 or "both may be negative"
+
+
+@guard(strategy=_pair((-2, -1), (0, -2)))
+def one_is_negative(x: Term, y: Term) -> bool | str:
+    """One of two polynomials is always negative."""
+    return bounds_of(polynomial(x) + polynomial(y), x).high < 0 or "neither need be negative"
 
 
 @guard
@@ -168,13 +175,13 @@ def is_not_zero(x: Term) -> bool | str:
     return x.constant is None or bool(x.value().numpy() != 0) or "the term is 0"
 
 
-@guard
+@guard(strategy=_pair((-3, 0), (0, 2)))
 def is_at_most(x: Term, y: Term) -> bool | str:
     """The first polynomial is at most the second, so that it is negative where the second is."""
     return bounds_of(polynomial(x) - polynomial(y), x).high <= 0 or "the first may be larger"
 
 
-@guard
+@guard(strategy=_pair((0, 1), (2, -2)))
 def never_meet(x: Term, y: Term) -> bool | str:
     """The two polynomials are never 0 together."""
     p, q = polynomial(x), polynomial(y)
@@ -200,6 +207,12 @@ _LESS_X, _LESS_Y = op.less(x, 0), op.less(y, 0)
 _EQUAL_X, _EQUAL_Y = op.equal(x, 0), op.equal(y, 0)
 
 
+@computed
+def opposite(c: Term) -> Tensor:
+    """The negation of a constant truth value."""
+    return _truth(not c.value().numpy())
+
+
 class IndexLogic(RuleSet):
     """Simplifies conjunctions and disjunctions, also of comparisons that exclude or imply each other. Rules for all types are elsewhere
     (`Units.unit`, `Arithmetic.same_operands`, `Arithmetic.involution_twice`)."""
@@ -210,14 +223,20 @@ class IndexLogic(RuleSet):
         .finite(NO_OVERFLOW)
         .exploring()
     )
-    not_true = op.logical_not(True) >> False
-    not_false = op.logical_not(False) >> True
+    opposite = (op.logical_not(c) >> value(opposite(c))).when(is_truth(c))
     both_false = (op.logical_and(x, False) >> False).when(is_truth(x))
     both_opposite = (op.logical_and(x, op.logical_not(x)) >> False).when(is_truth(x))
     either_true = (op.logical_or(x, True) >> True).when(is_truth(x))
     either_opposite = (op.logical_or(x, op.logical_not(x)) >> True).when(is_truth(x))
-    both_below = (op.logical_and(_LESS_X, _LESS_Y) >> value(disjoint(x, y))).when(is_index(x), is_index(y)).finite(NO_OVERFLOW).exploring()
-    either_below = (op.logical_or(_LESS_X, _LESS_Y) >> value(covering(x, y))).when(is_index(x), is_index(y)).finite(NO_OVERFLOW).exploring()
+    both_below = (
+        (op.logical_and(_LESS_X, _LESS_Y) >> False)
+        .when(is_index(x), is_index(y), never_negative_together(x, y))
+        .finite(NO_OVERFLOW)
+        .exploring()
+    )
+    either_below = (
+        (op.logical_or(_LESS_X, _LESS_Y) >> True).when(is_index(x), is_index(y), one_is_negative(x, y)).finite(NO_OVERFLOW).exploring()
+    )
     both_implied = (
         (op.logical_and(_LESS_X, _LESS_Y) >> _LESS_Y).when(is_index(x), is_index(y), is_at_most(x, y)).finite(NO_OVERFLOW).exploring()
     )
@@ -250,11 +269,11 @@ def selected(v: Term, x: Term) -> Tree:
     dim = polynomial(x)
     parts: list[Tree] = []
     for names, factor in in_order(dim):
-        part = apply("where", v, tree_of(SymDim([(names, 1)]) if names else 1, x), integer(0, x))
+        part: Tree = apply("where", v, tree_of(SymDim([(names, 1)]) if names else 1, x), integer(0, x))
         parts.append(part if factor == 1 else apply("multiply", part, integer(factor, x)))
-    total = parts[0] if parts else integer(0, x)
-    for part in parts[1:]:
-        total = apply("add", total, part)
+    total: Tree = parts[0] if parts else integer(0, x)
+    for each in parts[1:]:
+        total = apply("add", total, each)
     return total
 
 

@@ -18,8 +18,8 @@ from passat.ir.op import Op, get_op
 from passat.ir.tensor import Tensor
 from passat.ir.tir import arithmetic as tir
 from passat.ir.tir.equality import difference, digest
+from passat.ir.tir.expr import BinaryOp, Cast, IntImm, PrimExpr, SizeVar, cast, const
 from passat.ir.tir.expr import Call as TirCall
-from passat.ir.tir.expr import Cast, IntImm, PrimExpr, SizeVar, cast, const
 from passat.ir.tir.expr import Var as TirVar
 from passat.ir.tir.types import DataType
 from passat.ir.tir.values import Let, Select
@@ -28,7 +28,7 @@ from passat.ir.types import TensorType
 
 INDEX: Final = TensorType((), "int64")
 TRUTH: Final = TensorType((), "bool")
-_BINARY: Final[dict[type[PrimExpr], str]] = {
+_BINARY: Final[dict[type[BinaryOp], str]] = {
     tir.Add: "add",
     tir.Sub: "subtract",
     tir.Mul: "multiply",
@@ -39,7 +39,7 @@ _BINARY: Final[dict[type[PrimExpr], str]] = {
     tir.Min: "minimum",
     tir.Max: "maximum",
 }
-_COMPARISONS: Final[dict[type[PrimExpr], str]] = {
+_COMPARISONS: Final[dict[type[BinaryOp], str]] = {
     tir.EQ: "equal",
     tir.NE: "not_equal",
     tir.LT: "less",
@@ -47,14 +47,15 @@ _COMPARISONS: Final[dict[type[PrimExpr], str]] = {
     tir.GT: "greater",
     tir.GE: "greater_equal",
 }
-_LOGIC: Final[dict[type[PrimExpr], str]] = {tir.And: "logical_and", tir.Or: "logical_or"}
-_MAKERS: Final[Mapping[str, type[tir.BinaryOp]]] = {name: cls for table in (_BINARY, _COMPARISONS, _LOGIC) for cls, name in table.items()}  # type: ignore[misc]  # all are binary
+_LOGIC: Final[dict[type[BinaryOp], str]] = {tir.And: "logical_and", tir.Or: "logical_or"}
+_NAMES: Final[Mapping[type, str]] = {**_BINARY, **_COMPARISONS, **_LOGIC}
+_MAKERS: Final = {name: cls for table in (_BINARY, _COMPARISONS, _LOGIC) for cls, name in table.items()}
 _LARGEST: Final = 1 << 62
 """Larger bounds count as infinite."""
 
 
 class Span(NamedTuple):
-    """The bounds of a variable; None where there is none."""
+    """The bounds of a variable; None means unbounded."""
 
     low: int | None = None
     high: int | None = None
@@ -145,7 +146,7 @@ class Reader:
             return self._leaf(node)
         if isinstance(node, Let):
             return parts[1]
-        name = _BINARY.get(kind) or _COMPARISONS.get(kind) or _LOGIC.get(kind)
+        name = _NAMES.get(kind)
         if name is not None:
             return _call(name, *parts)
         if isinstance(node, tir.Not):

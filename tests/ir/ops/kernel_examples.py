@@ -197,7 +197,7 @@ EXAMPLES: dict[str, Sequence[Example]] = {
     "contrib.fused_matmul": [call((3, 5), (5, 4)), call((2, 5, 3), (2, 4, 5), alpha=0.5, transpose_a=True, transpose_b=True)],
     "contrib.quick_gelu": [call(PAIR)],
     "cumsum": [call((30, 5), axis=1, exclusive=exclusive, reverse=reverse) for exclusive, reverse in product((False, True), repeat=2)],
-    **{name: [*_quotients()] for name in ("divide", "floor_mod", "fmod")},
+    **{name: [*_quotients()] for name in ("divide", "floor_divide", "floor_mod", "fmod")},
     "dyn.broadcast_to": [call((40, 1), ints(2, 40, 3))],
     "dyn.full": [call((), ints(2, 3))],
     "dyn.one_hot": [call(INDICES, ints(3), (), ()), *(call(places, ints(4), (), ()) for places in _places())],

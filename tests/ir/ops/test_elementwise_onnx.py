@@ -131,7 +131,7 @@ def samples(op: Op, dtype: str, shapes: Sequence[Shape], seed: int = 0) -> list[
             arrays.append(rng.integers(0, 2, size).astype(np.bool_))
         elif dtype.startswith(("int", "uint")):
             signs = [1] if dtype.startswith("u") or op.name in ("power", "left_shift", "right_shift") else [-1, 1]
-            lowest = 1 if i and op.name in ("divide", "floor_mod", "fmod") else 0
+            lowest = 1 if i and op.name in ("divide", "floor_divide", "floor_mod", "fmod") else 0
             arrays.append((rng.integers(lowest, 7, size) * rng.choice(signs, size)).astype(dtype))
         else:
             values = rng.normal(size=size) * 2
@@ -271,7 +271,7 @@ def read_back(proto: onnx.NodeProto, opset: int, values: Mapping[str, Expr]) -> 
 def test_written_nodes_are_valid_of_the_same_type_and_read_back(op: Op) -> None:
     written: dict[int, str] = {}
     # ONNX Runtime has no kernels for Swish and for the newest ReduceLogSumExp
-    composed = op.name in ("rsqrt", "log2", "not_equal", "isfinite", "nn.swish", "logsumexp", "trunc")
+    composed = op.name in ("floor_divide", "rsqrt", "log2", "not_equal", "isfinite", "nn.swish", "logsumexp", "trunc")
     for dtype, attrs, opset in itertools.product(DTYPES, ATTRS.get(op.name, [{}]), range(7, NEWEST + 1)):
         for call, types in itertools.islice(symbolic_instances(op, dtype, attrs), 1):
             try:

@@ -226,7 +226,7 @@ def test_elementwise(op: Op, seed: int) -> None:
     for dtype in (*FLOATS, *WHOLE):
         x = values(dtype, seed)
         operands = [x, rng.permutation(x)][: op.arity]
-        if op.name in ("divide", "floor_mod", "fmod", "power") and dtype in WHOLE and dtype != "bool":
+        if op.name in ("divide", "floor_divide", "floor_mod", "fmod", "power") and dtype in WHOLE and dtype != "bool":
             operands = [x, np.maximum(np.abs(x) % 5, 1).astype(x.dtype)]
         attrs = attrs_of(op)[0]
         found = apply(op, *operands, **attrs)

@@ -5,7 +5,7 @@ from passat.ir.op import list_ops
 ELEMWISE = """abs acos acosh asin asinh atan atanh bitwise_not cast cast_like ceil clip copy cos cosh erf exp fast_erf fast_exp
 fast_tanh floor full full_like dyn.full isfinite isinf isnan log log2 logical_not negative nn.leaky_relu nn.relu ones ones_like round rsqrt
 sigmoid sign sin sinh sqrt tan tanh trunc zeros zeros_like"""
-BROADCAST = """add bitwise_and bitwise_or bitwise_xor broadcast_to broadcast_to_like divide equal expand_dims floor_mod greater greater_equal
+BROADCAST = """add bitwise_and bitwise_or bitwise_xor broadcast_to broadcast_to_like divide equal expand_dims floor_divide floor_mod greater greater_equal
 left_shift less less_equal logical_and logical_or logical_xor maximum minimum multiply nn.bias_add nn.prelu not_equal power repeat right_shift
 subtract tile where"""
 INJECTIVE = """concatenate dyn.broadcast_to dyn.reshape dyn.strided_slice dyn.tile dyn.pad einsum gather gather_nd ndarray_size nn.batch_flatten
