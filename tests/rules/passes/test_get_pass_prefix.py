@@ -27,6 +27,7 @@ def test_it_is_a_pass_with_a_name() -> None:
         "FoldScaleAxis",
         "CanonicalizeCast",
         "CanonicalizeOps",
+        "FlattenAtrousConv",
         "InferType",
         "AlterOpLayout",
         "FastMath",
