@@ -69,7 +69,7 @@ def test_numbers_are_operands_where_the_left_side_has_them() -> None:
     assert not may_match(edges, x * 3.0)
     assert not may_match(edges, 3.0 - x)
     (product,) = nodes_of(graph, "multiply")
-    made = graph.make(graph.symbols[product], 0, (product, graph.add_constant(splat(5.0).data)))
+    graph.make(graph.symbols[product], 0, (product, graph.add_constant(splat(5.0).data)))
     edges.extend()
     assert may_match(edges, x * 5.0)
     assert not may_match(edges, 5.0 - x)
