@@ -5,7 +5,9 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from passat.ir.tir import Const, Expr, LoopFunc, Var, show
+from passat.ir.tir.expr import PrimExpr, Var, const
+from passat.ir.tir.function import PrimFunc
+from passat.runtime.kernels.emit_c import emit
 from passat.runtime.kernels.groups import MOST_INPUTS, MOST_OUTPUTS, Graph, Group
 from passat.runtime.kernels.lower import Program, Step, variants
 
@@ -29,7 +31,7 @@ class Kernel:
 
     name: str
     program: Program
-    functions: tuple[tuple[int | None, LoopFunc], ...]
+    functions: tuple[tuple[int | None, PrimFunc], ...]
     rank: int
     forms: tuple[int, ...]
 
@@ -89,7 +91,7 @@ def fuse(model: "ModelProto", left: Collection[Key], without: Collection[tuple[i
             continue
         program, forms = _program(graph, group, inputs, outputs)
         rank = len(group.shape)
-        text = f"{rank} {forms}\n" + "\n".join(show(function) for _, function in variants("k", program))
+        text = f"{rank} {forms}\n" + "\n".join(emit(function) for _, function in variants("k", program))
         if text not in made:
             if len(made) == MOST:
                 continue
@@ -106,7 +108,7 @@ def fuse(model: "ModelProto", left: Collection[Key], without: Collection[tuple[i
 
 
 def _program(graph: Graph, group: Group, inputs: Sequence[str], outputs: Sequence[str]) -> tuple[Program, tuple[int, ...]]:
-    known: dict[str, Expr] = {}
+    known: dict[str, PrimExpr] = {}
     declared: list[tuple[str, bool | None]] = []
     for position, name in enumerate(inputs):
         dtype, shape = graph.types[name]
@@ -136,6 +138,6 @@ def _computed(dtype: str) -> str:
     return "float32" if dtype == "float16" else dtype
 
 
-def _constant(graph: Graph, name: str) -> Expr:
+def _constant(graph: Graph, name: str) -> PrimExpr:
     value, dtype, _ = graph.constants[name]
-    return Const(value, _computed(dtype))
+    return const(value, _computed(dtype))

@@ -7,8 +7,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from passat.ir.tir import Var
-from passat.runtime.kernels.emit_c import TYPES, emit
+from passat.ir.tir.types import PointerType
+from passat.runtime.kernels.c_expressions import TYPES
+from passat.runtime.kernels.emit_c import emit, name_of
 from passat.runtime.kernels.fusing import Kernel
 from passat.runtime.kernels.groups import MOST_DIMENSIONS, MOST_INPUTS, MOST_OUTPUTS
 from passat.runtime.kernels.scalars import SCALARS
@@ -322,9 +323,10 @@ def _functions(kernel: Kernel) -> str:
         args = []
         for param in function.params:
             kind, number = param.name[0], param.name[1:]
-            if isinstance(param, Var):
-                args.append(param.name if kind in "mn" else f"{kind}[{number}]")
+            if isinstance(param.type_annotation, PointerType):
+                element = TYPES[param.type_annotation.element_type.dtype]
+                args.append(f"({'' if kind == 'y' else 'const '}{element}*){'y' if kind == 'y' else 'x'}[{number}]")
             else:
-                args.append(f"({'' if kind == 'y' else 'const '}{TYPES[param.dtype]}*){'y' if kind == 'y' else 'x'}[{number}]")
-        lines.append(f"{'default' if which is None else f'case {which}'}: k_{function.name}({', '.join(args)}); break;")
+                args.append(param.name if kind in "mn" else f"{kind}[{number}]")
+        lines.append(f"{'default' if which is None else f'case {which}'}: k_{name_of(function)}({', '.join(args)}); break;")
     return "\n".join([*(emit(function) for _, function in kernel.functions), *lines, "}\n}"])

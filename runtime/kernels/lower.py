@@ -9,15 +9,23 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from typing import Final
 
-from passat.ir.tir import Accumulate, Buffer, Call, Cast, Const, Expr, For, Let, Load, Local, LoopFunc, Seq, Stmt, Store, Var
+from passat.ir.tir.arithmetic import Add, Max, Mul
+from passat.ir.tir.expr import Call, Cast, IntImm, PrimExpr, Var, const
+from passat.ir.tir.function import PrimFunc
+from passat.ir.tir.functor import post_order
+from passat.ir.tir.stmt import Allocate, For, ForKind, LetStmt, Stmt, Store, stmt_seq
+from passat.ir.tir.types import PointerType, PrimType
+from passat.ir.tir.values import Load, true
+from passat.runtime.kernels.emit_c import REASSOCIATE
+from passat.runtime.kernels.functions import FUNCTIONS, call
 from passat.runtime.kernels.operators import REDUCTIONS
 
 MOST_VARIED: Final = 2
 """Maximum number of inputs of unknown broadcasting for a function per combination. Beyond it there is one function without broadcasting,
 and a general one."""
-_EXPENSIVE: Final = frozenset(("erf", "exp", "log", "sigmoid", "tanh"))
+_EXPENSIVE: Final = frozenset(FUNCTIONS[name] for name in ("cos", "erf", "exp", "log", "pow", "sigmoid", "sin", "tanh"))
 
-_I, _J, _M, _N = Var("i"), Var("j"), Var("m"), Var("n")
+_I, _J, _M, _N = (Var(name, "int64") for name in "ijmn")
 
 
 @dataclass(frozen=True)
@@ -25,7 +33,7 @@ class Step:
     """A value: one for each element of a row (`wide`), or one for each row, which may be the reduction `kind` of a value."""
 
     var: Var
-    value: Expr
+    value: PrimExpr
     wide: bool
     kind: str = ""
 
@@ -45,7 +53,7 @@ class Program:
         return any(step.kind for step in self.steps)
 
 
-def variants(name: str, program: Program) -> list[tuple[int | None, LoopFunc]]:
+def variants(name: str, program: Program) -> list[tuple[int | None, PrimFunc]]:
     """The functions of a kernel, each with the mask of the inputs that advance along the row; None for any, with strides as arguments."""
     unknown = [number for number, (_, along) in enumerate(program.inputs) if along is None]
     known = sum(1 << number for number, (_, along) in enumerate(program.inputs) if along)
@@ -56,52 +64,51 @@ def variants(name: str, program: Program) -> list[tuple[int | None, LoopFunc]]:
     return [(mask, _Lowering(program, mask).function(f"{name}_{'any' if mask is None else mask}")) for mask in (*masks, None)]
 
 
-def variables(expr: Expr) -> Iterator[str]:
-    """The names of the variables in an expression."""
-    return (part.name for part in _parts(expr) if isinstance(part, Var))
+def pointer(name: str, dtype: str, scope: str = "global") -> Var:
+    """A variable that points to elements of a type."""
+    return Var(name, PointerType(PrimType(dtype), scope))
 
 
-def _is_expensive(expr: Expr) -> bool:
-    return any(isinstance(part, Call) and part.name in _EXPENSIVE for part in _parts(expr))
+def variables(expr: PrimExpr) -> Iterator[Var]:
+    """The variables in an expression."""
+    return (part for part in post_order(expr) if isinstance(part, Var))
 
 
-def _parts(expr: Expr) -> Iterator[Expr]:
-    """An expression, and all that it is computed from."""
-    waiting = [expr]
-    while waiting:
-        one = waiting.pop()
-        yield one
-        if isinstance(one, Call):
-            waiting.extend(one.args)
-        elif isinstance(one, Cast):
-            waiting.append(one.value)
+def _names(expr: PrimExpr) -> Iterator[str]:
+    return (var.name for var in variables(expr))
+
+
+def _is_expensive(expr: PrimExpr) -> bool:
+    return any(isinstance(part, Call) and part.op in _EXPENSIVE for part in post_order(expr))
 
 
 class _Lowering:
     def __init__(self, program: Program, mask: int | None) -> None:
         self.program = program
-        self.buffers = [Buffer(f"b{number}", kind) for number, (kind, _) in enumerate(program.inputs)]
-        self.between = [Var(f"r{number}") for number in range(len(self.buffers))]
-        self.strides = [Var(f"s{number}") for number in range(len(self.buffers))] if mask is None else []
+        self.buffers = [pointer(f"b{number}", kind) for number, (kind, _) in enumerate(program.inputs)]
+        self.between = [Var(f"r{number}", "int64") for number in range(len(self.buffers))]
+        self.strides = [Var(f"s{number}", "int64") for number in range(len(self.buffers))] if mask is None else []
         self.mask = mask
-        self.outputs = {name: Buffer(f"y{number}", kind) for number, (name, kind) in enumerate(program.outputs)}
+        self.outputs = {name: pointer(f"y{number}", kind) for number, (name, kind) in enumerate(program.outputs)}
         self.steps = {step.var.name: step for step in program.steps}
+        self.inputs = {var.name: var for step in program.steps for var in variables(step.value) if var.name not in self.steps}
+        self.sums = {step.var.name: pointer(f"a_{step.var.name}", _sum_type(step), "local") for step in program.steps if step.kind}
         self.level: dict[str, int] = {}
         for step in program.steps:
-            before = max((self.level.get(name, 0) for name in variables(step.value)), default=0)
+            before = max((self.level.get(name, 0) for name in _names(step.value)), default=0)
             self.level[step.var.name] = before + bool(step.kind)
         self.kept = self._kept()
 
-    def _kept(self) -> dict[str, tuple[Buffer, int]]:
+    def _kept(self) -> dict[str, tuple[Var, int]]:
         """Expensive values that are stored in an output, and the last level at which they are available."""
         last = max(self.level.values())
         free = [name for name, buffer in self.outputs.items() if self.steps[name].wide and self.level[name] > 0]
-        kept = {name: (buffer, last) for name, buffer in self.outputs.items() if self.steps[name].wide and buffer.dtype != "float16"}
+        kept = {name: (buffer, last) for name, buffer in self.outputs.items() if self.steps[name].wide and _element(buffer) != "float16"}
         for step in self.program.steps:
             if not step.wide or step.var.name in kept or self.level[step.var.name] == last or not self._is_costly(step):
                 continue
             for name in free:
-                if self.outputs[name].dtype == step.var.dtype and self.level[name] > self.level[step.var.name]:
+                if _element(self.outputs[name]) == step.var.dtype and self.level[name] > self.level[step.var.name]:
                     kept[step.var.name] = self.outputs[name], self.level[name]
                     free.remove(name)
                     break
@@ -113,19 +120,20 @@ class _Lowering:
             return False
         needs = {step.var.name}
         for other in self.program.steps:
-            if other.wide and not needs.isdisjoint(variables(other.value)):
+            if other.wide and not needs.isdisjoint(_names(other.value)):
                 needs.add(other.var.name)
-        readers = (other for other in self.program.steps if not needs.isdisjoint(variables(other.value)))
+        readers = (other for other in self.program.steps if not needs.isdisjoint(_names(other.value)))
         return any(self.level[other.var.name] - bool(other.kind) > self.level[step.var.name] for other in readers)
 
-    def function(self, name: str) -> LoopFunc:
+    def function(self, name: str) -> PrimFunc:
         """The function of rows: inputs, their strides between rows and along them, outputs, and the numbers of rows and of elements."""
         levels = max(self.level.values())
-        row: Stmt = Seq([Store(self.outputs[output], _J, self.steps[output].var) for output in self.outputs if not self.steps[output].wide])
+        row = stmt_seq([_store(buffer, _J, self.steps[name].var) for name, buffer in self.outputs.items() if not self.steps[name].wide])
         for level in range(levels, -1, -1):
             row = self._from_level(level, row)
-        params: tuple[Buffer | Var, ...] = (*self.buffers, *self.between, *self.strides, *self.outputs.values(), _M, _N)
-        return LoopFunc(name, params, For(_J, _M, self._row_inputs(row)), tuple(self.outputs.values()))
+        params = (*self.buffers, *self.between, *self.strides, *self.outputs.values(), _M, _N)
+        loop = For(_J, 0, _M, ForKind.SERIAL, self._row_inputs(row))
+        return PrimFunc(params, loop, attrs={"global_symbol": name, "tir.noalias": True})
 
     def _from_level(self, level: int, rest: Stmt) -> Stmt:
         """The numbers of a row that are known at a level, its loop, and what follows."""
@@ -134,31 +142,32 @@ class _Lowering:
         needed: set[str] = set()
         for name, (buffer, _) in self.kept.items():
             if self.level[name] == level:
-                body.append(Store(buffer, self._place(), self.steps[name].var))
+                body.append(_store(buffer, self._place(), self.steps[name].var))
                 needed.add(name)
         for name, buffer in self.outputs.items():
             if self.steps[name].wide and name not in self.kept and self.level[name] == level:
-                body.append(Store(buffer, self._place(), self.steps[name].var))
+                body.append(_store(buffer, self._place(), self.steps[name].var))
                 needed.add(name)
         for step in reductions:
-            body.append(_accumulated(step))
-            needed.update(variables(step.value))
+            body.append(self._accumulated(step))
+            needed.update(_names(step.value))
         after = rest
         if body:
-            after = Seq([For(_I, _N, self._elements(level, needed, Seq(body))), rest])
+            elements = self._elements(level, needed, stmt_seq(body))
+            loop = For(_I, 0, _N, ForKind.SERIAL, elements, annotations={REASSOCIATE: True} if reductions else None)
+            after = stmt_seq(loop, rest)
         for step in reversed(reductions):
-            start = _start(step)
-            after = Local(_sum(step), start, after)
+            variable = self.sums[step.var.name]
+            after = Allocate(variable, _element(variable), [1], true(), stmt_seq(Store(variable, _start(step), 0), after))
         for step in reversed([step for step in self.program.steps if not step.wide and self.level[step.var.name] == level]):
-            after = Let(step.var, _finished(step) if step.kind else step.value, after)
+            after = LetStmt(step.var, self._finished(step) if step.kind else step.value, after)
         return after
 
     def _row_inputs(self, body: Stmt) -> Stmt:
         """Names the inputs that numbers of a row are computed from."""
         numbers = (step for step in self.program.steps if not step.wide and not step.kind)
-        for name in dict.fromkeys(name for step in numbers for name in variables(step.value) if name not in self.steps):
-            element = self._loaded(name, at_start=True)
-            body = Let(Var(name, element.dtype), element, body)
+        for name in dict.fromkeys(name for step in numbers for name in _names(step.value) if name not in self.steps):
+            body = LetStmt(self.inputs[name], self._loaded(name, at_start=True), body)
         return body
 
     def _elements(self, level: int, needed: Set[str], body: Stmt) -> Stmt:
@@ -169,73 +178,84 @@ class _Lowering:
             if step.var.name in names and step.wide:
                 wanted.append(step)
                 if not self._is_stored(step, level):
-                    names.update(variables(step.value))
+                    names.update(_names(step.value))
         for step in wanted:
-            value = Load(self.kept[step.var.name][0], self._place()) if self._is_stored(step, level) else step.value
-            body = Let(step.var, value, body)
+            value = _load(self.kept[step.var.name][0], self._place()) if self._is_stored(step, level) else step.value
+            body = LetStmt(step.var, value, body)
         for name in sorted(name for name in names if name not in self.steps):
-            element = self._loaded(name)
-            body = Let(Var(name, element.dtype), element, body)
+            body = LetStmt(self.inputs[name], self._loaded(name), body)
         return body
 
     def _is_stored(self, step: Step, level: int) -> bool:
         return step.var.name in self.kept and self.level[step.var.name] < level <= self.kept[step.var.name][1]
 
-    def _place(self) -> Expr:
-        return Call("add", (Call("mul", (_J, _N)), _I))
+    def _place(self) -> PrimExpr:
+        return Add(Mul(_J, _N), _I)
 
-    def _loaded(self, name: str, *, at_start: bool = False) -> Load:
+    def _loaded(self, name: str, *, at_start: bool = False) -> PrimExpr:
         number = int(name.removeprefix("x"))
-        index: Expr = Call("mul", (_J, self.between[number]))
+        index: PrimExpr = Mul(_J, self.between[number])
         if not at_start and self.mask is None:
-            index = Call("add", (index, Call("mul", (_I, self.strides[number]))))
+            index = Add(index, Mul(_I, self.strides[number]))
         elif not at_start and self.mask is not None and self.mask >> number & 1:
-            index = Call("add", (index, _I))
-        return Load(self.buffers[number], index)
+            index = Add(index, _I)
+        return _load(self.buffers[number], index)
+
+    def _accumulated(self, step: Step) -> Stmt:
+        value, variable = step.value, self.sums[step.var.name]
+        if step.kind in ("ReduceL2", "ReduceSumSquare"):
+            value = Mul(value, value)
+        if step.kind == "ReduceMin":
+            value = _reversed(value)
+        if _is_order(step) and step.var.type.is_float:
+            value = call("order", value)
+        return Store(variable, (Max if _is_order(step) else Add)(_load(variable, 0), value), 0)
+
+    def _finished(self, step: Step) -> PrimExpr:
+        value = _load(self.sums[step.var.name], 0)
+        if step.kind == "ReduceMean":
+            return call("div", value, Cast(step.var.dtype, Max(_N, IntImm("int64", 1))))
+        if step.kind == "ReduceL2":
+            return call("sqrt", value)
+        if _is_order(step) and step.var.type.is_float:
+            value = call("of_order", value)
+        return _reversed(value) if step.kind == "ReduceMin" else value
+
+
+def _element(variable: Var) -> str:
+    """The type of the elements that a variable points to."""
+    assert isinstance(variable.type_annotation, PointerType)
+    return variable.type_annotation.element_type.dtype
+
+
+def _load(buffer: Var, index: PrimExpr | int) -> PrimExpr:
+    """An element; of float16, as float32."""
+    loaded = Load(_element(buffer), buffer, index)
+    return Cast("float32", loaded) if loaded.dtype == "float16" else loaded
+
+
+def _store(buffer: Var, index: PrimExpr, value: PrimExpr) -> Stmt:
+    return Store(buffer, Cast("float16", value) if _element(buffer) == "float16" else value, index)
 
 
 def _is_order(step: Step) -> bool:
     return REDUCTIONS[step.kind] != "add"
 
 
-def _sum(step: Step) -> Var:
+def _sum_type(step: Step) -> str:
     kind = step.var.dtype
-    return Var(f"a_{step.var.name}", {"float32": "int32", "float64": "int64"}.get(kind, kind) if _is_order(step) else kind)
+    return {"float32": "int32", "float64": "int64"}.get(kind, kind) if _is_order(step) else kind
 
 
-def _start(step: Step) -> Expr:
+def _start(step: Step) -> PrimExpr:
     kind = step.var.dtype
     if not _is_order(step):
-        return Const(0, kind)
+        return const(0, kind)
     if kind in ("float32", "float64"):  # no elements: the least float, like ONNX Runtime
-        return Call("order", (Const(float("-inf"), kind),))
-    least = {"int32": -(1 << 31), "int64": -(1 << 63)}[kind]
-    return Const(least, kind)
+        return call("order", const(float("-inf"), kind))
+    return const({"int32": -(1 << 31), "int64": -(1 << 63)}[kind], kind)
 
 
-def _accumulated(step: Step) -> Accumulate:
-    value = step.value
-    if step.kind in ("ReduceL2", "ReduceSumSquare"):
-        value = Call("mul", (value, value))
-    if step.kind == "ReduceMin":
-        value = _reversed(value)
-    if _is_order(step) and step.var.dtype in ("float32", "float64"):
-        value = Call("order", (value,))
-    return Accumulate(_sum(step), REDUCTIONS[step.kind], value)
-
-
-def _finished(step: Step) -> Expr:
-    kind, found = step.var.dtype, _sum(step)
-    if step.kind == "ReduceMean":
-        return Call("div", (found, Cast(Call("max", (_N, Const(1, "int64"))), kind)))
-    if step.kind == "ReduceL2":
-        return Call("sqrt", (found,))
-    value: Expr = found
-    if _is_order(step) and kind in ("float32", "float64"):
-        value = Call("of_order", (value,))
-    return _reversed(value) if step.kind == "ReduceMin" else value
-
-
-def _reversed(value: Expr) -> Expr:
+def _reversed(value: PrimExpr) -> PrimExpr:
     """A number in the reversed order; that of no integer overflows."""
-    return Call("neg", (value,)) if value.dtype in ("float32", "float64") else Call("sub", (Const(-1, value.dtype), value))
+    return call("neg", value) if value.type.is_float else call("sub", const(-1, value.dtype), value)

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Final, TypeAlias
 
-from passat.ir.tir import Call, Cast, Const, Expr
+from passat.ir.tir.expr import Cast, PrimExpr, const
+from passat.runtime.kernels.functions import call
 
-Build: TypeAlias = Callable[[Sequence[Expr]], Expr]
+Build: TypeAlias = Callable[[Sequence[PrimExpr]], PrimExpr]
 Attributes: TypeAlias = Mapping[str, float]
 
 FLOATS: Final = ("float32", "float64", "float16")
@@ -37,17 +38,14 @@ _FOLDED: Final = {"Max": "max", "Min": "min", "Sum": "add"}
 """Operators of any number of operands."""
 
 
-def _composed(kind: str, x: Expr, attributes: Attributes) -> Expr | None:
-    def number(value: float) -> Const:
-        return Const(value, x.dtype)
+def _composed(kind: str, x: PrimExpr, attributes: Attributes) -> PrimExpr | None:
+    def number(value: float) -> PrimExpr:
+        return const(value, x.dtype)
 
-    def call(name: str, *args: Expr) -> Expr:
-        return Call(name, args)
-
-    def less_one(value: Expr) -> Expr:
+    def less_one(value: PrimExpr) -> PrimExpr:
         return call("sub", call("exp", value), number(1))
 
-    def softplus() -> Expr:
+    def softplus() -> PrimExpr:
         log = call("log", call("add", number(1), call("exp", call("neg", call("abs", x)))))
         return call("add", call("relu", x), log)
 
@@ -112,24 +110,24 @@ def builder(kind: str, operands: Sequence[str], result: str, constants: Sequence
     inputs (None for omitted ones)."""
     types = set(operands)
     if kind == "Where":
-        return (lambda args: Call("where", (args[0], args[1], args[2]))) if operands[0] == "bool" and operands[1] == operands[2] else None
+        return (lambda args: call("where", *args)) if operands[0] == "bool" and operands[1] == operands[2] else None
     if len(types) != 1:
         return None
     given = operands[0]
     if kind in _DIRECT:
         name, allowed = _DIRECT[kind]
         plain = kind != "IsInf" or not attributes  # it may be of one sign
-        return (lambda args: Call(name, tuple(args))) if given in allowed and plain else None
+        return (lambda args: call(name, *args)) if given in allowed and plain else None
     if kind == "Cast":
         return _cast(given, result)
     if given not in _NUMBERS:
         return None
     if kind in _FOLDED:
-        return lambda args: reduce(lambda x, y: Call(_FOLDED[kind], (x, y)), args)
+        return lambda args: reduce(lambda x, y: call(_FOLDED[kind], x, y), args)
     if kind in _COMPOSED:
         return (lambda args: _known(_composed(kind, args[0], attributes))) if given in FLOATS and _is_composed(kind, attributes) else None
     if kind == "Mod" and (given in INTEGERS or attributes.get("fmod")):
-        return lambda args: Call("fmod" if attributes.get("fmod") else "mod", tuple(args))
+        return lambda args: call("fmod" if attributes.get("fmod") else "mod", *args)
     if kind == "Pow" and given in FLOATS:
         exponent = constants[0] if constants else None
         return _pow(exponent) if exponent is None or given == "float64" or _single(exponent) == exponent or math.isnan(exponent) else None
@@ -139,10 +137,10 @@ def builder(kind: str, operands: Sequence[str], result: str, constants: Sequence
 
 
 def _is_composed(kind: str, attributes: Attributes) -> bool:
-    return _composed(kind, Const(0.0), attributes) is not None
+    return _composed(kind, const(0.0), attributes) is not None
 
 
-def _known(expr: Expr | None) -> Expr:
+def _known(expr: PrimExpr | None) -> PrimExpr:
     assert expr is not None
     return expr
 
@@ -157,26 +155,26 @@ def _single(value: float) -> float:
 def _pow(exponent: float | None) -> Build:
     """Powers; those of the constant exponents 2 and 3 are products, like ONNX Runtime's."""
     if exponent is None:
-        return lambda args: Call("pow", tuple(args))
+        return lambda args: call("pow", *args)
     if exponent == 2:
-        return lambda args: Call("mul", (args[0], args[0]))
+        return lambda args: call("mul", args[0], args[0])
     if exponent == 3:
-        return lambda args: Call("mul", (Call("mul", (args[0], args[0])), args[0]))
-    return lambda args: Call("pow", (args[0], Const(exponent, args[0].dtype)))
+        return lambda args: call("mul", call("mul", args[0], args[0]), args[0])
+    return lambda args: call("pow", args[0], const(exponent, args[0].dtype))
 
 
 def _cast(given: str, wanted: str) -> Build | None:
     if wanted == "float16":
-        return lambda args: Call("half", (Cast(args[0], "float32"),))
+        return lambda args: call("half", Cast("float32", args[0]))
     if wanted not in (*_NUMBERS, "bool") or (given in FLOATS and wanted in ("int8", "uint8")):
         return None  # small integers of large floats depend on the processor
-    return lambda args: Cast(args[0], wanted)
+    return lambda args: Cast(wanted, args[0])
 
 
-def _clip(value: Expr, low: float | None = None, high: float | None = None) -> Expr:
+def _clip(value: PrimExpr, low: float | None = None, high: float | None = None) -> PrimExpr:
     """Clips like ONNX Runtime, which replaces a missing bound of floats by the largest finite number, so the result is never infinite."""
     most = _LARGEST.get(value.dtype)
     low, high = -most if low is None and most else low, most if high is None and most else high
     if low is not None:
-        value = Call("clip_low", (value, Const(low, value.dtype)))
-    return value if high is None else Call("clip_high", (value, Const(high, value.dtype)))
+        value = call("clip_low", value, const(low, value.dtype))
+    return value if high is None else call("clip_high", value, const(high, value.dtype))

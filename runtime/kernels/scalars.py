@@ -17,6 +17,7 @@ FN uint64_t k_bits64(double x) { union { uint64_t u; double f; } v; v.f = x; ret
 #define NUMBERS(T, N) \
   FN T k_fmod_##N(T x, T y) { return (T)(x % y); } \
   FN T k_mod_##N(T x, T y) { T r = (T)(x % y); return r && (r < 0) != (y < 0) ? (T)(r + y) : r; } \
+  FN T k_floordiv_##N(T x, T y) { T q = (T)(x / y); return x % y && (x < 0) != (y < 0) ? (T)(q - 1) : q; } \
   FN T k_abs_##N(T x) { return x < 0 ? (T)-x : x; } \
   FN T k_neg_##N(T x) { return (T)-x; } \
   FN T k_relu_##N(T x) { return x < 0 ? 0 : x; } \
@@ -25,15 +26,18 @@ FN uint64_t k_bits64(double x) { union { uint64_t u; double f; } v; v.f = x; ret
   FN T k_min_##N(T x, T y) { return x < y ? x : y; } \
   FN T k_clip_low_##N(T x, T low) { return x < low ? low : x; } \
   FN T k_clip_high_##N(T x, T high) { return x > high ? high : x; }
-NUMBERS(int8_t, int8) NUMBERS(int32_t, int32) NUMBERS(int64_t, int64)
+NUMBERS(int8_t, int8) NUMBERS(int16_t, int16) NUMBERS(int32_t, int32) NUMBERS(int64_t, int64)
 
-FN uint8_t k_fmod_uint8(uint8_t x, uint8_t y) { return x % y; }
-FN uint8_t k_mod_uint8(uint8_t x, uint8_t y) { return x % y; }
-FN uint8_t k_max_uint8(uint8_t x, uint8_t y) { return x > y ? x : y; }
-FN uint8_t k_min_uint8(uint8_t x, uint8_t y) { return x < y ? x : y; }
-FN uint8_t k_clip_low_uint8(uint8_t x, uint8_t low) { return x < low ? low : x; }
-FN uint8_t k_clip_high_uint8(uint8_t x, uint8_t high) { return x > high ? high : x; }
-FN uint8_t k_sign_uint8(uint8_t x) { return x > 0; }
+#define UNSIGNED(T, N) \
+  FN T k_fmod_##N(T x, T y) { return x % y; } \
+  FN T k_mod_##N(T x, T y) { return x % y; } \
+  FN T k_floordiv_##N(T x, T y) { return x / y; } \
+  FN T k_max_##N(T x, T y) { return x > y ? x : y; } \
+  FN T k_min_##N(T x, T y) { return x < y ? x : y; } \
+  FN T k_clip_low_##N(T x, T low) { return x < low ? low : x; } \
+  FN T k_clip_high_##N(T x, T high) { return x > high ? high : x; } \
+  FN T k_sign_##N(T x) { return x > 0; }
+UNSIGNED(uint8_t, uint8) UNSIGNED(uint16_t, uint16) UNSIGNED(uint32_t, uint32) UNSIGNED(uint64_t, uint64)
 
 #define FLOATS(T, N, B, LARGEST) \
   FN T k_abs_##N(T x) { return __builtin_fabs##B(x); } \
@@ -50,6 +54,8 @@ FN uint8_t k_sign_uint8(uint8_t x) { return x > 0; }
   FN T k_max_##N(T x, T y) { T z = x > y ? x : y; return x == x ? z : x; } \
   FN T k_min_##N(T x, T y) { T z = x < y ? x : y; return x == x ? z : x; } \
   FN T k_fmod_##N(T x, T y) { return __builtin_fmod##B(x, y); } \
+  FN T k_floordiv_##N(T x, T y) { return __builtin_floor##B(x / y); } \
+  FN T k_mod_##N(T x, T y) { return x - __builtin_floor##B(x / y) * y; } \
   FN uint8_t k_isnan_##N(T x) { return x != x; } \
   FN uint8_t k_isinf_##N(T x) { return __builtin_fabs##B(x) > LARGEST; }
 FLOATS(float, float32, f, 0x1.fffffep+127f) FLOATS(double, float64, , 0x1.fffffffffffffp+1023)

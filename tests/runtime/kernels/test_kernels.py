@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 
 import passat
 from passat.cli.app import app
-from passat.ir.tir import LoopFunc
+from passat.ir.tir.function import PrimFunc
 from passat.kernel_library import KernelsError, library_of, library_path
 from passat.kernels import fusions, left_by_runtime, slower_groups, with_kernels
 from passat.report import Timing
 from passat.runner import custom_operators
 from passat.runtime.kernels import CompilerError, NoCompilerError, build_library, compiler, fuse, library_source
-from passat.runtime.kernels.emit_c import emit
+from passat.runtime.kernels.emit_c import emit, name_of
 from passat.runtime.kernels.fusing import key
 from passat.verify import Comparing
 from tests.runtime.kernels.running import COMMAND, SPECIAL, assert_same_bits, both, fused, model, own_session, session
@@ -285,8 +285,8 @@ def test_kernels_that_are_slower_than_their_nodes_are_left_out(monkeypatch: pyte
 
 
 def test_a_kernel_that_does_not_compile_is_dropped_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def spoiled(function: LoopFunc) -> str:
-        return "static void broken(;" if function.name.startswith("Kernel1_") else emit(function)
+    def spoiled(function: PrimFunc) -> str:
+        return "static void broken(;" if name_of(function).startswith("Kernel1_") else emit(function)
 
     monkeypatch.setattr("passat.runtime.kernels.library.emit", spoiled)
     monkeypatch.setattr("passat.kernels.slower_groups", lambda *arguments: set())
