@@ -30,15 +30,16 @@ from passat.ir.op import Op, OpTypeError
 from passat.ir.traverse import children, evaluation_parts, post_order
 from passat.ir.type_functor import TypeMutator
 from passat.ir.type_solver import TypeSolver, holes, instantiated
-from passat.ir.types import FuncType, IncompleteType, RefType, TupleType, Type, TypeVar
+from passat.ir.types import FuncType, IncompleteType, RefType, TensorType, TupleType, Type, TypeVar
 
+_BOOL: Final = TensorType((), "bool")
 _INFINITE: Final = "a type would contain itself"
 
 
 class UseTypes:
     """The types that variables of functions must have, because of how they are used.
 
-    Uses as callee, as argument of a function, as operand of a reference, in a pattern, as the branch of an `If` and as a result count.
+    Uses as callee, as argument of a function, as operand of a reference, in a pattern, in an `If` and as result count.
     An operator determines the type of its result, but not those of its operands, because it may accept many types. `own` has the functions
     whose results follow from their bodies, by the names under which the functions call each other.
     """
@@ -160,6 +161,7 @@ class UseTypes:
             self._equal(self._of_var(node.var), of[node.value])
             return of[node.body]
         if isinstance(node, If):
+            self._needs(of[node.cond], _BOOL, node, "the condition")
             self._equal(of[node.true_branch], of[node.false_branch])
             return of[node.true_branch]
         if isinstance(node, Match):

@@ -36,6 +36,7 @@ def test_a_callee_of_unknown_result_stays_unknown() -> None:
         (lambda v: takes_pair(Tuple([x, v])), Var("v"), f32),
         (takes_pair, Var("v"), TupleType([i32, f32])),
         (lambda v: If(c, v, const(1)), Var("v"), i32),
+        (lambda v: If(v, x, x), Var("v"), TensorType((), "bool")),
         (lambda v: RefWrite(v, x), Var("v"), RefType(i32)),
         (lambda v: Tuple([If(c, RefRead(v), x)]), Var("v"), RefType(i32)),
         (lambda v: Let(w := Var("w"), v, takes_pair(w)), Var("v"), TupleType([i32, f32])),
@@ -82,6 +83,10 @@ def test_uses_that_contradict_each_other_are_an_error() -> None:
             r"1:25: the callee has type fn \(int32\) -> _, but its use here needs fn \(int32, int32\) -> _",
         ),
         ("def @main(%r) { (ref_read(%r), %r(1)) }", r"1:32: the callee has type ref\(_\), but its use here needs fn"),
+        (
+            "def @main(%f) { if (%f) { %f(1) } else { 1 } }",
+            "1:17: the condition of an if must be a scalar bool, but has type fn",
+        ),
         ("def @main(%f) { %f(%f) }", "1:17: the callee .* a type would contain itself"),
         (
             "def @main(%x: int32, %z: float32) { let %f = fn (%y) { %y }; (%f(%x), %f(%z)) }",

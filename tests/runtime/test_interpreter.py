@@ -212,7 +212,11 @@ def test_parameters_without_types() -> None:
         ("fn (%n: int32) { divide(1, %n) }", (0,), r"from_string:1:18: the kernel of divide rejected its operands"),
         ("fn (%x) { %x.2 }", ((1, 2),), "field 2 is taken from a tuple of 2"),
         ("fn (%x) { %x.0 }", (ONES,), r"field 0 is taken from a value of type Tensor\[\(2,\), float32\]"),
-        ("fn (%c) { if (%c) { 1 } else { 2 } }", (ONES,), r"the condition of an if must be a scalar bool, not a value of type Tensor"),
+        (
+            "fn (%c) { if (less(%c, 2f)) { 1 } else { 2 } }",
+            (ONES,),
+            r"the condition of an if must be a scalar bool, not a value of type Tensor",
+        ),
         ("fn (%f) { %f(1) }", (ONES,), r"a value of type .* cannot be called"),
         ("fn (%x) { ref_read(%x) }", (1,), "a value of type int32 is not a reference"),
         ("fn (%x) { let %f = add; %f(%x, %x) }", (ONES,), "add cannot be used as a value; wrap it in a function that calls it"),
