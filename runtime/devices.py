@@ -1,5 +1,6 @@
 """Devices and targets, for scripts that specify them. Passat always computes on the CPU."""
 
+import re
 import threading
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -10,6 +11,8 @@ KINDS: Final = {
     **{"rocm_host": 11, "ext_dev": 12, "hexagon": 14, "webgpu": 15},
 }
 """TVM's numbers of kinds of devices. Only the CPU exists here."""
+_FUNCTION_ARGS: Final = {"opencl": 128, "metal": 31}
+"""TVM's limits of the number of arguments, by target."""
 TARGETS: Final = ("llvm", "cpu", "c", "onnxruntime", "numpy")
 """Names of targets, which all run on the CPU."""
 
@@ -104,24 +107,43 @@ class TargetKind(str):
 
 
 class Target:
-    """The compilation target by name: `llvm`, `c`, `onnxruntime`, `numpy` or `cpu`, with TVM's options, which are stored but not used.
+    """The compilation target by name: `llvm`, `c`, `onnxruntime`, `numpy` or `cpu`, with TVM's options. They are stored but not used,
+    except for `max_function_args`.
 
     As a context manager, it becomes the result of `Target.current()` in its thread, which is the default target of `relay.build`. The name
-    decides what computes compiled functions (docs/running.md). Raises ValueError for targets other than the CPU.
+    decides what computes compiled functions (docs/running.md). Other kinds of devices are targets, too, but nothing can be built for them.
+    Raises ValueError for other names.
 
     >>> with Target("llvm -mcpu=skylake") as target:
     ...     print(Target.current(), target.kind, Target("llvm") == target)
     llvm -mcpu=skylake llvm False
+    >>> Target("metal").max_function_args, Target("opencl -max_function_args=64").max_function_args
+    (31, 64)
     """
 
     _entered = threading.local()
 
     def __init__(self, target: "str | Target", host: "str | Target | None" = None) -> None:
         self._text = str(target)
-        if not enabled(self._text):
-            raise ValueError(f"unsupported target {self._text!r}; Passat computes on the CPU: use {', '.join(TARGETS)}")
-        self.device = device(self._text)
+        if not enabled(self._text) and self.kind not in KINDS:
+            raise ValueError(self._unsupported())
+        self.device = Device("cpu" if enabled(self._text) else self.kind)
         self.host = None if host is None else Target(host)
+
+    def for_building(self) -> "Target":
+        """Returns the target. Raises ValueError if programs cannot be built for it here."""
+        if not enabled(self._text):
+            raise ValueError(self._unsupported())
+        return self
+
+    def _unsupported(self) -> str:
+        return f"unsupported target {self._text!r}; Passat computes on the CPU: use {', '.join(TARGETS)}"
+
+    @property
+    def max_function_args(self) -> int:
+        """The most arguments that a function may have; 0 is no limit."""
+        given = re.search(r"-max_function_args=(\d{1,9})(?!\S)", self._text)
+        return _FUNCTION_ARGS.get(self.kind, 0) if given is None else int(given[1])
 
     @property
     def kind(self) -> TargetKind:

@@ -8,19 +8,21 @@ from passat.ir.global_functions import get_global_func
 from passat.ir.onnx_mapping import Emitter, to_onnx
 from passat.ir.op import define_op
 from passat.ir.tensor import Array
-from passat.ir.types import TensorType, Type, tensor_type
+from passat.ir.types import TensorType, TupleType, Type, tensor_type
 
 
 @define_op("annotation.stop_fusion", kernel=lambda data: data, cost=view, movement=True, pattern=8, shape_arith=True)
-def stop_fusion(data: TensorType) -> TensorType:
-    """Identity that prevents fusing the producer of a value with its users (`FuseOps` removes it). Relay annotation.stop_fusion; written as
-    Identity."""
+def stop_fusion(data: Type) -> Type:
+    """Identity that prevents fusing the producer of a tensor, or of a tuple of tensors, with its users (`FuseOps` removes it). Relay
+    annotation.stop_fusion; written as Identity."""
+    if isinstance(data, TupleType):
+        return TupleType(tensor_type(field, "a field of the operand") for field in data.fields)
     return tensor_type(data, "the operand")
 
 
 @to_onnx(stop_fusion)
-def _write_stop_fusion(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
-    return emit.node("Identity", inputs)
+def _write_stop_fusion(call: Call, inputs: Sequence[str], emit: Emitter) -> list[str]:
+    return [emit.node("Identity", [name]) for name in inputs]
 
 
 @define_op("annotation.checkpoint", kernel=lambda data: data, cost=view, pattern=8)

@@ -28,6 +28,7 @@ from passat.rules.passes.simplify import (
     simplify_inference,
     simplify_tuple_get,
 )
+from passat.rules.passes.split_args import SplitArgs
 from passat.rules.passes.target import collapse_batch_dims, contrib_operators, raise_attention, raise_operators, target_forms
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "MergeComposite",
     "PartialEvaluate",
     "PartitionGraph",
+    "SplitArgs",
     "collapse_batch_dims",
     "combine_parallel_batch_matmul",
     "combine_parallel_conv2d",

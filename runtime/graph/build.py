@@ -33,7 +33,7 @@ def build(
     `params` replace the parameters of those names. The target is that of the context (`with Target`), or `llvm`.
     Raises GraphError for programs that are not graphs, and the errors of the passes.
     """
-    chosen = Target(target if target is not None else Target.current() or DEFAULT_TARGET)
+    chosen = Target(target if target is not None else Target.current() or DEFAULT_TARGET).for_building()
     module = optimized(mod, params)
     function = module["main"]
     if not isinstance(function, Function):
@@ -50,7 +50,7 @@ def build_vm(mod: IRModule | Function, target: Target | str | None = None, param
 
     Raises the errors of the passes.
     """
-    chosen = Target(target if target is not None else Target.current() or DEFAULT_TARGET)
+    chosen = Target(target if target is not None else Target.current() or DEFAULT_TARGET).for_building()
     return Executable(optimized(mod, params), chosen)
 
 

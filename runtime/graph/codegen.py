@@ -107,7 +107,7 @@ class GraphRuntimeCodegen:
         external: External | None = None,
     ) -> None:
         self.mod = IRModule() if mod is None else mod
-        self.target = Target(target)
+        self.target = Target(target).for_building()
         self.nodes: list[Node] = []
         self.params: dict[str, NDArray] = {}
         """The constants by name."""

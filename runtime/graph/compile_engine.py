@@ -30,7 +30,7 @@ class CCacheKey:
 
     def __init__(self, source_func: Function, target: Target | str) -> None:
         self.source_func = source_func
-        self.target = Target(target) if isinstance(target, str) else target
+        self.target = (Target(target) if isinstance(target, str) else target).for_building()
         self._hash = hash((structural_hash(infer_type(source_func)), str(self.target)))
 
     def __eq__(self, other: object) -> bool:

@@ -131,7 +131,7 @@ def _loaded(content: bytes) -> LoadedFile:
         raise GraphError(f"its format is not {FORMAT}; this version of Passat reads no other")
     if not isinstance(about.get("target"), str) or not isinstance(about.get("name"), str):
         raise GraphError(f"its part {_ABOUT} names no target")
-    target = Target(about["target"])
+    target = Target(about["target"]).for_building()
     functions = load_json(parts[_FUNCTIONS].decode())
     if not isinstance(functions, IRModule):
         raise GraphError(f"its part {_FUNCTIONS} is not a module")

@@ -108,8 +108,10 @@ def test_targets() -> None:
     assert len({tvm.target.Target("llvm"), tvm.target.Target("llvm"), tvm.target.Target("cpu")}) == 2
     with pytest.raises(ValueError, match="Target context required"):
         tvm.target.Target.current(allow_none=False)
-    with pytest.raises(ValueError, match="unsupported target 'cuda'"):
-        tvm.target.Target("cuda")
+    with pytest.raises(ValueError, match="unsupported target 'gpu'"):
+        tvm.target.Target("gpu")
+    with tvm.target.Target("cuda"), pytest.raises(ValueError, match="unsupported target 'cuda'"):
+        relay.build(relay.Function([], relay.const(1)))
 
 
 @tvm.testing.parametrize_targets("llvm", "cuda")

@@ -168,6 +168,7 @@ relay.transform.FakeQuantizationToInteger: hard_fail, use_qat, optional_qnn_ops
 relay.transform.FoldConstant: fold_qnn
 relay.transform.FoldConstantExpr: expr, mod, fold_qnn
 relay.transform.FuseOps: fuse_opt_level
+relay.transform.SplitArgs: max_function_args
 relay.transform.MergeComposite: pattern_table
 relay.transform.PassInfo: opt_level, name, required, traceable
 relay.transform.RemoveUnusedFunctions: entry_functions

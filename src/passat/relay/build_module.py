@@ -36,7 +36,7 @@ def optimize(
     """The module after the passes that `relay.build` runs before fusion (`GetPassPrefix`), in the current context, and an empty dict of
     remaining parameters: `params` become constants in place of the parameters of `main`. The target is "llvm", the CPU."""
     if target is not None:
-        Target(target)
+        Target(target).for_building()
     return prepared(mod, params), {}
 
 

@@ -87,6 +87,7 @@ __all__ = [
     "Sequential",
     "SimplifyExpr",
     "SimplifyInference",
+    "SplitArgs",
     "ToANormalForm",
     "ToBasicBlockNormalForm",
     "ToCPS",
@@ -199,6 +200,11 @@ def FuseOps(fuse_opt_level: int = -1) -> Pass:
     """Groups calls that are computed together into functions with the attribute `Primitive`; at level 0 each call by itself. -1 means the
     level of the context."""
     return _make("FuseOps", fuse_opt_level=fuse_opt_level)
+
+
+def SplitArgs(max_function_args: int) -> Pass:
+    """Splits concatenations of more operands than a function of the target may have."""
+    return _make("SplitArgs", max_function_args=max_function_args)
 
 
 def DefuseOps() -> Pass:

@@ -128,6 +128,7 @@ OTHERS = sorted(entry.name for entry in list_passes() if entry.key.startswith("r
 OPTIONS: dict[str, dict[str, Any]] = {
     "AnnotateTarget": {"targets": "none"},
     "ConvertLayout": {"desired_layouts": {"nn.conv2d": ["NHWC", "default"]}},
+    "SplitArgs": {"max_function_args": 100},
 }
 
 
