@@ -2,11 +2,12 @@
 
 import ctypes
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any as AnyValue
 
 from passat.ir.passat_error import PassatError
 from passat.ir.tir.function import PrimFunc
-from passat.runtime.jit.signature import C_TYPES
+from passat.runtime.jit.signature import Signature, explicit
 
 
 class NoLlvmError(PassatError, RuntimeError):
@@ -28,7 +29,10 @@ def compile_functions(functions: Mapping[str, PrimFunc]) -> dict[str, Callable[.
     from passat.runtime.jit.statements import emit
 
     module = ll.Module()
-    signatures = {name: emit(function.with_attr("global_symbol", name), module) for name, function in functions.items()}
+    signatures: dict[str, Signature] = {}
+    for name, function in functions.items():
+        signature, plain = explicit(function.with_attr("global_symbol", name))
+        signatures[name] = replace(signature, assertions=tuple(emit(plain, module)))
     machine = _machine(llvm)
     parsed = llvm.parse_assembly(str(module))
     parsed.verify()
@@ -38,20 +42,10 @@ def compile_functions(functions: Mapping[str, PrimFunc]) -> dict[str, Callable[.
     builder.getModulePassManager().run(parsed, builder)
     engine = llvm.create_mcjit_compiler(parsed, machine)
     engine.finalize_object()
-    made: dict[str, Callable[..., None]] = {}
-    for name, signature in signatures.items():
-        kinds = [C_TYPES["handle"] if var.dtype == "handle" else C_TYPES[var.dtype] for var in signature.variables]
-        made[name] = _caller(signature, ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)(engine.get_function_address(name)), engine)
-    return made
-
-
-def _caller(signature: AnyValue, function: AnyValue, engine: AnyValue) -> Callable[..., None]:
-    def call(*args: AnyValue) -> None:
-        assert engine is not None  # keeps the code in memory
-        signature.call(function, args)
-
-    call.__name__ = signature.name
-    return call
+    return {
+        name: signature.caller(ctypes.CFUNCTYPE(ctypes.c_int32, *signature.c_types)(engine.get_function_address(name)), engine)
+        for name, signature in signatures.items()
+    }
 
 
 def _machine(llvm: AnyValue) -> AnyValue:

@@ -13,11 +13,10 @@ import llvmlite.ir as ll
 
 from passat.ir.passat_error import PassatError
 from passat.ir.tir.arithmetic import And, CmpOp, Div, FloorDiv, FloorMod, Max, Min, Mod, Not, Or
-from passat.ir.tir.buffer import Buffer
-from passat.ir.tir.expr import BinaryOp, Broadcast, Call, Cast, FloatImm, IntImm, PrimExpr, StringImm, Var, const
+from passat.ir.tir.expr import BinaryOp, Broadcast, Call, Cast, FloatImm, IntImm, PrimExpr, StringImm, Var
 from passat.ir.tir.node import Node
 from passat.ir.tir.types import DataType
-from passat.ir.tir.values import BufferLoad, Let, Load, Ramp, Select, Shuffle
+from passat.ir.tir.values import Let, Load, Ramp, Select, Shuffle
 
 I1, I8, I32, I64, POINTER = ll.IntType(1), ll.IntType(8), ll.IntType(32), ll.IntType(64), ll.PointerType()
 _FLOATS: Final = {16: ll.HalfType(), 32: ll.FloatType(), 64: ll.DoubleType()}
@@ -60,8 +59,6 @@ class Expressions:
     def __init__(self, module: ll.Module, builder: ll.IRBuilder) -> None:
         self.module, self.builder = module, builder
         self.values: dict[Node, AnyValue] = {}
-        self.origins: dict[Buffer, list[PrimExpr]] = {}
-        """For buffers of a region: the index where the region starts, and the sizes of the region."""
 
     def expr(self, node: PrimExpr) -> AnyValue:
         """The value of an expression. Long sums do not use the Python stack."""
@@ -260,25 +257,11 @@ class Expressions:
     def _load(self, node: Load) -> AnyValue:
         return self.read(self.pointer(node.buffer_var), node.type, node.index, node.predicate)
 
-    def _buffer_load(self, node: BufferLoad) -> AnyValue:
-        return self.read(self.pointer(node.buffer.data), node.type, *self.place(node.buffer, node.indices))
-
     def pointer(self, var: Var) -> AnyValue:
         """The address that a variable holds."""
         if var not in self.values:
             raise UnsupportedError(f"the memory of {var.name} is neither an argument nor allocated")
         return self.values[var]
-
-    def place(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, PrimExpr]:
-        """The index in memory of an element of a buffer, and the condition for the access."""
-        origin = self.origins.get(buffer)
-        if origin is None:
-            offset = buffer.offset(indices) if buffer.shape else buffer.elem_offset
-        else:
-            offset = const(0, "int64")
-            for index, start, size in zip(indices, origin[::2], origin[1::2], strict=True):
-                offset = offset * size.astype("int64") + (index - start).astype("int64")
-        return offset, const(True)
 
     def read(self, pointer: AnyValue, type_: DataType, index: PrimExpr, predicate: PrimExpr) -> AnyValue:
         """Elements of memory."""
@@ -408,7 +391,6 @@ _FORMS: Final[dict[type, Callable[[Expressions, AnyValue], AnyValue]]] = {
     Ramp: Expressions._ramp,
     Shuffle: Expressions._shuffle,
     Load: Expressions._load,
-    BufferLoad: Expressions._buffer_load,
     Call: Expressions._call,
 }
 _CALLS: Final[dict[str, Callable[..., AnyValue]]] = {

@@ -1,7 +1,7 @@
 """The arguments of compiled functions: pointers to arrays, numbers, and the sizes that the shapes of the arrays determine."""
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any as AnyValue
 from typing import Final
@@ -13,6 +13,7 @@ from passat.ir.passat_error import PassatError
 from passat.ir.tensor import Array
 from passat.ir.tir.buffer import Buffer
 from passat.ir.tir.expr import IntImm, PrimExpr, Var
+from passat.ir.tir.flatten import flatten
 from passat.ir.tir.function import PrimFunc
 from passat.ir.tir.functor import post_order, substitute
 from passat.ir.tir.stmt import BufferStore, Store
@@ -33,6 +34,12 @@ class ArgumentError(PassatError, ValueError):
     """Arguments that a compiled function does not take."""
 
 
+def explicit(function: PrimFunc) -> "tuple[Signature, PrimFunc]":
+    """The signature of a function, and the function of pointers, numbers and sizes that is compiled for it. Its memory is flat."""
+    signature = Signature.of(function)
+    return signature, PrimFunc(signature.variables, flatten(function).body, attrs=function.attrs)
+
+
 @dataclass(frozen=True)
 class Signature:
     """The parameters of a function: `inputs` as they are given, and then the sizes that are not among them.
@@ -47,7 +54,7 @@ class Signature:
     assertions: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, function: PrimFunc, assertions: Sequence[str] = ()) -> "Signature":
+    def of(cls, function: PrimFunc) -> "Signature":
         """The signature of a function."""
         inputs = tuple((param, function.buffer_map.get(param)) for param in function.params)
         known = {param for param, buffer in inputs if buffer is None}
@@ -58,12 +65,27 @@ class Signature:
                     sizes |= {part: None for part in post_order(expr) if isinstance(part, Var) and part not in known}
         stores = [node for node in post_order(function.body) if isinstance(node, (Store, BufferStore))]
         written = frozenset(node.buffer_var if isinstance(node, Store) else node.buffer.data for node in stores)
-        return cls(function.name or "main", inputs, tuple(sizes), written, tuple(assertions))
+        return cls(function.name or "main", inputs, tuple(sizes), written)
+
+    @property
+    def c_types(self) -> list[AnyValue]:
+        """The types of the arguments of the compiled function."""
+        return [C_TYPES[var.dtype] for var in self.variables]
 
     @property
     def variables(self) -> list[Var]:
         """The variables that the arguments of the compiled function set, in order."""
         return [param if buffer is None else buffer.data for param, buffer in self.inputs] + list(self.sizes)
+
+    def caller(self, function: AnyValue, code: AnyValue) -> Callable[..., None]:
+        """The Python function that calls a compiled function, which lives as long as `code`."""
+
+        def run(*args: AnyValue) -> None:
+            self.call(function, args)
+
+        run.__name__ = self.name
+        run.__dict__["code"] = code
+        return run
 
     def call(self, function: AnyValue, args: Sequence[AnyValue]) -> None:
         """Calls a compiled function. Raises ArgumentError for wrong arguments, and AssertionError if an assertion does not hold."""

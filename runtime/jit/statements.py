@@ -12,8 +12,6 @@ from passat.ir.tir.stmt import (
     Allocate,
     AssertStmt,
     AttrStmt,
-    BufferRealize,
-    BufferStore,
     Evaluate,
     For,
     ForKind,
@@ -28,27 +26,27 @@ from passat.ir.tir.stmt import (
 from passat.ir.tir.types import DataType
 from passat.ir.tir.values import Ramp
 from passat.runtime.jit.expressions import I8, I32, I64, POINTER, Expressions, UnsupportedError, is_true, llvm_type
-from passat.runtime.jit.signature import Signature
 
 _ON_STACK: Final = 1 << 14
 """The size in bytes up to which memory of a constant size is on the stack."""
 
 
-def emit(function: PrimFunc, module: ll.Module) -> Signature:
-    """Adds a function to an LLVM module. It returns 0, or the number of the assertion that does not hold."""
-    signature = Signature.of(function)
-    kinds = [llvm_type(var.dtype) for var in signature.variables]
-    made = ll.Function(module, ll.FunctionType(I32, kinds), signature.name)
+def emit(function: PrimFunc, module: ll.Module) -> list[str]:
+    """Adds a function of pointers and numbers to an LLVM module. It returns 0, or the number of the assertion that does not hold.
+
+    Returns the messages of the assertions.
+    """
+    made = ll.Function(module, ll.FunctionType(I32, [llvm_type(var.dtype) for var in function.params]), function.name)
     builder = ll.IRBuilder(made.append_basic_block())
     emitter = Statements(module, builder)
-    emitter.values.update(zip(signature.variables, made.args, strict=True))
+    emitter.values.update(zip(function.params, made.args, strict=True))
     if function.attrs.get("tir.noalias"):
         for arg in made.args:
             if isinstance(arg.type, ll.PointerType):
                 arg.add_attribute("noalias")
     emitter.stmt(function.body)
     emitter.builder.ret(ll.Constant(I32, 0))
-    return Signature.of(function, emitter.assertions)
+    return emitter.assertions
 
 
 class Statements(Expressions):
@@ -134,9 +132,6 @@ class Statements(Expressions):
     def _store(self, node: Store) -> None:
         self.write(self.pointer(node.buffer_var), node.value, node.index, node.predicate)
 
-    def _buffer_store(self, node: BufferStore) -> None:
-        self.write(self.pointer(node.buffer.data), node.value, *self.place(node.buffer, node.indices))
-
     def write(self, pointer: AnyValue, value: PrimExpr, index: PrimExpr, predicate: PrimExpr) -> None:
         """Writes elements of memory."""
         builder, type_ = self.builder, value.type
@@ -168,16 +163,10 @@ class Statements(Expressions):
             self.expr(node.value)
 
     def _allocate(self, node: Allocate) -> None:
-        self._with_memory(node.buffer_var, DataType.of(node.dtype), list(node.extents), node.body)
-
-    def _realize(self, node: BufferRealize) -> None:
-        self.origins[node.buffer] = [part for bound in node.bounds for part in (bound.min, bound.extent)]
-        self._with_memory(node.buffer.data, DataType.of(node.buffer.dtype), [bound.extent for bound in node.bounds], node.body)
-
-    def _with_memory(self, var: AnyValue, type_: DataType, extents: list[PrimExpr], body: Stmt) -> None:
-        """A statement with memory: on the stack if it is small, and otherwise on the heap."""
+        """Memory on the stack if it is small, and otherwise on the heap."""
+        type_, var, body = DataType.of(node.dtype), node.buffer_var, node.body
         total: PrimExpr = const(type_.itemsize * type_.lanes, "int64")
-        for extent in extents:
+        for extent in node.extents:
             total = total * extent.astype("int64")
         if isinstance(total, IntImm) and total.value <= _ON_STACK:
             with self.builder.goto_entry_block():
@@ -205,8 +194,6 @@ _FORMS: Final[dict[type, Callable[[Statements, AnyValue], None]]] = {
     While: Statements._while,
     IfThenElse: Statements._if,
     Store: Statements._store,
-    BufferStore: Statements._buffer_store,
-    BufferRealize: Statements._realize,
     Allocate: Statements._allocate,
     Evaluate: Statements._evaluate,
     Prefetch: lambda _self, _node: None,
