@@ -79,7 +79,7 @@ class Bodies:
         inlined = {id(stage.op) for stage in schedule.stages if stage.is_inline}
         for stage in schedule.stages:
             if isinstance(stage.op, ComputeOp):
-                self._bodies[id(stage.op)] = tuple(self._inlined(part, inlined) for part in stage.op.body)
+                self._bodies[id(stage.op)] = tuple(self._inlined(part, inlined) for part in schedule.bodies[id(stage.op)])
 
     def _inlined(self, body: PrimExpr, inlined: set[int]) -> PrimExpr:
         def replaced(part: AnyValue) -> AnyValue:

@@ -6,9 +6,11 @@ from typing import Any as AnyValue
 
 from passat.ir.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from passat.ir.tir.expr import IntImm, PrimExpr, Var, convert
+from passat.ir.tir.functor import rewrite, substitute
 from passat.ir.tir.ranges import IterVar
 from passat.ir.tir.stmt import ForKind
 from passat.ir.tir.types import TirError
+from passat.ir.tir.values import ProducerLoad
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,12 +167,58 @@ class Schedule:
         self.outputs = tuple(outputs)
         self.stages = [Stage(op) for op in _in_order(self.outputs)]
         self._by_op = {id(stage.op): stage for stage in self.stages}
+        self.bodies: dict[int, tuple[PrimExpr, ...]] = {id(op): op.body for op in _in_order(self.outputs) if isinstance(op, ComputeOp)}
+        """What the operations compute, by the identity of the operation. Caches change it."""
 
     def __getitem__(self, key: Tensor | Operation) -> Stage:
         op = key.op if isinstance(key, Tensor) else key
         if id(op) not in self._by_op:
             raise TirError(f"{op.name} is not part of the schedule of {', '.join(each.name for each in self.outputs)}")
         return self._by_op[id(op)]
+
+    def cache_read(self, tensor: Tensor, scope: str, readers: Iterable[Tensor | Operation] | Tensor | Operation) -> Tensor:
+        """Copies a tensor into another kind of memory, from which the readers read it. Returns the copy."""
+        given = [readers] if isinstance(readers, (Tensor, Operation)) else readers
+        ops = [reader.op if isinstance(reader, Tensor) else reader for reader in given]
+        axis = [IterVar((0, size), f"ax{place}", IterVar.DataPar) for place, size in enumerate(tensor.shape)]
+        copy = ComputeOp(f"{tensor.name}.{scope}", "", None, axis, [tensor(*[iv.var for iv in axis])])
+        self._insert(copy, scope, self.stages.index(self[tensor.op]) + 1)
+        cached = copy.output(0)
+
+        def replaced(part: AnyValue) -> AnyValue:
+            reads = isinstance(part, ProducerLoad) and part.producer == tensor
+            return ProducerLoad(cached, part.indices) if reads else None
+
+        for op in ops:
+            if id(op) not in self.bodies or tensor not in op.input_tensors:
+                raise TirError(f"{op.name} is not an expression that reads {tensor.name}")
+            self.bodies[id(op)] = tuple(rewrite(body, replaced) for body in self.bodies[id(op)])
+        return cached
+
+    def cache_write(self, tensor: Tensor, scope: str) -> Tensor:
+        """Computes a tensor in another kind of memory, and copies it at the end. Returns the tensor in that memory.
+
+        Raises TirError if its loops have been changed already.
+        """
+        stage, op = self[tensor.op], tensor.op
+        if not isinstance(op, ComputeOp) or op.num_outputs != 1 or stage.relations:
+            raise TirError(f"{op.name} is not an expression with one result whose loops are unchanged")
+        axis = [IterVar(iv.dom, Var(f"{iv.var.name}.c", iv.dtype), IterVar.DataPar) for iv in op.axis]
+        values = {old.var: new.var for old, new in zip(op.axis, axis, strict=True)}
+        bodies = [substitute(body, values) for body in self.bodies[id(op)]]
+        inner = ComputeOp(f"{op.name}.{scope}", op.tag, op.attrs, axis, bodies)
+        self._insert(inner, scope, self.stages.index(stage))
+        cached = inner.output(0)
+        self.bodies[id(op)] = (cached(*[iv.var for iv in op.axis]),)
+        stage.leaf_iter_vars = list(op.axis)
+        return cached
+
+    def _insert(self, op: ComputeOp, scope: str, place: int) -> None:
+        stage = Stage(op)
+        stage.scope = scope
+        self.stages.insert(place, stage)
+        self._by_op[id(op)] = stage
+        self.bodies[id(op)] = op.body
 
     def normalize(self) -> "Schedule":
         """The schedule itself, which needs no preparation. Raises TirError if an output is computed where it is used."""

@@ -36,6 +36,7 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
     "tvm.contrib.debugger.debug_runtime": ("passat.contrib.debugger.debug_executor",),
     "tvm.contrib.util": ("passat.contrib.utils",),
     "tvm.contrib.graph_runtime": ("passat.contrib.graph_executor",),
+    "tvm.driver": ("passat.driver",),
     "tvm.driver.build_module": ("passat.driver",),
     "tvm.error": ("passat.error",),
     "tvm.expr": ("passat.tir",),

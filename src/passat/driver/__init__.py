@@ -11,6 +11,7 @@ from passat.ir.te.schedule import Schedule
 from passat.ir.te.tensor import Tensor
 from passat.ir.tir.buffer import Buffer
 from passat.ir.tir.expr import Var
+from passat.ir.tir.flatten import flatten
 from passat.ir.tir.function import PrimFunc
 from passat.relay.build_module import build as build_relay
 from passat.runtime.devices import Target
@@ -30,23 +31,27 @@ def lower(
     binds: Mapping[Tensor, Buffer] | None = None,
     simple_mode: bool = False,
 ) -> IRModule:
-    """The module with the function of a schedule, or with a function.
+    """The module with the function of a schedule, or with a function. Accesses of buffers become accesses of memory.
 
     >>> from passat import te
     >>> x = te.placeholder((4,), name="x")
     >>> y = te.compute((4,), lambda i: x[i] * 2, name="y")
     >>> print(lower(te.create_schedule(y.op), [x, y])["main"].body)
     for (i: int32, 0, 4) {
-      y: Buffer(y_1: Pointer(global float32), float32, [4])[i] = (x: Buffer(x_1: Pointer(global float32), float32, [4])[i]*2.0f32)
+      y: Pointer(global float32)[i] = ((float32*)x: Pointer(global float32)[i]*2.0f32)
     }
     """
-    if isinstance(inp, IRModule):
-        return inp
-    if isinstance(inp, PrimFunc):
-        return IRModule({GlobalVar(name): inp.with_attr("global_symbol", inp.name or name)})
-    if not isinstance(inp, Schedule):
+    if isinstance(inp, Schedule):
+        inp = schedule_to_module(inp, args or [], name, binds)
+    elif isinstance(inp, PrimFunc):
+        inp = IRModule({GlobalVar(name): inp.with_attr("global_symbol", inp.name or name)})
+    if not isinstance(inp, IRModule):
         raise ValueError(f"a schedule, a function of loops or a module is lowered, not a {type(inp).__name__}")
-    return schedule_to_module(inp, args or [], name, binds)
+    lowered = inp.shallow_copy()
+    for var, function in inp.functions.items():
+        if isinstance(function, PrimFunc):
+            lowered.update_func(var, flatten(function))
+    return lowered
 
 
 def build(

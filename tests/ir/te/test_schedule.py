@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from passat import te
-from passat.driver import lower
+from passat.driver import lower, schedule_to_module
 from passat.ir import assert_structural_equal
 from passat.ir.te.schedule import Schedule
 from passat.ir.te.tensor import Tensor
@@ -15,7 +15,7 @@ from passat.ir.tir.types import TirError
 
 def lowered(schedule: Schedule, args: list[Tensor], expected: str) -> None:
     """Asserts that a schedule becomes a body."""
-    function = lower(schedule, args)["main"]
+    function = schedule_to_module(schedule, args)["main"]
     params = str(function).partition("{\n")[0].partition("\n  with")[0]
     assert_structural_equal(function, parse_function(f"{params}\n  with {WITH} {{ {expected} }}"))
 
@@ -122,3 +122,41 @@ def _of_schedule(function: Callable[[Schedule, Tensor, Tensor], object]) -> Call
 def test_wrong_use(wrong: Callable[[], object], message: str) -> None:
     with pytest.raises((TirError, ValueError), match=message):
         wrong()
+
+
+def test_caches_are_stages_of_their_own() -> None:
+    x = te.placeholder((8, 4), name="x")
+    k = te.reduce_axis((0, 4), "k")
+    y = te.compute((8,), lambda i: te.sum(x[i, k], axis=k), name="y")
+    s = te.create_schedule(y.op)
+    cached = s.cache_write(y, "local")
+    copied = s.cache_read(x, "shared", [cached])
+    outer, _ = s[y].split(y.op.axis[0], factor=4)
+    s[cached].compute_at(s[y], outer)
+    assert [stage.op.name for stage in s.stages] == ["x", "x.shared", "y.local", "y"]
+    s[copied].compute_at(s[y], outer)
+    lowered(
+        s,
+        [x, y],
+        """
+        for (outer: int32, 0, 2) {
+          realize(xs: Buffer(xs_1: Pointer(shared float32), float32, [8, 4]), [range(min=(outer*4), ext=4), range(min=0, ext=4)])
+          for (a: int32, 0, 4) { for (b: int32, 0, 4) {
+            if (@tir.likely(((a + (outer*4)) >= 0), dtype=bool)) { if (@tir.likely(((a + (outer*4)) < 8), dtype=bool)) {
+              xs[(a + (outer*4)), b] = x_1[(a + (outer*4)), b]
+            } }
+          } }
+          realize(yl: Buffer(yl_1: Pointer(local float32), float32, [8]), [range(min=(outer*4), ext=4)])
+          for (c: int32, 0, 4) {
+            if (@tir.likely(((c + (outer*4)) >= 0), dtype=bool)) { if (@tir.likely(((c + (outer*4)) < 8), dtype=bool)) {
+              yl[(c + (outer*4))] = 0.0f32
+            } }
+            for (k: int32, 0, 4) {
+              if (@tir.likely(((c + (outer*4)) >= 0), dtype=bool)) { if (@tir.likely(((c + (outer*4)) < 8), dtype=bool)) {
+                yl[(c + (outer*4))] = (yl[(c + (outer*4))] + xs[(c + (outer*4)), k])
+              } }
+            }
+          }
+          for (inner: int32, 0, 4) { y_1[(inner + (outer*4))] = yl[(inner + (outer*4))] }
+        }""",
+    )
