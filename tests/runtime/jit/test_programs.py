@@ -127,6 +127,13 @@ def cases(draw: st.DrawFn) -> tuple[Program, Schedule, tuple[int, int]]:
     rows = te.size_var("n") if draw(st.booleans()) else sizes[0]
     program = draw(programs(rows, sizes[1]))
     s = te.create_schedule(program.tensors[-1].op)
+    for tensor in program.tensors[2:]:
+        if s.bodies.get(id(tensor.op)) is not None and draw(st.integers(0, 3)) == 0:
+            s.cache_write(tensor, "local")
+    for tensor in program.tensors[:2]:
+        readers = [stage.op for stage in s.stages if tensor in stage.op.input_tensors and s.bodies[id(stage.op)] == stage.op.body]
+        if readers and draw(st.integers(0, 3)) == 0:
+            s.cache_read(tensor, "local", draw(st.sampled_from(readers)))
     stages = [stage for stage in s.stages if stage.op.axis]
     for place, stage in enumerate(stages):
         change(draw, stage)
