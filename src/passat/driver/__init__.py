@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any as AnyValue
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from passat.ir.expr import GlobalVar
 from passat.ir.module import IRModule
@@ -15,6 +15,7 @@ from passat.ir.tir.flatten import flatten
 from passat.ir.tir.function import PrimFunc
 from passat.relay.build_module import build as build_relay
 from passat.runtime.devices import Target
+from passat.runtime.jit.c_library import compile_with_c
 from passat.runtime.jit.engine import compile_functions
 from passat.runtime.module import ENTRY, Module
 
@@ -63,7 +64,7 @@ def build(
     binds: Mapping[Tensor, Buffer] | None = None,
     **options: AnyValue,
 ) -> AnyValue:
-    """Compiles a schedule, a function of loops or a module of them for `llvm`. Functions and modules of Relay go to `relay.build`."""
+    """Compiles a schedule, a function of loops or a module of them for `llvm` or `c`; `relay.build` gets the functions of Relay."""
     functions: dict[str, PrimFunc] = {}
     if isinstance(inputs, (Schedule, PrimFunc)) or (
         isinstance(inputs, IRModule) and any(isinstance(function, PrimFunc) for function in inputs.functions.values())
@@ -75,8 +76,12 @@ def build(
     else:
         given = options if target is None else {"target": target, **options}
         return _build_relay(inputs, *([] if args is None else [args]), **given)
-    wanted = str(getattr(target, "kind", target) or "llvm").split()[0]
-    if Target(wanted).kind not in ("llvm", "cpu"):
-        raise ValueError(f"functions of loops are compiled for llvm, not for {wanted}")
-    compiled = compile_functions(functions)
-    return Module({**compiled, ENTRY: next(iter(compiled.values()))} if len(compiled) > 1 else compiled, "llvm")
+    kind = Target(target or Target.current() or "llvm").kind
+    if kind not in _COMPILERS:
+        raise ValueError(f"functions of loops are compiled for {', '.join(_COMPILERS)}, not for {kind}")
+    compiled = _COMPILERS[kind](functions)
+    return Module({**compiled, ENTRY: next(iter(compiled.values()))} if len(compiled) > 1 else compiled, kind)
+
+
+_COMPILERS: Final = {"llvm": compile_functions, "cpu": compile_functions, "c": compile_with_c}
+"""What compiles functions of loops, by target."""

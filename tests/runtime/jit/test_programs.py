@@ -13,6 +13,7 @@ from passat import te, tir
 from passat.driver import build, lower
 from passat.ir.te.schedule import Schedule, Stage
 from passat.ir.te.tensor import Tensor
+from passat.runtime.jit.c_library import compile_with_c
 from passat.runtime.jit.engine import compile_functions
 
 pytest.importorskip("llvmlite")
@@ -152,9 +153,23 @@ def cases(draw: st.DrawFn) -> tuple[Program, Schedule, tuple[int, int]]:
     return program, s, sizes
 
 
+Case = tuple[Program, Schedule, tuple[int, int]]
+
+
 @settings(max_examples=60, deadline=None)
 @given(cases(), st.integers(0, 2**31))
-def test_programs_compute_what_numpy_does(case: tuple[Program, Schedule, tuple[int, int]], seed: int) -> None:
+def test_llvm_computes_what_numpy_does(case: Case, seed: int) -> None:
+    check(case, seed, compile_functions)
+
+
+@settings(max_examples=12, deadline=None)
+@given(cases(), st.integers(0, 2**31))
+def test_c_computes_what_numpy_does(case: Case, seed: int) -> None:
+    check(case, seed, compile_with_c)
+
+
+def check(case: Case, seed: int, compile_: Callable[..., AnyValue]) -> None:
+    """Compares a program with NumPy on random matrices."""
     program, schedule, sizes = case
     rng = np.random.default_rng(seed)
     known: Values = [rng.uniform(-2, 2, sizes).astype("float32") for _ in range(2)]
@@ -163,17 +178,18 @@ def test_programs_compute_what_numpy_does(case: tuple[Program, Schedule, tuple[i
         for value in program.values:
             known.append(np.asarray(value(known), "float32"))
     module = lower(schedule, [*program.tensors[:2], program.tensors[-1]])
-    compile_functions({"main": module["main"]})["main"](*arrays, result)  # type: ignore[dict-item]  # a function of loops
+    compile_({"main": module["main"]})["main"](*arrays, result)
     np.testing.assert_allclose(result, known[-1], rtol=2e-4, atol=1e-4)
 
 
-def test_programs_are_built_and_called_with_arrays() -> None:
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_programs_are_built_and_called_with_arrays(target: str) -> None:
     from passat import nd
 
     n = te.size_var("n")
     x = te.placeholder((n,), name="x", dtype="int8")
     y = te.compute((n,), lambda i: x[i].astype("int32") // 3, name="y")
-    module = build(te.create_schedule(y.op), [x, y], "llvm", name="third")
+    module = build(te.create_schedule(y.op), [x, y], target, name="third")
     result = nd.array(np.zeros(5, np.int32))
     module["third"](nd.array(np.array([-7, -1, 0, 5, 127], np.int8)), result)
     assert list(result.numpy()) == [-3, -1, 0, 1, 42]
