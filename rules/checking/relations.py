@@ -15,6 +15,7 @@ from passat.rules.cost import ROOFLINE, program_cost
 from passat.rules.engine.graph import Graph, Symbol
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.rebuild import rebuild
+from passat.rules.multi_pattern import PJoined
 from passat.rules.pattern import (
     AttrHole,
     Computed,
@@ -274,6 +275,8 @@ def _put(value: AnyValue, solution: _Solution) -> AnyValue:
         return Computed(value.function, [_put(arg, solution) for arg in value.args])
     if isinstance(value, PNumber):
         return value.of_value(_put(value.value, solution))
+    if isinstance(value, PJoined):
+        return PJoined(_put(value.of, solution), value.axis, value.alike)
     if isinstance(value, PCall):
         return PCall(value.op, [_put(arg, solution) for arg in value.args], {k: _put(v, solution) for k, v in value.attrs.items()})
     if isinstance(value, PTuple):
