@@ -186,6 +186,7 @@ class RulePass(FunctionPass):
         merge: bool = False,
         rounds: int | None = None,
         joint: bool = True,
+        without: Sequence[str] = (),
         doc: str = "",
         **place: Unpack[Place],
     ) -> None:
@@ -195,6 +196,8 @@ class RulePass(FunctionPass):
         self.sets = tuple(dict.fromkeys(rules for each in self.phases for rules in each.sets))
         self.merge = merge
         self.rounds = rounds
+        self.without = tuple(without)
+        """The names of rules of the sets that the pass does not run."""
         self.joint_option = "rules.joint" if joint else None
         self.owners: Mapping[str, str] = {}
         """The name of the pass that each rule belongs to, for rules that belong to a single pass of a stage."""
@@ -273,7 +276,9 @@ class RulePass(FunctionPass):
         return (self.info.name,)
 
     def left_out(self, rule: Rule, ctx: PassContext) -> str:
-        """Why the settings disable a rule of the pass; '' if they do not."""
+        """Why the pass does not run a rule of its sets; '' if it does."""
+        if rule.name in self.without:
+            return f"{self.info.name} leaves it out"
         return _left_out(rule, self._math(ctx), ctx.get_config("rules.disabled"))
 
     def _math(self, ctx: PassContext) -> str:
@@ -316,6 +321,7 @@ class RulePass(FunctionPass):
 
     def _stages(self, math: str, disabled: Sequence[str]) -> list[Stage | Matcher | Grouper]:
         """The stages of an engine, one per phase, and the lowering rules."""
+        disabled = (*disabled, *self.without)
         stages: list[Stage | Matcher | Grouper] = []
         lowering: dict[Matcher | Grouper, None] = {}
         for each in self.phases:

@@ -21,10 +21,7 @@ from passat.ir.types import TensorType, Type
 from passat.passmgr import PassContext, register_pass
 from passat.rules.cost import CostModel, price
 from passat.rules.engine.engine import Engine
-from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.limits import Limits
-from passat.rules.engine.matching import Matcher
-from passat.rules.engine.stage import Stage
 from passat.rules.library.arithmetic import Clips, Units
 from passat.rules.library.batch_norm import ScaleAxis, d
 from passat.rules.library.blocked_layouts import SinkBlocks
@@ -130,12 +127,13 @@ class LayoutPass(RulePass):
         self.given_sets = tuple(sets)
         chosen = [_conversion(op, *pair) for op, pair in self.layouts.items()]
         known = {rule.name for rules in _CONVERSIONS if rules not in sets for rule in _conversions(rules)}
-        self._without = (*_WITHOUT, *sorted(known - {rule.name for rule in chosen}))
+        without = (*_WITHOUT, *sorted(known - {rule.name for rule in chosen}))
         own = {rule.name: rule for rule in chosen if "." not in rule.name}
         others = [RuleSetMeta("Layouts", (RuleSet,), {"__doc__": "Converts operators to the wanted layouts.", **own})] if own else []
         together = dict.fromkeys((*_CONVERSIONS, *others, *sets, *_PASSAGES))
         # share equal constants, or transposing one back and forth would create new ones forever
-        super().__init__((ConstantFolding, *together), name=name, opt_level=3, required=required, merge=True, joint=False, doc=doc)
+        sets = (ConstantFolding, *together)
+        super().__init__(sets, name=name, opt_level=3, required=required, merge=True, joint=False, without=without, doc=doc)
 
     def __reduce__(self) -> tuple[AnyValue, ...]:
         """The pickled form; the conversion rules are recreated on loading."""
@@ -169,9 +167,6 @@ class LayoutPass(RulePass):
             if calls[op]:
                 ctx.remark(self.info.name, f"calls of {op} that are not in {', '.join(layouts)}: {calls[op]}")
         return result
-
-    def _stages(self, math: str, disabled: Sequence[str]) -> list[Stage | Matcher | Grouper]:
-        return super()._stages(math, (*disabled, *self._without))
 
     def _engine(self, ctx: PassContext) -> Engine:
         engine = super()._engine(ctx)

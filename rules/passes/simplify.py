@@ -1,6 +1,6 @@
 """Simplification passes under Relay's names: constant folding, identities, normalizations, CSE and dead code elimination."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final, overload
 
@@ -13,9 +13,6 @@ from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, post_order, rewrite, with_children
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 from passat.rules.engine.dead_code import drop_dead_lets, inline_single_uses
-from passat.rules.engine.grouping import Grouper
-from passat.rules.engine.matching import Matcher
-from passat.rules.engine.stage import Stage
 from passat.rules.library.arithmetic import Arithmetic, Clips, Constants, Powers, Sums, Units
 from passat.rules.library.batch_norm import BatchNorms, ScaleAxis
 from passat.rules.library.dynamic_shapes import CreationOps, DynamicViews
@@ -28,7 +25,7 @@ from passat.rules.library.raising import RootForms
 from passat.rules.library.relay_forms import RelayForms
 from passat.rules.library.views import Broadcasts, ChainedViews, Copies, Transposes, Views
 from passat.rules.passes.target import LoweringPass
-from passat.rules.rule import LOWERING, Rule
+from passat.rules.rule import LOWERING
 from passat.rules.rule_pass import RulePass
 
 Skip = Callable[[Expr], bool]
@@ -165,19 +162,8 @@ def dynamic_to_static() -> RulePass:
     return RulePass((ConstantFolding, DynamicToStaticRules), name="DynamicToStatic", opt_level=2, after=["FoldConstant"])
 
 
-class SimplifyRelay(RulePass):
-    """A rule pass without the rules whose results Relay writes in another form."""
-
-    OTHERWISE: Final = ("Arithmetic.divide_one", "CreationOps.collapse_sum_to", "CreationOps.collapse_nothing")
-
-    def left_out(self, rule: Rule, ctx: PassContext) -> str:
-        """Why the pass does not run the rule; '' if it does."""
-        if rule.name in self.OTHERWISE:
-            return "Relay's SimplifyExpr writes its result in another form"
-        return super().left_out(rule, ctx)
-
-    def _stages(self, math: str, disabled: Sequence[str]) -> list[Stage | Matcher | Grouper]:
-        return super()._stages(math, (*disabled, *self.OTHERWISE))
+_OTHERWISE: Final = ("Arithmetic.divide_one", "CreationOps.collapse_sum_to", "CreationOps.collapse_nothing")
+"""Rules whose results Relay writes in another form."""
 
 
 @register_pass(_PREFIX + "SimplifyExpr")
@@ -187,7 +173,7 @@ def simplify_expr(relay: bool = False) -> RulePass:
     with other passes."""
     doc = simplify_expr.__doc__ or ""
     if relay:
-        return SimplifyRelay(RELAY_EXPR, name="SimplifyExpr", opt_level=0, joint=False, doc=doc, after=["FoldBatchNorm"])
+        return RulePass(RELAY_EXPR, name="SimplifyExpr", opt_level=0, joint=False, without=_OTHERWISE, doc=doc, after=["FoldBatchNorm"])
     return RulePass((*FOLDING, *SIMPLIFY_EXPR), name="SimplifyExpr", opt_level=0, doc=doc, after=["FoldBatchNorm"])
 
 
