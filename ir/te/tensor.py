@@ -147,7 +147,7 @@ class ComputeOp(Operation):
 
 
 class ExternOp(Operation):
-    """Tensors that a statement writes, which reads and writes buffers in the place of the inputs and outputs."""
+    """Tensors that a statement writes. In it, buffers represent the inputs and outputs."""
 
     def __init__(
         self,

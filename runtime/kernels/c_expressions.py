@@ -87,7 +87,7 @@ class Names:
         self._names[var] = self.define(other)
 
     def __getitem__(self, var: Var) -> str:
-        """The name of a variable. Raises TirError if the function neither binds it nor has it as parameter."""
+        """The name of a variable. Raises TirError if it is not a parameter of the function, or bound in it."""
         if var not in self._names:
             raise TirError(f"{var.name} is neither a parameter of the function nor bound in it")
         return self._names[var]

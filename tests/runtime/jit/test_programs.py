@@ -132,7 +132,8 @@ def cases(draw: st.DrawFn) -> tuple[Program, Schedule, tuple[int, int]]:
         if s.bodies.get(id(tensor.op)) is not None and draw(st.integers(0, 3)) == 0:
             s.cache_write(tensor, "local")
     for tensor in program.tensors[:2]:
-        readers = [stage.op for stage in s.stages if tensor in stage.op.input_tensors and s.bodies[id(stage.op)] == stage.op.body]
+        readers = [stage.op for stage in s.stages if isinstance(stage.op, te.ComputeOp) and tensor in stage.op.input_tensors]
+        readers = [op for op in readers if s.bodies[id(op)] == op.body]  # those that no cache changed
         if readers and draw(st.integers(0, 3)) == 0:
             s.cache_read(tensor, "local", draw(st.sampled_from(readers)))
     stages = [stage for stage in s.stages if stage.op.axis]
@@ -140,11 +141,11 @@ def cases(draw: st.DrawFn) -> tuple[Program, Schedule, tuple[int, int]]:
         change(draw, stage)
         later = stages[place + 1 :]
         form = draw(st.sampled_from(("root", "inline", "at")))
-        readers = [other for other in later if any(tensor.op is stage.op for tensor in other.op.input_tensors)]
+        users = [other for other in later if any(tensor.op is stage.op for tensor in other.op.input_tensors)]
         if form == "inline" and later and not stage.op.reduce_axis:
             stage.compute_inline()
-        elif form == "at" and len(readers) == 1 and not any(other.is_inline for other in stages[:place]):
-            stage.attached = (readers[0], readers[0].leaf_iter_vars[0])
+        elif form == "at" and len(users) == 1 and not any(other.is_inline for other in stages[:place]):
+            stage.attached = (users[0], users[0].leaf_iter_vars[0])
     for stage in stages:  # loops that were split later than this
         if stage.attached is not None:
             stage.compute_at(stage.attached[0], stage.attached[0].leaf_iter_vars[0])
