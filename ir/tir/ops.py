@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from passat.ir.tir.arithmetic import EQ, Add, And, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Not, Or, Sub
+from passat.ir.tir.buffer import Buffer
 from passat.ir.tir.expr import Call, FloatImm, IntImm, PrimExpr, cast, const, convert, match_types
 from passat.ir.tir.types import DataType, TirError, canonical
 from passat.ir.tir.values import Select
@@ -33,8 +34,16 @@ def call_pure_extern(dtype: str, func_name: str, *args: AnyValue) -> Call:
 
 
 def call_packed(*args: AnyValue) -> Call:
-    """A call of a registered function by name."""
-    return Call("int32", "tir.tvm_call_packed", args)
+    """A call of a registered function (`passat.register_func`) by name. Buffers are passed as arrays."""
+    return Call("int32", "tir.tvm_call_packed", [_as_array(arg) if isinstance(arg, Buffer) else arg for arg in args])
+
+
+def _as_array(buffer: Buffer) -> Call:
+    """A buffer as an argument of a registered function: its pointer, sizes, strides, rank, a zero of its type, and its offset."""
+    shape = Call("handle", "tir.tvm_stack_make_shape", buffer.shape)
+    strides = Call("handle", "tir.tvm_stack_make_shape", buffer.strides) if buffer.strides else const(0)
+    parts = [buffer.data, shape, strides, len(buffer.shape), const(0, buffer.dtype), buffer.elem_offset]
+    return Call("handle", "tir.tvm_stack_make_array", parts)
 
 
 def ret(value: AnyValue) -> Call:

@@ -7,6 +7,7 @@ from typing import Any as AnyValue
 
 from passat.ir.passat_error import PassatError
 from passat.ir.tir.function import PrimFunc
+from passat.runtime.jit.callbacks import Callbacks
 from passat.runtime.jit.signature import Signature, explicit
 
 
@@ -29,10 +30,11 @@ def compile_functions(functions: Mapping[str, PrimFunc]) -> dict[str, Callable[.
     from passat.runtime.jit.statements import emit
 
     module = ll.Module()
+    callbacks = Callbacks()
     signatures: dict[str, Signature] = {}
     for name, function in functions.items():
         signature, plain = explicit(function.with_attr("global_symbol", name))
-        signatures[name] = replace(signature, assertions=tuple(emit(plain, module)))
+        signatures[name] = replace(signature, assertions=tuple(emit(plain, module, callbacks)), callbacks=callbacks)
     machine = _machine(llvm)
     parsed = llvm.parse_assembly(str(module))
     parsed.verify()
@@ -40,6 +42,8 @@ def compile_functions(functions: Mapping[str, PrimFunc]) -> dict[str, Callable[.
     options.loop_vectorization = options.slp_vectorization = True
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(parsed, builder)
+    for symbol, address in callbacks.symbols.items():
+        llvm.add_symbol(symbol, address)
     engine = llvm.create_mcjit_compiler(parsed, machine)
     engine.finalize_object()
     return {

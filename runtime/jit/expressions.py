@@ -305,6 +305,8 @@ class Expressions:
         name, builder = node.op.name, self.builder
         if name == "tir.if_then_else":
             return self.choose(self.expr(node.args[0]), lambda: self.expr(node.args[1]), lambda: self.expr(node.args[2]))
+        if name == "tir.tvm_call_packed":
+            return self.call_packed(node)
         if name in ("tir.call_extern", "tir.call_pure_extern") and isinstance(node.args[0], StringImm):
             args = [self.expr(arg) for arg in node.args[1:]]
             result = ll.VoidType() if node.dtype == "void" else llvm_type(node.dtype)
@@ -318,6 +320,10 @@ class Expressions:
         if form is None:
             raise UnsupportedError(f"calls of {name} are not compiled")
         return form(self, node, *args)
+
+    def call_packed(self, node: Call) -> AnyValue:
+        """A call of a registered Python function."""
+        raise NotImplementedError
 
     def _math(self, name: str, dtype: str, args: list[AnyValue]) -> AnyValue:
         """A mathematical function, lane by lane, of float16 as of float32."""

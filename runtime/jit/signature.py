@@ -12,11 +12,13 @@ from passat.ir.dtypes import to_numpy
 from passat.ir.passat_error import PassatError
 from passat.ir.tensor import Array
 from passat.ir.tir.buffer import Buffer
-from passat.ir.tir.expr import IntImm, PrimExpr, Var
+from passat.ir.tir.expr import Call, IntImm, PrimExpr, Var
 from passat.ir.tir.flatten import flatten
 from passat.ir.tir.function import PrimFunc
 from passat.ir.tir.functor import post_order, substitute
+from passat.ir.tir.intrinsics import CallEffectKind
 from passat.ir.tir.stmt import BufferStore, Store
+from passat.runtime.jit.callbacks import FAILED, Callbacks
 from passat.runtime.values import NDArray
 
 C_TYPES: Final[dict[str, AnyValue]] = {
@@ -52,6 +54,7 @@ class Signature:
     sizes: tuple[Var, ...]
     written: frozenset[Var]
     assertions: tuple[str, ...] = ()
+    callbacks: Callbacks | None = None
 
     @classmethod
     def of(cls, function: PrimFunc) -> "Signature":
@@ -63,9 +66,13 @@ class Signature:
             if buffer is not None:
                 for expr in (*buffer.shape, *buffer.strides, buffer.elem_offset):
                     sizes |= {part: None for part in post_order(expr) if isinstance(part, Var) and part not in known}
-        stores = [node for node in post_order(function.body) if isinstance(node, (Store, BufferStore))]
-        written = frozenset(node.buffer_var if isinstance(node, Store) else node.buffer.data for node in stores)
-        return cls(function.name or "main", inputs, tuple(sizes), written)
+        written: set[Var] = set()
+        for node in post_order(function.body):
+            if isinstance(node, (Store, BufferStore)):
+                written.add(node.buffer_var if isinstance(node, Store) else node.buffer.data)
+            elif isinstance(node, Call) and node.op.effect >= CallEffectKind.UpdateState:
+                written |= {part for part in post_order(node) if isinstance(part, Var)}
+        return cls(function.name or "main", inputs, tuple(sizes), frozenset(written))
 
     @property
     def c_types(self) -> list[AnyValue]:
@@ -112,6 +119,8 @@ class Signature:
         status = function(*given, *[C_TYPES[var.dtype](sizes[var]) for var in self.sizes])
         for arg, array in back:
             arg.copyfrom(array)
+        if status == FAILED and self.callbacks is not None:
+            self.callbacks.reraise()
         if status:
             raise AssertionError(self.assertions[status - 1])
 

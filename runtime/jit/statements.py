@@ -6,7 +6,7 @@ from typing import Final
 
 import llvmlite.ir as ll
 
-from passat.ir.tir.expr import IntImm, PrimExpr, const
+from passat.ir.tir.expr import Call, IntImm, PrimExpr, StringImm, Var, const
 from passat.ir.tir.function import PrimFunc
 from passat.ir.tir.stmt import (
     Allocate,
@@ -25,20 +25,21 @@ from passat.ir.tir.stmt import (
 )
 from passat.ir.tir.types import DataType
 from passat.ir.tir.values import Ramp
+from passat.runtime.jit.callbacks import FAILED, ArrayArgument, Callbacks
 from passat.runtime.jit.expressions import I8, I32, I64, POINTER, Expressions, UnsupportedError, is_true, llvm_type
 
 _ON_STACK: Final = 1 << 14
 """The size in bytes up to which memory of a constant size is on the stack."""
 
 
-def emit(function: PrimFunc, module: ll.Module) -> list[str]:
-    """Adds a function of pointers and numbers to an LLVM module. It returns 0, or the number of the assertion that does not hold.
+def emit(function: PrimFunc, module: ll.Module, callbacks: Callbacks) -> list[str]:
+    """Adds a function of pointers and numbers to an LLVM module. It returns 0, the number of the assertion that does not hold, or `FAILED`.
 
     Returns the messages of the assertions.
     """
     made = ll.Function(module, ll.FunctionType(I32, [llvm_type(var.dtype) for var in function.params]), function.name)
     builder = ll.IRBuilder(made.append_basic_block())
-    emitter = Statements(module, builder)
+    emitter = Statements(module, builder, callbacks)
     emitter.values.update(zip(function.params, made.args, strict=True))
     if function.attrs.get("tir.noalias"):
         for arg in made.args:
@@ -52,8 +53,9 @@ def emit(function: PrimFunc, module: ll.Module) -> list[str]:
 class Statements(Expressions):
     """Emits statements."""
 
-    def __init__(self, module: ll.Module, builder: ll.IRBuilder) -> None:
+    def __init__(self, module: ll.Module, builder: ll.IRBuilder, callbacks: Callbacks) -> None:
         super().__init__(module, builder)
+        self._callbacks = callbacks
         self.assertions: list[str] = []
         self._memory: list[AnyValue] = []
 
@@ -80,11 +82,47 @@ class Statements(Expressions):
     def _assertion(self, node: AssertStmt) -> None:
         self.assertions.append(str(getattr(node.message, "value", node.message)))
         code = len(self.assertions)
-        with self.builder.if_then(self.builder.not_(self.expr(node.condition)), likely=False):
+        self._leave_if(self.builder.not_(self.expr(node.condition)), code)
+        self.stmt(node.body)
+
+    def _leave_if(self, condition: AnyValue, status: int) -> None:
+        """Returns from the function with a status if a condition holds."""
+        with self.builder.if_then(condition, likely=False):
             for memory in self._memory:
                 self._free(memory)
-            self.builder.ret(ll.Constant(I32, code))
-        self.stmt(node.body)
+            self.builder.ret(ll.Constant(I32, status))
+
+    def call_packed(self, node: Call) -> AnyValue:
+        """A call of a registered Python function with numbers and arrays."""
+        builder, (name, *args) = self.builder, node.args
+        if not isinstance(name, StringImm):
+            raise UnsupportedError("a call of a registered function names it by a string")
+        kinds: list[str | ArrayArgument] = []
+        slots: list[AnyValue] = []
+        for arg in args:
+            if isinstance(arg, Call) and arg.op.name == "tir.tvm_stack_make_array":
+                data, shape, strides, _, zero, offset = arg.args
+                if not isinstance(data, Var) or not isinstance(shape, Call) or isinstance(strides, Call):
+                    raise UnsupportedError(f"arrays that are passed to {name.value} are contiguous buffers")
+                kinds.append(ArrayArgument(zero.dtype, len(shape.args)))
+                start = self.address(self.pointer(data), zero.type, self.expr(offset), offset.type)
+                slots.append(builder.ptrtoint(start, I64))
+                slots += [self.cast(self.expr(size), size.type, DataType("int", 64)) for size in shape.args]
+            else:
+                kinds.append("float" if arg.type.is_float else "int")
+                value = self.expr(arg)
+                if arg.type.is_float:
+                    value = builder.bitcast(self.cast(value, arg.type, DataType("float", 64)), I64)
+                slots.append(value if arg.type.is_float else self.cast(value, arg.type, DataType("int", 64)))
+        with builder.goto_entry_block():
+            memory = builder.alloca(I64, size=ll.Constant(I64, max(len(slots), 1)))
+            memory.type = POINTER
+        for place, slot in enumerate(slots):
+            builder.store(slot, builder.gep(memory, [ll.Constant(I64, place)], source_etype=I64))
+        symbol = self._function(self._callbacks.symbol(name.value, kinds), ll.FunctionType(I32, [POINTER]))
+        status = builder.call(symbol, [memory])
+        self._leave_if(builder.icmp_signed("!=", status, ll.Constant(I32, 0)), FAILED)
+        return self.cast(builder.load(memory, typ=I64), DataType("int", 64), node.type)
 
     def _for(self, node: For) -> None:
         if node.kind == ForKind.THREAD_BINDING:

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from passat import te, tir
+from passat import nd, register_func, te, tir
 from passat.driver import build, lower
 from passat.ir.te.schedule import Schedule, Stage
 from passat.ir.te.tensor import Tensor
+from passat.ir.tir.parser import parse_function
+from passat.ir.tir.types import TirError
 from passat.runtime.jit.c_library import compile_with_c
 from passat.runtime.jit.engine import compile_functions
 
@@ -185,8 +187,6 @@ def check(case: Case, seed: int, compile_: Callable[..., AnyValue]) -> None:
 
 @pytest.mark.parametrize("target", ["llvm", "c"])
 def test_programs_are_built_and_called_with_arrays(target: str) -> None:
-    from passat import nd
-
     n = te.size_var("n")
     x = te.placeholder((n,), name="x", dtype="int8")
     y = te.compute((n,), lambda i: x[i].astype("int32") // 3, name="y")
@@ -203,3 +203,50 @@ def test_programs_are_built_and_called_with_arrays(target: str) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             module["third"](*args)
+
+
+def test_registered_functions_are_called() -> None:
+    seen: list[AnyValue] = []
+
+    def scaled(x: AnyValue, factor: float, times: int, out: AnyValue) -> int:
+        if times < 0:
+            raise KeyError("negative")
+        seen.append((x.shape, factor, times))
+        out.copyfrom(x.numpy() * factor * times)
+        return 7
+
+    register_func("tests.jit.scaled", scaled, override=True)
+    n, times = te.size_var("n"), te.var("times")
+    x = te.placeholder((n, 2), name="x")
+    y = te.extern((n, 2), [x], lambda ins, outs: tir.call_packed("tests.jit.scaled", ins[0], 1.5, times, outs[0]), name="y")
+    module = build(te.create_schedule(y.op), [x, y, times], "llvm")
+    given_array, result = nd.array(np.ones((3, 2), np.float32)), nd.array(np.zeros((3, 2), np.float32))
+    module(given_array, result, 2)
+    assert seen == [((3, 2), 1.5, 2)]
+    assert (result.numpy() == 3).all()
+    with pytest.raises(KeyError, match="negative"):
+        module(given_array, result, -1)
+    with pytest.raises(TirError, match="StringImm"):
+        build(te.create_schedule(y.op), [x, y, times], "c")
+
+
+def test_assertions_and_memory() -> None:
+    function = parse_function(
+        """primfn(a: handle, n: int32) buffers a -> A: Buffer(p: Pointer(global int32), int32, [8]) {
+          assert((n < 8), "n is below 8")
+          allocate(t: Pointer(global int64), int64, [(n + 1)])
+          let k: int32 = floordiv(n, 2)
+          for (i: int32, 0, n) { t[i] = cast(int64, (i*i)) }
+          while ((p_is_small(n) && False)) { evaluate(0) }
+          for (j: int32, k, (n - k)) "unrolled" { p[j] = cast(int32, (int64*)t[j]) }
+          p[ramp(0, 1, 2) where broadcast((n > 6), 2)] = broadcast(9, 2)
+        }""".replace("p_is_small(n)", "(n < 4)")
+    )
+    run = compile_functions({"f": function})["f"]
+    array = np.zeros(8, np.int32)
+    run(array, 5)
+    assert array.tolist() == [0, 0, 4, 9, 16, 0, 0, 0]
+    run(array, 7)
+    assert array.tolist() == [9, 9, 4, 9, 16, 25, 36, 0]
+    with pytest.raises(AssertionError, match="n is below 8"):
+        run(array, 8)
