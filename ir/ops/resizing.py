@@ -6,13 +6,15 @@ from typing import Final
 import numpy as np
 
 from passat.ir.cost import transcendental
-from passat.ir.expr import Call
-from passat.ir.onnx_mapping import Emitter, need_opset, to_onnx
+from passat.ir.expr import Call, Expr
+from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, need_opset, to_onnx
 from passat.ir.op import Op, OpTypeError, define_op
 from passat.ir.ops.accumulate import narrow, wide
 from passat.ir.ops.elementwise import FLOATING
+from passat.ir.ops.emitting import float_attr, shortest
 from passat.ir.ops.pooling import laid_out, spatial_shape
 from passat.ir.ops.windows import SPATIAL, arranged, arranged_value
+from passat.ir.shape import same_dim
 from passat.ir.tensor import Array
 from passat.ir.types import TensorType, tensor_type
 
@@ -163,13 +165,85 @@ def _declare(rank: int) -> Op:
     relation.__doc__ = f"""data ({", ".join(letters)}) resized to `size`, by the nearest element or linear or cubic interpolation.
 
     With tf_crop_and_resize, `roi` has the begins and ends of the region, from 0 to 1, and `extrapolation_value` replaces elements outside.
-    Relay image.resize{rank}d. Written to ONNX as Resize (11).
+    Relay image.resize{rank}d. ONNX Resize (11, 13, 18, 19) of spatial dimensions of known sizes.
     """
     return define_op(f"image.resize{rank}d", kernel=_resize, cost=transcendental, pattern=2)(relation)
 
 
 RESIZES: Final = {rank: _declare(rank) for rank in SPATIAL}
 """`image.resize1d`, `image.resize2d`, `image.resize3d`, by the number of spatial dimensions."""
+
+
+_METHOD_OF: Final = {name: method for method, name in METHODS.items()}
+_KNOWN: Final = {
+    *("mode", "coordinate_transformation_mode", "nearest_mode", "cubic_coeff_a", "exclude_outside", "extrapolation_value"),
+    *("antialias", "axes", "keep_aspect_ratio_policy"),
+}
+
+
+@from_onnx("Resize")
+def _read(node: OnnxNode) -> Expr | None:
+    """Reads a node that resizes the spatial dimensions of an image of known size to known sizes."""
+    data, attrs = node.type(0), node.attrs
+    rank = data.ndim - 2
+    spatial = data.shape[2:]
+    plain = not attrs.get("antialias", 0) and attrs.get("keep_aspect_ratio_policy", "stretch") == "stretch"
+    if node.version < 11 or rank not in SPATIAL or set(attrs) - _KNOWN or not plain or not all(isinstance(size, int) for size in spatial):
+        return None
+    mode, method = attrs.get("coordinate_transformation_mode", "half_pixel"), _METHOD_OF.get(attrs.get("mode", "nearest"))
+    if method is None or mode not in COORDINATES or data.dtype not in (_WHOLE if method == "nearest_neighbor" else FLOATING):
+        return None
+    sizes = _read_sizes(node, data, mode)
+    if sizes is None or (method == "cubic" and rank != 2):
+        return None
+    roi: tuple[float, ...] = ()
+    if mode == "tf_crop_and_resize":
+        region = node.constant(1)
+        corners = () if region is None else tuple(region.numpy().astype(np.float32).reshape(-1).tolist())
+        if len(corners) != 2 * data.ndim or corners[:2] != (0, 0) or corners[data.ndim : data.ndim + 2] != (1, 1) or "axes" in attrs:
+            return None
+        roi = (*corners[2 : data.ndim], *corners[data.ndim + 2 :])
+    return RESIZES[rank](
+        node.input(0),
+        size=sizes,
+        roi=tuple(map(shortest, roi)),
+        method=method,
+        coordinate_transformation_mode=mode,
+        rounding_method=attrs.get("nearest_mode", "round_prefer_floor") if method == "nearest_neighbor" else "",
+        cubic_alpha=float_attr(node, "cubic_coeff_a", -0.75) if method == "cubic" else -0.5,
+        cubic_exclude=bool(attrs.get("exclude_outside", 0)) if method == "cubic" else False,
+        extrapolation_value=float_attr(node, "extrapolation_value", 0.0) if roi else 0.0,
+        span=node.span,
+    )
+
+
+def _read_sizes(node: OnnxNode, data: TensorType, mode: str) -> tuple[int, ...] | None:
+    """The spatial sizes of the result. None if they are not known, other dimensions are resized, or scales differ from the quotients of
+    the sizes, which give the coordinates."""
+    axes = tuple(axis % data.ndim for axis in node.attrs.get("axes", range(data.ndim)))
+    scales, given = node.constant(2), node.ints(3)
+    wanted: dict[int, int] = {}
+    if given:
+        if (node.has(2) and (scales is None or scales.size)) or len(given) != len(axes):
+            return None
+        wanted = dict(zip(axes, given, strict=True))
+    elif scales is not None and scales.size == len(axes) and mode != "tf_crop_and_resize":
+        for axis, scale in zip(axes, scales.numpy().astype(np.float32).reshape(-1), strict=True):
+            size = data.shape[axis]
+            if axis < 2 and scale == 1:
+                continue
+            if axis < 2 or not isinstance(size, int) or not size:
+                return None
+            wanted[axis] = int(np.floor(np.float32(size) * scale))
+            if not wanted[axis] or np.float32(wanted[axis]) / np.float32(size) != scale:
+                return None
+    else:
+        return None
+    if any(not same_dim(wanted.get(axis, data.shape[axis]), data.shape[axis]) for axis in (0, 1)):
+        return None
+    found = tuple(wanted.get(axis, size) for axis, size in enumerate(data.shape) if axis > 1)
+    numbers = tuple(size for size in found if isinstance(size, int) and size > 0)
+    return numbers if len(numbers) == len(found) else None
 
 
 def _write(call: Call, inputs: Sequence[str], emit: Emitter) -> str:

@@ -113,7 +113,7 @@ def test_operands_that_do_not_fit() -> None:
 def test_types_that_depend_on_values_are_carried(parse: Parse) -> None:
     model = parse(
         "g (float[1, 1, 2, 2] x) => (float[N, C, H, W] y) {"
-        ' s = Constant<value_ints = [1, 1, 4, 6]>()\n y = Resize<mode = "cubic">(x, , , s) }',
+        ' s = Constant<value_ints = [1, 1, 4, 6]>()\n y = Resize<mode = "cubic", antialias = 1>(x, , , s) }',
         opset=18,
     )
     call: Any = from_onnx(model)["main"].body

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from passat import relay
-from passat.ir.expr import Expr, Function, var
+from passat.ir.expr import Call, Expr, Function, var
 from passat.ir.infer import InferError, infer_type
 from passat.ir.op import call_op
 from passat.ir.ops.resizing import COORDINATES
+from passat.ir.tensor import Tensor
+from passat.ir.types import TensorType
 from passat.relay import transform
 from passat.relay.testing import run_opt_pass
 from tests.ir.ops.conftest import Nodes
@@ -92,3 +94,53 @@ def test_integers_have_nearest_elements_only() -> None:
     infer_type(call_op("image.resize2d", x, size=(4, 4), method="nearest_neighbor"))
     with pytest.raises(InferError, match="cast the data"):
         infer_type(call_op("image.resize2d", x, size=(4, 4)))
+
+
+def _scales(*numbers: float) -> Tensor:
+    return Tensor.dense(np.array(numbers, np.float32))
+
+
+_SIZES = Tensor.dense(np.array([2, 3, 10, 6], np.int64))
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("coordinates", ["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"])
+@pytest.mark.parametrize("rest", [(None, _scales(1, 1, 2, 1.5)), (None, None, _SIZES)], ids=["scales", "sizes"])
+def test_nodes_are_read(nodes: Nodes, mode: str, coordinates: str, rest: tuple[Tensor | None, ...]) -> None:
+    """With the values of ONNX Runtime, whether the node has scales or sizes."""
+    attrs = {"mode": mode, "coordinate_transformation_mode": coordinates}
+    expr = nodes.read("Resize", 18, [IMAGE, *rest], **attrs)
+    assert isinstance(expr, Call)
+    assert str(expr.op) == "image.resize2d"
+    arrays = [IMAGE, *(None if part is None else part.numpy() for part in rest)]
+    expected = nodes.run(
+        nodes.model("Resize", 18, arrays, **attrs), {f"x{i}": array for i, array in enumerate(arrays) if array is not None}
+    )
+    np.testing.assert_allclose(nodes.evaluate(expr, {"x0": IMAGE}), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(nodes.run(nodes.write(expr, 18), {"x0": IMAGE}), expected)
+
+
+def test_axes_and_regions_are_read(nodes: Nodes) -> None:
+    expr = nodes.read("Resize", 18, [IMAGE, None, None, Tensor.dense(np.array([6, 10], np.int64))], axes=[3, 2])
+    assert isinstance(expr, Call)
+    assert expr.attrs.size == (10, 6)
+    crop = {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 1.5}
+    region = _scales(0, 0, 0.1, 0.2, 1, 1, 0.9, 1.1)
+    cropped = nodes.read("Resize", 18, [IMAGE, region, None, _SIZES], **crop)
+    assert isinstance(cropped, Call)
+    assert (cropped.attrs.roi, cropped.attrs.extrapolation_value) == ((0.1, 0.2, 0.9, 1.1), 1.5)
+
+
+@pytest.mark.parametrize(
+    ("rest", "attrs"),
+    [
+        ((None, _scales(1, 1, 0.7, 0.7)), {"mode": "linear"}),  # coordinates come from 0.7, not from the sizes
+        ((None, _scales(1, 2, 1, 1)), {"mode": "nearest"}),
+        ((None, None, TensorType((4,), "int64")), {"mode": "nearest"}),
+        ((None, None, _SIZES), {"mode": "linear", "antialias": 1}),
+        ((None, None, _SIZES), {"keep_aspect_ratio_policy": "not_larger"}),
+        ((_scales(0, 0, 0, 0, 1, 0.5, 1, 1), None, _SIZES), {"coordinate_transformation_mode": "tf_crop_and_resize"}),
+    ],
+)
+def test_nodes_that_stay_opaque(nodes: Nodes, rest: tuple[Tensor | TensorType | None, ...], attrs: dict[str, AnyValue]) -> None:
+    assert nodes.read("Resize", 18, [IMAGE, *rest], **attrs) is None
