@@ -12,6 +12,7 @@ Each pair of nodes is compared once, regardless of the number of paths to it.
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
+from typing import Any as AnyValue
 from typing import Final, TypeAlias
 
 from passat.ir.attrs import Attrs
@@ -41,6 +42,7 @@ from passat.ir.op import Op
 from passat.ir.prim_func import PrimFunc
 from passat.ir.shape import Any, Dim, SymDim
 from passat.ir.tir.equality import difference as loop_difference
+from passat.ir.tir.expr import ExprOp, convert
 from passat.ir.tir.node import Node
 from passat.ir.traverse import evaluation_parts, pattern_vars
 from passat.ir.type_comparison import Names, TypeComparison
@@ -74,13 +76,18 @@ def assert_structural_equal(lhs: Comparables, rhs: Comparables, map_free_vars: b
         raise ValueError(f"the left side differs from the right one {difference}")
 
 
+def _as_node(value: AnyValue) -> AnyValue:
+    """A number, or a comparison `a == b`, as an expression of loops, as TVM converts them."""
+    return convert(value) if isinstance(value, (bool, int, float, ExprOp)) else value
+
+
 def _difference(lhs: Comparables, rhs: Comparables, map_free_vars: bool, sharing: bool) -> str | None:
     if isinstance(lhs, (list, tuple)) and isinstance(rhs, (list, tuple)):
         return _elements_differ(lhs, rhs, map_free_vars, sharing)
     if isinstance(lhs, Sequence) or isinstance(rhs, Sequence):
         return "in kind: one of them is a sequence"
     if isinstance(lhs, Node) or isinstance(rhs, Node):
-        found = loop_difference(lhs, rhs, map_free_vars)
+        found = loop_difference(_as_node(lhs), _as_node(rhs), map_free_vars)
         return None if found is None else f"in {found}"
     ours, theirs = _kind_of(lhs), _kind_of(rhs)
     if ours is not theirs:

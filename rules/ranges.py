@@ -340,32 +340,53 @@ def _multiply(call: Made, facts: Sequence[AnyValue]) -> Range | None:
 def _divide(call: Made, facts: Sequence[AnyValue]) -> Range | None:
     x, y = facts
     if not _is_float(call.type):
-        return None if y.has_zero else _whole(lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1), x, y)
+        return _quotients(lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1), x, y)
     nan = x.nan or y.nan or (x.has_zero and y.has_zero) or (x.has_infinity and y.has_infinity)
     if y.has_zero:
         return None if x.signed or y.signed else Range(0.0, math.inf, nan)
     return _hull_of(_corners(call, x, y), nan=nan)
 
 
-@_of("floor_mod")
-def _floor_mod(call: Made, facts: Sequence[AnyValue]) -> Range | None:
-    y = facts[1]
-    return None if _is_float(call.type) or y.low <= 0 else Range(0, y.high - 1)
-
-
-@_of("fmod")
-def _fmod(call: Made, facts: Sequence[AnyValue]) -> Range | None:
-    x, y = facts
-    if _is_float(call.type) or y.has_zero:
-        return None
-    most = max(abs(y.low), abs(y.high)) - 1
-    return Range(max(x.low, -most) if x.low < 0 else 0, min(x.high, most) if x.high > 0 else 0)
+def _quotients(function: Callable[[int, int], int], x: Range, y: Range) -> Range | None:
+    """The range of integer quotients, which are undefined for the divisor 0: the extremes are those of the least divisors."""
+    divisors = [y_ for y_ in (y.low, y.high, -1, 1) if y_ and y.low <= y_ <= y.high]
+    return _hull_of([function(int(a), int(b)) for a in (x.low, x.high) for b in divisors]) if divisors else None
 
 
 @_of("floor_divide")
 def _floor_divide(call: Made, facts: Sequence[AnyValue]) -> Range | None:
     x, y = facts
-    return None if _is_float(call.type) or y.has_zero else _whole(int.__floordiv__, x, y)
+    return _quotients(int.__floordiv__, x, y)
+
+
+@_of("floor_mod")
+def _floor_mod(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    x, y = facts
+    if _is_float(call.type) or y.low == y.high == 0:
+        return None
+    low, high = min(y.low + 1, 0), max(y.high - 1, 0)
+    return Range(low, min(high, x.high)) if x.low >= 0 else Range(low, high)
+
+
+@_of("fmod")
+def _fmod(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    x, y = facts
+    if _is_float(call.type) or y.low == y.high == 0:
+        return None
+    most = max(abs(y.low), abs(y.high)) - 1
+    return Range(max(min(x.low, 0), -most), min(max(x.high, 0), most))
+
+
+@_of("right_shift")
+def _right_shift(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    x, y = facts
+    return _whole(int.__rshift__, x, y) if 0 <= y.low <= y.high < 64 else None
+
+
+@_of("bitwise_and")
+def _bitwise_and(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    highs = [fact.high for fact in facts if fact.low >= 0]
+    return Range(0, min(highs)) if highs else None
 
 
 @_of("power")

@@ -31,6 +31,7 @@ from passat.rules.polynomials import (
     terms_of,
     tree_of,
 )
+from passat.rules.range_guards import lies_between
 from passat.rules.rule import RuleSet
 from passat.rules.samples import Sample, Samples
 
@@ -77,10 +78,15 @@ def fits(x: Term, dtype: str) -> bool | str:
     return bool(limits.min <= bounds.low and bounds.high <= limits.max) or f"the bounds are {bounds.low:g} and {bounds.high:g}"
 
 
+_EXACT: Final = 1 << 24
+"""Every integer up to this magnitude is a float32."""
+
+
 class IndexCasts(RuleSet):
-    """Drops conversions to int32 and back of values that fit."""
+    """Drops conversions to int32 or floating-point numbers and back of values that fit."""
 
     narrow = (op.cast(op.cast(x, dtype="int32"), dtype="int64") >> x).when(has_dtype(x, "int64"), fits(x, "int32"))
+    exact = (op.cast(op.cast(x, dtype="float32"), dtype="int64") >> x).when(has_dtype(x, "int64"), lies_between(x, -_EXACT, _EXACT))
 
 
 # ---- quotients

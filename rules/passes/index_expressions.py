@@ -18,11 +18,13 @@ from passat.ir.op import Op, get_op
 from passat.ir.tensor import Tensor
 from passat.ir.tir import arithmetic as tir
 from passat.ir.tir.equality import difference, digest
-from passat.ir.tir.expr import BinaryOp, Cast, IntImm, PrimExpr, SizeVar, cast, const
+from passat.ir.tir.expr import BinaryOp, Cast, FloatImm, IntImm, PrimExpr, SizeVar, cast, const
 from passat.ir.tir.expr import Call as TirCall
 from passat.ir.tir.expr import Var as TirVar
+from passat.ir.tir.functor import post_order as walk
+from passat.ir.tir.node import Node
 from passat.ir.tir.types import DataType
-from passat.ir.tir.values import Let, Select
+from passat.ir.tir.values import BufferLoad, Let, Load, ProducerLoad, Select
 from passat.ir.traverse import post_order
 from passat.ir.types import TensorType
 
@@ -47,9 +49,12 @@ _COMPARISONS: Final[dict[type[BinaryOp], str]] = {
     tir.GT: "greater",
     tir.GE: "greater_equal",
 }
+_BITS: Final = {"tir.shift_right": "right_shift", "tir.bitwise_and": "bitwise_and", "tir.bitwise_or": "bitwise_or"}
+_TIR_BITS: Final = {operator: name for name, operator in _BITS.items()}
 _LOGIC: Final[dict[type[BinaryOp], str]] = {tir.And: "logical_and", tir.Or: "logical_or"}
 _NAMES: Final[Mapping[type, str]] = {**_BINARY, **_COMPARISONS, **_LOGIC}
 _MAKERS: Final = {name: cls for table in (_BINARY, _COMPARISONS, _LOGIC) for cls, name in table.items()}
+_HARMLESS: Final = frozenset(("tir.likely", "tir.if_then_else", "tir.shift_left", *_BITS))
 _LARGEST: Final = 1 << 62
 """Larger bounds count as infinite."""
 
@@ -61,7 +66,8 @@ class Span(NamedTuple):
     high: int | None = None
 
 
-def _call(name: str, *args: Expr, **attrs: int) -> Expr:
+def call(name: str, *args: Expr, **attrs: int) -> Expr:
+    """A call of an operator, with its type."""
     op = get_op(name)
     return infer_type(Call(op, args, op.bind_attrs(attrs)))
 
@@ -91,6 +97,14 @@ class Reader:
         self._bound: dict[TirVar, Expr] = {}
         self._kept: list[PrimExpr] = []
         self._opaque: dict[int, list[tuple[PrimExpr, Expr]]] = {}
+
+    def bind(self, var: TirVar, value: PrimExpr) -> None:
+        """Replaces a variable by its value."""
+        self._bound[var] = self.read(value)
+
+    def bind_expression(self, var: TirVar, value: Expr) -> None:
+        """Replaces a variable by a Passat expression."""
+        self._bound[var] = value
 
     def read(self, expr: PrimExpr) -> Expr:
         """The Passat expression of a scalar integer or truth value."""
@@ -124,42 +138,59 @@ class Reader:
             self._bound.setdefault(node.var, self._made[id(node.value)])
             return [node.value, node.body]
         if kind in _LOGIC:
-            return [node.a, node.b]  # type: ignore[attr-defined]
+            lazy = is_safe(node.b)  # type: ignore[attr-defined]  # a binary operation
+            return [node.a, node.b] if lazy else []  # type: ignore[attr-defined]
         if isinstance(node, tir.Not):
             return [node.a]
         chosen = _choice(node)
         if chosen is not None and (is_index(node.dtype) or node.dtype == "bool"):
-            return list(chosen)
-        if isinstance(node, Cast) and _is_scalar(node.dtype) and _is_scalar(node.value.dtype):
-            return [node.value]
-        if _shift(node) is not None:
+            return list(chosen) if isinstance(node, Select) or all(map(is_safe, chosen[1:])) else []
+        if isinstance(node, Cast) and _is_scalar(node.dtype) and not isinstance(node.value, (IntImm, FloatImm)):
+            if _is_scalar(node.value.dtype):
+                return [node.value]
+            through = _through_float(node)
+            if through is not None:
+                return [through]
+        if _bits(node) is not None:
+            return [node.args[0], node.args[1]]  # type: ignore[attr-defined]  # a call
+        if _shift(node) is not None or _right_shift(node) is not None:
             return [node.args[0]]  # type: ignore[attr-defined]  # a call
         return []
 
     def _convert(self, node: PrimExpr, parts: list[Expr]) -> Expr:
         kind = type(node)
+        if isinstance(node, Cast) and isinstance(node.value, (IntImm, FloatImm)):
+            node = cast(node.dtype, node.value)
         if isinstance(node, IntImm) and _is_scalar(node.dtype):
             return truth(bool(node.value)) if node.dtype == "bool" else integer(node.value)
-        if isinstance(node, TirVar) and node in self._bound:
-            return self._bound[node]
+        if isinstance(node, TirVar):
+            value = self._bound.get(node)
+            if value is not None:
+                return value
         if not parts:
             return self._leaf(node)
         if isinstance(node, Let):
             return parts[1]
         name = _NAMES.get(kind)
         if name is not None:
-            return _call(name, *parts)
+            return call(name, *parts)
         if isinstance(node, tir.Not):
-            return _call("logical_not", *parts)
+            return call("logical_not", *parts)
         if isinstance(node, Cast):
-            return _cast(node, parts[0])
+            return _cast(node, parts[0]) if _is_scalar(node.value.dtype) else _cast_twice(parts[0], node.value.dtype)
         shift = _shift(node)
         if shift is not None:
-            return _call("multiply", parts[0], integer(shift))
+            return call("multiply", parts[0], integer(shift))
+        bits = _bits(node)
+        if bits is not None:
+            return call(bits, *parts)
+        shift = _right_shift(node)
+        if shift is not None:
+            return call("floor_divide", parts[0], integer(shift))
         condition, x, y = parts
         if node.dtype == "bool":
-            return _call("logical_or", _call("logical_and", condition, x), _call("logical_and", _call("logical_not", condition), y))
-        return _call("where", condition, x, y)
+            return call("logical_or", call("logical_and", condition, x), call("logical_and", call("logical_not", condition), y))
+        return call("where", condition, x, y)
 
     def _leaf(self, node: PrimExpr) -> Expr:
         """The variable of an expression that is not arithmetic; equal expressions have the same one."""
@@ -173,7 +204,7 @@ class Reader:
         made = infer_type(leaf)
         span = self._span(node)
         if node.dtype != "bool" and span is not None:
-            made = _call("clip", made, a_min=span.low, a_max=span.high)  # type: ignore[arg-type]  # None is no bound
+            made = call("clip", made, a_min=span.low, a_max=span.high)  # type: ignore[arg-type]  # None is no bound
         same.append((node, made))
         return made
 
@@ -181,14 +212,11 @@ class Reader:
         """The bounds of a variable: given ones, otherwise those of its type."""
         found = self._bounds(node) if isinstance(node, TirVar) else None
         type_ = node.type
-        low, high = found or Span()
-        if isinstance(node, SizeVar):
-            low = max(low or 0, 0)
-        if type_.bits < 64:
+        if found is None:
             least, most = (0, (1 << type_.bits) - 1) if type_.kind == "uint" else (-(1 << (type_.bits - 1)), (1 << (type_.bits - 1)) - 1)
-            low, high = least if low is None else low, most if high is None else high
-        low = None if low is None or low <= -_LARGEST else low
-        high = None if high is None or high >= _LARGEST else high
+            found = Span(0, None) if isinstance(node, SizeVar) else Span(least, most)
+        low = None if found.low is None or found.low <= -_LARGEST else found.low
+        high = None if found.high is None or found.high >= _LARGEST else found.high
         return None if low is None and high is None else Span(low, high)
 
 
@@ -207,12 +235,55 @@ def _choice(node: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr] | None:
     return None
 
 
+def is_safe(node: PrimExpr) -> bool:
+    """True if an expression may be evaluated where its value is not used: it reads no memory, calls nothing, and divides by constants."""
+    return not any(_may_fail(part) for part in walk(node))
+
+
+def _may_fail(node: Node) -> bool:
+    if isinstance(node, (tir.Div, tir.Mod, tir.FloorDiv, tir.FloorMod)):
+        return not isinstance(node.b, IntImm) or node.b.value == 0
+    if isinstance(node, TirCall):
+        return getattr(node.op, "name", "") not in _HARMLESS
+    return isinstance(node, (Load, BufferLoad, ProducerLoad))
+
+
 def _shift(node: PrimExpr) -> int | None:
     """The factor of a shift to the left by a constant."""
     if not isinstance(node, TirCall) or getattr(node.op, "name", "") != "tir.shift_left" or not is_index(node.dtype):
         return None
-    by = node.args[1]
+    return _power(node.args[1])
+
+
+def _right_shift(node: PrimExpr) -> int | None:
+    """The divisor of a shift to the right by a constant, which rounds down."""
+    if not isinstance(node, TirCall) or getattr(node.op, "name", "") != "tir.shift_right" or not is_index(node.dtype):
+        return None
+    return _power(node.args[1])
+
+
+def _bits(node: PrimExpr) -> str | None:
+    """The operator of an operation on bits that is not a shift by a constant."""
+    if not isinstance(node, TirCall) or not is_index(node.dtype) or _shift(node) is not None or _right_shift(node) is not None:
+        return None
+    return _BITS.get(getattr(node.op, "name", ""))
+
+
+def _power(by: PrimExpr) -> int | None:
     return 1 << by.value if isinstance(by, IntImm) and 0 <= by.value < 62 else None
+
+
+def _through_float(node: Cast) -> PrimExpr | None:
+    """The integer that is converted to a floating-point number and back."""
+    inner = node.value
+    through = isinstance(inner, Cast) and inner.dtype in ("float32", "float64") and _is_scalar(inner.value.dtype)
+    return inner.value if through and is_index(node.dtype) and isinstance(inner, Cast) and inner.value.dtype != "bool" else None
+
+
+def _cast_twice(value: Expr, through: str) -> Expr:
+    op = get_op("cast")
+    inner = Call(op, (value,), op.bind_attrs({"dtype": through}))
+    return infer_type(Call(op, (inner,), op.bind_attrs({"dtype": "int64"})))
 
 
 def _cast(node: Cast, value: Expr) -> Expr:
@@ -220,18 +291,19 @@ def _cast(node: Cast, value: Expr) -> Expr:
     if wanted.is_bool or given.is_bool:
         if wanted.is_bool and given.is_bool:
             return value
-        return _call("not_equal", value, integer(0)) if wanted.is_bool else _call("where", value, integer(1), integer(0))
+        return call("not_equal", value, integer(0)) if wanted.is_bool else call("where", value, integer(1), integer(0))
     if wanted.bits >= given.bits:
         return value
-    narrow = Call(get_op("cast"), (value,), get_op("cast").bind_attrs({"dtype": "int32"}))
-    return infer_type(Call(get_op("cast"), (narrow,), get_op("cast").bind_attrs({"dtype": "int64"})))
+    return _cast_twice(value, "int32")
 
 
 class Writer:
-    """Converts Passat expressions back to expressions of loops; `leaves` has the expressions that variables stand for."""
+    """Converts Passat expressions back to expressions of loops; `leaves` has the expressions that variables stand for;
+    `place` replaces what is within them."""
 
-    def __init__(self, leaves: Mapping[Var, PrimExpr]) -> None:
+    def __init__(self, leaves: Mapping[Var, PrimExpr], place: Callable[[PrimExpr], PrimExpr] = lambda leaf: leaf) -> None:
         self._leaves = leaves
+        self._place = place
         self._made: dict[tuple[int, str], PrimExpr] = {}
         self._kept: list[Expr] = []
 
@@ -248,27 +320,26 @@ class Writer:
         if isinstance(expr, Constant):
             return const(expr.data.numpy().item(), dtype)
         if isinstance(expr, Var):
-            return cast(dtype, self._leaves[expr])
+            return cast(dtype, self._place(self._leaves[expr]))
         assert isinstance(expr, Call)
         assert isinstance(expr.op, Op)
         name, args = expr.op.name, expr.args
         if name in ("clip", "cast"):
-            narrow = self._narrowed(expr)
-            return self.write(args[0], dtype) if narrow is None else cast(dtype, cast("int32", self.write(narrow, "int64")))
+            inner = expr.args[0]
+            through = inner.attrs.get("dtype") if name == "cast" and isinstance(inner, Call) else None
+            if through is None or not isinstance(inner, Call):
+                return self.write(args[0], dtype)
+            return cast(dtype, cast(through, self.write(inner.args[0], "int64")))
         if name == "logical_not":
             return tir.Not.of(self.write(args[0], "bool"))
         if name == "where":
             return Select(self.write(args[0], "bool"), self.write(args[1], dtype), self.write(args[2], dtype))
         if name == "negative":
             return tir.Sub.of(const(0, dtype), self.write(args[0], dtype))
+        if name in _TIR_BITS:
+            return TirCall(dtype, _TIR_BITS[name], [self.write(args[0], dtype), self.write(args[1], dtype)])
         inner = "bool" if name.startswith("logical") else self._widest(args) if dtype == "bool" else dtype
         return _MAKERS[name].of(self.write(args[0], inner), self.write(args[1], inner))
-
-    def _narrowed(self, expr: Call) -> Expr | None:
-        """The value that is converted to int32 and back."""
-        inner = expr.args[0]
-        narrows = expr.attrs.get("dtype") == "int64" and isinstance(inner, Call) and inner.attrs.get("dtype") == "int32"
-        return inner.args[0] if narrows and isinstance(inner, Call) else None
 
     def _widest(self, args: Sequence[Expr]) -> str:
         """The widest type of the variables in some expressions; int32 if there are none."""

@@ -76,11 +76,17 @@ class IndexGraph:
         """True if two of the expressions are in one e-class."""
         return self.graph.find(self.nodes[i]) == self.graph.find(self.nodes[j])
 
+    def all_smallest(self) -> Sequence[Expr]:
+        """The smallest forms of all expressions together."""
+        return self._smallest(self.nodes)
+
     def smallest(self, i: int) -> Expr:
-        """The smallest form of an expression."""
-        root = self.nodes[i]
-        found = extract(self.graph, [root], self._saturator.members, self._initial, IndexCost())
-        return rebuild(self.graph, found.choice, root)
+        """The smallest form of one expression."""
+        return self._smallest([self.nodes[i]])[0]
+
+    def _smallest(self, roots: Sequence[int]) -> list[Expr]:
+        found = extract(self.graph, roots, self._saturator.members, self._initial, IndexCost())
+        return [rebuild(self.graph, found.choice, root) for root in roots]
 
 
 def proved_equal(one: Expr, other: Expr) -> bool:

@@ -79,6 +79,9 @@ CASES: dict[str, Case] = {
     "IndexCasts.narrow": case(
         ops.cast(ops.cast(SIXTEEN, dtype="int32"), dtype="int64"), ops.cast(ops.cast(i, dtype="int32"), dtype="int64"), "the bounds are"
     ),
+    "IndexCasts.exact": case(
+        ops.cast(ops.cast(SIXTEEN, dtype="float32"), dtype="int64"), ops.cast(ops.cast(i, dtype="float32"), dtype="int64"), "may leave"
+    ),
     # quotients
     "IndexQuotients.floor": case(floor(i * n(12) + j + n(9), n(4)), floor(i, ZERO), "division by zero"),
     "IndexQuotients.truncated": case(trunc(i * n(12) + n(8), n(-4)), trunc(i, ZERO), "division by zero"),

@@ -1,0 +1,175 @@
+"""What is known about integer expressions of loops: bounds, modular sets, simpler forms and proofs (TVM's `arith.Analyzer`)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any as AnyValue
+from typing import ClassVar, Final
+
+from passat.ir.tir import arithmetic as tir
+from passat.ir.tir.expr import IntImm, PrimExpr, SizeVar, Var, convert
+from passat.ir.tir.ranges import Range
+from passat.rules.modular_sets import MODULAR_SETS, Modular
+from passat.rules.passes.index_expressions import Reader, Span, call, integer, truth
+from passat.rules.passes.index_saturation import IndexGraph
+from passat.rules.passes.index_simplifier import Simplified, is_simplified
+from passat.rules.ranges import RANGES
+
+_LARGEST: Final = 1 << 62
+
+
+@dataclass
+class ConstIntBound:
+    """The least and the greatest value of an integer."""
+
+    min_value: int
+    max_value: int
+
+    POS_INF: ClassVar[int] = (1 << 63) - 1
+    NEG_INF: ClassVar[int] = -POS_INF
+
+
+@dataclass
+class ModularSet:
+    """The integers `coeff*k + base`."""
+
+    coeff: int
+    base: int
+
+
+class Analyzer:
+    """Answers questions about integer expressions, given bounds, values and congruences of variables, and conditions that hold."""
+
+    def __init__(self) -> None:
+        self._spans: dict[Var, Span] = {}
+        self._values: dict[Var, PrimExpr] = {}
+        self._sets: dict[Var, Modular] = {}
+        self._conditions: list[PrimExpr] = []
+
+    # ---- what is known
+
+    def update(self, var: Var, info: ConstIntBound | ModularSet, override: bool = False) -> None:
+        """Adds bounds or a modular set of a variable; `override` replaces earlier ones. Raises TypeError for anything else."""
+        if isinstance(info, ConstIntBound):
+            found = Span(info.min_value, info.max_value)
+            self._spans[var] = found if override or var not in self._spans else _meet(self._spans[var], found)
+        elif isinstance(info, ModularSet):
+            made = Modular.of(info.coeff, info.base)
+            self._sets[var] = made if override or var not in self._sets else self._sets[var].meet(made)
+        else:
+            raise TypeError(f"update takes a ConstIntBound or a ModularSet, not a {type(info).__name__}")
+
+    def bind(self, var: Var, expr: AnyValue) -> None:
+        """Gives a variable a value, or a range of values."""
+        if not isinstance(expr, Range):
+            self._values[var] = convert(expr)
+            return
+        least, most = self.const_int_bound(expr.min), self.const_int_bound(expr.min + expr.extent - 1)
+        self._spans[var] = Span(least.min_value, most.max_value)
+
+    @contextmanager
+    def constraint_scope(self, constraint: AnyValue) -> Iterator[None]:
+        """A context in which a condition holds."""
+        before = dict(self._spans), dict(self._sets), list(self._conditions)
+        for part in _conjuncts(convert(constraint)):
+            self._assume(part)
+        try:
+            yield
+        finally:
+            self._spans, self._sets, self._conditions = before
+
+    def _assume(self, condition: PrimExpr) -> None:
+        self._conditions.append(condition)
+        for left, right, sign in (
+            ((condition.a, condition.b, 1), (condition.b, condition.a, -1)) if isinstance(condition, tir.CmpOp) else ()
+        ):
+            bound = self.const_int_bound(right) if is_simplified(right) else None
+            if isinstance(left, Var) and bound is not None:
+                found = _implied(condition, bound, sign)
+                if found is not None:
+                    known = self.const_int_bound(left)
+                    self._spans[left] = _meet(Span(known.min_value, known.max_value), found)
+            if isinstance(condition, tir.EQ) and isinstance(left, (tir.Mod, tir.FloorMod)):
+                variable, divisor = left.a, left.b
+                if isinstance(variable, Var) and isinstance(divisor, IntImm) and isinstance(right, IntImm):
+                    self.update(variable, ModularSet(divisor.value, right.value))
+
+    # ---- answers
+
+    def const_int_bound(self, expr: AnyValue) -> ConstIntBound:
+        """The bounds of an expression."""
+        graph = IndexGraph([self.reader().read(convert(expr))])
+        found = graph.graph.fact(RANGES, graph.nodes[0])
+        if found is None:
+            return ConstIntBound(ConstIntBound.NEG_INF, ConstIntBound.POS_INF)
+        low = ConstIntBound.NEG_INF if found.low <= -_LARGEST else int(found.low)
+        return ConstIntBound(low, ConstIntBound.POS_INF if found.high >= _LARGEST else int(found.high))
+
+    def modular_set(self, expr: AnyValue) -> ModularSet:
+        """The modular set of an expression."""
+        reader = self.reader()
+        for var, found in self._sets.items():
+            quotient = reader.read(Var(f"{var.name}_quotient", "int64"))
+            reader.bind_expression(var, call("add", call("multiply", quotient, integer(found.coeff)), integer(found.base)))
+        graph = IndexGraph([reader.read(convert(expr))])
+        return ModularSet(*graph.graph.fact(MODULAR_SETS, graph.nodes[0]))
+
+    def simplify(self, expr: AnyValue, steps: int = 2) -> PrimExpr:
+        """The smallest form of an expression that the rules find; `steps` is accepted for TVM's signature."""
+        node = convert(expr)
+        made: PrimExpr = Simplified([node], self.reader()).place(node)
+        return made
+
+    rewrite_simplify = canonical_simplify = simplify
+
+    def can_prove(self, condition: AnyValue) -> bool:
+        """True if the rules show that a condition holds."""
+        reader = self.reader()
+        asked = reader.read(convert(condition))
+        for given in self._conditions:
+            asked = call("logical_or", call("logical_not", reader.read(given)), asked)
+        return IndexGraph([asked, truth(True)]).same(0, 1)
+
+    def can_prove_equal(self, lhs: AnyValue, rhs: AnyValue) -> bool:
+        """True if the rules show that two expressions are equal."""
+        reader = self.reader()
+        return IndexGraph([reader.read(convert(lhs)), reader.read(convert(rhs))]).same(0, 1)
+
+    def bound(self, var: Var, span: Span) -> None:
+        """Sets the bounds of a variable."""
+        self._spans[var] = span
+
+    def reader(self) -> Reader:
+        """A reader of expressions that knows bounds and values."""
+        reader = Reader(self._span)
+        for var, value in self._values.items():
+            reader.bind(var, value)
+        return reader
+
+    def _span(self, var: Var) -> Span | None:
+        found = self._spans.get(var)
+        return found if found is None or not isinstance(var, SizeVar) else _meet(found, Span(0, None))
+
+
+def _meet(one: Span, other: Span) -> Span:
+    lows = [low for low in (one.low, other.low) if low is not None]
+    highs = [high for high in (one.high, other.high) if high is not None]
+    return Span(max(lows, default=None), min(highs, default=None))
+
+
+def _conjuncts(condition: PrimExpr) -> list[PrimExpr]:
+    return [*_conjuncts(condition.a), *_conjuncts(condition.b)] if isinstance(condition, tir.And) else [condition]
+
+
+def _implied(condition: PrimExpr, bound: ConstIntBound, sign: int) -> Span | None:
+    """The bounds of the left side of a comparison with a right side within bounds; `sign` is -1 for swapped sides."""
+    low, high = bound.min_value, bound.max_value
+    less, greater = isinstance(condition, (tir.LT, tir.LE)), isinstance(condition, (tir.GT, tir.GE))
+    strict = isinstance(condition, (tir.LT, tir.GT))
+    if sign < 0:
+        less, greater = greater, less
+    if isinstance(condition, tir.EQ):
+        return Span(low, high)
+    if less:
+        return Span(None, high - strict)
+    return Span(low + strict, None) if greater else None
