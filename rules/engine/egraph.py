@@ -277,7 +277,8 @@ class _Keys(dict[AnyValue, int]):
 
     def __missing__(self, cls: AnyValue) -> int:
         key = self._egraph.lookup_function("key", [cls])
-        assert key is not None, "each e-class has a key"
+        if key is None:
+            raise EngineError("a match has an e-class that was wiped")
         found = self[cls] = self._egraph.value_to_i64(key)
         return found
 

@@ -142,12 +142,16 @@ def _nested(dim: Dim, name: str, x: Term) -> tuple[Dim, int, int] | None:
     return None
 
 
-def floor_quotient(dividend: Dim, divisor: Dim, x: Term) -> Tree:
+_MOST_STEPS: Final = 16
+"""Maximum number of nested quotients that are merged: an e-class may contain a quotient of itself."""
+
+
+def floor_quotient(dividend: Dim, divisor: Dim, x: Term, steps: int = _MOST_STEPS) -> Tree:
     """The quotient of two polynomials, rounded down, in canonical form."""
     if divisor == 0:
         raise Reject("division by zero")
     if isinstance(divisor, int) and divisor < 0:
-        return floor_quotient(-dividend, -divisor, x)
+        return floor_quotient(-dividend, -divisor, x, steps)
     whole, rest = _split(dividend, divisor)
     if whole == 0 and (found := _exact(dividend, divisor)) is not None:
         return tree_of(found, x)
@@ -160,8 +164,8 @@ def floor_quotient(dividend: Dim, divisor: Dim, x: Term) -> Tree:
             whole, rest = whole + rest, 0
         elif (inner := _nested(rest, "floor_divide", x)) is not None:
             rest, divisor = inner[0] + inner[2] * inner[1], divisor * inner[1]
-            if whole == 0:
-                return floor_quotient(rest, divisor, x)
+            if whole == 0 and steps:
+                return floor_quotient(rest, divisor, x, steps - 1)
     if rest == 0:
         return tree_of(whole, x)
     quotient = apply("floor_divide", tree_of(rest, x), tree_of(divisor, x))

@@ -29,6 +29,10 @@ x, y, z, v, w = tensors("x y z v w")
 _PARTS: Final = ("add", "subtract", "multiply")
 
 
+_MOST_STEPS: Final = 16
+"""Maximum number of steps of the normalization of one comparison."""
+
+
 def _truth(found: bool) -> Tensor:
     return Tensor.dense(np.asarray(found))
 
@@ -45,14 +49,19 @@ def _without_constant(dim: Dim) -> Dim:
 def below_zero(dim: Dim, x: Term) -> Tree:
     """The comparison of a polynomial with 0: a constant where bounds decide, otherwise `p < 0` without a common factor, and without a
     quotient or a minimum at the top."""
-    bounds = bounds_of(dim, x)
-    if bounds.high < 0 or bounds.low >= 0:
-        return _truth(bounds.high < 0)
-    by = _content(dim)
-    if by > 1:  # g*p + c < 0 is p + floor(c/g) < 0
-        return below_zero(divide(_without_constant(dim), by) + constant_in(dim) // by, x)
-    found = _opened(dim, x)
-    return apply("less", tree_of(dim, x), integer(0, x)) if found is None else below_zero(found, x)
+    for _ in range(_MOST_STEPS):  # an e-class may contain a quotient of itself
+        bounds = bounds_of(dim, x)
+        if bounds.high < 0 or bounds.low >= 0:
+            return _truth(bounds.high < 0)
+        by = _content(dim)
+        if by > 1:  # g*p + c < 0 is p + floor(c/g) < 0
+            dim = divide(_without_constant(dim), by) + constant_in(dim) // by
+            continue
+        found = _opened(dim, x)
+        if found is None:
+            break
+        dim = found
+    return apply("less", tree_of(dim, x), integer(0, x))
 
 
 def _opened(dim: Dim, x: Term) -> Dim | None:
