@@ -51,6 +51,10 @@ USES: Final = 256
 """Number of reuses before an e-graph is discarded; egglog leaks up to 100 kB of reports per use."""
 
 
+DELETED: Final = -1
+"""The key of what is no e-class: egglog (13.2) also finds deleted nodes for an atom with a repeated variable, such as `(where c x x)`."""
+
+
 class EngineError(PassatError, RuntimeError):
     """The engine failed. The e-graph must not be used again; the caller returns its input."""
 
@@ -211,7 +215,8 @@ class EGraph:
                     number, *columns = row.inputs
                     # Keys are looked up here: key atoms in the queries would multiply the joins that egglog repeats whenever a key changes.
                     match = (*[keys[column] for column in columns[:classes]], *map(as_int, columns[classes:]))
-                    matches[as_int(number)].append(match)
+                    if DELETED not in match:
+                        matches[as_int(number)].append(match)
         except BaseException as error:
             raise _engine_error(error) from error
         for found in matches.values():
@@ -277,9 +282,7 @@ class _Keys(dict[AnyValue, int]):
 
     def __missing__(self, cls: AnyValue) -> int:
         key = self._egraph.lookup_function("key", [cls])
-        if key is None:
-            raise EngineError("a match has an e-class that was wiped")
-        found = self[cls] = self._egraph.value_to_i64(key)
+        found = self[cls] = DELETED if key is None else self._egraph.value_to_i64(key)
         return found
 
 

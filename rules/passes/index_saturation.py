@@ -13,7 +13,7 @@ from passat.ir.types import Type
 from passat.rules.cost import EPSILON
 from passat.rules.engine.eager import Eager
 from passat.rules.engine.graph import Graph
-from passat.rules.engine.limits import Limits, StopReason
+from passat.rules.engine.limits import Limits
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.rebuild import rebuild
 from passat.rules.engine.saturate import Saturator
@@ -64,18 +64,12 @@ class IndexGraph:
     """The saturated e-graph of some expressions. With `forms`, it has the short forms of expressions as well."""
 
     def __init__(self, exprs: Sequence[Expr], *, forms: bool = False, limits: Limits = LIMITS) -> None:
-        self._exprs, self._limits = exprs, limits
-        self._stages = [_stage(NORMAL_FORMS), *([_stage((*SHORT_FORMS, IndexSums), 2)] if forms else [])]
-        self._saturate()
-        if self.result.stopped.reason is StopReason.FAILED:
-            self._saturate()  # an e-graph that fails is not used again
-
-    def _saturate(self) -> None:
         self.graph = Graph(Eager(()))
-        root = self.graph.load(infer_type(Tuple(self._exprs)))
+        root = self.graph.load(infer_type(Tuple(exprs)))
         self.nodes = self.graph.operands[root]
         self._initial = len(self.graph)
-        self._saturator = Saturator(self.graph, self._stages, self._limits)
+        stages = [_stage(NORMAL_FORMS), *([_stage((*SHORT_FORMS, IndexSums), 2)] if forms else [])]
+        self._saturator = Saturator(self.graph, stages, limits)
         self.result = self._saturator.run()
 
     def same(self, i: int, j: int) -> bool:
