@@ -109,6 +109,18 @@ class Matcher:
         return {key: i for i, key in enumerate(self.class_keys)}
 
     @cached_property
+    def _known_slots(self) -> dict[int, tuple[Pattern, int]]:
+        return {}
+
+    def slot(self, pattern: Pattern) -> int:
+        """The column of the e-class bound to a part of the left side; -1 for any other pattern. Found by the identity of patterns, which are
+        kept, since keys are nested tuples and hashed anew each time."""
+        known = self._known_slots.get(id(pattern))
+        if known is None:
+            known = self._known_slots[id(pattern)] = (pattern, self._slots.get(pattern.key, -1))
+        return known[1]
+
+    @cached_property
     def _literals(self) -> list[PLiteral]:
         return [node for node in self._terms if isinstance(node, PLiteral)]
 
@@ -128,7 +140,7 @@ class Matcher:
         ]
 
     @cached_property
-    def _plan(self) -> list[tuple[Pattern, tuple[int, ...]]]:
+    def _plan(self) -> list[tuple[Pattern, Symbol, tuple[int, ...]]]:
         return self._compile(self.rule.rhs)
 
     # ---- queries
@@ -255,7 +267,7 @@ class Matcher:
             if match.attrs.setdefault(hole, value) != value:
                 raise Reject(f"the attribute {hole} has two values: {match.attrs[hole]!r} and {value!r}")
         for literal in self._literals:
-            constant = graph.constant_of(row[self._slots[literal.key]])
+            constant = graph.constant_of(row[self.slot(literal)])
             element = constant.uniform() if isinstance(constant, Tensor) else None
             if element is None or element != literal.value:
                 raise Reject(f"the constant is {'not uniform' if element is None else element}, not {literal.value}")
@@ -273,12 +285,13 @@ class Matcher:
         payload = (row[len(self.class_keys)],) if self.root.has_payload else ()
         return (*[row[slot] for slot in variant.root], *payload)
 
-    def _compile(self, rhs: Pattern) -> list[tuple[Pattern, tuple[int, ...]]]:
+    def _compile(self, rhs: Pattern) -> list[tuple[Pattern, Symbol, tuple[int, ...]]]:
         """The nodes that the right side creates, operands first; operands are columns of the row, or ~i for the i-th created node."""
         made: dict[tuple[AnyValue, ...], int] = {}
-        plan: list[tuple[Pattern, tuple[int, ...]]] = []
+        plan: list[tuple[Pattern, Symbol, tuple[int, ...]]] = []
         for node in _bottom_up(rhs, self._slots):
-            plan.append((node, tuple(~made[part.key] if part.key in made else self._slots[part.key] for part in pattern_parts(node))))
+            operands = tuple(~made[part.key] if part.key in made else self._slots[part.key] for part in pattern_parts(node))
+            plan.append((node, symbol_of(node), operands))
             made[node.key] = len(plan) - 1
         return plan
 
@@ -286,7 +299,7 @@ class Matcher:
         graph, row = match.graph, match.row
         made: list[int] = []
         turned = self._may_turn and self._is_turned(match)
-        for node, operands in self._plan:
+        for node, head, operands in self._plan:
             if isinstance(node, PExpression):
                 made.append(_add_tree(graph, match.value(node.value)))
                 continue
@@ -303,16 +316,16 @@ class Matcher:
             elif isinstance(node, PGet):
                 payload = node.index
             parts = tuple([graph.find(made[~i] if i < 0 else row[i]) for i in operands])
-            if turned and symbol_of(node) == self.root:
+            if turned and head == self.root:
                 parts = parts[::-1]
-            made.append(graph.make(symbol_of(node), payload, parts))
-        return made[-1] if made else row[self._slots[self.rule.rhs.key]]
+            made.append(graph.make(head, payload, parts))
+        return made[-1] if made else row[self.slot(self.rule.rhs)]
 
     @cached_property
     def _may_turn(self) -> bool:
         """True for a lowering rule with a commutative root, if its right side makes one call of that operator. That call gets the order of
         operands in the program; otherwise the order would depend on that of the matches."""
-        made = [node for node, _ in self._plan if not isinstance(node, (PVar, PNumber)) and symbol_of(node) == self.root]
+        made = [node for node, head, _ in self._plan if not isinstance(node, (PVar, PNumber)) and head == self.root]
         return self.rule.kind == LOWERING and len(made) == 1 and any(node is self.rule.lhs for node in self._commuting)
 
     def _is_turned(self, match: "Bindings") -> bool:
@@ -321,21 +334,21 @@ class Matcher:
         if graph.symbols[root] != self.root:
             return False
         given = [graph.find(node) for node in graph.operands[root]]
-        bound = [graph.find(match.node(part)) if part.key in self._slots else None for part in pattern_parts(self.rule.lhs)]
+        bound = [graph.find(match.node(part)) if self.slot(part) >= 0 else None for part in pattern_parts(self.rule.lhs)]
         turned = all(cls in (None, other) for cls, other in zip(bound, reversed(given), strict=True))
         return turned and given[0] != given[1] and any(cls is not None for cls in bound)
 
     def _there(self, match: "Bindings") -> int:
         """The existing node for the right side, up to the order of operands, outside the root's e-class. Raises Reject if there is none."""
         graph, row, made = match.graph, match.row, list[int]()
-        for node, operands in self._plan:
+        for node, head, operands in self._plan:
             parts = tuple([graph.find(made[~i] if i < 0 else row[i]) for i in operands])
-            payload = graph.attr_id(match.call_attrs(node)) if isinstance(node, PCall) and symbol_of(node).has_payload else 0
-            found = graph.there(symbol_of(node), payload, parts) if isinstance(node, PCall) else None
+            payload = graph.attr_id(match.call_attrs(node)) if isinstance(node, PCall) and head.has_payload else 0
+            found = graph.there(head, payload, parts) if isinstance(node, PCall) else None
             if found is None:
                 raise Reject(_NOT_THERE)
             made.append(found)
-        built = made[-1] if made else row[self._slots[self.rule.rhs.key]]
+        built = made[-1] if made else row[self.slot(self.rule.rhs)]
         if graph.find(built) == graph.find(row[0]):
             raise Reject(_NOT_THERE)
         return built
@@ -364,7 +377,7 @@ class Bindings(Substitution):
 
     def node(self, pattern: Pattern) -> int:
         """The e-class bound to a hole or named term."""
-        return self.row[self.matcher._slots[pattern.key]]
+        return self.row[self.matcher.slot(pattern)]
 
     def ask(self, call: Guard | Computed, *, decides: bool = False) -> AnyValue:
         """The result of the function of a guard or computed attribute. Raises RuleError if it fails."""
@@ -382,9 +395,10 @@ class Bindings(Substitution):
         graph = self.graph
         if self.matcher.rule.kind == EAGER and pattern.key == self.matcher.rule.lhs.key:
             return self._root(pattern)
-        if pattern.key not in self.matcher._slots:
+        slot = self.matcher.slot(pattern)
+        if slot < 0:
             return None
-        cls = graph.find(self.node(pattern))
+        cls = graph.find(self.row[slot])
         constant = graph.constants.get(cls)
         return LazyTerm(graph.types[cls], constant if isinstance(constant, Tensor) else None, graph, cls)
 
