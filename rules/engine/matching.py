@@ -113,8 +113,8 @@ class Matcher:
         return {}
 
     def slot(self, pattern: Pattern) -> int:
-        """The column of the e-class bound to a part of the left side; -1 for any other pattern. Remembered by the identity of patterns, which
-        are kept, since their keys are nested tuples and hashed anew each time."""
+        """The column of the e-class bound to a part of the left side; -1 for any other pattern. Remembered by the identity of patterns,
+        which are kept, since their keys are nested tuples and hashed anew each time."""
         known = self._known_slots.get(id(pattern))
         if known is None:
             known = self._known_slots[id(pattern)] = (pattern, self._slots.get(pattern.key, -1))
