@@ -46,7 +46,7 @@ from passat.ir.tir.expr import ExprOp, convert
 from passat.ir.tir.node import Node
 from passat.ir.traverse import evaluation_parts, pattern_vars
 from passat.ir.type_comparison import Names, TypeComparison
-from passat.ir.types import FuncType, Type
+from passat.ir.types import EnvFunc, FuncType, Type
 
 _Pair: TypeAlias = "tuple[Expr, Expr, _Pair | None]"
 """Two nodes to compare, and the enclosing pair."""
@@ -82,13 +82,13 @@ def _as_node(value: AnyValue) -> AnyValue:
 
 
 def _difference(lhs: Comparables, rhs: Comparables, map_free_vars: bool, sharing: bool) -> str | None:
+    if isinstance(lhs, (Node, dict, EnvFunc)) or isinstance(rhs, (Node, dict, EnvFunc)):
+        found = loop_difference(_as_node(lhs), _as_node(rhs), map_free_vars)
+        return None if found is None else f"in {found}"
     if isinstance(lhs, (list, tuple)) and isinstance(rhs, (list, tuple)):
         return _elements_differ(lhs, rhs, map_free_vars, sharing)
     if isinstance(lhs, Sequence) or isinstance(rhs, Sequence):
         return "in kind: one of them is a sequence"
-    if isinstance(lhs, Node) or isinstance(rhs, Node):
-        found = loop_difference(_as_node(lhs), _as_node(rhs), map_free_vars)
-        return None if found is None else f"in {found}"
     ours, theirs = _kind_of(lhs), _kind_of(rhs)
     if ours is not theirs:
         return f"in kind: {_article(ours)} against {_article(theirs)}"

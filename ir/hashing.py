@@ -25,10 +25,12 @@ from passat.ir.expr import (
 from passat.ir.module import IRModule, TypeData
 from passat.ir.op import Op
 from passat.ir.prim_func import PrimFunc
+from passat.ir.tensor import Tensor
 from passat.ir.tir.equality import digest
 from passat.ir.tir.node import Node
 from passat.ir.traverse import children, evaluation_parts, pattern_vars, post_order
 from passat.ir.types import (
+    EnvFunc,
     FuncType,
     GlobalTypeVar,
     IncompleteType,
@@ -41,7 +43,7 @@ from passat.ir.types import (
     TypeVar,
 )
 
-Comparable: TypeAlias = Expr | IRModule | Type | Pattern | Clause | TypeData | Attrs | Node
+Comparable: TypeAlias = Expr | IRModule | Type | Pattern | Clause | TypeData | Attrs | Node | dict[str, object] | EnvFunc
 """Values that can be compared and hashed."""
 _NOTHING: Final = Tuple([])
 _FREE: Final = 0x5EED
@@ -68,7 +70,7 @@ def structural_hash(node: Comparable, map_free_vars: bool = False) -> int:
         return _text(repr(_definition(node)))
     if isinstance(node, Attrs):
         return _attrs(node)
-    if isinstance(node, Node):
+    if isinstance(node, (Node, dict, EnvFunc)):
         return digest(node, map_free_vars)
     return _expression(whole(node), map_free_vars)
 
@@ -80,6 +82,9 @@ def whole(node: Comparable) -> Expr:
     if isinstance(node, Clause):
         return Match(_NOTHING, [node])
     if not isinstance(node, Expr):
+        tensor = getattr(node, "tensor", None)  # that of an array of the runtime
+        if isinstance(tensor, Tensor):
+            return Constant(tensor)
         raise TypeError(f"a {type(node).__name__} cannot be compared; expressions, modules, types, patterns, clauses and attributes can")
     return node
 

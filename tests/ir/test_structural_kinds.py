@@ -1,5 +1,6 @@
 """Structural equality and hashing of every kind of node: nothing raises, and names of type parameters do not count."""
 
+import numpy as np
 import pytest
 
 from passat.ir.attrs import Attrs
@@ -25,6 +26,7 @@ from passat.ir.op import get_op
 from passat.ir.prim_func import PrimFunc
 from passat.ir.text import parse, parse_expr
 from passat.ir.types import (
+    EnvFunc,
     FuncType,
     GlobalTypeVar,
     IncompleteType,
@@ -34,6 +36,7 @@ from passat.ir.types import (
     TypeCall,
     TypeVar,
 )
+from passat.runtime.values import NDArray
 
 LIST = "type List[A] { Cons(A, List[A]), Nil }\n"
 x, y = var("x", shape=(2,)), var("y", shape=(2,))
@@ -139,3 +142,14 @@ def test_free_type_parameters_are_mapped_one_to_one_on_request() -> None:
     assert not structural_equal(TupleType([c, c]), TupleType([a, b]), map_free_vars=True)
     assert structural_equal(FuncType([a], b, [a]), FuncType([b], c, [b]), map_free_vars=True)
     assert not structural_equal(FuncType([a], b, [a]), FuncType([b], b, [b]), map_free_vars=True)
+
+
+def test_arrays_maps_and_names_of_functions() -> None:
+    arrays = [NDArray(np.arange(size, dtype=np.int8)) for size in (3, 3, 4)]
+    maps = [{"x": (1, 2), "y": 2}, {"y": 2, "x": (1, 2)}, {"x": (1, 2, 3), "y": 2}]
+    functions = [EnvFunc.get(name) for name in "aab"]
+    for one, same, other in (arrays, maps, functions):
+        assert structural_equal(one, same)  # type: ignore[arg-type]  # values of the runtime
+        assert structural_hash(one) == structural_hash(same)  # type: ignore[arg-type]  # likewise
+        assert not structural_equal(one, other)  # type: ignore[arg-type]  # likewise
+        assert structural_hash(one) != structural_hash(other)  # type: ignore[arg-type]  # likewise
