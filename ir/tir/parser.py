@@ -513,7 +513,7 @@ class _Parser:
             made = reader(self)
             self.expect(")")
             return made
-        if token.text in _NOT_FINITE and token.text not in self._names:
+        if token.text in _NOT_FINITE:
             return self.not_finite()
         found = self.name()
         if isinstance(found, Var) or (buffers and self.peek.text != "["):

@@ -42,6 +42,10 @@ from passat.ir.tir.values import BufferLoad, Let, Load, ProducerLoad, Ramp, Sele
 KEYWORDS: Final = frozenset(
     (
         *(
+            "bfloat16",
+            "float16",
+            "float32",
+            "float64",
             "Buffer",
             "False",
             "IterVar",
