@@ -61,6 +61,21 @@ OWN = {
     "{ a = Sigmoid(u) b = Mul(u, a) c = Mul(b, v) y = Add(c, r) }",
     "float16 chain, 1M": "g (float16[1024,1024] x, float16[1024] w) => (float16[1024,1024] y) "
     "{ a = Mul(x, w) b = Add(a, x) c = Sigmoid(b) y = Mul(b, c) }",
+    "Fourier features, 2048x1024": "g (float[2048,1024] x) => (float[2048,1024] y) <float w={30}> "
+    "{ a = Mul(x, w) b = Sin(a) c = Cos(a) d = Mul(b, x) y = Add(d, c) }",
+    "masked mean of a sequence, 8x256x768": "g (float[8,256,768] x, float[8,256,1] m) => (float[8,1,768] y) "
+    "<int64[1] ax={1}> { a = Mul(x, m) y = ReduceSum<keepdims=1>(a, ax) }",
+    "layer norm of channels, 4x96x56x56": "g (float[4,96,56,56] x) => (float[4,96,56,56] y) <int64[1] ax={1}, float e={1e-6}> "
+    "{ m = ReduceMean<keepdims=1>(x, ax) c = Sub(x, m) q = Mul(c, c) v = ReduceMean<keepdims=1>(q, ax) h = Add(v, e) d = Sqrt(h) y = "
+    "Div(c, d) }",
+    "instance norm as 7 nodes, 8x64x56x56": "g (float[8,64,56,56] x) => (float[8,64,56,56] y) <int64[2] ax={2,3}, float e={1e-6}> "
+    "{ m = ReduceMean<keepdims=1>(x, ax) c = Sub(x, m) q = Mul(c, c) v = ReduceMean<keepdims=1>(q, ax) h = Add(v, e) d = Sqrt(h) y = "
+    "Div(c, d) }",
+    "softmax along axis 1, 16x128x512": "g (float[16,128,512] x) => (float[16,128,512] y) <int64[1] ax={1}> "
+    "{ m = ReduceMax<keepdims=1>(x, ax) d = Sub(x, m) e = Exp(d) s = ReduceSum<keepdims=1>(e, ax) y = Div(e, s) }",
+    "global response norm, 4x56x56x96": "g (float[4,56,56,96] x, float[96] g) => (float[4,56,56,96] y) "
+    "<int64[2] ax={1,2}, int64[1] al={-1}, float e={1e-6}> { n = ReduceL2<keepdims=1>(x, ax) m = ReduceMean<keepdims=1>(n, al) "
+    "h = Add(m, e) f = Div(n, h) p = Mul(x, f) q = Mul(p, g) y = Add(q, x) }",
     "tanh MLP, 4096x64": "g (float[4096,64] x, float[64,64] w, float[64] b) => (float[4096,64] y) <float s={1.5}> "
     "{ a = MatMul(x, w) c = Add(a, b) d = Mul(c, s) e = Tanh(d) f = MatMul(e, w) h = Add(f, b) i = Mul(h, s) j = Tanh(i) y = Add(j, e) }",
 }  # fmt: skip

@@ -106,6 +106,37 @@ def attributes_of(node: NodeProto) -> dict[str, float]:
     return found
 
 
+def reduced_axes(node: NodeProto, graph_integers: Mapping[str, Sequence[int]], rank: int) -> tuple[int, ...] | None:
+    """The axes of a reduction, by number from the first; None if they are not constant."""
+    axes: Sequence[int] | None = next((attribute.ints for attribute in node.attribute if attribute.name == "axes"), None)
+    if axes is None and len(node.input) > 1 and node.input[1]:
+        axes = graph_integers.get(node.input[1])
+        if axes is None:
+            return None
+    if not axes:
+        unchanged = any(attribute.name == "noop_with_empty_axes" and attribute.i for attribute in node.attribute)
+        return None if unchanged else tuple(range(rank))
+    found = sorted({axis % rank if rank else axis for axis in axes})
+    return tuple(found) if all(-rank <= axis < rank for axis in axes) else None
+
+
+def integers(graph: GraphProto) -> dict[str, Sequence[int]]:
+    """The constants that may be axes: vectors of few integers."""
+    inputs = {value.name for value in graph.input}
+    tensors = {tensor.name: tensor for tensor in graph.initializer if tensor.name not in inputs}
+    for node in graph.node:
+        if node.op_type == "Constant" and node.domain in ("", "ai.onnx") and len(node.attribute) == 1 and node.attribute[0].name == "value":
+            tensors[node.output[0]] = node.attribute[0].t
+    return {
+        name: numpy_helper.to_array(tensor).tolist()
+        for name, tensor in tensors.items()
+        if tensor.data_type == TensorProto.INT64
+        and len(tensor.dims) == 1
+        and tensor.dims[0] <= 16
+        and tensor.data_location != TensorProto.EXTERNAL
+    }
+
+
 def with_kernel_nodes(
     model: ModelProto, chosen: Sequence[KernelNode], constants: Set[str], domain: str, types: Mapping[str, Tensor]
 ) -> ModelProto:

@@ -1,15 +1,18 @@
 """Replaces each group of nodes that ONNX Runtime does not fuse by one node with a kernel."""
 
 import hashlib
+import itertools
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from passat.ir.tir.expr import PrimExpr, Var, const
 from passat.ir.tir.function import PrimFunc
+from passat.runtime.kernels.axes import Block, padded
+from passat.runtime.kernels.columns import Columns
 from passat.runtime.kernels.emit_c import emit
 from passat.runtime.kernels.groups import MOST_INPUTS, MOST_OUTPUTS, Graph, Group
-from passat.runtime.kernels.lower import Program, Step, variants
+from passat.runtime.kernels.lower import Lowering, Program, Step
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -21,18 +24,22 @@ LEAST: Final = 2
 """The minimum number of nodes in a kernel."""
 MOST: Final = 64
 """The maximum number of different kernels in a library: it bounds the time of compilation."""
+MOST_VARIED: Final = 2
+"""Maximum number of inputs of unknown broadcasting for a function per combination. Beyond it there is one function without broadcasting,
+and a general one."""
 _INSERTED: Final = "InsertedPrecisionFreeCast_"
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel of a library. `rank` is the rank of its widest values. `forms` has for each output 0 (a widest value), 1 (one element along
-    the last axis) or 2 (no last axis)."""
+    """A kernel of a library. `rank` is the rank of its widest values, `block` the axes that it reduces. `forms` has for each output 0 (a
+    widest value), 1 (one element along the block) or 2 (no axes of the block)."""
 
     name: str
     program: Program
     functions: tuple[tuple[int | None, PrimFunc], ...]
     rank: int
+    block: Block | None
     forms: tuple[int, ...]
 
 
@@ -91,12 +98,14 @@ def fuse(model: "ModelProto", left: Collection[Key], without: Collection[tuple[i
             continue
         program, forms = _program(graph, group, inputs, outputs)
         rank = len(group.shape)
-        text = f"{rank} {forms}\n" + "\n".join(emit(function) for _, function in variants("k", program))
+        text = f"{rank} {group.block if group.reduces else None} {forms}\n" + "\n".join(
+            emit(function) for _, function in variants("k", program)
+        )
         if text not in made:
             if len(made) == MOST:
                 continue
             name = f"Kernel{len(made)}"
-            made[text] = Kernel(name, program, tuple(variants(name, program)), rank, forms)
+            made[text] = Kernel(name, program, tuple(variants(name, program)), rank, group.block if group.reduces else None, forms)
         chosen.append(KernelNode(group.nodes, made[text].name, inputs, outputs))
     if not chosen:
         return None
@@ -107,14 +116,33 @@ def fuse(model: "ModelProto", left: Collection[Key], without: Collection[tuple[i
     return Kernels(changed, domain, tuple(made.values()), tuple(chosen), model, graph.constants.keys(), graph.types)
 
 
+def variants(name: str, program: Program) -> list[tuple[int | None, PrimFunc]]:
+    """The functions of a kernel, each with the mask of the inputs that advance along the row; None for any, with strides as arguments."""
+    if program.columns:
+        return [(None, Columns(program).function(f"{name}_any"))]
+    unknown = [number for number, (_, along) in enumerate(program.inputs) if along is None]
+    known = sum(1 << number for number, (_, along) in enumerate(program.inputs) if along)
+    if len(unknown) > MOST_VARIED:
+        masks = [known + sum(1 << number for number in unknown)]
+    else:
+        masks = [known + sum(each) for each in itertools.product(*((1 << number, 0) for number in unknown))]
+    return [(mask, Lowering(program, mask).function(f"{name}_{'any' if mask is None else mask}")) for mask in (*masks, None)]
+
+
 def _program(graph: Graph, group: Group, inputs: Sequence[str], outputs: Sequence[str]) -> tuple[Program, tuple[int, ...]]:
     known: dict[str, PrimExpr] = {}
+    block = group.block if group.reduces else None
+    columns = block is not None and block.last < len(group.shape)
     declared: list[tuple[str, bool | None]] = []
     for position, name in enumerate(inputs):
         dtype, shape = graph.types[name]
         known[name] = Var(f"x{position}", _computed(dtype))
         last = shape[-1] if shape else 1
-        declared.append((dtype, True if shape == group.shape or last == group.shape[-1] != 1 else False if last == 1 else None))
+        if block is None or block.is_last_axis(len(group.shape)):
+            declared.append((dtype, True if shape == group.shape or last == group.shape[-1] != 1 else False if last == 1 else None))
+        else:
+            part = slice(block.last, None) if columns else slice(*block)
+            declared.append((dtype, padded(shape, len(group.shape))[part] == group.shape[part]))
     steps: list[Step] = []
     forms: dict[str, int] = {}
     for position, number in enumerate(group.nodes):
@@ -131,7 +159,7 @@ def _program(graph: Graph, group: Group, inputs: Sequence[str], outputs: Sequenc
         known[name] = var
     named = [known[name] for name in outputs]
     written = tuple((var.name, graph.types[name].dtype) for var, name in zip(named, outputs, strict=True) if isinstance(var, Var))
-    return Program(tuple(declared), tuple(steps), written), tuple(forms[name] for name in outputs)
+    return Program(tuple(declared), tuple(steps), written, columns), tuple(forms[name] for name in outputs)
 
 
 def _computed(dtype: str) -> str:

@@ -1,4 +1,5 @@
-"""Finds the nodes of each kernel: elementwise nodes, and reductions along rows with the nodes that use their results.
+"""Finds the nodes of each kernel: elementwise nodes, and reductions along adjacent axes with the nodes
+that use their results.
 
 A walk over the model, not rules: whether nodes can share a kernel depends on all uses of each value.
 """
@@ -7,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from passat.runtime.kernels.axes import Block, block_along, block_of, fits, row_of
 from passat.runtime.kernels.operators import DIVISIONS, INTEGERS, KNOWN, REDUCTIONS, Build, builder
 
 if TYPE_CHECKING:
@@ -25,13 +27,20 @@ _SEARCHED: Final = 500
 
 @dataclass(eq=False)
 class Group:
-    """The nodes of one kernel. Their results have the same shape, or one element along the last axis."""
+    """The nodes of one kernel. Their results have the same shape, or the shape `row` with one element along the axes that are reduced."""
 
     nodes: list[int]
     shape: "Shape"
-    reduces: bool
+    block: Block | None
+    """The axes that are reduced, if there is a reduction."""
+    row: "Shape | None" = None
     inputs: set[str] = field(default_factory=set)
     outputs: int = 1
+
+    @property
+    def reduces(self) -> bool:
+        """True for a kernel with reductions."""
+        return self.block is not None
 
 
 Unit: TypeAlias = Group | int
@@ -42,11 +51,12 @@ class Graph:
     """The main graph of a model: types, constants, uses, and the functions of the nodes that may be in kernels."""
 
     def __init__(self, model: "ModelProto", left: Sequence[bool]) -> None:
-        from passat.ir.onnx.kernel_nodes import Tensor, names_read, scalars, tensor_types  # needs onnx
+        from passat.ir.onnx.kernel_nodes import Tensor, integers, names_read, scalars, tensor_types  # needs onnx
 
         self.nodes = list(model.graph.node)
         self.types = tensor_types(model, KNOWN)
         self.constants = scalars(model.graph)
+        self.integers = integers(model.graph)
         for name, constant in self.constants.items():
             self.types.setdefault(name, Tensor(constant.dtype, constant.shape))
         self.uses: dict[str, list[int]] = {}
@@ -57,31 +67,28 @@ class Graph:
                 self.uses.setdefault(name, []).append(number)
         self.results = {value.name for value in model.graph.output}
         self.built: dict[int, Build] = {}
-        self.reductions: set[int] = set()
+        self.reductions: dict[int, Block] = {}
         for number, node in enumerate(self.nodes):
             if left[number] and node.domain in ("", "ai.onnx") and len(node.output) == 1:
-                if self._reduces(node):
-                    self.reductions.add(number)
+                if (block := self._block(node)) is not None:
+                    self.reductions[number] = block
                 elif (build := self._build(node)) is not None:
                     self.built[number] = build
         self.group_of: dict[int, Group] = {}
         self.height: dict[Unit, int] = {}
         """Of each visited group and of nodes in none: higher than those of all that use its results, so that paths lead down."""
 
-    def _reduces(self, node: "NodeProto") -> bool:
-        """True for a reduction along the last axis of a tensor."""
-        from passat.ir.onnx.kernel_nodes import attributes_of
+    def _block(self, node: "NodeProto") -> Block | None:
+        """The axes of a reduction along adjacent axes of a tensor."""
+        from passat.ir.onnx.kernel_nodes import reduced_axes
 
         if node.op_type not in REDUCTIONS or any(name not in self.types for name in (node.input[0], node.output[0])):
-            return False
+            return None
         dtype, shape = self.types[node.input[0]]
-        attributes = attributes_of(node)
-        axis: float | None = attributes.get("axes")
-        if len(node.input) > 1 and node.input[1] in self.constants:
-            axis = self.constants[node.input[1]].value
+        axes = reduced_axes(node, self.integers, len(shape))
         floats = dtype in ("float32", "float64", "float16")
         exact = dtype in ("int32", "int64") and node.op_type in ("ReduceMax", "ReduceMin", "ReduceSum")
-        return (floats or exact) and 1 <= len(shape) <= MOST_DIMENSIONS and axis in (-1, len(shape) - 1)
+        return block_along(shape, axes) if axes and (floats or exact) and 1 <= len(shape) <= MOST_DIMENSIONS else None
 
     def _build(self, node: "NodeProto") -> Build | None:
         from passat.ir.onnx.kernel_nodes import attributes_of
@@ -152,8 +159,9 @@ class Graph:
                 if self._joins(number, group):
                     break
             else:
-                name = self.operands(number)[0] if number in self.reductions else name
-                group = Group([], self.types[name].shape, number in self.reductions, outputs=1)
+                block = self.reductions.get(number)
+                shape = self.types[name if block is None else self.operands(number)[0]].shape
+                group = Group([], shape, block, None if block is None else row_of(shape, block))
                 self.height[group] = height
                 found.append(group)
             group.nodes.append(number)
@@ -174,18 +182,11 @@ class Graph:
         read = [operand for operand in self.operands(number) if not self.is_constant(operand, group.shape)]
         if len(group.nodes) >= MOST_NODES or len(group.inputs.union(read) - {name}) > MOST_INPUTS or group.outputs + outside > MOST_OUTPUTS:
             return False
-        shape = self.types[name].shape
-        of_row = (*group.shape[:-1], 1)
-        upgraded = None
-        if number in self.reductions:
-            wide = self.types[self.operands(number)[0]].shape
-            if shape != (*wide[:-1], 1):
-                return False
-            if group.shape != wide:
-                if group.shape != shape or group.reduces:
-                    return False
-                upgraded = wide
-        elif shape != group.shape and (shape != of_row or not shape):
+        shapes = self._shapes_with(number, group)
+        if shapes is None:
+            return False
+        wide, block, row = shapes
+        if block is not None and not all(fits(self.types[operand].shape, wide, block) for operand in group.inputs.union(read)):
             return False
         if outside:
             heights = self._heights(name, group)
@@ -193,10 +194,24 @@ class Graph:
                 return False
             self.height.update(heights)
         group.outputs += outside
-        if number in self.reductions:
-            group.reduces = True
-            group.shape = upgraded or group.shape
+        group.shape, group.block, group.row = wide, block, row
         return True
+
+    def _shapes_with(self, number: int, group: Group) -> "tuple[Shape, Block | None, Shape | None] | None":
+        """The shape, the reduced axes and the shape of rows of a group with another node; None if the node has another shape."""
+        shape, wide, block, row = self.types[self.result(number)].shape, group.shape, group.block, group.row
+        if number not in self.reductions:
+            if shape == wide:
+                return wide, block, row
+            fitting = shape == row or (row is None and block_of(wide, shape) is not None)
+            return (wide, block, shape) if fitting else None
+        given, reduced = self.types[self.operands(number)[0]].shape, self.reductions[number]
+        rows = row_of(given, reduced)
+        if shape != rows:
+            return None
+        if given == wide:
+            return (wide, reduced, rows) if block in (None, reduced) and row in (None, rows) else None
+        return (given, reduced, rows) if shape == wide and block is None and row is None else None
 
     def _heights(self, name: str, group: Group) -> "dict[Unit, int] | None":
         """The heights that change if the maker of a value joins a group; None if a value leads from it around the group into it, or if it

@@ -9,6 +9,7 @@ from typing import Final
 
 from passat.ir.tir.types import PointerType
 from passat.runtime.kernels.c_expressions import TYPES
+from passat.runtime.kernels.columns import LANES
 from passat.runtime.kernels.emit_c import emit, name_of
 from passat.runtime.kernels.fusing import Kernel
 from passat.runtime.kernels.groups import MOST_DIMENSIONS, MOST_INPUTS, MOST_OUTPUTS
@@ -56,6 +57,7 @@ _HEAD: Final = rf"""
 #define MOST_INPUTS {MOST_INPUTS}
 #define MOST_OUTPUTS {MOST_OUTPUTS}
 #define MOST_DIMENSIONS {MOST_DIMENSIONS}
+#define LANES {LANES}
 #define FMAF(x, y, z) ((x) * (y) + (z))
 #define FMA(x, y, z) ((x) * (y) + (z))
 """
@@ -91,13 +93,14 @@ struct Op {
   Status* (*create_checked)(const Op*, Api, const void*, void**);
   Status* (*compute_checked)(void*, Context*);
 };
-typedef struct { unsigned char type, size, form; } Tensor;  /* form 0: a row, 1: a number of each row, 2: the same, without the last axis */
-typedef void (*Rows)(const char* const*, const int64_t*, const int64_t*, char* const*, int64_t, int64_t);
+typedef struct { unsigned char type, size, form; } Tensor;  /* form 0: all elements, 1: one along the block, 2: without its axes */
+typedef void (*Rows)(const char* const*, const int64_t*, const int64_t*, char* const*, int64_t, int64_t, int64_t);
 typedef struct {
   Op op;
   const char* name;
   size_t inputs, outputs, rank;
-  int reduces;
+  int reduces, columns;
+  size_t first, last;  /* the block: axes that are reduced; of columns, they are not the last */
   const Tensor* tensors;  /* inputs, then outputs */
   Rows rows[LEVELS];
 } Kernel;
@@ -137,12 +140,38 @@ static void run_rows(const Job* job, int64_t row, int64_t end, int64_t from, int
       const Tensor* tensor = &kernel->tensors[kernel->inputs + i];
       y[i] = job->y[i] + (tensor->form ? row : row * job->dims[last] + from) * tensor->size;
     }
-    kernel->rows[level](x, between, along, y, many, count);
+    kernel->rows[level](x, between, along, y, many, count, 0);
     row += many;
   }
 }
+static void run_columns(const Job* job, int64_t part) {
+  const Kernel* kernel = job->kernel;
+  int axis = job->rank - 2;
+  const char* x[MOST_INPUTS];
+  char* y[MOST_OUTPUTS];
+  int64_t along[MOST_INPUTS], inner = job->dims[axis + 1], n = job->dims[axis], outer = part / job->parts, from = part % job->parts * LANES;
+  int64_t rest = outer, count = inner - from < LANES ? inner - from : LANES;
+  for (size_t i = 0; i < kernel->inputs; ++i) {
+    along[i] = job->strides[i][axis];
+    x[i] = job->x[i] + from * job->strides[i][axis + 1] * kernel->tensors[i].size;
+  }
+  for (int d = axis - 1; d >= 0; --d) {
+    int64_t at = rest % job->dims[d];
+    rest /= job->dims[d];
+    for (size_t i = 0; i < kernel->inputs; ++i) x[i] += at * job->strides[i][d] * kernel->tensors[i].size;
+  }
+  for (size_t i = 0; i < kernel->outputs; ++i) {
+    const Tensor* tensor = &kernel->tensors[kernel->inputs + i];
+    y[i] = job->y[i] + (outer * inner * (tensor->form ? 1 : n) + from) * tensor->size;
+  }
+  kernel->rows[level](x, 0, along, y, count, n, inner);
+}
 static void run_part(void* data, size_t part) {
   const Job* job = data;
+  if (job->kernel->columns) {
+    run_columns(job, (int64_t)part);
+    return;
+  }
   int64_t n = job->dims[job->rank - 1], number = (int64_t)part;
   if (job->parts > 1) {
     int64_t row = number / job->parts, from = number % job->parts * BLOCK;
@@ -151,6 +180,12 @@ static void run_part(void* data, size_t part) {
     int64_t row = number * job->rows_each, end = row + job->rows_each;
     run_rows(job, row, end < job->rows ? end : job->rows, 0, n);
   }
+}
+static void merge(int64_t* shape, size_t rank, size_t first, size_t last) {  /* makes one axis of some */
+  int64_t size = 1;
+  for (size_t d = first; d < last; ++d) size *= shape[d];
+  shape[first] = size;
+  for (size_t d = last; d < rank; ++d) shape[first + 1 + d - last] = shape[d];
 }
 static Status* compute(void* data, Context* context) {
   Job job;
@@ -171,42 +206,66 @@ static Status* compute(void* data, Context* context) {
     TRY(status);
     job.x[i] = memory;
   }
+  for (size_t i = 0; i < inputs; ++i) {  /* all shapes get the same rank */
+    for (size_t d = rank; d-- > 0;) shapes[i][d] = d + ranks[i] < rank ? 1 : shapes[i][d + ranks[i] - rank];
+  }
   int64_t rows = 1;
   for (size_t d = 0; d < rank; ++d) {
     out[d] = 1;
     for (size_t i = 0; i < inputs; ++i) {
-      if (d + ranks[i] < rank) continue;
-      int64_t size = shapes[i][d + ranks[i] - rank];
+      int64_t size = shapes[i][d];
       if (size == 1 || size == out[d]) continue;
       if (out[d] != 1) return FAIL("a Passat kernel got tensors whose shapes do not broadcast");
       out[d] = size;
     }
-    if (d + 1 < rank) rows *= out[d];
   }
-  int64_t n = rank ? out[rank - 1] : 1;
   for (size_t i = 0; i < kernel->outputs; ++i) {
     Value* output = 0;
     void* memory = 0;
     int form = kernel->tensors[inputs + i].form;
-    if (form == 1) out[rank - 1] = 1;
-    TRY(CALL(91, Context*, size_t, const int64_t*, size_t, Value**)(context, i, out, form == 2 ? rank - 1 : rank, &output));
-    if (form == 1) out[rank - 1] = n;
+    int64_t shape[MOST_DIMENSIONS];
+    size_t axes = 0;
+    for (size_t d = 0; d < rank; ++d) {
+      int within = form && d >= kernel->first && d < kernel->last;
+      if (!within || form == 1) shape[axes++] = within ? 1 : out[d];
+    }
+    TRY(CALL(91, Context*, size_t, const int64_t*, size_t, Value**)(context, i, shape, axes, &output));
     TRY(CALL(51, const Value*, void**)(output, &memory));
     job.y[i] = memory;
   }
-  if (!rows || (!n && !kernel->reduces)) return 0;
+  if (kernel->reduces) {
+    size_t before = rank;
+    if (kernel->columns) {
+      for (size_t i = 0; i < inputs; ++i) merge(shapes[i], rank, kernel->last, rank);
+      merge(out, rank, kernel->last, rank);
+      before = kernel->last + 1;
+    }
+    for (size_t i = 0; i < inputs; ++i) merge(shapes[i], before, kernel->first, kernel->last);
+    merge(out, before, kernel->first, kernel->last);
+    rank = before - kernel->last + kernel->first + 1;
+    for (size_t i = 0; i < inputs; ++i) {
+      for (size_t d = kernel->first; d < rank; ++d) {
+        if (shapes[i][d] != 1 && shapes[i][d] != out[d]) return FAIL("a Passat kernel got tensors whose shapes do not broadcast");
+      }
+    }
+  }
+  for (size_t d = 0; d < rank; ++d) {
+    if (!kernel->reduces || d != kernel->first) rows *= out[d];
+  }
+  int64_t n = rank ? out[rank - 1] : 1;
+  if (!rows) return 0;
   int64_t strides[MOST_INPUTS][MOST_DIMENSIONS];
   for (size_t i = 0; i < inputs; ++i) {
     int64_t stride = 1;
     for (size_t d = rank; d-- > 0;) {
-      int64_t size = d + ranks[i] < rank ? 1 : shapes[i][d + ranks[i] - rank];
+      int64_t size = shapes[i][d];
       strides[i][d] = size == 1 ? 0 : stride;
       stride *= size;
     }
   }
   job.rank = 0;  /* axes along which all inputs are contiguous are joined; a row that is reduced stays */
   for (size_t d = 0; d < rank; ++d) {
-    int whole = kernel->reduces && d + 1 == rank;
+    int whole = kernel->reduces && d >= kernel->first;
     if (out[d] == 1 && !whole) continue;
     int last = job.rank - 1, joined = last >= 0 && !whole;
     for (size_t i = 0; i < inputs && joined; ++i) joined = job.strides[i][last] == strides[i][d] * out[d];
@@ -221,10 +280,10 @@ static Status* compute(void* data, Context* context) {
     for (size_t i = 0; i < inputs; ++i) job.strides[i][0] = 0;
   }
   int64_t count = job.dims[job.rank - 1];
-  job.rows = kernel->reduces ? rows : rows * n / count;
-  job.parts = kernel->reduces ? 1 : (count + BLOCK - 1) / BLOCK;
+  job.rows = kernel->columns ? rows / n : kernel->reduces ? rows : rows / count;
+  job.parts = kernel->columns ? (count + LANES - 1) / LANES : kernel->reduces ? 1 : (count + BLOCK - 1) / BLOCK;
   job.rows_each = count < BLOCK ? BLOCK / (count ? count : 1) : 1;
-  int64_t tasks = job.parts > 1 ? job.rows * job.parts : (job.rows + job.rows_each - 1) / job.rows_each;
+  int64_t tasks = job.parts > 1 || kernel->columns ? job.rows * job.parts : (job.rows + job.rows_each - 1) / job.rows_each;
   if (tasks > 1) return CALL(274, const Context*, void (*)(void*, size_t), size_t, size_t, void*)(context, run_part, tasks, 0, &job);
   run_part(&job, 0);
   return 0;
@@ -288,7 +347,7 @@ def library_source(kernels: Sequence[Kernel], domain: str) -> str:
     parts += ["#endif", _RUNTIME]
     parts += [f"static const Tensor {kernel.name}_tensors[] = {{{_tensors(kernel)}}};" for kernel in kernels]
     rows = ",\n".join(
-        f'  {{OP, "{kernel.name}", {len(kernel.program.inputs)}, {len(kernel.forms)}, {kernel.rank}, {int(kernel.program.reduces)}, '
+        f'  {{OP, "{kernel.name}", {len(kernel.program.inputs)}, {len(kernel.forms)}, {kernel.rank}, {_reduced(kernel)}, '
         f"{kernel.name}_tensors, ROWS({kernel.name})}}"
         for kernel in kernels
     )
@@ -304,6 +363,11 @@ def _again(functions: str, prefix: str) -> str:
     return re.sub(r"(?m)^#define (\w+)", r"#undef \1\n#define \1", re.sub(r"\bk_", f"{prefix}_", text))
 
 
+def _reduced(kernel: Kernel) -> str:
+    first, last = kernel.block or (0, 0)
+    return f"{int(kernel.program.reduces)}, {int(kernel.program.columns)}, {first}, {last}"
+
+
 def _tensors(kernel: Kernel) -> str:
     forms = [0] * len(kernel.program.inputs) + list(kernel.forms)
     kinds = [kind for kind, _ in kernel.program.inputs] + [kind for _, kind in kernel.program.outputs]
@@ -316,7 +380,7 @@ def _functions(kernel: Kernel) -> str:
     mask = " | ".join(f"(int)(s[{number}] != 0) << {number}" for number in range(count))
     lines = [
         f"static void k_{kernel.name}_rows(const char* const* x, const int64_t* r, const int64_t* s, "
-        "char* const* y, int64_t m, int64_t n) {",
+        "char* const* y, int64_t m, int64_t n, int64_t w) {",
         f"switch ({mask}) {{",
     ]
     for which, function in kernel.functions:
@@ -327,6 +391,6 @@ def _functions(kernel: Kernel) -> str:
                 element = TYPES[param.type_annotation.element_type.dtype]
                 args.append(f"({'' if kind == 'y' else 'const '}{element}*){'y' if kind == 'y' else 'x'}[{number}]")
             else:
-                args.append(param.name if kind in "mn" else f"{kind}[{number}]")
+                args.append(param.name if kind in "mnw" else f"{kind}[{number}]")
         lines.append(f"{'default' if which is None else f'case {which}'}: k_{name_of(function)}({', '.join(args)}); break;")
     return "\n".join([*(emit(function) for _, function in kernel.functions), *lines, "}\n}"])

@@ -1,10 +1,9 @@
 """Lowers the computation of a kernel on rows to loops: one function for each combination of inputs that are broadcast along a row.
 
-Rows are along the last axis. A loop over the row computes the values that a reduction needs; the next loop computes them again, unless they
-are expensive and an output has room for them.
+Rows are along the axes that are reduced, which are the last ones (`columns` is for others). A loop over the row computes the values that a
+reduction needs; the next loop computes them again, unless they are expensive and an output has room for them.
 """
 
-import itertools
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from typing import Final
@@ -20,12 +19,9 @@ from passat.runtime.kernels.emit_c import REASSOCIATE
 from passat.runtime.kernels.functions import FUNCTIONS, call
 from passat.runtime.kernels.operators import REDUCTIONS
 
-MOST_VARIED: Final = 2
-"""Maximum number of inputs of unknown broadcasting for a function per combination. Beyond it there is one function without broadcasting,
-and a general one."""
 _EXPENSIVE: Final = frozenset(FUNCTIONS[name] for name in ("cos", "erf", "exp", "log", "pow", "sigmoid", "sin", "tanh"))
 
-_I, _J, _M, _N = (Var(name, "int64") for name in "ijmn")
+ELEMENT, ROW, ROWS, ELEMENTS = (Var(name, "int64") for name in "ijmn")
 
 
 @dataclass(frozen=True)
@@ -46,22 +42,13 @@ class Program:
     inputs: tuple[tuple[str, bool | None], ...]
     steps: tuple[Step, ...]
     outputs: tuple[tuple[str, str], ...]
+    columns: bool = False
+    """Whether the axis that is reduced is not the last; then whether an input advances is that along the last axis."""
 
     @property
     def reduces(self) -> bool:
         """True if there are reductions, so that a row must not be split."""
         return any(step.kind for step in self.steps)
-
-
-def variants(name: str, program: Program) -> list[tuple[int | None, PrimFunc]]:
-    """The functions of a kernel, each with the mask of the inputs that advance along the row; None for any, with strides as arguments."""
-    unknown = [number for number, (_, along) in enumerate(program.inputs) if along is None]
-    known = sum(1 << number for number, (_, along) in enumerate(program.inputs) if along)
-    if len(unknown) > MOST_VARIED:
-        masks = [known + sum(1 << number for number in unknown)]
-    else:
-        masks = [known + sum(each) for each in itertools.product(*((1 << number, 0) for number in unknown))]
-    return [(mask, _Lowering(program, mask).function(f"{name}_{'any' if mask is None else mask}")) for mask in (*masks, None)]
 
 
 def pointer(name: str, dtype: str, scope: str = "global") -> Var:
@@ -82,7 +69,9 @@ def _is_expensive(expr: PrimExpr) -> bool:
     return any(isinstance(part, Call) and part.op in _EXPENSIVE for part in post_order(expr))
 
 
-class _Lowering:
+class Lowering:
+    """Lowers a program to a function of rows."""
+
     def __init__(self, program: Program, mask: int | None) -> None:
         self.program = program
         self.buffers = [pointer(f"b{number}", kind) for number, (kind, _) in enumerate(program.inputs)]
@@ -103,12 +92,14 @@ class _Lowering:
         """Expensive values that are stored in an output, and the last level at which they are available."""
         last = max(self.level.values())
         free = [name for name, buffer in self.outputs.items() if self.steps[name].wide and self.level[name] > 0]
-        kept = {name: (buffer, last) for name, buffer in self.outputs.items() if self.steps[name].wide and _element(buffer) != "float16"}
+        kept = {
+            name: (buffer, last) for name, buffer in self.outputs.items() if self.steps[name].wide and element_type(buffer) != "float16"
+        }
         for step in self.program.steps:
             if not step.wide or step.var.name in kept or self.level[step.var.name] == last or not self._is_costly(step):
                 continue
             for name in free:
-                if _element(self.outputs[name]) == step.var.dtype and self.level[name] > self.level[step.var.name]:
+                if element_type(self.outputs[name]) == step.var.dtype and self.level[name] > self.level[step.var.name]:
                     kept[step.var.name] = self.outputs[name], self.level[name]
                     free.remove(name)
                     break
@@ -128,40 +119,45 @@ class _Lowering:
     def function(self, name: str) -> PrimFunc:
         """The function of rows: inputs, their strides between rows and along them, outputs, and the numbers of rows and of elements."""
         levels = max(self.level.values())
-        row = stmt_seq([_store(buffer, _J, self.steps[name].var) for name, buffer in self.outputs.items() if not self.steps[name].wide])
+        row = stmt_seq([store(buffer, ROW, self.steps[name].var) for name, buffer in self.outputs.items() if not self.steps[name].wide])
         for level in range(levels, -1, -1):
             row = self._from_level(level, row)
-        params = (*self.buffers, *self.between, *self.strides, *self.outputs.values(), _M, _N)
-        loop = For(_J, 0, _M, ForKind.SERIAL, self._row_inputs(row))
+        params = (*self.buffers, *self.between, *self.strides, *self.outputs.values(), ROWS, ELEMENTS)
+        loop = For(ROW, 0, ROWS, ForKind.SERIAL, self._row_inputs(row))
         return PrimFunc(params, loop, attrs={"global_symbol": name, "tir.noalias": True})
 
     def _from_level(self, level: int, rest: Stmt) -> Stmt:
         """The numbers of a row that are known at a level, its loop, and what follows."""
+        reductions, body, needed = self._of_elements(level)
+        after = rest
+        if body is not None:
+            elements = self._elements(level, needed, body)
+            loop = For(ELEMENT, 0, ELEMENTS, ForKind.SERIAL, elements, annotations={REASSOCIATE: True} if reductions else None)
+            after = stmt_seq(loop, rest)
+        for step in reversed(reductions):
+            variable = self.sums[step.var.name]
+            after = Allocate(variable, element_type(variable), [1], true(), stmt_seq(Store(variable, start(step), 0), after))
+        for step in reversed([step for step in self.program.steps if not step.wide and self.level[step.var.name] == level]):
+            after = LetStmt(step.var, self._finished(step) if step.kind else step.value, after)
+        return after
+
+    def _of_elements(self, level: int) -> tuple[list[Step], Stmt | None, set[str]]:
+        """The reductions of elements at a level, the statement for each element, and the values that it needs."""
         reductions = [step for step in self.program.steps if step.kind and self.level[step.var.name] == level + 1]
         body: list[Stmt] = []
         needed: set[str] = set()
         for name, (buffer, _) in self.kept.items():
             if self.level[name] == level:
-                body.append(_store(buffer, self._place(), self.steps[name].var))
+                body.append(store(buffer, self._place(), self.steps[name].var))
                 needed.add(name)
         for name, buffer in self.outputs.items():
             if self.steps[name].wide and name not in self.kept and self.level[name] == level:
-                body.append(_store(buffer, self._place(), self.steps[name].var))
+                body.append(store(buffer, self._place(), self.steps[name].var))
                 needed.add(name)
         for step in reductions:
             body.append(self._accumulated(step))
             needed.update(_names(step.value))
-        after = rest
-        if body:
-            elements = self._elements(level, needed, stmt_seq(body))
-            loop = For(_I, 0, _N, ForKind.SERIAL, elements, annotations={REASSOCIATE: True} if reductions else None)
-            after = stmt_seq(loop, rest)
-        for step in reversed(reductions):
-            variable = self.sums[step.var.name]
-            after = Allocate(variable, _element(variable), [1], true(), stmt_seq(Store(variable, _start(step), 0), after))
-        for step in reversed([step for step in self.program.steps if not step.wide and self.level[step.var.name] == level]):
-            after = LetStmt(step.var, self._finished(step) if step.kind else step.value, after)
-        return after
+        return reductions, stmt_seq(body) if body else None, needed
 
     def _row_inputs(self, body: Stmt) -> Stmt:
         """Names the inputs that numbers of a row are computed from."""
@@ -180,7 +176,7 @@ class _Lowering:
                 if not self._is_stored(step, level):
                     names.update(_names(step.value))
         for step in wanted:
-            value = _load(self.kept[step.var.name][0], self._place()) if self._is_stored(step, level) else step.value
+            value = load(self.kept[step.var.name][0], self._place()) if self._is_stored(step, level) else step.value
             body = LetStmt(step.var, value, body)
         for name in sorted(name for name in names if name not in self.steps):
             body = LetStmt(self.inputs[name], self._loaded(name), body)
@@ -190,16 +186,19 @@ class _Lowering:
         return step.var.name in self.kept and self.level[step.var.name] < level <= self.kept[step.var.name][1]
 
     def _place(self) -> PrimExpr:
-        return Add(Mul(_J, _N), _I)
+        return Add(Mul(ROW, ELEMENTS), ELEMENT)
+
+    def _sum_place(self) -> PrimExpr:
+        return IntImm("int64", 0)
 
     def _loaded(self, name: str, *, at_start: bool = False) -> PrimExpr:
         number = int(name.removeprefix("x"))
-        index: PrimExpr = Mul(_J, self.between[number])
+        index: PrimExpr = Mul(ROW, self.between[number])
         if not at_start and self.mask is None:
-            index = Add(index, Mul(_I, self.strides[number]))
+            index = Add(index, Mul(ELEMENT, self.strides[number]))
         elif not at_start and self.mask is not None and self.mask >> number & 1:
-            index = Add(index, _I)
-        return _load(self.buffers[number], index)
+            index = Add(index, ELEMENT)
+        return load(self.buffers[number], index)
 
     def _accumulated(self, step: Step) -> Stmt:
         value, variable = step.value, self.sums[step.var.name]
@@ -209,12 +208,12 @@ class _Lowering:
             value = _reversed(value)
         if _is_order(step) and step.var.type.is_float:
             value = call("order", value)
-        return Store(variable, (Max if _is_order(step) else Add)(_load(variable, 0), value), 0)
+        return Store(variable, (Max if _is_order(step) else Add)(load(variable, self._sum_place()), value), self._sum_place())
 
     def _finished(self, step: Step) -> PrimExpr:
-        value = _load(self.sums[step.var.name], 0)
+        value = load(self.sums[step.var.name], self._sum_place())
         if step.kind == "ReduceMean":
-            return call("div", value, Cast(step.var.dtype, Max(_N, IntImm("int64", 1))))
+            return call("div", value, Cast(step.var.dtype, Max(ELEMENTS, IntImm("int64", 1))))
         if step.kind == "ReduceL2":
             return call("sqrt", value)
         if _is_order(step) and step.var.type.is_float:
@@ -222,20 +221,21 @@ class _Lowering:
         return _reversed(value) if step.kind == "ReduceMin" else value
 
 
-def _element(variable: Var) -> str:
+def element_type(variable: Var) -> str:
     """The type of the elements that a variable points to."""
     assert isinstance(variable.type_annotation, PointerType)
     return variable.type_annotation.element_type.dtype
 
 
-def _load(buffer: Var, index: PrimExpr | int) -> PrimExpr:
+def load(buffer: Var, index: PrimExpr | int) -> PrimExpr:
     """An element; of float16, as float32."""
-    loaded = Load(_element(buffer), buffer, index)
+    loaded = Load(element_type(buffer), buffer, index)
     return Cast("float32", loaded) if loaded.dtype == "float16" else loaded
 
 
-def _store(buffer: Var, index: PrimExpr, value: PrimExpr) -> Stmt:
-    return Store(buffer, Cast("float16", value) if _element(buffer) == "float16" else value, index)
+def store(buffer: Var, index: PrimExpr, value: PrimExpr) -> Stmt:
+    """Writes an element; of float16, from float32."""
+    return Store(buffer, Cast("float16", value) if element_type(buffer) == "float16" else value, index)
 
 
 def _is_order(step: Step) -> bool:
@@ -247,7 +247,8 @@ def _sum_type(step: Step) -> str:
     return {"float32": "int32", "float64": "int64"}.get(kind, kind) if _is_order(step) else kind
 
 
-def _start(step: Step) -> PrimExpr:
+def start(step: Step) -> PrimExpr:
+    """The value of a reduction of no elements."""
     kind = step.var.dtype
     if not _is_order(step):
         return const(0, kind)

@@ -101,9 +101,73 @@ def test_float16_is_reduced_as_float32(tmp_path: Path) -> None:
     np.testing.assert_allclose(other.astype(np.float32), one.astype(np.float32), rtol=2e-3)
 
 
-def test_other_axes_are_left_alone() -> None:
-    text = "g (float[B,N] x) => (float[1,N] r) <int64[1] a = {0}> { s = Neg(x) t = Abs(s) r = ReduceSum<keepdims = 1>(t, a) }"
+AXES = [
+    ((2, 3, 4, 5), (0,)), ((2, 3, 4, 5), (1,)), ((2, 3, 4, 5), (-2, -1)), ((2, 3, 4, 5), (1, 2)), ((2, 3, 4, 5), (1, 2, 3)), ((2, 3, 4, 5), (0, 1, 2, 3)),
+    ((300, 7), (0,)), ((7, 300), (0,)), ((3, 200, 130), (1,)), ((4, 1, 6), (1,)), ((4, 5, 1), (1,)), ((1, 1, 9), (0, 1)), ((0, 3, 4), (1,)), ((2, 0, 4), (1,)),
+    ((2, 3, 0), (1,)), ((2, 40, 300), (-2,)),
+]  # fmt: skip
+NORMALIZED = (
+    "{ h = Mul(x, x) s = ReduceMax<keepdims = 1>(h, a) d = Sub(h, s) e = Exp(d) t = ReduceSum<keepdims = 1>(e, a) p = Sqrt(t) q = Add(p, w) r = Div(e, q) "
+    "u = ReduceMean<keepdims = 1>(r, a) o = ReduceL2<keepdims = 0>(r, a) }"
+)
+
+
+@pytest.mark.parametrize(("shape", "axes"), AXES)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_reductions_along_any_adjacent_axes(shape: tuple[int, ...], axes: tuple[int, ...], dynamic: bool, tmp_path: Path) -> None:
+    """Three levels, with an operand that has one element for each row or column, and results of all forms."""
+    kept = [1 if axis in {each % len(shape) for each in axes} else size for axis, size in enumerate(shape)]
+    names = [f"D{axis}" if dynamic else str(size) for axis, size in enumerate(shape)]
+    rows = ["1" if axis in {each % len(shape) for each in axes} else name for axis, name in enumerate(names)]
+    removed = [name for axis, name in enumerate(names) if axis not in {each % len(shape) for each in axes}]
+    last = f"[{','.join(removed)}]" if removed else ""
+    text = (
+        f"g (float[{','.join(names)}] x, float[{','.join(rows)}] w) => (float[{','.join(names)}] r, float[{','.join(rows)}] u, "
+        f"float{last} o) <int64[{len(axes)}] a = {{{', '.join(map(str, axes))}}}> {NORMALIZED}"
+    )
+    proto = model(text)
+    random = np.random.default_rng(0)
+    feed = {"x": random.standard_normal(shape, np.float32), "w": random.random(kept, np.float32)}
+    plain = session(proto).run(None, feed)
+    for name, one, other in zip("ruo", plain, own_session(proto, tmp_path, threads=2, kernels=None).run(None, feed), strict=True):
+        assert one.shape == other.shape
+        if 0 not in shape:
+            np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6, err_msg=name)
+    made = fused(proto)
+    assert len(made.groups) <= 2  # the reduction without dimensions is the last node, in a kernel of its own or none
+    assert made.nodes >= 9
+
+
+def test_axes_that_are_not_adjacent_are_left_alone() -> None:
+    text = "g (float[2,3,4] x) => (float[1,3,1] r) <int64[2] a = {0, 2}> { s = Neg(x) t = Abs(s) r = ReduceSum<keepdims = 1>(t, a) }"
     assert [node.op_type for node in fused(model(text)).model.graph.node] == ["Kernel0", "ReduceSum"]
+
+
+def test_operands_that_broadcast_along_part_of_the_axes_are_left_alone(tmp_path: Path) -> None:
+    """Of (C, 1) along two axes, and of (W,) beside columns."""
+    for axes in ((1, 2), (0,)):
+        text = (
+            f"g (float[2,3,4] x, float[3,1] b) => (float[2,3,4] r) <int64[{len(axes)}] a = {{{', '.join(map(str, axes))}}}> "
+            "{ s = Mul(x, b) e = Exp(s) t = ReduceSum<keepdims = 1>(e, a) r = Div(e, t) }"
+        )
+        random = np.random.default_rng(0)
+        feed = {"x": random.standard_normal((2, 3, 4), np.float32), "b": random.standard_normal((3, 1), np.float32)}
+        [(one, other)] = both(text, tmp_path, [feed])
+        np.testing.assert_allclose(other, one, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["float16", "double", "int32", "int64"])
+def test_columns_of_other_types(kind: str, tmp_path: Path) -> None:
+    names = ["ReduceMax", "ReduceMin", "ReduceSum"]
+    results = ", ".join(f"{kind}[B,1,C] r{name}" for name in names)
+    steps = " ".join(f"s{name} = Abs(x) r{name} = {name}<keepdims = 1>(s{name}, a)" for name in names)
+    proto = model(f"g ({kind}[B,N,C] x) => ({results}) <int64[1] a = {{1}}> {{ {steps} }}")
+    x: AnyValue = (np.random.default_rng(0).standard_normal((3, 20, 150)) * 100).astype(DTYPES[kind])
+    own = own_session(proto, tmp_path, kernels=len(names)).run(None, {"x": x})
+    for name, one, other in zip(names, session(proto).run(None, {"x": x}), own, strict=True):
+        np.testing.assert_allclose(
+            other.astype(np.float64), one.astype(np.float64), rtol=2e-3 if kind == "float16" else 1e-12, err_msg=name
+        )
 
 
 def test_numbers_of_rows_without_a_reduction_are_left_alone(tmp_path: Path) -> None:
