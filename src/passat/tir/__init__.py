@@ -111,7 +111,7 @@ from passat.ir.tir.stmt import (
 )
 from passat.ir.tir.types import PointerType, PrimType
 from passat.ir.tir.values import BufferLoad, Let, Load, ProducerLoad, Ramp, Select, Shuffle
-from passat.tir import ir_builder, stmt_functor
+from passat.tir import ir_builder, stmt_functor, transform
 
 __all__ = [
     "EQ",
@@ -243,6 +243,7 @@ __all__ = [
     "sinh",
     "sqrt",
     "stmt_functor",
+    "transform",
     "stmt_list",
     "stmt_seq",
     "subtract",

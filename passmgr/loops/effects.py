@@ -1,0 +1,17 @@
+"""What the evaluation of an expression changes."""
+
+from passat.ir.tir.expr import Call, PrimExpr
+from passat.ir.tir.functor import post_order
+from passat.ir.tir.intrinsics import CallEffectKind
+from passat.ir.tir.stmt import Evaluate, Stmt, nothing, stmt_seq
+
+
+def has_effects(expr: PrimExpr) -> bool:
+    """Whether an expression does more than to compute a value: it writes memory, or calls a function that may."""
+    return any(isinstance(part, Call) and part.op.effect > CallEffectKind.ReadState for part in post_order(expr))
+
+
+def evaluated(*exprs: PrimExpr) -> Stmt:
+    """A statement that evaluates those expressions that have effects."""
+    kept = [Evaluate(expr) for expr in exprs if has_effects(expr)]
+    return stmt_seq(*kept) if kept else nothing()

@@ -1,0 +1,79 @@
+"""Removes statements without effect.
+
+A walk: it removes statements and the scopes around them, which depends on everything inside.
+"""
+
+from dataclasses import dataclass
+
+from passat.ir.module import IRModule
+from passat.ir.prim_func import PrimFunc
+from passat.ir.tir.expr import IntImm
+from passat.ir.tir.functor import rewrite
+from passat.ir.tir.node import Node
+from passat.ir.tir.stmt import (
+    Allocate,
+    AttrStmt,
+    BufferRealize,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    ProducerRealize,
+    SeqStmt,
+    Stmt,
+    is_nothing,
+    nothing,
+    stmt_list,
+    stmt_seq,
+)
+from passat.passmgr.context import PassContext
+from passat.passmgr.loops.effects import evaluated
+from passat.passmgr.pass_info import PassInfo
+from passat.passmgr.passes import PrimFuncPass
+
+
+@dataclass(frozen=True, repr=False)
+class RemoveNoOp(PrimFuncPass):
+    """Removes evaluations of values that are not used, and loops, conditions and memory around nothing.
+
+    Calls that may change something are kept, and `while` loops, which may not end.
+    """
+
+    info = PassInfo(0, "tir.RemoveNoOp")
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        """Removes the statements of a function that do nothing."""
+        body = rewrite(func.body, _without_effect)
+        return func if body is func.body else func.with_body(body)
+
+
+def _without_effect(node: Node) -> Stmt | None:
+    """What remains of a statement whose parts are done; None if it stays."""
+    if isinstance(node, SeqStmt):
+        kept = [part for part in stmt_list(node) if not is_nothing(part)]
+        same = len(kept) == len(node.seq) > 1 and all(new is old for new, old in zip(kept, node.seq, strict=True))
+        return None if same else stmt_seq(*kept) if kept else nothing()
+    if isinstance(node, Evaluate):
+        return None if is_nothing(node) else _if_new(evaluated(node.value), node)
+    if isinstance(node, AttrStmt) and node.attr_key == "pragma_debug_skip_region":
+        return nothing()
+    if isinstance(node, IfThenElse):
+        if node.else_case is not None and is_nothing(node.else_case):
+            node = IfThenElse(node.condition, node.then_case)
+            return evaluated(node.condition) if is_nothing(node.then_case) else node
+        return evaluated(node.condition) if node.else_case is None and is_nothing(node.then_case) else None
+    if isinstance(node, For):
+        if isinstance(node.extent, IntImm) and node.extent.value <= 0:
+            return nothing()
+        return evaluated(node.min, node.extent) if is_nothing(node.body) else None
+    if isinstance(node, (LetStmt, AttrStmt)):
+        return evaluated(node.value) if is_nothing(node.body) else None
+    if isinstance(node, Allocate):
+        return evaluated(*node.extents) if is_nothing(node.body) else None
+    if isinstance(node, (BufferRealize, ProducerRealize)):
+        return node.body if is_nothing(node.body) else None
+    return None
+
+
+def _if_new(made: Stmt, node: Evaluate) -> Stmt | None:
+    return None if isinstance(made, Evaluate) and made.value is node.value else made
