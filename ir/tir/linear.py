@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any as AnyValue
 from typing import Final
 
-from passat.ir.shape import ANY, Dim, Monomial, SymDim
+from passat.ir.shape import ANY, Any, Dim, Monomial, SymDim
 from passat.ir.tir.arithmetic import Add, FloorDiv, FloorMod, Max, Min, Mul, Sub
 from passat.ir.tir.equality import difference, digest
 from passat.ir.tir.expr import Cast, IntImm, PrimExpr, SizeVar, Var, const
@@ -83,10 +83,6 @@ class Polynomials:
             if value is not None:
                 bounds[name] = value if isinstance(value, (int, SymDim)) else self.of(value)
 
-    def name(self, var: Var) -> str:
-        """The name of the atom of a variable."""
-        return self._name(var)
-
     def quotient(self, dividend: Polynomial, divisor: int) -> Polynomial:
         """The dividend by a positive integer, rounded down."""
         whole: dict[Monomial, int] = {}
@@ -100,11 +96,11 @@ class Polynomials:
                 rest[monomial] = coefficient
         left = polynomial(rest)
         if isinstance(left, int):
-            return polynomial(whole) + left // divisor
+            return _sized(polynomial(whole) + left // divisor)
         made = FloorDiv(self.expr(left, self._dtype(left)), const(divisor, self._dtype(left)))
         name = self._name(made)
         self._forms[name] = Quotient(left, divisor)
-        return polynomial(whole) + SymDim.named(name)  # type: ignore[return-value]  # no unknown sizes here
+        return _sized(polynomial(whole) + SymDim.named(name))
 
     def _dtype(self, value: Polynomial) -> str:
         names = [name for monomial, _ in terms_of(value) for name in monomial]
@@ -131,7 +127,7 @@ class Polynomials:
             elif isinstance(b, int) and b > 0:
                 whole = self.quotient(a, b)
                 made = whole if isinstance(expr, FloorDiv) else a - whole * b
-        return SymDim.named(self._name(expr)) if made is ANY else made  # type: ignore[return-value]  # no unknown sizes here
+        return SymDim.named(self._name(expr)) if isinstance(made, Any) else made
 
     def _name(self, expr: PrimExpr) -> str:
         key = expr if isinstance(expr, Var) else digest(expr)
@@ -165,48 +161,31 @@ class Polynomials:
             if isinstance(form, tuple) and isinstance(factor, int):
                 kind, *sides = form
                 both = (kind is Min) == (factor > 0)
-                found = (self._nonnegative(rest + side * factor, steps // 2) for side in sides)  # type: ignore[arg-type]  # no unknown sizes
+                found = (self._nonnegative(_sized(rest + side * factor), steps // 2) for side in sides)
                 return all(found) if both else any(found)
             if isinstance(form, Quotient) and isinstance(factor, int):
                 # divisor * quotient is between dividend - divisor + 1 and dividend
                 bound = form.dividend - (form.divisor - 1) if factor > 0 else form.dividend
-                if self._nonnegative(rest * form.divisor + bound * factor, steps - 1):  # type: ignore[arg-type]  # no unknown sizes
+                if self._nonnegative(_sized(rest * form.divisor + bound * factor), steps - 1):
                     return True
                 continue
             for bounds, sign in ((self._lowest, 1), (self._highest, -1)):
-                bound_of = bounds.get(name)
-                if bound_of is not None and name not in names_of(bound_of) and self._nonnegative(factor * sign, steps // 2):  # type: ignore[arg-type]  # no unknown sizes
-                    if self._nonnegative(rest + factor * bound_of, steps - 1):  # type: ignore[arg-type]  # no unknown sizes
-                        return True
+                found_bound = bounds.get(name)
+                if found_bound is None or name in names_of(found_bound) or not self._nonnegative(_sized(factor * sign), steps // 2):
+                    continue
+                if self._nonnegative(_sized(rest + factor * found_bound), steps - 1):
+                    return True
         return False
 
     def _order(self, name: str) -> int:
         """Atoms made later depend on earlier ones, so they are replaced first."""
         return -int(name[1:])
 
-    def extreme(self, value: Polynomial, names: Iterable[str], *, lowest: bool) -> Polynomial | None:
-        """A polynomial without some variables that is at most (at least) the given one for all their values; None if there is none."""
-        for name in sorted(names, key=self._order):
-            if name not in names_of(value):
-                continue
-            factor, rest = split(value, name)
-            if factor is None:
-                return None
-            if self.is_nonnegative(factor):
-                bound = (self._lowest if lowest else self._highest).get(name)
-            elif self.is_nonnegative(-factor):  # type: ignore[arg-type]  # no unknown sizes
-                bound = (self._highest if lowest else self._lowest).get(name)
-            else:
-                return None
-            if bound is None:
-                return None
-            value = rest + factor * bound  # type: ignore[assignment]  # no unknown sizes
-        # an atom may contain a variable, such as the dividend of a quotient
-        return None if any(self._contains(atom, names) for atom in names_of(value)) else value
 
-    def _contains(self, atom: str, names: Iterable[str]) -> bool:
-        variables = {self._exprs[name] for name in names}
-        return any(part in variables for part in post_order(self._exprs[atom]) if isinstance(part, Var))
+def _sized(value: Dim) -> Polynomial:
+    """The result of arithmetic on polynomials, which is one."""
+    assert not isinstance(value, Any)
+    return value
 
 
 def terms_of(value: Polynomial) -> Iterable[tuple[Monomial, int]]:

@@ -70,5 +70,3 @@ class _Renaming(Mutator):
         return made.with_fields(**{field: self._names[var]}) if var in self._names else made
 
     visit_Load = visit_Store = visit_AttrStmt = _access
-
-

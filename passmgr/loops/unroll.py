@@ -71,7 +71,8 @@ class _Unroller(Mutator):
         elif node.attr_key == "pragma_unroll_explicit":
             changed = replace(self._config, explicit_unroll=bool(_constant(node)))
         else:
-            return self.descend(node)
+            made: Stmt = self.descend(node)
+            return made
         outer, self._config = self._config, changed
         body: Stmt = self.visit(node.body)
         self._config = outer
@@ -145,5 +146,3 @@ def _constant(node: AttrStmt) -> int:
     if not isinstance(node.value, IntImm):
         raise TirError(f"{node.attr_key} has a constant, not {node.value}")
     return node.value.value
-
-

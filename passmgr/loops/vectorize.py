@@ -164,7 +164,7 @@ class _Vectorizer(Mutator):
 
     def visit_Shuffle(self, node: Shuffle) -> PrimExpr:
         """A shuffle that does not depend on the iteration."""
-        if self.descend(node) is not node:
+        if self._depends(node):
             raise _NoVectorFormError
         return node
 
@@ -173,9 +173,9 @@ class _Vectorizer(Mutator):
         base, stride = self.visit(node.base), self.visit(node.stride)
         if base is node.base and stride is node.stride:
             return node
-        if isinstance(base, Ramp) and isinstance(base.stride, IntImm) and isinstance(stride, IntImm):
-            if base.stride.value == stride.value * node.lanes:
-                return Ramp(base.base, stride, base.lanes * node.lanes)
+        constant = isinstance(base, Ramp) and isinstance(base.stride, IntImm) and isinstance(stride, IntImm)
+        if constant and base.stride.value == stride.value * node.lanes:
+            return Ramp(base.base, stride, base.lanes * node.lanes)
         raise _NoVectorFormError
 
     def visit_Load(self, node: Load) -> PrimExpr:
@@ -188,18 +188,21 @@ class _Vectorizer(Mutator):
 
     def visit_Let(self, node: Let) -> PrimExpr:
         """A variable of vectors."""
-        value = self.visit(node.value)
-        var = self._bound(node.var, value)
-        body = self.visit(node.body)
-        return Let(var, value, body)
+        made: PrimExpr = self._binding(node)
+        return made
 
-    def _bound(self, var: Var, value: PrimExpr) -> Var:
-        if value.lanes == var.lanes:
-            return var
-        vector = Var(var.name, value.dtype)
-        self._values[var] = vector
-        self._lets.add(var)
-        return vector
+    def _binding(self, node: AnyValue) -> AnyValue:
+        value = self.visit(node.value)
+        if value.lanes == node.value.lanes:
+            return node.with_fields(value=value, body=self.visit(node.body))
+        vector = Var(node.var.name, value.dtype)
+        self._values[node.var] = vector
+        self._lets.add(node.var)
+        try:
+            return type(node)(vector, value, self.visit(node.body))
+        finally:
+            self._lets.discard(node.var)
+            del self._values[node.var]
 
     def visit_Call(self, node: Call) -> PrimExpr:
         """A function of each lane. Conditions that differ between iterations have no vector form."""
@@ -255,9 +258,8 @@ class _Vectorizer(Mutator):
 
     def visit_LetStmt(self, node: LetStmt) -> Stmt:
         """A variable of vectors."""
-        value = self.visit(node.value)
-        var = self._bound(node.var, value)
-        return LetStmt(var, value, self.visit(node.body))
+        made: Stmt = self._binding(node)
+        return made
 
     def visit_For(self, node: For) -> Stmt:
         """A loop with the same bounds in all iterations."""
@@ -306,7 +308,9 @@ class _Vectorizer(Mutator):
             return None
 
         body = self.visit(rewrite(node.body, own))
-        return node.with_fields(extents=(*node.extents, const(lanes, node.extents[-1].dtype)) if node.extents else (const(lanes),), body=body)
+        return node.with_fields(
+            extents=(*node.extents, const(lanes, node.extents[-1].dtype)) if node.extents else (const(lanes),), body=body
+        )
 
     def visit_BufferRealize(self, node: BufferRealize | Prefetch) -> Stmt:
         """Buffers are flattened before."""
@@ -340,5 +344,3 @@ def _with_lanes(expr: PrimExpr, lanes: int) -> PrimExpr:
     if isinstance(expr, Broadcast) and lanes % expr.lanes == 0:
         return Broadcast(expr.value, lanes)
     raise _NoVectorFormError
-
-
