@@ -39,7 +39,7 @@ class UnrollLoopConfig:
     explicit_unroll: bool = True
 
 
-register_option(OPTION, UnrollLoopConfig, UnrollLoopConfig(), "Which loops UnrollLoop unrolls, in addition to those marked.")
+register_option(OPTION, UnrollLoopConfig, None, "Which loops UnrollLoop unrolls, in addition to those marked.")
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,7 +53,7 @@ class UnrollLoop(PrimFuncPass):
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """Unrolls the loops of a function."""
-        body = _Unroller(ctx.get_config(OPTION)).visit(func.body)
+        body = _Unroller(ctx.get_config(OPTION) or UnrollLoopConfig()).visit(func.body)
         return func if body is func.body else func.with_body(renamed_definitions(body))
 
 

@@ -1,7 +1,7 @@
 """Turns loops into operations on vectors.
 
-A walk: what becomes of an expression depends on the variables of the statements around it, and statements become loops again where there is
-no vector form.
+A walk: the form of an expression depends on the variables of the statements around it, and statements without a vector form become loops
+again.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What passes over loops make of functions, as text; their limits and errors."""
+"""Results of passes over loops as text; their limits and errors."""
 
 from typing import Any
 
