@@ -2,11 +2,12 @@
 with each other."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from passat.ir.evaluate import MISDECLARED
+from passat.ir.expr import Expr
 from passat.rules.checking.fixing import fix, loosened
-from passat.rules.checking.relations import circles, covered, enlarges, reducing_matchers
+from passat.rules.checking.relations import circles, covered, enlarges, reducing_matchers, starts
 from passat.rules.checking.report import Counterexample, Finding, RuleReport, instance_lines
 from passat.rules.checking.shrink import shrink, weight
 from passat.rules.checking.trial import Trial, Trier, Verdict
@@ -117,6 +118,24 @@ def _never_accepted(checked: Checked) -> None:
         checked.find("never matches", f"the left side matched none of {number} instances: {reason}")
 
 
+class RuleCheck(NamedTuple):
+    """A rule that was checked by itself, its report, instances from which to look for cycles, and whether it made every instance more
+    expensive."""
+
+    rule: Rule
+    report: RuleReport
+    starts: tuple[Expr, ...] = ()
+    enlarges: bool = False
+
+
+def check_alone(rule: Rule, *, instances: int = INSTANCES, seed: int = 0) -> RuleCheck:
+    """Checks a rule by itself."""
+    checked = check_rule(rule, instances=instances, seed=seed)
+    if not checked.report.ok:
+        return RuleCheck(rule, checked.report)
+    return RuleCheck(rule, checked.report, starts(checked), enlarges(checked))
+
+
 Progress = Callable[[str], None]
 
 
@@ -131,23 +150,25 @@ def check_rules(
     >>> report.verdict, report.counterexample.reason
     ('rejected', 'the element is 1.0 on the right, -1.0 on the left')
     """
-    return related(list(check_each(rules, instances=instances, seed=seed, progress=progress)), progress)
-
-
-def check_each(rules: Iterable[Rule], *, instances: int = INSTANCES, seed: int = 0, progress: Progress) -> Iterator[Checked]:
-    """Checks rules one by one, each by itself."""
-    once = {rule.name: rule for rule in rules}
-    for number, rule in enumerate(once.values(), 1):
+    found = []
+    once = distinct(rules)
+    for number, rule in enumerate(once, 1):
         progress(f"checking {rule.name}, {number} of {len(once)}")
-        yield check_rule(rule, instances=instances, seed=seed)
+        found.append(check_alone(rule, instances=instances, seed=seed))
+    return related(found, progress)
 
 
-def related(checked: Sequence[Checked], progress: Progress = lambda text: None) -> list[RuleReport]:
+def distinct(rules: Iterable[Rule]) -> list[Rule]:
+    """The rules, without those whose names occur again."""
+    return list({rule.name: rule for rule in rules}.values())
+
+
+def related(checked: Sequence[RuleCheck], progress: Progress = lambda text: None) -> list[RuleReport]:
     """The reports of checked rules, extended by relations between rules."""
     progress("looking for cycles of rules")
     reports = {found.report.name: found.report for found in checked}
     sound = [found for found in checked if found.report.ok]
-    for path in circles(sound, reducing_matchers(found.rule for found in sound)):
+    for path in circles([(found.rule, found.starts) for found in sound], reducing_matchers(found.rule for found in sound)):
         shown = " -> ".join([*path, path[0]])
         text = f"forms a cycle, so it improves no program: {shown}; use .exploring() on one of them"
         if len(set(path)) == 1:
@@ -158,7 +179,7 @@ def related(checked: Sequence[Checked], progress: Progress = lambda text: None) 
         text = f"is subsumed by {general.name}"
         reports[special.name].findings.append(Finding("subsumed", text, rejects=False))
     for found in sound:
-        if found.report.ok and enlarges(found):
+        if found.report.ok and found.enlarges:
             text = "made every instance more expensive, so it never pays by itself: use .exploring()"
             found.report.findings.append(Finding("enlarges", text, rejects=False))
     return list(reports.values())

@@ -72,17 +72,21 @@ def reducing_matchers(rules: Iterable[Rule]) -> dict[Symbol, list[Matcher]]:
     return matchers
 
 
-def circles(all_checked: Iterable[Checked], matchers: Mapping[Symbol, Sequence[Matcher]]) -> list[tuple[str, ...]]:
-    """The cycles among reducing rules that lead back to the initial program: their names in order, each cycle once."""
+def starts(checked: Checked) -> tuple[Expr, ...]:
+    """Instances of a reducing rule from which to look for cycles."""
+    if checked.rule.kind != REDUCING:
+        return ()
+    return tuple(trial.program.body for _, trial in checked.agreeing[:_LOOKED_AT] if trial.program is not None)
+
+
+def circles(instances: Iterable[tuple[Rule, Sequence[Expr]]], matchers: Mapping[Symbol, Sequence[Matcher]]) -> list[tuple[str, ...]]:
+    """The cycles among reducing rules that lead from an instance of one back to itself: their names in order, each cycle once."""
     found: dict[frozenset[str], tuple[str, ...]] = {}
-    for checked in all_checked:
-        if checked.rule.kind != REDUCING:
-            continue
-        for _, trial in checked.agreeing[:_LOOKED_AT]:
-            if trial.program is not None:
-                path = _circle(_folded(trial.program.body), checked.rule.name, matchers)
-                if path:
-                    found.setdefault(frozenset(path), path)
+    for rule, programs in instances:
+        for program in programs:
+            path = _circle(_folded(program), rule.name, matchers)
+            if path:
+                found.setdefault(frozenset(path), path)
     return list(found.values())
 
 

@@ -1,20 +1,13 @@
 """`passat.optimize_many`: several models, one after the other, in processes of this machine, or on a cluster."""
 
-import concurrent.futures
 import contextlib
-import multiprocessing
 import os
-import pickle
-import queue
-import signal
-import threading
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any as AnyValue
-from typing import Final, Protocol
+from typing import Final
 
-from passat.ir.passat_error import PassatError
+from passat.jobs import Executor, run_jobs
 from passat.log import LOG
 from passat.optimizer import Result, optimize
 from passat.passmgr import PassContext
@@ -23,32 +16,6 @@ from passat.settings import ArgumentError, Settings
 from passat.source import IN_MEMORY, ModelLike, open_source
 
 PathLike = str | os.PathLike[str]
-
-
-class Future(Protocol):
-    """The result of a job that an executor may still be running."""
-
-    def result(self) -> AnyValue:
-        """Waits for the result. Raises the job's exception."""
-
-    def cancel(self) -> object:
-        """Prevents a job from starting; False if it is running."""
-
-    def add_done_callback(self, function: AnyValue, /) -> object:
-        """Calls a function with the future once the job is done."""
-
-
-class Executor(Protocol):
-    """Runs jobs: an executor of `concurrent.futures`, a `dask.distributed.Client`, or a similar object."""
-
-    def submit(self, function: AnyValue, /, *args: AnyValue) -> Future:
-        """Starts a job."""
-
-
-class LostError(PassatError, RuntimeError):
-    """The process that optimized a model has ended, for example because memory ran out."""
-
-    exit_code = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,12 +90,8 @@ def optimize_each(
             yield number, Optimized(_name(model), error=error)
             continue
         tasks[number] = _Task(_name(model), given, path, _target(path, executor), context, keywords)
-    if executor is not None:
-        yield from _run(executor, tasks)
-    elif jobs > 1:
-        yield from _in_processes(jobs, tasks)
-    else:
-        yield from ((number, task()) for number, task in tasks.items())
+    for number, outcome in run_jobs(tasks, processes=jobs, executor=executor):
+        yield number, Optimized(tasks[number].name, error=outcome) if isinstance(outcome, Exception) else outcome
 
 
 def output_paths(models: Sequence[ModelLike], output: PathLike | Sequence[PathLike] | None) -> list[str | None]:
@@ -201,133 +164,9 @@ class _Task:
     def __call__(self) -> Optimized:
         """Optimizes the model, and writes the result if it has a path."""
         LOG.info("optimizing %s", self.name)
-        try:
-            with contextlib.nullcontext() if self.context is None else self.context:
-                result = optimize(self.model, **self.keywords)
-            if self.target is not None:
-                result.save(self.target)
-        except Exception as error:  # of this model
-            return Optimized(self.name, error=error)
+        with contextlib.nullcontext() if self.context is None else self.context:
+            result = optimize(self.model, **self.keywords)
+        if self.target is not None:
+            result.save(self.target)
         result.report.source, result.report.output = self.name, self.output or ""
         return Optimized(self.name, result.report, None if self.output is not None else result)
-
-
-def _elsewhere(task: _Task) -> Optimized:
-    """Runs a task in another process: Ctrl-C stops the search with the best program so far, as in this process, and errors are converted to
-    picklable ones."""
-    usual = signal.getsignal(signal.SIGINT)
-    ignored = usual is signal.SIG_IGN and threading.current_thread() is threading.main_thread()
-    try:
-        if ignored:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        found = task()
-    except KeyboardInterrupt:
-        return Optimized(task.name, error=InterruptedError("interrupted"))
-    finally:
-        if ignored:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if found.error is None:
-        return found
-    try:
-        pickle.loads(pickle.dumps(found.error))
-    except Exception:  # any error of a user's class
-        error = _SentError(f"{found.error}")
-        error.exit_code = getattr(found.error, "exit_code", None)  # type: ignore[misc]  # of this one
-        return Optimized(task.name, error=error)
-    return found
-
-
-class _SentError(PassatError, RuntimeError):
-    """An error of a class that cannot be sent to another process. The message is the same."""
-
-
-def _run(executor: Executor, tasks: dict[int, _Task], most: int | None = None) -> Iterator[tuple[int, Optimized]]:
-    """The results of tasks on an executor, in order of completion; at most `most` are submitted at a time. An interruption starts no
-    further tasks, waits for the running ones, and is then raised; a second one is raised immediately."""
-    done: queue.SimpleQueue[int] = queue.SimpleQueue()
-    waiting: dict[int, Future] = {}
-    pending = deque(tasks)
-    interrupt: KeyboardInterrupt | None = None
-    while waiting or (pending and interrupt is None):
-        try:
-            while pending and interrupt is None and (most is None or len(waiting) < most):
-                number = pending.popleft()
-                try:
-                    with _ignoring_interrupts():  # processes that are started now must not end with a traceback
-                        waiting[number] = executor.submit(_elsewhere, tasks[number])
-                except Exception as error:
-                    rejected = _UnstartedError(f"the executor does not take the model: {error}")
-                    yield number, Optimized(tasks[number].name, error=rejected)
-                    continue
-                waiting[number].add_done_callback(lambda _, number=number: done.put(number))
-            number = done.get()
-        except KeyboardInterrupt as error:
-            if interrupt is not None:
-                raise
-            interrupt = error
-            if most is not None and type(error) is not KeyboardInterrupt:  # Ctrl-C goes to all processes, SIGTERM to one
-                _interrupt_children()
-            waiting = {number: future for number, future in waiting.items() if future.cancel() is False}
-            continue
-        future = waiting.pop(number, None)
-        if future is None:  # it was not started
-            continue
-        try:
-            yield number, future.result()
-        except Exception as error:  # the executor's own
-            yield number, Optimized(tasks[number].name, error=error)
-    if interrupt is not None:
-        raise interrupt
-
-
-def _interrupt_children() -> None:
-    for child in multiprocessing.active_children():
-        if child.pid is not None:
-            with contextlib.suppress(OSError):
-                os.kill(child.pid, signal.SIGINT)
-
-
-@contextlib.contextmanager
-def _ignoring_interrupts() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, usual)
-
-
-def _in_processes(jobs: int, tasks: dict[int, _Task]) -> Iterator[tuple[int, Optimized]]:
-    """The results of tasks in processes of this machine. A process that ends also ends the others: the tasks that were running run again,
-    each in a separate process, and the rest as before."""
-    spawn, rest, lost = multiprocessing.get_context("spawn"), tasks, list[int]()
-    while rest:
-        before, unstarted = len(lost), dict[int, _Task]()
-        most = min(jobs, len(rest))
-        with concurrent.futures.ProcessPoolExecutor(most, spawn) as pool:
-            for number, found in _run(pool, rest, most):
-                if isinstance(found.error, _UnstartedError):
-                    unstarted[number] = tasks[number]
-                elif isinstance(found.error, concurrent.futures.BrokenExecutor):
-                    lost.append(number)
-                else:
-                    yield number, found
-        rest = unstarted
-        if len(lost) == before:  # nothing was running: there can be no processes
-            yield from ((number, Optimized(task.name, error=_lost(task))) for number, task in rest.items())
-            break
-    for number in sorted(lost):
-        with concurrent.futures.ProcessPoolExecutor(1, spawn) as pool:
-            for _, found in _run(pool, {number: tasks[number]}, 1):
-                ended = isinstance(found.error, concurrent.futures.BrokenExecutor)
-                yield number, Optimized(found.source, error=_lost(tasks[number])) if ended else found
-
-
-def _lost(task: _Task) -> LostError:
-    return LostError(f"{task.name}: the process that optimized it has ended; there may not be enough memory")
-
-
-class _UnstartedError(RuntimeError):
-    """A task that an executor rejected."""

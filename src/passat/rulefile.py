@@ -22,6 +22,8 @@ PathLike: TypeAlias = str | os.PathLike[str]
 RulesLike: TypeAlias = PathLike | type[RuleSet] | Iterable[PathLike | type[RuleSet]]
 """Rule sets, and paths of rule files."""
 _NUMBERS: Final = itertools.count()
+_PREFIX: Final = "passat_rule_file_"
+"""The beginning of the names of the modules of rule files."""
 _LIMIT: Final = 1 << 24
 """Maximum size of a rule file in bytes."""
 _REGISTERED: Final[dict[str, set[str]]] = {}
@@ -86,6 +88,17 @@ def load_rules(path: str | os.PathLike[str]) -> list[type[RuleSet]]:
     return sets
 
 
+def file_of(rules: type[RuleSet]) -> str | None:
+    """The absolute path of the rule file that defines a set, which other processes read; None for sets that they import. Raises
+    RuleFileError for a pipe, which cannot be read twice."""
+    module = sys.modules[rules.__module__]
+    if not rules.__module__.startswith(_PREFIX):
+        return None
+    if module.__file__ is None:
+        raise RuleFileError(f"the set {rules.__name__} does not come from a regular file, which other processes have to read; write a file")
+    return os.path.abspath(module.__file__)
+
+
 def registered_passes(path: str | os.PathLike[str]) -> list[str]:
     """The names of the passes that a rule file registered, sorted."""
     return sorted(get_entry(key).name for key in _REGISTERED.get(os.path.realpath(path), ()))
@@ -116,7 +129,7 @@ def _run(file: Path) -> tuple[ModuleType, bytes]:
     if file.is_dir():
         raise RuleFileError(f"{file} is a folder, not a rule file")
     # A unique name: two rule files of the same name are two modules.
-    name = f"passat_rule_file_{next(_NUMBERS)}_{''.join(c if c.isalnum() else '_' for c in file.stem)}"
+    name = f"{_PREFIX}{next(_NUMBERS)}_{''.join(c if c.isalnum() else '_' for c in file.stem)}"
     spec = importlib.util.spec_from_loader(name, loader=None, origin=str(file))
     assert spec is not None
     module = importlib.util.module_from_spec(spec)

@@ -16,7 +16,8 @@ from typer.testing import CliRunner, Result
 import passat
 from passat.cli.app import app
 from passat.ir.onnx import OnnxError
-from passat.many import LostError, output_paths
+from passat.jobs import LostError
+from passat.many import output_paths
 from passat.passmgr import PassContext
 from passat.report import MismatchError
 from passat.settings import ArgumentError
@@ -127,7 +128,7 @@ def test_a_process_that_ends_takes_no_other_model_along() -> None:
     )
     found = passat.optimize_many(["a.onnx", "b.onnx"], jobs=2, verify=False, rules="ends.py", passes="Ends, SimplifyExpr")
     assert [type(one.error) for one in found] == [type(None), LostError]
-    assert str(found[1].error) == "b.onnx: the process that optimized it has ended; there may not be enough memory"
+    assert str(found[1].error) == "b.onnx: its process has ended; there may not be enough memory"
 
 
 @pytest.mark.parametrize(

@@ -5,36 +5,17 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 from typing import Any as AnyValue
-
-import typer
 
 from passat.cli.app import FAILURE, USAGE, end, explain, fail, interruption
 from passat.cli.arguments import check_output_folder, check_outputs
+from passat.cli.jobs import JobOptions
 from passat.cli.verbosity import VerbosityOptions
 
 if TYPE_CHECKING:
     from passat.many import Optimized
-
-
-@dataclass(frozen=True, kw_only=True)
-class ManyOptions:
-    """How several models are optimized."""
-
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, metavar="N", help="Number of processes, with several models")] = 1
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            "--cluster",
-            metavar="ADDRESS",
-            help="Scheduler of a dask cluster that runs the jobs, such as tcp://HOST:8786, or tls://HOST:8786 with the certificates of "
-            "dask's configuration (distributed.comm.tls); workers see files under the same paths",
-            show_default=False,
-        ),
-    ] = None
 
 
 def check_single(rejected: Mapping[str, bool]) -> None:
@@ -71,7 +52,7 @@ def result_paths(models: Sequence[Path], folder: Path | None, beside: Callable[[
 def optimize_several(
     models: Sequence[Path],
     paths: Sequence[Path] | None,
-    options: ManyOptions,
+    options: JobOptions,
     said: VerbosityOptions,
     settings: Mapping[str, AnyValue],
     *,
@@ -79,17 +60,15 @@ def optimize_several(
 ) -> None:
     """Optimizes models, prints a line for each, and ends the command with exit code 1 if one of them failed. Without `paths` nothing is
     written."""
-    from passat.cluster import connected
     from passat.many import optimize_each
     from passat.render import report_line
 
     out = sys.stdout
     found: dict[int, Optimized] = {}
     folders = [] if paths is None else [folder for folder in dict.fromkeys(path.parent for path in paths) if not folder.exists()]
-    apart = options.jobs > 1 or options.cluster is not None
     with (
         contextlib.redirect_stdout(sys.stderr),
-        contextlib.nullcontext() if options.cluster is None else connected(options.cluster) as executor,
+        options.executor() as executor,
         _made(folders),
         said.progress(enabled=not as_json) as progress,
     ):
@@ -98,7 +77,7 @@ def optimize_several(
             progress(f"{len(found)} of {len(models)} models are done{text and f', {text}'}")
 
         tell()
-        here = {} if apart else {"progress": tell}
+        here = {} if options.apart else {"progress": tell}
         each = optimize_each(models, output=paths, jobs=options.jobs, executor=executor, **settings, **here)
         stopped: KeyboardInterrupt | None = None
         try:
@@ -108,7 +87,7 @@ def optimize_several(
                 if not as_json:
                     with progress.paused():
                         _show(one, report_line, out, quiet=said.quiet)
-                if one.report is not None and one.report.interrupted and not apart:
+                if one.report is not None and one.report.interrupted and not options.apart:
                     stopped = KeyboardInterrupt()
                     break
         except KeyboardInterrupt as error:

@@ -23,7 +23,8 @@ from passat.cli.arguments import (
 )
 from passat.cli.command import DEBUGGING, PASSES, SEARCH, TRUST, command
 from passat.cli.inspection import Inspection, InspectionOptions
-from passat.cli.many import ManyOptions, check_single, optimize_several, result_paths
+from passat.cli.jobs import JobOptions
+from passat.cli.many import check_single, optimize_several, result_paths
 from passat.cli.variant import VariantOptions
 from passat.cli.verbosity import VerbosityOptions
 from passat.ir.collector import collector_paused
@@ -119,7 +120,7 @@ def optimize(
     ] = None,
     *,
     variant: VariantOptions,
-    several: ManyOptions,
+    several: JobOptions,
     said: VerbosityOptions,
     asked: PassOptions,
     wanted: SettingOptions,
@@ -261,7 +262,7 @@ def _one(model: Path, request: _Request) -> None:
             end(f"interrupted; {best} {'is the result' if dry_run else f'was written to {out}'}", INTERRUPTED)
 
 
-def _several(models: Sequence[Path], several: ManyOptions, request: _Request) -> None:
+def _several(models: Sequence[Path], several: JobOptions, request: _Request) -> None:
     rejected = {"--report": request.page is not None, "--certificate": request.certificate is not None, "--stats": request.stats}
     check_single({**rejected, **request.inspected.given})
     paths = None if request.dry_run else result_paths(models, request.output, _beside)

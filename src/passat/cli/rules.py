@@ -13,10 +13,11 @@ from passat.cli import completion
 from passat.cli.app import FAILURE, USAGE, app, console, end, errors, fail, interruption, rules_app
 from passat.cli.arguments import JsonOption, PassOptions, RulesOption, check_outputs, load
 from passat.cli.command import command
+from passat.cli.jobs import JobOptions
 from passat.cli.verbosity import working
 
 if TYPE_CHECKING:
-    from passat.rules.checking.trying import Checked
+    from passat.rules.checking.check_sets import RuleCheck
     from passat.rules.rule import Rule, RuleSet
 
 
@@ -52,6 +53,8 @@ def list_rules(
 @command(rules_app, "check")
 def check_rules(
     what: SetsArgument = None,
+    *,
+    options: JobOptions,
     instances: Annotated[
         int, typer.Option(min=1, max=1_000_000, metavar="N", help="Minimum number of instances that each rule is compared on")
     ] = 200,
@@ -70,22 +73,30 @@ def check_rules(
     """
     with errors(as_json):
         from passat.render import ProgressLine
-        from passat.rules.checking.check_sets import check_each, related
+        from passat.rule_checks import check_each
+        from passat.rules.checking.check_sets import related
         from passat.rules.checking.report import reports_text
 
-        checked: list[Checked] = []
+        checked: dict[int, RuleCheck] = {}
         stopped: KeyboardInterrupt | None = None
-        chosen = _chosen([each for rules in rule_sets(what or []) for each in rules.rules], rule or [])
-        with ProgressLine(console(stderr=True), enabled=not as_json, lines=True) as progress:
+        chosen = _chosen(rule_sets(what or []), rule or [])
+        with ProgressLine(console(stderr=True), enabled=not as_json, lines=True) as progress, options.executor() as executor:
+            each = check_each(chosen, instances=instances, seed=seed, processes=options.jobs, executor=executor)
             try:
-                checked.extend(check_each(chosen, instances=instances, seed=seed, progress=progress))
+                while len(checked) < len(chosen):
+                    done = f"{len(checked)} of {len(chosen)} rules are checked"
+                    progress(done if options.apart else f"checking {chosen[len(checked)][0].name}, {len(checked) + 1} of {len(chosen)}")
+                    outcome = next(each, None)
+                    if outcome is None:  # a check was interrupted elsewhere
+                        raise KeyboardInterrupt
+                    checked[outcome[0]] = outcome[1]
             except KeyboardInterrupt as error:
                 stopped = error
-            reports = related(checked, progress)
+            reports = related([checked[number] for number in sorted(checked)], progress)
         print(json.dumps([report.data() for report in reports], indent=2) if as_json else reports_text(reports, verbose=verbose))
         if stopped is not None:
             said, code = interruption(stopped)
-            end(f"{said}; {len(reports)} of {len({each.name for each in chosen})} rules were checked", code)
+            end(f"{said}; {len(reports)} of {len(chosen)} rules were checked", code)
         if not all(report.ok for report in reports):
             raise typer.Exit(FAILURE)
 
@@ -137,12 +148,13 @@ def rule_sets(what: list[str]) -> "list[type[RuleSet]]":
     return sets + (load([Path(name) for name in files]) if files else [])
 
 
-def _chosen(rules: "list[Rule]", names: list[str]) -> "list[Rule]":
-    known = {rule.name: rule for rule in rules}
+def _chosen(sets: "list[type[RuleSet]]", names: list[str]) -> "list[tuple[Rule, type[RuleSet]]]":
+    """The rules of these names, or all rules, each with its set."""
+    known = {rule.name: (rule, rules) for rules in sets for rule in rules.rules}
     for name in names:
         if name not in known:
             fail(f"no checked set has a rule {name}; {_nearest(name, known) or 'the rules are ' + ', '.join(known)}", USAGE)
-    return [known[name] for name in dict.fromkeys(names)] if names else rules
+    return [known[name] for name in dict.fromkeys(names)] if names else list(known.values())
 
 
 def _sets_of_pass(name: str) -> str:

@@ -18,7 +18,7 @@ from passat.ir.types import IncompleteType
 from passat.rules import RuleSet, library
 from passat.rules.checking.case import Case
 from passat.rules.checking.check_sets import INSTANCES, check_rule
-from passat.rules.checking.relations import circles, covered, enlarges, reducing_matchers
+from passat.rules.checking.relations import circles, covered, enlarges, reducing_matchers, starts
 from passat.rules.checking.report import rule_lines
 from passat.rules.checking.trial import Verdict
 from passat.rules.checking.trying import WRONG, triers
@@ -42,7 +42,7 @@ def test_both_sides_have_one_value(rule: Rule) -> None:
     if rule.holes().cases:
         assert {trier.rule.name for trier, _ in checked.agreeing} == {trier.rule.name for trier in triers(rule)}
     assert not enlarges(checked)
-    assert circles([checked], matchers()) == []
+    assert circles([(rule, starts(checked))], matchers()) == []
     for trier, trial in checked.agreeing[:2]:
         for case in without_types(trial.case):
             untyped = trier.try_case(case)

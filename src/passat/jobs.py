@@ -1,0 +1,215 @@
+"""Runs jobs in this process, in processes of this machine, or on an executor such as a dask cluster.
+
+A job is a picklable callable with a name. Each job has one outcome: what it returned, or its error.
+"""
+
+import concurrent.futures
+import contextlib
+import multiprocessing
+import os
+import pickle
+import queue
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any as AnyValue
+from typing import Protocol, TypeVar
+
+from passat.ir.passat_error import PassatError
+
+ResultT_co = TypeVar("ResultT_co", covariant=True)
+
+
+class Job(Protocol[ResultT_co]):
+    """What runs, here or in another process."""
+
+    @property
+    def name(self) -> str:
+        """What the job works on, for messages."""
+
+    def __call__(self) -> ResultT_co:
+        """Runs the job."""
+
+
+class Future(Protocol):
+    """The result of a job that an executor may still be running."""
+
+    def result(self) -> AnyValue:
+        """Waits for the result. Raises the job's exception."""
+
+    def cancel(self) -> object:
+        """Prevents a job from starting; False if it is running."""
+
+    def add_done_callback(self, function: AnyValue, /) -> object:
+        """Calls a function with the future once the job is done."""
+
+
+class Executor(Protocol):
+    """Runs jobs: an executor of `concurrent.futures`, a `dask.distributed.Client`, or a similar object."""
+
+    def submit(self, function: AnyValue, /, *args: AnyValue) -> Future:
+        """Starts a job."""
+
+
+class LostError(PassatError, RuntimeError):
+    """The process of a job has ended, for example because memory ran out, or an executor has lost the job."""
+
+    exit_code = 1
+
+
+def run_jobs(
+    jobs: Mapping[int, Job[ResultT_co]], *, processes: int = 1, executor: Executor | None = None
+) -> Iterator[tuple[int, ResultT_co | Exception]]:
+    """The outcomes of jobs with their numbers, in order of completion: results, or errors. The jobs run on an executor, in several
+    processes, or one after the other in this process.
+
+    An interruption starts no further jobs, waits for the running ones, and is then raised; a second one is raised immediately.
+    """
+    if executor is not None:
+        for number, outcome in _run(executor, jobs):
+            yield number, _missing(jobs[number], outcome) if isinstance(outcome, _ExecutorError) else outcome
+    elif processes > 1:
+        yield from _in_processes(processes, jobs)
+    else:
+        for number, job in jobs.items():
+            yield number, _outcome(job)
+
+
+def _outcome(job: Job[ResultT_co]) -> ResultT_co | Exception:
+    try:
+        return job()
+    except Exception as error:  # of this job
+        return error
+
+
+def _elsewhere(job: Job[ResultT_co]) -> ResultT_co | Exception:
+    """Runs a job in another process: Ctrl-C interrupts it, as in this process, and errors are converted to picklable ones."""
+    usual = signal.getsignal(signal.SIGINT)
+    ignored = usual is signal.SIG_IGN and threading.current_thread() is threading.main_thread()
+    try:
+        if ignored:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        found = _outcome(job)
+    except KeyboardInterrupt:
+        return InterruptedError("interrupted")
+    finally:
+        if ignored:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if not isinstance(found, Exception):
+        return found
+    try:
+        pickle.loads(pickle.dumps(found))
+    except Exception:  # any error of a user's class
+        error = _SentError(f"{found}")
+        error.exit_code = getattr(found, "exit_code", None)  # type: ignore[misc]  # of this one
+        return error
+    return found
+
+
+class _SentError(PassatError, RuntimeError):
+    """An error of a class that cannot be sent to another process. The message is the same."""
+
+
+class _ExecutorError(Exception):
+    """The error of an executor, not of a job. `started` is False for a job that the executor rejected."""
+
+    def __init__(self, error: Exception, *, started: bool) -> None:
+        super().__init__(error)
+        self.error = error
+        self.started = started
+
+
+def _run(executor: Executor, jobs: Mapping[int, Job[ResultT_co]], most: int | None = None) -> Iterator[tuple[int, ResultT_co | Exception]]:
+    """The outcomes of jobs on an executor, in order of completion, and an _ExecutorError for each job without one; at most `most` are
+    submitted at a time."""
+    done: queue.SimpleQueue[int] = queue.SimpleQueue()
+    waiting: dict[int, Future] = {}
+    pending = deque(jobs)
+    interrupt: KeyboardInterrupt | None = None
+    while waiting or (pending and interrupt is None):
+        try:
+            while pending and interrupt is None and (most is None or len(waiting) < most):
+                number = pending.popleft()
+                try:
+                    with _ignoring_interrupts():  # processes that are started now must not end with a traceback
+                        waiting[number] = executor.submit(_elsewhere, jobs[number])
+                except Exception as error:
+                    yield number, _ExecutorError(error, started=False)
+                    continue
+                waiting[number].add_done_callback(lambda _, number=number: done.put(number))
+            number = done.get()
+        except KeyboardInterrupt as error:
+            if interrupt is not None:
+                raise
+            interrupt = error
+            if most is not None and type(error) is not KeyboardInterrupt:  # Ctrl-C goes to all processes, SIGTERM to one
+                _interrupt_children()
+            waiting = {number: future for number, future in waiting.items() if future.cancel() is False}
+            continue
+        future = waiting.pop(number, None)
+        if future is None:  # it was not started
+            continue
+        try:
+            yield number, future.result()
+        except Exception as error:
+            yield number, _ExecutorError(error, started=True)
+    if interrupt is not None:
+        raise interrupt
+
+
+def _interrupt_children() -> None:
+    for child in multiprocessing.active_children():
+        if child.pid is not None:
+            with contextlib.suppress(OSError):
+                os.kill(child.pid, signal.SIGINT)
+
+
+@contextlib.contextmanager
+def _ignoring_interrupts() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+
+
+def _in_processes(processes: int, jobs: Mapping[int, Job[ResultT_co]]) -> Iterator[tuple[int, ResultT_co | Exception]]:
+    """The outcomes of jobs in processes of this machine. A process that ends also ends the others: the jobs that were running run again,
+    each in a separate process, and the rest as before."""
+    spawn, rest, lost = multiprocessing.get_context("spawn"), jobs, list[int]()
+    while rest:
+        before, unstarted = len(lost), dict[int, Job[ResultT_co]]()
+        most = min(processes, len(rest))
+        with concurrent.futures.ProcessPoolExecutor(most, spawn) as pool:
+            for number, found in _run(pool, rest, most):
+                if not isinstance(found, _ExecutorError):
+                    yield number, found
+                elif not found.started:
+                    unstarted[number] = jobs[number]
+                elif isinstance(found.error, concurrent.futures.BrokenExecutor):
+                    lost.append(number)
+                else:
+                    yield number, found.error
+        rest = unstarted
+        if len(lost) == before:  # nothing was running: there can be no processes
+            yield from ((number, _lost(job)) for number, job in rest.items())
+            break
+    for number in sorted(lost):
+        with concurrent.futures.ProcessPoolExecutor(1, spawn) as pool:
+            for _, found in _run(pool, {number: jobs[number]}, 1):
+                yield number, _lost(jobs[number]) if isinstance(found, _ExecutorError) else found
+
+
+def _lost(job: Job[object]) -> LostError:
+    return LostError(f"{job.name}: its process has ended; there may not be enough memory")
+
+
+def _missing(job: Job[object], found: _ExecutorError) -> LostError:
+    """The error for a job whose outcome an executor does not have, such as one that has ended several workers of a cluster."""
+    text = " ".join(str(found.error).split())
+    why = f"{type(found.error).__name__}{text and f': {text}'}"
+    return LostError(f"{job.name}: the executor {'has lost' if found.started else 'does not take'} the job: {why}")
