@@ -15,7 +15,7 @@ import stat
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from statistics import median
@@ -25,7 +25,6 @@ from typing import Any as AnyValue
 import numpy as np
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
-from passat.ir.bounded_read import read_bounded
 from passat.ir.cost import nbytes
 from passat.ir.dtypes import to_numpy
 from passat.ir.expr import Call, Expr, Function, Tuple, Var
@@ -72,11 +71,22 @@ class Measurements:
         self.path = (cache_folder() if folder is None else folder) / FILE
         self._scope = [machine, runtime]
         self._known: dict[str, float] = {}
+        self._end = 0
+        self._update()
+
+    def _update(self) -> None:
+        """Reads the lines that were added since."""
         try:
-            lines = read_bounded(self.path, LIMIT).splitlines() if self.path.is_file() else []
+            state = self.path.stat()
+            if not stat.S_ISREG(state.st_mode) or state.st_size > LIMIT:
+                return
+            with open(self.path, "rb") as file:
+                file.seek(self._end if self._end < state.st_size else 0)
+                begin, data = file.tell(), file.read(LIMIT)
         except (OSError, ValueError):
             return
-        for line in lines:
+        self._end = begin + max(data.rfind(b"\n"), 0)  # the last line may be incomplete
+        for line in data.splitlines():
             try:
                 *scope, key, seconds = json.loads(line)
             except (ValueError, TypeError, RecursionError):
@@ -88,8 +98,22 @@ class Measurements:
         return len(self._known)
 
     def get(self, key: str) -> float | None:
-        """The measurement for a key, from this process or an earlier one."""
+        """The measurement for a key, from this process or another one."""
         return self._known.get(key)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Lets one process of this machine measure at a time, and then knows what the others have measured."""
+        name = f"{FILE}.{hashlib.sha256(json.dumps(self._scope).encode()).hexdigest()[:16]}.lock"
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(OSError, ImportError):  # without a cache folder, or on Windows, there is nothing to share
+                import fcntl
+
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                file = stack.enter_context(open(self.path.with_name(name), "ab"))
+                fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed, also by the end of the process
+            self._update()
+            yield
 
     def put(self, key: str, seconds: float) -> None:
         """Stores a measurement; only in this process if the file is not writable."""
@@ -241,15 +265,23 @@ class Measured:
             return _Price(known + EPSILON, "remembered")
         if self._spent >= self.seconds:
             raise _NoTimeError(f"the {self.seconds:g} s for measuring are used up")
-        start = time.perf_counter()
-        try:
-            seconds = _time(single, constants, self.threads)
-        finally:
-            self._spent += time.perf_counter() - start
-        self._times.put(key, seconds)
+        with self._times.alone():
+            known = self._times.get(key)
+            if known is not None:
+                return _Price(known + EPSILON, "remembered")
+            start = time.perf_counter()
+            try:
+                seconds = _time(single, constants, self.threads)
+            finally:
+                self._spent += time.perf_counter() - start
+            self._times.put(key, seconds)
         return _Price(seconds + EPSILON, "measured")
 
     def _measure_machine(self) -> Machine:
+        with self._times.alone():
+            return self._machine_alone()
+
+    def _machine_alone(self) -> Machine:
         known = [self._times.get(f"machine {what}") for what in ("product", "copy", "start")]
         product, copied, start = known
         if product is None or copied is None or start is None:

@@ -91,12 +91,12 @@ def load_rules(path: str | os.PathLike[str]) -> list[type[RuleSet]]:
 def file_of(rules: type[RuleSet]) -> str | None:
     """The absolute path of the rule file that defines a set, which other processes read; None for sets that they import. Raises
     RuleFileError for a pipe, which cannot be read twice."""
-    module = sys.modules[rules.__module__]
     if not rules.__module__.startswith(_PREFIX):
         return None
-    if module.__file__ is None:
+    file: str | None = getattr(sys.modules[rules.__module__], "__file__", None)
+    if file is None:
         raise RuleFileError(f"the set {rules.__name__} does not come from a regular file, which other processes have to read; write a file")
-    return os.path.abspath(module.__file__)
+    return os.path.abspath(file)
 
 
 def registered_passes(path: str | os.PathLike[str]) -> list[str]:

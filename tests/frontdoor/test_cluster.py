@@ -1,5 +1,7 @@
-"""`passat optimize --cluster`, and dask's clients as executors. Skipped without dask.distributed (`make cluster`)."""
+"""Commands with `--cluster`, and dask's clients as executors, also while workers are killed. Skipped without dask.distributed
+(`make cluster`)."""
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,6 +59,94 @@ def test_a_client_is_an_executor(cluster: AnyValue) -> None:
     assert first.report is not None
     assert first.report.node_count_after == 1
     assert "is not an ONNX model" in str(second.error)
+
+
+# ---- jobs whose worker is killed
+
+KILLS = """
+import os, signal, uuid
+from pathlib import Path
+from passat.passmgr import module_pass, register_pass
+from passat.rules import *
+
+STARTS = Path(__file__).parent / "starts"
+STARTS.mkdir(exist_ok=True)
+
+def started(name):
+    # Kills the process at the first start of `killed`, and at each start of `fatal`.
+    first = not list(STARTS.glob(f"{name}.*"))
+    (STARTS / f"{name}.{uuid.uuid4().hex}").touch()
+    if name == "fatal" or (name == "killed" and first):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+@register_pass("Starts")
+@module_pass(opt_level=0, name="Starts")
+def starts(mod, ctx):
+    text = str(mod)
+    started("killed" if "exp" in text else "fatal" if "tanh" in text else "plain")
+    return mod
+
+@guard
+def starts_killed(x):
+    if "Mine" in globals():
+        started("killed")
+    return True
+
+@guard
+def starts_fatal(x):
+    if "Mine" in globals():
+        started("fatal")
+    return True
+
+x, y = tensors("x y")
+
+class Mine(RuleSet):
+    plain = op.negative(op.negative(x)) >> x
+    killed = (op.nn.relu(op.nn.relu(x)) >> op.nn.relu(x)).when(starts_killed(x))
+    wrong = x / 2 >> x * 0.25
+    fatal = (op.abs(op.abs(x)) >> op.abs(x)).when(starts_fatal(x))
+    loops = x + y >> y + x
+"""
+
+
+@pytest.fixture
+def kills() -> str:
+    Path("kills.py").write_text(KILLS)
+    return "kills.py"
+
+
+@pytest.mark.filterwarnings("default")
+def test_models_whose_worker_is_killed_run_again(cluster: AnyValue, kills: str) -> None:
+    names = [f"{number}.onnx" for number in range(6)]
+    for name, operator in zip(names, ["Neg", "Abs", "Exp", "Relu", "Tanh", "Sigmoid"], strict=True):
+        body = f"a = Neg(x) b = Neg(a) y = {operator}(b)"
+        model = parser.parse_model(f'<ir_version: 9, opset_import: ["" : 20]> g (float[n] x) => (float[n] y) {{ {body} }}')
+        onnx.save(model, name)
+    options: dict[str, AnyValue] = {"rules": kills, "passes": "Starts, SimplifyExpr", "verify": False}
+    Path("out").mkdir()
+    with cluster.get_client() as client:
+        found = passat.optimize_many(names, output="out", executor=client, **options)
+    assert [one.source for one in found] == names
+    assert [one.source for one in found if one.error is not None] == ["4.onnx"]
+    assert str(found[4].error).startswith("4.onnx: the executor has lost the job: KilledWorker: ")
+    assert [one.report.node_count_after for one in found if one.report] == [1] * 5
+    assert sorted(path.name for path in Path("out").iterdir()) == [name for name in names if name != "4.onnx"]
+
+
+@pytest.mark.filterwarnings("default")
+def test_rules_whose_worker_is_killed_are_checked_again(cluster: AnyValue, kills: str) -> None:
+    chosen = [option for name in ("plain", "killed", "wrong", "loops") for option in ("--rule", f"Mine.{name}")]
+    command = ["rules", "check", kills, "--instances", "20", "--json"]
+    there = CliRunner().invoke(app, [*command, *chosen, "--cluster", cluster.scheduler_address])
+    here = CliRunner().invoke(app, [*command, *chosen])  # `killed` has started before
+    assert (here.exit_code, there.exit_code) == (1, 1)
+    assert json.loads(there.stdout) == json.loads(here.stdout)
+    assert [row["verdict"] for row in json.loads(here.stdout)] == ["sound", "sound", "rejected", "rejected"]
+    lost = CliRunner().invoke(app, [*command, "--cluster", cluster.scheduler_address])
+    rows = json.loads(lost.stdout)
+    assert [row["name"] for row in rows] == [f"Mine.{name}" for name in ("plain", "killed", "wrong", "fatal", "loops")]
+    assert rows[3]["findings"][0]["text"].startswith("the executor has lost the job: KilledWorker: ")
+    assert [row for row in rows if row["name"] != "Mine.fatal"] == json.loads(here.stdout)
 
 
 @pytest.mark.filterwarnings("default")

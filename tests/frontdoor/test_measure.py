@@ -387,6 +387,16 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     assert len(cache(tmp_path)) == 600
 
 
+def test_measurements_of_other_processes_are_seen_before_measuring(tmp_path: Path) -> None:
+    ours, others = cache(tmp_path), cache(tmp_path)
+    for number in range(3):
+        others.put(f"add {number}", 0.5)
+        with ours.alone():
+            assert ours.get(f"add {number}") == 0.5
+        ours.put(f"subtract {number}", 0.25)
+    assert len(cache(tmp_path)) == 6
+
+
 def test_a_folder_that_cannot_be_made_means_no_cache(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     times = cache(tmp_path / "file" / "passat")

@@ -1,6 +1,7 @@
 """`passat rules check`: output, exit codes, JSON, and one message for each kind of invalid rule file."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,29 @@ def test_an_interruption_prints_the_checks_so_far(
     result = CliRunner().invoke(app, ["rules", "check", str(path), "--instances", "20", "--json"])
     assert result.exit_code == code
     assert [row["name"] for row in json.loads(result.stdout)] == ["Mine.half", "Mine.twice"]
+
+
+def test_other_processes_give_the_same_report(tmp_path: Path) -> None:
+    path = file(tmp_path, "half = x / 2 >> x * 0.25\nloops = (x + y) >> (y + x)\ntwice = op.negative(op.negative(x)) >> x")
+    here, there = (json.loads(run(path, "Transposes", "--instances", "20", "--json", "--jobs", jobs, code=1)) for jobs in ("1", "2"))
+    assert here == there
+    assert [row["verdict"] for row in here if row["name"].startswith("Mine.")] == ["rejected", "rejected", "sound"]
+
+
+def test_a_rule_that_ends_its_process_takes_no_other_rule_along(tmp_path: Path) -> None:
+    path = file(tmp_path, "ends = (op.nn.relu(x) >> x).when(ends(x))\ntwice = op.negative(op.negative(x)) >> x")
+    ends = "import os\n@guard\ndef ends(x):\n    return os._exit(3) if 'Mine' in globals() else True\n"
+    path.write_text(path.read_text().replace("class Mine", f"{ends}class Mine"))
+    text = run(path, "--instances", "20", "--jobs", "2", code=1)
+    assert "Mine.ends: rejected\n" in text
+    assert "  ! its process has ended; there may not be enough memory\n" in text
+    assert text.endswith("1 sound, 1 rejected\n")
+
+
+def test_other_processes_cannot_read_a_pipe(tmp_path: Path) -> None:
+    path = file(tmp_path, "twice = op.negative(op.negative(x)) >> x")
+    end, other = os.pipe()
+    os.write(other, path.read_bytes())
+    os.close(other)
+    assert run(f"/dev/fd/{end}", "--jobs", "2", code=1).startswith("error: the set Mine does not come from a regular file")
+    os.close(end)
