@@ -108,6 +108,14 @@ def runners(passes: Sequence[tuple[str, RulePass]]) -> dict[RuleSetMeta, dict[st
     return found
 
 
+def _runners_of_loops() -> dict[str, str]:
+    """The pass that runs each rule about the index expressions of loops. It is not a rule pass: its e-graph has all expressions of a
+    function of loops."""
+    from passat.rules.passes.index_saturation import NORMAL_FORMS, SHORT_FORMS  # only lists of rules need it
+
+    return {rule.name: "tir.Simplify" for rules in (*NORMAL_FORMS, *SHORT_FORMS) for rule in rules}
+
+
 def operators_of(rules: Iterable[Rule]) -> list[str]:
     """The names of the operators on either side of some rules, sorted."""
     stack: list[Pattern] = [side for rule in rules for side in (rule.lhs, rule.rhs)]
@@ -341,13 +349,15 @@ def passes_table(rows: Iterable[PassRow]) -> Table:
 def rule_rows(sets: Iterable[type[RuleSet]] | None = None) -> list[RuleRow]:
     """The rules of some sets, or of all passes and of the library, in the order of passes and definition; each rule once, with the passes
     that run it."""
-    run_by = runners(registered_rule_passes())
+    run_by, of_loops = runners(registered_rule_passes()), _runners_of_loops()
     rows: dict[str, RuleRow] = {}
     chosen: Iterable[RuleSetMeta] = [*run_by, *rule_sets().values()] if sets is None else sets
     for rules in dict.fromkeys(chosen):
         for rule in rules.rules:
             row, by = rows.setdefault(rule.name, _row(rule)), run_by.get(rules, {})
             row["passes"] += [name for name in by if name not in row["passes"]]
+            if rule.name in of_loops and of_loops[rule.name] not in row["passes"]:
+                row["passes"].append(of_loops[rule.name])
             row["kind_in"].update((name, [kind or rule.kind for kind in kinds]) for name, kinds in by.items() if any(kinds))
     return list(rows.values())
 
