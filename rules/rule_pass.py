@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import ClassVar, Final, Literal, NamedTuple, Unpack, cast
 
 from passat.ir.expr import Function
-from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.onnx_mapping import DEFAULT_OPSET
 from passat.passmgr import FunctionPass, Pass, PassContext, PassInfo, Place, Plan, register_option
@@ -232,7 +231,6 @@ class RulePass(FunctionPass):
             engine.trace.at(self.info.name, name, self.owners)
         result = engine.run(func, report)
         report.changed = int(result is not func)
-        infer_type(result)  # its body has types; the function gets its own
         self.record(ctx, report, time.perf_counter() - start, engine.exact_seconds)
         return result
 
