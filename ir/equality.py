@@ -360,9 +360,11 @@ class _Comparison:
 
 
 def _result(function: Function) -> Type | None:
-    """The declared result of a function, else the inferred one."""
+    """The declared result of a function, else the inferred one, which may be known for its body only."""
+    if function.ret_type is not None:
+        return function.ret_type
     type_ = function._checked_type
-    return type_.ret_type if function.ret_type is None and isinstance(type_, FuncType) else function.ret_type
+    return type_.ret_type if isinstance(type_, FuncType) else function.body._checked_type
 
 
 def _by_value(node: Expr) -> bool:

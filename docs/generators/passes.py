@@ -1,6 +1,7 @@
 """The registered passes, and a drawing of the default pipeline with the requirements of its passes."""
 
 import base64
+import re
 
 from generators.markdown import code, prose, table
 from passat.catalog import PassDetails, pass_details
@@ -33,7 +34,7 @@ def _level(details: PassDetails) -> str:
 
 def _link(name: str) -> str:
     short = name.rpartition("transform.")[2]
-    return f"[{short}](#{short.lower()})"
+    return f"[{short}](#{re.sub(r'[^a-z0-9_-]', '', short.lower())})"
 
 
 def _section(details: PassDetails) -> str:

@@ -11,7 +11,7 @@ from passat.bisection import READ_AND_WRITTEN, find_guilty
 from passat.choose import MARGIN, Candidate, NothingToTimeError, programs, race
 from passat.crash import FailureWatch, check_passes, make_reproducer
 from passat.feeds import declared_inputs
-from passat.ir.expr import Call
+from passat.ir.expr import Call, Function, If
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, from_onnx, to_onnx
@@ -307,7 +307,7 @@ def cheaper(job: Job, given: Given, after: IRModule) -> Outcome:
         return _kept(job, given, f"the result has no form in the model's opset (--opset converts it to a later one): {error}")
     if _is_renamed(model, given.proto):
         return _kept(job, given, NAMES_ONLY)
-    unchanged = _is_one_to_one(after, written) and not _has_unknown_sizes(after)
+    unchanged = _is_one_to_one(after, written, model) and not _has_unknown_sizes(after)
     cost = _cost(after, prices) if unchanged else _cost_as_written(job, given, model, after)
     if cost > report.cost_before and _has_unknown_sizes(given.module):
         # A value of unknown size costs almost nothing. The input is priced with sizes inferred from others.
@@ -342,16 +342,21 @@ def _cost_as_written(job: Job, given: Given, model: "ModelProto", module: IRModu
     return max(cost, _cost(module, job.prices)) if _has_unknown_sizes(read) else cost
 
 
-def _is_one_to_one(module: IRModule, written: Mapping[int, Sequence[str]]) -> bool:
-    """True if no call of a module was written as several nodes: `written` has the values that the nodes of each call produce. Reading such
-    a model to price it takes twice as long as writing it, and gives the same program."""
+def _is_one_to_one(module: IRModule, written: Mapping[int, Sequence[str]], model: "ModelProto") -> bool:
+    """True if a module without branches became a model with a node for each call and no others: `written` has the values that the nodes of
+    each call produce. Reading such a model to price it takes twice as long as writing it, and gives the same program."""
+    nodes: set[tuple[str, ...]] = set()
     for function in module.functions.values():
         for node in post_order(function):
             if isinstance(node, Call) and isinstance(node.op, Op):
                 results = node.checked_type.fields if isinstance(node.checked_type, TupleType) else (node.checked_type,)
-                if len(written.get(id(node), ())) not in range(1, len(results) + 1):
+                names = tuple(written.get(id(node), ()))
+                if len(names) not in range(1, len(results) + 1):
                     return False
-    return True
+                nodes.add(names)
+            elif isinstance(node, (Call, If, Function)) and node is not function:
+                return False
+    return len(nodes) == len(model.graph.node)
 
 
 def _taken(job: Job, outcome: Outcome, cost: float) -> Outcome:

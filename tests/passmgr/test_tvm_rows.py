@@ -226,7 +226,8 @@ def test_functions_are_visited_in_the_order_in_which_they_were_put_in(log: list[
 
 
 def test_every_row_of_the_differences_has_a_reason_and_a_switch() -> None:
-    rows = [line for line in DIFFERENCES.read_text().splitlines() if line.startswith("| ")]
+    differences = DIFFERENCES.read_text().partition("## Tests of TVM that fail")[0]
+    rows = [line for line in differences.splitlines() if line.startswith("| ")]
     assert len(rows) > 20
     for row in rows:
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]]
