@@ -46,8 +46,9 @@ CALL_DEPTH: Final = 100_000
 """Maximum nesting depth of non-tail calls."""
 
 
-class ExecutorError(PassatError, ValueError):
-    """A program cannot be run, or failed at run time. The message names the location and the operation."""
+class ExecutorError(PassatError, ValueError, RuntimeError):
+    """A program cannot be run, or failed at run time. The message names the location and the operation. (Also a RuntimeError, like
+    TVMError.)"""
 
 
 class Closure:
