@@ -134,7 +134,9 @@ class Signature:
         if array.ndim != len(buffer.shape):
             raise ArgumentError(f"{where} has {len(buffer.shape)} dimensions, not {array.ndim}")
         if not array.flags.c_contiguous:
-            raise ArgumentError(f"{where} is contiguous; make it so with numpy.ascontiguousarray")
+            if isinstance(arg, NDArray):  # such as a repeated number, which has no memory for each element
+                return array.copy()
+            raise ArgumentError(f"{where} must be contiguous: pass numpy.ascontiguousarray of it")
         if buffer.data in self.written and isinstance(arg, np.ndarray) and not array.flags.writeable:
             raise ArgumentError(f"{where} is written to, but the array is read-only")
         return array

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from passat import relay
+from passat import relay, tir
 from passat.ir.module import IRModule
 from passat.ir.op import OpTypeError
 from passat.relay import derived, derived_nn
@@ -392,3 +392,8 @@ def test_entries_of_reverse_reshape_count_from_the_end(newshape: tuple[int, ...]
         relay.reverse_reshape(unknown, newshape)
     with pytest.raises(ValueError, match="splits a size; write the two sizes"):
         relay.reverse_reshape(x, (-4, 1, 2, 0))
+
+
+def test_integers_of_loops_are_attributes() -> None:
+    shape: Any = (tir.const(2, "int64"), 3)
+    assert relay.full(relay.const(1.0), shape=shape).attrs["shape"] == (2, 3)

@@ -24,6 +24,7 @@ from passat.ir.op import Op, OpTypeError, get_op, list_ops
 from passat.ir.ops.blocked_layouts import joined_shape, split_shape, without_blocks
 from passat.ir.ops.emitting import shortest
 from passat.ir.shape import Dim
+from passat.ir.tir.expr import FloatImm, IntImm
 from passat.ir.traverse import post_order
 from passat.ir.types import TensorType, TupleType, Type
 from passat.passmgr.options import convert, show_annotation
@@ -153,10 +154,12 @@ def _is_of_rule(value: object) -> bool:
 
 
 def plain(value: object) -> object:
-    """A value in the form of attributes: constants and NumPy numbers become Python numbers, lists become tuples, NumPy dtypes become
-    names."""
+    """A value in the form of attributes: constants (also those of loops) and NumPy numbers become Python numbers, lists become tuples,
+    NumPy dtypes become names."""
     if isinstance(value, Constant):
         return plain(value.data.numpy().tolist())
+    if isinstance(value, (IntImm, FloatImm)):
+        return value.value
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         return from_numpy(np.dtype(value))
     if isinstance(value, (np.generic, np.ndarray)):

@@ -250,3 +250,12 @@ def test_assertions_and_memory() -> None:
     assert array.tolist() == [9, 9, 4, 9, 16, 25, 36, 0]
     with pytest.raises(AssertionError, match="n is below 8"):
         run(array, 8)
+
+
+def test_an_array_of_one_repeated_number_is_an_argument() -> None:
+    x = te.placeholder((4,), "float32", name="x")
+    y = te.compute((4,), lambda i: x[i] + 1, name="y")
+    function = build(te.create_schedule(y.op), [x, y], target="llvm", name="increment")
+    repeated, out = nd.array(np.broadcast_to(np.float32(2), (4,))), nd.array(np.zeros(4, np.float32))
+    function(repeated, out)
+    np.testing.assert_array_equal(out.numpy(), np.full(4, 3, np.float32))
