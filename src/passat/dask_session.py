@@ -1,5 +1,6 @@
 """Sessions with a server on a worker of a dask cluster: an actor, to which only bytes are sent."""
 
+import contextlib
 import time
 import uuid
 from collections.abc import Callable
@@ -76,9 +77,12 @@ class ActorChannel:
         return RemoteError(self._lost)
 
     def close(self) -> None:
-        """Ends the server."""
+        """Ends the server. It is asked to, since dask may keep it for a while after its release."""
+        actor, self._actor = self._actor, None
+        if actor is not None and self._lost is None:
+            with contextlib.suppress(Exception):  # dask has many for a lost connection
+                actor.close().result(timeout=_LOOK)
         self._future.release()
-        self._actor = None
 
 
 def open_session(client: AnyValue, key: str = "", timeout: float = 0, end: Callable[[], object] = bool) -> Session:
