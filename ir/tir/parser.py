@@ -288,6 +288,11 @@ class _Parser:
         return made
 
     def statements(self, closing: str) -> Stmt:
+        """The statement up to a bracket, or the end of the text: a sequence, if there are several."""
+        body = self.listed(closing)
+        return body[0] if len(body) == 1 else SeqStmt(body)
+
+    def listed(self, closing: str) -> list[Stmt]:
         """The statements up to a bracket, or the end of the text."""
         found: list[Stmt | Callable[[Stmt], Stmt]] = []
         while self.peek.kind != "end" and self.peek.text != closing:
@@ -302,7 +307,7 @@ class _Parser:
                 body = [part(body[0] if len(body) == 1 else SeqStmt(body[::-1]))]
         if not body:
             self.fail(f"expected a statement, found {self.peek.text!r}")
-        return body[0] if len(body) == 1 else SeqStmt(body[::-1])
+        return body[::-1]
 
     def statement(self) -> Stmt | Callable[[Stmt], Stmt]:
         """A statement, or a function of the rest of the block that makes one."""
@@ -332,9 +337,9 @@ class _Parser:
         self.expect("{")
         if self.accept("}"):
             return SeqStmt([])
-        made: Stmt = self.nested(lambda: self.statements("}"))
+        made = SeqStmt(self.nested(lambda: self.listed("}")))
         self.expect("}")
-        return made if isinstance(made, SeqStmt) else SeqStmt([made])
+        return made
 
     def let_statement(self) -> Callable[[Stmt], Stmt]:
         var = self.variable()

@@ -21,6 +21,11 @@ def test_functions_are_read_as_printed(function: PrimFunc) -> None:
     assert structural_hash(function) == structural_hash(again)
 
 
+@pytest.mark.parametrize("text", ["seq {}", "seq {\n  seq {}\n}", "seq {\n  seq {}\n}\nseq {}"])
+def test_sequences_within_sequences_stay(text: str) -> None:
+    assert show(parse_stmt(text)) == text
+
+
 def test_long_programs_do_not_use_the_stack() -> None:
     total = x = Var("x")
     for _ in range(30_000):
