@@ -4,8 +4,8 @@ from typing import Any as AnyValue
 
 from passat.ir.expr import Call, Constant, Expr, Tuple
 from passat.ir.infer import infer_type
+from passat.ir.naming import Names
 from passat.ir.onnx.emitter import NodeEmitter
-from passat.ir.onnx.naming import Names
 from passat.ir.onnx.ort_evaluator import NoKernelError, evaluate_nodes
 from passat.ir.onnx_mapping import OnnxVersionError
 from passat.ir.op import Op

@@ -8,8 +8,8 @@ import numpy as np
 from onnx import AttributeProto, NodeProto, SparseTensorProto, TensorProto
 
 from passat.ir.expr import Constant
+from passat.ir.naming import Names
 from passat.ir.onnx.external import External
-from passat.ir.onnx.naming import Names
 from passat.ir.onnx.tensors import dense_proto, is_written_as_splat, tensor_proto
 from passat.ir.tensor import Tensor
 

@@ -5,8 +5,8 @@ from typing import Any as AnyValue
 
 from onnx import NodeProto
 
+from passat.ir.naming import Names
 from passat.ir.onnx.attributes import write_attributes
-from passat.ir.onnx.naming import Names
 from passat.ir.tensor import Array, Tensor
 
 

@@ -12,12 +12,12 @@ from passat.ir.expr import Expr, Function, Tuple, TupleGetItem
 from passat.ir.infer import infer_type
 from passat.ir.inline import inline_calls
 from passat.ir.module import IRModule
+from passat.ir.naming import Names
 from passat.ir.onnx.constants import ConstantPool, Place
 from passat.ir.onnx.declared import contradicts, says_more, settle
 from passat.ir.onnx.errors import OnnxError
 from passat.ir.onnx.frame import Frame
 from passat.ir.onnx.graph_writer import GraphWriter
-from passat.ir.onnx.naming import Names
 from passat.ir.onnx.value_types import UNKNOWN, type_of, value_info
 from passat.ir.onnx_mapping import DEFAULT_OPSET, ELEMENT_TYPES
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type

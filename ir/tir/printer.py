@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any as AnyValue
 from typing import Final
 
+from passat.ir.naming import Names
 from passat.ir.tir.arithmetic import NEG_INF, POS_INF, Not
 from passat.ir.tir.buffer import Buffer
 from passat.ir.tir.expr import BinaryOp, Broadcast, Call, Cast, FloatImm, IntImm, PrimExpr, SizeVar, StringImm, Var
@@ -95,7 +96,7 @@ class _Printer:
 
     def __init__(self) -> None:
         self._names: dict[Node, str] = {}
-        self._taken: set[str] = set(KEYWORDS)
+        self._taken = Names(KEYWORDS)
 
     def text(self, root: AnyValue) -> str:
         """The text of a piece."""
@@ -136,13 +137,7 @@ class _Printer:
         if known is not None:
             return [known]
         base = re.sub(r"[^\w.]", "_", node.name, flags=re.ASCII)
-        name = base = base if re.match(r"[A-Za-z_]", base) else f"_{base}"
-        number = 0
-        while name in self._taken:
-            number += 1
-            name = f"{base}_{number}"
-        self._taken.add(name)
-        self._names[node] = name
+        name = self._names[node] = self._taken.take(base if re.match(r"[A-Za-z_]", base) else f"_{base}")
         return [name, ": ", declaration]
 
 

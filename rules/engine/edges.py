@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any as AnyValue
 
 from passat.ir.tensor import Tensor
-from passat.rules.engine.graph import Graph, Symbol, either_way
+from passat.rules.engine.graph import Graph, Symbol
 from passat.rules.engine.variant import Variant
 
 Edge = tuple[Symbol, int, Symbol]
@@ -44,17 +44,16 @@ class Edges:
         self._walked = len(graph)
         self._present.update(symbols[start:])
         if self._users is None:
-            self._found.update(either_way([(symbols[node], i, symbols[part]) for node in new for i, part in enumerate(operands[node])]))
+            made = {(symbols[node], i, symbols[part]) for node in new for i, part in enumerate(operands[node])}
         else:
-            made: set[Edge] = set()
+            made = set()
             for node in new:
                 for i, part in enumerate(operands[node]):
                     cls = find(part)
                     self._use(cls, symbols[node], i)
                     made.update([(symbols[node], i, symbols[member]) for member in members.get(cls, (cls,))])
-            self._found.update(either_way(made))
-        if self._numbers:
-            self._count(new, self._numbers)
+        self._found.update([(whole, place, part) for whole, i, part in made for place in _places(whole, i)])
+        self._count(new)
 
     def unite(self, kept: int, gone: int) -> None:
         """Adds the edges of two e-classes that are about to be united."""
@@ -74,28 +73,25 @@ class Edges:
 
     def _use(self, cls: int, head: Symbol, place: int) -> None:
         assert self._users is not None
-        users = self._users.get(cls)
-        if users is None:
-            users = self._users[cls] = set()
-        users.update([(head, i) for i in _places(head, place)])
+        self._users.setdefault(cls, set()).update([(head, i) for i in _places(head, place)])
 
     def _numbers_at(self, place: Place) -> dict[object, AnyValue]:
-        found = self._numbers.get(place)
-        if found is None:
-            found = self._numbers[place] = {}
-            self._count(range(self._walked), {place: found})
-        return found
+        if place not in self._numbers:
+            self._numbers[place] = {}
+            self._count(range(self._walked))
+        return self._numbers[place]
 
-    def _count(self, nodes: Iterable[int], wanted: dict[Place, dict[object, AnyValue]]) -> None:
-        """Adds the numbers that are operands of some nodes, at some places."""
-        graph, heads = self._graph, {head for head, _ in wanted}
-        for node in nodes:
+    def _count(self, nodes: Iterable[int]) -> None:
+        """Adds the numbers that are operands of some nodes."""
+        graph, heads = self._graph, {head for head, _ in self._numbers}
+        for node in nodes if heads else ():
             head = graph.symbols[node]
             if head in heads:
                 for i, part in enumerate(graph.operands[node]):
-                    self._add_number(graph.find(part), [(head, place) for place in _places(head, i) if (head, place) in wanted])
+                    self._add_number(graph.find(part), [(head, place) for place in _places(head, i)])
 
     def _add_number(self, cls: int, places: Iterable[Place]) -> None:
+        """Adds the number that an e-class is, if any, at those of some places that were asked about."""
         value = self._graph.constants.get(cls)
         if isinstance(value, Tensor):
             for place in places:
@@ -104,4 +100,5 @@ class Edges:
 
 
 def _places(head: Symbol, place: int) -> tuple[int, ...]:
+    """The places at which an operand counts: both, if the operator is commutative."""
     return (place, 1 - place) if head.op is not None and head.op.commutative else (place,)

@@ -6,7 +6,7 @@ at every node. Any other fact belongs to an analysis (`passat.rules.analysis`) a
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 from typing import Any as AnyValue
 
@@ -57,13 +57,6 @@ class Symbol:
 
     def __repr__(self) -> str:
         return self.name
-
-
-def either_way(edges: Iterable[tuple[Symbol, int, Symbol]]) -> set[tuple[Symbol, int, Symbol]]:
-    """The edges (whole, place, part), with both places for commutative operators."""
-    found = set(edges)
-    found |= {(whole, 1 - i, part) for whole, i, part in found if whole.op is not None and whole.op.commutative}
-    return found
 
 
 def outer_parts(region: Expr) -> tuple[Expr, ...]:

@@ -398,9 +398,7 @@ class Bindings(Substitution):
         slot = self.matcher.slot(pattern)
         if slot < 0:
             return None
-        cls = graph.find(self.row[slot])
-        constant = graph.constants.get(cls)
-        return LazyTerm(graph.types[cls], constant if isinstance(constant, Tensor) else None, graph, cls)
+        return LazyTerm(graph, graph.find(self.row[slot]))
 
     def _root(self, pattern: Pattern) -> Term:
         """The left side of an eager rule, whose node may not exist yet."""
@@ -427,8 +425,9 @@ class LazyTerm(Term):
 
     __slots__ = ("_cls", "_graph")
 
-    def __init__(self, type_: Type, constant: Tensor | None, graph: Graph, cls: int) -> None:
-        super().__init__(type_, constant)
+    def __init__(self, graph: Graph, cls: int) -> None:
+        constant = graph.constants.get(cls)
+        super().__init__(graph.types[cls], constant if isinstance(constant, Tensor) else None)
         self._graph = graph
         self._cls = cls
 
@@ -449,10 +448,7 @@ class LazyTerm(Term):
 
     def of_class(self, cls: int) -> Term:
         """The term of another e-class."""
-        graph = self._graph
-        cls = graph.find(cls)
-        constant = graph.constants.get(cls)
-        return LazyTerm(graph.types[cls], constant if isinstance(constant, Tensor) else None, graph, cls)
+        return LazyTerm(self._graph, self._graph.find(cls))
 
     def calls(self, name: str) -> list[tuple[Term, ...]]:
         """The operands of the calls of an operator in the e-class, oldest first."""

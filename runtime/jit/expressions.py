@@ -7,7 +7,7 @@ import functools
 import math
 from collections.abc import Callable
 from typing import Any as AnyValue
-from typing import Final
+from typing import Final, TypeGuard
 
 import llvmlite.ir as ll
 
@@ -266,13 +266,7 @@ class Expressions:
     def read(self, pointer: AnyValue, type_: DataType, index: PrimExpr, predicate: PrimExpr) -> AnyValue:
         """Elements of memory."""
         builder, element = self.builder, type_.with_lanes(1)
-        if (
-            type_.lanes > 1
-            and is_true(predicate)
-            and isinstance(index, Ramp)
-            and isinstance(index.stride, IntImm)
-            and index.stride.value == 1
-        ):
+        if type_.lanes > 1 and is_true(predicate) and is_contiguous(index):
             start = self.address(pointer, element, self.expr(index.base), index.base.type)
             value = builder.load(start, typ=llvm_type(str(type_), memory=True))
             value.align = element.itemsize
@@ -361,7 +355,7 @@ class Expressions:
         return self.constant(node.dtype, low | (high << 32))
 
 
-def is_contiguous(index: PrimExpr) -> bool:
+def is_contiguous(index: PrimExpr) -> TypeGuard[Ramp]:
     """Whether an index is that of elements next to each other, in order."""
     return isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value == 1
 

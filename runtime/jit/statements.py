@@ -24,9 +24,8 @@ from passat.ir.tir.stmt import (
     While,
 )
 from passat.ir.tir.types import DataType
-from passat.ir.tir.values import Ramp
 from passat.runtime.jit.callbacks import FAILED, ArrayArgument, Callbacks
-from passat.runtime.jit.expressions import I8, I32, I64, POINTER, Expressions, UnsupportedError, is_true, llvm_type
+from passat.runtime.jit.expressions import I8, I32, I64, POINTER, Expressions, UnsupportedError, is_contiguous, is_true, llvm_type
 
 _ON_STACK: Final = 1 << 14
 """The size in bytes up to which memory of a constant size is on the stack."""
@@ -177,13 +176,7 @@ class Statements(Expressions):
         made = self.expr(value)
         if type_.is_bool:
             made = builder.zext(made, llvm_type(str(type_), memory=True))
-        if (
-            type_.lanes > 1
-            and is_true(predicate)
-            and isinstance(index, Ramp)
-            and isinstance(index.stride, IntImm)
-            and index.stride.value == 1
-        ):
+        if type_.lanes > 1 and is_true(predicate) and is_contiguous(index):
             start = self.address(pointer, element, self.expr(index.base), index.base.type)
             builder.store(made, start).align = element.itemsize
             return

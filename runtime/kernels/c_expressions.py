@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from passat.ir import naming
 from passat.ir.tir.arithmetic import EQ, GE, GT, LE, LT, NE, Add, And, CmpOp, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Not, Or, Sub
 from passat.ir.tir.expr import BinaryOp, Call, Cast, FloatImm, IntImm, PrimExpr, Var
 from passat.ir.tir.functor import post_order
@@ -65,7 +66,7 @@ class Names:
 
     def __init__(self) -> None:
         self._names: dict[Var, str] = {}
-        self._taken: set[str] = set()
+        self._taken = naming.Names()
         self.scalars: set[Var] = set()
         """Pointers to memory of one element, which are variables in C."""
 
@@ -73,13 +74,7 @@ class Names:
         """The name of a variable that is a parameter, or that a statement binds."""
         if var not in self._names:
             plain = _PLAIN.fullmatch(var.name) is not None and var.name not in _KEYWORDS
-            name = first = var.name if plain else f"v_{_OTHERS.sub('_', var.name)}"
-            count = 0
-            while name in self._taken:
-                count += 1
-                name = f"{first}_{count}"
-            self._taken.add(name)
-            self._names[var] = name
+            self._names[var] = self._taken.take(var.name if plain else f"v_{_OTHERS.sub('_', var.name)}")
         return self._names[var]
 
     def alias(self, var: Var, other: Var) -> None:

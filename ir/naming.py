@@ -1,10 +1,10 @@
-"""Names of exported values: the names of the source if free, otherwise fresh ones."""
+"""Unique names: the wanted names if free, otherwise fresh ones."""
 
 from collections.abc import Iterable
 
 
 class Names:
-    """The names of all values in a model, including subgraphs. Names are unique, as ONNX's scoping rules require.
+    """The names in a scope, such as those of all values in an ONNX model and its subgraphs, or of the variables of a function.
 
     >>> names = Names(["x"])
     >>> names.take("y"), names.take("x"), names.take("x")
