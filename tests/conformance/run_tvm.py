@@ -8,6 +8,7 @@ time.
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import resource
@@ -167,6 +168,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folders = [options.checkout / "tests" / "python" / folder for folder in FOLDERS]
     if not folders[0].is_dir():
         parser.error(f"{folders[0]} is not there: {options.checkout} is not a checkout of TVM before v0.19")
+    if importlib.util.find_spec("pytest") is None:
+        parser.error("TVM's tests need the packages of Passat's own: pip install --editable '.[onnx]' --group dev (pip 25.1 or later)")
     wanted = options.files or [file for group in GROUPS.values() for file in group]
     paths = {file: path for file in wanted if (path := find_file(folders, file)) is not None}
     unknown = [file for file in options.files if file not in paths]
