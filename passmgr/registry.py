@@ -3,11 +3,12 @@
 import contextlib
 import difflib
 import functools
+import importlib
 import importlib.metadata
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeVar, overload
+from typing import Final, NamedTuple, TypeVar, overload
 
 from passat.ir.passat_error import PassatError
 from passat.passmgr.options import add_option_source, convert, given_options, name_hint, parameters, without_defaults
@@ -15,7 +16,7 @@ from passat.passmgr.pass_info import PassInfo
 from passat.passmgr.passes import Pass
 
 Factory = Callable[..., Pass]
-_F = TypeVar("_F", bound=Factory | Pass)
+_F = TypeVar("_F", bound=Factory | Pass | str)
 
 PREFIXES: Final = ("transform.", "relay._transform.", "relax.transform.", "tir.transform.")
 """Prefixes for the lookup of a name without a prefix, in this order, as in TVM."""
@@ -41,12 +42,40 @@ class PassOptionError(PassatError, TypeError):
         self.option = option
 
 
+class Reference(NamedTuple):
+    """A factory in a module that is imported when the factory is used."""
+
+    module: str
+    name: str
+
+    def load(self) -> Factory:
+        """Imports the module, and returns the factory."""
+        factory: Factory = getattr(importlib.import_module(self.module), self.name)
+        return factory
+
+
 @dataclass(frozen=True)
 class PassEntry:
-    """A registered pass: its full name and its factory."""
+    """A registered pass: its full name, and its factory or where that is."""
 
     key: str
-    factory: Factory
+    registered: Factory | Reference
+
+    @property
+    def factory(self) -> Factory:
+        """The class or function that creates the pass."""
+        return self.registered.load() if isinstance(self.registered, Reference) else self.registered
+
+    @property
+    def is_own(self) -> bool:
+        """Whether a class or function of Passat creates the pass. A pass that was registered itself may be a user's."""
+        module = self.registered.module if isinstance(self.registered, Reference) else self.registered.__module__
+        return module.partition(".")[0] == "passat" and self.made is None
+
+    @property
+    def made(self) -> Pass | None:
+        """The pass, if it was registered itself."""
+        return None if isinstance(self.registered, Reference) else vars(self.registered).get("made")
 
     @property
     def name(self) -> str:
@@ -118,7 +147,8 @@ def register_pass(name: str, factory: _F, *, override: bool = False) -> _F: ...
 @overload
 def register_pass(name: str, factory: None = None, *, override: bool = False) -> Callable[[_F], _F]: ...
 def register_pass(name: str, factory: _F | None = None, *, override: bool = False) -> _F | Callable[[_F], _F]:
-    """Registers a pass under a name: a class or function that creates it, whose parameters are the options, or the pass itself.
+    """Registers a pass under a name: a class or function that creates it, whose parameters are the options, or the pass itself, or a text
+    `module:name` with the place of a class, which is imported when the pass is used.
 
     Without `factory` it is a decorator. A name without `transform.` gets that prefix, and must not be the name of a pass under another
     prefix, because pipelines and requirements would then refer to the new pass. Raises ValueError for an existing name, unless `override`.
@@ -135,10 +165,13 @@ def register_pass(name: str, factory: _F | None = None, *, override: bool = Fals
         registered = factory
         if isinstance(factory, Pass):
             _ENTRIES[key] = PassEntry(key, _always(factory))
+        elif isinstance(factory, str):
+            module, _, attribute = factory.partition(":")
+            _ENTRIES[key] = PassEntry(key, Reference(module, attribute))
         else:
             if not isinstance(factory, type):
                 registered = _recording(factory, PassEntry(key, factory).name)  # type: ignore[assignment]  # same type as factory
-            _ENTRIES[key] = PassEntry(key, registered)  # type: ignore[arg-type]  # not a Pass; the other branch handles passes
+            _ENTRIES[key] = PassEntry(key, registered)  # type: ignore[arg-type]  # neither a Pass nor a text
         _VERSION[0] += 1
         return registered
 
@@ -222,7 +255,13 @@ def list_passes() -> list[PassEntry]:
     return sorted(_ENTRIES.values(), key=lambda entry: (entry.name, entry.key))
 
 
-add_option_source(list_passes)  # the modules of passes also register config options
+def _import_all() -> None:
+    for entry in list_passes():
+        if isinstance(entry.registered, Reference):
+            entry.registered.load()
+
+
+add_option_source(_import_all)  # the modules of passes also register config options
 
 
 def is_registered(name: str) -> bool:
@@ -279,9 +318,9 @@ def _always(made: Pass) -> Factory:
 
 def entry_of(pass_: Pass) -> PassEntry | None:
     """Returns the entry of a pass that is registered itself or by its class."""
-    entries = _ENTRIES.values()
-    itself = (entry for entry in entries if vars(entry.factory).get("made") is pass_)
-    return next(itself, None) or next((entry for entry in entries if entry.factory is type(pass_)), None)
+    entries, kind = _ENTRIES.values(), type(pass_)
+    itself = (entry for entry in entries if entry.made is pass_)
+    return next(itself, None) or next((entry for entry in entries if entry.registered in (kind, (kind.__module__, kind.__name__))), None)
 
 
 def name_and_options(pass_: Pass) -> tuple[str, dict[str, object]]:

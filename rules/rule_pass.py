@@ -5,7 +5,7 @@ import functools
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import ClassVar, Final, Literal, NamedTuple, Unpack, cast
+from typing import ClassVar, Final, Literal, NamedTuple, Protocol, Unpack, cast, runtime_checkable
 
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
@@ -26,6 +26,15 @@ from passat.rules.pattern import RuleError
 from passat.rules.regions.regional import REGION_NODES
 from passat.rules.rule import EAGER, LOWERING, MATH_LEVELS, REASSOCIATE, Rule, RuleSet, RuleSetMeta, equation_of, without_operators
 from passat.rules.substitution import Environment
+
+
+@runtime_checkable
+class RunsRules(Protocol):
+    """A pass that runs rules, so that lists of rules name it. Rule passes do; others have `rules`."""
+
+    @property
+    def rules(self) -> Sequence[Rule]:
+        """The rules."""
 
 
 class Phase(NamedTuple):

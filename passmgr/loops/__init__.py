@@ -1,7 +1,18 @@
-"""Passes over functions of loops (`passat.ir.tir`), with the names of `tvm.tir.transform`."""
+"""Passes over functions of loops (`passat.ir.tir`), with the names of `tvm.tir.transform`. Each is imported when it is used."""
 
-from passat.passmgr.loops.no_op import RemoveNoOp
-from passat.passmgr.loops.unroll import UnrollLoop, UnrollLoopConfig
-from passat.passmgr.loops.vectorize import VectorizeLoop
+from typing import Final
 
-__all__ = ["RemoveNoOp", "UnrollLoop", "UnrollLoopConfig", "VectorizeLoop"]
+from passat.passmgr.registry import register_pass
+
+PASSES: Final = {
+    "FlattenBuffer": "storage_flatten",
+    "Lower": "lowering",
+    "RemoveNoOp": "no_op",
+    "StorageFlatten": "storage_flatten",
+    "UnrollLoop": "unroll",
+    "VectorizeLoop": "vectorize",
+}
+"""The modules of the passes."""
+
+for name, module in PASSES.items():
+    register_pass(f"tir.{name}", f"{__name__}.{module}:{name}")

@@ -1,5 +1,7 @@
 """The passes of the rule library under Relay's names, and their pipelines."""
 
+import passat.passmgr.loops  # noqa: F401  # importing registers the passes over functions of loops
+from passat.passmgr import register_pass
 from passat.rules.passes.algebra import (
     combine_parallel_batch_matmul,
     combine_parallel_conv2d,
@@ -66,3 +68,5 @@ __all__ = [
     "simplify_tuple_get",
     "target_forms",
 ]
+
+register_pass("tir.Simplify", "passat.rules.passes.simplify_loops:SimplifyLoops")

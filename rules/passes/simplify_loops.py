@@ -6,6 +6,7 @@ that are constants or variables are put in place.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from passat.ir import prim_func
 from passat.ir.expr import Constant, Expr
@@ -16,20 +17,22 @@ from passat.ir.tir.functor import children, rewrite, substitute
 from passat.ir.tir.node import Node
 from passat.ir.tir.ranges import IterVar
 from passat.ir.tir.stmt import AttrStmt, For, IfThenElse, LetStmt, Stmt, nothing
-from passat.passmgr import PassContext, PassInfo, PrimFuncPass, register_pass
+from passat.passmgr import PassContext, PassInfo, PrimFuncPass
 from passat.rules.passes.index_analyzer import Analyzer
 from passat.rules.passes.index_expressions import Reader, Span, call, is_index
+from passat.rules.passes.index_saturation import NORMAL_FORMS, SHORT_FORMS
 from passat.rules.passes.index_simplifier import Simplified
+from passat.rules.rule import Rule
 
 _EXTENTS = ("thread_extent", "virtual_thread")
 
 
-@register_pass("tir.Simplify")
 @dataclass(frozen=True)
 class SimplifyLoops(PrimFuncPass):
     """Simplifies integer expressions, and drops branches that are never taken, in functions of loops."""
 
     info = PassInfo(0, "tir.Simplify")
+    rules: ClassVar[tuple[Rule, ...]] = tuple(rule for rules in (*NORMAL_FORMS, *SHORT_FORMS) for rule in rules)
 
     def transform_function(self, func: prim_func.PrimFunc, mod: IRModule, ctx: PassContext) -> prim_func.PrimFunc:
         """Simplifies one function; functions of other kinds stay."""

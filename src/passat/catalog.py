@@ -21,7 +21,7 @@ from passat.rules.library import rule_files, rule_sets
 from passat.rules.multi_pattern import PJoined
 from passat.rules.pattern import Computed, Pattern, PCall, PNumber, subterms
 from passat.rules.rule import KEPT, MIXED, REDUCING, RESOLVED, Rule, RuleSet, RuleSetMeta
-from passat.rules.rule_pass import RulePass
+from passat.rules.rule_pass import RulePass, RunsRules
 
 
 class Subject(NamedTuple):
@@ -108,12 +108,15 @@ def runners(passes: Sequence[tuple[str, RulePass]]) -> dict[RuleSetMeta, dict[st
     return found
 
 
-def _runners_of_loops() -> dict[str, str]:
-    """The pass that runs each rule about the index expressions of loops. It is not a rule pass: its e-graph has all expressions of a
-    function of loops."""
-    from passat.rules.passes.index_saturation import NORMAL_FORMS, SHORT_FORMS  # only lists of rules need it
-
-    return {rule.name: "tir.Simplify" for rules in (*NORMAL_FORMS, *SHORT_FORMS) for rule in rules}
+def _other_runners() -> dict[str, list[str]]:
+    """The names of the registered passes that run each rule without being rule passes: they have `rules`."""
+    found: dict[str, list[str]] = {}
+    for entry in list_passes():
+        made = None if entry.info is None else entry.make({})
+        if isinstance(made, RunsRules) and not isinstance(made, RulePass):
+            for rule in made.rules:
+                found.setdefault(rule.name, []).append(entry.name)
+    return found
 
 
 def operators_of(rules: Iterable[Rule]) -> list[str]:
@@ -349,15 +352,14 @@ def passes_table(rows: Iterable[PassRow]) -> Table:
 def rule_rows(sets: Iterable[type[RuleSet]] | None = None) -> list[RuleRow]:
     """The rules of some sets, or of all passes and of the library, in the order of passes and definition; each rule once, with the passes
     that run it."""
-    run_by, of_loops = runners(registered_rule_passes()), _runners_of_loops()
+    run_by, others = runners(registered_rule_passes()), _other_runners()
     rows: dict[str, RuleRow] = {}
     chosen: Iterable[RuleSetMeta] = [*run_by, *rule_sets().values()] if sets is None else sets
     for rules in dict.fromkeys(chosen):
         for rule in rules.rules:
             row, by = rows.setdefault(rule.name, _row(rule)), run_by.get(rules, {})
             row["passes"] += [name for name in by if name not in row["passes"]]
-            if rule.name in of_loops and of_loops[rule.name] not in row["passes"]:
-                row["passes"].append(of_loops[rule.name])
+            row["passes"] += [name for name in others.get(rule.name, ()) if name not in row["passes"]]
             row["kind_in"].update((name, [kind or rule.kind for kind in kinds]) for name, kinds in by.items() if any(kinds))
     return list(rows.values())
 

@@ -76,7 +76,7 @@ def _placed_of(version: int) -> tuple[Pass, ...]:
     found: list[Pass] = []
     for entry in list_passes():
         # Of Passat's own passes, only those of the default pipeline declare a place; creating all would take 0.1 s.
-        if hasattr(entry.factory, "made") or entry.factory.__module__.partition(".")[0] != "passat":
+        if not entry.is_own:
             try:
                 info = entry.info
             except Exception as error:

@@ -11,8 +11,9 @@ from passat.ir.te.schedule import Schedule
 from passat.ir.te.tensor import Tensor
 from passat.ir.tir.buffer import Buffer
 from passat.ir.tir.expr import Var
-from passat.ir.tir.flatten import flatten
 from passat.ir.tir.function import PrimFunc
+from passat.passmgr.context import PassContext
+from passat.passmgr.loops.lowering import VECTORIZE, Lower
 from passat.relay.build_module import build as build_relay
 from passat.runtime.devices import Target
 from passat.runtime.jit.c_library import compile_with_c
@@ -32,7 +33,9 @@ def lower(
     binds: Mapping[Tensor, Buffer] | None = None,
     simple_mode: bool = False,
 ) -> IRModule:
-    """The module with the function of a schedule, or with a function. Accesses of buffers become accesses of memory.
+    """The module with the function of a schedule, or with a function, after the passes of `passat.passmgr.loops.lowering`.
+
+    Accesses of buffers become accesses of memory, loops marked `vectorize` and `unroll` vectors and statements, and indices are simplified.
 
     >>> from passat import te
     >>> x = te.placeholder((4,), name="x")
@@ -48,11 +51,7 @@ def lower(
         inp = IRModule({GlobalVar(name): inp.with_attr("global_symbol", inp.name or name)})
     if not isinstance(inp, IRModule):
         raise ValueError(f"a schedule, a function of loops or a module is lowered, not a {type(inp).__name__}")
-    lowered = inp.shallow_copy()
-    for var, function in inp.functions.items():
-        if isinstance(function, PrimFunc):
-            lowered.update_func(var, flatten(function))
-    return lowered
+    return Lower()(inp)
 
 
 def build(
@@ -65,23 +64,26 @@ def build(
     **options: AnyValue,
 ) -> AnyValue:
     """Compiles a schedule, a function of loops or a module of them for `llvm` or `c`; `relay.build` gets the functions of Relay."""
-    functions: dict[str, PrimFunc] = {}
-    if isinstance(inputs, (Schedule, PrimFunc)) or (
+    if not isinstance(inputs, (Schedule, PrimFunc)) and not (
         isinstance(inputs, IRModule) and any(isinstance(function, PrimFunc) for function in inputs.functions.values())
     ):
-        for var, function in lower(inputs, args, name, binds).functions.items():
-            if not isinstance(function, PrimFunc):
-                raise ValueError(f"@{var.name_hint} is not a function of loops; relay.build compiles functions of Relay")
-            functions[function.name or var.name_hint] = function
-    else:
         given = options if target is None else {"target": target, **options}
         return _build_relay(inputs, *([] if args is None else [args]), **given)
     kind = Target(target or Target.current() or "llvm").kind
     if kind not in _COMPILERS:
         raise ValueError(f"functions of loops are compiled for {', '.join(_COMPILERS)}, not for {kind}")
+    with PassContext(inherit=True, config={VECTORIZE: True} if kind in _WITHOUT_VECTORS else None):
+        lowered = lower(inputs, args, name, binds)
+    functions: dict[str, PrimFunc] = {}
+    for var, function in lowered.functions.items():
+        if not isinstance(function, PrimFunc):
+            raise ValueError(f"@{var.name_hint} is not a function of loops; relay.build compiles functions of Relay")
+        functions[function.name or var.name_hint] = function
     compiled = _COMPILERS[kind](functions)
     return Module({**compiled, ENTRY: next(iter(compiled.values()))} if len(compiled) > 1 else compiled, kind)
 
 
 _COMPILERS: Final = {"llvm": compile_functions, "cpu": compile_functions, "c": compile_with_c}
 """What compiles functions of loops, by target."""
+_WITHOUT_VECTORS: Final = ("c",)
+"""Targets for which loops marked `vectorize` are serial: the C compiler vectorizes them itself."""

@@ -11,7 +11,7 @@ from passat.ir.tir.function import PrimFunc
 from passat.ir.tir.functor import post_order
 from passat.ir.tir.stmt import For, ForKind
 from passat.passmgr import Pass, PassContext
-from passat.passmgr.loops import RemoveNoOp, UnrollLoop, VectorizeLoop
+from passat.tir.transform import RemoveNoOp, UnrollLoop, VectorizeLoop
 from tests.passmgr.loops.interpreter import UndefinedBehaviorError, behavior
 from tests.passmgr.loops.loop_programs import arguments, functions, vector_functions
 from tests.share import share

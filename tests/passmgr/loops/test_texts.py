@@ -8,7 +8,7 @@ from passat.ir.module import IRModule
 from passat.ir.tir.parser import parse_function
 from passat.ir.tir.types import TirError
 from passat.passmgr import Pass, PassContext
-from passat.passmgr.loops import RemoveNoOp, UnrollLoop, VectorizeLoop
+from passat.tir.transform import RemoveNoOp, StorageFlatten, UnrollLoop, VectorizeLoop
 
 P = "p: Pointer(global int32)"
 
@@ -86,3 +86,54 @@ def test_a_loop_that_cannot_be_vectorized() -> None:
         passed(VectorizeLoop(), 'for (i: int32, 0, n) "vectorized" { p[i] = 0 }')
     with pytest.raises(TirError, match="A while loop inside a vectorized loop not supported"):
         passed(VectorizeLoop(), 'for (i: int32, 0, 4) "vectorized" { while ((n < 2)) { p[i] = 0 } }')
+
+
+def flattened(body: str, **options: Any) -> str:
+    text = f'primfn(a: handle) buffers a -> A: Buffer({P}, int32, [25, 100, 4]) with {{"from_legacy_te_schedule": true}} {{ {body} }}'
+    made = StorageFlatten(**options)(IRModule({"main": parse_function(text)}))["main"]
+    body = str(made).partition("\n{\n")[2].removesuffix("\n}")
+    return "\n".join(line.removeprefix("  ").replace("(int32*)", "") for line in body.splitlines())
+
+
+T = "t: Pointer(global int32)"
+REALIZED = f"realize(T: Buffer({T}, int32, [8, 16]), [range(min=2, ext=8), range(min=0, ext=16)])"
+
+
+def test_realized_regions_are_memory_of_their_size() -> None:
+    assert flattened(f"{REALIZED} T[3, 1] = A[0, 1, 2]") == f"allocate({T}, int32, [8, 16])\nt[17] = p[6]".replace(f"[{T}", "[t")
+    assert flattened("realize(A, [range(min=0, ext=25), range(min=0, ext=100), range(min=0, ext=4)]) A[0, 0, 0] = 1").endswith("p[0] = 1")
+
+
+def test_dimensions_are_padded() -> None:
+    aligned = f'attr [T: Buffer({T}, int32, [8, 16])] "buffer_dim_align" = @tir.tvm_tuple(0, 2, 1, dtype=handle)'
+    made = flattened(f"{aligned} realize(T, [range(min=2, ext=8), range(min=0, ext=16)]) T[3, 1] = 0")
+    assert made == f"allocate({T}, int32, [136])\nt[18] = 0"
+    with pytest.raises(TirError, match="tuple of three constants"):
+        flattened(aligned.replace("2, 1,", "1,") + " A[0, 0, 0] = 0")
+
+
+def test_attributes_of_buffers_become_those_of_memory() -> None:
+    moved = f'attr [T: Buffer({T}, int32, [8, 16])] "realize_scope" = "local" attr [T] "double_buffer_scope" = 1'
+    made = flattened(f"{moved} realize(T, [range(min=2, ext=8), range(min=0, ext=16)]) T[3, 1] = 0")
+    assert made.splitlines()[1:] == ["allocate(t, int32, [8, 16])", "t[17] = 0"]
+    assert made.splitlines()[0] == 'attr [t: Pointer(local int32)] "double_buffer_scope" = 1'
+
+
+def test_prefetches_are_loops_over_cache_lines() -> None:
+    made = flattened("prefetch(A, [range(min=1, ext=2), range(min=3, ext=8), range(min=0, ext=4)])")
+    assert next(line for line in made.splitlines() if "for (" in line).strip().endswith("0, 2) {")
+    assert made.count("for (") == 2
+    made = flattened("prefetch(A, [range(min=1, ext=2), range(min=3, ext=8), range(min=0, ext=4)])", cache_line_size=4)
+    assert made.count("for (") == 3
+
+
+def test_bounds_are_attributes() -> None:
+    made = flattened(f"{REALIZED} T[3, 1] = A[0, 1, 2]", create_bound_attribute=True)
+    assert [line.rpartition(" = ")[2] for line in made.splitlines() if "buffer_bound" in line] == ["128", "128", "10000"]
+
+
+def test_buffers_without_memory() -> None:
+    with pytest.raises(TirError, match="the buffer T is neither a parameter nor realized"):
+        flattened(f"T: Buffer({T}, int32, [8, 16])[0, 0] = 1")
+    with pytest.raises(TirError, match="the buffer T is realized twice"):
+        flattened(f"{REALIZED} realize(T, [range(min=0, ext=8), range(min=0, ext=16)]) T[3, 1] = 0")
