@@ -9,7 +9,7 @@ from passat.ir.te.bounds import Bodies, Domains, infer_bound, values_of
 from passat.ir.te.schedule import Fuse, Loop, Schedule, Stage
 from passat.ir.te.tensor import ComputeOp, ExternOp, Tensor
 from passat.ir.tir.buffer import Buffer, decl_buffer
-from passat.ir.tir.expr import IntImm, PrimExpr, Var, cast, const
+from passat.ir.tir.expr import Call, IntImm, PrimExpr, Var, cast, const
 from passat.ir.tir.function import PrimFunc
 from passat.ir.tir.functor import post_order, rewrite, substitute
 from passat.ir.tir.node import Node
@@ -67,6 +67,9 @@ class _Lowering:
     def _pipeline(self, stage: Stage, consumers: Stmt | None) -> Stmt:
         """The statements of a stage and of those that use its results, with memory for the results."""
         produced = self._extern(stage.op) if isinstance(stage.op, ExternOp) else self._compute(stage)
+        if stage.double_buffered:
+            for tensor in stage.op.outputs:
+                produced = AttrStmt(tensor, "double_buffer_scope", 1, produced)
         body = produced if consumers is None else SeqStmt([produced, consumers])
         for tensor in reversed(stage.op.outputs):
             if isinstance(stage.op, ComputeOp):
@@ -74,6 +77,9 @@ class _Lowering:
             else:
                 bounds = [Range.from_min_extent(const(0, size.dtype), size) for size in tensor.shape]
             body = ProducerRealize(tensor, bounds, true(), body, stage.scope or "global")
+            for place, iv in enumerate(stage.op.axis):
+                if iv in stage.alignments:
+                    body = AttrStmt(tensor, "buffer_dim_align", Call("handle", "tir.tvm_tuple", [place, *stage.alignments[iv]]), body)
         return body
 
     def _extern(self, op: ExternOp) -> Stmt:
@@ -235,6 +241,8 @@ def to_prim_func(args: Sequence[Tensor | Buffer | Var], stmt: Stmt, binds: Mappi
             return body if node.producer in external else BufferRealize(buffer, node.bounds, node.condition, body)
         if isinstance(node, AttrStmt) and isinstance(node.node, BufferBinding):
             return node.body
+        if isinstance(node, AttrStmt) and isinstance(node.node, Tensor):
+            return node.body if node.node in external else node.with_fields(node=buffer_of(node.node))
         if isinstance(node, (BufferLoad, BufferStore)) and node.buffer in bound:
             return node.with_fields(buffer=bound[node.buffer])
         return None
@@ -245,7 +253,8 @@ def to_prim_func(args: Sequence[Tensor | Buffer | Var], stmt: Stmt, binds: Mappi
         variables |= {a: b for a, b in pairs if isinstance(a, Var)}
         variables[ours.data] = theirs.data
     body = rewrite(stmt, lowered)
-    return PrimFunc(params, substitute(body, variables) if variables else body, buffer_map=buffer_map)
+    attrs = {"from_legacy_te_schedule": True}
+    return PrimFunc(params, substitute(body, variables) if variables else body, buffer_map=buffer_map, attrs=attrs)
 
 
 def schedule_to_module(
@@ -256,7 +265,7 @@ def schedule_to_module(
 ) -> IRModule:
     """A module with the function of a schedule."""
     function = to_prim_func(args, schedule_ops(schedule, infer_bound(schedule)), binds)
-    named = function.with_attr({"global_symbol": name, "from_legacy_te_schedule": True, "tir.noalias": True})
+    named = function.with_attr({"global_symbol": name, "tir.noalias": True})
     return IRModule({GlobalVar(name): named})
 
 

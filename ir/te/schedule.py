@@ -51,6 +51,8 @@ class Stage:
         self.relations: list[Split | Fuse] = []
         self.loops: dict[IterVar, Loop] = {}
         self.scope = ""
+        self.double_buffered = False
+        self.alignments: dict[IterVar, tuple[int, int]] = {}
         self.is_inline = False
         self.attached: tuple[Stage, IterVar] | None = None
 
@@ -136,6 +138,18 @@ class Stage:
             getattr(self, pragma_type)(var)
         else:
             self._loop(var).pragmas.append((pragma_type, pragma_value))
+
+    def storage_align(self, axis: IterVar, factor: int, offset: int) -> None:
+        """Pads the memory of the results: the step of a dimension is a multiple of a factor plus an offset."""
+        if not any(axis is each for each in self.op.axis):
+            raise TirError(f"{axis.var.name} is not a dimension of {self.op.name}")
+        if factor < 1 or offset < 0:
+            raise TirError(f"the memory of {self.op.name} is aligned by a positive factor and an offset, not by {factor} and {offset}")
+        self.alignments[axis] = factor, offset
+
+    def double_buffer(self) -> None:
+        """Marks the memory of the results as double-buffered, for passes of accelerators. On the CPU it has no effect."""
+        self.double_buffered = True
 
     def set_scope(self, scope: str) -> None:
         """Puts the results into a kind of memory, such as `local`."""

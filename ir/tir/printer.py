@@ -256,7 +256,7 @@ def _if(node: IfThenElse) -> list[AnyValue]:
 
 
 def _attr(node: AttrStmt) -> list[AnyValue]:
-    value = "null" if node.node is None else node.node
+    value = "null" if node.node is None else node.node if isinstance(node.node, Node) else node.node.name
     return ["attr [", value, f"] {json.dumps(node.attr_key)} = ", node.value, _LINE, _Block(node.body)]
 
 

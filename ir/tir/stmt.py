@@ -47,14 +47,14 @@ class LetStmt(Stmt):
 
 
 class AttrStmt(Stmt):
-    """A statement with an attribute of a node for passes, such as the extent of a thread, or `pragma_unroll`."""
+    """A statement with an attribute of a node or tensor for passes, such as the extent of a thread, or `pragma_unroll`."""
 
     __slots__ = ("attr_key", "body", "node", "value")
     FIELDS = ("node", "attr_key", "value", "body")
 
     def __init__(self, node: AnyValue, attr_key: str, value: AnyValue, body: Stmt) -> None:
-        plain = isinstance(node, Node) or node is None
-        self.node: Node | None = node if plain else convert(node)
+        plain = isinstance(node, Node) or node is None or hasattr(node, "value_index")
+        self.node: AnyValue = node if plain else convert(node)
         self.attr_key, self.value, self.body = attr_key, convert(value), body
 
 

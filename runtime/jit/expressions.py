@@ -299,6 +299,8 @@ class Expressions:
         name, builder = node.op.name, self.builder
         if name == "tir.if_then_else":
             return self.choose(self.expr(node.args[0]), lambda: self.expr(node.args[1]), lambda: self.expr(node.args[2]))
+        if name == "tir.prefetch":
+            return self._prefetch(node)
         if name == "tir.tvm_call_packed":
             return self.call_packed(node)
         if name in ("tir.call_extern", "tir.call_pure_extern") and isinstance(node.args[0], StringImm):
@@ -349,6 +351,17 @@ class Expressions:
             return self.cast(self.intrinsic("llvm.ctpop", str(type_), [x]), type_, node.type)
         function = self._function(f"llvm.ctlz.{_suffix(str(type_))}", ll.FunctionType(x.type, [x.type, I1]))
         return self.cast(self.builder.call(function, [x, ll.Constant(I1, 0)]), type_, node.type)
+
+    def _prefetch(self, node: Call) -> AnyValue:
+        """A hint that memory is read soon (0) or written (1), with the locality and the kind of cache."""
+        target, *numbers = node.args
+        read = target.args[0] if isinstance(target, Call) and target.op.name == "tir.address_of" else None
+        if not isinstance(read, Load):
+            raise UnsupportedError("a prefetch names the address of a read of memory")
+        index = read.index.base if isinstance(read.index, Ramp) else read.index
+        place = self.address(self.pointer(read.buffer_var), read.type.with_lanes(1), self.expr(index), index.type)
+        kind = ll.FunctionType(ll.VoidType(), [POINTER, I32, I32, I32])
+        return self.builder.call(self._function("llvm.prefetch.p0", kind), [place, *map(self.expr, numbers)])
 
     def _large(self, node: Call, *_: AnyValue) -> AnyValue:
         low, high = (part.value for part in node.args if isinstance(part, IntImm))

@@ -161,6 +161,10 @@ def _call(node: Call, args: list[str]) -> str:
         return args[0]
     if name == "tir.if_then_else":
         return f"({args[0]} ? {args[1]} : {args[2]})"
+    if name == "tir.address_of" and isinstance(node.args[0], Load):
+        return f"&{args[0]}"
+    if name == "tir.prefetch":
+        return f"__builtin_prefetch({', '.join(args[:3])})"
     if name in _BITS:
         kind = c_type(node.dtype)
         return f"({kind})(({kind}){args[0]} {_BITS[name]} {args[1]})"

@@ -160,3 +160,18 @@ def test_caches_are_stages_of_their_own() -> None:
           for (inner: int32, 0, 4) { y_1[(inner + (outer*4))] = yl[(inner + (outer*4))] }
         }""",
     )
+
+
+def test_memory_is_aligned_where_the_schedule_says() -> None:
+    x = te.placeholder((8, 16), name="x")
+    y = te.compute((8, 16), lambda i, j: x[i, j] + 1, name="y")
+    z = te.compute((8, 16), lambda i, j: y[i, j] * 2, name="z")
+    s = te.create_schedule(z.op)
+    s[y].storage_align(y.op.axis[0], 2, 1)
+    s[y].double_buffer()
+    assert "float32, [136])" in str(lower(s, [x, z])["main"])
+    assert '"double_buffer_scope" = 1' in str(lower(s, [x, z])["main"])
+    with pytest.raises(TirError, match="i is not a dimension of y"):
+        s[y].storage_align(z.op.axis[0], 2, 1)
+    with pytest.raises(TirError, match="by a positive factor and an offset, not by 0 and 1"):
+        s[y].storage_align(y.op.axis[0], 0, 1)

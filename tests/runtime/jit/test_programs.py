@@ -145,6 +145,8 @@ def cases(draw: st.DrawFn) -> tuple[Program, Schedule, tuple[int, int]]:
     stages = [stage for stage in s.stages if stage.op.axis]
     for place, stage in enumerate(stages):
         change(draw, stage)
+        if draw(st.integers(0, 3)) == 0:
+            stage.storage_align(draw(st.sampled_from(stage.op.axis)), draw(st.integers(1, 8)), draw(st.integers(0, 3)))
         later = stages[place + 1 :]
         form = draw(st.sampled_from(("root", "inline", "at")))
         users = [other for other in later if any(tensor.op is stage.op for tensor in other.op.input_tensors)]
@@ -260,6 +262,22 @@ def test_assertions_and_memory() -> None:
     assert array.tolist() == [9, 9, 4, 9, 16, 25, 36, 0]
     with pytest.raises(AssertionError, match="n is below 8"):
         run(array, 8)
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_prefetches_change_nothing(target: str) -> None:
+    function = parse_function(
+        """primfn(a: handle, b: handle) buffers a -> A: Buffer(p: Pointer(global float32), float32, [3, 40]),
+          b -> B: Buffer(q: Pointer(global float32), float32, [3, 40]) {
+          for (i: int32, 0, 3) {
+            prefetch(A, [range(min=i, ext=1), range(min=0, ext=40)])
+            for (j: int32, 0, 40) { B[i, j] = (A[i, j]*2.0f32) }
+          }
+        }"""
+    )
+    x, out = np.arange(120, dtype="float32").reshape(3, 40), nd.array(np.zeros((3, 40), "float32"))
+    build(function, target=target)(nd.array(x), out)
+    np.testing.assert_array_equal(out.numpy(), x * 2)
 
 
 def test_an_array_of_one_repeated_number_is_an_argument() -> None:
