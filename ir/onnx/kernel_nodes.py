@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, TypeAlias
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper, shape_inference
 
 from passat.ir.onnx.scope import read_names, sort_nodes, subgraphs
+from passat.ir.tensor import Array
 
 Shape: TypeAlias = tuple[int | str, ...]
 DTYPES: Final[dict[int, str]] = {
@@ -135,6 +136,16 @@ def integers(graph: GraphProto) -> dict[str, Sequence[int]]:
         and tensor.dims[0] <= 16
         and tensor.data_location != TensorProto.EXTERNAL
     }
+
+
+def constants_of(graph: GraphProto) -> dict[str, Array]:
+    """The constants of a graph."""
+    inputs = {value.name for value in graph.input}
+    found = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer if tensor.name not in inputs}
+    for node in graph.node:
+        if node.op_type == "Constant" and node.domain in ("", "ai.onnx") and len(node.attribute) == 1 and node.attribute[0].name == "value":
+            found[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
+    return found
 
 
 def with_kernel_nodes(

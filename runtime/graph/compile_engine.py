@@ -17,7 +17,7 @@ from passat.ir.traverse import post_order
 from passat.ir.types import TensorType
 from passat.runtime.devices import Target
 from passat.runtime.graph.graph_error import GraphError
-from passat.runtime.graph.primitive import KernelPrimitive, Primitive, compile_primitive, flat_function, flat_types
+from passat.runtime.graph.primitive import KernelPrimitive, Primitive, compile_primitives, flat_function, flat_types
 from passat.runtime.packed_func import PackedFunc
 from passat.runtime.values import NDArray
 
@@ -61,6 +61,8 @@ class CachedFunc:
         self.target, self.func_name, self.funcs = target, func_name, [flat]
         self.inputs = [type_ for param in flat.params for type_ in flat_types(param.checked_type)]
         self.outputs = flat_types(flat.body.checked_type) if outputs is None else outputs
+        self.together: Sequence[CachedFunc] = (self,)
+        """The functions that are compiled with this one, on the first use of any of them."""
         if primitive is not None:
             self.primitive = primitive
 
@@ -71,7 +73,12 @@ class CachedFunc:
     @cached_property
     def primitive(self) -> Primitive:
         """What computes the function, compiled on first use."""
-        return compile_primitive(self.funcs[0], self.target)
+        new = [func for func in self.together if "primitive" not in func.__dict__]
+        made = compile_primitives([func.funcs[0] for func in new], self.target)
+        for func, primitive in zip(new, made, strict=True):
+            if func is not self:
+                func.__dict__["primitive"] = primitive
+        return made[new.index(self)]
 
     def run(self, args: Sequence[Tensor]) -> Sequence[Tensor]:
         """Computes the results. Raises GraphError that names the function."""
@@ -97,6 +104,12 @@ class CachedFunc:
         results = self.run([arg.tensor for arg in args[: len(self.inputs)]])
         for out, result in zip(args[len(self.inputs) :], results, strict=True):
             out.copyfrom(NDArray(result))
+
+
+def compile_together(functions: Sequence[CachedFunc]) -> None:
+    """Lets functions of one target be compiled with each other, on the first use of any of them."""
+    for func in functions:
+        func.together = functions
 
 
 @dataclass(eq=False)

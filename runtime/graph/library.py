@@ -22,7 +22,7 @@ from passat.ir.module import IRModule
 from passat.ir.passat_error import PassatError
 from passat.ir.whole_file import write_whole
 from passat.runtime.devices import Target
-from passat.runtime.graph.compile_engine import CachedFunc
+from passat.runtime.graph.compile_engine import CachedFunc, compile_together
 from passat.runtime.graph.external import compile_external
 from passat.runtime.graph.graph_error import GraphError
 from passat.runtime.graph.params import ParamsError, load_param_dict, save_param_dict
@@ -44,10 +44,11 @@ class Library(Module):
     def __init__(self, compiled: Iterable[CachedFunc], target: Target) -> None:
         self.compiled = {func.func_name: func for func in compiled}
         self.target = target
+        compile_together(list(self.compiled.values()))
         super().__init__({name: func.packed_func for name, func in self.compiled.items()}, "library")
 
     def implementations(self) -> dict[str, str]:
-        """What computes each function: `onnxruntime`, `kernels`, or the name of an external code generator."""
+        """What computes each function: `llvm`, `c`, `onnxruntime`, `kernels`, or the name of an external code generator."""
         return {name: func.primitive.implementation for name, func in self.compiled.items()}
 
     @property

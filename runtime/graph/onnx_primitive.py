@@ -4,8 +4,8 @@ ONNX Runtime's errors have no common base class but Exception, which is caught.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
-from typing import Final
 
 import numpy as np
 
@@ -20,17 +20,20 @@ from passat.ir.types import TensorType, TupleType
 from passat.runtime.graph.graph_error import GraphError
 from passat.runtime.graph.primitive import Primitive, flat_types
 
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
 _SHARED: Final = frozenset(
     {"bool", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
 )
 """Element types that ONNX Runtime exchanges with NumPy."""
 
 
-def onnx_primitive(function: Function) -> Primitive | None:
-    """Compiles a function with flat parameters for ONNX Runtime.
+def exported(function: Function) -> "ModelProto | None":
+    """The model that computes a function with flat parameters.
 
-    Returns None if Passat's kernels are needed: without ONNX Runtime, for programs that ONNX cannot express, for element types
-    that NumPy does not have, for nested results, and for tensors without elements, which crash some of ONNX Runtime's operators.
+    None if Passat's kernels are needed: without ONNX, for programs that ONNX cannot express, for element types that NumPy does not have,
+    for nested results, and for tensors without elements, which crash some of ONNX Runtime's operators.
     """
     result = function.body.checked_type
     if isinstance(result, TupleType) and not (result.fields and all(isinstance(field, TensorType) for field in result.fields)):
@@ -39,10 +42,17 @@ def onnx_primitive(function: Function) -> Primitive | None:
     if any(type_.dtype not in _SHARED or 0 in type_.shape for type_ in types) or any(map(_is_stateful, post_order(function.body))):
         return None
     try:
-        model = to_onnx(IRModule.from_expr(function))
-        import onnxruntime
+        return to_onnx(IRModule.from_expr(function))
     except (OnnxError, ImportError) as error:
         raise_interrupt(error)
+        return None
+
+
+def onnx_primitive(model: "ModelProto") -> Primitive | None:
+    """The session that computes a model; None without ONNX Runtime, or if that cannot run the model."""
+    try:
+        import onnxruntime
+    except ImportError:
         return None
     content: bytes = model.SerializeToString()
     names = [value.name for value in model.graph.input]

@@ -19,14 +19,15 @@ from passat.runtime.interpreter import Value as Result
 from passat.runtime.values import NDArray, empty
 
 KERNEL_TARGETS: Final = frozenset({"numpy"})
-"""Targets on which all functions are computed by Passat's kernels. On the others ONNX Runtime computes those that ONNX can express."""
+"""Targets on which all functions are computed by Passat's kernels. On the others ONNX Runtime or native kernels (`native_primitive`)
+compute those that ONNX can express."""
 
 
 class Primitive(Protocol):
     """A compiled function on flat tensors."""
 
     implementation: str
-    """What computes it: `kernels`, `onnxruntime`, or the name of an external code generator."""
+    """What computes it: `llvm`, `c`, `onnxruntime`, `kernels`, or the name of an external code generator."""
 
     def __call__(self, args: Sequence[Tensor]) -> Sequence[Tensor]:
         """Computes the results. Raises an error of Passat's that does not name the function."""
@@ -66,15 +67,23 @@ def local_device(device: Device | None, what: str) -> Device:
     return cpu() if device is None else device
 
 
-def compile_primitive(function: Function, target: Target) -> Primitive:
-    """Compiles a function with flat parameters (`flat_function`) for a target."""
-    if target.kind not in KERNEL_TARGETS:
-        from passat.runtime.graph.onnx_primitive import onnx_primitive
+def compile_primitives(functions: Sequence[Function], target: Target) -> list[Primitive]:
+    """Compiles functions with flat parameters (`flat_function`) for a target, their native kernels together."""
+    if target.kind in KERNEL_TARGETS:
+        return [KernelPrimitive(function) for function in functions]
+    from passat.runtime.graph.native_primitive import native_primitives
+    from passat.runtime.graph.onnx_primitive import exported, onnx_primitive
 
-        found = onnx_primitive(function)
-        if found is not None:
-            return found
-    return KernelPrimitive(function)
+    models = {}
+    for number, function in enumerate(functions):
+        model = exported(function)
+        if model is not None:
+            models[number] = (function, model)
+    found: dict[int, Primitive] = dict(native_primitives(models, target))
+    for number, (_, model) in models.items():
+        if number not in found and (session := onnx_primitive(model)) is not None:
+            found[number] = session
+    return [found.get(number) or KernelPrimitive(function) for number, function in enumerate(functions)]
 
 
 def flat_function(function: Function) -> Function:

@@ -3,6 +3,7 @@
 There is no bytecode: an executable is the optimized program itself.
 """
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any as AnyValue
@@ -11,9 +12,10 @@ from passat.ir.expr import Function
 from passat.ir.graph_json import JSONError, load_json, save_json
 from passat.ir.infer import infer_module
 from passat.ir.module import IRModule
+from passat.ir.traverse import post_order
 from passat.runtime.devices import Device, Target
 from passat.runtime.executor import Executor
-from passat.runtime.graph.compile_engine import CachedFunc, CCacheKey, CompileEngine
+from passat.runtime.graph.compile_engine import CachedFunc, CCacheKey, CompileEngine, compile_together
 from passat.runtime.graph.external import compile_external
 from passat.runtime.graph.graph_error import GraphError
 from passat.runtime.graph.library import Library, export
@@ -44,11 +46,22 @@ class Executable(Module):
 
     def _compiled(self, function: Function) -> CachedFunc:
         if "Compiler" not in function.attrs:
+            if not self._engine.items():
+                self._lower_all()
             return self._engine.lower(CCacheKey(function, self.target))
         found = self._external.get(id(function))
         if found is None:
             found = self._external[id(function)] = (function, compile_external(function, self.target))
         return found[1]
+
+    def _lower_all(self) -> None:
+        """Lowers the primitive functions of the program, so that they are compiled together."""
+        for whole in self.mod.functions.values():
+            for node in post_order(whole) if isinstance(whole, Function) else ():
+                if isinstance(node, Function) and node.attrs.get("Primitive") and "Compiler" not in node.attrs:
+                    with contextlib.suppress(GraphError):  # for those that cannot be compiled, the call raises it
+                        self._engine.lower(CCacheKey(node, self.target))
+        compile_together([value.cached_func for _, value in self._engine.items()])
 
     @property
     def globals(self) -> list[str]:

@@ -17,7 +17,7 @@ def compile_with_c(functions: Mapping[str, PrimFunc]) -> dict[str, Callable[...,
     Raises NoCompilerError, CompilerError, and TirError for what C cannot express, such as vectors.
     """
     found = {name: explicit(function.with_attr("global_symbol", name)) for name, function in functions.items()}
-    binary = build_library(module_source([plain for _, plain in found.values()]), compiler())
+    binary = build_library(module_source([plain for _, plain in found.values()]), compiler(this_machine=True))
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "functions.so")
         with open(path, "wb") as file:

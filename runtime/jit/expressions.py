@@ -1,6 +1,7 @@
 """LLVM IR of the expressions of the loop IR, made with llvmlite.
 
-Integers wrap around. Floats out of range of an integer type become its nearest value, and NaN zero. Nothing is regrouped.
+Values are those of the C code (`kernels.scalars`): integers wrap around, minima and maxima keep NaN, and NaN and floats out of range of an
+integer type become its least value. Nothing is regrouped but the sums of loops that allow it.
 """
 
 import functools
@@ -17,6 +18,7 @@ from passat.ir.tir.expr import BinaryOp, Broadcast, Call, Cast, FloatImm, IntImm
 from passat.ir.tir.node import Node
 from passat.ir.tir.types import DataType
 from passat.ir.tir.values import Let, Load, Ramp, Select, Shuffle
+from passat.runtime.jit.kernel_calls import KERNEL_CALLS, compared
 
 I1, I8, I32, I64, POINTER = ll.IntType(1), ll.IntType(8), ll.IntType(32), ll.IntType(64), ll.PointerType()
 _FLOATS: Final = {16: ll.HalfType(), 32: ll.FloatType(), 64: ll.DoubleType()}
@@ -105,9 +107,8 @@ class Expressions:
         if node.SYMBOL in _ARITHMETIC:
             return getattr(builder, _ARITHMETIC[node.SYMBOL][is_float])(a, b)
         if isinstance(node, (Min, Max)):
-            symbol = "<" if isinstance(node, Min) else ">"
-            compare = builder.fcmp_ordered if is_float else builder.icmp_signed if signed else builder.icmp_unsigned
-            return builder.select(compare(symbol, a, b), a, b)
+            found = builder.select(compared(self, "<" if isinstance(node, Min) else ">", type_, a, b), a, b)
+            return builder.select(builder.fcmp_unordered("uno", a, a), a, found) if is_float else found
         if isinstance(node, Div):
             return (builder.fdiv if is_float else builder.sdiv if signed else builder.udiv)(a, b)
         if isinstance(node, Mod):
@@ -205,13 +206,28 @@ class Expressions:
         if wanted.is_float:
             return builder.sitofp(value, made) if given.kind == "int" else builder.uitofp(value, made)
         if given.is_float:
-            name = f"llvm.fpto{wanted.kind[0]}i.sat.{_suffix(str(wanted))}.{_suffix(str(given))}".replace("ptoii", "ptosi")
-            return builder.call(self._function(name, ll.FunctionType(made, [value.type])), [value])
+            return self._to_integer(value, given, wanted)
         if given.bits == wanted.bits:
             return value
         if given.bits > wanted.bits:
             return builder.trunc(value, made)
         return builder.sext(value, made) if given.kind == "int" else builder.zext(value, made)
+
+    def _to_integer(self, value: AnyValue, given: DataType, wanted: DataType) -> AnyValue:
+        """The integer of a float: through int64, but for types that have more than its values."""
+        builder, is_large = self.builder, wanted.kind == "uint" and wanted.bits == 64
+        through = wanted if wanted.bits in (32, 64) and (wanted.kind == "int" or is_large) else DataType("int", 64, wanted.lanes)
+        name = f"llvm.fpto{'u' if is_large else 's'}i.sat.{_suffix(str(through))}.{_suffix(str(given))}"
+        found = builder.call(self._function(name, ll.FunctionType(llvm_type(str(through)), [value.type])), [value])
+        if is_large:
+            return found
+        end = float(1 << (through.bits - 1))
+        if given.bits == 16:  # whose largest number is below the bounds, which it does not have
+            value, given = builder.fpext(value, llvm_type(str(given._replace(bits=32)))), given._replace(bits=32)
+        low = builder.fcmp_ordered(">=", value, self.constant(str(given), -end))
+        fits = builder.and_(low, builder.fcmp_ordered("<", value, self.constant(str(given), end)))
+        found = builder.select(fits, found, self.constant(str(through), -(1 << (through.bits - 1))))
+        return self.cast(found, through, wanted)
 
     # vectors
 
@@ -407,6 +423,7 @@ _FORMS: Final[dict[type, Callable[[Expressions, AnyValue], AnyValue]]] = {
     Call: Expressions._call,
 }
 _CALLS: Final[dict[str, Callable[..., AnyValue]]] = {
+    **KERNEL_CALLS,
     "tir.likely": lambda _self, _node, x: x,
     "tir.bitwise_not": lambda self, node, x: self.builder.xor(x, self.constant(node.dtype, -1)),
     "tir.shift_right": Expressions._shift_right,

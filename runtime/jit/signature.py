@@ -31,6 +31,9 @@ C_TYPES: Final[dict[str, AnyValue]] = {
 }
 """The types of numbers that compiled functions take."""
 
+NATIVE = "native"
+"""The attribute of a caller that has the compiled function."""
+
 
 class ArgumentError(PassatError, ValueError):
     """Arguments that a compiled function does not take."""
@@ -92,6 +95,7 @@ class Signature:
 
         run.__name__ = self.name
         run.__dict__["code"] = code
+        run.__dict__[NATIVE] = function
         return run
 
     def call(self, function: AnyValue, args: Sequence[AnyValue]) -> None:

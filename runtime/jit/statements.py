@@ -6,6 +6,7 @@ from typing import Final
 
 import llvmlite.ir as ll
 
+from passat.ir.tir.arithmetic import Add
 from passat.ir.tir.expr import Call, IntImm, PrimExpr, StringImm, Var, const
 from passat.ir.tir.function import PrimFunc
 from passat.ir.tir.stmt import (
@@ -26,6 +27,7 @@ from passat.ir.tir.stmt import (
 from passat.ir.tir.types import DataType
 from passat.runtime.jit.callbacks import FAILED, ArrayArgument, Callbacks
 from passat.runtime.jit.expressions import I8, I32, I64, POINTER, Expressions, UnsupportedError, is_contiguous, is_true, llvm_type
+from passat.runtime.kernels.emit_c import REASSOCIATE
 
 _ON_STACK: Final = 1 << 14
 """The size in bytes up to which memory of a constant size is on the stack."""
@@ -57,6 +59,7 @@ class Statements(Expressions):
         self._callbacks = callbacks
         self.assertions: list[str] = []
         self._memory: list[AnyValue] = []
+        self._regroups = False
 
     def stmt(self, node: Stmt) -> None:
         """Emits a statement."""
@@ -139,7 +142,9 @@ class Statements(Expressions):
         builder.cbranch(compare("<", counter, extent), body, after)
         builder.position_at_end(body)
         self.values[node.loop_var] = builder.add(first, counter)
+        outer, self._regroups = self._regroups, bool(node.annotations.get(REASSOCIATE))
         self.stmt(node.body)
+        self._regroups = outer
         counter.add_incoming(builder.add(counter, ll.Constant(extent.type, 1), flags=("nsw",)), builder.block)
         builder.branch(head)
         builder.position_at_end(after)
@@ -173,7 +178,7 @@ class Statements(Expressions):
         """Writes elements of memory."""
         builder, type_ = self.builder, value.type
         element = type_.with_lanes(1)
-        made = self.expr(value)
+        made = self._regrouped(value) if self._regroups and isinstance(value, Add) and type_.is_float else self.expr(value)
         if type_.is_bool:
             made = builder.zext(made, llvm_type(str(type_), memory=True))
         if type_.lanes > 1 and is_true(predicate) and is_contiguous(index):
@@ -188,6 +193,10 @@ class Statements(Expressions):
             else:
                 with builder.if_then(condition):
                     builder.store(lane, self.address(pointer, element, place, index.type)).align = element.itemsize
+
+    def _regrouped(self, value: Add) -> AnyValue:
+        """A sum that LLVM may compute in any order."""
+        return self.builder.fadd(self.expr(value.a), self.expr(value.b), flags=("reassoc", "nsz"))
 
     def _evaluate(self, node: Evaluate) -> None:
         if not isinstance(node.value, IntImm):

@@ -16,7 +16,8 @@ from passat.runtime.kernels.lower import ELEMENT, ELEMENTS, ROWS, Lowering, Prog
 LANES: Final = 128
 """The number of columns at a time."""
 _C: Final = Var("c", "int64")
-_W: Final = Var("w", "int64")
+WIDTH: Final = Var("w", "int64")
+"""The stride of outputs along the reduced axis."""
 
 
 class Columns(Lowering):
@@ -39,7 +40,7 @@ class Columns(Lowering):
         body = stmt_seq(parts)
         for array in (*self.sums.values(), *self.arrays.values()):
             body = Allocate(array, element_type(array), [LANES], true(), body)
-        params = (*self.buffers, *self.strides, *self.outputs.values(), ROWS, ELEMENTS, _W)
+        params = (*self.buffers, *self.strides, *self.outputs.values(), ROWS, ELEMENTS, WIDTH)
         return PrimFunc(params, body, attrs={"global_symbol": name, "tir.noalias": True})
 
     def _at_level(self, level: int) -> Iterable[Stmt]:
@@ -79,7 +80,7 @@ class Columns(Lowering):
         return body
 
     def _place(self) -> PrimExpr:
-        return Add(Mul(ELEMENT, _W), _C)
+        return Add(Mul(ELEMENT, WIDTH), _C)
 
     def _loaded(self, name: str, *, at_start: bool = False) -> PrimExpr:
         number = int(name.removeprefix("x"))

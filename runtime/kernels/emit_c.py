@@ -43,8 +43,13 @@ _STACK: Final = 1 << 14
 _LOCAL: Final = "local"
 _HEAD: Final = """#include <stddef.h>
 #include <stdint.h>
+#ifdef __FMA__
+#define FMAF(x, y, z) __builtin_fmaf(x, y, z)
+#define FMA(x, y, z) __builtin_fma(x, y, z)
+#else
 #define FMAF(x, y, z) ((x) * (y) + (z))
 #define FMA(x, y, z) ((x) * (y) + (z))
+#endif
 """
 
 

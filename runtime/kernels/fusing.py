@@ -96,7 +96,7 @@ def fuse(model: "ModelProto", left: Collection[Key], without: Collection[tuple[i
             or tuple(group.nodes) in without
         ):
             continue
-        program, forms = _program(graph, group, inputs, outputs)
+        program, forms = program_of(graph, group, inputs, outputs)
         rank = len(group.shape)
         text = f"{rank} {group.block if group.reduces else None} {forms}\n" + "\n".join(
             emit(function) for _, function in variants("k", program)
@@ -129,7 +129,8 @@ def variants(name: str, program: Program) -> list[tuple[int | None, PrimFunc]]:
     return [(mask, Lowering(program, mask).function(f"{name}_{'any' if mask is None else mask}")) for mask in (*masks, None)]
 
 
-def _program(graph: Graph, group: Group, inputs: Sequence[str], outputs: Sequence[str]) -> tuple[Program, tuple[int, ...]]:
+def program_of(graph: Graph, group: Group, inputs: Sequence[str], outputs: Sequence[str]) -> tuple[Program, tuple[int, ...]]:
+    """The computation of a group of nodes, and the forms of its outputs (`Kernel`)."""
     known: dict[str, PrimExpr] = {}
     block = group.block if group.reduces else None
     columns = block is not None and block.last < len(group.shape)

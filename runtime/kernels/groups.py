@@ -176,6 +176,13 @@ class Graph:
                     del self.group_of[number]
         return found
 
+    def single(self, number: int) -> Group:
+        """A group of a node that is in none."""
+        block = self.reductions.get(number)
+        shape = self.types[self.result(number) if block is None else self.operands(number)[0]].shape
+        group = self.group_of[number] = Group([number], shape, block, None if block is None else row_of(shape, block))
+        return group
+
     def _joins(self, number: int, group: Group) -> bool:
         name = self.result(number)
         outside = self.is_used_outside(name, group)

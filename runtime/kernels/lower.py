@@ -19,7 +19,8 @@ from passat.runtime.kernels.emit_c import REASSOCIATE
 from passat.runtime.kernels.functions import FUNCTIONS, call
 from passat.runtime.kernels.operators import REDUCTIONS
 
-_EXPENSIVE: Final = frozenset(FUNCTIONS[name] for name in ("cos", "erf", "exp", "log", "pow", "sigmoid", "sin", "tanh"))
+EXPENSIVE: Final = frozenset(FUNCTIONS[name] for name in ("cos", "erf", "exp", "log", "pow", "sigmoid", "sin", "tanh"))
+"""Functions that take as long as many others."""
 
 ELEMENT, ROW, ROWS, ELEMENTS = (Var(name, "int64") for name in "ijmn")
 
@@ -66,7 +67,7 @@ def _names(expr: PrimExpr) -> Iterator[str]:
 
 
 def _is_expensive(expr: PrimExpr) -> bool:
-    return any(isinstance(part, Call) and part.op in _EXPENSIVE for part in post_order(expr))
+    return any(isinstance(part, Call) and part.op in EXPENSIVE for part in post_order(expr))
 
 
 class Lowering:

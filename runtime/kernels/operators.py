@@ -116,7 +116,7 @@ def builder(kind: str, operands: Sequence[str], result: str, constants: Sequence
     given = operands[0]
     if kind in _DIRECT:
         name, allowed = _DIRECT[kind]
-        plain = kind != "IsInf" or not attributes  # it may be of one sign
+        plain = kind != "IsInf" or all(attributes.values())  # it may be of one sign
         return (lambda args: call(name, *args)) if given in allowed and plain else None
     if kind == "Cast":
         return _cast(given, result)

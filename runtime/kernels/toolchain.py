@@ -1,6 +1,7 @@
 """The C compiler: the system's `cc`, or else the one in the package ziglang."""
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -39,13 +40,15 @@ class CompilerError(PassatError, RuntimeError):
     exit_code = 1
 
 
-def compiler() -> list[str]:
-    """The command of the C compiler. Raises NoCompilerError."""
+def compiler(*, this_machine: bool = False) -> list[str]:
+    """The command of the C compiler, for any processor of the kind, or for that of this machine. Raises NoCompilerError."""
     found = shutil.which("cc")
     if found is not None:
-        return [found]
+        option = "-march" if platform.machine() in ("x86_64", "AMD64") else "-mcpu"
+        return [found, *([f"{option}=native"] if this_machine else [])]
     if find_spec("ziglang") is not None:
-        return [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline", "-fno-sanitize=undefined"]
+        processor = "native" if this_machine else "baseline"
+        return [sys.executable, "-m", "ziglang", "cc", f"-mcpu={processor}", "-fno-sanitize=undefined"]
     raise NoCompilerError("kernels need a C compiler: install one as cc, or pip install 'passat[kernels]'")
 
 
