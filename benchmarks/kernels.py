@@ -143,9 +143,11 @@ def row(name: str, model: onnx.ModelProto, seconds: float, threads: int) -> None
         if threads == 1:
             runners = [runner(which) for which in range(3)]
             feed = choose_feed(runners[0], Comparing())
-            base, *others = take_turns(
-                lambda which, repeat: time_of(runners[which], feed, repeat, time.thread_time), 3, rounds=(11, 301), seconds=seconds, turn=0.002
-            )
+
+            def measure(which: int, repeat: int) -> float:
+                return time_of(runners[which], feed, repeat, time.thread_time)
+
+            base, *others = take_turns(measure, 3, rounds=(11, 301), seconds=seconds, turn=0.002)
         else:
             feed = choose_feed(runner(0), Comparing())
             base, *others = take_turns(lambda which, _: alone(runner(which), feed), 3, rounds=(7, 31), seconds=2 * seconds, turn=0.0)

@@ -1,7 +1,8 @@
 """Pass ordering by declarations (`after`, `before`, `required`), and insertion of user passes into a pipeline."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
+from types import MappingProxyType
 
 from passat.passmgr.pass_info import PassInfo
 from passat.passmgr.passes import Pass
@@ -88,7 +89,7 @@ def _land(pipeline: Sequential, newcomers: Sequence[Pass]) -> Sequential:
         group = passes[holder]
         assert isinstance(group, Sequential)
         passes[holder] = _land(group, [passes[at] for at in sorted(inside) if inside[at] == holder])
-    members = _sorted(passes, edges, order, fixed)
+    members = _sorted(passes, edges, order, fixed, inside)
     info = pipeline.info
     return Sequential(members, info.opt_level, info.name, info.required, info.traceable, after=info.after, before=info.before)
 
@@ -100,8 +101,14 @@ def _member_around(after: Sequence[int], before: Sequence[int], members: Sequenc
     return last if last is not None and last == first and members[last].members is not None else None
 
 
-def _sorted(passes: Sequence[Pass], edges: Collection[_Edge], order: Sequence[int], fixed: int = 0) -> list[Pass]:
-    """Sorts passes topologically, with ties broken by `order`. The edges keep the first `fixed` passes in place."""
+def _sorted(
+    passes: Sequence[Pass], edges: Collection[_Edge], order: Sequence[int], fixed: int = 0, inside: Mapping[int, int] = MappingProxyType({})
+) -> list[Pass]:
+    """Sorts passes topologically, with ties broken by `order`.
+
+    The edges keep the first `fixed` passes in place. Those in `inside` are not sorted: they are within the pass that it gives, whose edges
+    are theirs.
+    """
     place = {node: at for at, node in enumerate(order)}
     if all(place[first] < place[then] for first, then in edges):
         return [passes[node] for node in order]  # equals the result of the sort, but avoids the 0.15 s import of networkx
@@ -114,8 +121,12 @@ def _sorted(passes: Sequence[Pass], edges: Collection[_Edge], order: Sequence[in
         return [passes[node] for node in nx.lexicographical_topological_sort(graph, key=place.__getitem__)]
     except nx.NetworkXUnfeasible:
         cycle = [first for first, *_ in nx.find_cycle(graph)]
-    shown = [node for at, node in enumerate(cycle) if max(node, cycle[at - 1], cycle[(at + 1) % len(cycle)]) >= fixed]
-    declared = "; ".join(_declared(passes[node].info) for node in shown if node >= fixed)
+    if any(node >= fixed for node in cycle):  # otherwise passes within them are at odds
+        shown = [node for at, node in enumerate(cycle) if max(node, cycle[at - 1], cycle[(at + 1) % len(cycle)]) >= fixed]
+    else:
+        shown = cycle
+    declaring = (at for node in shown for at in range(fixed, len(passes)) if inside.get(at, at) == node)
+    declared = "; ".join(_declared(passes[at].info) for at in declaring)
     names = " before ".join(passes[node].info.name for node in (*shown, shown[0]))
     raise PassDependencyError(f"no order of passes satisfies their declarations: {names} ({declared})")
 

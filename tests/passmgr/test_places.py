@@ -174,6 +174,16 @@ def test_no_place_is_one_sentence() -> None:
     )
 
 
+def test_passes_within_two_pipelines_that_contradict_each_other_are_named() -> None:
+    first, second = (Sequential([make(name) for name in members], name=name) for name, members in (("First", "AB"), ("Second", "CD")))
+    newcomers = [make("X", after=["A", "Y"], before=["B"]), make("Y", after=["C"], before=["D"])]
+    with pytest.raises(PassDependencyError) as caught:
+        with_landed(Sequential([first, second]), newcomers)
+    assert str(caught.value) == (
+        "no order of passes satisfies their declarations: First before Second before First (X: after A, Y and before B; Y: after C and before D)"
+    )
+
+
 def test_a_registered_pass_joins_pipelines_that_have_the_passes_it_names(mod: IRModule) -> None:
     own = make("Lander", after=["FoldConstant"], before=["TargetForms"])
     register_pass("Lander", own)
