@@ -3,6 +3,8 @@
 import ml_dtypes
 import numpy as np
 
+from passat.ir.similar_names import did_you_mean
+
 _NUMPY: dict[str, np.dtype[np.generic]] = {
     "bool": np.dtype(np.bool_),
     "int8": np.dtype(np.int8),
@@ -50,8 +52,16 @@ def to_numpy(dtype: str) -> np.dtype[np.generic]:
     """
     try:
         return _NUMPY[dtype]
-    except KeyError:
-        raise ValueError(f"unknown element type {dtype!r}; known: {', '.join(sorted(_NUMPY))}") from None
+    except (KeyError, TypeError):
+        raise ValueError(f"unknown element type {dtype!r}; known: {', '.join(sorted(_NUMPY))}{_hint(dtype)}") from None
+
+
+def _hint(dtype: object) -> str:
+    """What an unknown element type may stand for."""
+    if isinstance(dtype, str):
+        return did_you_mean(dtype, _NUMPY)
+    named = isinstance(dtype, np.dtype) or (isinstance(dtype, type) and issubclass(dtype, np.generic))
+    return f"; write {np.dtype(dtype).name!r}" if named else ""  # type: ignore[call-overload]  # a dtype, as checked
 
 
 def from_numpy(dtype: np.dtype[np.generic]) -> str:

@@ -3,7 +3,6 @@
 `checked_type` caches the result of type inference (`passat.ir.infer`). It is derived from the node and is not part of its content.
 """
 
-import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any as AnyValue
 from typing import NamedTuple, Self
@@ -14,7 +13,7 @@ import numpy.typing as npt
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.dtypes import to_numpy
 from passat.ir.passat_error import PassatError
-from passat.ir.shape import Any, Dim, SymDim, as_dim, parse_dim
+from passat.ir.shape import given_shape
 from passat.ir.tensor import Tensor
 from passat.ir.types import FuncType, IncompleteType, TensorType, TupleType, Type, TypeCall, TypeVar
 
@@ -174,6 +173,7 @@ class Var(Expr):
     __slots__ = ("name_hint", "type_annotation")
 
     def __init__(self, name_hint: str, type_annotation: Type | None = None, span: Span | None = None) -> None:
+        _check_name(name_hint, "variable")
         self.name_hint = name_hint
         self.type_annotation = None if isinstance(type_annotation, IncompleteType) else type_annotation
         self.span = span
@@ -191,6 +191,7 @@ class GlobalVar(Expr):
     __slots__ = ("name_hint",)
 
     def __init__(self, name_hint: str, type_annot: Type | None = None, span: Span | None = None) -> None:
+        _check_name(name_hint, "function")
         self.name_hint = name_hint
         self.span = span
         self._checked_type = type_annot
@@ -256,6 +257,8 @@ class Call(Expr):
         type_args: Iterable[Type] | None = (),
         span: Span | None = None,
     ) -> None:
+        if isinstance(op, str):
+            raise TypeError(f"a call needs an operator or a function, not the text {op!r}; write relay.op.get({op!r})")
         self.op = op
         self.args = args if type(args) is tuple else tuple(args)
         self.attrs = attrs if type(attrs) is Attrs else Attrs(attrs) if attrs else EMPTY_ATTRS
@@ -539,6 +542,12 @@ def _check(value: object, kind: type[Expr], what: str) -> None:
         raise TypeError(f"{what} must be {wanted}, not a {type(value).__name__}{hint}")
 
 
+def _check_name(name: object, what: str) -> None:
+    """Raises TypeError if a name is not a text."""
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a {what} must be a text, not {name!r}")
+
+
 ExprLike = Expr | bool | int | float | np.generic | npt.NDArray[AnyValue]
 
 
@@ -559,30 +568,12 @@ def var(
     if type_annotation is not None and not isinstance(type_annotation, (Type, str)):
         raise TypeError(f"type_annotation must be a type or the name of an element type, not {type_annotation!r}; use shape= for a shape")
     if shape is not None:
-        if not isinstance(shape, Iterable):
-            raise TypeError(f"shape must be a list of dimensions, not {shape!r}")
-        type_annotation = TensorType(map(_dimension, shape), "bool" if dtype == "uint1" else dtype)
+        type_annotation = TensorType(given_shape(shape), "bool" if dtype == "uint1" else dtype)
     elif isinstance(type_annotation, str):
         type_annotation = TensorType((), "bool" if type_annotation == "uint1" else type_annotation)
     if isinstance(type_annotation, TensorType):
         to_numpy(type_annotation.dtype)
     return Var(name_hint, type_annotation, span)
-
-
-def _dimension(dim: AnyValue) -> Dim:
-    """Converts a user-supplied dimension: any integer type, a name, or a `Dim`. Raises TypeError or ValueError."""
-    if isinstance(dim, str):
-        return parse_dim(dim)
-    dim = as_dim(dim)
-    if isinstance(dim, (Any, SymDim)):
-        return dim
-    try:
-        size = operator.index(dim)
-    except TypeError:
-        raise TypeError(f"a dimension must be an integer, a name or Any(), not {dim!r}") from None
-    if size < 0:
-        raise ValueError(f"a dimension must not be negative, but is {size}; use Any() for an unknown size")
-    return size
 
 
 def const(value: ExprLike | Tensor | npt.ArrayLike, dtype: str | TensorType | None = None, span: Span | None = None) -> Constant:

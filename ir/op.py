@@ -1,6 +1,5 @@
 """The operator registry. One declaration per operator holds its type relation, attributes, kernel, cost, traits and ONNX mapping."""
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
@@ -16,6 +15,7 @@ from passat.ir.expr import Call, Expr, Span
 from passat.ir.op_attributes import Registered
 from passat.ir.passat_error import PassatError
 from passat.ir.shape import ANY, Any, Dim, SymDim, static_size
+from passat.ir.similar_names import did_you_mean
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type
 
 if TYPE_CHECKING:
@@ -419,8 +419,7 @@ def get_op(name: str) -> Op:
     if found is None:
         # Families are created as models are read; suggestions must not depend on that.
         declared = [known for known in _OPS if not known.startswith(tuple(_FACTORIES))]
-        near = difflib.get_close_matches(name, declared, 3)
-        raise KeyError(f"there is no operator {name!r}{'; did you mean ' + ' or '.join(near) + '?' if near else ''}")
+        raise KeyError(f"there is no operator {name!r}{did_you_mean(name, declared)}")
     return found
 
 

@@ -6,8 +6,10 @@ A symbolic dimension is a polynomial with integer coefficients over *atoms*. An 
 
 import functools
 import math
+import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any as AnyValue
 from typing import Final, TypeAlias, final
 
@@ -205,6 +207,38 @@ def parse_dim(text: str) -> Dim:
     """
     found = _parsed(text, SymDim.named)
     return SymDim.named(text) if found is None or isinstance(found, Any) else found
+
+
+def given_shape(sizes: AnyValue) -> Shape:
+    """A shape as users give it: a sequence of integers of any type, names, expressions over names, and `Any()`.
+
+    Raises TypeError for other values, and ValueError for negative sizes.
+
+    >>> given_shape([2, "n"])
+    (2, n)
+    """
+    if isinstance(sizes, str):
+        raise TypeError(f"shape must be a list of dimensions, not the text {sizes!r}; write shape=({', '.join(sizes.split(','))},)")
+    if not isinstance(sizes, Iterable) or isinstance(sizes, (bytes, bytearray, Mapping, AbstractSet)):
+        raise TypeError(f"shape must be a list of dimensions, not {sizes!r}")
+    return tuple(map(_given_dim, sizes))
+
+
+def _given_dim(dim: AnyValue) -> Dim:
+    if isinstance(dim, str):
+        if not dim:
+            raise ValueError("the name of a dimension must not be empty")
+        return parse_dim(dim)
+    dim = as_dim(dim)
+    if isinstance(dim, (Any, SymDim)):
+        return dim
+    try:
+        size = operator.index(dim)
+    except TypeError:
+        raise TypeError(f"a dimension must be an integer, a name or Any(), not {dim!r}") from None
+    if size < 0:
+        raise ValueError(f"a dimension must not be negative, but is {size}; use Any() for an unknown size")
+    return size
 
 
 def replace_names(text: str, sizes: Mapping[str, int]) -> Dim:

@@ -6,7 +6,7 @@ from itertools import count
 from typing import Final, NamedTuple
 
 from passat.ir.dtypes import itemsize
-from passat.ir.shape import Any, Dim, Shape, SymDim, as_dim, is_static, product, show_shape, static_size
+from passat.ir.shape import Any, Dim, Shape, SymDim, given_shape, is_static, product, show_shape, static_size
 
 SHOWN: Final = 10_000
 """Maximum number of characters of a type in messages and comments."""
@@ -42,10 +42,10 @@ class TensorType(Type):
     dtype: str
 
     def __init__(self, shape: Iterable[Dim] = (), dtype: str = "float32") -> None:
-        self.shape = shape if type(shape) is tuple else tuple(shape)
+        self.shape = shape if type(shape) is tuple else given_shape(shape)
         for dim in self.shape:
             if type(dim) not in _DIMS:
-                self.shape = tuple(map(as_dim, self.shape))
+                self.shape = given_shape(self.shape)
                 break
         self.dtype = dtype
         self._hash = hash((self.shape, dtype))

@@ -1,24 +1,22 @@
-"""The executor, with Relay's name and arguments: compiles functions to Python callables and evaluates other expressions.
+"""The reference executor, with Relay's name and methods: evaluates expressions on the CPU by the operators' kernels.
 
-The kinds `debug`, `graph` and `vm` all select this reference executor, which computes on the CPU by the operators' kernels.
+`passat.runtime.graph.executors` creates it, and those that build programs first.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any as AnyValue
 
 from passat.ir.analysis import free_vars
-from passat.ir.bind import bind_params_by_name
 from passat.ir.evaluate import as_constant
 from passat.ir.expr import Constructor, Expr, Function, GlobalVar, Let, Var
 from passat.ir.infer import infer_module, infer_type
 from passat.ir.module import IRModule
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
-from passat.runtime.devices import Device, Target, device
+from passat.runtime.devices import Device, Target
 from passat.runtime.interpreter import Closure, ComputePrimitive, ExecutorError, Interpreter, Value
-from passat.runtime.values import ConstructorValue, NDArray, RefValue, TupleValue, named, to_data
-
-KINDS = ("debug", "graph", "vm")
+from passat.runtime.values import ConstructorValue, NDArray, RefValue, TupleValue, to_data
 
 
 class Executor:
@@ -46,7 +44,8 @@ class Executor:
         for functions that the module lacks. The callable raises TypeError for wrong arguments.
 
         >>> from passat.ir.expr import const
-        >>> create_executor().evaluate(const(2.0) * const(3.0)).numpy()
+        >>> from passat.runtime.devices import cpu
+        >>> Executor(None, cpu(), "llvm").evaluate(const(2.0) * const(3.0)).numpy()
         array(6., dtype=float32)
         """
         infer_module(self.mod)
@@ -63,25 +62,25 @@ class Executor:
         infer_type(expr)
         if isinstance(expr, (Function, GlobalVar)):
             return self._callable(expr)
-        return self._shown(self._interpreter().call(Closure(Function([], expr), None), ()))
+        return self.prepare(Function([], expr))(())
 
-    def _interpreter(self) -> Interpreter:
-        return Interpreter(self.mod, primitive=self._primitive)
+    def prepare(self, function: Function) -> Callable[[Sequence[Value]], AnyValue]:
+        """What computes a function of the module, or another closed one, on values of the types of its parameters."""
+        return partial(self._apply, Closure(function, None))
 
     def _callable(self, expr: Function | GlobalVar) -> Callable[..., AnyValue]:
         function = self.mod[expr] if isinstance(expr, GlobalVar) else expr
+        compute = self.prepare(function)
 
         def run(*args: AnyValue, **kwargs: AnyValue) -> AnyValue:
             if kwargs and isinstance(expr, GlobalVar):
                 raise TypeError(f"can only supply keyword parameters for a relay.Function, found {expr!r}")
-            return self._apply(Closure(function, None), _in_order(function, args, kwargs))
+            return compute(_values(function, args, kwargs))
 
         return run
 
-    def _apply(self, closure: Closure, args: Sequence[AnyValue]) -> AnyValue:
-        params = closure.function.params
-        values = [_given(arg, param._checked_type, f"the argument %{param.name_hint}") for param, arg in zip(params, args, strict=True)]
-        return self._shown(self._interpreter().call(closure, values))
+    def _apply(self, closure: Closure, values: Sequence[Value]) -> AnyValue:
+        return self._shown(Interpreter(self.mod, primitive=self._primitive).call(closure, values))
 
     def _shown(self, value: Value) -> AnyValue:
         """Converts a value to its user-facing form. Shared parts are converted once."""
@@ -120,37 +119,16 @@ class Executor:
         assert isinstance(value, Closure)
 
         def run(*args: AnyValue, **kwargs: AnyValue) -> AnyValue:
-            return self._apply(value, _in_order(value.function, args, kwargs))
+            return self._apply(value, _values(value.function, args, kwargs))
 
         return run
 
 
-def create_executor(
-    kind: str = "debug",
-    mod: IRModule | None = None,
-    device: Device | None = None,
-    target: str | Target = "llvm",
-    params: Mapping[str, AnyValue] | None = None,
-    ctx: Device | None = None,
-) -> Executor:
-    """Creates an executor, whose `evaluate` runs programs. `params` are bound to the parameters of main by name. `ctx` is a former name of
-    `device`.
-
-    Raises RuntimeError for an unknown kind, and ValueError for devices and targets other than the CPU.
-    """
-    if kind not in KINDS:
-        raise RuntimeError(f"unknown execution strategy: {kind}; known: {', '.join(KINDS)}")
-    here, device = _device(target), device or ctx
-    if device is not None and not device.is_local:
-        raise ValueError(f"unsupported device {device}; Passat computes on the CPU")
-    if params and mod is not None:
-        mod = mod.shallow_copy()
-        mod["main"] = bind_params_by_name(mod["main"], named(params))
-    return Executor(mod, device or here, target)
-
-
-def _device(target: str | Target) -> Device:
-    return device(str(target), 0)
+def _values(function: Function, args: Sequence[AnyValue], kwargs: Mapping[str, AnyValue]) -> list[Value]:
+    """The arguments of a call in the order of the parameters, as values of their types. Raises TypeError that names the parameter."""
+    ordered = _in_order(function, args, kwargs)
+    what = [f"the argument %{param.name_hint}" for param in function.params]
+    return [_given(arg, param._checked_type, name) for param, arg, name in zip(function.params, ordered, what, strict=True)]
 
 
 def _in_order(function: Function, args: Sequence[AnyValue], kwargs: Mapping[str, AnyValue]) -> list[AnyValue]:
@@ -169,9 +147,11 @@ def _in_order(function: Function, args: Sequence[AnyValue], kwargs: Mapping[str,
     unknown = [name for name in kwargs if name not in names]
     if unknown:
         raise TypeError(f"the function has no parameter %{unknown[0]}; it has: {', '.join(f'%{name}' for name in names) or 'none'}")
-    if len(ordered) != len(names):
-        what = "insufficient" if len(ordered) < len(names) else "too many"
-        raise TypeError(f"{what} arguments, expected {len(names)}, provided {len(ordered)}")
+    if len(ordered) > len(names):
+        raise TypeError(f"too many arguments, expected {len(names)}, provided {len(ordered)}")
+    if len(ordered) < len(names):
+        missing = ", ".join(f"%{name}" for name in names[len(args) :] if name not in kwargs)
+        raise TypeError(f"insufficient arguments, expected {len(names)}, provided {len(ordered)}; missing: {missing}")
     return ordered
 
 

@@ -33,6 +33,8 @@ def parts_of(layout: str) -> tuple[Part, ...]:
     >>> parts_of("NC4c")
     (('N', 0), ('C', 0), ('c0', 4))
     """
+    if not isinstance(layout, str):
+        raise OpTypeError(f"a layout must be a text such as NCHW, not {layout!r}")
     found: list[Part] = []
     for size, letter in re.findall(r"(\d*)([A-Za-z])", layout):
         depth = sum(name[0] == letter for name, _ in found)
@@ -40,7 +42,8 @@ def parts_of(layout: str) -> tuple[Part, ...]:
     names = [name for name, _ in found]
     fits = written(found) == layout and len({*names}) == len(names)
     if not fits or any((size > 0) == name.isupper() or name[0].upper() not in names for name, size in found):
-        raise OpTypeError(f"{layout!r} is not a layout; write axes as capitals, and blocks as in NCHW4c")
+        hint = f"; did you mean {layout.upper()}?" if layout.islower() and layout.isalpha() else ""
+        raise OpTypeError(f"{layout!r} is not a layout; write axes as capitals, and blocks as in NCHW4c{hint}")
     return tuple(found)
 
 
@@ -137,7 +140,7 @@ def in_layout(data: Expr, source: str, target: str) -> Expr:
 
 def _check_letters(source: str, target: str) -> None:
     if sorted(without_blocks(source)) != sorted(without_blocks(target)):
-        raise OpTypeError(f"{source!r} and {target!r} have different axes")
+        raise OpTypeError(f"{source!r} and {target!r} have different axes; both name the same capital letters")
 
 
 def _changed(shape: Shape, source: str, target: str) -> Shape:

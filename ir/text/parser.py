@@ -77,6 +77,9 @@ fromtext = parse
 
 
 def _reader(text: str, source_name: str, module: IRModule, table: Mapping[str, Sequence[Expr]] | None = None) -> ExprReader:
+    if not isinstance(text, str):
+        hint = "; decode it first" if isinstance(text, (bytes, bytearray)) else ""
+        raise TypeError(f"a program is parsed from a text, not from a {type(text).__name__}{hint}")
     tokens = Tokens(text, source_name)
     if tokens.kind == "version":
         if tokens.text != VERSION:

@@ -15,6 +15,7 @@ from passat.ir.ops.movement import permutation
 from passat.ir.ops.reduction import reduced_axes
 from passat.ir.ops.slicing import slice_parts
 from passat.ir.ops.windows import SPATIAL, axes_of
+from passat.ir.similar_names import did_you_mean
 from passat.ir.types import TensorType, TupleType
 from passat.rules.guards import Reject, Term, computed, guard
 from passat.rules.holes import OperatorHole, operator
@@ -74,7 +75,7 @@ def check_layouts(name: str, data: str, kernel: str = DEFAULT) -> None:
     """Raises RuleError for operators without layouts, and for layouts that an operator does not have."""
     known = (*CONVOLUTIONS, *QUANTIZED, *POOLINGS)
     if name not in known:
-        raise RuleError(f"{name} has no layouts; those that have are {', '.join(known)}")
+        raise RuleError(f"{name} has no layouts; those that have are {', '.join(known)}{did_you_mean(name, known)}")
     try:
         axes_of(data, _letters(name))
         if kernel != DEFAULT:
@@ -99,7 +100,8 @@ def kernel_layout(name: str, data: str, kernel: str, *, depthwise: bool) -> str:
         return places + ("OI" if depthwise and name.endswith("nn.conv2d") else "IO")
     if data == "HWNC":
         return "HWOI"
-    raise RuleError(f"{name}: there is no default kernel layout for the data layout {data}; name one")
+    hint = did_you_mean(data, (f"NC{places}", f"N{places}C"))
+    raise RuleError(f"{name}: there is no default kernel layout for the data layout {data}; name one{hint}")
 
 
 def is_depthwise(attrs: Attrs, shape: tuple[AnyValue, ...]) -> bool:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any as AnyValue
 from typing import Final, TypeGuard
 
-from passat.ir.bind import bind_params_by_name
 from passat.ir.expr import Constant, Expr, Function
 from passat.ir.module import IRModule
 from passat.ir.traverse import children, rewrite, with_children
@@ -14,10 +13,10 @@ from passat.runtime.graph.codegen import GraphRuntimeCodegen
 from passat.runtime.graph.compile_engine import CompileEngine
 from passat.runtime.graph.external import compile_external
 from passat.runtime.graph.factory import ExecutorFactory
+from passat.runtime.graph.given_params import with_params
 from passat.runtime.graph.graph_error import GraphError
 from passat.runtime.graph.library import Library
 from passat.runtime.graph.virtual_machine import Executable
-from passat.runtime.values import named
 
 DEFAULT_TARGET: Final = "llvm"
 
@@ -61,8 +60,9 @@ def prepared(mod: IRModule | Function, params: Mapping[str, AnyValue] | None = N
     module = IRModule.from_expr(mod) if isinstance(mod, Function) else mod.shallow_copy()
     if "main" not in module:
         raise GraphError("the module has no function main, which is what is built")
-    if params and isinstance(module["main"], Function):
-        module["main"] = bind_params_by_name(module["main"], named(params))
+    main = module["main"]
+    if params and isinstance(main, Function):
+        module["main"] = with_params(main, params)
     return get_pass("relay._transform.GetPassPrefix")(module)
 
 

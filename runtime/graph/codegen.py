@@ -83,7 +83,7 @@ Refs: TypeAlias = "NodeRef | tuple[Refs, ...]"
 """The results of an expression: nested as its type is."""
 External: TypeAlias = Callable[[Function], CachedFunc]
 """Compiles a function for an external code generator."""
-_CONTROL: Final = "graphs have no control flow: use executor='vm', or create_executor"
+_CONTROL: Final = "graphs have no control flow: use executor='vm', or create_executor('vm')"
 
 
 class GraphRuntimeCodegen:

@@ -127,7 +127,9 @@ def flat_types(type_: Type) -> list[TensorType]:
         elif isinstance(part, TensorType):
             found.append(part)
         else:
-            raise GraphError(f"a value of type {part!r} is neither a tensor nor a tuple of tensors; use executor='vm', or create_executor")
+            raise GraphError(
+                f"a value of type {part!r} is neither a tensor nor a tuple of tensors; use executor='vm', or create_executor('vm')"
+            )
     return found
 
 

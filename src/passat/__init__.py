@@ -101,7 +101,10 @@ def __getattr__(name: str) -> AnyValue:
         return importlib.import_module(f"passat.{name}")
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"passat has no attribute {name!r}")
+        from passat.ir.similar_names import did_you_mean
+
+        hint = "" if name.startswith("__") else did_you_mean(name, __all__)
+        raise AttributeError(f"passat has no attribute {name!r}{hint}")
     value = globals()[name] = getattr(importlib.import_module(home), name)
     return value
 

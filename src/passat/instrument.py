@@ -1,5 +1,7 @@
 """`tvm.instrument`: instruments that run around passes."""
 
+from typing import TYPE_CHECKING
+
 from passat.passmgr import (
     DumpIR,
     PassInstrument,
@@ -9,6 +11,7 @@ from passat.passmgr import (
     PrintBeforeAll,
     pass_instrument,
 )
+from passat.relay.names import missing_name
 
 __all__ = [
     "DumpIR",
@@ -19,3 +22,7 @@ __all__ = [
     "PrintBeforeAll",
     "pass_instrument",
 ]
+
+
+if not TYPE_CHECKING:  # hidden from type checkers, which would accept any misspelled name
+    __getattr__ = missing_name("instrument", __all__)

@@ -1,7 +1,8 @@
 """`tvm.nd`: arrays and the devices they are on. Formerly `tvm.ndarray`."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from passat.relay.names import missing_name
 from passat.runtime import Device, NDArray, array, cpu, device
 from passat.runtime.devices import KINDS
 from passat.runtime.values import empty, from_dlpack
@@ -63,3 +64,7 @@ def rocm(dev_id: int = 0) -> Device:
 def vulkan(dev_id: int = 0) -> Device:
     """A GPU by Vulkan, which does not exist here."""
     return Device("vulkan", dev_id)
+
+
+if not TYPE_CHECKING:  # hidden from type checkers, which would accept any misspelled name
+    __getattr__ = missing_name("nd", __all__)

@@ -1,5 +1,7 @@
 """`tvm.transform`: contexts, passes and pipelines."""
 
+from typing import TYPE_CHECKING
+
 from passat.passmgr import (
     FunctionPass,
     ModulePass,
@@ -14,6 +16,7 @@ from passat.passmgr import (
     module_pass,
     prim_func_pass,
 )
+from passat.relay.names import missing_name
 
 __all__ = [
     "FunctionPass",
@@ -29,3 +32,7 @@ __all__ = [
     "module_pass",
     "prim_func_pass",
 ]
+
+
+if not TYPE_CHECKING:  # hidden from type checkers, which would accept any misspelled name
+    __getattr__ = missing_name("transform", __all__)

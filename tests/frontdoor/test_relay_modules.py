@@ -49,9 +49,9 @@ def test_completion_of_passes_knows_those_that_are_registered() -> None:
 @pytest.mark.parametrize(
     ("get", "message"),
     [
-        (lambda: relay.nn.relyu, "relay.nn has no operator and no other name 'relyu'; did you mean relu or prelu"),  # type: ignore[attr-defined]
-        (lambda: relay.op.multiplyy, "relay.op has no operator and no other name 'multiplyy'; did you mean multiply"),  # type: ignore[attr-defined]
-        (lambda: relay.nn.qqqq, "relay.nn has no operator and no other name 'qqqq'$"),  # type: ignore[attr-defined]
+        (lambda: relay.nn.relyu, "relay.nn has no 'relyu'; did you mean relu or prelu"),  # type: ignore[attr-defined]
+        (lambda: relay.op.multiplyy, "relay.op has no 'multiplyy'; did you mean multiply"),  # type: ignore[attr-defined]
+        (lambda: relay.nn.qqqq, "relay.nn has no 'qqqq'$"),  # type: ignore[attr-defined]
     ],
 )
 def test_unknown_operators(get: Callable[[], object], message: str) -> None:

@@ -5,9 +5,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from passat.ir.expr import Function, If, Let, const, var
+from passat.ir.expr import Call, Function, GlobalVar, If, Let, const, var
 from passat.ir.module import IRModule
 from passat.ir.shape import Any, SymDim, parse_dim
+from passat.ir.text import parse, parse_expr
 from passat.ir.types import TensorType
 from passat.runtime import create_executor
 
@@ -31,6 +32,15 @@ f = Function([x], x)
         (lambda: If(x, x, [x]), "a branch of an if must be an expression, not a list"),  # type: ignore[arg-type]
         (lambda: var("x", (1, 2)), r"type_annotation must be a type or the name of an element type, not \(1, 2\); use shape="),  # type: ignore[arg-type]
         (lambda: var("x", shape=3), "shape must be a list of dimensions, not 3"),  # type: ignore[arg-type]
+        (lambda: var("x", shape="2,3"), r"shape must be a list of dimensions, not the text '2,3'; write shape=\(2, 3,\)"),
+        (lambda: TensorType("23"), "shape must be a list of dimensions, not the text '23'"),  # type: ignore[arg-type]
+        (lambda: TensorType({2, 3}), "shape must be a list of dimensions, not {2, 3}"),
+        (lambda: TensorType((2.0, 3)), r"a dimension must be an integer, a name or Any\(\), not 2.0"),  # type: ignore[arg-type]
+        (lambda: var(None), "the name of a variable must be a text, not None"),  # type: ignore[arg-type]
+        (lambda: GlobalVar(3), "the name of a function must be a text, not 3"),  # type: ignore[arg-type]
+        (lambda: Call("add", [x, x]), r"a call needs an operator or a function, not the text 'add'; write relay.op.get\('add'\)"),  # type: ignore[arg-type]
+        (lambda: parse(None), "a program is parsed from a text, not from a NoneType"),  # type: ignore[arg-type]
+        (lambda: parse_expr(b"1"), "a program is parsed from a text, not from a bytes; decode it first"),  # type: ignore[arg-type]
         (lambda: var("x", shape=(1.5,)), r"a dimension must be an integer, a name or Any\(\), not 1.5"),
         (lambda: IRModule(f), "the functions of a module must be a mapping from names, not a Function; see IRModule.from_expr"),  # type: ignore[arg-type]
         (lambda: IRModule([f]), "the functions of a module must be a mapping from names, not a list"),  # type: ignore[arg-type]
@@ -50,7 +60,9 @@ def test_values_that_are_not_expressions(make: Callable[[], object], message: st
     [
         (lambda: var("x", shape=(2, -1)), r"a dimension must not be negative, but is -1; use Any\(\) for an unknown size"),
         (lambda: var("x", shape=(2,), dtype="flot32"), "unknown element type 'flot32'; known: bfloat16, bool"),
-        (lambda: var("x", "flot32"), "unknown element type 'flot32'"),
+        (lambda: var("x", "flot32"), "unknown element type 'flot32'; known: .*; did you mean float32"),
+        (lambda: var("x", shape=(2,), dtype=np.float32), "unknown element type .*; write 'float32'"),  # type: ignore[arg-type]
+        (lambda: var("x", shape=("",)), "the name of a dimension must not be empty"),
     ],
 )
 def test_types_of_unknown_variables(make: Callable[[], object], message: str) -> None:

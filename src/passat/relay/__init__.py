@@ -9,7 +9,6 @@ The functions of operators have Relay's parameters (`relay.conv2d(data, weight, 
 differences.
 """
 
-import difflib
 from typing import TYPE_CHECKING
 
 from passat.ir.equality import assert_structural_equal, structural_equal
@@ -50,6 +49,7 @@ from passat.relay.backend import vm
 from passat.relay.build_module import build, build_config, create_executor, optimize
 from passat.relay.derived import *  # noqa: F403  # relay.add and so on
 from passat.relay.expr import *  # noqa: F403
+from passat.relay.names import missing_name
 from passat.relay.scope_builder import ScopeBuilder
 from passat.relay.statistics import *  # noqa: F403
 from passat.relay.tensor import *  # noqa: F403
@@ -118,11 +118,7 @@ __all__ += ty.__all__
 
 
 if not TYPE_CHECKING:  # hidden from type checkers, which would accept any misspelled name as an operator
-
-    def __getattr__(name: str) -> object:
-        near = difflib.get_close_matches(name, __all__, 3)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise AttributeError(f"relay has no operator and no other name {name!r}{hint}")
+    __getattr__ = missing_name("relay", __all__)
 
 
 def __dir__() -> list[str]:

@@ -1,5 +1,7 @@
 """`relay.analysis`: facts about programs."""
 
+from typing import TYPE_CHECKING
+
 from passat.ir.analysis import all_vars, bound_vars, check_constant, free_vars, well_formed
 from passat.ir.annotated_regions import AnnotatedRegion, AnnotatedRegionSet
 from passat.ir.basic_blocks import check_basic_block_normal_form
@@ -18,6 +20,7 @@ from passat.ir.type_variables import bound_type_vars as _bound_type_vars
 from passat.ir.type_variables import free_type_vars as _free_type_vars
 from passat.ir.types import TensorType, TupleType, Type, TypeVar
 from passat.relay.call_graph import CallGraph
+from passat.relay.names import missing_name
 
 __all__ = [
     "AnnotatedRegion",
@@ -109,3 +112,7 @@ def list_fake_quantized_op_freqs(mod: IRModule) -> dict[str, int]:
         if isinstance(call.op, Op):
             found[call.op.name] = found.get(call.op.name, 0) + 1
     return found
+
+
+if not TYPE_CHECKING:  # hidden from type checkers, which would accept any misspelled name
+    __getattr__ = missing_name("relay.analysis", __all__)

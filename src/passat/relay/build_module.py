@@ -8,16 +8,17 @@ from typing import Literal, TypeAlias, overload
 from passat.ir.bind import bind_params_by_name as bind_constants
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
+from passat.ir.similar_names import did_you_mean
 from passat.passmgr import PassContext
 from passat.relay.backend.executor import Executor
 from passat.runtime.devices import Target, cpu
-from passat.runtime.executor import create_executor
 from passat.runtime.graph.build import build as build_graph
 from passat.runtime.graph.build import build_vm, prepared
+from passat.runtime.graph.executors import create_executor
 from passat.runtime.graph.factory import ExecutorFactory
+from passat.runtime.graph.given_params import typed_params
 from passat.runtime.graph.graph_error import GraphError
 from passat.runtime.graph.virtual_machine import Executable
-from passat.runtime.values import named
 
 __all__ = ["bind_params_by_name", "build", "build_config", "create_executor", "optimize"]
 
@@ -26,8 +27,9 @@ TargetLike: TypeAlias = "Target | str | Mapping[AnyValue, Target | str] | None"
 
 
 def bind_params_by_name(func: Function, params: Mapping[str, AnyValue]) -> Function:
-    """The function with constants in place of the named parameters."""
-    return bind_constants(func, named(params))
+    """The function with constants in place of the named parameters; names that it does not have are ignored. Raises TypeError for values of
+    other types than the parameters."""
+    return bind_constants(func, typed_params(func, params))
 
 
 def optimize(
@@ -79,16 +81,18 @@ def build(
 
     `lib["default"](passat.cpu())` creates an executor of the result, and `lib.export_library(path)` writes it to a file. `executor` is
     `graph`, or `vm` for programs with control flow or unknown sizes. `params` become constants in place of the parameters of those
-    names. Hosts, runtimes and memory pools, which TVM's compilers need, are ignored.
+    names; a warning names those that `main` does not have. Hosts, runtimes and memory pools, which TVM's compilers need, are ignored.
 
     Raises GraphError for programs that the executor cannot run, and ValueError for targets other than the CPU.
     """
+    if isinstance(target_host, Mapping) or isinstance(executor, Mapping):
+        raise TypeError("relay.build takes params by name: relay.build(mod, target, params={...})")
     kind = "graph" if executor is None else executor.name if isinstance(executor, Executor) else executor
     chosen = _cpu_target(target)
     if kind == "vm":
         return build_vm(ir_mod, chosen, params)
     if kind != "graph":
-        raise GraphError(f"modules are built for the executors graph and vm, not for {kind!r}")
+        raise GraphError(f"modules are built for the executors graph and vm, not for {kind!r}{did_you_mean(str(kind), ('graph', 'vm'))}")
     return build_graph(ir_mod, chosen, params, mod_name)
 
 

@@ -28,6 +28,7 @@ from passat.ir.tir.expr import FloatImm, IntImm
 from passat.ir.traverse import post_order
 from passat.ir.types import TensorType, TupleType, Type
 from passat.passmgr.options import convert, show_annotation
+from passat.relay.names import bound
 
 _PER_CHANNEL = ("nn.batch_norm", "nn.bias_add", "nn.group_norm", "nn.instance_norm", "nn.layer_norm", "nn.prelu")
 _CONVOLUTIONS = (
@@ -252,11 +253,7 @@ def function_of(op: Op) -> Callable[..., Call]:
     kinds = [parameter.annotation for parameter in inspect.signature(op.relation).parameters.values()][:arity]
 
     def build(*args: object, **kwargs: object) -> Call:
-        try:
-            bound = signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"relay.{op.name}{signature_text(signature)}: {error}") from None
-        given = list(bound.arguments.items())
+        given = list(bound(op.name, signature, args, kwargs).arguments.items())
         operands = [operand(op.name, name, value, kind) for (name, value), kind in zip(given, kinds, strict=False)]
         return call(op.name, *operands, **dict(given[arity:]))
 
@@ -265,17 +262,6 @@ def function_of(op: Op) -> Callable[..., Call]:
     build.__module__ = "passat.relay"
     build.__signature__ = signature  # type: ignore[attr-defined]  # for inspect and help()
     return build
-
-
-def signature_text(signature: inspect.Signature) -> str:
-    """The names of parameters, with their defaults.
-
-    >>> from passat.ir.op import get_op
-    >>> signature_text(signature_of(get_op("nn.softmax")))
-    '(data, axis=-1)'
-    """
-    plain = [parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values()]
-    return str(inspect.Signature(plain))
 
 
 def namespace(prefix: str, respelled: Collection[str]) -> dict[str, Callable[..., Call]]:

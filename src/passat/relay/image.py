@@ -1,9 +1,11 @@
 """`relay.image`: images resized to other sizes."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from passat.ir.expr import Call, Expr
 from passat.relay.building import Numbers, call, numbers, only_dtype, operand
+from passat.relay.names import explain_arguments, missing_name
 
 __all__ = ["resize1d", "resize2d", "resize3d"]
 
@@ -93,3 +95,10 @@ def _resize(
         cubic_exclude=bool(exclude),
         extrapolation_value=outside,
     )
+
+
+explain_arguments(globals(), __all__, "image.")
+
+
+if not TYPE_CHECKING:  # hidden from type checkers, which would accept any misspelled name
+    __getattr__ = missing_name("relay.image", __all__)

@@ -1,10 +1,10 @@
 """`relay.nn`: the functions of neural networks."""
 
-import difflib
 from typing import TYPE_CHECKING
 
 from passat.relay import derived_nn, nn_functions, nn_training, nn_windows
 from passat.relay.derived_nn import *  # noqa: F403  # all of them belong here
+from passat.relay.names import missing_name
 from passat.relay.nn_functions import *  # noqa: F403
 from passat.relay.nn_training import *  # noqa: F403
 from passat.relay.nn_windows import *  # noqa: F403
@@ -17,11 +17,7 @@ __all__ += nn_windows.__all__
 
 
 if not TYPE_CHECKING:  # hidden from type checkers, which would accept any misspelled name as an operator
-
-    def __getattr__(name: str) -> object:
-        near = difflib.get_close_matches(name, __all__, 3)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise AttributeError(f"relay.nn has no operator and no other name {name!r}{hint}")
+    __getattr__ = missing_name("relay.nn", __all__)
 
 
 def __dir__() -> list[str]:

@@ -11,6 +11,7 @@ from passat.ir.expr import Call, Constant, Expr, TupleGetItem, const
 from passat.ir.ops.padding import plain_value
 from passat.ir.types import TensorType
 from passat.relay.building import call, known_type, only, operand, rank, result_dtype, type_weights
+from passat.relay.names import explain_arguments
 
 __all__ = [
     "batch_matmul",
@@ -159,3 +160,6 @@ def space_to_batch_nd(data: Expr, block_shape: Sequence[int], paddings: Sequence
 def batch_to_space_nd(data: Expr, block_shape: Sequence[int], crops: Sequence[Sequence[int]]) -> Call:
     """Parts of the batch become blocks of the axes behind it, which are cropped."""
     return call("nn.batch_to_space_nd", data, block_shape=block_shape, crops=crops)
+
+
+explain_arguments(globals(), __all__, "nn.")

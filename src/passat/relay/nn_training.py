@@ -6,6 +6,7 @@ from passat.ir.op import call_op
 from passat.ir.ops.windows import begins_ends, per_axis
 from passat.ir.types import TensorType
 from passat.relay.building import Numbers, call, known_type, numbers, only, only_dtype, operand
+from passat.relay.names import explain_arguments
 
 __all__ = ["conv2d_backward_weight", "cross_entropy", "cross_entropy_with_logits"]
 
@@ -58,3 +59,6 @@ def conv2d_backward_weight(
     window = per_axis(numbers(name, "kernel_size", kernel_size), 2, "kernel_size")
     found = weight_gradient(laid_out_as(data, data_layout, "NCHW"), shape, laid_out_as(grad, grad_layout, "NCHW"), window, attrs)
     return laid_out_as(found, "OIHW", kernel_layout)
+
+
+explain_arguments(globals(), __all__, "nn.")

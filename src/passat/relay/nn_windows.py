@@ -12,6 +12,7 @@ from passat.ir.ops.blocked_windows import fitting
 from passat.ir.ops.windows import begins_ends, per_axis
 from passat.ir.types import TensorType
 from passat.relay.building import Numbers, call, known_type, numbers, only, only_dtype, operand, plain, result_dtype
+from passat.relay.names import explain_arguments
 
 __all__ = [
     "avg_pool1d",
@@ -387,3 +388,6 @@ def upsampling(
         if scale != 1:
             data = call("repeat", data, repeats=int(scale), axis=names.index(letter))
     return data
+
+
+explain_arguments(globals(), __all__, "nn.")

@@ -1,6 +1,5 @@
 """`relay.op`: operators by name, and the functions that build calls of them."""
 
-import difflib
 from typing import TYPE_CHECKING
 
 from passat.ir.affine_type import register_fake_quantization_to_integer, register_optional_fake_quantization_to_integer
@@ -11,6 +10,7 @@ from passat.ir.registered_op import register, register_pattern, register_statefu
 from passat.relay import annotation, contrib, derived, nn, statistics, tensor
 from passat.relay.derived import *  # noqa: F403  # relay.op.add and so on
 from passat.relay.expr import const
+from passat.relay.names import missing_name
 from passat.relay.statistics import *  # noqa: F403
 from passat.relay.tensor import *  # noqa: F403
 
@@ -40,11 +40,7 @@ get = Op.get
 
 
 if not TYPE_CHECKING:  # hidden from type checkers, which would accept any misspelled name as an operator
-
-    def __getattr__(name: str) -> object:
-        near = difflib.get_close_matches(name, __all__, 3)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise AttributeError(f"relay.op has no operator and no other name {name!r}{hint}")
+    __getattr__ = missing_name("relay.op", __all__)
 
 
 def __dir__() -> list[str]:

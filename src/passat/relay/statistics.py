@@ -7,6 +7,7 @@ from passat.ir.op import call_op
 from passat.ir.ops.reduction import reduced_axes
 from passat.ir.types import TensorType
 from passat.relay.building import call, known_type, numbers, operand
+from passat.relay.names import explain_arguments
 
 __all__ = ["mean_std", "mean_variance", "std", "variance"]
 
@@ -70,3 +71,6 @@ def mean_std(data: Expr, axis: Axis = None, keepdims: bool = False, exclude: boo
     """The mean and the square root of the variance."""
     mean, spread = mean_variance(data, axis, keepdims, exclude).fields
     return Tuple([mean, call_op("sqrt", spread)])
+
+
+explain_arguments(globals(), __all__)

@@ -16,6 +16,7 @@ from passat.ir.ops.blocked_layouts import in_layout
 from passat.ir.ops.newshape import reshaped, static_newshape
 from passat.ir.types import TensorType
 from passat.relay.building import Numbers, call, int_vector, is_dynamic, known_type, numbers, only, operand, rank
+from passat.relay.names import explain_arguments
 from passat.runtime import NDArray, array
 
 __all__ = [
@@ -377,3 +378,6 @@ def _counted(name: str, data: Expr, dtype: str) -> Call:
     if dtype in ("int32", "int64"):
         return call(name, data, dtype=dtype)
     return call("cast", call(name, data, dtype="int64"), dtype=dtype)
+
+
+explain_arguments(globals(), __all__)

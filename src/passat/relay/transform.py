@@ -16,6 +16,7 @@ from passat.ir.gradients.higher_order import higher_order_gradient
 from passat.ir.gradients.registry import GradientError
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
+from passat.ir.similar_names import did_you_mean
 from passat.ir.types import Type
 from passat.passmgr import (
     AnnotateSpans,
@@ -305,6 +306,7 @@ if not TYPE_CHECKING:  # hidden from type checkers, which would accept any missp
     def __getattr__(name: str) -> Callable[..., Pass]:
         names = {} if name.startswith("_") else _registered()
         if name not in names:
-            known = ", ".join(sorted({*names, *__all__}))
-            raise AttributeError(f"relay.transform has no pass {name!r}; it has: {known}")
+            known = sorted({*names, *__all__})
+            hint = did_you_mean(name, known) or f"; it has: {', '.join(known)}"
+            raise AttributeError(f"relay.transform has no pass {name!r}{hint}")
         return names[name]

@@ -15,8 +15,8 @@ from passat.relay import abs as absolute
 from passat.relay import add, concatenate, multiply, nn, reshape, split, tanh, transpose
 from passat.relay import sum as total
 from passat.runtime import load_module
-from passat.runtime.executor import create_executor
 from passat.runtime.graph.build import build
+from passat.runtime.graph.executors import create_executor
 from passat.runtime.values import TupleValue
 from tests.runtime.graph.programs import TARGETS
 

@@ -3,6 +3,9 @@
 mod, params = relay.testing.resnet.get_workload(batch_size=1)
 """
 
+from typing import TYPE_CHECKING
+
+from passat.relay.names import missing_name
 from passat.relay.testing import (
     byoc,
     dcgan,
@@ -58,3 +61,7 @@ __all__ = [
     "temp_op_attr",
     "to_python",
 ]
+
+
+if not TYPE_CHECKING:  # hidden from type checkers, which would accept any misspelled name
+    __getattr__ = missing_name("relay.testing", __all__)

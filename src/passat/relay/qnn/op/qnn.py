@@ -13,6 +13,7 @@ from typing import Final
 from passat.ir.expr import Call, Expr
 from passat.ir.ops.windows import begins_ends, per_axis
 from passat.relay.building import Exprs, Numbers, call, numbers, only
+from passat.relay.names import explain_arguments
 
 __all__ = [
     "RequantizeConfig",
@@ -320,3 +321,6 @@ def hardswish(x: Expr, scale: Expr, zero_point: Expr, output_scale: Expr, output
 def log(x: Expr, scale: Expr, zero_point: Expr, output_scale: Expr, output_zero_point: Expr) -> Call:
     """The natural logarithm of a quantized tensor."""
     return call("qnn.log", x, scale, zero_point, output_scale, output_zero_point)
+
+
+explain_arguments(globals(), __all__, "qnn.op.")

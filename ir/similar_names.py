@@ -1,0 +1,34 @@
+"""Hints for misspelled names."""
+
+import difflib
+from collections.abc import Iterable
+
+
+def same_names(name: str, known: Iterable[str]) -> list[str]:
+    """The known names that are equal to a name but for case: wholly, or else by their last part.
+
+    >>> same_names("Relu", ["nn.relu", "nn.prelu"])
+    ['nn.relu']
+    """
+    names, wanted = list(known), name.casefold()
+    return [one for one in names if one.casefold() == wanted] or [one for one in names if _last(one) == wanted]
+
+
+def did_you_mean(name: str, known: Iterable[str], most: int = 3) -> str:
+    """`; did you mean a or b?` with the most similar of the known names, or an empty text.
+
+    Case is ignored. A dotted name is also known by its last part.
+
+    >>> did_you_mean("stride", ["strides", "padding"]), did_you_mean("Relu", ["nn.relu", "nn.prelu"]), did_you_mean("q", ["strides"])
+    ('; did you mean strides?', '; did you mean nn.relu?', '')
+    """
+    names = list(known)
+    near = same_names(name, names)
+    if not near:
+        forms = difflib.get_close_matches(name.casefold(), {form for one in names for form in (one.casefold(), _last(one))}, most)
+        near = [one for form in forms for one in same_names(form, names)]
+    return f"; did you mean {' or '.join(list(dict.fromkeys(near))[:most])}?" if near else ""
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2].casefold()
