@@ -15,7 +15,7 @@ x, w, m = relay.var("x", shape=(1, 3, 8, 8)), relay.var("w", shape=(4, 3, 3, 3))
     ("module", "name", "message"),
     [
         (relay, "Relu", "relay has no 'Relu'; did you mean relay.nn.relu?"),
-        (relay, "multipy", "relay has no 'multipy'; did you mean multiply?"),
+        (relay, "multiplyy", "relay has no 'multiplyy'; did you mean multiply?"),
         (relay.op, "Relu", "relay.op has no 'Relu'; did you mean relay.nn.relu?"),
         (relay.nn, "ReLU", "relay.nn has no 'ReLU'; did you mean relu?"),
         (relay.nn, "add", "relay.nn has no 'add'; did you mean relay.add or relay.qnn.op.add?"),

@@ -23,8 +23,8 @@ TAKERS: list[Callable[..., Any]] = [
 
 @pytest.mark.parametrize("take", TAKERS)
 def test_unknown_names_are_ignored_with_a_warning(take: Callable[..., Any]) -> None:
-    with pytest.warns(UserWarning, match="params has 'weigth', which main does not have; its parameters: x, weight; did you mean weight?"):
-        take({"weigth": ONES})
+    with pytest.warns(UserWarning, match="params has 'weights', which main does not have; its parameters: x, weight; did you mean weight?"):
+        take({"weights": ONES})
     take({"weight": ONES})
 
 
