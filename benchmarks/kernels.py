@@ -6,13 +6,15 @@
 
 In each round the input, the input once more (the control) and the model with kernels take turns. Shown are the time of the input, and for
 the control and for the model with kernels how many times as fast as the input they are: the median over the rounds, and in parentheses the
-middle half of them. With one thread, times are CPU times of that thread. With more threads they are wall times, which need an idle machine;
-in each turn a session is made and ended, because the threads of a session that waits keep a core busy. The kernels are measured whether or
-not `passat optimize --kernels` would keep them; that is the last column.
+middle half of them. Parameters are the numbers in floating-point initializers, and MB those of the model. With one thread, times are CPU
+times of that thread. With more threads they are wall times, which need an idle machine; in each turn a session is made and ended, because
+the threads of a session that waits keep a core busy. The kernels are measured whether or not `passat optimize --kernels` would keep them;
+that is the last column.
 """
 
 import argparse
 import hashlib
+import math
 import tempfile
 import time
 from pathlib import Path
@@ -21,7 +23,7 @@ from typing import Any as AnyValue
 
 import numpy as np
 import onnx
-from onnx import numpy_helper, parser
+from onnx import TensorProto, numpy_helper, parser
 
 import passat
 from passat.choose import MARGIN, choose_feed, take_turns, time_of
@@ -112,7 +114,8 @@ def main() -> None:
     arguments.add_argument("--seconds", type=float, default=4.0)
     arguments.add_argument("--threads", type=int, default=1)
     asked = arguments.parse_args()
-    print("| model | nodes in kernels | ms | control | with kernels | kept |\n| :-- | --: | --: | --: | --: | :-- |")
+    print("| model | nodes | parameters | MB | nodes in kernels | ms | control | with kernels | kept |")
+    print("| :-- | --: | --: | --: | --: | --: | --: | --: | :-- |")
     if asked.only:
         for path in asked.only:
             row(path.stem, passat.optimize(path, verify=False).model, asked.seconds, asked.threads)
@@ -124,10 +127,11 @@ def main() -> None:
 
 def row(name: str, model: onnx.ModelProto, seconds: float, threads: int) -> None:
     """Measures one model."""
+    size = f"{len(model.graph.node)} | {parameters(model):,} | {model.ByteSize() / 1e6:.1f}"
     before = left_by_runtime(model, None)
     kernels = fuse(model, before.keys())
     if kernels is None:
-        print(f"| {name} | 0 | | | | nothing to fuse |", flush=True)
+        print(f"| {name} | {size} | 0 | | | | nothing to fuse |", flush=True)
         return
     library = build_library(library_source(kernels.kernels, kernels.domain), compiler())
     with tempfile.TemporaryDirectory() as folder:
@@ -156,9 +160,15 @@ def row(name: str, model: onnx.ModelProto, seconds: float, threads: int) -> None
     spreads = [" ({0:.2f} to {2:.2f})".format(*quantiles(each, n=4)) for each in gains]
     kept = f"no, they prevent {', '.join(lost)}" if lost else "yes" if gain * (1 - MARGIN) > 1 else "no"
     print(
-        f"| {name} | {kernels.nodes} | {median(base) * 1e3:.3g} | {control:.2f}{spreads[0]} | {gain:.2f}{spreads[1]} | {kept} |",
+        f"| {name} | {size} | {kernels.nodes} | {median(base) * 1e3:.3g} | {control:.2f}{spreads[0]} | {gain:.2f}{spreads[1]} | {kept} |",
         flush=True,
     )
+
+
+def parameters(model: onnx.ModelProto) -> int:
+    """The number of elements in the floating-point initializers of a model."""
+    floats = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+    return sum(math.prod(tensor.dims) for tensor in model.graph.initializer if tensor.data_type in floats)
 
 
 def alone(runner: Runner, feed: dict[str, AnyValue]) -> float:

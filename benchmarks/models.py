@@ -1,4 +1,4 @@
-"""Test models: transformers and convolutional networks exported from PyTorch with random weights, and synthetic graphs.
+"""Test models: exports from PyTorch with random weights (transformers, convolutional networks, applications), and synthetic graphs.
 
     python benchmarks/models.py OUTDIR                            # every model at the small size, and the synthetic graphs
     python benchmarks/models.py OUTDIR --only bert gpt2_dynamo    # those whose name starts with one of these
@@ -10,9 +10,9 @@
     python benchmarks/models.py OUTDIR --only big_external        # 2.2 GB with external data, made only when named
 
 A file is called FAMILY_EXPORTER_SHAPES.onnx, with the size after FAMILY unless it is small, and the opset if one is given.
-Weights are random under a fixed seed and come from configurations alone, so nothing is downloaded. This needs torch and
-transformers, which Passat itself does not. The two files in `examples/models/` are bert_torchscript_dynamic and
-resnet_torchscriptraw_dynamic.
+Weights are random under a fixed seed and come from configurations alone, so nothing is downloaded. This needs torch and transformers, and
+for some families diffusers, pytorch-tabnet or rtdl-revisiting-models, which Passat itself does not. The two files in `examples/models/`
+are bert_torchscript_dynamic and resnet_torchscriptraw_dynamic.
 
 Workarounds for models that torch 2.13 does not export: dynamo rejects the default attention of Swin and T5 ("Cannot view a
 tensor with shape ..."), so both use the eager one; TorchScript has no `aten::diff`, which decoders call when they are given no
@@ -24,15 +24,16 @@ import logging
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+import application_models
 import graphs
 import onnx
 import torch
 import transformers
+from model_example import SIZES, Example, FirstOutput, Size, pixels, text
 from torch import Tensor, nn
 
 SEED: Final = 20
@@ -45,82 +46,10 @@ STACK_TRACE: Final = "pkg.torch.onnx.stack_trace"
 """Metadata of the dynamo exporter with file names of the exporting machine."""
 
 
-@dataclass(frozen=True)
-class Size:
-    """The dimensions that the families share."""
-
-    hidden: int
-    layers: int
-    heads: int
-    vocabulary: int
-    positions: int
-    sequence: int
-    image: int
-    patch: int
-
-    @property
-    def encoder(self) -> dict[str, Any]:
-        """The arguments that most configurations of transformers have in common."""
-        return {
-            "hidden_size": self.hidden,
-            "num_hidden_layers": self.layers,
-            "num_attention_heads": self.heads,
-            "intermediate_size": 4 * self.hidden,
-        }
-
-
-SIZES: Final = {
-    "small": Size(hidden=64, layers=2, heads=4, vocabulary=256, positions=64, sequence=16, image=32, patch=8),
-    "deep": Size(hidden=64, layers=12, heads=4, vocabulary=256, positions=64, sequence=16, image=32, patch=8),
-    "h192": Size(hidden=192, layers=4, heads=6, vocabulary=2048, positions=128, sequence=32, image=64, patch=16),
-    "h256": Size(hidden=256, layers=3, heads=8, vocabulary=2048, positions=128, sequence=32, image=64, patch=16),
-    "h768": Size(hidden=768, layers=2, heads=12, vocabulary=2048, positions=128, sequence=32, image=96, patch=16),
-    "wide": Size(hidden=768, layers=2, heads=12, vocabulary=30522, positions=512, sequence=128, image=224, patch=16),
-    "base": Size(hidden=768, layers=12, heads=12, vocabulary=30522, positions=512, sequence=128, image=224, patch=16),
-}
-
-
-@dataclass(frozen=True)
-class Example:
-    """A module with its example inputs, and the axes of these that may vary."""
-
-    module: nn.Module
-    inputs: dict[str, Tensor]
-    axes: dict[int, str]
-
-
-class FirstOutput(nn.Module):
-    """Calls a module of transformers by keyword, and returns only its first output."""
-
-    def __init__(self, module: nn.Module, names: Iterable[str]) -> None:
-        super().__init__()
-        self.module = module
-        self.names = tuple(names)
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        """Run the module on inputs given in the order of `names`."""
-        output: Tensor = self.module(**dict(zip(self.names, inputs, strict=True)))[0]
-        return output
-
-
-def _text(module: nn.Module, size: Size, *, mask: bool = True, axes: Iterable[str] = ("batch", "sequence")) -> Example:
-    """Make an example that reads token ids, with an attention mask if the model takes one."""
-    inputs = {"input_ids": torch.randint(3, size.vocabulary, (2, size.sequence))}
-    if mask:
-        inputs["attention_mask"] = torch.ones(2, size.sequence, dtype=torch.int64)
-    return Example(FirstOutput(module, inputs), inputs, dict(enumerate(axes)))
-
-
-def _pixels(module: nn.Module, size: Size, *, wrap: bool = True) -> Example:
-    """Make an example that reads images of three channels."""
-    inputs = {"pixel_values": torch.randn(2, 3, size.image, size.image)}
-    return Example(FirstOutput(module, inputs) if wrap else module, inputs, {0: "batch"})
-
-
 def bert(size: Size) -> Example:
     """An encoder with learned positions."""
     config = transformers.BertConfig(vocab_size=size.vocabulary, max_position_embeddings=size.positions, **size.encoder)
-    return _text(transformers.BertModel(config), size)
+    return text(transformers.BertModel(config), size)
 
 
 def gpt2(size: Size) -> Example:
@@ -129,7 +58,7 @@ def gpt2(size: Size) -> Example:
         vocab_size=size.vocabulary, n_positions=size.positions, n_embd=size.hidden, n_layer=size.layers, n_head=size.heads,
         use_cache=False, bos_token_id=1, eos_token_id=2,
     )  # fmt: skip
-    return _text(transformers.GPT2LMHeadModel(config), size)
+    return text(transformers.GPT2LMHeadModel(config), size)
 
 
 def llama(size: Size) -> Example:
@@ -141,7 +70,7 @@ def llama(size: Size) -> Example:
         use_cache=False,
         **size.encoder,
     )
-    return _text(transformers.LlamaForCausalLM(config), size)
+    return text(transformers.LlamaForCausalLM(config), size)
 
 
 def mixtral(size: Size) -> Example:
@@ -151,7 +80,7 @@ def mixtral(size: Size) -> Example:
         num_local_experts=4, num_experts_per_tok=2, use_cache=False, **size.encoder,
     )  # fmt: skip
     config._experts_implementation = "batched_mm"
-    return _text(transformers.MixtralForCausalLM(config), size)
+    return text(transformers.MixtralForCausalLM(config), size)
 
 
 def mamba(size: Size) -> Example:
@@ -159,7 +88,7 @@ def mamba(size: Size) -> Example:
     config = transformers.MambaConfig(
         vocab_size=size.vocabulary, hidden_size=size.hidden, state_size=8, num_hidden_layers=size.layers, use_cache=False
     )
-    return _text(transformers.MambaModel(config), size, mask=False, axes=["batch"])
+    return text(transformers.MambaModel(config), size, mask=False, axes=["batch"])
 
 
 def t5(size: Size) -> Example:
@@ -169,7 +98,7 @@ def t5(size: Size) -> Example:
         num_layers=size.layers, num_heads=size.heads,
     )  # fmt: skip
     config._attn_implementation = "eager"
-    return _text(transformers.T5EncoderModel(config), size)
+    return text(transformers.T5EncoderModel(config), size)
 
 
 def whisper(size: Size) -> Example:
@@ -185,7 +114,7 @@ def whisper(size: Size) -> Example:
 
 def vit(size: Size) -> Example:
     """A vision transformer: patches by convolution and a class token."""
-    return _pixels(transformers.ViTModel(transformers.ViTConfig(image_size=size.image, patch_size=size.patch, **size.encoder)), size)
+    return pixels(transformers.ViTModel(transformers.ViTConfig(image_size=size.image, patch_size=size.patch, **size.encoder)), size)
 
 
 def swin(size: Size) -> Example:
@@ -195,7 +124,7 @@ def swin(size: Size) -> Example:
         depths=[size.layers] * 2, num_heads=[2, 4], window_size=4,
     )  # fmt: skip
     config._attn_implementation = "eager"
-    return _pixels(transformers.SwinModel(config), size)
+    return pixels(transformers.SwinModel(config), size)
 
 
 def segformer(size: Size) -> Example:
@@ -204,7 +133,7 @@ def segformer(size: Size) -> Example:
         num_encoder_blocks=2, depths=[size.layers] * 2, sr_ratios=[2, 1], hidden_sizes=[size.hidden // 2, size.hidden],
         patch_sizes=[7, 3], strides=[4, 2], num_attention_heads=[2, 4], mlp_ratios=[4, 4],
     )  # fmt: skip
-    return _pixels(transformers.SegformerModel(config), size)
+    return pixels(transformers.SegformerModel(config), size)
 
 
 def deberta(size: Size) -> Example:
@@ -213,7 +142,7 @@ def deberta(size: Size) -> Example:
         vocab_size=size.vocabulary, max_position_embeddings=size.positions, relative_attention=True, pos_att_type=["c2p", "p2c"],
         **size.encoder,
     )  # fmt: skip
-    return _text(transformers.DebertaV2Model(config), size)
+    return text(transformers.DebertaV2Model(config), size)
 
 
 def wav2vec2(size: Size) -> Example:
@@ -297,7 +226,7 @@ def resnet(size: Size) -> Example:
         for block in range(size.layers):
             layers.append(bottleneck(inputs, width << stage, 2 if stage and not block else 1))
             inputs = 4 * (width << stage)
-    return _pixels(nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2), nn.Linear(inputs, 10)), size, wrap=False)
+    return pixels(nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2), nn.Linear(inputs, 10)), size, wrap=False)
 
 
 def convnext(size: Size) -> Example:
@@ -321,12 +250,15 @@ def convnext(size: Size) -> Example:
     layers = [nn.Conv2d(3, width, 4, 4), *norm(width), *(block(width) for _ in range(size.layers))]
     layers += [*norm(width), nn.Conv2d(width, 2 * width, 2, 2), *(block(2 * width) for _ in range(size.layers))]
     layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(2 * width), nn.Linear(2 * width, 10)]
-    return _pixels(nn.Sequential(*layers), size, wrap=False)
+    return pixels(nn.Sequential(*layers), size, wrap=False)
 
 
 FAMILIES: Final[dict[str, Callable[[Size], Example]]] = {
     recipe.__name__: recipe
-    for recipe in (bert, gpt2, llama, vit, swin, t5, whisper, mamba, mixtral, resnet, convnext, segformer, deberta, wav2vec2)
+    for recipe in (
+        *(bert, gpt2, llama, vit, swin, t5, whisper, mamba, mixtral, resnet, convnext, segformer, deberta, wav2vec2),
+        *application_models.FAMILIES,
+    )
 }
 
 SYNTHETIC: Final[dict[str, Callable[[], onnx.ModelProto]]] = {
@@ -345,7 +277,7 @@ def export(example: Example, path: Path, exporter: str, opset: int | None, *, dy
     raw = exporter.endswith("raw")
     if exporter.startswith("dynamo"):
         axes = {axis: torch.export.Dim(name) for axis, name in example.axes.items()}
-        shapes = ((axes,) * len(inputs),) if isinstance(module, FirstOutput) else (axes,)
+        shapes = ((axes,) * len(inputs),) if isinstance(module, FirstOutput) else (axes,) * len(inputs)
         program = torch.onnx.export(
             module, inputs, dynamo=True, optimize=not raw, opset_version=opset, input_names=names, output_names=["output"], verbose=False,
             dynamic_shapes=shapes if dynamic else None,
