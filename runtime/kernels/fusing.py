@@ -120,6 +120,8 @@ def variants(name: str, program: Program) -> list[tuple[int | None, PrimFunc]]:
     """The functions of a kernel, each with the mask of the inputs that advance along the row; None for any, with strides as arguments."""
     if program.columns:
         return [(None, Columns(program).function(f"{name}_any"))]
+    if program.has_halves:
+        program = program.of_singles()
     unknown = [number for number, (_, along) in enumerate(program.inputs) if along is None]
     known = sum(1 << number for number, (_, along) in enumerate(program.inputs) if along)
     if len(unknown) > MOST_VARIED:

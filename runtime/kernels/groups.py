@@ -75,6 +75,8 @@ class Graph:
                 elif (build := self._build(node)) is not None:
                     self.built[number] = build
         self.group_of: dict[int, Group] = {}
+        self.narrow: set[int] = set()
+        """Nodes that are not computed once per row."""
         self.height: dict[Unit, int] = {}
         """Of each visited group and of nodes in none: higher than those of all that use its results, so that paths lead down."""
 
@@ -147,7 +149,25 @@ class Graph:
 
     def groups(self) -> list[Group]:
         """The groups, each with its nodes in order. Every result that nodes outside need is an output."""
+        while True:
+            found = self._found()
+            # One number per row does not justify a loop over rows: such nodes get groups of their own.
+            narrow = {
+                number
+                for group in found
+                if not group.reduces
+                for number in group.nodes
+                if self.types[self.result(number)].shape != group.shape
+            }
+            if not narrow:
+                return found
+            self.narrow |= narrow
+
+    def _found(self) -> list[Group]:
+        """The groups, in which `narrow` nodes do not compute numbers of rows."""
         found: list[Group] = []
+        self.group_of.clear()
+        self.height.clear()
         for number in reversed(range(len(self.nodes))):
             height = max((self.height[user] + 1 for user in self._users(number)), default=0)
             if number not in self.built and number not in self.reductions:
@@ -170,10 +190,6 @@ class Graph:
             group.inputs.update(operand for operand in self.operands(number) if not self.is_constant(operand, group.shape))
         for group in found:
             group.nodes.sort()
-            if not group.reduces:  # one number per row does not justify a loop over rows
-                for number in [number for number in group.nodes if self.types[self.result(number)].shape != group.shape]:
-                    group.nodes.remove(number)
-                    del self.group_of[number]
         return found
 
     def single(self, number: int) -> Group:
@@ -210,6 +226,8 @@ class Graph:
         if number not in self.reductions:
             if shape == wide:
                 return wide, block, row
+            if number in self.narrow:
+                return None
             fitting = shape == row or (row is None and block_of(wide, shape) is not None)
             return (wide, block, shape) if fitting else None
         given, reduced = self.types[self.operands(number)[0]].shape, self.reductions[number]

@@ -5,7 +5,7 @@ reduction needs; the next loop computes them again, unless they are expensive an
 """
 
 from collections.abc import Iterator, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from passat.ir.tir.arithmetic import Add, Max, Mul
@@ -50,6 +50,17 @@ class Program:
     def reduces(self) -> bool:
         """True if there are reductions, so that a row must not be split."""
         return any(step.kind for step in self.steps)
+
+    @property
+    def has_halves(self) -> bool:
+        """True if the function gets float32 in place of float16, converted in blocks."""
+        return not self.reduces and "float16" in (*(dtype for dtype, _ in self.inputs), *(dtype for _, dtype in self.outputs))
+
+    def of_singles(self) -> "Program":
+        """The same computation of float32 in place of float16."""
+        singles = {"float16": "float32"}
+        inputs = tuple((singles.get(dtype, dtype), along) for dtype, along in self.inputs)
+        return replace(self, inputs=inputs, outputs=tuple((name, singles.get(dtype, dtype)) for name, dtype in self.outputs))
 
 
 def pointer(name: str, dtype: str, scope: str = "global") -> Var:

@@ -251,17 +251,23 @@ def _models(settings: PassContext, count: int, first: str) -> Iterator[tuple[str
 
 
 def race(
-    original: ModelSource, nodes: int, candidates: "Sequence[tuple[Candidate, ModelProto]]", folder: str | None, how: Comparing
+    original: ModelSource,
+    nodes: int,
+    candidates: "Sequence[tuple[Candidate, ModelProto]]",
+    folder: str | None,
+    how: Comparing,
+    threads: int = 1,
 ) -> "tuple[list[Timing], tuple[Candidate, ModelProto] | None]":
     """The times of the input and of the candidates, and the fastest candidate with its model; None if no candidate is faster.
 
-    `nodes` is the node count of the input. All models run with all optimizations of ONNX Runtime, on one thread. A candidate is faster if
+    `nodes` is the node count of the input. All models run with all optimizations of ONNX Runtime, on one thread or the
+    `threads` given (0 for all). A candidate is faster if
     its median is below the input's by more than `MARGIN` and its time is below the input's in `SURE` of the rounds; among those within the
     margin of the fastest, the first wins. Raises NothingToTimeError if the input does not load or run.
     """
     with contextlib.ExitStack() as stack:
         try:
-            tried, runners = _runner(original, folder, apart=True), [_runner(original, folder)]
+            tried, runners = _runner(original, folder, apart=True), [_runner(original, folder, threads)]
         except VerifyError:
             raise
         except Exception as error:  # ONNX Runtime's errors have no common base class
@@ -273,7 +279,7 @@ def race(
             try:
                 source = stack.enter_context(loadable(model, folder))
                 _runner(source, folder, apart=True).run(feed)
-                runner = _runner(source, folder)
+                runner = _runner(source, folder, threads)
                 runner.run(feed)
             except (VerifyError, MemoryError):
                 raise
@@ -318,6 +324,6 @@ def fastest(timings: Sequence[Timing]) -> int | None:
     return next(number for number in faster if others[number].seconds <= least * (1 + MARGIN))
 
 
-def _runner(model: ModelSource, folder: str | None, *, apart: bool = False) -> Runner:
+def _runner(model: ModelSource, folder: str | None, threads: int = 1, *, apart: bool = False) -> Runner:
     """A model to be timed. It first runs once `apart`, in a child process, since ONNX Runtime may end the process."""
-    return Runner(model, folder=folder, threads=1, optimize="all", arena=True, apart=apart)
+    return Runner(model, folder=folder, threads=threads, optimize="all", arena=True, apart=apart)

@@ -239,14 +239,15 @@ def _operators(source: Source, feed: dict[str, AnyValue], threads: int, seconds:
     return {name: (calls / runs, taken / runs) for name, (calls, taken) in found.items()}
 
 
-def node_times(models: "Sequence[ModelProto]", folder: str | None, how: Comparing) -> list[dict[str, float]]:
-    """The seconds of each named node of models that take the same inputs, on one thread: the median over interleaved runs."""
+def node_times(models: "Sequence[ModelProto]", folder: str | None, how: Comparing, threads: int = 1) -> list[dict[str, float]]:
+    """The seconds of each named node of models that take the same inputs, on one thread or the `threads` given (0 for all): the median over
+    interleaved runs."""
     with tempfile.TemporaryDirectory() as temporary, contextlib.ExitStack() as stack:
         runners = []
         for number, model in enumerate(models):
             source = stack.enter_context(loadable(model, folder))
             prefix = os.path.join(temporary, str(number))
-            runners.append(Runner(source, folder=folder, threads=1, optimize="all", arena=True, profile=prefix))
+            runners.append(Runner(source, folder=folder, threads=threads, optimize="all", arena=True, profile=prefix))
         feed = choose_feed(runners[0], how)
         for _ in range(RUNS):
             for runner in runners:

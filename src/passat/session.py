@@ -52,7 +52,9 @@ class Session:
         options.graph_optimization_level = levels[settings.optimize]
         options.intra_op_num_threads = settings.threads or os.cpu_count() or 1
         options.log_severity_level = 4
-        if not settings.arena:  # nothing is timed: threads need not spin while waiting
+        if settings.arena:  # another session is timed next: threads spin only within a run
+            options.add_session_config_entry("session.force_spinning_stop", "1")
+        else:  # nothing is timed: threads need not spin while waiting
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.enable_cpu_mem_arena = settings.arena  # without the arena, memory is freed immediately; with it, times are realistic
         if settings.written is not None:

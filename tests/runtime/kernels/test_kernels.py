@@ -153,7 +153,9 @@ def test_a_compiler_that_fails_says_its_first_error() -> None:
 CHAIN = "g (float[N,64] x, float[64] b) => (float[N,64] r) <float h = {0.5}> { s = Mul(x, h) t = Add(s, b) u = Abs(t) v = Sqrt(u) r = Sub(v, s) }"
 
 
-def kernels_win(original: object, nodes: int, candidates: Sequence[AnyValue], folder: object, how: object) -> tuple[list[Timing], AnyValue]:
+def kernels_win(
+    original: object, nodes: int, candidates: Sequence[AnyValue], folder: object, how: object, threads: int
+) -> tuple[list[Timing], AnyValue]:
     return [Timing("the input", 2.0), Timing("with kernels", 1.0)], candidates[0]
 
 
@@ -271,17 +273,37 @@ TWO = (
 )
 
 
-def test_kernels_that_are_slower_than_their_nodes_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def times(models: Sequence[onnx.ModelProto], folder: object, how: object) -> list[dict[str, float]]:
-        plain = {node.name: 1.0 for node in models[0].graph.node}
-        return [plain, {node.name: 1.0 if node.op_type == "Kernel0" else 2.5 for node in models[1].graph.node}]
+@pytest.mark.parametrize("slow_threads", [1, 0])
+def test_kernels_that_are_slower_than_their_nodes_are_left_out(slow_threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On one thread, or with all."""
 
+    def times(models: Sequence[onnx.ModelProto], folder: object, how: object, threads: int) -> list[dict[str, float]]:
+        plain = {node.name: 1.0 for node in models[0].graph.node}
+        slow = threads == slow_threads
+        return [plain, {node.name: 2.5 if slow and node.op_type == "Kernel1" else 1.0 for node in models[1].graph.node}]
+
+    monkeypatch.setattr("passat.kernels.settings_of_threads", lambda: (1, 0))
     monkeypatch.setattr("passat.kernels.node_times", times)
     monkeypatch.setattr("passat.kernels.race", kernels_win)
     found = with_kernels(model(TWO), 5, None, Comparing())
     assert found.model is not None
     assert [node.op_type for node in found.model.graph.node] == ["Mul", "Abs", "MatMul", "Kernel0"]
     assert "2 nodes became 1 kernel)" in found.said
+
+
+def test_kernels_must_be_faster_on_one_thread_and_with_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    def one_thread_wins(
+        original: object, nodes: int, candidates: Sequence[AnyValue], folder: object, how: object, threads: int
+    ) -> tuple[list[Timing], AnyValue]:
+        return [Timing("the input", 2.0), Timing("with kernels", 1.0 if threads == 1 else 2.5)], candidates[0] if threads == 1 else None
+
+    monkeypatch.setattr("passat.kernels.settings_of_threads", lambda: (1, 0))
+    monkeypatch.setattr("passat.kernels.slower_groups", lambda *arguments: set())
+    monkeypatch.setattr("passat.kernels.race", one_thread_wins)
+    found = with_kernels(model(TWO), 5, None, Comparing())
+    assert found.model is None
+    assert "nothing to gain, the model takes 2e+03 ms with" in found.said
+    assert "threads, and 2.5e+03 ms with kernels" in found.said
 
 
 def test_a_kernel_that_does_not_compile_is_dropped_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,6 +343,18 @@ def test_kernels_have_declared_shapes_so_that_onnx_runtime_fuses_what_follows(mo
     found = with_kernels(proto, 1, None, Comparing())
     assert found.model is not None
     assert "dropped" not in found.said
+
+
+def test_nodes_in_blocked_layouts_are_left_to_onnx_runtime() -> None:
+    """It computes the sum and Relu with the second convolution, if the processor has kernels for such layouts."""
+    text = "g (float[1,16,8,8] x, float[1,16,8,8] z) => (float[1,16,8,8] r) { c = Conv(x, w) d = Conv(c, w) s = Add(d, c) t = Relu(s) r = Conv(t, w) }"
+    proto = model(text)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((16, 16, 1, 1), np.float32), "w"))
+    left = left_by_runtime(proto, None)
+    if not any(domain.endswith("nchwc") for domain, *_ in left):
+        pytest.skip("ONNX Runtime has no blocked layouts on this processor")
+    assert fuse(proto, left.keys()) is None
+    assert "ReorderInput" not in fusions(left)
 
 
 def test_each_kernel_is_timed_within_the_model(tmp_path: Path) -> None:

@@ -128,6 +128,25 @@ def test_float16_is_computed_as_float32_and_rounded_once(tmp_path: Path) -> None
         assert_same_bits(wide, other)
 
 
+def test_blocks_of_float16_broadcast_along_rows_and_between_them(tmp_path: Path) -> None:
+    """Rows shorter and longer than a block, some of them together; operands of other types beside those of float16."""
+    text = (
+        "g (float16[N,M] x, float16[M] w, float16[N,1] v, float[N,M] z) => (float16[N,M] r, float[N,M] s) "
+        "{ a = Mul(x, w) b = Add(a, v) r = Neg(b) c = Cast<to = 1>(r) s = Mul(c, z) }"
+    )
+    random = np.random.default_rng(0)
+    feeds: list[dict[str, AnyValue]] = []
+    for n, m in ((3, 5), (1, 1), (0, 5), (3, 0), (700, 3), (5, 1023), (3, 1024), (2, 1025), (3, 40_000)):
+        x, w, v = (random.standard_normal(shape).astype(np.float16) for shape in ((n, m), (m,), (n, 1)))
+        feeds.append({"x": x, "w": w, "v": v, "z": random.standard_normal((n, m), np.float32)})
+    own = own_session(model(text), tmp_path, threads=2)
+    for feed in feeds:
+        x, w, v = (feed[name].astype(np.float32) for name in "xwv")
+        r, s = own.run(None, feed)
+        assert_same_bits((-(x * w + v)).astype(np.float16), r)
+        assert_same_bits(-(x * w + v) * feed["z"], s)
+
+
 FUNCTIONS: dict[str, tuple[AnyValue, int]] = {
     "Exp": (np.exp, 2),
     "Tanh": (np.tanh, 2),
