@@ -39,8 +39,8 @@ def optimize_many(
     """Optimizes several models. A model that cannot be optimized does not stop the others.
 
     * `models`: models as `passat.optimize` takes them.
-    * `output`: a folder, in which each result gets the name of its model's file, or a path for each result. Without it, results stay in
-      memory.
+    * `output`: a folder, in which each result gets the name of its model's file, or a path for each result. A missing folder is created,
+      unless all models fail. Without `output`, results stay in memory.
     * `jobs`: the number of processes. With more than one, a script needs `if __name__ == "__main__":` around its calls, as with
       `multiprocessing`.
     * `executor`: runs the jobs instead: an executor of `concurrent.futures`, a `dask.distributed.Client`, or anything with a method
@@ -90,8 +90,27 @@ def optimize_each(
             yield number, Optimized(_name(model), error=error)
             continue
         tasks[number] = _Task(_name(model), given, path, _target(path, executor), context, keywords)
-    for number, outcome in run_jobs(tasks, processes=jobs, executor=executor):
-        yield number, Optimized(tasks[number].name, error=outcome) if isinstance(outcome, Exception) else outcome
+    with created([output] if isinstance(output, (str, os.PathLike)) else []):
+        for number, outcome in run_jobs(tasks, processes=jobs, executor=executor):
+            yield number, Optimized(tasks[number].name, error=outcome) if isinstance(outcome, Exception) else outcome
+
+
+@contextlib.contextmanager
+def created(folders: Iterable[PathLike]) -> Iterator[None]:
+    """Creates the folders that do not exist, and removes those into which nothing was written. Raises ArgumentError if one cannot be
+    created."""
+    new = [folder for folder in folders if not os.path.isdir(folder)]
+    for folder in new:
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except OSError as error:
+            raise ArgumentError(f"the folder {os.fspath(folder)} of the results cannot be created: {error.strerror or error}") from error
+    try:
+        yield
+    finally:
+        for folder in new:
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
 
 
 def output_paths(models: Sequence[ModelLike], output: PathLike | Sequence[PathLike] | None) -> list[str | None]:

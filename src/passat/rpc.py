@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from passat.cluster import ClusterError, client_of, dask_distributed
-from passat.dask_session import open_session
+from passat.dask_session import WAIT, open_session, resources, sessions
 from passat.runtime.remote import LocalSession, RemoteError, Session
 
 __all__ = ["LocalSession", "RPCError", "RPCSession", "Server", "TrackerSession", "connect", "connect_tracker"]
@@ -22,15 +22,18 @@ RPCError = RemoteError
 _SECONDS: Final = 30.0
 
 
-def connect(url: str, port: int | None = None, key: str = "", session_timeout: float = 0, security: AnyValue = None) -> Session:
+def connect(
+    url: str, port: int | None = None, key: str = "", session_timeout: float = 0, security: AnyValue = None, wait: float = WAIT
+) -> Session:
     """A session on a worker of the dask cluster whose scheduler is at a host and port, or at an address such as `tls://10.0.0.1:8786`.
 
-    `key` is a resource that the worker must have, `session_timeout` the limit of a request in seconds, and `security` a
-    `distributed.Security` with certificates, by default those of dask's configuration. Raises ClusterError.
+    With a `key`, it has a worker with this resource to itself; otherwise it shares one. `wait` is how long it waits for a worker and
+    `session_timeout` the limit of a request, in seconds; `security` is a `distributed.Security` with certificates, by default those of
+    dask's configuration. Raises ClusterError.
     """
     client = client_of(address_of(url, port, security), security)
     try:
-        return open_session(client, key, session_timeout, client.close)
+        return open_session(client, key, session_timeout, client.close, wait)
     except ClusterError:
         client.close()
         raise
@@ -42,15 +45,26 @@ class TrackerSession:
     def __init__(self, client: AnyValue) -> None:
         self._client = client
 
-    def request(self, key: str, session_timeout: float = 0) -> Session:
-        """A session on a worker with the resource `key`. Raises ClusterError."""
-        return open_session(self._client, key, session_timeout)
+    def request(self, key: str, *, session_timeout: float = 0, wait: float = WAIT) -> Session:
+        """A session that has a worker with the resource `key` to itself until it ends; a worker with `key=2` serves two. Waits up to `wait`
+        seconds for one, behind earlier requests. Raises ClusterError."""
+        return open_session(self._client, key, session_timeout, wait=wait)
 
-    def summary(self) -> dict[str, list[dict[str, AnyValue]]]:
-        """The workers: an entry `server:KEY` with its host and port for each resource of each worker."""
-        workers = self._client.scheduler_info(n_workers=-1)["workers"]
-        entries = [(resource, urlsplit(address)) for address, worker in workers.items() for resource in worker["resources"]]
-        return {"server_info": [{"key": f"server:{resource}", "addr": (parts.hostname, parts.port)} for resource, parts in entries]}
+    def summary(self) -> dict[str, AnyValue]:
+        """`server_info` has an entry `server:KEY` with its host and port for each resource of each worker. `queue_info` has for each
+        resource how many sessions could start (`free`) and how many requests wait (`pending`)."""
+        sizes = resources(self._client)
+        servers = [(key, urlsplit(address)) for key, workers in sizes.items() for address in workers]
+        queues = {}
+        for key, workers in sizes.items():
+            taken = sessions(self._client, key)
+            busy = sum(min(size, len(taken.get(worker, ()))) for worker, size in workers.items())
+            requests = {request for worker in workers for request in taken.get(worker, ())}
+            queues[key] = {"free": sum(workers.values()) - busy, "pending": max(len(requests) - busy, 0)}
+        return {
+            "server_info": [{"key": f"server:{key}", "addr": (parts.hostname, parts.port)} for key, parts in servers],
+            "queue_info": queues,
+        }
 
     def close(self) -> None:
         """Ends the connection, and the sessions with it."""

@@ -71,6 +71,16 @@ def test_any_executor_will_do_and_gets_absolute_paths(tmp_path: Path) -> None:
     assert one.report.source == "a.onnx"
 
 
+def test_the_folder_of_the_results_is_created() -> None:
+    found = passat.optimize_many(["a.onnx", "bad.onnx"], output="new/folder", **OPTIONS)
+    assert [one.error is None for one in found] == [True, False]
+    assert nodes("new/folder/a.onnx") == ["Relu"]
+    passat.optimize_many(["bad.onnx"], output=Path("none"), **OPTIONS)
+    assert not Path("none").exists()
+    with pytest.raises(ArgumentError, match=r"the folder a\.onnx/out of the results cannot be created: Not a directory"):
+        passat.optimize_many(["b.onnx"], output="a.onnx/out", **OPTIONS)
+
+
 class Immediately:
     """An executor that supports futures, and nothing else of `concurrent.futures`."""
 

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any as AnyValue
 
@@ -98,17 +99,129 @@ def test_a_built_module_runs_on_the_worker(server: rpc.Server, tmp_path: Path) -
         assert module.module.time_evaluator("run", session.cpu(), number=2, repeat=3)().mean > 0
 
 
-def test_the_scheduler_is_a_tracker(server: rpc.Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_scheduler_is_a_tracker(server: rpc.Server) -> None:
     with rpc.connect_tracker(server.address) as tracker:
         (entry,) = tracker.summary()["server_info"]
         assert (entry["key"], entry["addr"][0]) == ("server:small", "127.0.0.1")
-        with tracker.request("small") as first, tracker.request("small") as second:  # of one worker, with separate files
-            first.upload(b"1", "a")
-            with pytest.raises(rpc.RPCError, match="FileNotFoundError"):
-                second.download("a")
-        monkeypatch.setattr("passat.cluster.SECONDS", 0.5)
-        with pytest.raises(ClusterError, match="no worker with the resource 'large'"):
-            tracker.request("large")
+        with pytest.raises(
+            ClusterError, match=r"no worker .* has the resource 'large', and none has joined within 0.5 s; workers have small$"
+        ):
+            tracker.request("large", wait=0.5)
+
+
+def test_sessions_without_a_key_share_workers(server: rpc.Server) -> None:
+    with rpc.connect_tracker(server.address) as tracker, tracker.request("small") as first, rpc.connect(server.address) as second:
+        first.upload(b"1", "a")
+        with pytest.raises(rpc.RPCError, match="FileNotFoundError"):
+            second.download("a")
+
+
+# ---- leases
+
+
+def queue(tracker: rpc.TrackerSession) -> tuple[int, int]:
+    """Free workers and pending requests."""
+    found = tracker.summary()["queue_info"]["small"]
+    return found["free"], found["pending"]
+
+
+def becomes(tracker: rpc.TrackerSession, free: int, pending: int) -> bool:
+    end = time.monotonic() + 20
+    while queue(tracker) != (free, pending) and time.monotonic() < end:
+        time.sleep(0.05)
+    return queue(tracker) == (free, pending)
+
+
+def test_a_worker_serves_one_session_with_its_key_at_a_time(server: rpc.Server) -> None:
+    with rpc.connect_tracker(server.address) as tracker:
+        assert becomes(tracker, 1, 0)
+        first = tracker.request("small")
+        assert queue(tracker) == (0, 0)
+        begin = time.monotonic()
+        with pytest.raises(
+            ClusterError,
+            match=r"^each worker .* with the resource 'small' has other sessions, and none has become free within 1 s; end a s",
+        ):
+            rpc.connect(server.address, key="small", wait=1)
+        assert 1 <= time.monotonic() - begin < 10
+        assert becomes(tracker, 0, 0)
+        first.close()
+        assert becomes(tracker, 1, 0)
+
+
+def test_requests_wait_in_order(server: rpc.Server) -> None:
+    order: list[int] = []
+    with rpc.connect_tracker(server.address) as tracker, ThreadPoolExecutor(2) as pool:
+        assert becomes(tracker, 1, 0)
+        first = tracker.request("small")
+
+        def serve(number: int) -> None:
+            with tracker.request("small", wait=60):
+                order.append(number)
+                time.sleep(0.2)
+
+        waiting = []
+        for number in (1, 2):
+            waiting.append(pool.submit(serve, number))
+            assert becomes(tracker, 0, number)
+        first.close()
+        for each in waiting:
+            each.result()
+    assert order == [1, 2]
+
+
+def test_a_running_request_holds_the_worker_beyond_its_session(server: rpc.Server) -> None:
+    with rpc.connect_tracker(server.address) as tracker:
+        assert becomes(tracker, 1, 0)
+        begin = time.monotonic()
+        session = tracker.request("small", session_timeout=0.5)
+        with pytest.raises(rpc.RPCError, match="has not answered"):
+            session.get_function("test.sleep")(4)
+        with tracker.request("small", wait=60):
+            assert time.monotonic() - begin > 4
+
+
+def test_a_client_that_is_killed_releases_its_worker(server: rpc.Server) -> None:
+    script = f"""
+from passat import rpc
+
+session = rpc.connect({server.address!r}, key="small")
+print("connected", flush=True)
+input()
+"""
+    with rpc.connect_tracker(server.address) as tracker:
+        assert becomes(tracker, 1, 0)
+        with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+            assert other.stdout is not None
+            assert other.stdout.readline() == b"connected\n"
+            assert queue(tracker) == (0, 0)
+            other.kill()
+            with tracker.request("small", wait=60) as session:
+                assert session.get_function("test.pid")() > 0
+
+
+def test_requests_go_to_the_worker_that_is_free_first(functions: str) -> None:
+    distributed: AnyValue = pytest.importorskip("distributed")
+    options = {"resources": {"small": 1}, "preload": [functions], "dashboard_address": None, "silence_logs": 50}
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, **options) as made,
+        rpc.connect_tracker(made.scheduler_address) as tracker,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        sessions = [tracker.request("small") for _ in range(2)]
+        pids = [session.get_function("test.pid")() for session in sessions]
+        assert len(set(pids)) == 2
+        third = pool.submit(tracker.request, "small", wait=60)
+        assert becomes(tracker, 0, 1)
+        os.kill(pids[0], signal.SIGKILL)  # its session is lost, and the worker that replaces it has none
+        with third.result() as session:
+            assert session.get_function("test.pid")() not in pids
+        for session in sessions:
+            session.close()
+        assert becomes(tracker, 2, 0)
+
+
+# ---- lost workers and schedulers
 
 
 def test_a_request_has_a_limit(server: rpc.Server) -> None:

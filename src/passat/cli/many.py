@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from typing import Any as AnyValue
@@ -60,16 +60,15 @@ def optimize_several(
 ) -> None:
     """Optimizes models, prints a line for each, and ends the command with exit code 1 if one of them failed. Without `paths` nothing is
     written."""
-    from passat.many import optimize_each
+    from passat.many import created, optimize_each
     from passat.render import report_line
 
     out = sys.stdout
     found: dict[int, Optimized] = {}
-    folders = [] if paths is None else [folder for folder in dict.fromkeys(path.parent for path in paths) if not folder.exists()]
     with (
         contextlib.redirect_stdout(sys.stderr),
         options.executor() as executor,
-        _made(folders),
+        created([] if paths is None else dict.fromkeys(path.parent for path in paths)),
         said.progress(enabled=not as_json) as progress,
     ):
 
@@ -104,19 +103,6 @@ def optimize_several(
 
 def _part(count: int, models: Sequence[Path]) -> str:
     return f"{count} of {len(models)} models {'was' if count == 1 else 'were'}"
-
-
-@contextlib.contextmanager
-def _made(folders: Sequence[Path]) -> Iterator[None]:
-    """Creates folders, and removes them if nothing was written into them."""
-    for folder in folders:
-        folder.mkdir(parents=True, exist_ok=True)
-    try:
-        yield
-    finally:
-        for folder in folders:
-            with contextlib.suppress(OSError):
-                folder.rmdir()
 
 
 def _show(one: "Optimized", line: Callable[[AnyValue], AnyValue], out: AnyValue, *, quiet: bool) -> None:
