@@ -4,20 +4,22 @@ The polynomials are those of `passat.ir.shape`; an atom is a variable, or an exp
 are assumed not to overflow.
 """
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any as AnyValue
 from typing import Final
 
 from passat.ir.shape import ANY, Any, Dim, Monomial, SymDim
-from passat.ir.tir.arithmetic import Add, FloorDiv, FloorMod, Max, Min, Mul, Sub
+from passat.ir.tir.arithmetic import Add, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Sub
 from passat.ir.tir.equality import difference, digest
 from passat.ir.tir.expr import Cast, IntImm, PrimExpr, SizeVar, Var, const
 from passat.ir.tir.functor import post_order
+from passat.ir.tir.types import DataType
 
 Polynomial = int | SymDim
 _STEPS: Final = 64
-"""The number of atoms that a proof replaces by their bounds."""
+"""The maximum number of polynomials that a proof looks at."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Polynomials:
         self._forms: dict[str, Quotient | tuple[type, Polynomial, Polynomial]] = {}
         self._lowest: dict[str, Polynomial] = {}
         self._highest: dict[str, Polynomial] = {}
+        self._steps = 0
 
     def of(self, expr: PrimExpr) -> Polynomial:
         """The polynomial of an expression."""
@@ -112,7 +115,7 @@ class Polynomials:
         made: Dim = ANY
         if isinstance(expr, Cast) and expr.type.is_index and expr.value.type.is_index and expr.type.bits >= expr.value.type.bits:
             return done[id(expr.value)]
-        if isinstance(expr, (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)) and expr.type.is_index:
+        if isinstance(expr, (Add, Sub, Mul, Div, Mod, FloorDiv, FloorMod, Min, Max)) and expr.type.is_index:
             a, b = done[id(expr.a)], done[id(expr.b)]
             if isinstance(expr, Add):
                 made = a + b
@@ -124,9 +127,9 @@ class Polynomials:
                 name = self._name(expr)
                 self._forms[name] = (type(expr), a, b)
                 return SymDim.named(name)
-            elif isinstance(b, int) and b > 0:
+            elif isinstance(b, int) and b > 0 and (isinstance(expr, (FloorDiv, FloorMod)) or self.is_nonnegative(a)):
                 whole = self.quotient(a, b)
-                made = whole if isinstance(expr, FloorDiv) else a - whole * b
+                made = whole if isinstance(expr, (Div, FloorDiv)) else a - whole * b
         return SymDim.named(self._name(expr)) if isinstance(made, Any) else made
 
     def _name(self, expr: PrimExpr) -> str:
@@ -144,42 +147,131 @@ class Polynomials:
 
     def is_nonnegative(self, value: Polynomial) -> bool:
         """Whether a polynomial is proved to be at least 0 for all values of the variables in their ranges."""
-        return self._nonnegative(value, _STEPS)
+        self._steps = _STEPS
+        return self._nonnegative(value)
 
-    def _nonnegative(self, value: Polynomial, steps: int) -> bool:
-        if isinstance(value, int):
-            return value >= 0
-        if all(coefficient >= 0 and all(self._lowest.get(name) == 0 for name in monomial) for monomial, coefficient in value.terms):
+    def _nonnegative(self, value: Polynomial) -> bool:
+        self._steps -= 1
+        if isinstance(value, int) or self._steps < 0:
+            return isinstance(value, int) and value >= 0
+        value = reduced(value)
+        if all(coefficient >= 0 and all(map(self._is_size, monomial)) for monomial, coefficient in terms_of(value)):
             return True
-        if steps <= 0:
-            return False
-        for name in sorted({name for monomial, _ in value.terms for name in monomial}, key=self._order):
-            factor, rest = split(value, name)
-            if factor is None:
+        return any(
+            all(map(self._nonnegative, needed))
+            for name in sorted(names_of(value), key=self._order)
+            for needed in self._replaced(value, name)
+        )
+
+    def _is_size(self, name: str) -> bool:
+        """Whether an atom is at least 0."""
+        form = self._forms.get(name)
+        return self._nonnegative(form.dividend) if isinstance(form, Quotient) else self._lowest.get(name) == 0
+
+    def _replaced(self, value: Polynomial, name: str) -> list[list[Polynomial]]:
+        """Polynomials with bounds in place of an atom. If all of a list are nonnegative, so is the value."""
+        factor, rest = split(value, name)
+        if factor is None:
+            return []
+        form = self._forms.get(name)
+        if form is not None and not isinstance(factor, int):
+            return []
+        if isinstance(form, tuple):
+            kind, *sides = form
+            needed = [_sized(rest + side * factor) for side in sides]
+            return [needed] if (kind is Min) == (factor > 0) else [[each] for each in needed]  # type: ignore[operator]  # an integer
+        if isinstance(form, Quotient):
+            return [[_of_dividend(rest, factor, form)]]  # type: ignore[arg-type]  # an integer
+        for bounds, sign in ((self._lowest, 1), (self._highest, -1)):
+            bound = bounds.get(name)
+            if bound is not None and name not in names_of(bound) and self._nonnegative(_sized(factor * sign)):
+                return [[_sized(rest + factor * bound)]]
+        return []
+
+    def without(self, value: Polynomial, variables: Sequence[Var], kept: Var) -> list[Polynomial] | None:
+        """Polynomials without some variables, and without atoms of the variable `kept` except for itself.
+
+        If all are nonnegative, so is the value, for all values of the variables in their ranges. None if no such polynomials are found. The
+        variables are given from outer to inner: the range of one may depend on those before it.
+
+        >>> i, j, n, polynomials = Var("i"), Var("j"), SizeVar("n"), Polynomials()
+        >>> polynomials.limit(j, 0, 3)
+        >>> [str(polynomials.expr(each, "int32")) for each in polynomials.without(polynomials.of(n - (i * 4 + j)), [j], i)]
+        ['((n: size int32 - (i: int32*4)) - 3)']
+        """
+        gone = {self._name(variable): place for place, variable in enumerate(variables)}
+        dependent, own = {kept, *variables}, self._name(kept)
+        found: list[Polynomial] = []
+        todo = [value]
+        for _ in range(_STEPS):
+            if not todo:
+                return found
+            value = reduced(todo.pop())
+            names = [name for name in names_of(value) if name != own and self._depends(name, dependent)]
+            if not names:
+                found.append(value)
                 continue
-            form = self._forms.get(name)
-            if isinstance(form, tuple) and isinstance(factor, int):
-                kind, *sides = form
-                both = (kind is Min) == (factor > 0)
-                found = (self._nonnegative(_sized(rest + side * factor), steps // 2) for side in sides)
-                return all(found) if both else any(found)
-            if isinstance(form, Quotient) and isinstance(factor, int):
-                # divisor * quotient is between dividend - divisor + 1 and dividend
-                bound = form.dividend - (form.divisor - 1) if factor > 0 else form.dividend
-                if self._nonnegative(_sized(rest * form.divisor + bound * factor), steps - 1):
-                    return True
-                continue
-            for bounds, sign in ((self._lowest, 1), (self._highest, -1)):
-                found_bound = bounds.get(name)
-                if found_bound is None or name in names_of(found_bound) or not self._nonnegative(_sized(factor * sign), steps // 2):
-                    continue
-                if self._nonnegative(_sized(rest + factor * found_bound), steps - 1):
-                    return True
-        return False
+            name = max(names, key=lambda name: (name not in gone, gone.get(name, 0), -self._order(name)))
+            self._steps = _STEPS
+            replaced = self._replaced(value, name)
+            if not replaced:
+                return None
+            todo += replaced[0]
+        return None
+
+    def range_of(self, value: Polynomial, var: Var) -> tuple[Polynomial | None, Polynomial | None] | None:
+        """The lowest and the highest value of a variable for which a polynomial is nonnegative, None for any; None if it is not linear in
+        the variable, with a constant factor, or does not depend on it and is not proved to be nonnegative.
+
+        >>> i, n, polynomials = Var("i"), SizeVar("n"), Polynomials()
+        >>> low, high = polynomials.range_of(polynomials.of(n - i * 4), i)
+        >>> low is None, str(polynomials.expr(high, "int32"))
+        (True, 'floordiv(n: size int32, 4)')
+        """
+        factor, rest = split(value, self._name(var))
+        if not isinstance(factor, int):
+            return None
+        if factor == 0:
+            return (None, None) if self.is_nonnegative(rest) else None
+        return (self.quotient(_sized(factor - 1 - rest), factor), None) if factor > 0 else (None, self.quotient(rest, -factor))
+
+    def fits(self, value: Polynomial, dtype: str) -> bool:
+        """Whether the coefficients are numbers of an integer type, and no atom has more bits."""
+        bits = DataType.of(dtype).bits
+        small = all(abs(coefficient) < 1 << (bits - 1) for _, coefficient in terms_of(value))
+        return small and all(self._exprs[name].type.bits <= bits for name in names_of(value))
+
+    def _depends(self, name: str, variables: set[Var]) -> bool:
+        return any(part in variables for part in post_order(self._exprs[name]) if isinstance(part, Var))
+
+    def extreme(self, kind: type[Min] | type[Max], a: Polynomial, b: Polynomial, dtype: str) -> Polynomial:
+        """The smaller or the larger of two polynomials; the one that is proved to be, or an atom."""
+        for one, other in ((a, b), (b, a)):
+            if self.is_nonnegative(_sized(other - one if kind is Min else one - other)):
+                return one
+        return self.of(kind.of(self.expr(a, dtype), self.expr(b, dtype)))
 
     def _order(self, name: str) -> int:
         """Atoms made later depend on earlier ones, so they are replaced first."""
         return -int(name[1:])
+
+
+def _of_dividend(rest: Polynomial, factor: int, quotient: Quotient) -> Polynomial:
+    """A polynomial of the dividend that is nonnegative only if `rest + factor * quotient` is."""
+    slack = quotient.divisor - 1  # the dividend less this is at most divisor * quotient, which is at most the dividend
+    if abs(factor) == 1:
+        return _sized(rest * quotient.divisor + quotient.dividend * factor + (slack if factor < 0 else 0))
+    return _sized(rest * quotient.divisor + (quotient.dividend - (slack if factor > 0 else 0)) * factor)
+
+
+def reduced(value: Polynomial) -> Polynomial:
+    """The polynomial divided by the common factor of its coefficients: nonnegative for the same integers.
+
+    >>> reduced(polynomial({("n",): 4, (): -3}))
+    n - 1
+    """
+    factor = math.gcd(*(coefficient for monomial, coefficient in terms_of(value) if monomial))
+    return value if factor <= 1 else polynomial({monomial: coefficient // factor for monomial, coefficient in terms_of(value)})
 
 
 def _sized(value: Dim) -> Polynomial:

@@ -6,6 +6,7 @@ from passat.passmgr.registry import register_pass
 
 PASSES: Final = {
     "FlattenBuffer": "storage_flatten",
+    "LoopPartition": "loop_partition",
     "Lower": "lowering",
     "RemoveNoOp": "no_op",
     "StorageFlatten": "storage_flatten",

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from passat.passmgr.context import PassContext
+from passat.passmgr.loops.loop_partition import LoopPartition
 from passat.passmgr.loops.no_op import RemoveNoOp
 from passat.passmgr.loops.storage_flatten import FlattenBuffer, StorageFlatten
 from passat.passmgr.loops.unroll import UnrollLoop
@@ -25,14 +26,14 @@ register_option(
 )
 
 
-def Lower() -> Sequential:
+def Lower(simple_mode: bool = False) -> Sequential:
     """The passes of `driver.lower`, in TVM's order, for the options of the current context. Each of the four phases ends with the passes of
-    the option `tir.add_lower_pass`."""
+    the option `tir.add_lower_pass`. In the simple mode, loops are not split."""
     ctx = PassContext.current()
     phases: list[Sequence[Pass]] = [
         (),
         (StorageFlatten(), FlattenBuffer(), get_pass("tir.Simplify")),
-        (VectorizeLoop(not ctx.get_config(VECTORIZE)), UnrollLoop()),
+        (*(() if simple_mode else (LoopPartition(),)), VectorizeLoop(not ctx.get_config(VECTORIZE)), UnrollLoop()),
         (get_pass("tir.Simplify"), RemoveNoOp()),
     ]
     added = ctx.get_config(ADDED)

@@ -31,6 +31,7 @@ from passat.ir.tir.stmt import (
 from passat.ir.tir.types import TirError
 from passat.ir.tir.values import BufferLoad, Let, Load, ProducerLoad, Ramp, Select, Shuffle
 from passat.passmgr.context import PassContext
+from passat.passmgr.loops.effects import is_total
 from passat.passmgr.loops.ssa import copied, renamed_definitions
 from passat.passmgr.pass_info import PassInfo
 from passat.passmgr.passes import PrimFuncPass
@@ -137,7 +138,7 @@ class _Vectorizer(Mutator):
             if operation is Mul:
                 return Ramp(a * b.base, a * b.stride, b.lanes)
         a, b = self._same(a, b)
-        if issubclass(operation, LogicalOp) and a.lanes > 1 and not _is_total(b):
+        if issubclass(operation, LogicalOp) and a.lanes > 1 and not is_total(b):
             raise _NoVectorFormError  # the second condition is not evaluated in lanes where the first decides
         return operation(a, b)
 
@@ -321,18 +322,6 @@ class _Vectorizer(Mutator):
 
 def _is(new: object, old: object) -> bool:
     return new is old
-
-
-def _is_total(expr: PrimExpr) -> bool:
-    """Whether an expression may be evaluated where it need not be: it reads no memory, divides by nothing and calls nothing."""
-    for part in post_order(expr):
-        if isinstance(part, (Load, BufferLoad, ProducerLoad, Call)):
-            return False
-        if isinstance(part, BinaryOp) and part.DIVIDES:
-            divisor = part.b.value if isinstance(part.b, Broadcast) else part.b
-            if not isinstance(divisor, IntImm) or divisor.value == 0:
-                return False
-    return True
 
 
 def _with_lanes(expr: PrimExpr, lanes: int) -> PrimExpr:

@@ -36,6 +36,7 @@ def lower(
     """The module with the function of a schedule, or with a function, after the passes of `passat.passmgr.loops.lowering`.
 
     Accesses of buffers become accesses of memory, loops marked `vectorize` and `unroll` vectors and statements, and indices are simplified.
+    Loops with bounds that are not constant are split where a condition in them is decided, except in the simple mode.
 
     >>> from passat import te
     >>> x = te.placeholder((4,), name="x")
@@ -51,7 +52,7 @@ def lower(
         inp = IRModule({GlobalVar(name): inp.with_attr("global_symbol", inp.name or name)})
     if not isinstance(inp, IRModule):
         raise ValueError(f"a schedule, a function of loops or a module is lowered, not a {type(inp).__name__}")
-    return Lower()(inp)
+    return Lower(simple_mode)(inp)
 
 
 def build(

@@ -102,6 +102,10 @@ class Interpreter:
                 self.regions[node.buffer] = bounds
                 self.values[node.buffer.data] = Memory(DataType.of(node.buffer.dtype).itemsize * product([size for _, size in bounds]))
                 self.run(node.body)
+            case AttrStmt() if node.attr_key == "thread_extent":
+                for thread in range(self.value(node.value)):
+                    self.values[node.node.var] = thread
+                    self.run(node.body)
             case AttrStmt() | AssertStmt():
                 self.run(node.body)
             case Store():
@@ -153,7 +157,7 @@ class Interpreter:
             case Or() if node.lanes == 1:
                 return self.value(node.a) or self.value(node.b)
             case BinaryOp():
-                return each(node.COMPUTE, node.lanes, self.value(node.a), self.value(node.b))
+                return each(type(node).COMPUTE, node.lanes, self.value(node.a), self.value(node.b))
             case Select():
                 parts = map(self.value, (node.condition, node.true_value, node.false_value))
                 return each(lambda condition, a, b: a if condition else b, node.lanes, *parts)

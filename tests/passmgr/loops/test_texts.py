@@ -81,6 +81,14 @@ def test_vectors() -> None:
     assert passed(VectorizeLoop(False), loop + "{ p[i] = 0 }") == "for (i: int32, 0, 4) {\n  p[i] = 0\n}"
 
 
+def test_a_statement_without_vector_form_takes_the_variables_around_it_into_its_loop() -> None:
+    made = passed(
+        VectorizeLoop(), 'for (i: int32, 0, 4) "vectorized" { let v: int32 = (int32*)p[i] seq { p[i] = 0 if ((v < n)) { p[i] = v } } }'
+    )
+    assert made.splitlines()[:3] == ["for (i: int32, 0, 4) {", "  let v: int32 = p[i]", "  p[i] = 0"]
+    assert "ramp(" not in made
+
+
 def test_a_loop_that_cannot_be_vectorized() -> None:
     with pytest.raises(TirError, match="is marked vectorize, but its number of iterations is n: int32, not a positive constant"):
         passed(VectorizeLoop(), 'for (i: int32, 0, n) "vectorized" { p[i] = 0 }')
