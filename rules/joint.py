@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 from passat.passmgr import PassContext
-from passat.rules.engine.grouping import Grouper
-from passat.rules.engine.matching import Matcher
+from passat.rules.engine.directions import Directions
 from passat.rules.engine.report import EngineReport
 from passat.rules.engine.stage import Stage
+from passat.rules.rule import equation_of
 from passat.rules.rule_pass import RulePass
 
 
@@ -31,7 +31,7 @@ class JointPass(RulePass):
         self.passes = passes
         holders: dict[str, set[str]] = {}
         for pass_ in passes:
-            for rule in pass_.all_rules:
+            for rule in pass_.declared:
                 holders.setdefault(rule.name, set()).add(pass_.info.name)
         self.owners = {rule: next(iter(names)) for rule, names in holders.items() if len(names) == 1}
 
@@ -44,42 +44,40 @@ class JointPass(RulePass):
         """Records the counts of the rules: for the stage, and for each pass."""
         parts: dict[str, EngineReport] = {}
         rules, report.rules = report.rules, {}
-        for rule, statistics in rules.items():
-            part = parts.setdefault(self.owners[rule], EngineReport()) if rule in self.owners else report
-            part.rules[rule] = statistics
+        for direction, statistics in rules.items():
+            owner = self.owners.get(equation_of(direction))
+            part = report if owner is None else parts.setdefault(owner, EngineReport())
+            part.rules[direction] = statistics
         super().record(ctx, report, seconds, exact_seconds)
         for pass_ in self.passes:
             if pass_.info.name in parts:
                 pass_.record(ctx, parts.pop(pass_.info.name), 0.0)
 
-    def _stages(self, math: str, disabled: Sequence[str]) -> list[Stage | Matcher | Grouper]:
+    def _stages(self, math: str, disabled: Sequence[str]) -> list[Stage]:
         """The first stages of all passes merged, then the second ones, and so on. A rule shared by several passes appears once, with the
         widest limits."""
-        made = [pass_._stages(math, disabled) for pass_ in self.passes]
-        lowering = dict.fromkeys(each for stages in made for each in stages if not isinstance(each, Stage))
-        own = [_bounded(stages, pass_.rounds) for stages, pass_ in zip(made, self.passes, strict=True)]
-        beside = zip_longest(*own)
-        return [*(stage for stages in beside for stage in _together([each for each in stages if each is not None])), *lowering]
+        beside = zip_longest(*(_bounded(pass_._stages(math, disabled), pass_.rounds) for pass_ in self.passes))
+        return [stage for stages in beside for stage in _together([each for each in stages if each is not None])]
 
 
-def _bounded(stages: Sequence[Stage | Matcher | Grouper], rounds: int | None) -> list[Stage]:
+def _bounded(stages: Sequence[Stage], rounds: int | None) -> list[Stage]:
     """The stages, with at most this many iterations each."""
     most = math.inf if rounds is None else rounds
-    return [each._replace(rounds=_limit(min(_wide(each.rounds), most))) for each in stages if isinstance(each, Stage)]
+    return [each._replace(rounds=_limit(min(_wide(each.rounds), most))) for each in stages]
 
 
 def _together(stages: Sequence[Stage]) -> Iterator[Stage]:
     """The stages merged: one for each pair of limits."""
-    widest: dict[Matcher, tuple[float, float]] = {}
+    widest: dict[Directions, tuple[float, float]] = {}
     for stage in stages:
-        for matcher in stage.matchers:
-            rounds, matches = widest.get(matcher, (0, 0))
-            widest[matcher] = (max(rounds, _wide(stage.rounds)), max(matches, _wide(stage.rule_matches)))
+        for each in stage.rules:
+            rounds, matches = widest.get(each, (0, 0))
+            widest[each] = (max(rounds, _wide(stage.rounds)), max(matches, _wide(stage.rule_matches)))
     groupers = tuple(dict.fromkeys(grouper for stage in stages for grouper in stage.groupers))
     limits = dict.fromkeys(widest.values()) or {(math.inf, math.inf): None}
     for at, (rounds, matches) in enumerate(limits):
-        matchers = tuple([matcher for matcher, limit in widest.items() if limit == (rounds, matches)])
-        yield Stage(matchers, () if at else groupers, _limit(rounds), _limit(matches), beside=at > 0)
+        rules = tuple([each for each, limit in widest.items() if limit == (rounds, matches)])
+        yield Stage(rules, () if at else groupers, _limit(rounds), _limit(matches), beside=at > 0)
 
 
 def _wide(limit: int | None) -> float:

@@ -12,10 +12,9 @@ from passat.ir.module import IRModule
 from passat.ir.onnx_mapping import DEFAULT_OPSET
 from passat.passmgr import FunctionPass, Pass, PassContext, PassInfo, Place, Plan, register_option
 from passat.rules.cost import CostModel, CostName, Machine, MachineName, cost_model
+from passat.rules.engine.directions import Directions, expanded, groupers
 from passat.rules.engine.engine import Engine
-from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.limits import Limits
-from passat.rules.engine.matching import Matcher
 from passat.rules.engine.report import EngineReport
 from passat.rules.engine.stage import Stage
 from passat.rules.engine.trace import Trace
@@ -24,7 +23,18 @@ from passat.rules.multi_pattern import MultiRule
 from passat.rules.pass_options import rank_of, read_opset, written_opset
 from passat.rules.pattern import RuleError
 from passat.rules.regions.regional import REGION_NODES
-from passat.rules.rule import EAGER, LOWERING, MATH_LEVELS, REASSOCIATE, Rule, RuleSet, RuleSetMeta, equation_of, without_operators
+from passat.rules.rule import (
+    EAGER,
+    LOWERING,
+    MATH_LEVELS,
+    MULTI_PATTERN,
+    REASSOCIATE,
+    Rule,
+    RuleSet,
+    RuleSetMeta,
+    equation_of,
+    without_operators,
+)
 from passat.rules.substitution import Environment
 
 
@@ -216,12 +226,12 @@ class RulePass(FunctionPass):
     @cached_property
     def rules(self) -> list[Rule]:
         """The rules of the pass; a two-way rule counts as one per direction."""
-        return [direction for rules in self.sets for rule in rules for direction in _directions(rule)]
+        return [direction for rules in self.sets for rule in rules for direction in expanded(rule)]
 
     @property
-    def all_rules(self) -> list[Rule]:
-        """The rules of the pass, and those that every pass runs."""
-        return list(dict.fromkeys([*self.rules, *(rule for rules in ALWAYS for rule in rules)]))
+    def declared(self) -> list[Rule]:
+        """The rules of the pass as declared, and those that every pass runs."""
+        return list(dict.fromkeys(rule for rules in (*self.sets, *ALWAYS) for rule in rules))
 
     def __getstate__(self) -> dict[str, object]:
         """The pickled state: rule sets go by name, and engines are created in the other process."""
@@ -313,7 +323,8 @@ class RulePass(FunctionPass):
         if engine is None:
             engine = self._engines[key] = Engine(
                 self._stages(math, disabled),
-                eager=[rule for rule in self.all_rules if rule.kind == EAGER and not _left_out(rule, math, disabled)],
+                lowering=self._lowering(math, disabled),
+                eager=[rule for rule in self.declared if rule.kind == EAGER and not _left_out(rule, math, disabled)],
                 environment=Environment(growth),
                 merge=self.merge,
                 exact_seconds=exact,
@@ -328,17 +339,23 @@ class RulePass(FunctionPass):
         engine.model = cost_model(ctx.get_config("rules.cost"), ctx.get_config("rules.machine"))
         return engine
 
-    def _stages(self, math: str, disabled: Sequence[str]) -> list[Stage | Matcher | Grouper]:
-        """The stages of an engine, one per phase, and the lowering rules."""
+    def _stages(self, math: str, disabled: Sequence[str]) -> list[Stage]:
+        """The stages of an engine, one per phase."""
         disabled = (*disabled, *self.without)
-        stages: list[Stage | Matcher | Grouper] = []
-        lowering: dict[Matcher | Grouper, None] = {}
+        stages = []
         for each in self.phases:
-            rules = [direction for rules in each.sets for rule in rules if rule.kind != EAGER for direction in _directions(rule)]
-            matchers = [_matcher(rule) for rule in rules if not _left_out(rule, math, disabled)]
-            stages.append(Stage.of(matchers, each.rounds, each.rule_matches))
-            lowering.update((matcher, None) for matcher in matchers if matcher.rule.kind == LOWERING)
-        return [*stages, *lowering]
+            rules = [rule for rules in each.sets for rule in rules if not _left_out(rule, math, disabled)]
+            plain = [_directions(rule, disabled) for rule in rules if rule.kind not in (EAGER, LOWERING, MULTI_PATTERN)]
+            together = [
+                grouper for rule in rules if isinstance(rule, MultiRule) for grouper in groupers(rule) if grouper.name not in disabled
+            ]
+            stages.append(Stage(tuple(plain), tuple(together), each.rounds, each.rule_matches))
+        return stages
+
+    def _lowering(self, math: str, disabled: Sequence[str]) -> list[Directions]:
+        """The lowering rules of an engine."""
+        disabled = (*disabled, *self.without)
+        return [_directions(rule, disabled) for rule in self.declared if rule.kind == LOWERING and not _left_out(rule, math, disabled)]
 
 
 def rule_pass(
@@ -374,16 +391,12 @@ def rule_pass(
     )
 
 
-@functools.lru_cache(maxsize=4096)
-def _directions(rule: Rule) -> tuple[Rule, ...]:
-    # The engine expands eager rules on demand: f(*cs) stands for hundreds of rules.
-    return (rule,) if rule.kind == EAGER else tuple(rule.directions())
+def _directions(rule: Rule, disabled: Iterable[str]) -> Directions:
+    """The directions of a rule that are not disabled by name. Passes that share rules share them."""
+    return _directions_without(rule, frozenset([name for name in disabled if name.startswith((f"{rule.name}[", f"{rule.name}.back"))]))
 
 
-@functools.lru_cache(maxsize=4096)
-def _matcher(rule: Rule) -> Matcher | Grouper:
-    """The matcher of a rule, cached, since compiling queries is expensive."""
-    return Grouper(rule) if isinstance(rule, MultiRule) else Matcher(rule)
+_directions_without = functools.lru_cache(maxsize=4096)(Directions)
 
 
 def _applied(ctx: PassContext) -> int:

@@ -1,7 +1,7 @@
 """Runs a set of rules on one function: load, saturate, extract, rebuild. Returns the function unchanged on failure."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from passat.ir.analysis import well_formed
@@ -13,9 +13,9 @@ from passat.ir.op import Op
 from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, post_order, with_children
 from passat.rules.cost import ROOFLINE, CostModel, NodeCount, program_cost
+from passat.rules.engine.directions import Directions
 from passat.rules.engine.eager import Eager
-from passat.rules.engine.graph import CONST_SYMBOL, TUPLE, Graph, outer_parts
-from passat.rules.engine.grouping import Grouper
+from passat.rules.engine.graph import CONST_SYMBOL, TUPLE, Graph, Symbol, outer_parts
 from passat.rules.engine.interruption import interruptible
 from passat.rules.engine.limits import Limits
 from passat.rules.engine.lowering import lower
@@ -27,7 +27,7 @@ from passat.rules.engine.stage import Stage
 from passat.rules.engine.trace import Steps, Trace
 from passat.rules.extraction.extract import Extraction, extract
 from passat.rules.regions.regional import run_regions
-from passat.rules.rule import LOWERING, Rule
+from passat.rules.rule import Rule
 from passat.rules.substitution import Environment
 
 
@@ -35,14 +35,15 @@ class Engine:
     """The rules, limits, cost model and guard settings of a run: everything but the program.
 
     `merge` is for passes whose purpose is CSE; every run that changes anything else also performs it. `rank` selects the extracted program:
-    0 is the cheapest found; others may be more expensive than the input. `rules` are those of one or more stages, and lowering rules;
-    `eager` ones are applied to nodes as they are added. A `trace` records all events.
+    0 is the cheapest found; others may be more expensive than the input. The `lowering` rules run after
+    the stages; the `eager` ones are applied to nodes as they are added. A `trace` records all events.
     """
 
     def __init__(
         self,
-        rules: Sequence[Matcher | Grouper | Stage],
+        stages: Sequence[Stage],
         *,
+        lowering: Sequence[Directions] = (),
         limits: Limits | None = None,
         model: CostModel | None = None,
         eager: Sequence[Rule] = (),
@@ -54,13 +55,8 @@ class Engine:
         seed: int = 0,
         trace: Trace | None = None,
     ) -> None:
-        alone = [each for each in rules if not isinstance(each, Stage)]
-        self.stages = [each for each in rules if isinstance(each, Stage)]
-        if not self.stages:
-            self.stages.append(Stage.of(alone))
-        self.matchers = [matcher for stage in self.stages for matcher in stage.matchers]
-        self.groupers = [grouper for stage in self.stages for grouper in stage.groupers]
-        self.lowering = [each for each in alone if isinstance(each, Matcher) and each.rule.kind == LOWERING]
+        self.stages = stages
+        self.lowering = lowering
         self.limits = limits or Limits()
         self.model = model or ROOFLINE
         self.eager = Eager(eager)
@@ -89,7 +85,7 @@ class Engine:
     def _in_regions(self, function: Function, report: EngineReport) -> Function | None:
         """The function, optimized region by region; None if it does not split, or if only CSE is to run, which is cheap on the whole
         function. With rules, CSE runs at the end, since equal expressions may be in different regions."""
-        only_merges = self.merge and not (self.matchers or self.groupers or self.lowering)
+        only_merges = self.merge and not (self.lowering or any(stage.rules or stage.groupers for stage in self.stages))
         if only_merges or self.trace is not None or self.region_nodes is None:
             return None
         rules = copy.copy(self)
@@ -160,7 +156,7 @@ class Engine:
             return False
         present = {*graph.symbols, CONST_SYMBOL}
         present.update(*(made for symbol, made in self.eager.makes if symbol in present))
-        return any(matcher.symbols <= present for matcher in self.lowering)
+        return bool(_matchers(self.lowering, present))
 
     def _saturated(self, graph: Graph, root: int, body: Expr, done: "_Done | None", report: EngineReport, returned: Sequence[int]) -> Expr:
         initial, steps = len(graph), None if self.trace is None else Steps()
@@ -215,7 +211,7 @@ class Engine:
         """The body after the lowering rules; `graph` is empty."""
         root = graph.load(body)
         symbols, initial = set(graph.symbols), len(graph)
-        if not any(matcher.symbols <= symbols for matcher in self.lowering):
+        if not _matchers(self.lowering, symbols):
             return body
         done = lower(graph, root, self.lowering, self._limits(report), self.model, _results(graph, root, returned))
         report.add_saturation(done.saturator.result)
@@ -234,9 +230,16 @@ class Engine:
         """A stateful call that a choice drops although no rule matches its operator."""
         for call in graph.stateful:
             node = graph.ids[id(call)]
-            if choice.get(graph.find(node)) != node and not any(graph.symbols[node] in matcher.symbols for matcher in self.matchers):
+            if choice.get(graph.find(node)) != node and not any(
+                graph.symbols[node] in matcher.symbols for stage in self.stages for matcher in stage.matchers
+            ):
                 return call
         return None
+
+
+def _matchers(rules: Iterable[Directions], present: Set[Symbol]) -> list[Matcher]:
+    """The matchers of some rules that can match if there are no other symbols."""
+    return [matcher for each in rules if each.needs <= present for matcher in each.matchers if matcher.symbols <= present]
 
 
 class _Done(NamedTuple):

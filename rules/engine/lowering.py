@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from passat.rules.cost import CostModel
+from passat.rules.engine.directions import Directions
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.limits import Limits
 from passat.rules.engine.matching import Matcher
@@ -29,11 +30,11 @@ class Lowered(NamedTuple):
     problem: str = ""
 
 
-def lower(graph: Graph, root: int, matchers: Sequence[Matcher], limits: Limits, model: CostModel, results: Sequence[int] = ()) -> Lowered:
+def lower(graph: Graph, root: int, rules: Sequence[Directions], limits: Limits, model: CostModel, results: Sequence[int] = ()) -> Lowered:
     """Extracts a program for a root that contains no calls that the rules match, even if rules create such calls. `results` are nodes whose
     values the program returns."""
     steps = Steps()
-    saturator = Saturator(graph, [Stage(tuple(matchers))], limits, steps=steps)
+    saturator = Saturator(graph, [Stage(tuple(rules))], limits, steps=steps)
     saturator.run()
     gone = _matched(graph, saturator, steps)
     if not gone:

@@ -9,7 +9,7 @@ from passat.rules.engine.edges import Edges
 from passat.rules.engine.egraph import EGraphs, Query
 from passat.rules.engine.graph import Graph, Symbol
 from passat.rules.engine.matching import Matcher
-from passat.rules.engine.stage import reachable
+from passat.rules.engine.stage import Stage, reachable
 from passat.rules.engine.variant import Variant
 
 _EGRAPHS: Final = EGraphs()
@@ -21,9 +21,10 @@ Asked = tuple[Matcher, Variant, int]
 class Mirror:
     """An egglog e-graph that mirrors a graph. Borrowed on the first query, returned by `close`."""
 
-    def __init__(self, graph: Graph, queries: Sequence[Asked], edges: Edges) -> None:
+    def __init__(self, graph: Graph, stages: Sequence[Stage], queries: Sequence[Asked], edges: Edges) -> None:
         self.begun = False
         self._graph = graph
+        self._stages = stages
         self._queries = queries
         self._edges = edges
         self._lease = ExitStack()
@@ -44,7 +45,8 @@ class Mirror:
         occur or may be created."""
         self.begun = True
         self._egraph = self._lease.enter_context(_EGRAPHS.lend())
-        possible = reachable(self._graph.symbols, dict.fromkeys([matcher for matcher, _, stage in self._queries if stage >= first]))
+        found = reachable(self._graph.symbols, self._stages[first:])
+        possible = [matcher for matchers in found.values() for matcher in matchers]
         self._visible = set().union(*(matcher.symbols for matcher in possible))
         for symbol in sorted(self._visible, key=lambda symbol: symbol.name):
             self._egraph.declare(symbol.name, symbol.arity, symbol.has_payload)

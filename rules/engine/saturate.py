@@ -3,9 +3,10 @@
 import itertools
 import random
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NoReturn
 
+from passat.rules.engine.directions import Directions
 from passat.rules.engine.edges import Edges
 from passat.rules.engine.egraph import EngineError
 from passat.rules.engine.foresight import foresee, may_explode
@@ -50,7 +51,7 @@ class Saturator:
         self._initial = len(graph)
         self._queries = _queries_of(graph, stages)
         self._edges = Edges(graph)
-        self._mirror = Mirror(graph, self._queries, self._edges)
+        self._mirror = Mirror(graph, stages, self._queries, self._edges)
         self._phase: Sequence[int] = ()
         self._active: Sequence[int] = ()
         """The queries of the active stages."""
@@ -404,14 +405,16 @@ class Saturator:
 def _queries_of(graph: Graph, stages: Sequence[Stage]) -> list[Asked]:
     """The queries for a program: those of rules that may match, in the order of stages and rules. Multi-pattern rules may create any
     operator of their right sides."""
-    matchers: Collection[Matcher] = dict.fromkeys([matcher for stage in stages for matcher in stage.matchers])
     present = set(graph.symbols)
-    if not any(grouper.symbols <= present for stage in stages for grouper in stage.groupers):
-        matchers = set(reachable(present, matchers, () if graph.eager is None else graph.eager.makes))
+    possible: Mapping[Directions, Sequence[Matcher]]
+    if any(grouper.symbols <= present for stage in stages for grouper in stage.groupers):
+        possible = {each: each.matchers for stage in stages for each in stage.rules}
+    else:
+        possible = reachable(present, stages, () if graph.eager is None else graph.eager.makes)
     return [
         (matcher, variant, number)
         for number, stage in enumerate(stages)
-        for matcher in stage.matchers
-        if matcher in matchers
+        for each in stage.rules
+        for matcher in possible.get(each, ())
         for variant in matcher.variants
     ]

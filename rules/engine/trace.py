@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from passat.ir.expr import Expr
+from passat.rules.rule import equation_of
 
 if TYPE_CHECKING:
     from passat.rules.engine.graph import Graph
@@ -66,7 +67,7 @@ class Run(NamedTuple):
 
     def pass_of(self, rule: str) -> str:
         """The pass that a rule belongs to, among those that share the e-graph; the stage if several passes have it."""
-        return self.owners.get(rule, self.pass_name)
+        return self.owners.get(equation_of(rule), self.pass_name)
 
 
 class Trace:

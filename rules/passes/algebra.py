@@ -6,7 +6,6 @@ from typing import Final, Literal, Unpack, overload
 
 from passat.passmgr import Place, Sequential, register_pass
 from passat.rules.engine.grouping import Grouper
-from passat.rules.engine.matching import Matcher
 from passat.rules.engine.stage import Stage
 from passat.rules.library.arithmetic import Arithmetic, Constants, Sums, Units
 from passat.rules.library.batch_norm import ScaleAxis
@@ -78,12 +77,10 @@ class CombineParallel(RulePass):
         super().__init__((ConstantFolding, *sets), name=name, opt_level=4, joint=False, doc=doc, **place)
         self.min_num_branches = min_num_branches
 
-    def _stages(self, math: str, disabled: Sequence[str]) -> list[Stage | Matcher | Grouper]:
+    def _stages(self, math: str, disabled: Sequence[str]) -> list[Stage]:
         return [self._with_branches(stage) for stage in super()._stages(math, disabled)]
 
-    def _with_branches(self, stage: Stage | Matcher | Grouper) -> Stage | Matcher | Grouper:
-        if not isinstance(stage, Stage):
-            return stage
+    def _with_branches(self, stage: Stage) -> Stage:
         groupers = tuple(Grouper(grouper.rule.branches(self.min_num_branches)) for grouper in stage.groupers)
         return stage._replace(groupers=groupers)
 

@@ -11,10 +11,10 @@ from passat.ir.infer import infer_type
 from passat.ir.op import Op
 from passat.ir.types import Type
 from passat.rules.cost import EPSILON
+from passat.rules.engine.directions import Directions
 from passat.rules.engine.eager import Eager
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.limits import Limits
-from passat.rules.engine.matching import Matcher
 from passat.rules.engine.rebuild import rebuild
 from passat.rules.engine.saturate import Saturator
 from passat.rules.engine.stage import Stage
@@ -57,7 +57,7 @@ class IndexCost:
 @functools.cache
 def _stage(sets: Sequence[Iterable[Rule]], rounds: int | None = None) -> Stage:
     """A stage of exploring rules: an e-class keeps all its nodes, since other rules look for them."""
-    return Stage.of([Matcher(way.exploring()) for rules in sets for rule in rules for way in rule.directions()], rounds)
+    return Stage(tuple([Directions(rule.exploring()) for rules in sets for rule in rules]), rounds=rounds)
 
 
 class IndexGraph:

@@ -69,13 +69,6 @@ _BIASES.base = ScaleAxis
 _PASSAGES: Final = (Transposes.of_kind(EXPLORING), MoveTransposes, Views, CommuteUnary, _BIASES)
 """Rules that move transposes until they cancel. Exploring, since a tensor may be the transpose of several tensors, so transposes that could
 cancel must remain available for matching."""
-_WITHOUT: Final = tuple(
-    direction.name
-    for rule, case in ((CommuteUnary.view, "reshape"), (ScaleAxis.shifted, "biased"))
-    for direction in rule.directions()
-    if direction.name.startswith(f"{rule.name}[{case}")
-)
-"""Rules that keep reshapes in place, and rules on calls that have biases."""
 
 
 class LayoutCost:
@@ -127,7 +120,7 @@ class LayoutPass(RulePass):
         self.given_sets = tuple(sets)
         chosen = [_conversion(op, *pair) for op, pair in self.layouts.items()]
         known = {rule.name for rules in _CONVERSIONS if rules not in sets for rule in _conversions(rules)}
-        without = (*_WITHOUT, *sorted(known - {rule.name for rule in chosen}))
+        without = (*_in_place(), *sorted(known - {rule.name for rule in chosen}))
         own = {rule.name: rule for rule in chosen if "." not in rule.name}
         others = [RuleSetMeta("Layouts", (RuleSet,), {"__doc__": "Converts operators to the wanted layouts.", **own})] if own else []
         together = dict.fromkeys((*_CONVERSIONS, *others, *sets, *_PASSAGES))
@@ -201,6 +194,17 @@ def _pair(op: str, given: Sequence[str]) -> tuple[str, str]:
 def _has_blocks(layout: str) -> bool:
     """True if a word is a layout with blocks; other words are checked as layouts without blocks."""
     return any(letter.isdigit() for letter in layout)
+
+
+@functools.cache
+def _in_place() -> tuple[str, ...]:
+    """The names of rules that keep reshapes in place, and of rules on calls that have biases."""
+    return tuple(
+        direction.name
+        for rule, case in ((CommuteUnary.view, "reshape"), (ScaleAxis.shifted, "biased"))
+        for direction in rule.directions()
+        if direction.name.startswith(f"{rule.name}[{case}")
+    )
 
 
 @functools.cache

@@ -14,6 +14,7 @@ from passat.ir.evaluate import Value
 from passat.ir.expr import BaseFunc, Expr, Function, If, Match
 from passat.ir.module import IRModule
 from passat.ir.traverse import bodies, children
+from passat.rules.engine.directions import Directions
 from passat.rules.engine.eager import Eager
 from passat.rules.engine.graph import CALL, CONST, GET, LEAF, TUPLE, Decision, Graph, outer_parts
 from passat.rules.engine.grouping import Grouper
@@ -197,7 +198,7 @@ class Writer:
             for body in (program, *bodies(program)):
                 graph.load(body)
         steps = Steps()
-        Saturator(graph, [Stage(_respellings())], Limits(), steps=steps).run()
+        Saturator(graph, [_respellings()], Limits(), steps=steps).run()
         ends = {"before": self.terms.encode(one), "after": self.terms.encode(other)}
         return {"opset": graph.environment.opset, **ends, "steps": self._steps(graph, steps.applications)}
 
@@ -244,9 +245,9 @@ class Writer:
 
 
 @functools.cache
-def _respellings() -> tuple[Matcher, ...]:
+def _respellings() -> Stage:
     """The rules for the forms that a program may take in its file, and in passes without rules."""
-    return tuple([Matcher(way) for rules in (Written, *RAISING) for rule in rules for way in rule.directions()])
+    return Stage(tuple([Directions(rule) for rules in (Written, *RAISING) for rule in rules]))
 
 
 class _Nodes:

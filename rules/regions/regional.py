@@ -275,7 +275,8 @@ def run_regions(engine: "Engine", function: Function, report: EngineReport) -> F
     memory = _Memory()
     regions = _REGIONS.get(function)
     if regions is None and is_for_regions(function, engine.region_nodes):
-        regions = cut(function, edges_of([*engine.matchers, *(grouper.matcher for grouper in engine.groupers)]))
+        together = [grouper.matcher for stage in engine.stages for grouper in stage.groupers]
+        regions = cut(function, edges_of([*(matcher for stage in engine.stages for matcher in stage.matchers), *together]))
         for region in regions or ():
             region.key = key_of(region, memory.numbers)
     if regions is None or 2 * len({region.key for region in regions}) > len(regions):

@@ -19,7 +19,7 @@ from passat.rules.engine.limits import SATURATED
 from passat.rules.engine.matching import Matcher
 from passat.rules.multi_pattern import MultiRule
 from passat.rules.passes import default_pipeline
-from passat.rules.rule import EAGER, Rule, RuleSetMeta, without_operators
+from passat.rules.rule import EAGER, Rule, RuleSetMeta, equation_of, without_operators
 from passat.rules.rule_pass import RulePass, why_not_run
 from passat.rules.why_not.answer import Answer, Finding, Kind, listed
 from passat.rules.why_not.collect import Asked, Collector, rule_in, stopped_text
@@ -172,7 +172,7 @@ class Inquiry:
             for step in watched.plan.walk()
             if step.runs
             and isinstance(step.pass_, RulePass)
-            and any(one.name == rule.name for one in step.pass_.all_rules)
+            and any(one.name == equation_of(rule.name) for one in step.pass_.declared)
             and not step.pass_.left_out(rule, watched.settings)
         }
         ran = [(each, tuple(name for name in dict.fromkeys(each.parts) if name in holders)) for each in watched.ran]

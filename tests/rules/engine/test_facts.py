@@ -12,10 +12,10 @@ from passat.ir.op import Op
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType
 from passat.rules.analysis import Analysis, Made
+from passat.rules.engine.directions import Directions
 from passat.rules.engine.eager import Eager
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.limits import Limits
-from passat.rules.engine.matching import Matcher
 from passat.rules.engine.saturate import Saturator
 from passat.rules.engine.stage import Stage
 from passat.rules.guards import Term, guard
@@ -102,7 +102,7 @@ def test_a_class_in_a_cycle_has_the_fact_of_its_other_nodes() -> None:
 def saturated(body: Expr, *rules: Rule) -> tuple[Graph, int, Saturator]:
     """The e-graph of a program, its root, and the statistics of its saturation."""
     graph, root = graph_of(body)
-    saturator = Saturator(graph, [Stage.of([Matcher(rule) for rule in rules])], Limits())
+    saturator = Saturator(graph, [Stage(tuple(map(Directions, rules)))], Limits())
     saturator.run()
     return graph, root, saturator
 

@@ -11,9 +11,9 @@ from passat.ir.module import IRModule
 from passat.passmgr import PassContext, Sequential
 from passat.rules.cost import NodeCount, program_cost
 from passat.rules.engine import limits as limits_module
+from passat.rules.engine.directions import Directions
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.limits import SATURATED, Backoff, Budget, LimitReached, Limits
-from passat.rules.engine.matching import Matcher
 from passat.rules.engine.saturate import Saturator
 from passat.rules.engine.stage import Stage
 from passat.rules.pattern import op, tensors
@@ -212,14 +212,14 @@ def test_an_exploding_rule_does_not_starve_others() -> None:
 
 def test_matches_of_banned_rules_are_applied_in_the_end() -> None:
     """A small budget leads to the same saturated e-graph, in more rounds."""
-    matchers = [Matcher(direction) for rule in Sums for direction in rule.directions()]
+    stage = Stage(tuple(map(Directions, Sums)))
     found = []
     for budget in (1_000_000, 1):
         function = long_sum(4)
         infer_type(function)
         graph = Graph()
         graph.load(function.body)
-        saturator = Saturator(graph, [Stage.of(matchers)], Limits(rounds=500, rule_matches=budget))
+        saturator = Saturator(graph, [stage], Limits(rounds=500, rule_matches=budget))
         result = saturator.run()
         assert result.stopped == SATURATED
         nodes = range(len(graph))

