@@ -8,7 +8,7 @@ import functools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -25,7 +25,7 @@ from passat.rules.checking.trying import WRONG, triers
 from passat.rules.engine.graph import Symbol
 from passat.rules.engine.matching import Matcher
 from passat.rules.pattern import RuleError, op, tensor
-from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.rule import EAGER, Rule, RuleSetMeta
 from passat.rules.typecheck import check_types
 from tests.share import share
 
@@ -66,6 +66,24 @@ def test_both_sides_of_every_rule_have_one_type() -> None:
     """Rules of users are checked for this when they are made."""
     for rule in RULES:
         check_types(rule)
+
+
+def test_the_holes_and_sides_of_every_rule_are_valid() -> None:
+    """Rules of users are checked for this when they are made."""
+    for rule in RULES:
+        rule.check()
+        for direction in rule.directions() if rule.kind != EAGER else ():
+            direction.check()
+
+
+def test_holes_in_rules_of_the_library_alone_are_not_checked_when_they_are_made() -> None:
+    for module, rejected in (("mine", True), ("passat.rules.library.none", False), ("passat.rules.passes", True)):
+        written: dict[str, Any] = {"__name__": module, "op": op, "x": tensor("x"), "y": tensor("y")}
+        with pytest.raises(RuleError, match="the right side uses 'y'") if rejected else contextlib.nullcontext():
+            exec("rule = op.exp(x) >> y", written)
+        if not rejected:
+            with pytest.raises(RuleError, match="the right side uses 'y'"):
+                written["rule"].check()
 
 
 def test_types_in_rules_of_the_library_alone_are_not_checked_when_they_are_made() -> None:
