@@ -28,13 +28,14 @@ from programs import Program, Twenty
 from passat.ir.expr import Call, Function
 from passat.ir.infer import infer_type
 from passat.ir.traverse import post_order
+from passat.rules.engine.directions import Directions
 from passat.rules.engine.egraph import EGraph
 from passat.rules.engine.engine import Engine
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.limits import Limits
-from passat.rules.engine.matching import Matcher
 from passat.rules.engine.report import EngineReport
 from passat.rules.engine.saturate import Saturator
+from passat.rules.engine.stage import Stage
 
 ROUNDS: Final = 4
 SIZES: Final = (100, 1_000, 2_000, 10_000, 20_000, 50_000)
@@ -85,14 +86,14 @@ def _timed(function: Callable[..., Any], phase: str, spent: Counter[str]) -> Cal
     return call
 
 
-MATCHERS: Final = [Matcher(direction) for rule in Twenty for direction in rule.directions()]
+STAGE: Final = Stage(tuple(map(Directions, Twenty)))
 
 
 def run_engine(program: Program) -> Run:
     """From a typed function to the extracted, typed function."""
     function = Function(program.function.params, program.function.body)  # a new object without cached results
     infer_type(function)
-    engine, report, spent = Engine(MATCHERS, limits=Limits(rounds=ROUNDS)), EngineReport(), Counter[str]()
+    engine, report, spent = Engine([STAGE], limits=Limits(rounds=ROUNDS)), EngineReport(), Counter[str]()
     gc.collect()
     with stopwatch(spent):
         start = time.process_time()
