@@ -64,7 +64,7 @@ class LoopPartition(PrimFuncPass):
         """Splits the loops of a function."""
         if not isinstance(func, PrimFunc) or not any(is_likely(node) or _is_hint(node) for node in post_order(func.body)):
             return func
-        given: Stmt = renamed_definitions(func.body)
+        given: Stmt = renamed_definitions(func.body, func.params)
         body = _Partitioner(ctx.get_config(OPTION) or LoopPartitionConfig(), given).visit(given)
         return func.with_body(renamed_definitions(rewrite(body, _unmarked)))
 

@@ -6,7 +6,7 @@ their bounds, then the polynomials are solved for the loop variable.
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice, product
+from itertools import product
 from typing import Any as AnyValue
 from typing import Final
 
@@ -81,27 +81,24 @@ def facts(var: Var, body: Stmt, outer: Sequence[Var], compared: bool, polynomial
 
     `outer` are variables around the loop on which the facts must not depend.
     """
-    for condition, scopes in _conditions(body, outer, compared, polynomials).values():
-        if len(scopes) > _SETS:
-            continue
-        parts = [_inequalities(condition, scope, polynomials) for scope in scopes]
-        for value in (True, False):
-            for needed in islice(product(*(part[value] for part in parts)), _SETS):
-                fact = _fact(var, condition, value, [part for each in needed for part in each], polynomials)
+    for condition, scope in _conditions(body, outer, compared, polynomials).values():
+        for value, sets in _inequalities(condition, scope, polynomials).items():
+            for needed in sets:
+                fact = _fact(var, condition, value, needed, polynomials)
                 if fact is not None:
                     yield fact
 
 
-def _conditions(body: Stmt, outer: Sequence[Var], compared: bool, polynomials: Polynomials) -> dict[int, tuple[PrimExpr, list[Scope]]]:
-    """The conditions by identity, each with the scopes in which it occurs."""
-    found: dict[int, tuple[PrimExpr, list[Scope]]] = {}
+def _conditions(body: Stmt, outer: Sequence[Var], compared: bool, polynomials: Polynomials) -> dict[int, tuple[PrimExpr, Scope]]:
+    """The conditions by identity, each with a scope in which it occurs; the variables of a condition are the same in all of them."""
+    found: dict[int, tuple[PrimExpr, Scope]] = {}
     stack: list[tuple[Stmt, Scope]] = [(body, Scope(tuple(outer)))]
     while stack:
         node, scope = stack.pop()
         for child in children(node):
             if isinstance(child, PrimExpr):
                 for condition in _in_expression(child, compared):
-                    found.setdefault(id(condition), (condition, []))[1].append(scope)
+                    found.setdefault(id(condition), (condition, scope))
         inner = _inner(node, scope, polynomials)
         stack += [(child, inner) for child in reversed(list(children(node))) if isinstance(child, Stmt)]
     return found

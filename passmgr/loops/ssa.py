@@ -3,6 +3,7 @@
 A walk: it depends on all definitions before a place, and renames whole scopes.
 """
 
+from collections.abc import Iterable
 from typing import Any as AnyValue
 from typing import Final
 
@@ -20,8 +21,10 @@ def copied(var: Var) -> Var:
     return type(var)(var.name, var.type_annotation)
 
 
-def renamed_definitions(stmt: Stmt) -> Stmt:
+def renamed_definitions(stmt: Stmt, defined: Iterable[Var] = ()) -> Stmt:
     """The statement with a new variable for each definition of a variable but the first; the same statement if there are none.
+
+    The variables `defined` are defined outside of it, such as the parameters of a function.
 
     >>> from passat.ir.tir.stmt import Evaluate, SeqStmt
     >>> i = Var("i")
@@ -30,13 +33,13 @@ def renamed_definitions(stmt: Stmt) -> Stmt:
     >>> first.loop_var is i, second.loop_var is i
     (True, False)
     """
-    made: Stmt = _Renaming().visit(stmt)
+    made: Stmt = _Renaming(defined).visit(stmt)
     return made
 
 
 class _Renaming(Mutator):
-    def __init__(self) -> None:
-        self._defined: set[Var] = set()
+    def __init__(self, defined: Iterable[Var]) -> None:
+        self._defined = set(defined)
         self._names: dict[Var, Var] = {}
 
     def _scope(self, node: AnyValue) -> AnyValue:
