@@ -5,6 +5,8 @@ import threading
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from passat.ir.similar_names import did_you_mean
+
 _A = TypeVar("_A")
 KINDS: Final = {
     **{"cpu": 1, "cuda": 2, "cuda_host": 3, "opencl": 4, "aocl": 5, "sdaccel": 6, "vulkan": 7, "metal": 8, "vpi": 9, "rocm": 10},
@@ -13,6 +15,8 @@ KINDS: Final = {
 """TVM's numbers of kinds of devices. Only the CPU exists here."""
 _FUNCTION_ARGS: Final = {"opencl": 128, "metal": 31}
 """TVM's limits of the number of arguments, by target."""
+_FORMER: Final[dict[str | int, str]] = {"gpu": "cuda", "nvptx": "cuda", "cl": "opencl", "cpu_pinned": "cuda_host"}
+"""Other names of kinds of devices."""
 TARGETS: Final = ("llvm", "cpu", "c", "onnxruntime", "numpy")
 """Names of targets, which all run on the CPU."""
 
@@ -31,7 +35,8 @@ class Device:
     def __init__(self, device_type: int | str, device_id: int = 0) -> None:
         number = KINDS.get(device_type) if isinstance(device_type, str) else device_type
         if number not in KINDS.values():
-            raise ValueError(f"unknown kind of device {device_type!r}; known: {', '.join(KINDS)}")
+            hint = did_you_mean(str(device_type), (*KINDS, *TARGETS))
+            raise ValueError(f"unknown kind of device {device_type!r}; known: {', '.join(KINDS)}{hint}")
         object.__setattr__(self, "device_type", number)
         object.__setattr__(self, "device_id", device_id)
 
@@ -75,15 +80,15 @@ def cpu(dev_id: int = 0) -> Device:
     return Device("cpu", dev_id)
 
 
-def device(dev_type: str, dev_id: int = 0) -> Device:
-    """Returns a device by name: `cpu`, or a target, which implies it. Raises ValueError for any other.
+def device(dev_type: "str | int | Target", dev_id: int = 0) -> Device:
+    """Returns a device by kind, or by a target for it; only the CPU `exist`s here. Raises ValueError for unknown names.
 
-    >>> device("llvm") == cpu()
-    True
+    >>> device("llvm") == cpu(), device("cuda").exist
+    (True, False)
     """
-    if dev_type.partition(" ")[0] not in TARGETS:
-        raise ValueError(f"unsupported device {dev_type!r}; Passat computes on the CPU: use cpu, or the target llvm")
-    return Device("cpu", dev_id)
+    given = dev_type if isinstance(dev_type, int) else str(dev_type).partition(" ")[0]
+    name = _FORMER.get(given, given)
+    return Device("cpu" if name in TARGETS else name, dev_id)
 
 
 def enabled(target: str) -> bool:

@@ -14,7 +14,7 @@ from passat.runtime.graph.graph_error import GraphError
 from passat.runtime.module import Module, check_counts
 from passat.runtime.values import NDArray
 
-_SERVICES: Final = ("run_individual", "execute_node", "get_node_output", "debug_get_output", "profile")
+_SERVICES: Final = ("run_individual", "execute_node", "get_node_output", "debug_get_output", "profile", "chrome_trace")
 _HEADER: Final = ("Node Name", "Ops", "Time(us)", "Time(%)", "Shape", "Inputs", "Outputs")
 
 

@@ -4,15 +4,11 @@ A file is a ZIP archive of texts in JSON and of parameters in TVM's binary forma
 and compiled again when they are loaded: nothing in a file is executed or unpickled.
 """
 
-import io
-import json
 import os
 import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any as AnyValue
-from typing import Final
 
 from passat.ir.bounded_read import decode_json, read_bounded
 from passat.ir.expr import Function
@@ -20,22 +16,18 @@ from passat.ir.graph_json import load_json, save_json
 from passat.ir.infer import infer_module
 from passat.ir.module import IRModule
 from passat.ir.passat_error import PassatError
-from passat.ir.whole_file import write_whole
 from passat.runtime.devices import Target
+from passat.runtime.graph.archive import FUNCTIONS, GRAPH, LARGEST, LOOPS, PARAMS, PROGRAM, read_archive, write_archive
 from passat.runtime.graph.compile_engine import CachedFunc, compile_together
 from passat.runtime.graph.external import compile_external
 from passat.runtime.graph.graph_error import GraphError
+from passat.runtime.graph.loop_library import LoopLibrary
 from passat.runtime.graph.params import ParamsError, load_param_dict, save_param_dict
 from passat.runtime.graph.primitive import flat_function
+from passat.runtime.jit.engine import NoLlvmError
+from passat.runtime.kernels.toolchain import NoCompilerError
 from passat.runtime.module import Module
 from passat.runtime.values import NDArray
-
-FORMAT: Final = 1
-LARGEST: Final = 1 << 33
-"""Maximum size of a file in bytes."""
-_ABOUT, _FUNCTIONS, _GRAPH, _PARAMS, _PROGRAM = "library.json", "functions.json", "graph.json", "params.bin", "program.json"
-_PARTS: Final = frozenset((_ABOUT, _FUNCTIONS, _GRAPH, _PARAMS, _PROGRAM))
-_STAMP: Final = (1980, 1, 1, 0, 0, 0)
 
 
 class Library(Module):
@@ -77,29 +69,24 @@ def export(
     program: str | None = None,
 ) -> None:
     """Writes a library to a file atomically, with its graph and parameters, or with a program. Raises GraphError and OSError."""
-    about = {"format": FORMAT, "target": str(library.target), "name": name, "functions": sorted(library.compiled)}
     try:
-        parts = {_ABOUT: json.dumps(about, indent=2).encode(), _FUNCTIONS: save_json(library.program).encode()}
+        parts = {FUNCTIONS: save_json(library.program).encode()}
         if program is not None:
-            parts[_PROGRAM] = program.encode()
+            parts[PROGRAM] = program.encode()
         if graph is not None:
-            parts[_GRAPH] = graph.encode()
+            parts[GRAPH] = graph.encode()
         if params:
-            parts[_PARAMS] = bytes(save_param_dict(params))
+            parts[PARAMS] = bytes(save_param_dict(params))
     except (TypeError, ParamsError) as error:
         raise GraphError(f"the library cannot be saved: {error}") from error
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for part, content in parts.items():
-            archive.writestr(zipfile.ZipInfo(part, _STAMP), content)
-    write_whole(Path(file_name), buffer.getvalue())
+    write_archive(file_name, library.target, library.compiled, name, parts)
 
 
 @dataclass(frozen=True)
 class LoadedFile:
     """The contents of a file: the library, and the graph, the parameters and the program if it has them."""
 
-    library: Library
+    library: Library | LoopLibrary
     graph: str | None
     params: Mapping[str, NDArray]
     name: str
@@ -107,41 +94,35 @@ class LoadedFile:
 
 
 def load_library(path: "str | os.PathLike[str]") -> LoadedFile:
-    """Reads a file that `export` has written. Raises GraphError that names the file, and OSError."""
+    """Reads a file that `export` has written. Raises GraphError that names the file, NoLlvmError or NoCompilerError for functions of loops
+    without a compiler, and OSError."""
     content = read_bounded(path, LARGEST)
     try:
         return _loaded(content)
+    except (NoLlvmError, NoCompilerError):
+        raise  # the file is as it should be
     except (PassatError, ValueError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
         raise GraphError(f"{os.fspath(path)} is not a library that export_library has written: {error}") from error
 
 
 def _loaded(content: bytes) -> LoadedFile:
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        parts: dict[str, bytes] = {}
-        for info in archive.infolist():
-            if info.filename not in _PARTS or info.filename in parts:
-                raise GraphError(f"it has a part {info.filename!r:.60}")
-            if info.compress_type != zipfile.ZIP_STORED or info.file_size > len(content):
-                raise GraphError(f"its part {info.filename} is compressed")
-            parts[info.filename] = archive.read(info)
-    missing = [part for part in (_ABOUT, _FUNCTIONS) if part not in parts]
-    if missing:
-        raise GraphError(f"it has no part {missing[0]}")
-    about = decode_json(parts[_ABOUT])
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise GraphError(f"its format is not {FORMAT}; this version of Passat reads no other")
-    if not isinstance(about.get("target"), str) or not isinstance(about.get("name"), str):
-        raise GraphError(f"its part {_ABOUT} names no target")
-    target = Target(about["target"]).for_building()
-    functions = load_json(parts[_FUNCTIONS].decode())
+    target, name, parts = read_archive(content)
+    if LOOPS in parts:
+        texts = decode_json(parts[LOOPS])
+        if not isinstance(texts, dict) or not texts or not all(isinstance(text, str) for text in texts.values()):
+            raise GraphError(f"its part {LOOPS} has no functions")
+        return LoadedFile(LoopLibrary.of_texts(texts, target), None, {}, name, None)
+    if FUNCTIONS not in parts:
+        raise GraphError(f"it has no part {FUNCTIONS}")
+    functions = load_json(parts[FUNCTIONS].decode())
     if not isinstance(functions, IRModule):
-        raise GraphError(f"its part {_FUNCTIONS} is not a module")
+        raise GraphError(f"its part {FUNCTIONS} is not a module")
     infer_module(functions)
     compiled = [_compiled(var.name_hint, function, target) for var, function in functions.functions.items()]
-    params = load_param_dict(parts[_PARAMS]) if _PARAMS in parts else {}
-    graph = parts[_GRAPH].decode() if _GRAPH in parts else None
-    program = parts[_PROGRAM].decode() if _PROGRAM in parts else None
-    return LoadedFile(Library(compiled, target), graph, params, about["name"], program)
+    params = load_param_dict(parts[PARAMS]) if PARAMS in parts else {}
+    graph = parts[GRAPH].decode() if GRAPH in parts else None
+    program = parts[PROGRAM].decode() if PROGRAM in parts else None
+    return LoadedFile(Library(compiled, target), graph, params, name, program)
 
 
 def _compiled(name: str, function: object, target: Target) -> CachedFunc:

@@ -11,8 +11,8 @@ from typing import Final
 from passat.ir.bounded_read import read_bounded
 from passat.ir.tensor import Tensor
 from passat.ir.whole_file import write_whole
-from passat.runtime.graph import load_module
-from passat.runtime.graph.library import LARGEST
+from passat.runtime.graph import DebugExecutor, GraphExecutor, load_module
+from passat.runtime.graph.archive import LARGEST
 from passat.runtime.module import Module
 from passat.runtime.packed_func import PackedFunc, get_global_func
 from passat.runtime.remote.wire import Handle, RemoteError, decode, encode
@@ -108,6 +108,8 @@ _OPERATIONS: Final[dict[str, Callable[..., AnyValue]]] = {
     "elements": lambda server, array: array.tensor,
     "entry": lambda server, module: module.entry_func,
     "function": lambda server, name: get_global_func(name),
+    "graph": lambda server, text, module: GraphExecutor(text, module),
+    "debug graph": lambda server, text, module: DebugExecutor(text, module),
     "import": lambda server, module, imported: module.import_module(imported),
     "load": lambda server, name: load_module(server.path(name)),
     "put": lambda server, tensor: NDArray(tensor),

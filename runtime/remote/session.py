@@ -7,7 +7,7 @@ from typing import Any as AnyValue
 
 from passat.ir.bounded_read import read_bounded
 from passat.runtime.devices import Device
-from passat.runtime.graph.library import LARGEST
+from passat.runtime.graph.archive import LARGEST
 from passat.runtime.module import Module
 from passat.runtime.packed_func import PackedFunc
 from passat.runtime.remote.handles import KINDS_OF_HANDLES, RemoteArray, RemoteDevice, RemoteFunction, RemoteModule

@@ -15,7 +15,25 @@ from typing import TYPE_CHECKING
 from typing import Any as AnyValue
 
 if TYPE_CHECKING:
-    from passat import contrib, error, instrument, ir, nd, parser, relay, rpc, target, testing, transform
+    from passat import (
+        arith,
+        contrib,
+        driver,
+        error,
+        instrument,
+        ir,
+        nd,
+        parser,
+        relay,
+        rpc,
+        runtime,
+        support,
+        target,
+        te,
+        testing,
+        tir,
+        transform,
+    )
     from passat.crash import PassError
     from passat.error import TVMError
     from passat.ir.global_functions import register_func
@@ -44,11 +62,13 @@ __all__ = [
     "TVMError",
     "UnverifiedError",
     "__version__",
+    "arith",
     "contrib",
     "convert",
     "cpu",
     "device",
     "diff",
+    "driver",
     "error",
     "get_global_func",
     "inspect",
@@ -62,8 +82,12 @@ __all__ = [
     "register_func",
     "relay",
     "rpc",
+    "runtime",
+    "support",
     "target",
+    "te",
     "testing",
+    "tir",
     "transform",
 ]
 

@@ -1,10 +1,9 @@
 """`tvm.nd`: arrays and the devices they are on. Formerly `tvm.ndarray`."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from passat.relay.names import missing_name
 from passat.runtime import Device, NDArray, array, cpu, device
-from passat.runtime.devices import KINDS
 from passat.runtime.values import empty, from_dlpack
 
 __all__ = [
@@ -16,26 +15,18 @@ __all__ = [
     "cuda",
     "device",
     "empty",
+    "ext_dev",
     "from_dlpack",
     "gpu",
     "metal",
     "opencl",
     "rocm",
+    "vpi",
     "vulkan",
 ]
 
-_FORMER: Final[dict[str | int, str]] = {"gpu": "cuda", "nvptx": "cuda", "cl": "opencl", "cpu_pinned": "cuda_host"}
-
-
-def context(dev_type: str | int, dev_id: int = 0) -> Device:
-    """A device by kind or target, also of kinds that do not exist here (`exist`). Formerly the name of `device`.
-
-    >>> context("cuda").exist, context("llvm").exist
-    (False, True)
-    """
-    name = dev_type.partition(" ")[0] if isinstance(dev_type, str) else dev_type
-    name = _FORMER.get(name, name)
-    return Device(name, dev_id) if name in (*KINDS, *KINDS.values()) else device(str(dev_type), dev_id)
+context = device
+"""The former name of `device`."""
 
 
 def cuda(dev_id: int = 0) -> Device:
@@ -59,6 +50,16 @@ def metal(dev_id: int = 0) -> Device:
 def rocm(dev_id: int = 0) -> Device:
     """A GPU by ROCm, which does not exist here."""
     return Device("rocm", dev_id)
+
+
+def vpi(dev_id: int = 0) -> Device:
+    """A simulated accelerator, which does not exist here."""
+    return Device("vpi", dev_id)
+
+
+def ext_dev(dev_id: int = 0) -> Device:
+    """An accelerator by an extension of TVM, which does not exist here."""
+    return Device("ext_dev", dev_id)
 
 
 def vulkan(dev_id: int = 0) -> Device:

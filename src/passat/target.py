@@ -2,4 +2,7 @@
 
 from passat.runtime.devices import Target
 
-__all__ = ["Target"]
+__all__ = ["Target", "create"]
+
+create = Target
+"""The name of `Target` before TVM 0.7."""

@@ -9,12 +9,14 @@ from typing import TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from passat.runtime import Device, NDArray, Target, cpu
+from passat.runtime import Device, NDArray, PackedFunc, Target, cpu
 
 __all__ = [
     "assert_allclose",
     "ctx_list",
     "device_enabled",
+    "device_test",
+    "echo",
     "enabled_targets",
     "main",
     "parameter",
@@ -52,6 +54,22 @@ def ctx_list() -> list[tuple[str, Device]]:
 def device_enabled(target: str) -> bool:
     """Whether programs can run on a target here."""
     return any(name == str(target) for name, _ in enabled_targets())
+
+
+def _same_device(dev: Device, device_type: int, device_id: int) -> Device:
+    if (dev.device_type, dev.device_id) != (device_type, device_id):
+        raise ValueError(f"{dev} has the kind {device_type} and the number {device_id} for functions")
+    return dev
+
+
+echo = PackedFunc(lambda value: value, "testing.echo")
+"""The value as functions get it.
+
+>>> echo(np.int64(3)), echo([1, "a"])
+(3, (1, 'a'))
+"""
+device_test = PackedFunc(_same_device, "testing.device_test")
+"""A device, given with its kind and number as functions get them. Raises ValueError if they differ."""
 
 
 def uses_gpu(function: F) -> F:

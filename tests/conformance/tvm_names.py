@@ -67,6 +67,7 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
     "tvm.runtime.vm": ("passat.relay.backend.vm",),
     "tvm.runtime.container": ("passat.container",),
     "tvm.relay.frontend.common": ("passat.ir.infer",),
+    "tvm.support": ("passat.support",),
     "tvm.script.tir": ("passat.tir",),
     "tvm.target": ("passat.target",),
     "tvm.te": ("passat.te",),

@@ -42,7 +42,7 @@ def test_an_unknown_kind() -> None:
 def test_other_devices_and_targets() -> None:
     with pytest.raises(ValueError, match="unsupported device cuda"):
         create_executor(device=Device("cuda"))
-    with pytest.raises(ValueError, match="unsupported device 'cuda'"):
+    with pytest.raises(ValueError, match="unsupported target 'cuda'"):
         create_executor(target="cuda")
     assert create_executor(target="llvm -mcpu=core-avx2").device == device("cpu") == cpu()
 

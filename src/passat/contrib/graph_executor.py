@@ -72,6 +72,8 @@ class GraphModule:
 
     def get_output(self, index: int, out: NDArray | None = None) -> NDArray:
         """A result by number, copied to `out` if that is given."""
+        if isinstance(self.module, RemoteModule) and out is not None and not isinstance(out, RemoteArray):
+            return out.copyfrom(self.module["get_output"](index))
         found: NDArray = self.module["get_output"](index, out)
         return found
 
@@ -122,7 +124,16 @@ def create(graph_json_str: str, libmod: Module, device: Device | Sequence[Device
     """
     if not isinstance(graph_json_str, str):
         raise TypeError(f"the graph must be a text in JSON, not a {type(graph_json_str).__name__}")
-    return GraphModule(GraphExecutor(graph_json_str, libmod, device_of(device if device is not None else ctx)))
+    chosen = device_of(device if device is not None else ctx)
+    return GraphModule(remote_graph("graph", graph_json_str, libmod) or GraphExecutor(graph_json_str, libmod, chosen))
+
+
+def remote_graph(operation: str, graph_json_str: str, libmod: Module) -> Module | None:
+    """An executor where the library is; None for a library of this process."""
+    if not isinstance(libmod, RemoteModule):
+        return None
+    made: Module = libmod.owned.session.request(operation, graph_json_str, libmod)
+    return made
 
 
 def device_of(device: Device | Sequence[Device] | None) -> Device | None:

@@ -16,9 +16,7 @@ from passat.passmgr.context import PassContext
 from passat.passmgr.loops.lowering import VECTORIZE, Lower
 from passat.relay.build_module import build as build_relay
 from passat.runtime.devices import Target
-from passat.runtime.jit.c_library import compile_with_c
-from passat.runtime.jit.engine import compile_functions
-from passat.runtime.module import ENTRY, Module
+from passat.runtime.graph.loop_library import LoopLibrary
 
 __all__ = ["build", "lower", "schedule_to_module"]
 
@@ -70,21 +68,16 @@ def build(
     ):
         given = options if target is None else {"target": target, **options}
         return _build_relay(inputs, *([] if args is None else [args]), **given)
-    kind = Target(target or Target.current() or "llvm").kind
-    if kind not in _COMPILERS:
-        raise ValueError(f"functions of loops are compiled for {', '.join(_COMPILERS)}, not for {kind}")
-    with PassContext(inherit=True, config={VECTORIZE: True} if kind in _WITHOUT_VECTORS else None):
+    chosen = Target(target or Target.current() or "llvm")
+    with PassContext(inherit=True, config={VECTORIZE: True} if chosen.kind in _WITHOUT_VECTORS else None):
         lowered = lower(inputs, args, name, binds)
     functions: dict[str, PrimFunc] = {}
     for var, function in lowered.functions.items():
         if not isinstance(function, PrimFunc):
             raise ValueError(f"@{var.name_hint} is not a function of loops; relay.build compiles functions of Relay")
         functions[function.name or var.name_hint] = function
-    compiled = _COMPILERS[kind](functions)
-    return Module({**compiled, ENTRY: next(iter(compiled.values()))} if len(compiled) > 1 else compiled, kind)
+    return LoopLibrary(functions, chosen)
 
 
-_COMPILERS: Final = {"llvm": compile_functions, "cpu": compile_functions, "c": compile_with_c}
-"""What compiles functions of loops, by target."""
 _WITHOUT_VECTORS: Final = ("c",)
 """Targets for which loops marked `vectorize` are serial: the C compiler vectorizes them itself."""

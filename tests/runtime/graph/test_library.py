@@ -12,6 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import passat
+from passat import driver, te
+from passat.contrib import graph_executor
+from passat.contrib.debugger import debug_executor
 from passat.ir.tensor import Array
 from passat.runtime.graph import ExecutorFactory, GraphError, Library, ParamsError, load_module, load_param_dict, save_param_dict
 from passat.runtime.graph.build import build
@@ -158,3 +162,65 @@ def test_the_head_of_a_file_is_json(tmp_path: Path) -> None:
     build(layer(), "numpy").export_library(tmp_path / "lib.so")
     about = json.loads(parts_of(tmp_path / "lib.so")["library.json"])
     assert (about["format"], about["target"], about["name"]) == (1, "numpy", "default")
+
+
+def added_one() -> tuple[te.Schedule, list[te.Tensor]]:
+    a = te.placeholder((4,), name="a")
+    b = te.compute(a.shape, lambda i: a[i] + 1.0, name="b")
+    return te.create_schedule(b.op), [a, b]
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_functions_of_loops_are_written_and_compiled_again(tmp_path: Path, target: str) -> None:
+    built = driver.build(*added_one(), target, name="added")
+    built.export_library(tmp_path / "loops.so", cc="ignored")
+    loaded = load_module(tmp_path / "loops.so")
+    out = passat.nd.empty((4,))
+    loaded(passat.nd.array(np.arange(4, dtype="float32")), out)
+    assert loaded.get_source() == built.get_source()
+    assert (out.numpy().tolist(), loaded.type_key) == ([1, 2, 3, 4], target)
+    assert loaded["added"] == loaded.entry_func
+
+
+def test_files_of_loops_are_checked(tmp_path: Path) -> None:
+    driver.build(*added_one(), "c", name="added").export_library(tmp_path / "loops.so")
+    content = (tmp_path / "loops.so").read_bytes()
+    (tmp_path / "other.so").write_bytes(content.replace(b"primfn", b"qrimfn"))
+    with pytest.raises(GraphError, match=r"other.so is not a library that export_library has written"):
+        load_module(tmp_path / "other.so")
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_functions_of_loops_are_nodes_of_graphs(tmp_path: Path, remote: bool) -> None:
+    driver.build(*added_one(), "llvm", name="added").export_library(tmp_path / "loops.so")
+    with passat.rpc.LocalSession() as session:
+        session.upload(tmp_path / "loops.so")
+        library = session.load_module("loops.so") if remote else load_module(tmp_path / "loops.so")
+        device = session.cpu() if remote else passat.cpu()
+        module = graph_executor.create(json.dumps(GRAPH), library, device)
+        module.run(x=np.arange(4, dtype="float32"))
+        assert module.get_output(0).numpy().tolist() == [1, 2, 3, 4]
+        debugged = debug_executor.create(json.dumps(GRAPH), library, device, dump_root=str(tmp_path / "debug"))
+        debugged.run(x=np.arange(4, dtype="float32"))
+        assert debugged.get_output(0, passat.nd.empty((4,))).numpy().tolist() == [1, 2, 3, 4]
+        assert debugged.debug_get_output("add", passat.nd.empty((4,))).numpy().tolist() == [1, 2, 3, 4]
+        events = json.loads((tmp_path / "debug/_tvmdbg_device_CPU_0/_tvmdbg_execution_trace.json").read_text())["traceEvents"]
+        assert [event["name"] for event in events] == ["x", "x", "add", "add"]
+
+
+GRAPH = {
+    "nodes": [
+        {"op": "null", "name": "x", "inputs": []},
+        {
+            "op": "tvm_op",
+            "name": "add",
+            "inputs": [[0, 0, 0]],
+            "attrs": {"func_name": "added", "flatten_data": "1", "num_inputs": "1", "num_outputs": "1"},
+        },
+    ],
+    "arg_nodes": [0],
+    "node_row_ptr": [0, 1, 2],
+    "heads": [[1, 0, 0]],
+    "attrs": {"shape": ["list_shape", [[4], [4]]], "dltype": ["list_str", ["float32"] * 2], "storage_id": ["list_int", [0, 1]]},
+}
+"""A graph whose node calls a function of loops."""
