@@ -5,6 +5,7 @@ from typing import Any as AnyValue
 from typing import TypeVar, overload
 
 from passat.ir.passat_error import PassatError
+from passat.ir.similar_names import did_you_mean
 
 _F = TypeVar("_F", bound=Callable[..., AnyValue])
 _FUNCTIONS: dict[str, Callable[..., AnyValue]] = {}
@@ -34,6 +35,9 @@ def register_func(func_name: AnyValue, f: AnyValue = None, override: bool = Fals
     if callable(func_name):
         return register_func(func_name.__name__, func_name, override)
 
+    if not isinstance(func_name, str):
+        raise TypeError(f"the name of a global function must be a text, not {func_name!r}")
+
     def register(function: _F) -> _F:
         if not callable(function):
             raise TypeError(f"the global function {func_name!r} must be callable, not a {type(function).__name__}")
@@ -49,7 +53,10 @@ def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any
     """Returns the function with this name. For an unknown name, returns None with `allow_missing`, otherwise raises GlobalFunctionError."""
     found = _FUNCTIONS.get(name)
     if found is None and not allow_missing:
-        raise GlobalFunctionError(f"Cannot find global function {name}; there are: {', '.join(list_global_func_names()) or 'none'}")
+        known = list_global_func_names()
+        raise GlobalFunctionError(
+            f"Cannot find global function {name}; there are: {', '.join(known) or 'none'}{did_you_mean(str(name), known)}"
+        )
     return found
 
 

@@ -71,6 +71,17 @@ class Device:
         return f"Device({self.kind!r}, {self.device_id})"
 
 
+def check_device(given: object) -> Device:
+    """A device, by default the CPU. Raises TypeError for other values.
+
+    >>> check_device(None)
+    Device('cpu', 0)
+    """
+    if given is not None and not isinstance(given, Device):
+        raise TypeError(f"a device is an object such as passat.cpu(), not {given!r}")
+    return cpu() if given is None else given
+
+
 def cpu(dev_id: int = 0) -> Device:
     """Returns the CPU with a number.
 

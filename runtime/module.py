@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any as AnyValue
 from typing import Final
 
+from passat.ir.similar_names import did_you_mean
 from passat.runtime.devices import Device
 from passat.runtime.packed_func import PackedFunc
 
@@ -24,6 +25,8 @@ class Module:
     """
 
     def __init__(self, functions: Mapping[str, Callable[..., AnyValue]] | None = None, type_key: str = "python") -> None:
+        if functions is not None and not isinstance(functions, Mapping):
+            raise TypeError(f"the functions of a module are given by name, not as a {type(functions).__name__}")
         self.functions: dict[str, Callable[..., AnyValue]] = dict(functions or {})
         self.type_key = type_key
         self.imported_modules: list[Module] = []
@@ -32,7 +35,8 @@ class Module:
         """The function of that name, also of imported modules with `query_imports`. Raises AttributeError with the known names."""
         found = self._find(name, query_imports=query_imports)
         if found is None:
-            raise AttributeError(f"Module has no function '{name}'; it has: {', '.join(sorted(self.functions)) or 'none'}")
+            known = sorted(self.functions)
+            raise AttributeError(f"Module has no function '{name}'; it has: {', '.join(known) or 'none'}{did_you_mean(name, known)}")
         return found
 
     def implements_function(self, name: str, query_imports: bool = False) -> bool:
@@ -117,8 +121,8 @@ class Module:
 
 def check_counts(number: int, repeat: int) -> None:
     """Raises ValueError for numbers of measurements below one."""
-    if number < 1 or repeat < 1:
-        raise ValueError(f"number and repeat must be at least 1, not {number} and {repeat}")
+    if not isinstance(number, int) or not isinstance(repeat, int) or number < 1 or repeat < 1:
+        raise ValueError(f"number and repeat must be at least 1, not {number!r} and {repeat!r}")
 
 
 class BenchmarkResult:

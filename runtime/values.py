@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from passat.ir.dtypes import FLOATS, INTEGERS, to_numpy
 from passat.ir.expr import Constant, Constructor, const
+from passat.ir.shape import given_shape
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType, TupleType, Type, compatible
-from passat.runtime.devices import Device, cpu
+from passat.runtime.devices import Device, check_device, cpu
 
 Data: TypeAlias = "Tensor | tuple[Data, ...]"
 """Internal values: tensors and tuples of values."""
@@ -87,6 +88,8 @@ class NDArray:
 
     def copyto(self, target: "NDArray | Device") -> "NDArray":
         """Copies the elements to another array, or to a new one on a device. Returns that array."""
+        if not isinstance(target, (NDArray, Device)):
+            raise TypeError(f"an array is copied to an NDArray or a device, not to a {type(target).__name__}")
         return target.copyfrom(self) if isinstance(target, NDArray) else target.place(NDArray(self._tensor))
 
     def same_as(self, other: object) -> bool:
@@ -256,7 +259,7 @@ def array(arr: "npt.ArrayLike | Tensor | NDArray", device: Device | None = None,
 
     Raises ValueError for devices other than the CPU.
     """
-    return (device or ctx or cpu()).place(NDArray(arr))
+    return check_device(device or ctx).place(NDArray(arr))
 
 
 def empty(shape: "int | Iterable[int]", dtype: str = "float32", device: Device | None = None, ctx: Device | None = None) -> NDArray:
@@ -265,17 +268,35 @@ def empty(shape: "int | Iterable[int]", dtype: str = "float32", device: Device |
     >>> empty((2,), "int8")
     NDArray(int8[2], [0 0])
     """
-    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-    return (device or ctx or cpu()).place(NDArray(Tensor.splat(0, sizes, dtype)))
+    wanted = TensorType(given_shape((shape,) if isinstance(shape, int) else shape), dtype)
+    return check_device(device or ctx).place(NDArray(Tensor.splat(0, wanted.concrete_shape, dtype)))
 
 
 def from_dlpack(source: AnyValue) -> NDArray:
-    """Creates an array from an object with DLPack's protocol. The elements are copied.
+    """Creates an array from an object with DLPack's protocol, or from a capsule of an array on the CPU. The elements are copied.
 
-    >>> from_dlpack(np.ones(2, np.float32))
-    NDArray(float32[2], [1. 1.])
+    Raises TypeError for other objects.
+
+    >>> from_dlpack(np.ones(2, np.float32)), from_dlpack(array([1, 2]).to_dlpack())
+    (NDArray(float32[2], [1. 1.]), NDArray(int64[2], [1 2]))
     """
-    return NDArray(np.from_dlpack(source))
+    given = _Capsule(source) if type(source).__name__ == "PyCapsule" else source
+    if not hasattr(given, "__dlpack__"):
+        raise TypeError(f"a {type(source).__name__} has no DLPack protocol; make an array of it with nd.array")
+    return NDArray(np.from_dlpack(given))
+
+
+class _Capsule:
+    """A DLPack capsule, as NumPy takes it."""
+
+    def __init__(self, capsule: AnyValue) -> None:
+        self._capsule = capsule
+
+    def __dlpack__(self, **_: AnyValue) -> AnyValue:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (cpu().device_type, 0)
 
 
 _SCALARS: Final = (bool, int, float, complex, str)
@@ -334,7 +355,12 @@ def _tensor(value: object, type_: Type | None, what: str) -> Tensor:
 
 
 def _copy(data: AnyValue, dtype: str | None) -> Array:
-    return np.array(data.numpy() if isinstance(data, Tensor) else data, None if dtype is None else to_numpy(dtype))
+    found = np.array(data.numpy() if isinstance(data, Tensor) else data, None if dtype is None else to_numpy(dtype))
+    if found.dtype == np.object_:  # texts, or what NumPy cannot convert
+        other = next((element for element in found.flat if not isinstance(element, (str, bytes))), "")
+        if not isinstance(other, (str, bytes)):
+            raise TypeError(f"an array has numbers or texts, not a {type(other).__name__}")
+    return found
 
 
 def type_of_data(data: Data) -> Type:

@@ -14,7 +14,7 @@ from passat.ir.infer import infer_type
 from passat.ir.op import Op
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import post_order
-from passat.ir.types import TensorType
+from passat.ir.types import TensorType, compatible
 from passat.runtime.devices import Target
 from passat.runtime.graph.graph_error import GraphError
 from passat.runtime.graph.primitive import KernelPrimitive, Primitive, compile_primitives, flat_function, flat_types
@@ -99,7 +99,7 @@ class CachedFunc:
         if len(args) != wanted or not all(isinstance(arg, NDArray) for arg in args):
             raise TypeError(f"{self.func_name} takes {wanted} arrays: {len(self.inputs)} inputs, then {len(self.outputs)} results")
         for place, (arg, type_) in enumerate(zip(args, self.inputs, strict=False)):
-            if arg.dtype != type_.dtype or len(arg.shape) != type_.ndim:
+            if not compatible(type_, TensorType(arg.shape, arg.dtype)):
                 raise TypeError(f"the argument {place} of {self.func_name} has the type {type_!r}, not {arg.dtype}{list(arg.shape)}")
         results = self.run([arg.tensor for arg in args[: len(self.inputs)]])
         for out, result in zip(args[len(self.inputs) :], results, strict=True):

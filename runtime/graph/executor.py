@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from passat.ir.dtypes import FLOATS
+from passat.ir.similar_names import did_you_mean
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType
 from passat.runtime.devices import Device
@@ -35,6 +36,8 @@ class GraphExecutor(Module):
 
     def __init__(self, graph_json: str | Graph, lib: Module, device: Device | None = None) -> None:
         super().__init__(type_key="GraphExecutor")
+        if not isinstance(lib, Module):
+            raise TypeError(f"the functions of a graph are in a module, such as lib.get_lib(), not in a {type(lib).__name__}")
         self.device = local_device(device, "graphs")
         self.graph = graph_json if isinstance(graph_json, Graph) else read_graph(graph_json)
         self._steps: list[Step | None] = [self._step(number, node, lib) for number, node in enumerate(self.graph.nodes)]
@@ -145,15 +148,16 @@ class GraphExecutor(Module):
 
     def get_output(self, index: int, out: NDArray | None = None) -> NDArray:
         """A result, copied to `out` if it is given."""
-        if not 0 <= index < len(self.graph.heads):
-            raise GraphError(f"there is no result {index}; results of the graph: {len(self.graph.heads)}, counted from 0")
+        if not isinstance(index, int) or not 0 <= index < len(self.graph.heads):
+            raise GraphError(f"there is no result {index!r}; results of the graph: {len(self.graph.heads)}, counted from 0")
         found = NDArray(self.value(self.graph.entry(*self.graph.heads[index])))
         return found if out is None else out.copyfrom(found)
 
     def _place(self, key: int | str) -> int:
         place = self._places.get(key) if isinstance(key, str) else key
-        if place is None or not 0 <= place < len(self._inputs):
-            raise GraphError(f"the graph has no input {key!r}; it has: {', '.join(self._places) or 'none'}")
+        if not isinstance(place, int) or not 0 <= place < len(self._inputs):
+            hint = did_you_mean(str(key), self._places)
+            raise GraphError(f"the graph has no input {key!r}; it has: {', '.join(self._places) or 'none'}{hint}")
         return place
 
     def _step(self, number: int, node: GraphNode, lib: Module) -> Step | None:

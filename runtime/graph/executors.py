@@ -8,7 +8,7 @@ from passat.ir.expr import Function, GlobalVar
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.traverse import post_order
-from passat.runtime.devices import Device, Target
+from passat.runtime.devices import Device, Target, check_device
 from passat.runtime.executor import Executor
 from passat.runtime.graph.given_params import with_params
 from passat.runtime.graph.graph_error import GraphError
@@ -90,7 +90,7 @@ def create_executor(
     if kind not in _KINDS:
         raise RuntimeError(f"unknown execution strategy: {kind}; known: {', '.join(_KINDS)}")
     here, device = Target(target).for_building().device, device or ctx
-    if device is not None and not device.is_local:
+    if not check_device(device).is_local:
         raise ValueError(f"unsupported device {device}; Passat computes on the CPU")
     if params and mod is not None:
         mod = mod.shallow_copy()

@@ -17,17 +17,27 @@ from passat.runtime.module import Module
 PREFIX: Final = "relay.ext."
 
 
+class NoCodegenError(GraphError):
+    """A function is for a compiler without a code generator."""
+
+
 def compile_external(function: Function, target: Target) -> CachedFunc:
     """Compiles a function by the code generator of its attribute `Compiler`.
 
     The generator, `register_func("relay.ext.NAME")`, gets the function. It returns a module with a function of its `global_symbol`, or that
-    function itself, which takes arrays: the inputs, then those for the results. Raises GraphError if there is no generator.
+    function itself, which takes arrays: the inputs, then those for the results. Raises NoCodegenError if there is no generator.
     """
     compiler, name = str(function.attrs["Compiler"]), str(function.attrs.get("global_symbol", ""))
     generator = get_global_func(PREFIX + compiler, allow_missing=True)
     if generator is None:
-        raise GraphError(f"{name} is for the compiler {compiler!r}; register its code generator with register_func('{PREFIX}{compiler}')")
-    made = generator(function)
+        raise NoCodegenError(
+            f"{name} is for the compiler {compiler!r}; register its code generator with register_func('{PREFIX}{compiler}')"
+        )
+    try:
+        made = generator(function)
+    except Exception as error:
+        error.add_note(f"in the code generator {PREFIX}{compiler}, for {name}")
+        raise
     if isinstance(made, Module):
         found: Callable[..., AnyValue] = made.get_function(name, query_imports=True)
     elif callable(made):
@@ -47,8 +57,14 @@ class ExternalPrimitive:
         self._outputs = outputs
 
     def __call__(self, args: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Computes the results."""
-        return call_with_results(self._function, args, self._outputs)
+        """Computes the results. An error of the function has a note that names the code generator."""
+        try:
+            return call_with_results(self._function, args, self._outputs)
+        except Exception as error:
+            error.add_note(
+                f"in a function of {PREFIX}{self.implementation}, which gets {len(args)} inputs and {len(self._outputs)} results"
+            )
+            raise
 
 
 @register_func(f"{PREFIX}ccompiler")

@@ -19,7 +19,7 @@ from passat.ir.passat_error import PassatError
 from passat.runtime.devices import Target
 from passat.runtime.graph.archive import FUNCTIONS, GRAPH, LARGEST, LOOPS, PARAMS, PROGRAM, read_archive, write_archive
 from passat.runtime.graph.compile_engine import CachedFunc, compile_together
-from passat.runtime.graph.external import compile_external
+from passat.runtime.graph.external import NoCodegenError, compile_external
 from passat.runtime.graph.graph_error import GraphError
 from passat.runtime.graph.loop_library import LoopLibrary
 from passat.runtime.graph.params import ParamsError, load_param_dict, save_param_dict
@@ -95,11 +95,11 @@ class LoadedFile:
 
 def load_library(path: "str | os.PathLike[str]") -> LoadedFile:
     """Reads a file that `export` has written. Raises GraphError that names the file, NoLlvmError or NoCompilerError for functions of loops
-    without a compiler, and OSError."""
+    without a compiler, NoCodegenError, and OSError."""
     content = read_bounded(path, LARGEST)
     try:
         return _loaded(content)
-    except (NoLlvmError, NoCompilerError):
+    except (NoLlvmError, NoCompilerError, NoCodegenError):
         raise  # the file is as it should be
     except (PassatError, ValueError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
         raise GraphError(f"{os.fspath(path)} is not a library that export_library has written: {error}") from error

@@ -30,6 +30,8 @@ def save_param_dict(params: Mapping[str, "npt.ArrayLike | NDArray | Tensor"]) ->
     >>> load_param_dict(save_param_dict({"x": np.ones(2, np.int8)}))
     {'x': NDArray(int8[2], [1 1])}
     """
+    if not isinstance(params, Mapping) or not all(isinstance(name, str) for name in params):
+        raise ParamsError("parameters are arrays by name: save_param_dict({'weight': array})")
     parts = [_HEAD.pack(_MAGIC, 0), _COUNT.pack(len(params))]
     for name in params:
         encoded = name.encode()
@@ -46,7 +48,7 @@ def save_param_dict(params: Mapping[str, "npt.ArrayLike | NDArray | Tensor"]) ->
 
 def load_param_dict(param_bytes: bytes | bytearray | memoryview) -> dict[str, NDArray]:
     """Decodes what `save_param_dict`, or TVM's function of this name, has written. Raises ParamsError for anything else."""
-    data = memoryview(param_bytes).cast("B")
+    data = memoryview(check_bytes(param_bytes)).cast("B")
     at = 0
 
     def count() -> int:
@@ -85,6 +87,13 @@ def load_param_dict(param_bytes: bytes | bytearray | memoryview) -> dict[str, ND
     if at != len(data):
         raise ParamsError(f"the parameters are followed by {len(data) - at} other bytes")
     return found
+
+
+def check_bytes(given: "bytes | bytearray | memoryview") -> "bytes | bytearray | memoryview":
+    """The bytes themselves. Raises ParamsError for other values, such as the name of a file."""
+    if not isinstance(given, (bytes, bytearray, memoryview)):
+        raise ParamsError(f"parameters are read from bytes, not from a {type(given).__name__}; read the file first")
+    return given
 
 
 def _possible(count: int, size: int) -> int:

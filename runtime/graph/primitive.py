@@ -12,7 +12,7 @@ from passat.ir.module import IRModule
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import rewrite
 from passat.ir.types import TensorType, TupleType, Type
-from passat.runtime.devices import Device, Target, cpu
+from passat.runtime.devices import Device, Target, check_device
 from passat.runtime.graph.graph_error import GraphError
 from passat.runtime.interpreter import Closure, Interpreter
 from passat.runtime.interpreter import Value as Result
@@ -61,10 +61,11 @@ def call_with_results(function: Callable[..., object], args: Sequence[Tensor], t
 
 
 def local_device(device: Device | None, what: str) -> Device:
-    """The device to run on, by default the CPU. Raises GraphError that names `what` for other devices."""
-    if device is not None and not device.is_local:
-        raise GraphError(f"{what} run on the CPU here, not on {device}")
-    return cpu() if device is None else device
+    """The device to run on, by default the CPU. Raises GraphError that names `what` for other devices, and TypeError for other values."""
+    found = check_device(device)
+    if not found.is_local:
+        raise GraphError(f"{what} run on the CPU here, not on {found}")
+    return found
 
 
 def compile_primitives(functions: Sequence[Function], target: Target) -> list[Primitive]:

@@ -94,13 +94,16 @@ class VirtualMachine(Module):
     """Runs an executable's functions."""
 
     def __init__(self, exe: Executable, device: Device | None = None) -> None:
+        if not isinstance(exe, Executable):
+            raise TypeError(f"a virtual machine runs what relay.vm.compile has built, not a {type(exe).__name__}")
         here = local_device(device, "programs")
         services: tuple[Callable[..., AnyValue], ...] = (self.run, self.invoke, self.set_input, self.set_one_input, self.get_outputs)
         super().__init__({each.__name__: each for each in services}, "VirtualMachine")
         self._executable = exe
         self._executor = Executor(exe.mod, here, exe.target, exe.compute)
         self._inputs: dict[str, dict[str, AnyValue]] = {}
-        self._result: AnyValue = None
+        self._result: AnyValue = self
+        """The result of the last call; the machine itself before the first."""
 
     def init(self, ctx: Device) -> None:
         """Selects the device, as before TVM 0.7. Raises GraphError for devices other than the CPU."""
@@ -158,7 +161,9 @@ class VirtualMachine(Module):
             out.copyfrom(result)
 
     def get_outputs(self) -> list[AnyValue]:
-        """The results of the last call, as a list."""
+        """The results of the last call, as a list. Raises GraphError if there was none."""
+        if self._result is self:
+            raise GraphError("the program has not been run: call run() first")
         return list(self._result) if isinstance(self._result, TupleValue) else [self._result]
 
     def benchmark(

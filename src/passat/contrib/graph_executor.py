@@ -5,9 +5,11 @@ from typing import Any as AnyValue
 
 import numpy as np
 
+from passat.ir.similar_names import did_you_mean
 from passat.runtime.devices import Device, cpu
 from passat.runtime.graph import ExecutorFactory, GraphExecutor
 from passat.runtime.graph.executor import set_inputs
+from passat.runtime.graph.params import check_bytes
 from passat.runtime.module import BenchmarkResult, Module
 from passat.runtime.packed_func import PackedFunc
 from passat.runtime.remote import RemoteArray, RemoteModule
@@ -29,13 +31,19 @@ class GraphModule:
     def __init__(self, module: Module) -> None:
         if isinstance(module, ExecutorFactory):
             raise TypeError("a GraphModule runs an executor, not a built module: pass lib['default'](device)")
+        if not isinstance(module, Module):
+            raise TypeError(f"a GraphModule runs an executor, such as lib['default'](device), not a {type(module).__name__}")
         self.module = module
 
     def set_input(self, key: int | str | None = None, value: AnyValue = None, **params: AnyValue) -> None:
         """Sets an input by name or number, and others by name; names that are not inputs are ignored, as in TVM."""
         if key is not None:
+            if not isinstance(key, (str, int)):
+                raise TypeError(f"an input is set by its name or number, set_input('x', value), not by a {type(key).__name__}")
             if self.module["get_input"](key) is None:
-                raise RuntimeError(f"Could not find '{key}' in graph's inputs")
+                known = self.get_input_info()[0]
+                hint = did_you_mean(str(key), known)
+                raise RuntimeError(f"Could not find '{key}' in graph's inputs; it has: {', '.join(known) or 'none'}{hint}")
             self.module["set_input"](key, self._array(value))
         set_inputs(self.module, {name: self._array(each) for name, each in params.items()})
 
@@ -79,11 +87,11 @@ class GraphModule:
 
     def load_params(self, params_bytes: bytes | bytearray) -> None:
         """Sets inputs to the arrays that `save_param_dict` has written."""
-        self.module["load_params"](bytearray(params_bytes))
+        self.module["load_params"](bytearray(check_bytes(params_bytes)))
 
     def share_params(self, other: "GraphModule", params_bytes: bytes | bytearray) -> None:
         """Shares the inputs named in `save_param_dict`'s bytes with another module."""
-        self.module["share_params"](other.module, bytearray(params_bytes))
+        self.module["share_params"](other.module, bytearray(check_bytes(params_bytes)))
 
     def __getitem__(self, key: str) -> PackedFunc:
         return self.module[key]
@@ -122,14 +130,14 @@ def create(graph_json_str: str, libmod: Module, device: Device | Sequence[Device
 
     Raises GraphError for graphs that cannot be read, and ValueError for values that are not devices.
     """
-    if not isinstance(graph_json_str, str):
-        raise TypeError(f"the graph must be a text in JSON, not a {type(graph_json_str).__name__}")
     chosen = device_of(device if device is not None else ctx)
     return GraphModule(remote_graph("graph", graph_json_str, libmod) or GraphExecutor(graph_json_str, libmod, chosen))
 
 
 def remote_graph(operation: str, graph_json_str: str, libmod: Module) -> Module | None:
-    """An executor where the library is; None for a library of this process."""
+    """An executor where the library is; None for a library of this process. Raises TypeError for graphs that are not texts."""
+    if not isinstance(graph_json_str, str):
+        raise TypeError(f"the graph must be a text in JSON, not a {type(graph_json_str).__name__}")
     if not isinstance(libmod, RemoteModule):
         return None
     made: Module = libmod.owned.session.request(operation, graph_json_str, libmod)

@@ -19,6 +19,7 @@ from passat.contrib.debugger import debug_executor
 from passat.ir.tensor import Array
 from passat.runtime.graph import ExecutorFactory, GraphError, Library, ParamsError, load_module, load_param_dict, save_param_dict
 from passat.runtime.graph.build import build
+from passat.runtime.graph.loop_library import LoopLibrary
 from tests.runtime.graph.programs import TARGETS, X, expected, layer, weights
 
 
@@ -177,6 +178,7 @@ def test_functions_of_loops_are_written_and_compiled_again(tmp_path: Path, targe
     loaded = load_module(tmp_path / "loops.so")
     out = passat.nd.empty((4,))
     loaded(passat.nd.array(np.arange(4, dtype="float32")), out)
+    assert isinstance(loaded, LoopLibrary)
     assert loaded.get_source() == built.get_source()
     assert (out.numpy().tolist(), loaded.type_key) == ([1, 2, 3, 4], target)
     assert loaded["added"] == loaded.entry_func
