@@ -87,11 +87,16 @@ def load_module(path: "str | os.PathLike[str]", fmt: str = "") -> Module:
     """Reads a file that `export_library` has written: a factory for one with a graph, an executable for one with a program, or a library
     (of functions of loops, if they were built from a schedule).
 
-    Nothing in the file is executed; its functions are compiled again. Raises GraphError that names the file, and OSError.
+    Nothing in the file is executed; its functions are compiled again. Raises GraphError that names the file, OSError, and for
+    functions of loops NoLlvmError or NoCompilerError.
     """
     loaded = load_library(path)
     if loaded.program is not None:
         return Executable.load_exec(loaded.program.encode(), loaded.library)
-    if loaded.graph is None or not isinstance(loaded.library, Library):
+    if loaded.loops is not None:
+        from passat.runtime.graph.loop_library import LoopLibrary
+
+        return LoopLibrary.of_texts(loaded.loops, loaded.library.target)
+    if loaded.graph is None:
         return loaded.library
     return ExecutorFactory(loaded.graph, loaded.library, loaded.params, loaded.name)

@@ -21,11 +21,8 @@ from passat.runtime.graph.archive import FUNCTIONS, GRAPH, LARGEST, LOOPS, PARAM
 from passat.runtime.graph.compile_engine import CachedFunc, compile_together
 from passat.runtime.graph.external import NoCodegenError, compile_external
 from passat.runtime.graph.graph_error import GraphError
-from passat.runtime.graph.loop_library import LoopLibrary
 from passat.runtime.graph.params import ParamsError, load_param_dict, save_param_dict
 from passat.runtime.graph.primitive import flat_function
-from passat.runtime.jit.engine import NoLlvmError
-from passat.runtime.kernels.toolchain import NoCompilerError
 from passat.runtime.module import Module
 from passat.runtime.values import NDArray
 
@@ -84,22 +81,22 @@ def export(
 
 @dataclass(frozen=True)
 class LoadedFile:
-    """The contents of a file: the library, and the graph, the parameters and the program if it has them."""
+    """The contents of a file: the library, and the graph, the parameters, the program and functions of loops as texts, if it has them."""
 
-    library: Library | LoopLibrary
+    library: Library
     graph: str | None
     params: Mapping[str, NDArray]
     name: str
     program: str | None
+    loops: Mapping[str, str] | None = None
 
 
 def load_library(path: "str | os.PathLike[str]") -> LoadedFile:
-    """Reads a file that `export` has written. Raises GraphError that names the file, NoLlvmError or NoCompilerError for functions of loops
-    without a compiler, NoCodegenError, and OSError."""
+    """Reads a file that `export` has written. Raises GraphError that names the file, NoCodegenError, and OSError."""
     content = read_bounded(path, LARGEST)
     try:
         return _loaded(content)
-    except (NoLlvmError, NoCompilerError, NoCodegenError):
+    except NoCodegenError:
         raise  # the file is as it should be
     except (PassatError, ValueError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
         raise GraphError(f"{os.fspath(path)} is not a library that export_library has written: {error}") from error
@@ -111,7 +108,7 @@ def _loaded(content: bytes) -> LoadedFile:
         texts = decode_json(parts[LOOPS])
         if not isinstance(texts, dict) or not texts or not all(isinstance(text, str) for text in texts.values()):
             raise GraphError(f"its part {LOOPS} has no functions")
-        return LoadedFile(LoopLibrary.of_texts(texts, target), None, {}, name, None)
+        return LoadedFile(Library((), target), None, {}, name, None, texts)
     if FUNCTIONS not in parts:
         raise GraphError(f"it has no part {FUNCTIONS}")
     functions = load_json(parts[FUNCTIONS].decode())

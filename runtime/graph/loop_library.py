@@ -7,7 +7,7 @@ from typing import Any as AnyValue
 from typing import Final
 
 from passat.ir.tir.function import PrimFunc
-from passat.ir.tir.parser import parse_function
+from passat.ir.tir.parser import TirParseError, parse_function
 from passat.runtime.devices import Target
 from passat.runtime.graph.archive import LOOPS, write_archive
 from passat.runtime.graph.graph_error import GraphError
@@ -36,8 +36,12 @@ class LoopLibrary(Module):
 
     @classmethod
     def of_texts(cls, texts: Mapping[str, str], target: Target) -> "LoopLibrary":
-        """The library of functions as texts, which are compiled. Raises TirParseError, and the errors of the compilers."""
-        return cls({name: parse_function(text).with_attr("global_symbol", name) for name, text in texts.items()}, target)
+        """The library of functions as texts, which are compiled. Raises GraphError for other texts, and the errors of the compilers."""
+        try:
+            program = {name: parse_function(text).with_attr("global_symbol", name) for name, text in texts.items()}
+        except TirParseError as error:
+            raise GraphError(f"a function of loops in the file cannot be read: {error}") from error
+        return cls(program, target)
 
     def texts(self) -> dict[str, str]:
         """The functions as texts, by name."""
