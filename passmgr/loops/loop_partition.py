@@ -174,7 +174,7 @@ class _Partitioner(Mutator):
     def _pieces(self, part: _Part, known: Sequence[Fact], dtype: str) -> list[_Part]:
         """A part as the piece in which conditions are decided, and those before and after it; empty ones are left out."""
         decided = dict(part.decided)
-        cuts: list[tuple[Fact, _Part]] = []
+        partly: list[Fact] = []
         for fact in known:
             cut = self._within(part, fact, dtype)
             if cut is None or id(fact.condition) in decided:
@@ -182,10 +182,10 @@ class _Partitioner(Mutator):
             if cut.begin == part.begin and cut.end == part.end:
                 decided[id(fact.condition)] = fact.value
             elif part.is_ordered:
-                cuts.append((fact, cut))
+                partly.append(fact)
         for value in (True, False):
             middle = replace(part, decided=decided)
-            for fact, _ in cuts:
+            for fact in partly:
                 if fact.value is value and id(fact.condition) not in middle.decided:
                     cut = self._within(middle, fact, dtype)
                     middle = middle if cut is None else cut
@@ -238,9 +238,9 @@ class _Partitioner(Mutator):
         whole = _Part(0, self._polynomials.of(node.value))
         known = facts(var, node.body, self._threads, var in self._hinted, self._polynomials)
         pieces = self._pieces(whole, list(known), var.dtype)
-        middle = next((piece for piece in pieces if piece.decided), None)
+        middle = max(pieces, key=lambda piece: len(piece.decided))
         size = len(post_order(node.body))
-        if middle is None or self._growth + size > MAX_GROWTH:
+        if not middle.decided or self._growth + size > MAX_GROWTH:
             return node.body
         condition = true()
         if middle.begin != whole.begin:
