@@ -1,7 +1,8 @@
-"""The C compiler: the system's `cc`, or else the one in the package ziglang."""
+"""The C compiler: the one that the environment variable CC names, the system's `cc`, or else the one in the package ziglang."""
 
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -42,10 +43,13 @@ class CompilerError(PassatError, RuntimeError):
 
 def compiler(*, this_machine: bool = False) -> list[str]:
     """The command of the C compiler, for any processor of the kind, or for that of this machine. Raises NoCompilerError."""
-    found = shutil.which("cc")
+    named, *options = shlex.split(os.environ.get("CC", "")) or ["cc"]
+    found = shutil.which(named)
     if found is not None:
         option = "-march" if platform.machine() in ("x86_64", "AMD64") else "-mcpu"
-        return [found, *([f"{option}=native"] if this_machine else [])]
+        return [found, *options, *([f"{option}=native"] if this_machine else [])]
+    if named != "cc":
+        raise NoCompilerError(f"the environment variable CC names the C compiler {named}, which is not found: correct or unset it")
     if find_spec("ziglang") is not None:
         processor = "native" if this_machine else "baseline"
         return [sys.executable, "-m", "ziglang", "cc", f"-mcpu={processor}", "-fno-sanitize=undefined"]

@@ -95,7 +95,7 @@ def _made(
     model: "ModelProto", kernels: Kernels, command: Sequence[str], before: Counter[Key], folder: str | None, how: Comparing
 ) -> Iterator[bytes]:
     """Builds the kernel library, registers it with the sessions of this context, and writes its hash in the metadata. Raises _FewerError if
-    kernels do not compile or prevent ONNX Runtime's fusions, and _UnusableError if the results differ."""
+    kernels do not compile, prevent ONNX Runtime's fusions or change results, and _UnusableError if the results cannot be compared."""
     try:
         library = build_library(library_source(kernels.kernels, kernels.domain), command)
     except CompilerError as error:
@@ -113,9 +113,13 @@ def _made(
             if lost:
                 bad = _preventing(kernels, before, folder)
                 raise _FewerError(f"since ONNX Runtime would not create {', '.join(sorted(lost))}", kernels, bad)
-            found = Reference(model, how, folder=folder).check(changed)
+            reference = Reference(model, how, folder=folder)
+            found = reference.check(changed)
+            if found.mismatch:
+                bad = _without_equality(kernels, reference)
+                raise _FewerError(f"since the results would differ from those of the model: {found.mismatch}", kernels, bad)
             if not found.equal:
-                raise _UnusableError(f"kernels: none were kept: the comparison with the model failed: {found.mismatch or found.skipped}")
+                raise _UnusableError(f"kernels: none were kept: the comparison with the model failed: {found.skipped}")
             yield library
 
 
@@ -123,6 +127,13 @@ def _preventing(kernels: Kernels, before: Counter[Key], folder: str | None) -> l
     """The kernels that prevent fusions of ONNX Runtime, of those that do together."""
     names = [kernel.name for kernel in kernels.kernels]
     good = working(names, lambda kept, more: not fusions(before) - fusions(left_by_runtime(kernels.model_with([*kept, *more]), folder)))
+    return [name for name in names if name not in good]
+
+
+def _without_equality(kernels: Kernels, reference: Reference) -> list[str]:
+    """The kernels with which results differ, of those with which they do together."""
+    names = [kernel.name for kernel in kernels.kernels]
+    good = working(names, lambda kept, more: reference.check(kernels.model_with([*kept, *more])).equal)
     return [name for name in names if name not in good]
 
 

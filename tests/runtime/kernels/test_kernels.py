@@ -132,9 +132,16 @@ def test_the_library_of_another_model_is_rejected(tmp_path: Path) -> None:
 
 
 def test_no_compiler_is_one_sentence_with_two_ways_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CC", raising=False)
     monkeypatch.setattr("passat.runtime.kernels.toolchain.shutil.which", lambda name: None)
     monkeypatch.setattr("passat.runtime.kernels.toolchain.find_spec", lambda name: None)
     with pytest.raises(NoCompilerError, match=r"install one as cc, or pip install 'passat\[kernels\]'"):
+        compiler()
+
+
+def test_a_compiler_that_cc_names_wrongly_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler -pipe")
+    with pytest.raises(NoCompilerError, match="CC names the C compiler no-such-compiler, which is not found: correct or unset it"):
         compiler()
 
 
@@ -316,6 +323,20 @@ def test_a_kernel_that_does_not_compile_is_dropped_alone(monkeypatch: pytest.Mon
     found = with_kernels(model(TWO), 5, None, Comparing())
     assert found.model is not None
     assert "2 nodes became 1 kernel; 1 of 2 kernels dropped, the C compiler" in found.said
+
+
+def test_a_kernel_with_wrong_values_is_dropped_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def spoiled(function: PrimFunc) -> str:
+        text = emit(function)
+        return text.replace("k_abs_float32", "k_neg_float32") if name_of(function).startswith("Kernel1_") else text
+
+    monkeypatch.setattr("passat.runtime.kernels.library.emit", spoiled)
+    monkeypatch.setattr("passat.kernels.slower_groups", lambda *arguments: set())
+    monkeypatch.setattr("passat.kernels.race", kernels_win)
+    found = with_kernels(model(TWO), 5, None, Comparing())
+    assert found.model is not None
+    assert [node.op_type for node in found.model.graph.node] == ["Mul", "Abs", "MatMul", "Kernel0"]
+    assert "1 of 2 kernels dropped, since the results would differ from those of the model: the output 'r'" in found.said
 
 
 def test_a_kernel_that_prevents_a_fusion_is_dropped_alone(monkeypatch: pytest.MonkeyPatch) -> None:
