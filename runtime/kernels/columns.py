@@ -40,7 +40,7 @@ class Columns(Lowering):
         body = stmt_seq(parts)
         for array in (*self.sums.values(), *self.arrays.values()):
             body = Allocate(array, element_type(array), [LANES], true(), body)
-        params = (*self.buffers, *self.strides, *self.outputs.values(), ROWS, ELEMENTS, WIDTH)
+        params = (*self.buffers, *self.strides, *self.outer, *self.outputs.values(), ROWS, ELEMENTS, WIDTH, *self.of_outer())
         return PrimFunc(params, body, attrs={"global_symbol": name, "tir.noalias": True})
 
     def _at_level(self, level: int) -> Iterable[Stmt]:
@@ -59,7 +59,8 @@ class Columns(Lowering):
             yield _each_column(Store(self.sums[step.var.name], start(step), _C))
         if element is not None:
             elements = self._elements(level, needed, element)
-            yield For(ELEMENT, 0, ELEMENTS, ForKind.SERIAL, _each_column(self._bound(self._numbers_in(level, needed), elements)))
+            columns = _each_column(self._bound(self._numbers_in(level, needed), elements))
+            yield self._each_outer(For(ELEMENT, 0, ELEMENTS, ForKind.SERIAL, columns))
 
     def _numbers_in(self, level: int, needed: Set[str]) -> Set[str]:
         """The numbers of columns that the values of an element need."""
@@ -80,11 +81,11 @@ class Columns(Lowering):
         return body
 
     def _place(self) -> PrimExpr:
-        return Add(Mul(ELEMENT, WIDTH), _C)
+        return self._at_outer(Add(Mul(ELEMENT, WIDTH), _C))
 
     def _loaded(self, name: str, *, at_start: bool = False) -> PrimExpr:
         number = int(name.removeprefix("x"))
-        index: PrimExpr = IntImm("int64", 0) if at_start else Mul(ELEMENT, self.strides[number])
+        index: PrimExpr = IntImm("int64", 0) if at_start else self._at_outer(Mul(ELEMENT, self.strides[number]), number)
         return load(self.buffers[number], Add(index, _C) if self.program.inputs[number][1] else index)
 
     def _sum_place(self) -> PrimExpr:

@@ -144,7 +144,7 @@ def program_of(graph: Graph, group: Group, inputs: Sequence[str], outputs: Seque
         if block is None or block.is_last_axis(len(group.shape)):
             declared.append((dtype, True if shape == group.shape or last == group.shape[-1] != 1 else False if last == 1 else None))
         else:
-            part = slice(block.last, None) if columns else slice(*block)
+            part = slice(block.last, None) if columns else slice(block.first, block.last)
             declared.append((dtype, padded(shape, len(group.shape))[part] == group.shape[part]))
     steps: list[Step] = []
     forms: dict[str, int] = {}
@@ -162,7 +162,8 @@ def program_of(graph: Graph, group: Group, inputs: Sequence[str], outputs: Seque
         known[name] = var
     named = [known[name] for name in outputs]
     written = tuple((var.name, graph.types[name].dtype) for var, name in zip(named, outputs, strict=True) if isinstance(var, Var))
-    return Program(tuple(declared), tuple(steps), written, columns), tuple(forms[name] for name in outputs)
+    outer = block is not None and block.outer != (0, 0)
+    return Program(tuple(declared), tuple(steps), written, columns, outer), tuple(forms[name] for name in outputs)
 
 
 def _computed(dtype: str) -> str:

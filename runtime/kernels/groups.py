@@ -1,5 +1,4 @@
-"""Finds the nodes of each kernel: elementwise nodes, and reductions along adjacent axes with the nodes
-that use their results.
+"""Finds the nodes of each kernel: elementwise nodes, and reductions with the nodes that use their results.
 
 A walk over the model, not rules: whether nodes can share a kernel depends on all uses of each value.
 """
@@ -81,7 +80,7 @@ class Graph:
         """Of each visited group and of nodes in none: higher than those of all that use its results, so that paths lead down."""
 
     def _block(self, node: "NodeProto") -> Block | None:
-        """The axes of a reduction along adjacent axes of a tensor."""
+        """The axes of a reduction of a tensor, if a kernel may reduce along them."""
         from passat.ir.onnx.kernel_nodes import reduced_axes
 
         if node.op_type not in REDUCTIONS or any(name not in self.types for name in (node.input[0], node.output[0])):

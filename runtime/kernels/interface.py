@@ -63,13 +63,15 @@ struct Op {
   Status* (*compute_checked)(void*, Context*);
 };
 typedef struct { unsigned char type, size, form; } Tensor;  /* form 0: all elements, 1: one along the block, 2: without its axes */
-typedef void (*Rows)(const char* const*, const int64_t*, const int64_t*, char* const*, int64_t, int64_t, int64_t);
+typedef void (*Rows)(const char* const*, const int64_t*, const int64_t*, char* const*, int64_t, int64_t, int64_t, const int64_t*, int64_t,
+                     int64_t);
 typedef struct {
   Op op;
   const char* name;
   size_t inputs, outputs, rank;
   int reduces, columns, halves;  /* halves: the function gets float32 in place of float16 */
   size_t first, last;  /* the block: axes that are reduced; of columns, they are not the last */
+  size_t outer, end;  /* a second block before it, or none */
   const Tensor* tensors;  /* inputs, then outputs */
   Rows rows[LEVELS];
 } Kernel;
@@ -86,7 +88,11 @@ typedef struct {
   char* y[MOST_OUTPUTS];
   int rank;
   int64_t dims[MOST_DIMENSIONS + 1], strides[MOST_INPUTS][MOST_DIMENSIONS + 1], rows, parts, rows_each;
+  int64_t outers, outer_strides[MOST_INPUTS], between, step;  /* of a second block: rows between it and the first, stride of outputs */
 } Job;
+static int64_t wide_row(const Job* job, int64_t row) {  /* the number of the first of the rows that are reduced to one */
+  return row / job->between * job->between * job->outers + row % job->between;
+}
 static void call_on_halves(const Kernel* kernel, const char* const* x, const int64_t* between, const int64_t* along, char* const* y,
                            int64_t m, int64_t n) {
   float in[MOST_INPUTS][HALVES], out[MOST_OUTPUTS][HALVES];
@@ -107,7 +113,7 @@ static void call_on_halves(const Kernel* kernel, const char* const* x, const int
         const Tensor* tensor = &kernel->tensors[kernel->inputs + i];
         b[i] = tensor->type == FLOAT16 ? (char*)out[i] : y[i] + (row * n + from) * tensor->size;
       }
-      kernel->rows[level](a, between, along, b, many, count, 0);
+      kernel->rows[level](a, between, along, b, many, count, 0, 0, 1, 0);
       for (size_t i = 0; i < kernel->outputs; ++i) {
         if (kernel->tensors[kernel->inputs + i].type != FLOAT16) continue;
         write_halves[level](out[i], (uint16_t*)y[i] + row * n + from, many * count);
@@ -126,7 +132,7 @@ static void run_rows(const Job* job, int64_t row, int64_t end, int64_t from, int
   while (row < end) {
     const char* x[MOST_INPUTS];
     char* y[MOST_OUTPUTS];
-    int64_t rest = row, many = alike - row % alike;
+    int64_t rest = row, many = kernel->end ? 1 : alike - row % alike;
     if (many > end - row) many = end - row;
     for (size_t i = 0; i < kernel->inputs; ++i) x[i] = job->x[i] + from * along[i] * kernel->tensors[i].size;
     for (int d = last - 1; d >= 0; --d) {
@@ -136,10 +142,10 @@ static void run_rows(const Job* job, int64_t row, int64_t end, int64_t from, int
     }
     for (size_t i = 0; i < kernel->outputs; ++i) {
       const Tensor* tensor = &kernel->tensors[kernel->inputs + i];
-      y[i] = job->y[i] + (tensor->form ? row : row * job->dims[last] + from) * tensor->size;
+      y[i] = job->y[i] + (tensor->form ? row : wide_row(job, row) * job->dims[last] + from) * tensor->size;
     }
     if (kernel->halves) call_on_halves(kernel, x, between, along, y, many, count);
-    else kernel->rows[level](x, between, along, y, many, count, 0);
+    else kernel->rows[level](x, between, along, y, many, count, 0, job->outer_strides, job->outers, job->step);
     row += many;
   }
 }
@@ -161,9 +167,9 @@ static void run_columns(const Job* job, int64_t part) {
   }
   for (size_t i = 0; i < kernel->outputs; ++i) {
     const Tensor* tensor = &kernel->tensors[kernel->inputs + i];
-    y[i] = job->y[i] + (outer * inner * (tensor->form ? 1 : n) + from) * tensor->size;
+    y[i] = job->y[i] + ((tensor->form ? outer : wide_row(job, outer) * n) * inner + from) * tensor->size;
   }
-  kernel->rows[level](x, 0, along, y, count, n, inner);
+  kernel->rows[level](x, 0, along, y, count, n, inner, job->outer_strides, job->outers, job->step);
 }
 static void run_part(void* data, size_t part) {
   const Job* job = data;
@@ -225,13 +231,14 @@ static Status* compute(void* data, Context* context) {
     int64_t shape[MOST_DIMENSIONS];
     size_t axes = 0;
     for (size_t d = 0; d < rank; ++d) {
-      int within = form && d >= kernel->first && d < kernel->last;
+      int within = form && ((d >= kernel->first && d < kernel->last) || (d >= kernel->outer && d < kernel->end));
       if (!within || form == 1) shape[axes++] = within ? 1 : out[d];
     }
     TRY(CALL(91, Context*, size_t, const int64_t*, size_t, Value**)(context, i, shape, axes, &output));
     TRY(CALL(51, const Value*, void**)(output, &memory));
     job.y[i] = memory;
   }
+  size_t first = kernel->first;
   if (kernel->reduces) {
     size_t before = rank;
     if (kernel->columns) {
@@ -242,14 +249,21 @@ static Status* compute(void* data, Context* context) {
     for (size_t i = 0; i < inputs; ++i) merge(shapes[i], before, kernel->first, kernel->last);
     merge(out, before, kernel->first, kernel->last);
     rank = before - kernel->last + kernel->first + 1;
+    if (kernel->end) {
+      for (size_t i = 0; i < inputs; ++i) merge(shapes[i], rank, kernel->outer, kernel->end);
+      merge(out, rank, kernel->outer, kernel->end);
+      rank -= kernel->end - kernel->outer - 1;
+      first -= kernel->end - kernel->outer - 1;
+    }
     for (size_t i = 0; i < inputs; ++i) {
-      for (size_t d = kernel->first; d < rank; ++d) {
+      for (size_t d = 0; d < rank; ++d) {
+        if (d < first && !(kernel->end && d == kernel->outer)) continue;
         if (shapes[i][d] != 1 && shapes[i][d] != out[d]) return FAIL("a Passat kernel got tensors whose shapes do not broadcast");
       }
     }
   }
   for (size_t d = 0; d < rank; ++d) {
-    if (!kernel->reduces || d != kernel->first) rows *= out[d];
+    if (!(kernel->reduces && d == first) && !(kernel->end && d == kernel->outer)) rows *= out[d];
   }
   int64_t n = rank ? out[rank - 1] : 1;
   if (!rows) return 0;
@@ -264,8 +278,8 @@ static Status* compute(void* data, Context* context) {
   }
   job.rank = 0;  /* axes along which all inputs are contiguous are joined; a row that is reduced stays */
   for (size_t d = 0; d < rank; ++d) {
-    int whole = kernel->reduces && d >= kernel->first;
-    if (out[d] == 1 && !whole) continue;
+    int whole = kernel->reduces && d >= first;
+    if ((out[d] == 1 && !whole) || (kernel->end && d == kernel->outer)) continue;
     int last = job.rank - 1, joined = last >= 0 && !whole;
     for (size_t i = 0; i < inputs && joined; ++i) joined = job.strides[i][last] == strides[i][d] * out[d];
     if (!joined) job.dims[++last] = 1;
@@ -279,6 +293,14 @@ static Status* compute(void* data, Context* context) {
     for (size_t i = 0; i < inputs; ++i) job.strides[i][0] = 0;
   }
   int64_t count = job.dims[job.rank - 1];
+  job.outers = job.between = 1;
+  job.step = kernel->columns ? count * job.dims[job.rank - 2] : count;
+  if (kernel->end) {
+    job.outers = out[kernel->outer];
+    for (size_t d = kernel->outer + 1; d < first; ++d) job.between *= out[d];
+    job.step *= job.between;
+    for (size_t i = 0; i < inputs; ++i) job.outer_strides[i] = strides[i][kernel->outer];
+  }
   job.rows = kernel->columns ? rows / n : kernel->reduces ? rows : rows / count;
   job.parts = kernel->columns ? (count + LANES - 1) / LANES : kernel->reduces ? 1 : (count + BLOCK - 1) / BLOCK;
   job.rows_each = count < BLOCK ? BLOCK / (count ? count : 1) : 1;

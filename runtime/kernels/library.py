@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from passat.ir.tir.types import PointerType
+from passat.runtime.kernels.axes import Block
 from passat.runtime.kernels.c_expressions import TYPES
 from passat.runtime.kernels.emit_c import emit, name_of
 from passat.runtime.kernels.fusing import Kernel
@@ -92,8 +93,9 @@ def _again(functions: str, prefix: str) -> str:
 
 
 def _reduced(kernel: Kernel) -> str:
-    first, last = kernel.block or (0, 0)
-    return f"{int(kernel.program.reduces)}, {int(kernel.program.columns)}, {int(kernel.program.has_halves)}, {first}, {last}"
+    block = kernel.block or Block(0, 0)
+    flags = kernel.program.reduces, kernel.program.columns, kernel.program.has_halves
+    return ", ".join(map(str, (*map(int, flags), block.first, block.last, *block.outer)))
 
 
 def _tensors(kernel: Kernel) -> str:
@@ -108,7 +110,7 @@ def _functions(kernel: Kernel) -> str:
     mask = " | ".join(f"(int)(s[{number}] != 0) << {number}" for number in range(count))
     lines = [
         f"static void k_{kernel.name}_rows(const char* const* x, const int64_t* r, const int64_t* s, "
-        "char* const* y, int64_t m, int64_t n, int64_t w) {",
+        "char* const* y, int64_t m, int64_t n, int64_t w, const int64_t* o, int64_t p, int64_t q) {",
         f"switch ({mask}) {{",
     ]
     for which, function in kernel.functions:
@@ -119,6 +121,6 @@ def _functions(kernel: Kernel) -> str:
                 element = TYPES[param.type_annotation.element_type.dtype]
                 args.append(f"({'' if kind == 'y' else 'const '}{element}*){'y' if kind == 'y' else 'x'}[{number}]")
             else:
-                args.append(param.name if kind in "mnw" else f"{kind}[{number}]")
+                args.append(param.name if kind in "mnwpq" else f"{kind}[{number}]")
         lines.append(f"{'default' if which is None else f'case {which}'}: k_{name_of(function)}({', '.join(args)}); break;")
     return "\n".join([*(emit(function) for _, function in kernel.functions), *lines, "}\n}"])

@@ -23,6 +23,8 @@ EXPENSIVE: Final = frozenset(FUNCTIONS[name] for name in ("cos", "erf", "exp", "
 """Functions that take as long as many others."""
 
 ELEMENT, ROW, ROWS, ELEMENTS = (Var(name, "int64") for name in "ijmn")
+OUTER, OUTERS, STEP = (Var(name, "int64") for name in "kpq")
+"""Of a second group of reduced axes: its number, their count, and the stride of outputs between them."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class Program:
     outputs: tuple[tuple[str, str], ...]
     columns: bool = False
     """Whether the axis that is reduced is not the last; then whether an input advances is that along the last axis."""
+    outer: bool = False
+    """Whether a second axis is reduced, before the first."""
 
     @property
     def reduces(self) -> bool:
@@ -89,6 +93,7 @@ class Lowering:
         self.buffers = [pointer(f"b{number}", kind) for number, (kind, _) in enumerate(program.inputs)]
         self.between = [Var(f"r{number}", "int64") for number in range(len(self.buffers))]
         self.strides = [Var(f"s{number}", "int64") for number in range(len(self.buffers))] if mask is None else []
+        self.outer = [Var(f"o{number}", "int64") for number in range(len(self.buffers))] if program.outer else []
         self.mask = mask
         self.outputs = {name: pointer(f"y{number}", kind) for number, (name, kind) in enumerate(program.outputs)}
         self.steps = {step.var.name: step for step in program.steps}
@@ -134,9 +139,16 @@ class Lowering:
         row = stmt_seq([store(buffer, ROW, self.steps[name].var) for name, buffer in self.outputs.items() if not self.steps[name].wide])
         for level in range(levels, -1, -1):
             row = self._from_level(level, row)
-        params = (*self.buffers, *self.between, *self.strides, *self.outputs.values(), ROWS, ELEMENTS)
+        params = (*self.buffers, *self.between, *self.strides, *self.outer, *self.outputs.values(), ROWS, ELEMENTS, *self.of_outer())
         loop = For(ROW, 0, ROWS, ForKind.SERIAL, self._row_inputs(row))
         return PrimFunc(params, loop, attrs={"global_symbol": name, "tir.noalias": True})
+
+    def of_outer(self) -> tuple[Var, ...]:
+        """The parameters of a second axis that is reduced."""
+        return (OUTERS, STEP) if self.program.outer else ()
+
+    def _each_outer(self, body: Stmt) -> Stmt:
+        return For(OUTER, 0, OUTERS, ForKind.SERIAL, body) if self.program.outer else body
 
     def _from_level(self, level: int, rest: Stmt) -> Stmt:
         """The numbers of a row that are known at a level, its loop, and what follows."""
@@ -145,7 +157,7 @@ class Lowering:
         if body is not None:
             elements = self._elements(level, needed, body)
             loop = For(ELEMENT, 0, ELEMENTS, ForKind.SERIAL, elements, annotations={REASSOCIATE: True} if reductions else None)
-            after = stmt_seq(loop, rest)
+            after = stmt_seq(self._each_outer(loop), rest)
         for step in reversed(reductions):
             variable = self.sums[step.var.name]
             after = Allocate(variable, element_type(variable), [1], true(), stmt_seq(Store(variable, start(step), 0), after))
@@ -198,7 +210,13 @@ class Lowering:
         return step.var.name in self.kept and self.level[step.var.name] < level <= self.kept[step.var.name][1]
 
     def _place(self) -> PrimExpr:
-        return Add(Mul(ROW, ELEMENTS), ELEMENT)
+        return self._at_outer(Add(Mul(ROW, ELEMENTS), ELEMENT))
+
+    def _at_outer(self, place: PrimExpr, number: int | None = None) -> PrimExpr:
+        """A place in an input, or in outputs, at the current number of a second axis that is reduced."""
+        if not self.program.outer:
+            return place
+        return Add(Mul(OUTER, STEP if number is None else self.outer[number]), place)
 
     def _sum_place(self) -> PrimExpr:
         return IntImm("int64", 0)
@@ -210,7 +228,7 @@ class Lowering:
             index = Add(index, Mul(ELEMENT, self.strides[number]))
         elif not at_start and self.mask is not None and self.mask >> number & 1:
             index = Add(index, ELEMENT)
-        return load(self.buffers[number], index)
+        return load(self.buffers[number], index if at_start else self._at_outer(index, number))
 
     def _accumulated(self, step: Step) -> Stmt:
         value, variable = step.value, self.sums[step.var.name]
@@ -225,7 +243,8 @@ class Lowering:
     def _finished(self, step: Step) -> PrimExpr:
         value = load(self.sums[step.var.name], self._sum_place())
         if step.kind == "ReduceMean":
-            return call("div", value, Cast(step.var.dtype, Max(ELEMENTS, IntImm("int64", 1))))
+            count = Mul(ELEMENTS, OUTERS) if self.program.outer else ELEMENTS
+            return call("div", value, Cast(step.var.dtype, Max(count, IntImm("int64", 1))))
         if step.kind == "ReduceL2":
             return call("sqrt", value)
         if _is_order(step) and step.var.type.is_float:

@@ -71,6 +71,8 @@ def whole_model(model: "ModelProto") -> WholeModel | None:
         inputs, outputs = graph.inputs(group), graph.outputs(group)
         if not 0 < len(inputs) <= MOST_INPUTS or not 0 < len(outputs) <= MOST_OUTPUTS:
             return None
+        if group.block is not None and group.block.outer != (0, 0):
+            return None
         types = {name: graph.types[name] for name in (*inputs, *outputs)}
         if any(not isinstance(size, int) for type_ in types.values() for size in type_.shape):
             return None
@@ -97,7 +99,7 @@ def _function_of(graph: Graph, group: Group, inputs: Sequence[str], outputs: Seq
     shapes = [_sizes(padded(graph.types[name].shape, len(wide))) for name in inputs]
     first = len(wide)
     if group.block is not None:
-        first, last = group.block
+        first, last, _ = group.block
         if program.columns:
             shapes, wide = [_merged(shape, last, len(shape)) for shape in shapes], _merged(wide, last, len(wide))
         shapes, wide = [_merged(shape, first, last) for shape in shapes], _merged(wide, first, last)

@@ -133,7 +133,7 @@ def _preventing(kernels: Kernels, before: Counter[Key], folder: str | None) -> l
 def _without_equality(kernels: Kernels, reference: Reference) -> list[str]:
     """The kernels with which results differ, of those with which they do together."""
     names = [kernel.name for kernel in kernels.kernels]
-    good = working(names, lambda kept, more: reference.check(kernels.model_with([*kept, *more])).equal)
+    good = working(names, lambda kept, more: reference.check(kernels.model_with([*kept, *more])).equal is True)
     return [name for name in names if name not in good]
 
 

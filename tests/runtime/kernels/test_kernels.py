@@ -1,5 +1,6 @@
 """Kernels compute the values of ONNX Runtime, and are rejected in other models."""
 
+import ctypes
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -129,6 +130,36 @@ def test_the_library_of_another_model_is_rejected(tmp_path: Path) -> None:
     library.write_bytes(build_library(library_source(other.kernels, other.domain), COMMAND))
     with pytest.raises(Exception, match=one.domain):
         session(one.model, library)
+
+
+def test_an_older_onnx_runtime_is_an_error_that_names_the_version(tmp_path: Path) -> None:
+    """It has no table of functions of version 17; that of version 1 begins with the function that makes errors."""
+    said: list[bytes] = []
+
+    def status(code: int, text: bytes) -> int:
+        said.append(text)
+        return 1
+
+    make_status = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)(status)
+    table = (ctypes.c_void_p * 1)(ctypes.cast(make_status, ctypes.c_void_p))
+    get_api = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)(lambda version: ctypes.addressof(table) if version == 1 else None)
+    base = (ctypes.c_void_p * 2)(ctypes.cast(get_api, ctypes.c_void_p), None)
+    found = fused(model("g (float[N] x) => (float[N] r) { s = Neg(x) r = Abs(s) }"))
+    library = tmp_path / "k.so"
+    library.write_bytes(build_library(library_source(found.kernels, found.domain), COMMAND))
+    register = ctypes.CDLL(str(library)).RegisterCustomOps
+    register.restype = ctypes.c_void_p
+    assert register(None, base)
+    assert said == [b"this library of Passat kernels needs ONNX Runtime 1.17 or later"]
+
+
+def test_places_beyond_two_to_the_31(tmp_path: Path) -> None:
+    """The system keeps no memory for the zeros, which are only read."""
+    text = "g (int8[B,N] x) => (int32[B,1] r) <int64[1] a = {1}> { s = Neg(x) t = Cast<to = 6>(s) r = ReduceSum<keepdims = 1>(t, a) }"
+    x = np.zeros((1, (1 << 31) + 64), np.int8)
+    x[0, [0, -1]] = 3, 5
+    [found] = own_session(model(text), tmp_path).run(None, {"x": x})
+    assert found.tolist() == [[-8]]
 
 
 def test_no_compiler_is_one_sentence_with_two_ways_out(monkeypatch: pytest.MonkeyPatch) -> None:

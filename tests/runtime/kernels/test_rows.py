@@ -105,6 +105,9 @@ AXES = [
     ((2, 3, 4, 5), (0,)), ((2, 3, 4, 5), (1,)), ((2, 3, 4, 5), (-2, -1)), ((2, 3, 4, 5), (1, 2)), ((2, 3, 4, 5), (1, 2, 3)), ((2, 3, 4, 5), (0, 1, 2, 3)),
     ((300, 7), (0,)), ((7, 300), (0,)), ((3, 200, 130), (1,)), ((4, 1, 6), (1,)), ((4, 5, 1), (1,)), ((1, 1, 9), (0, 1)), ((0, 3, 4), (1,)), ((2, 0, 4), (1,)),
     ((2, 3, 0), (1,)), ((2, 40, 300), (-2,)),
+    ((2, 3, 4), (0, 2)), ((2, 3, 4, 5), (0, 2)), ((2, 3, 4, 5), (1, 3)), ((2, 3, 4, 5), (0, 2, 3)), ((2, 3, 4, 5), (0, 1, 3)), ((5, 1, 4), (0, 2)),
+    ((2, 2, 3, 2, 4), (1, 3)), ((2, 2, 3, 2, 4), (0, 1, 3)), ((2, 1, 3, 1, 4, 5), (1, 3, 4)), ((7, 3, 300), (0, 2)), ((3, 2, 5, 300), (0, 2)),
+    ((0, 3, 4), (0, 2)), ((2, 3, 0), (0, 2)), ((2, 0, 4), (0, 2)),
 ]  # fmt: skip
 NORMALIZED = (
     "{ h = Mul(x, x) s = ReduceMax<keepdims = 1>(h, a) d = Sub(h, s) e = Exp(d) t = ReduceSum<keepdims = 1>(e, a) p = Sqrt(t) q = Add(p, w) r = Div(e, q) "
@@ -114,7 +117,9 @@ NORMALIZED = (
 
 @pytest.mark.parametrize(("shape", "axes"), AXES)
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_reductions_along_any_adjacent_axes(shape: tuple[int, ...], axes: tuple[int, ...], dynamic: bool, tmp_path: Path) -> None:
+def test_reductions_along_one_or_two_groups_of_adjacent_axes(
+    shape: tuple[int, ...], axes: tuple[int, ...], dynamic: bool, tmp_path: Path
+) -> None:
     """Three levels, with an operand that has one element for each row or column, and results of all forms."""
     kept = [1 if axis in {each % len(shape) for each in axes} else size for axis, size in enumerate(shape)]
     names = [f"D{axis}" if dynamic else str(size) for axis, size in enumerate(shape)]
@@ -138,8 +143,8 @@ def test_reductions_along_any_adjacent_axes(shape: tuple[int, ...], axes: tuple[
     assert made.nodes >= 9
 
 
-def test_axes_that_are_not_adjacent_are_left_alone() -> None:
-    text = "g (float[2,3,4] x) => (float[1,3,1] r) <int64[2] a = {0, 2}> { s = Neg(x) t = Abs(s) r = ReduceSum<keepdims = 1>(t, a) }"
+def test_three_groups_of_axes_are_left_alone() -> None:
+    text = "g (float[2,3,4,5,6] x) => (float[1,3,1,5,1] r) <int64[3] a = {0, 2, 4}> { s = Neg(x) t = Abs(s) r = ReduceSum<keepdims = 1>(t, a) }"
     assert [node.op_type for node in fused(model(text)).model.graph.node] == ["Kernel0", "ReduceSum"]
 
 
