@@ -154,7 +154,8 @@ def program_of(graph: Graph, group: Group, inputs: Sequence[str], outputs: Seque
         dtype, shape = graph.types[name]
         var = Var(f"v{position}", _computed(dtype))
         reduces = number in graph.reductions
-        forms[name] = 2 if len(shape) < len(group.shape) else 1 if reduces or shape != group.shape else 0
+        is_wide = number in group.loose or (shape == group.shape and not reduces)
+        forms[name] = 0 if is_wide else 2 if len(shape) < len(group.shape) else 1
         if reduces:
             steps.append(Step(var, args[0], wide=False, kind=graph.nodes[number].op_type))
         else:

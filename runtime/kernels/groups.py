@@ -35,6 +35,8 @@ class Group:
     row: "Shape | None" = None
     inputs: set[str] = field(default_factory=set)
     outputs: int = 1
+    loose: set[int] = field(default_factory=set)
+    """Nodes whose results are only used here, and of which some sizes are unknown: at most those of the shape, to which they broadcast."""
 
     @property
     def reduces(self) -> bool:
@@ -156,7 +158,7 @@ class Graph:
                 for group in found
                 if not group.reduces
                 for number in group.nodes
-                if self.types[self.result(number)].shape != group.shape
+                if self.types[self.result(number)].shape != group.shape and number not in group.loose
             }
             if not narrow:
                 return found
@@ -205,6 +207,9 @@ class Graph:
         if len(group.nodes) >= MOST_NODES or len(group.inputs.union(read) - {name}) > MOST_INPUTS or group.outputs + outside > MOST_OUTPUTS:
             return False
         shapes = self._shapes_with(number, group)
+        if shapes is None and not outside and self._is_loose(number, group):
+            shapes = group.shape, None, None
+            group.loose.add(number)
         if shapes is None:
             return False
         wide, block, row = shapes
@@ -225,10 +230,12 @@ class Graph:
         if number not in self.reductions:
             if shape == wide:
                 return wide, block, row
-            if number in self.narrow:
+            if number in self.narrow or group.loose:
                 return None
             fitting = shape == row or (row is None and block_of(wide, shape) is not None)
             return (wide, block, shape) if fitting else None
+        if group.loose:
+            return None
         given, reduced = self.types[self.operands(number)[0]].shape, self.reductions[number]
         rows = row_of(given, reduced)
         if shape != rows:
@@ -236,6 +243,13 @@ class Graph:
         if given == wide:
             return (wide, reduced, rows) if block in (None, reduced) and row in (None, rows) else None
         return (given, reduced, rows) if shape == wide and block is None and row is None else None
+
+    def _is_loose(self, number: int, group: Group) -> bool:
+        """True for a node whose result may have the shape of a group without reductions: it differs in unknown sizes only."""
+        shape = self.types[self.result(number)].shape
+        if group.reduces or group.row is not None or number in self.reductions or len(shape) != len(group.shape):
+            return False
+        return all(one == other or (isinstance(one, str) and isinstance(other, str)) for one, other in zip(shape, group.shape, strict=True))
 
     def _heights(self, name: str, group: Group) -> "dict[Unit, int] | None":
         """The heights that change if the maker of a value joins a group; None if a value leads from it around the group into it, or if it

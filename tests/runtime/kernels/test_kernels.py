@@ -47,6 +47,21 @@ def test_broadcasting_is_of_the_sizes_at_run_time(tmp_path: Path) -> None:
         assert_same_bits(session(proto).run(None, feed)[0], own_session(proto, tmp_path, kernels=None).run(None, feed)[0])
 
 
+def test_values_of_unknown_sizes_within_a_kernel_broadcast(tmp_path: Path) -> None:
+    """As in rotary positions of exports with dynamic sizes: only the last result has a known name for its size."""
+    text = "g (float[B,S,4] x, float[T,4] c, float[T,4] s) => (float[B,U,4] r) { a = Mul(x, c) n = Neg(x) b = Mul(n, s) d = Add(a, b) r = Abs(d) }"
+    random = np.random.default_rng(0)
+    feeds: list[dict[str, AnyValue]] = []
+    for size, other in ((3, 3), (3, 1), (1, 3), (1, 1), (0, 1)):
+        x, c, s = (random.standard_normal(shape, np.float32) for shape in ((2, size, 4), (other, 4), (other, 4)))
+        feeds.append({"x": x, "c": c, "s": s})
+    proto = model(text)
+    plain, own = session(proto), own_session(proto, tmp_path, kernels=None)
+    for feed in feeds:
+        assert_same_bits(plain.run(None, feed)[0], own.run(None, feed)[0])
+    assert fused(proto).nodes == 5
+
+
 @pytest.mark.parametrize("others", [1, 2, 4])
 def test_each_way_of_broadcasting_along_a_row(others: int, tmp_path: Path) -> None:
     names = [f"a{number}" for number in range(others)]
