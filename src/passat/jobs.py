@@ -210,6 +210,6 @@ def _lost(job: Job[object]) -> LostError:
 
 def _missing(job: Job[object], found: _ExecutorError) -> LostError:
     """The error for a job whose outcome an executor does not have, such as one that has ended several workers of a cluster."""
-    text = " ".join(str(found.error).split())
-    why = f"{type(found.error).__name__}{text and f': {text}'}"
+    why = " ".join(str(found.error).split()) or "the executor was shut down, or its scheduler was lost"
+    why = f"{type(found.error).__name__}: {why}"
     return LostError(f"{job.name}: the executor {'has lost' if found.started else 'does not take'} the job: {why}")

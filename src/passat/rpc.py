@@ -10,13 +10,12 @@ from typing import Any as AnyValue
 from typing import Final
 from urllib.parse import urlsplit
 
-from passat.cluster import ClusterError, client_of, dask_distributed
+from passat.cluster import ENCRYPTED, ClusterError, client_of, dask_distributed
 from passat.dask_session import WAIT, open_session, resources, sessions
 from passat.runtime.remote import LocalSession, RemoteError, Session
 
 __all__ = ["LocalSession", "RPCError", "RPCSession", "Server", "TrackerSession", "connect", "connect_tracker"]
 
-_ENCRYPTED: Final = ("tls", "wss")
 RPCSession = Session
 RPCError = RemoteError
 _SECONDS: Final = 30.0
@@ -143,7 +142,7 @@ def address_of(url: str, port: int | None, security: AnyValue) -> str:
     address = url if port is None else f"{url}:{port}"
     address = address if "://" in address else f"{scheme}://{address}"
     parts = urlsplit(address)
-    if parts.scheme not in _ENCRYPTED and not _is_loopback(parts.hostname or ""):
+    if parts.scheme not in ENCRYPTED and not _is_loopback(parts.hostname or ""):
         raise ClusterError(
             f"{address} is not encrypted, and all who reach a dask scheduler can run code on its workers: "
             "start it with certificates, and use an address tls://HOST:PORT, with security=distributed.Security(...)"

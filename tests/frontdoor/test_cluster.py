@@ -1,8 +1,13 @@
 """Commands with `--cluster`, and dask's clients as executors, also while workers are killed. Skipped without dask.distributed
 (`make cluster`)."""
 
+import concurrent.futures
 import json
+import os
+import re
+import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any as AnyValue
@@ -15,6 +20,7 @@ from typer.testing import CliRunner
 import passat
 from passat.cli.app import app
 from passat.cluster import ClusterError, connected
+from passat.measure import FILE, Measured
 
 
 def test_without_dask_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,7 +33,7 @@ def test_without_dask_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[AnyValue]:
     distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed; make cluster installs it")
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as made:
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=50) as made:
         yield made
 
 
@@ -151,7 +157,49 @@ def test_rules_whose_worker_is_killed_are_checked_again(cluster: AnyValue, kills
 
 
 @pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nowhere", "tls://127.0.0.1:1"])
+def test_operators_are_measured_once_although_a_worker_is_killed(cluster: AnyValue) -> None:
+    names = [f"{number}.onnx" for number in range(4)]
+    for number, name in enumerate(names):  # four operators of its own each, and one that all have
+        x = f"float[{50 + number}, 400]"
+        body = "a = Relu(x) b = Relu(a) c = Exp(b) d = Tanh(c) y = Add(d, d) z = Sqrt(w)"
+        model = parser.parse_model(f'<ir_version: 9, opset_import: ["" : 20]> g ({x} x, float[70] w) => ({x} y, float[70] z) {{ {body} }}')
+        onnx.save(model, name)
+
+    def optimized(folder: str, **options: AnyValue) -> tuple[list[int], list[str]]:
+        """How many operators each model has measured, and which were measured altogether."""
+        found = passat.optimize_many(names, cost=Measured(folder=Path(folder).absolute()), verify=False, **options)
+        assert [one.error for one in found] == [None] * 4
+        notes = [
+            re.match(r"(\d+) operators measured .*, (\d+) from the cache, 0 estimated", one.report.cost_notes[0])
+            for one in found
+            if one.report
+        ]
+        counts = [(int(note[1]), int(note[2])) for note in notes if note]
+        assert [sum(count) for count in counts] == [5] * 4
+        return [new for new, _ in counts], [json.loads(line)[2] for line in Path(folder, FILE).read_text().splitlines() if line]
+
+    with cluster.get_client() as client, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        client.wait_for_workers(2, timeout=60)
+        victim, *_ = client.run(os.getpid).values()
+
+        def kill() -> None:
+            """Kills a worker after a few measurements."""
+            file, end = Path("there", FILE), time.monotonic() + 60
+            while time.monotonic() < end and not (file.exists() and len(file.read_text().split()) > 20):
+                time.sleep(0.001)
+            os.kill(victim, signal.SIGKILL)
+
+        killing = pool.submit(kill)
+        counts, keys = optimized("there", executor=client)
+        killing.result()
+    usual, all_keys = optimized("here")
+    assert sorted(keys) == sorted(all_keys)  # none is lost, or measured again
+    assert sum(usual) == len(keys) == 17
+    assert 17 - 5 <= sum(counts) <= 17  # the rest was measured by the killed worker
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nowhere"])
 def test_a_cluster_that_is_not_there(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed", reason="dask.distributed is not installed; make cluster installs it")
     monkeypatch.setattr("passat.cluster.SECONDS", 0.5)

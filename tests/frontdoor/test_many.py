@@ -81,6 +81,21 @@ def test_the_folder_of_the_results_is_created() -> None:
         passat.optimize_many(["b.onnx"], output="a.onnx/out", **OPTIONS)
 
 
+class Lost:
+    """An executor that loses its jobs, as a dask client does whose scheduler has ended."""
+
+    def submit(self, function: AnyValue, /, *args: AnyValue) -> concurrent.futures.Future[AnyValue]:
+        future: concurrent.futures.Future[AnyValue] = concurrent.futures.Future()
+        future.cancel()
+        return future
+
+
+def test_a_lost_job_is_an_error() -> None:
+    [one] = passat.optimize_many(["a.onnx"], executor=Lost(), **OPTIONS)
+    assert str(one.error).startswith("a.onnx: the executor has lost the job: ")
+    assert str(one.error).endswith("Error: the executor was shut down, or its scheduler was lost")
+
+
 class Immediately:
     """An executor that supports futures, and nothing else of `concurrent.futures`."""
 

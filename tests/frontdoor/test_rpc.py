@@ -13,9 +13,11 @@ from typing import Any as AnyValue
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import passat
 from passat import relay, rpc
+from passat.cli.app import app
 from passat.cluster import ClusterError
 from passat.contrib import graph_executor
 from passat.runtime.remote import RemoteArray
@@ -263,43 +265,78 @@ def test_a_lost_scheduler_is_an_error(functions: str) -> None:
             sleep(0)
 
 
-def test_mutual_tls(functions: str, tmp_path: Path) -> None:
+# ---- certificates
+
+
+def run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Certificates `me`, issued by the authority `ca` as in docs/running.md, and `other`, which `ca` did not issue."""
+    folder = tmp_path_factory.mktemp("certificates")
+    new = ("openssl", "req", "-newkey", "rsa:2048", "-nodes")
+    for name in ("ca", "other"):
+        run(*new, "-x509", "-days", "2", "-subj", f"/CN={name}", "-keyout", f"{folder}/{name}.key", "-out", f"{folder}/{name}.pem")
+    run(*new, "-subj", "/CN=me", "-keyout", f"{folder}/me.key", "-out", f"{folder}/me.csr")
+    by = ("-CA", f"{folder}/ca.pem", "-CAkey", f"{folder}/ca.key", "-CAcreateserial")
+    run("openssl", "x509", "-req", "-in", f"{folder}/me.csr", *by, "-days", "2", "-out", f"{folder}/me.pem")
+    return folder
+
+
+def security(folder: Path, authority: str = "ca.pem", cert: str = "me.pem", key: str = "me.key") -> AnyValue:
     distributed: AnyValue = pytest.importorskip("distributed")
+    each = {"cert": str(folder / cert), "key": str(folder / key)}
+    roles = {f"tls_{role}_{part}": value for role in ("client", "scheduler", "worker") for part, value in each.items()}
+    return distributed.Security(tls_ca_file=str(folder / authority), require_encryption=True, **roles)
 
-    def certificate(name: str) -> tuple[str, str]:
-        key, cert = str(tmp_path / f"{name}.key"), str(tmp_path / f"{name}.pem")
-        command = [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-keyout",
-            key,
-            "-out",
-            cert,
-            "-days",
-            "2",
-            "-subj",
-            f"/CN={name}",
-        ]
-        subprocess.run(command, check=True, capture_output=True)
-        return key, cert
 
-    def security(authority: str, key: str, cert: str) -> AnyValue:
-        roles = {
-            f"tls_{role}_{part}": value for role in ("client", "scheduler", "worker") for part, value in (("key", key), ("cert", cert))
-        }
-        return distributed.Security(tls_ca_file=authority, require_encryption=True, **roles)
+@pytest.fixture(scope="module")
+def encrypted(functions: str, certificates: Path) -> Iterator[rpc.Server]:
+    with rpc.Server(preload=functions, security=security(certificates)) as made:
+        yield made
 
-    ours, others = certificate("ours"), certificate("others")
-    with rpc.Server(preload=functions, security=security(ours[1], *ours)) as server:
-        assert server.address.startswith("tls://127.0.0.1:")
-        with rpc.connect("127.0.0.1", server.port, security=security(ours[1], *ours)) as session:
-            assert session.get_function("test.add_to")(1)(2) == 3
-        with pytest.raises(ClusterError, match="no dask scheduler can be reached"):
-            rpc.connect(server.address, security=security(ours[1], *others))
+
+def test_mutual_tls(encrypted: rpc.Server, certificates: Path) -> None:
+    assert encrypted.address.startswith("tls://127.0.0.1:")
+    with rpc.connect("127.0.0.1", encrypted.port, security=security(certificates)) as session:
+        assert session.get_function("test.add_to")(1)(2) == 3
+
+
+ENDED = "no dask scheduler can be reached at .*: it ended the connection, as a scheduler "
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"cert": "other.pem", "key": "other.key"}, f"{ENDED}does that rejects this certificate"),
+        ({"authority": "other.pem"}, "its certificate was not issued by the authority of tls_ca_file"),
+        ({"key": "other.key"}, "the certificates .*/other.key cannot be used: .*mismatch"),
+        ({"cert": "none.pem"}, "the certificates .*/none.pem, .* cannot be used: .*No such file"),
+    ],
+)
+def test_wrong_certificates(encrypted: rpc.Server, certificates: Path, options: dict[str, str], said: str) -> None:
+    with pytest.raises(ClusterError, match=f"^[^\n]*{said}[^\n]*$"):
+        rpc.connect(encrypted.address, security=security(certificates, **options))
+
+
+def test_no_certificates(encrypted: rpc.Server, server: rpc.Server, certificates: Path) -> None:
+    with pytest.raises(ClusterError, match=r"^tls://.* needs certificates: set distributed.comm.tls in dask's configuration"):
+        rpc.connect(encrypted.address)
+    with pytest.raises(ClusterError, match=f"^{ENDED}with certificates does; its address begins with tls://"):
+        rpc.connect("tcp://127.0.0.1", encrypted.port)
+    with pytest.raises(ClusterError, match=f"^{ENDED}does that rejects this certificate, or has none of its own"):
+        rpc.connect("tls://127.0.0.1", server.port, security=security(certificates))
+    with pytest.raises(ClusterError, match=r"^security must be a distributed.Security, not \{\}$"):
+        rpc.connect("127.0.0.1", server.port, security={})
+
+
+def test_the_command_line_needs_certificates() -> None:
+    pytest.importorskip("distributed", reason="dask.distributed is not installed; make cluster installs it")
+    result = CliRunner().invoke(app, ["optimize", "a.onnx", "b.onnx", "-o", "out", "--cluster", "tls://127.0.0.1:1"])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: tls://127.0.0.1:1 needs certificates: ")
 
 
 @pytest.mark.parametrize(
