@@ -145,6 +145,14 @@ class Polynomials:
             self._lowest[name] = 0
         return name
 
+    def factor(self, value: Polynomial, var: Var) -> tuple[Polynomial | None, Polynomial]:
+        """The factor of a variable and the rest; the factor is None if the variable also has powers."""
+        return split(value, self._name(var))
+
+    def is_at_least(self, value: Dim, lowest: Dim) -> bool:
+        """Whether a polynomial is proved to be at least another one."""
+        return self.is_nonnegative(_sized(value - lowest))
+
     def is_nonnegative(self, value: Polynomial) -> bool:
         """Whether a polynomial is proved to be at least 0 for all values of the variables in their ranges."""
         self._steps = _STEPS

@@ -10,6 +10,7 @@ PASSES: Final = {
     "Lower": "lowering",
     "RemoveNoOp": "no_op",
     "StorageFlatten": "storage_flatten",
+    "StorageRewrite": "storage_rewrite",
     "UnrollLoop": "unroll",
     "VectorizeLoop": "vectorize",
 }

@@ -1,4 +1,4 @@
-"""What the evaluation of an expression changes."""
+"""What the evaluation of an expression changes, and whether it can fail."""
 
 from passat.ir.tir.expr import BinaryOp, Broadcast, Call, IntImm, PrimExpr
 from passat.ir.tir.functor import post_order

@@ -7,6 +7,7 @@ from passat.passmgr.context import PassContext
 from passat.passmgr.loops.loop_partition import LoopPartition
 from passat.passmgr.loops.no_op import RemoveNoOp
 from passat.passmgr.loops.storage_flatten import FlattenBuffer, StorageFlatten
+from passat.passmgr.loops.storage_rewrite import StorageRewrite
 from passat.passmgr.loops.unroll import UnrollLoop
 from passat.passmgr.loops.vectorize import VectorizeLoop
 from passat.passmgr.options import ConfigError, register_option
@@ -33,7 +34,7 @@ def Lower(simple_mode: bool = False) -> Sequential:
     phases: list[Sequence[Pass]] = [
         (),
         (StorageFlatten(), FlattenBuffer(), get_pass("tir.Simplify")),
-        (*(() if simple_mode else (LoopPartition(),)), VectorizeLoop(not ctx.get_config(VECTORIZE)), UnrollLoop()),
+        (*(() if simple_mode else (LoopPartition(),)), VectorizeLoop(not ctx.get_config(VECTORIZE)), StorageRewrite(), UnrollLoop()),
         (get_pass("tir.Simplify"), RemoveNoOp()),
     ]
     added = ctx.get_config(ADDED)

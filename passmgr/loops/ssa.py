@@ -8,7 +8,8 @@ from typing import Any as AnyValue
 from typing import Final
 
 from passat.ir.tir.expr import Var
-from passat.ir.tir.functor import Mutator
+from passat.ir.tir.functor import Mutator, children, post_order
+from passat.ir.tir.node import Node
 from passat.ir.tir.stmt import Allocate, AttrStmt, For, LetStmt, Stmt
 from passat.ir.tir.values import Let
 
@@ -33,8 +34,27 @@ def renamed_definitions(stmt: Stmt, defined: Iterable[Var] = ()) -> Stmt:
     >>> first.loop_var is i, second.loop_var is i
     (True, False)
     """
-    made: Stmt = _Renaming(defined).visit(stmt)
+    outside = set(defined)
+    made: Stmt = _Renaming(outside).visit(stmt) if _redefines(stmt, outside) else stmt
     return made
+
+
+def _redefines(stmt: Stmt, outside: Iterable[Var]) -> bool:
+    """Whether two statements define one variable, or one statement occurs twice and defines some. Does not use the Python stack."""
+    defined = set(outside)
+    stack: list[Node] = [stmt]
+    while stack:
+        node = stack.pop()
+        parts = [node] if isinstance(node, Stmt) else [part for part in post_order(node) if isinstance(part, Let)]
+        for part in parts:
+            if type(part) in DEFINED:
+                var = getattr(part, DEFINED[type(part)])
+                if var in defined:
+                    return True
+                defined.add(var)
+        if isinstance(node, Stmt):
+            stack.extend(children(node))
+    return False
 
 
 class _Renaming(Mutator):

@@ -69,6 +69,8 @@ class Names:
         self._taken = naming.Names()
         self.scalars: set[Var] = set()
         """Pointers to memory of one element, which are variables in C."""
+        self.allocated: dict[Var, str] = {}
+        """The element types of allocated memory."""
 
     def define(self, var: Var) -> str:
         """The name of a variable that is a parameter, or that a statement binds."""
@@ -80,6 +82,14 @@ class Names:
     def alias(self, var: Var, other: Var) -> None:
         """Gives a variable the name of another."""
         self._names[var] = self.define(other)
+
+    def element(self, var: Var, dtype: str, index: str) -> str:
+        """An element of memory, which may be allocated for elements of another type."""
+        if var in self.scalars:
+            return self[var]
+        kind = c_type(dtype)
+        cast = "" if c_type(self.allocated.get(var, dtype)) == kind else f"({kind} __attribute__((may_alias))*)"
+        return f"({cast}{self[var]})[{index}]" if cast else f"{self[var]}[{index}]"
 
     def __getitem__(self, var: Var) -> str:
         """The name of a variable. Raises TirError if it is not a parameter of the function, or bound in it."""
@@ -116,8 +126,7 @@ def _text(node: Node, texts: Mapping[int, str], names: Names) -> str:
     if isinstance(node, (IntImm, FloatImm)):
         return number(node.value, node.dtype)
     if isinstance(node, Load):
-        name = names[node.buffer_var]
-        return name if node.buffer_var in names.scalars else f"{name}[{texts[id(node.index)]}]"
+        return names.element(node.buffer_var, node.dtype, texts[id(node.index)])
     if isinstance(node, BufferLoad):
         return f"{names[node.buffer.data]}[{expression(node.buffer.offset(node.indices), names)}]"
     if isinstance(node, Cast):

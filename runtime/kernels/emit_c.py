@@ -40,6 +40,8 @@ _WAVE: Final = re.compile(r"\bk_((?:sin|cos)_float\d+)\(")
 again if it meets another."""
 _STACK: Final = 1 << 14
 """The size in bytes of the largest allocation on the stack."""
+_ALIGNMENT: Final = 16
+"""The alignment in bytes of memory on the stack, which may hold elements of other types than it is declared for; `malloc` has the same."""
 _LOCAL: Final = "local"
 _HEAD: Final = """#include <stddef.h>
 #include <stdint.h>
@@ -118,12 +120,13 @@ class _Emitter:
             if isinstance(stmt, LetStmt):
                 yield f"const {c_type(stmt.var.dtype)} {self.names.define(stmt.var)} = {self._expr(stmt.value)};"
             elif isinstance(stmt, Allocate):
+                self.names.allocated[stmt.buffer_var] = stmt.dtype
                 size = self._elements(stmt)
                 if size is None:
                     yield from self._on_heap(stmt)
                     return
                 start, rest = _started(stmt) if stmt.buffer_var in self.names.scalars else (None, stmt.body)
-                shape = "" if stmt.buffer_var in self.names.scalars else f"[{size}]"
+                shape = "" if stmt.buffer_var in self.names.scalars else f"[{size}] __attribute__((aligned({_ALIGNMENT})))"
                 value = "" if start is None else f" = {self._expr(start)}"
                 yield f"{c_type(stmt.dtype)} {self.names.define(stmt.buffer_var)}{shape}{value};"
                 stmt = rest
@@ -161,9 +164,9 @@ class _Emitter:
             raise TirError(f"C code has no statement for a {type(stmt).__name__}")
 
     def _stored(self, stmt: Store) -> str:
-        name = self.names[stmt.buffer_var]
         if stmt.buffer_var not in self.names.scalars:
-            return f"{name}[{self._expr(stmt.index)}] = {self._expr(stmt.value)};"
+            return f"{self.names.element(stmt.buffer_var, stmt.value.dtype, self._expr(stmt.index))} = {self._expr(stmt.value)};"
+        name = self.names[stmt.buffer_var]
         operation = _accumulated(stmt)
         if isinstance(operation, Add):
             return f"{name} += {self._expr(operation.b)};"
@@ -208,8 +211,8 @@ class _Emitter:
 
     def _on_heap(self, stmt: Allocate) -> Iterator[str]:
         name, kind = self.names.define(stmt.buffer_var), c_type(stmt.dtype)
-        count = " * ".join(["(size_t)1", *(f"(size_t){self._expr(extent)}" for extent in stmt.extents)])
-        yield f"{kind}* {name} = __builtin_malloc({count} * sizeof({kind}));"
+        count = " * ".join(["(int64_t)1", *(f"(int64_t){self._expr(extent)}" for extent in stmt.extents)])
+        yield f"{kind}* {name} = __builtin_malloc(k_max_int64({count}, 1) * sizeof({kind}));"
         yield f"if (!{name}) __builtin_trap();"
         yield from self._lines(stmt.body)
         yield f"__builtin_free({name});"

@@ -4,11 +4,22 @@ from passat.passmgr import Pass, prim_func_pass
 from passat.passmgr.loops.loop_partition import LoopPartition
 from passat.passmgr.loops.no_op import RemoveNoOp
 from passat.passmgr.loops.storage_flatten import FlattenBuffer, StorageFlatten
+from passat.passmgr.loops.storage_rewrite import StorageRewrite
 from passat.passmgr.loops.unroll import UnrollLoop
 from passat.passmgr.loops.vectorize import VectorizeLoop
 from passat.rules.passes.simplify_loops import SimplifyLoops
 
-__all__ = ["FlattenBuffer", "LoopPartition", "RemoveNoOp", "Simplify", "StorageFlatten", "UnrollLoop", "VectorizeLoop", "prim_func_pass"]
+__all__ = [
+    "FlattenBuffer",
+    "LoopPartition",
+    "RemoveNoOp",
+    "Simplify",
+    "StorageFlatten",
+    "StorageRewrite",
+    "UnrollLoop",
+    "VectorizeLoop",
+    "prim_func_pass",
+]
 
 
 def Simplify() -> Pass:  # noqa: N802  # TVM's name

@@ -44,7 +44,7 @@ def test_phases() -> None:
     assert names == list("abcde")
     assert [name.removeprefix("tir.") for name in planned] == [
         *("a", "StorageFlatten", "FlattenBuffer", "Simplify", "b"),
-        *("LoopPartition", "VectorizeLoop", "UnrollLoop", "c"),
+        *("LoopPartition", "VectorizeLoop", "StorageRewrite", "UnrollLoop", "c"),
         *("Simplify", "RemoveNoOp", "d", "e"),
     ]
     with PassContext(config={"tir.add_lower_pass": [(-1, Lower())]}), pytest.raises(ConfigError, match="phases from 0 to 3, not -1"):
