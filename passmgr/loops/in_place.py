@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from passat.ir.shape import Dim
-from passat.ir.tir.expr import PrimExpr, Var
+from passat.ir.tir.expr import Call, PrimExpr, Var
 from passat.ir.tir.functor import children, post_order
 from passat.ir.tir.linear import Polynomial, Polynomials
 from passat.ir.tir.node import Node
@@ -64,6 +64,8 @@ def _reads_same_place(store: Store, read: Var) -> bool:
         return False
     for part in (*post_order(store.value), *post_order(store.predicate)):
         if isinstance(part, Var) and part in (read, store.buffer_var):
+            return False
+        if isinstance(part, Call) and part.op.name == "tir.address_of" and _uses(part, (read,)):
             return False
         if isinstance(part, Load) and part.buffer_var is store.buffer_var:
             return False

@@ -223,20 +223,24 @@ class Regions:
 
     def _touched(self, node: AnyValue) -> set[Var]:
         """The pointers that an expression or a write uses."""
-        if isinstance(node, (IntImm, Var)):
-            return {node} if isinstance(node, Var) else set()
+        if isinstance(node, Var):
+            self._kept.add(node)
+            return {node}
         found: set[Var] = set()
         for part in post_order(node):
             if isinstance(part, _NOT_FLAT):
                 raise TirError("StorageRewrite applies to flat memory; run StorageFlatten before")
             if isinstance(part, (Load, Store)):
                 found.add(part.buffer_var)
+            is_borrowed = isinstance(part, Call) and part.op.name in _BORROWS
             if isinstance(part, (Let, Store)):
                 self._keep_aliases(part.value)
+            elif isinstance(part, Call) and not is_borrowed:
+                for arg in part.args:
+                    self._keep_aliases(arg)
             for child in children(part):
                 if isinstance(child, Var) and child in self.memory:
                     found.add(child)
-                    is_borrowed = isinstance(part, Call) and part.op.name in _BORROWS
                     (self._opaque if is_borrowed else self._kept).add(child)
         return found
 
@@ -251,16 +255,15 @@ class Regions:
 
     def _finish(self) -> None:
         """Finds the first and the last use of each memory. Memory that is used after its statement belongs to the region around both."""
+        for region in self.regions:
+            for step in region.steps:
+                for var in step.touched & self.memory.keys():
+                    self._contain(self.memory[var], region)
         for region in reversed(self.regions):
             if region.parent is not None:
                 step = next(each for each in region.parent.steps if each.region is region)
                 for each in region.steps:
                     step.touched |= each.touched
-        for region in self.regions:
-            for step in region.steps:
-                if step.region is None:
-                    for var in step.touched & self.memory.keys():
-                        self._contain(self.memory[var], region)
         for memory in self.memory.values():
             memory.is_movable &= memory.var not in self._kept and memory.variables.isdisjoint(memory.region.lets)
             memory.is_opaque = memory.var in self._opaque

@@ -75,12 +75,19 @@ LENGTH = 12
 def stages(draw: st.DrawFn, readable: dict[Var, str], n: Var, depth: int = 2) -> Stmt:
     """Stages that compute memory of various types, sizes and scopes, each from earlier ones; between them loops, branches and writes."""
 
+    known = list(readable)
+
     def element(scope: list[Var], place: Any) -> Any:
+        """A sum of elements of what was computed last, for the most part at the same place, and seldom of others."""
         total: Any = const(draw(st.integers(-2, 2)))
-        for var in draw(st.lists(st.sampled_from(sorted(readable, key=lambda each: each.name)), max_size=3)):
-            index = place if draw(st.integers(0, 2)) else draw(indices(scope)) % LENGTH
-            total = total + Load(readable[var], var, index).astype("int32")
+        for var in draw(st.lists(st.sampled_from((*known[-2:], known[-1], draw(st.sampled_from(known)))), min_size=1, max_size=3)):
+            index = place if draw(st.integers(0, 3)) else draw(indices(scope)) % LENGTH
+            total = total * 3 + Load(readable[var], var, index).astype("int32")
         return total
+
+    def write(target: Var) -> Stmt:
+        i = Var("i")
+        return For(i, 0, LENGTH, ForKind.SERIAL, Store(target, element([i], i).astype(readable[target]), i))
 
     def step() -> Stmt:
         form = draw(st.sampled_from(("write", "if", "for", "stages") if depth else ("write",)))
@@ -92,26 +99,24 @@ def stages(draw: st.DrawFn, readable: dict[Var, str], n: Var, depth: int = 2) ->
             return For(Var("k"), 0, draw(st.sampled_from((0, 1, 2))), kind, draw(stages(readable, n, depth - 1)))
         if form == "stages":
             return draw(stages(readable, n, depth - 1))
-        i = Var("i")
-        target = draw(st.sampled_from(sorted(readable, key=lambda each: each.name)))
-        return For(i, 0, LENGTH, ForKind.SERIAL, Store(target, element([i], i).astype(readable[target]), i))
+        return write(draw(st.sampled_from((*known[:2], draw(st.sampled_from(known))))))
 
-    if not draw(st.integers(0, 3)):
-        return step()
-    i, dtype = Var("i"), draw(st.sampled_from(TYPES))
-    new = pointer(f"t{len(readable)}", draw(st.sampled_from(("global", "global", "global", "global:tag", "local", "shared"))), dtype)
-    size = draw(st.sampled_from((const(LENGTH), const(LENGTH), const(LENGTH + 5), n + LENGTH, n * 2 + LENGTH)))
+    if len(known) > 9 or not draw(st.integers(0, 3)):
+        return write(draw(st.sampled_from(known[:2])))
+    dtype = draw(st.sampled_from(TYPES))
+    scope = draw(st.sampled_from(("global", "global", "global", "global:tag", "local", "shared")))
+    new = pointer(f"t{len(readable)}", scope, dtype)
+    size = draw(st.sampled_from((const(LENGTH), const(LENGTH), const(LENGTH), const(LENGTH + 5), n + LENGTH, n * 2 + LENGTH)))
+    outer, inner = Var("o"), Var("i")
+    place: Any = outer * 4 + inner if draw(st.booleans()) else inner * (LENGTH // 4) + outer
     if draw(st.booleans()):
-        outer, inner = Var("o"), Var("i")
-        place = outer * 4 + inner
         compute: Stmt = For(inner, 0, 4, ForKind.SERIAL, Store(new, element([outer, inner], place).astype(dtype), place))
         compute = For(outer, 0, LENGTH // 4, draw(st.sampled_from((ForKind.SERIAL, ForKind.PARALLEL))), compute)
     else:
-        compute = For(i, 0, LENGTH, ForKind.SERIAL, Store(new, element([i], i).astype(dtype), i))
-    more = {**readable, new: dtype}
-    rest = [draw(stages(more, n, depth))] if len(more) < 9 else []
+        compute = For(inner, 0, LENGTH, ForKind.SERIAL, Store(new, element([inner], inner).astype(dtype), inner))
+    rest = draw(stages({**readable, new: dtype}, n, depth))
     before, after = (step() if not draw(st.integers(0, 3)) else nothing() for _ in range(2))
-    return Allocate(new, dtype, [size], true(), SeqStmt([compute, before, *rest, after]))
+    return Allocate(new, dtype, [size], true(), SeqStmt([compute, before, rest, after]))
 
 
 @st.composite
@@ -201,6 +206,7 @@ def test_an_operand_is_replaced_by_the_result(second: str) -> None:
         loop("j", "if (((int32*)a[0] < 1)) { b[j] = (int32*)a[j] }"),
         loop("j", "let m: int32 = floordiv(j, 2) b[m] = (int32*)a[m]"),
         loop("j", 'b[j] = (int32*)a[j] evaluate(@tir.call_extern("f", a, dtype=int32))'),
+        loop("j", 'b[j] = @tir.call_extern("f", @tir.address_of((int32*)a[j], dtype=handle), dtype=int32)'),
         "while (((int32*)a[0] < 1)) { b[0] = (int32*)a[0] }",
         loop("j", "b[ramp((j*2), 1, 4)] = (int32x4*)a[ramp((j*2), 1, 4)]", "3"),
         loop("j", "b[(int32*)a[j]] = (int32*)a[j]"),
@@ -226,6 +232,12 @@ T = loop("j", "t[j] = i")
         (loop("i", f"{buffer('t')} {T} let q: Pointer(global int32) = t p[i] = (int32*)q[3]"), False),
         (
             loop("i", f'attr [t: Pointer(global int32)] "volatile_scope" = 1 {buffer("t").replace(": Pointer(global int32)", "")} {T}'),
+            False,
+        ),
+        (
+            loop(
+                "i", f"{buffer('t')} {T} evaluate(@tir.tvm_struct_set(p, 0, 1, @tir.address_of((int32*)t[0], dtype=handle), dtype=int32))"
+            ),
             False,
         ),
         (loop("i", f"{buffer('t')} {T} p[i] = (int32*)t[3]", kind='"parallel"'), False),
