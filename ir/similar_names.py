@@ -1,7 +1,7 @@
 """Hints for misspelled names."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 
 def same_names(name: str, known: Iterable[str]) -> list[str]:
@@ -23,11 +23,15 @@ def did_you_mean(name: str, known: Iterable[str], most: int = 3) -> str:
     ('; did you mean strides?', '; did you mean nn.relu?', '')
     """
     names = list(known)
-    near = same_names(name, names)
-    if not near:
-        forms = difflib.get_close_matches(name.casefold(), {form for one in names for form in (one.casefold(), _last(one))}, most)
-        near = [one for form in forms for one in same_names(form, names)]
-    return f"; did you mean {' or '.join(list(dict.fromkeys(near))[:most])}?" if near else ""
+    alike = [one for one in names if one.count(".") == name.count(".")]
+    near = same_names(name, names) or _close(name, alike, str.casefold, most) or _close(name, names, _last, most)
+    return f"; did you mean {' or '.join(near[:most])}?" if near else ""
+
+
+def _close(name: str, names: Sequence[str], form: Callable[[str], str], most: int) -> list[str]:
+    """The names whose forms are most similar, best first."""
+    forms = difflib.get_close_matches(name.casefold(), dict.fromkeys(map(form, names)), most)
+    return [one for close in forms for one in names if form(one) == close]
 
 
 def _last(name: str) -> str:

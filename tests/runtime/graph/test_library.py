@@ -211,6 +211,14 @@ def test_functions_of_loops_are_nodes_of_graphs(tmp_path: Path, remote: bool) ->
         assert [event["name"] for event in events] == ["x", "x", "add", "add"]
 
 
+def test_debug_executors_of_factories_take_lists_of_devices(tmp_path: Path) -> None:
+    factory = build(layer(), "numpy", weights())
+    made = factory["debug_create"]("default", passat.cpu())
+    debugged = debug_executor.GraphModuleDebug(made, [passat.cpu()], factory.get_graph_json(), str(tmp_path))
+    debugged.run(x=X, number=1)
+    np.testing.assert_allclose(debugged.get_output(0).numpy(), expected(X), rtol=1e-6)
+
+
 GRAPH = {
     "nodes": [
         {"op": "null", "name": "x", "inputs": []},

@@ -36,12 +36,12 @@ class GraphModuleDebug(GraphModule):
     The executor may be that of a session; files are written here.
     """
 
-    def __init__(self, module: Module, device: Device | None, graph_json_str: str, dump_root: str | None) -> None:
+    def __init__(self, module: Module, device: Device | Sequence[Device] | None, graph_json_str: str, dump_root: str | None = None) -> None:
         super().__init__(module)
         self._graph = read_graph(graph_json_str)
         self._dump_root = Path(tempfile.mkdtemp(prefix="tvmdbg_") if dump_root is None else dump_root)
         self._is_temporary = dump_root is None
-        where = cpu() if device is None else device
+        where = device_of(device) or cpu()
         self._dump_path = str(self._dump_root / f"_tvmdbg_device_{where.kind.upper()}_{where.device_id}")
         Path(self._dump_path).mkdir(parents=True, exist_ok=True)
         (Path(self._dump_path) / GRAPH_DUMP_FILE_NAME).write_text(graph_json_str)
