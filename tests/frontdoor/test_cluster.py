@@ -30,8 +30,9 @@ def test_without_dask_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch)
     assert result.stderr == ("error: a cluster needs dask.distributed, which is not installed: pip install 'passat[cluster]' installs it\n")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def cluster() -> Iterator[AnyValue]:
+    """A cluster of two processes for each test: a worker that is killed while dask starts it is not replaced."""
     distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed; make cluster installs it")
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=50) as made:
         yield made
@@ -83,7 +84,7 @@ def started(name):
     first = not list(STARTS.glob(f"{name}.*"))
     (STARTS / f"{name}.{uuid.uuid4().hex}").touch()
     if name == "fatal" or (name == "killed" and first):
-        time.sleep(1)  # dask does not replace a worker that ends while it starts
+        time.sleep(2)  # dask does not replace a worker that ends while it starts
         os.kill(os.getpid(), signal.SIGKILL)
 
 @register_pass("Starts", override=True)
