@@ -67,7 +67,8 @@ def test_functions_do_the_same(function: PrimFunc, given_arguments: list[Any]) -
     assert peak(made.body, sizes) <= peak(function.body, sizes)
 
 
-TYPES = ("int32", "int32", "int16", "int8", "int64")
+TYPES = ("int32",) * 6 + ("int16", "int8", "int64")
+SCOPES = ("global",) * 6 + ("global:tag", "global:tag", "local", "shared")
 LENGTH = 12
 
 
@@ -80,8 +81,9 @@ def stages(draw: st.DrawFn, readable: dict[Var, str], n: Var, depth: int = 2) ->
     def element(scope: list[Var], place: Any) -> Any:
         """A sum of elements of what was computed last, for the most part at the same place, and seldom of others."""
         total: Any = const(draw(st.integers(-2, 2)))
-        for var in draw(st.lists(st.sampled_from((*known[-2:], known[-1], draw(st.sampled_from(known)))), min_size=1, max_size=3)):
-            index = place if draw(st.integers(0, 3)) else draw(indices(scope)) % LENGTH
+        others = draw(st.lists(st.sampled_from((*known[-2:], draw(st.sampled_from(known)))), max_size=2))
+        for var in (known[-1], *others):
+            index = draw(st.sampled_from((place, place, place, LENGTH - 1 - place, draw(indices(scope)) % LENGTH)))
             total = total * 3 + Load(readable[var], var, index).astype("int32")
         return total
 
@@ -101,12 +103,11 @@ def stages(draw: st.DrawFn, readable: dict[Var, str], n: Var, depth: int = 2) ->
             return draw(stages(readable, n, depth - 1))
         return write(draw(st.sampled_from((*known[:2], draw(st.sampled_from(known))))))
 
-    if len(known) > 9 or not draw(st.integers(0, 3)):
+    if len(known) >= 3 + 2 * depth and not draw(st.integers(0, 3)):
         return write(draw(st.sampled_from(known[:2])))
     dtype = draw(st.sampled_from(TYPES))
-    scope = draw(st.sampled_from(("global", "global", "global", "global:tag", "local", "shared")))
-    new = pointer(f"t{len(readable)}", scope, dtype)
-    size = draw(st.sampled_from((const(LENGTH), const(LENGTH), const(LENGTH), const(LENGTH + 5), n + LENGTH, n * 2 + LENGTH)))
+    new = pointer(f"t{len(readable)}", draw(st.sampled_from(SCOPES)), dtype)
+    size = draw(st.sampled_from((*[const(LENGTH)] * 6, const(LENGTH + 5), n + LENGTH, n * 2 + LENGTH)))
     outer, inner = Var("o"), Var("i")
     place: Any = outer * 4 + inner if draw(st.booleans()) else inner * (LENGTH // 4) + outer
     if draw(st.booleans()):
