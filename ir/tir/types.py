@@ -1,5 +1,6 @@
 """Element types of the loop IR: their names, with TVM's spelling of vectors (`float32x4`), and the types of variables."""
 
+import json
 from dataclasses import dataclass
 from functools import lru_cache
 from re import compile as pattern
@@ -98,6 +99,10 @@ class PrimType:
         return self.dtype
 
 
+_SCOPE: Final = pattern(r"[A-Za-z_][A-Za-z0-9_.]*(:[A-Za-z_][A-Za-z0-9_.]*)?")
+"""The scopes that are printed as they are: a name, which may have a tag."""
+
+
 @dataclass(frozen=True)
 class PointerType:
     """The type of a variable that points to memory: the type of its elements, and where the memory is."""
@@ -109,4 +114,5 @@ class PointerType:
         object.__setattr__(self, "storage_scope", self.storage_scope or "global")
 
     def __str__(self) -> str:
-        return f"Pointer({self.storage_scope} {self.element_type})"
+        scope = self.storage_scope if _SCOPE.fullmatch(self.storage_scope) else json.dumps(self.storage_scope)
+        return f"Pointer({scope} {self.element_type})"

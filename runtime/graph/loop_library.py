@@ -7,7 +7,8 @@ from typing import Any as AnyValue
 from typing import Final
 
 from passat.ir.tir.function import PrimFunc
-from passat.ir.tir.parser import TirParseError, parse_function
+from passat.ir.tir.parser import parse_function
+from passat.ir.tir.tokens import TirParseError
 from passat.runtime.devices import Target
 from passat.runtime.graph.archive import LOOPS, write_archive
 from passat.runtime.graph.graph_error import GraphError

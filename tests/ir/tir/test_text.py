@@ -7,8 +7,12 @@ from passat.ir import assert_structural_equal, structural_equal, structural_hash
 from passat.ir.tir.builder import create
 from passat.ir.tir.expr import Var
 from passat.ir.tir.function import PrimFunc
-from passat.ir.tir.parser import TirParseError, parse_expr, parse_function, parse_stmt
+from passat.ir.tir.parser import parse_expr, parse_function, parse_stmt
 from passat.ir.tir.printer import show
+from passat.ir.tir.stmt import Allocate, Evaluate
+from passat.ir.tir.tokens import TirParseError
+from passat.ir.tir.types import PointerType, PrimType
+from passat.ir.tir.values import true
 from tests.ir.tir.programs import functions
 
 
@@ -24,6 +28,24 @@ def test_functions_are_read_as_printed(function: PrimFunc) -> None:
 @pytest.mark.parametrize("text", ["seq {}", "seq {\n  seq {}\n}", "seq {\n  seq {}\n}\nseq {}"])
 def test_sequences_within_sequences_stay(text: str) -> None:
     assert show(parse_stmt(text)) == text
+
+
+@pytest.mark.parametrize("scope", ["global", "local.L1", "global:tag", "wmma.matrix_a:x.y", "with a space", "a:b:c", 'a "text"', "@a", "1"])
+def test_any_scope_is_read_as_printed(scope: str) -> None:
+    memory = Var("A", PointerType(PrimType("float32"), scope))
+    text = show(Allocate(memory, "float32", [4], true(1), Evaluate(memory)))
+    again = parse_stmt(text)
+    assert show(again) == text
+    assert isinstance(again, Allocate)
+    assert again.buffer_var.type_annotation == memory.type_annotation
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["(float32*)A: Pointer(global float32)[i: int32]", "(int8x4*)A: Pointer(global int8)[ramp(0, 1, 4) where broadcast(n: bool, 4)]"],
+)
+def test_loads_are_expressions(text: str) -> None:
+    assert show(parse_expr(text)) == text
 
 
 def test_long_programs_do_not_use_the_stack() -> None:
