@@ -129,6 +129,7 @@ class Importer:
                     continue
                 frame.defaults[name] = fixed[name]
             header.input.append(value)
+            require_text(name)
             scope.define(name, Var(name, type_of(value.type), Span("", outputs=(name,))))
         for entry in graph.quantization_annotation:
             names = [parameter.value for parameter in entry.quant_parameter_tensor_names]
@@ -138,6 +139,7 @@ class Importer:
                 if binding.key in fixed and binding.key not in scope.values:
                     tensor = frame.defaults[binding.key] = fixed[binding.key]
                     data = read_tensor(tensor, self.frame.folder)
+                    require_text(tensor.name)
                     scope.define(tensor.name, Var(tensor.name, TensorType(data.shape, data.dtype), Span("", outputs=(tensor.name,))))
         params = [value for value in scope.values.values() if isinstance(value, Var)]
         try:

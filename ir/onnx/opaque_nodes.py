@@ -179,6 +179,7 @@ def _region(importer: "Importer", graph: GraphProto, scope: Scope, carried: Sequ
     while True:
         mark, inner = importer.findings.mark(), Scope(scope)
         types[2 : 2 + len(held)] = held
+        require_text(*(value.name for value in graph.input))
         params = [
             inner.define(value.name, Var(value.name, type_, Span("", outputs=(value.name,))))
             for value, type_ in zip(graph.input, types, strict=True)
