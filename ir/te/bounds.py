@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any as AnyValue
 
 from passat.ir.te.schedule import Fuse, Schedule, Split, Stage
-from passat.ir.te.tensor import ComputeOp, Operation, Tensor
+from passat.ir.te.tensor import ComputeOp, ExternOp, Operation, Tensor
 from passat.ir.tir.arithmetic import Add, FloorDiv, FloorMod, Max, Min, Mul, Sub
 from passat.ir.tir.equality import difference
 from passat.ir.tir.expr import Cast, IntImm, PrimExpr, Var, const
@@ -116,25 +116,48 @@ def infer_bound(schedule: Schedule) -> Domains:
             whole = {iv: iv.dom for iv in (*stage.op.axis, *stage.op.reduce_axis) if iv.dom is not None}
             domains.update(whole if stage.attached is None else {**whole, **_needed(stage, schedule, bodies, domains)})
             _pass_down(stage, domains)
+        elif isinstance(stage.op, ExternOp) and stage.attached is not None:
+            _readers(stage, schedule, bodies, _free_loops(stage, schedule, domains))
     return domains
 
 
 def _pass_down(stage: Stage, domains: Domains) -> None:
-    """The ranges of the loops that splitting and fusing made."""
+    """The ranges of the loops that splitting and fusing made. Raises TirError for numbers of iterations that their type does not have."""
     for relation in stage.relations:
         if isinstance(relation, Fuse):
             extent = domains[relation.outer].extent * domains[relation.inner].extent
-            domains[relation.fused] = Range.from_min_extent(const(0, extent.dtype), extent)
+            domains[relation.fused] = _counted(relation.fused, extent)
             continue
         whole = domains[relation.parent].extent
         size = relation.factor if relation.factor is not None else relation.nparts
         assert size is not None
+        if isinstance(size, IntImm) and isinstance(whole, IntImm) and 0 < whole.value < size.value and not _has_threads(stage):
+            size = whole  # without iterations that compute nothing, as in TVM
+        if isinstance(size, IntImm) and not whole.type.holds(size.value if isinstance(whole, IntImm) else 2 * size.value):
+            raise TirError(
+                f"{relation.parent.var.name} of {stage.op.name} is split by {size.value}, which is too large for its type {whole.dtype}; "
+                "split it by less"
+            )
         size = size.astype(whole.dtype)
         other = (whole + (size - 1)) // size
         inner, outer = (size, other) if relation.factor is not None else (other, size)
-        zero = const(0, whole.dtype)
-        domains[relation.inner] = Range.from_min_extent(zero, inner)
-        domains[relation.outer] = Range.from_min_extent(zero, outer)
+        domains[relation.inner] = _counted(relation.inner, inner)
+        domains[relation.outer] = _counted(relation.outer, outer)
+
+
+def _has_threads(stage: Stage) -> bool:
+    """Whether a loop of a stage runs on threads, whose number stays as it is given."""
+    return any(loop.thread is not None for loop in stage.loops.values())
+
+
+def _counted(loop: IterVar, extent: PrimExpr) -> Range:
+    """The range of a loop of a number of iterations; arithmetic of constants is folded if its result is a number of their type."""
+    if not isinstance(extent, IntImm) and not any(isinstance(part, Var) for part in post_order(extent)):
+        raise TirError(
+            f"the loop {loop.var.name} has {extent} iterations, more than {extent.dtype} counts; "
+            "make smaller loops, or sizes of the type int64 by tir.const"
+        )
+    return Range.from_min_extent(const(0, extent.dtype), extent)
 
 
 def _needed(stage: Stage, schedule: Schedule, bodies: Bodies, domains: Domains) -> Domains:
@@ -143,23 +166,31 @@ def _needed(stage: Stage, schedule: Schedule, bodies: Bodies, domains: Domains) 
     assert isinstance(stage.op, ComputeOp)
     free = _free_loops(stage, schedule, domains)
     found: list[list[Interval | None]] = [[] for _ in stage.op.axis]
+    for reader, indices in _readers(stage, schedule, bodies, free):
+        for place, part in enumerate(found):
+            part.append(None if indices is None else interval(root_values(indices[place], reader, domains), free[id(reader)]))
+    axes = zip(stage.op.axis, found, strict=True)
+    return {iv: covering for iv, parts in axes if (covering := _covering(parts)) is not None}
+
+
+def _readers(
+    stage: Stage, schedule: Schedule, bodies: Bodies, free: Mapping[int, object]
+) -> list[tuple[Stage, tuple[PrimExpr, ...] | None]]:
+    """The stages that read a stage computed inside a loop, and at which index. Raises TirError unless there are some, all inside it."""
+    assert stage.attached is not None
+    parent, loop = stage.attached
+    where = f"{stage.op.name} is computed inside the loop {loop.var.name} of {parent.op.name}"
+    found = []
     for reader in schedule.stages:
-        if reader.is_inline:
-            continue
-        for tensor, indices in bodies.reads(reader.op):
+        for tensor, indices in () if reader.is_inline else bodies.reads(reader.op):
             if tensor.op is not stage.op:
                 continue
             if id(reader) not in free:
-                parent, loop = stage.attached
-                raise TirError(
-                    f"{stage.op.name} is computed inside the loop {loop.var.name} of {parent.op.name}, "
-                    f"and {reader.op.name}, which reads it, is outside"
-                )
-            known = free[id(reader)]
-            for place, part in enumerate(found):
-                part.append(None if indices is None else interval(root_values(indices[place], reader, domains), known))
-    axes = zip(stage.op.axis, found, strict=True)
-    return {iv: covering for iv, parts in axes if (covering := _covering(parts)) is not None}
+                raise TirError(f"{where}, and {reader.op.name}, which reads it, is outside")
+            found.append((reader, indices))
+    if not found:
+        raise TirError(f"{where}, where nothing reads it; compute_at takes a stage that does")
+    return found
 
 
 def _free_loops(stage: Stage, schedule: Schedule, domains: Domains) -> dict[int, dict[Var, Interval]]:

@@ -202,15 +202,17 @@ def to_prim_func(args: Sequence[Tensor | Buffer | Var], stmt: Stmt, binds: Mappi
     buffers: dict[Tensor, Buffer] = dict(binds or {})
     params: list[Var] = []
     buffer_map: dict[Var, Buffer] = {}
-    for arg in args:
+    for place, arg in enumerate(args):
+        if not isinstance(arg, (Tensor, Buffer, Var)):
+            raise TypeError(f"the arguments of a function are tensors, buffers and variables, not a {type(arg).__name__}")
+        if any(arg is each for each in args[:place]):
+            raise TirError(f"{arg.name} is an argument twice; the arguments of a function differ")
         if isinstance(arg, Var):
             params.append(arg)
             continue
         if isinstance(arg, Tensor) and arg not in buffers:
             buffers[arg] = decl_buffer(arg.shape, arg.dtype, arg.name)
         buffer = buffers[arg] if isinstance(arg, Tensor) else arg
-        if not isinstance(buffer, Buffer):
-            raise TypeError(f"the arguments of a function are tensors, buffers and variables, not a {type(buffer).__name__}")
         params.append(Var(buffer.name, "handle"))
         buffer_map[params[-1]] = buffer
     external = set(buffers)

@@ -57,6 +57,8 @@ class Stage:
         self.attached: tuple[Stage, IterVar] | None = None
 
     def _place(self, axis: IterVar) -> int:
+        if not isinstance(axis, IterVar):
+            raise TypeError(f"a loop of {self.op.name} is a variable such as {self.op.name}.op.axis[0], not a {type(axis).__name__}")
         for place, leaf in enumerate(self.leaf_iter_vars):
             if leaf is axis:
                 return place
@@ -74,8 +76,9 @@ class Stage:
         place, name = self._place(parent), parent.var.name
         outer, inner = (IterVar(None, Var(f"{name}.{part}", parent.dtype), parent.iter_type) for part in ("outer", "inner"))
         sizes = [None if size is None else convert(size) for size in (factor, nparts)]
-        if any(isinstance(size, IntImm) and size.value < 1 for size in sizes):
-            raise TirError(f"{name} is split by a positive number")
+        for size in sizes:
+            if size is not None and (not size.type.is_integer or size.dtype == "bool" or (isinstance(size, IntImm) and size.value < 1)):
+                raise TirError(f"{name} is split by a positive integer, not by {size}")
         self.relations.append(Split(parent, outer, inner, sizes[0], sizes[1]))
         self.leaf_iter_vars[place : place + 1] = [outer, inner]
         return outer, inner
@@ -130,6 +133,8 @@ class Stage:
 
     def bind(self, ivar: IterVar, thread_ivar: IterVar) -> None:
         """Runs the iterations of a loop on threads."""
+        if not isinstance(thread_ivar, IterVar):
+            raise TypeError(f"a loop is bound to a thread that te.thread_axis makes, not to a {type(thread_ivar).__name__}")
         self._loop(ivar).thread = thread_ivar
 
     def pragma(self, var: IterVar, pragma_type: str, pragma_value: AnyValue = None) -> None:
@@ -162,7 +167,14 @@ class Stage:
         self.is_inline, self.attached = True, None
 
     def compute_at(self, parent: "Stage", scope: IterVar) -> None:
-        """Computes the elements that one iteration of a loop of another stage needs, inside it."""
+        """Computes the elements that one iteration of a loop of another stage needs, inside it. Raises TirError for arguments and for the
+        stage itself; lowering also does unless all stages that read the elements are inside."""
+        if not isinstance(parent, Stage):
+            raise TypeError(f"{self.op.name} is computed inside a loop of a stage, not of a {type(parent).__name__}")
+        if isinstance(self.op, PlaceholderOp):
+            raise TirError(f"{self.op.name} is an argument, so it is not computed inside a loop")
+        if parent is self:
+            raise TirError(f"{self.op.name} cannot be computed inside its own loop")
         parent._place(scope)
         self.is_inline, self.attached = False, (parent, scope)
 
@@ -186,6 +198,8 @@ class Schedule:
 
     def __getitem__(self, key: Tensor | Operation) -> Stage:
         op = key.op if isinstance(key, Tensor) else key
+        if not isinstance(op, Operation):
+            raise TypeError(f"a schedule has stages of tensors and operations, not of a {type(op).__name__}")
         if id(op) not in self._by_op:
             raise TirError(f"{op.name} is not part of the schedule of {', '.join(each.name for each in self.outputs)}")
         return self._by_op[id(op)]
@@ -243,10 +257,13 @@ class Schedule:
 
 
 def create_schedule(ops: Operation | Tensor | Iterable[Operation]) -> Schedule:
-    """The default schedule: each operation in its own loops, in the order of its dimensions."""
-    if isinstance(ops, Tensor):
-        ops = ops.op
-    return Schedule([ops] if isinstance(ops, Operation) else ops)
+    """The default schedule: each operation in its own loops, in the order of its dimensions. Raises TypeError for other arguments."""
+    given = list(ops) if isinstance(ops, Iterable) and not isinstance(ops, (str, Tensor)) else [ops]
+    outputs = [each.op if isinstance(each, Tensor) else each for each in given]
+    for each in outputs:
+        if not isinstance(each, Operation):
+            raise TypeError(f"a schedule is made of operations, as in te.create_schedule(y.op), not of a {type(each).__name__}")
+    return Schedule(outputs)
 
 
 def _in_order(outputs: Iterable[Operation]) -> list[Operation]:

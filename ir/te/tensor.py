@@ -3,13 +3,14 @@
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any as AnyValue
+from typing import Final
 
 from passat.ir.tir.buffer import Buffer, decl_buffer
-from passat.ir.tir.expr import EqualOp, ExprOp, PrimExpr, convert
+from passat.ir.tir.expr import EqualOp, ExprOp, IntImm, PrimExpr, convert
 from passat.ir.tir.functor import post_order
 from passat.ir.tir.ranges import IterVar, Reduce
 from passat.ir.tir.stmt import Evaluate, Stmt
-from passat.ir.tir.types import TirError, canonical
+from passat.ir.tir.types import DataType, TirError
 from passat.ir.tir.values import ProducerLoad
 
 
@@ -165,17 +166,30 @@ class ExternOp(Operation):
 
 
 def _sizes(shape: AnyValue) -> tuple[PrimExpr, ...]:
+    """The sizes of dimensions. Raises TirError for what is not an integer, and for negative numbers."""
     given = shape if isinstance(shape, (list, tuple)) else (shape,)
-    return tuple(convert(int(size) if isinstance(size, float) else size) for size in given)
+    sizes = tuple(convert(int(size) if isinstance(size, float) and size.is_integer() else size) for size in given)
+    for size in sizes:
+        if not size.type.is_integer or (isinstance(size, IntImm) and size.value < 0):
+            raise TirError(f"the sizes of a tensor are integers from 0 on, not {size}")
+    return sizes
 
 
 def placeholder(shape: AnyValue, dtype: str | None = None, name: str = "placeholder") -> Tensor:
-    """A tensor that is an argument.
+    """A tensor that is an argument. Raises TirError for bad sizes, and for an element type of another number of bits than arrays have.
 
     >>> placeholder((4, 2), name="x")
     Tensor(shape=[4, 2], op.name=x)
     """
-    return PlaceholderOp(name, "", None, [(_sizes(shape), canonical(dtype or "float32"))]).output(0)
+    element = DataType.of(dtype or "float32")
+    if element.kind in _BITS and element.bits not in _BITS[element.kind]:
+        known = ", ".join(f"{element.kind}{bits}" for bits in _BITS[element.kind])
+        raise TirError(f"no array has elements of type {element}; the types of this kind are {known}")
+    return PlaceholderOp(name, "", None, [(_sizes(shape), str(element))]).output(0)
+
+
+_BITS: Final = {"float": (16, 32, 64), "bfloat": (16,), "int": (1, 2, 4, 8, 16, 32, 64), "uint": (1, 2, 4, 8, 16, 32, 64)}
+"""The numbers of bits of the elements of arrays, by kind."""
 
 
 def compute(

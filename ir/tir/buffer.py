@@ -1,5 +1,6 @@
 """Buffers: multi-dimensional views of memory."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from typing import Any as AnyValue
@@ -49,7 +50,8 @@ class Buffer(Node):
         return pointer.storage_scope if isinstance(pointer, PointerType) else "global"
 
     def offset(self, begin: Sequence[AnyValue]) -> PrimExpr:
-        """The number of elements from the pointer to the element at an index. Raises TirError for an index of the wrong length."""
+        """The number of elements from the pointer to the element at an index. Raises TirError for an index of the wrong length,
+        and for more elements than the type of the index counts."""
         index = tuple(map(convert, begin))
         if not self.shape and len(index) == 1:
             return self.elem_offset + index[0]
@@ -65,6 +67,12 @@ class Buffer(Node):
         offset = index[0]
         for place, extent in zip(index[1:], self.shape[1:], strict=True):
             offset = offset * extent + place
+        known = [int(extent) for extent in self.shape if isinstance(extent, IntImm)]
+        if len(known) == len(self.shape) and offset.type.is_index and not offset.type.holds(math.prod(known)):
+            raise TirError(
+                f"the buffer {self.name} has {math.prod(known)} elements, more than {offset.dtype} counts; "
+                "make its sizes int64, as in tir.const(8, 'int64')"
+            )
         return self.elem_offset + offset
 
     def vload(self, begin: AnyValue, dtype: str | None = None) -> PrimExpr:

@@ -196,7 +196,10 @@ class Const(PrimExpr):
 
 
 class IntImm(Const):
-    """An integer or boolean of a type, kept in 64 bits. Equal to what has the same value: `IntImm("int32", 1) == 1`."""
+    """An integer or boolean of a type. Equal to what has the same value: `IntImm("int32", 1) == 1`.
+
+    Raises TirError for a number that the type does not have, and for one above 2**63 - 1, which `const` makes.
+    """
 
     __slots__ = ("value",)
     FIELDS = ("dtype", "value")
@@ -208,7 +211,12 @@ class IntImm(Const):
             raise TirError(f"an IntImm has an integer type, not {dtype}")
         if type_.kind == "uint" and value < 0:
             raise TirError(f"{value} is negative, and {dtype} is unsigned")
-        self.dtype, self.value = str(type_), _wrapped(int(value))
+        self.dtype, self.value = str(type_), int(value)
+        if not type_.holds(self.value):
+            lowest, highest = type_.limits
+            raise TirError(f"{dtype} has the numbers from {lowest} to {highest}, not {self.value}")
+        if self.value >= 1 << 63:
+            raise TirError(f"an IntImm is at most 2**63 - 1, not {self.value}; tir.const makes larger numbers of the type uint64")
 
     def __hash__(self) -> int:
         return hash(self.value)
@@ -372,7 +380,10 @@ class BinaryOp(PrimExpr):
 
     @classmethod
     def fold(cls, a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
-        """The value if the constants among the operands determine it; None otherwise. Raises TirError for a division by zero."""
+        """The value if the constants among the operands determine it; None otherwise, and for a value that the type does not have.
+
+        Raises TirError for a division by zero.
+        """
         x = a.value if isinstance(a, (IntImm, FloatImm)) else None
         y = b.value if isinstance(b, (IntImm, FloatImm)) else None
         if x is None and y is None:
@@ -380,7 +391,9 @@ class BinaryOp(PrimExpr):
         if cls.DIVIDES and y == 0:
             raise TirError("division by zero")
         if x is not None and y is not None:
-            return const(cls.COMPUTE(x, y), a.dtype)
+            value = cls.COMPUTE(x, y)
+            fits = not a.type.is_integer or a.type.is_bool or a.type.holds(value)
+            return const(value, a.dtype) if fits else None
         if x is not None:
             return b if x == cls.UNITS[0] else a if x == cls.ZEROS[0] else None
         return a if y == cls.UNITS[1] else b if y == cls.ZEROS[1] else None
@@ -399,11 +412,6 @@ def _true_divide(a: AnyValue, b: AnyValue) -> PrimExpr:
     if x.type.kind == "int" and y.type.kind == "int":
         raise TirError("/ of integers is ambiguous; use //, or tir.div, truncdiv, floordiv or indexdiv")
     return _binary("/", x, y)
-
-
-def _wrapped(value: int) -> int:
-    """An integer modulo 2**64, as a signed one."""
-    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _convertible(value: object) -> bool:
@@ -449,7 +457,7 @@ def const(value: AnyValue, dtype: str | None = None) -> PrimExpr:
         return Broadcast(const(value, str(type_.with_lanes(1))), type_.lanes)
     if type_.is_integer:
         number = bool(value) if type_.is_bool else int(value)
-        if type_.kind == "uint" and number >= 1 << 63:
+        if type_.kind == "uint" and number >= 1 << 63 and type_.holds(number):
             return Call(dtype, "tir.large_uint_imm", [const(number & 0xFFFFFFFF, "uint32"), const(number >> 32, "uint32")])
         return IntImm(dtype, number)
     if type_.kind in ("float", "bfloat"):
@@ -464,6 +472,8 @@ def cast(dtype: str, value: AnyValue) -> PrimExpr:
         return given
     if wanted.lanes != 1 and given.lanes == 1:
         return Broadcast(cast(str(wanted.with_lanes(1)), given), wanted.lanes)
+    if isinstance(given, IntImm) and not wanted.is_bool and (wanted.kind == "int" or (wanted.kind == "uint" and given.value >= 0)):
+        return const(wanted.wrapped(given.value), str(wanted))
     if isinstance(given, (IntImm, FloatImm)):
         return const(given.value, str(wanted))
     if given.type.kind == "handle":
@@ -518,7 +528,7 @@ def bit_operation(name: str, a: AnyValue, b: AnyValue) -> PrimExpr:
         if name.startswith("shift") and not 0 <= y.value < x.type.bits:
             raise TirError(f"a shift of {x.dtype} is at least 0 and less than {x.type.bits}, not {y.value}")
         if isinstance(x, IntImm):
-            return IntImm(x.dtype, _BITS[name](x.value, y.value))
+            return IntImm(x.dtype, x.type.wrapped(_BITS[name](x.value, y.value)))
         if name.startswith("shift") and y.value == 0:
             return x
     return Call(x.dtype, f"tir.{name}", [x, y])

@@ -100,13 +100,16 @@ class Polynomials:
         left = polynomial(rest)
         if isinstance(left, int):
             return _sized(polynomial(whole) + left // divisor)
-        made = FloorDiv(self.expr(left, self._dtype(left)), const(divisor, self._dtype(left)))
+        dtype = self._dtype(left) if DataType.of("int32").holds(divisor) else "int64"
+        made = FloorDiv(self.expr(left, dtype), const(divisor, dtype))
         name = self._name(made)
         self._forms[name] = Quotient(left, divisor)
         return _sized(polynomial(whole) + SymDim.named(name))
 
     def _dtype(self, value: Polynomial) -> str:
         names = [name for monomial, _ in terms_of(value) for name in monomial]
+        if not self.fits(value, "int32"):
+            return "int64"
         return max((self._exprs[name].dtype for name in names), key=lambda dtype: (len(dtype), dtype), default="int32")
 
     def _polynomial(self, expr: PrimExpr, done: Mapping[int, Polynomial]) -> Polynomial:

@@ -124,7 +124,7 @@ def abs(x: AnyValue) -> PrimExpr:  # TVM's name
     value = convert(x)
     if value.type.kind == "int":
         if isinstance(value, IntImm):
-            return IntImm(value.dtype, value.value if value.value >= 0 else -value.value)
+            return IntImm(value.dtype, value.type.wrapped(value.value if value.value >= 0 else -value.value))
         return Select(value >= const(0, value.dtype), value, -value)
     if value.type.is_float:
         if isinstance(value, FloatImm):

@@ -119,6 +119,6 @@ class Reduce(PrimExpr):
         self.combiner, self.source, self.axis = combiner, tuple(map(convert, source)), tuple(axis)
         self.condition = true() if condition is None else convert(condition)
         self.value_index, self.init = int(value_index), tuple(map(convert, init or ()))
-        if any(axis.iter_type != IterVar.CommReduce for axis in self.axis):
+        if any(not isinstance(axis, IterVar) or axis.iter_type != IterVar.CommReduce for axis in self.axis):
             raise TirError("the axes of a reduction are made by reduce_axis")
         self.dtype = self.source[self.value_index].dtype

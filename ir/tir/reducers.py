@@ -34,17 +34,19 @@ def comm_reducer(fcombine: Callable[..., AnyValue], fidentity: Callable[..., Any
         made = [Reduce(combiner, sources, axes, where, place, initial) for place in range(len(sources))]
         return tuple(made) if several and len(made) > 1 else made[0]
 
-    def reducer(expr: AnyValue, axis: AnyValue, where: AnyValue = None, init: AnyValue = None, *args: AnyValue) -> AnyValue:
-        if isinstance(axis, (IterVar, list, tuple)):
-            if args:
-                raise TypeError(f"{name} takes a value, axes, where and init, not {len(args)} more")
-            return reduce(expr, axis, where, init)
+    def reducer(expr: AnyValue, *values: AnyValue, axis: AnyValue = None, where: AnyValue = None, init: AnyValue = None) -> AnyValue:
+        named = {key: value for key, value in (("axis", axis), ("where", where), ("init", init)) if value is not None}
+        if named or (values and isinstance(values[0], (IterVar, list, tuple))):
+            return reduce(expr, *values, **named)
+        if not values:
+            raise TypeError(f"{name} takes a value and axes that reduce_axis makes, or several values")
         total = expr
-        for value in (axis, where, init, *args):
+        for value in values:
             if value is not None:
                 total = fcombine(total, value)
         return total
 
+    reduce.__name__ = reduce.__qualname__ = name
     reducer.__name__ = reducer.__qualname__ = name
     reducer.__doc__ = f"The {name} of a value over axes, or of several values."
     return reducer

@@ -10,7 +10,7 @@ from passat.ir.tir.expr import IntImm, PrimExpr, StringImm, Var, convert
 from passat.ir.tir.node import Node
 from passat.ir.tir.ranges import IterVar, Range
 from passat.ir.tir.types import PointerType, TirError, canonical
-from passat.ir.tir.values import true
+from passat.ir.tir.values import indices_of, true
 
 
 class Stmt(Node):
@@ -122,7 +122,8 @@ class Store(Stmt):
     FIELDS = ("buffer_var", "value", "index", "predicate")
 
     def __init__(self, buffer_var: Var, value: AnyValue, index: AnyValue, predicate: AnyValue = None) -> None:
-        self.buffer_var, self.value, self.index = buffer_var, convert(value), convert(index)
+        [self.index] = indices_of([index])
+        self.buffer_var, self.value = buffer_var, convert(value)
         self.predicate = true(self.value.lanes) if predicate is None else convert(predicate)
         for part in (self.index, self.predicate):
             if part.lanes != self.value.lanes:
@@ -137,7 +138,7 @@ class BufferStore(Stmt):
 
     def __init__(self, buffer: Buffer, value: AnyValue, indices: Iterable[AnyValue]) -> None:
         self.buffer, self.value = buffer, convert(value)
-        self.indices: tuple[PrimExpr, ...] = tuple(map(convert, indices))
+        self.indices = indices_of(indices)
 
 
 class BufferRealize(Stmt):
@@ -158,7 +159,7 @@ class ProducerStore(Stmt):
 
     def __init__(self, producer: AnyValue, value: AnyValue, indices: Iterable[AnyValue]) -> None:
         self.producer, self.value = producer, convert(value)
-        self.indices: tuple[PrimExpr, ...] = tuple(map(convert, indices))
+        self.indices = indices_of(indices)
 
 
 class ProducerRealize(Stmt):

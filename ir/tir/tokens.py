@@ -34,6 +34,8 @@ class Tokens:
     """A text that is read from left to right, a token at a time. Errors name the place of the next token."""
 
     def __init__(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise TypeError(f"a program of loops is read from a str, not from a {type(text).__name__}")
         self._text = text
         self._position = self._depth = 0
         self._next: Token | None = None

@@ -68,6 +68,29 @@ class DataType(NamedTuple):
         return self.kind == "int" and self.lanes == 1 and self.bits in (32, 64)
 
     @property
+    def limits(self) -> tuple[int, int]:
+        """The lowest and the highest number of this integer type.
+
+        >>> DataType.of("int8").limits, DataType.of("bool").limits
+        ((-128, 127), (0, 1))
+        """
+        return (-(1 << self.bits - 1), (1 << self.bits - 1) - 1) if self.kind == "int" else (0, (1 << self.bits) - 1)
+
+    def holds(self, value: int) -> bool:
+        """Whether an integer is a number of this integer type."""
+        lowest, highest = self.limits
+        return lowest <= value <= highest
+
+    def wrapped(self, value: int) -> int:
+        """The number of this integer type that is equal to an integer modulo two to the power of the bits.
+
+        >>> DataType.of("int8").wrapped(128), DataType.of("uint8").wrapped(-1)
+        (-128, 255)
+        """
+        lowest, _ = self.limits
+        return (value - lowest) % (1 << self.bits) + lowest
+
+    @property
     def itemsize(self) -> int:
         """The size of an element in bytes."""
         return (self.bits + 7) // 8

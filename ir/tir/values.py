@@ -80,7 +80,8 @@ class Load(PrimExpr):
     FIELDS = ("dtype", "buffer_var", "index", "predicate")
 
     def __init__(self, dtype: str, buffer_var: Var, index: AnyValue, predicate: AnyValue = None) -> None:
-        self.dtype, self.buffer_var, self.index = canonical(dtype), buffer_var, convert(index)
+        [self.index] = indices_of([index])
+        self.dtype, self.buffer_var = canonical(dtype), buffer_var
         self.predicate = true(self.lanes) if predicate is None else convert(predicate)
         _check_lanes(self.lanes, self.index, self.predicate)
 
@@ -93,7 +94,7 @@ class BufferLoad(PrimExpr):
     indices: tuple[PrimExpr, ...]
 
     def __init__(self, buffer: Buffer, indices: Iterable[AnyValue]) -> None:
-        self.buffer, self.indices = buffer, tuple(map(convert, indices))
+        self.buffer, self.indices = buffer, indices_of(indices)
         self.dtype = buffer.dtype
 
 
@@ -105,8 +106,17 @@ class ProducerLoad(PrimExpr):
     indices: tuple[PrimExpr, ...]
 
     def __init__(self, producer: AnyValue, indices: Iterable[AnyValue]) -> None:
-        self.producer, self.indices = producer, tuple(map(convert, indices))
+        self.producer, self.indices = producer, indices_of(indices)
         self.dtype = producer.dtype
+
+
+def indices_of(values: Iterable[AnyValue]) -> tuple[PrimExpr, ...]:
+    """The indices of elements. Raises TirError for those that are not integers."""
+    indices = tuple(map(convert, values))
+    for index in indices:
+        if not index.type.is_integer:
+            raise TirError(f"an index is an integer, not {index} of type {index.dtype}")
+    return indices
 
 
 def true(lanes: int = 1) -> PrimExpr:

@@ -39,11 +39,7 @@ def Lower(simple_mode: bool = False) -> Sequential:
     ]
     added = ctx.get_config(ADDED)
     for phase, _ in added:
-        if phase < 0:
+        if not 0 <= phase < len(phases):
             raise ConfigError(f"{ADDED} has phases from 0 to 3, not {phase}")
-    passes = [
-        each
-        for number, own in enumerate(phases)
-        for each in (*own, *(pass_ for phase, pass_ in added if min(phase, len(phases) - 1) == number))
-    ]
+    passes = [each for number, own in enumerate(phases) for each in (*own, *(pass_ for phase, pass_ in added if phase == number))]
     return Sequential(passes, name="tir.lower")

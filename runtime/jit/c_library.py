@@ -17,7 +17,9 @@ def compile_with_c(functions: Mapping[str, PrimFunc]) -> dict[str, Callable[...,
     Raises NoCompilerError, CompilerError, and TirError for what C cannot express, such as vectors.
     """
     found = {name: explicit(function.with_attr("global_symbol", name)) for name, function in functions.items()}
-    binary = build_library(module_source([plain for _, plain in found.values()]), compiler(this_machine=True))
+    symbols = {name: f"passat_function_{place}" for place, name in enumerate(found)}  # names may be words of C, or no names in C
+    plain = [function.with_attr("global_symbol", symbols[name]) for name, (_, function) in found.items()]
+    binary = build_library(module_source(plain), compiler(this_machine=True))
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "functions.so")
         with open(path, "wb") as file:
@@ -25,7 +27,7 @@ def compile_with_c(functions: Mapping[str, PrimFunc]) -> dict[str, Callable[...,
         library = ctypes.CDLL(path)
     made: dict[str, Callable[..., None]] = {}
     for name, (signature, _) in found.items():
-        function = library[name]
+        function = library[symbols[name]]
         function.argtypes, function.restype = signature.c_types, None
         made[name] = signature.caller(function, library)
     return made

@@ -1,10 +1,11 @@
 """`tvm.driver`: lowers schedules and compiles functions of loops."""
 
 from collections.abc import Callable, Mapping, Sequence
+from types import NoneType
 from typing import Any as AnyValue
 from typing import Final, TypeAlias
 
-from passat.ir.expr import GlobalVar
+from passat.ir.expr import Function, GlobalVar
 from passat.ir.module import IRModule
 from passat.ir.te.lower import schedule_to_module
 from passat.ir.te.schedule import Schedule
@@ -44,7 +45,11 @@ def lower(
       y: Pointer(global float32)[i] = ((float32*)x: Pointer(global float32)[i]*2.0f32)
     }
     """
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a function is a str, not a {type(name).__name__}")
     if isinstance(inp, Schedule):
+        if not isinstance(args, (Sequence, NoneType)) or isinstance(args, str):
+            raise TypeError(f"the arguments of a function are a list of tensors, buffers and variables, not a {type(args).__name__}")
         inp = schedule_to_module(inp, args or [], name, binds)
     elif isinstance(inp, PrimFunc):
         inp = IRModule({GlobalVar(name): inp.with_attr("global_symbol", inp.name or name)})
@@ -66,6 +71,8 @@ def build(
     if not isinstance(inputs, (Schedule, PrimFunc)) and not (
         isinstance(inputs, IRModule) and any(isinstance(function, PrimFunc) for function in inputs.functions.values())
     ):
+        if not isinstance(inputs, (Function, IRModule)):
+            raise TypeError(f"a schedule, a function or a module is built, not a {type(inputs).__name__}")
         given = options if target is None else {"target": target, **options}
         return _build_relay(inputs, *([] if args is None else [args]), **given)
     chosen = Target(target or Target.current() or "llvm")

@@ -1,6 +1,7 @@
 """Schedules of tensors: the loops that they lower to, and wrong uses."""
 
 from collections.abc import Callable
+from typing import Any as AnyValue
 
 import pytest
 
@@ -87,13 +88,37 @@ def test_stages_are_computed_where_the_schedule_says() -> None:
     )
 
 
+def _text() -> AnyValue:
+    return "y"
+
+
 def _bad_compute() -> object:
     k = te.reduce_axis((0, 4), "k")
     x = te.placeholder((4,), name="x")
     return te.compute((1,), lambda i: te.sum(x[k], axis=k) + 1)
 
 
-def _of_schedule(function: Callable[[Schedule, Tensor, Tensor], object]) -> Callable[[], object]:
+def _reversed(s: Schedule, y: Tensor, z: Tensor) -> object:
+    s[z].compute_at(s[y], y.op.axis[0])
+    return lower(s, [*y.op.input_tensors, z])
+
+
+def _huge_fuse(*_: object) -> object:
+    y = te.compute((2**16, 2**16), lambda i, j: i, name="y")
+    s = te.create_schedule(y.op)
+    s[y].fuse(*y.op.axis)
+    return lower(s, [y])
+
+
+def _huge_split(factor: int) -> object:
+    n = te.size_var("n")
+    y = te.compute((n,), lambda i: i, name="y")
+    s = te.create_schedule(y.op)
+    s[y].split(y.op.axis[0], factor=factor)
+    return lower(s, [y])
+
+
+def _of_schedule(function: Callable[[AnyValue, Tensor, Tensor], object]) -> Callable[[], object]:
     def run() -> object:
         x = te.placeholder((8, 8), name="x")
         k = te.reduce_axis((0, 8), "k")
@@ -111,7 +136,28 @@ def _of_schedule(function: Callable[[Schedule, Tensor, Tensor], object]) -> Call
         (lambda: te.placeholder((4,), name="x")[0, 1] + 1, "x has 1 dimensions, and the index 2"),
         (lambda: te.compute((4, 4), lambda i: i), "1 parameters, and its shape 2 dimensions"),
         (_of_schedule(lambda s, y, z: s[y].split(z.op.axis[0], factor=2)), "i is not a loop of y, which has i, k"),
-        (_of_schedule(lambda s, y, z: s[z].split(z.op.axis[0], factor=0)), "i is split by a positive number"),
+        (_of_schedule(lambda s, y, z: s[z].split(z.op.axis[0], factor=0)), "i is split by a positive integer, not by 0"),
+        (_of_schedule(lambda s, y, z: s[z].split(z.op.axis[0], factor=2.5)), "i is split by a positive integer, not by 2.5"),
+        (_of_schedule(lambda s, y, z: s[z].split("i", factor=2)), "a loop of z is a variable such as z.op.axis.0., not a str"),
+        (_of_schedule(lambda s, y, z: s[z].bind(z.op.axis[0], "threadIdx.x")), "a thread that te.thread_axis makes, not to a str"),
+        (_of_schedule(lambda s, y, z: s["z"]), "a schedule has stages of tensors and operations, not of a str"),
+        (lambda: te.create_schedule(_text()), r"made of operations, as in te.create_schedule\(y.op\), not of a str"),
+        (_of_schedule(lambda s, y, z: s[z].compute_at(s[z], z.op.axis[0])), "z cannot be computed inside its own loop"),
+        (_of_schedule(lambda s, y, z: s[z].compute_at(s, z.op.axis[0])), "inside a loop of a stage, not of a Schedule"),
+        (_of_schedule(lambda s, y, z: s[y.op.input_tensors[0]].compute_at(s[z], z.op.axis[0])), "x is an argument"),
+        (_of_schedule(_reversed), "z is computed inside the loop i of y, where nothing reads it"),
+        (_of_schedule(_huge_fuse), r"the loop i.j.fused has \(65536\*65536\) iterations, more than int32 counts"),
+        (lambda: _huge_split(2**31), "i of y is split by 2147483648, which is too large for its type int32"),
+        (lambda: _huge_split(2**31 - 1), "i of y is split by 2147483647, which is too large for its type int32"),
+        (_of_schedule(lambda s, y, z: lower(s, [*y.op.input_tensors, *y.op.input_tensors, z])), "x is an argument twice"),
+        (_of_schedule(lambda s, y, z: lower(s, [_text(), z])), "tensors, buffers and variables, not a str"),
+        (_of_schedule(lambda s, y, z: lower(s, _text())), "a list of tensors, buffers and variables, not a str"),
+        (lambda: te.placeholder((-4,)), "the sizes of a tensor are integers from 0 on, not -4"),
+        (lambda: te.placeholder((2.5,)), "the sizes of a tensor are integers from 0 on, not 2.5"),
+        (lambda: te.placeholder((4,), "float33"), "no array has elements of type float33; .* float16, float32, float64"),
+        (lambda: te.placeholder((4,))[1.5] + 1, "an index is an integer, not 1.5"),
+        (lambda: te.compute((4,), lambda i: te.sum(te.placeholder((4,))[i], axis=i)), "the axes of a reduction are made by reduce_axis"),
+        (lambda: te.sum(te.var("x")), "sum takes a value and axes"),
         (_of_schedule(lambda s, y, z: s[y].vectorize(y.op.reduce_axis[0])), "k reduces, so it cannot be vectorized"),
         (_of_schedule(lambda s, y, z: s[y].fuse(y.op.axis[0], y.op.reduce_axis[0])), "one reduces and the other does not"),
         (_of_schedule(lambda s, y, z: s[y].compute_inline()), "y cannot be computed where it is used"),
@@ -120,8 +166,27 @@ def _of_schedule(function: Callable[[Schedule, Tensor, Tensor], object]) -> Call
     ],
 )
 def test_wrong_use(wrong: Callable[[], object], message: str) -> None:
-    with pytest.raises((TirError, ValueError), match=message):
+    with pytest.raises((TirError, TypeError, ValueError), match=message):
         wrong()
+
+
+@pytest.mark.parametrize("size", [{"factor": 10**12}, {"nparts": 10**12}, {"factor": 2**31 - 1}])
+def test_splits_beyond_the_size_have_no_empty_iterations(size: dict[str, int]) -> None:
+    x = te.placeholder((10,), name="x")
+    y = te.compute((10,), lambda i: x[i] + 1, name="y")
+    s = te.create_schedule(y.op)
+    s[y].split(y.op.axis[0], **size)
+    lowered(s, [x, y], "for (i: int32, 0, 10) { y_1[i] = (x_1[i] + 1.0f32) }")
+
+
+def test_extern_stages_are_computed_before_they_are_read() -> None:
+    x = te.placeholder((4,), name="x")
+    y = te.compute((4,), lambda i: x[i] + 1, name="y")
+    z = te.extern((4,), [y], lambda ins, outs: outs[0].vstore(0, ins[0].vload(0)), name="z")
+    s = te.create_schedule(z.op)
+    s[z].compute_at(s[y], y.op.axis[0])
+    with pytest.raises(TirError, match="z is computed inside the loop i of y, where nothing reads it"):
+        lower(s, [x, z])
 
 
 def test_caches_are_stages_of_their_own() -> None:

@@ -43,6 +43,10 @@ def test_wrong_use() -> None:
         memory[0] = te.var("x")
     with pytest.raises(TirError, match="2 dimensions"):
         memory[0, 1] = 1.0
+    with pytest.raises(TirError, match=r"an index is an integer, not 0\.5"):
+        memory[0.5] = 1.0
+    with pytest.raises(TirError, match=r"an index is an integer, not 0\.5"):
+        memory[0.5]
     with pytest.raises(ValueError, match="loops are serial"):
         ib.for_range(0, 4, kind="quick")
     with ib.new_scope(), pytest.raises(TirError, match="still open"):

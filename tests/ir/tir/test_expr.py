@@ -44,6 +44,15 @@ def test_constants_are_folded_as_python_does(symbol: str, a: int, b: int) -> Non
     assert folded.value == eval(f"{a} {symbol} {b}")
 
 
+@given(st.integers(-(2**31), 2**31 - 1), st.integers(0, 2**31 - 1), st.sampled_from(["int8", "uint8", "int32", "int64"]))
+def test_constants_have_numbers_of_their_type(a: int, b: int, dtype: str) -> None:
+    x, y = const(a), const(b)
+    for made, exact in ((x + y, a + b), (x - y, a - b), (x * y, a * b)):
+        assert made.value == exact if isinstance(made, tir.IntImm) else not -(2**31) <= exact < 2**31
+    assert int(y.astype(dtype)) == int(np.array(b).astype(dtype))  # type: ignore[call-overload]  # a constant
+    assert int(x << 5) == int(np.int32(a) << np.int32(5))  # type: ignore[call-overload]  # a constant
+
+
 @given(st.integers(-50, 50), st.integers(-50, 50).filter(bool))
 def test_truncated_division_agrees_with_c(a: int, b: int) -> None:
     quotient, remainder = tir.truncdiv(const(a), const(b)), tir.truncmod(const(a), const(b))
@@ -62,6 +71,11 @@ def test_invalid_operations() -> None:
         lambda: tir.Add(x, const(1, "int64")),
         lambda: tir.Call("int32", "tir.nothing", []),
         lambda: te.var("y", "int33x"),
+        lambda: tir.IntImm("int32", 2**31),
+        lambda: const(-129, "int8"),
+        lambda: const(2**64, "uint64"),
+        lambda: tir.IntImm("uint64", 2**63),
+        lambda: tir.decl_buffer((2**16, 2**16)).vload((0, te.var("i"))),
     )
     for wrong in wrongs:
         with pytest.raises(TirError):

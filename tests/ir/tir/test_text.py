@@ -74,6 +74,7 @@ def test_long_programs_do_not_use_the_stack() -> None:
         ('primfn(n: int32) { for (i: int32, 0, n) "fast" {} }', "line 1, column 41: loops are serial, parallel"),
         ("primfn(n: int32) { evaluate(@tir.foo(n, dtype=int32)) }", "line 1, column 29: there is no function tir.foo"),
         ("primfn(n: int32) { evaluate(1.5) }", "line 1, column 29: the integer 1.5 has a fraction"),
+        ("primfn(n: int32) { evaluate(300i8) }", "int8 has the numbers from -128 to 127, not 300"),
         ("primfn(n: int32) { evaluate(n)", "line 1, column 31: expected '}', found 'the end of the text'"),
         ("primfn(n: int32) { evaluate(n) } #", "line 1, column 34: unexpected character '#'"),
         ("primfn(n: int32) with {1} { evaluate(n) }", "line 1, column 23: expected a value as JSON has it, found '{'"),
@@ -84,3 +85,8 @@ def test_errors_name_line_and_column(text: str, message: str) -> None:
     with pytest.raises(TirParseError) as caught:
         parse_function(text)
     assert message in str(caught.value)
+
+
+def test_only_texts_are_read() -> None:
+    with pytest.raises(TypeError, match="a program of loops is read from a str, not from a NoneType"):
+        parse_function(None)  # type: ignore[arg-type]  # what the test is about

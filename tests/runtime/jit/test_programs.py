@@ -287,3 +287,20 @@ def test_an_array_of_one_repeated_number_is_an_argument() -> None:
     repeated, out = nd.array(np.broadcast_to(np.float32(2), (4,))), nd.array(np.zeros(4, np.float32))
     function(repeated, out)
     np.testing.assert_array_equal(out.numpy(), np.full(4, 3, np.float32))
+
+
+@pytest.mark.parametrize("name", ["int", "a b", "exp"])
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_functions_have_any_name(target: str, name: str) -> None:
+    y = te.compute((4,), lambda i: tir.exp(i.astype("float32")), name="y")
+    result = nd.empty((4,))
+    built = build(te.create_schedule(y.op), [y], target, name=name)
+    built[name](result)
+    np.testing.assert_allclose(result.numpy(), np.exp(np.arange(4, dtype="float32")), rtol=1e-5)
+
+
+def test_what_is_not_built() -> None:
+    with pytest.raises(TypeError, match="a schedule, a function or a module is built, not a NoneType"):
+        build(None, [])
+    with pytest.raises(TypeError, match="the name of a function is a str, not a int"):
+        build(te.create_schedule(te.compute((4,), lambda i: i).op), [], name=3)  # type: ignore[arg-type]  # what the test is about
