@@ -1,10 +1,11 @@
 """The files of libraries: uncompressed ZIP archives of known parts."""
 
+import contextlib
 import io
 import json
 import os
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -25,13 +26,36 @@ _STAMP: Final = (1980, 1, 1, 0, 0, 0)
 def write_archive(
     file_name: "str | os.PathLike[str]", target: Target, functions: Iterable[str], name: str, parts: Mapping[str, bytes]
 ) -> None:
-    """Writes the parts of a library of these functions to a file atomically. Raises OSError."""
+    """Writes the parts of a library of these functions to a file atomically. Raises OSError, and TypeError for what is not a path."""
     about = {"format": FORMAT, "target": str(target), "name": name, "functions": sorted(functions)}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for part, content in {_ABOUT: json.dumps(about, indent=2).encode(), **parts}.items():
             archive.writestr(zipfile.ZipInfo(part, _STAMP), content)
-    write_whole(Path(file_name), buffer.getvalue())
+    with named(file_name, "written") as path:
+        write_whole(path, buffer.getvalue())
+
+
+@contextlib.contextmanager
+def named(file_name: "str | os.PathLike[str]", done: str) -> Iterator[Path]:
+    """The path of a library that is read or written in this context. Raises TypeError for what is not a path, and the errors of the file
+    system as sentences that name the path and the way out."""
+    if not isinstance(file_name, (str, os.PathLike)):
+        raise TypeError(f"a library is read and written by the path of its file, not by {file_name!r}")
+    try:
+        yield Path(file_name)
+    except OSError as error:
+        raise type(error)(f"{os.fspath(file_name)} cannot be {done}: {_why(error, Path(file_name), done)}") from error
+
+
+def _why(error: OSError, path: Path, done: str) -> str:
+    if path.is_dir():
+        return f"it is a folder; name a file {'in it' if done == 'written' else 'that export_library has written'}"
+    if done == "written" and not path.parent.is_dir():
+        return f"{path.parent} is not a folder; create it first"
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file; export_library writes one"
+    return str(error.strerror)
 
 
 def read_archive(content: bytes) -> tuple[Target, str, dict[str, bytes]]:

@@ -17,7 +17,7 @@ from passat.ir.infer import infer_module
 from passat.ir.module import IRModule
 from passat.ir.passat_error import PassatError
 from passat.runtime.devices import Target
-from passat.runtime.graph.archive import FUNCTIONS, GRAPH, LARGEST, LOOPS, PARAMS, PROGRAM, read_archive, write_archive
+from passat.runtime.graph.archive import FUNCTIONS, GRAPH, LARGEST, LOOPS, PARAMS, PROGRAM, named, read_archive, write_archive
 from passat.runtime.graph.compile_engine import CachedFunc, compile_together
 from passat.runtime.graph.external import NoCodegenError, compile_external
 from passat.runtime.graph.graph_error import GraphError
@@ -92,8 +92,10 @@ class LoadedFile:
 
 
 def load_library(path: "str | os.PathLike[str]") -> LoadedFile:
-    """Reads a file that `export` has written. Raises GraphError that names the file, NoCodegenError, and OSError."""
-    content = read_bounded(path, LARGEST)
+    """Reads a file that `export` has written. Raises GraphError that names the file, NoCodegenError, OSError, and TypeError for what is not
+    a path."""
+    with named(path, "read"):
+        content = read_bounded(path, LARGEST)
     try:
         return _loaded(content)
     except NoCodegenError:

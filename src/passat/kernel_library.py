@@ -3,6 +3,7 @@
 import hashlib
 import os
 import platform
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -52,24 +53,30 @@ def library_beside(model: "ModelProto", path: str) -> bytes:
     return found if hashlib.sha256(found).hexdigest() == wanted else b""
 
 
-def library_of(path: str | os.PathLike[str]) -> list[str]:
-    """The library of kernels of the model in a file, if it has kernels. Raises KernelsError for another model's library."""
+def library_of(path: str | os.PathLike[str], given: Sequence[str | os.PathLike[str]] = ()) -> list[str]:
+    """The library of kernels of the model in a file, if it has kernels: the one of those given that has its hash, or the one beside the
+    file. Raises KernelsError if that is missing, or another model's."""
     from passat.ir.onnx.files import in_memory
 
     proto = in_memory(path)
     wanted = hash_of(proto)
     if wanted is None:
         return []
-    library = library_path(path)
+    copies = (Path(name) for name in given if os.path.isfile(name))
+    library = next((copy for copy in copies if _hash(copy) == wanted), library_path(path))
     made_for = next((entry.value for entry in proto.metadata_props if entry.key == MADE_FOR), this_platform())
     if made_for != this_platform():
         again = "optimize the original model with --kernels here"
         raise KernelsError(f"{library} was made for {made_for}, and does not run on {this_platform()}; {again}")
     if not library.is_file():
-        raise KernelsError(f"{path} needs its kernel library {library}, which does not exist")
-    if hashlib.sha256(library.read_bytes()).hexdigest() != wanted:
-        raise KernelsError(f"{library} is not the kernel library that was written with {path}")
+        raise KernelsError(f"{path} needs its kernel library {library}, which does not exist, and --custom-ops names no copy of it")
+    if _hash(library) != wanted:
+        raise KernelsError(f"{library} is not the kernel library that was written with {path}, and --custom-ops names no copy of it")
     return [str(library)]
+
+
+def _hash(library: Path) -> str:
+    return hashlib.sha256(library.read_bytes()).hexdigest()
 
 
 def write_library(library: bytes, model: "ModelProto", to: str | os.PathLike[str]) -> None:

@@ -15,10 +15,10 @@ from passat.kernel_library import HASH, MADE_FOR, hash_of, this_platform
 from passat.passmgr import PassContext
 from passat.profiling import node_times
 from passat.runner import CustomOpsError, Runner, VerifyError, custom_operators, sentence_of
-from passat.runtime.kernels import CompilerError, Kernels, build_library, compiler, fuse, library_source
+from passat.runtime.kernels import CompilerError, Kernels, NoCompilerError, build_library, compiler, fuse, library_source
 from passat.runtime.kernels.culprits import compiling, working
 from passat.runtime.kernels.fusing import Key, key
-from passat.verify import Comparing, Reference
+from passat.verify import Comparing, Reference, VerifyReport
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -32,22 +32,29 @@ def settings_of_threads() -> tuple[int, ...]:
 
 
 class WithKernels(NamedTuple):
-    """A model with kernels and its library, if that is faster; what happened in one line."""
+    """A model with kernels and its library, if that is faster; what happened in one line; the comparison with the model without kernels."""
 
     model: "ModelProto | None"
     library: bytes
     said: str
+    verification: VerifyReport | None = None
+
+
+class _Built(NamedTuple):
+    """The library of a model with kernels, and the comparison with the model without them."""
+
+    library: bytes
+    verification: VerifyReport
 
 
 def with_kernels(model: "ModelProto", nodes: int, folder: str | None, how: Comparing) -> WithKernels:
     """Adds kernels for nodes that ONNX Runtime leaves unfused, if the whole model gets faster. Leaves out kernels that are not faster than
     the nodes they replace.
 
-    Raises NoCompilerError, VerifyError.
+    Raises VerifyError, and NoCompilerError if there are such nodes.
     """
     if hash_of(model) is not None:
         return _without("kernels: none were made: the model has kernels already; optimize the original model with --kernels")
-    command = compiler()
     dropped: list[str] = []
     try:
         before = left_by_runtime(model, folder)
@@ -55,10 +62,10 @@ def with_kernels(model: "ModelProto", nodes: int, folder: str | None, how: Compa
         slow: Set[tuple[int, ...]] | None = None
         while (kernels := fuse(model, before.keys(), without)) is not None:
             try:
-                with _made(model, kernels, command, before, folder, how) as library:
+                with _made(model, kernels, compiler(), before, folder, how) as built:
                     slow = slower_groups(model, kernels, folder, how) if slow is None else set()
                     if not slow:
-                        return _timed(model, kernels, library, nodes, folder, how, dropped)
+                        return _timed(model, kernels, built, nodes, folder, how, dropped)
                     without |= slow
             except _FewerError as error:
                 without |= error.groups
@@ -67,8 +74,9 @@ def with_kernels(model: "ModelProto", nodes: int, folder: str | None, how: Compa
             return _without(f"kernels: none were made: {'; '.join(dropped)}")
         if slow is None:
             return _without(f"{NOTHING}ONNX Runtime leaves no chains of elementwise operators and reductions")
-        return _without(f"{NOTHING}ONNX Runtime is as fast as each of the {len(without)} kernels")
-    except VerifyError:
+        rivals = f"each of the {len(without)} kernels" if len(without) > 1 else "the only kernel"
+        return _without(f"{NOTHING}ONNX Runtime is as fast as {rivals}")
+    except (VerifyError, NoCompilerError):
         raise
     except _UnusableError as error:
         return _without(str(error))
@@ -93,7 +101,7 @@ class _FewerError(Exception):
 @contextlib.contextmanager
 def _made(
     model: "ModelProto", kernels: Kernels, command: Sequence[str], before: Counter[Key], folder: str | None, how: Comparing
-) -> Iterator[bytes]:
+) -> Iterator[_Built]:
     """Builds the kernel library, registers it with the sessions of this context, and writes its hash in the metadata. Raises _FewerError if
     kernels do not compile, prevent ONNX Runtime's fusions or change results, and _UnusableError if the results cannot be compared."""
     try:
@@ -120,7 +128,7 @@ def _made(
                 raise _FewerError(f"since the results would differ from those of the model: {found.mismatch}", kernels, bad)
             if not found.equal:
                 raise _UnusableError(f"kernels: none were kept: the comparison with the model failed: {found.skipped}")
-            yield library
+            yield _Built(library, found)
 
 
 def _preventing(kernels: Kernels, before: Counter[Key], folder: str | None) -> list[str]:
@@ -138,7 +146,7 @@ def _without_equality(kernels: Kernels, reference: Reference) -> list[str]:
 
 
 def _timed(
-    model: "ModelProto", kernels: Kernels, library: bytes, nodes: int, folder: str | None, how: Comparing, dropped: Sequence[str]
+    model: "ModelProto", kernels: Kernels, built: _Built, nodes: int, folder: str | None, how: Comparing, dropped: Sequence[str]
 ) -> WithKernels:
     made = len(kernels.groups)
     count = f"{kernels.nodes} nodes became {made} kernel{'s' * (made != 1)}"
@@ -156,7 +164,8 @@ def _timed(
             why = "kernels: none were kept, since the times vary too much to be sure of a gain: " if unsure else NOTHING
             return _without(why + times + notes)
         gains.append(f"{given.seconds / own.seconds:.2f} times as fast {where}")
-    return WithKernels(kernels.model, library, f"kernels: the model is {' and '.join(gains)} ({count}{notes})")
+    said = f"kernels: the model is {' and '.join(gains)} ({count}{notes})"
+    return WithKernels(kernels.model, built.library, said, built.verification)
 
 
 def slower_groups(model: "ModelProto", kernels: Kernels, folder: str | None, how: Comparing) -> Set[tuple[int, ...]]:

@@ -14,7 +14,7 @@ from passat.job import Given, Job, begin
 from passat.kernel_library import library_beside, write_library
 from passat.log import LOG
 from passat.optimization import LooseRulesError, choose, is_accepted, read, run, verify, write_down
-from passat.report import Report, bytes_of, histogram
+from passat.report import KERNELS, Report, bytes_of, histogram
 from passat.rules.engine.interruption import interruptible
 from passat.runner import custom_operators
 from passat.settings import Settings
@@ -105,7 +105,8 @@ class Result:
     def __repr__(self) -> str:
         report = self.report
         verified = report.verification is not None and report.verification.equal
-        return f"<Result: {report.node_count_before} nodes became {report.node_count_after}{', verified' if verified else ''}>"
+        notes = f"{', with kernels' if self.library else ''}{', verified' if verified else ''}"
+        return f"<Result: {report.node_count_before} nodes became {report.node_count_after}{notes}>"
 
 
 _P = ParamSpec("_P")
@@ -138,16 +139,27 @@ def optimize_with(model: ModelLike, wanted: Settings) -> Result:
 
 
 def _with_kernels(job: Job, given: Given, model: "ModelProto") -> "tuple[ModelProto, bytes]":
-    """The model with kernels and their library, if that is faster; else the model, and no library."""
+    """The model with kernels and their library, if that is faster; else the model, and no library.
+
+    Kernels are compared with the model without them. If that is the input, this is the verification of the result.
+    """
     from passat.kernels import with_kernels  # few models need the runtime
+    from passat.render import values_text
 
     job.tell("making kernels")
     report = job.report
     with report.clock("kernels"):
         found = with_kernels(model, report.node_count_after, given.source.folder, job.how)
     report.remarks.append(found.said)
-    if found.model is None:
+    if found.model is None or found.verification is None:
         return model, b""
+    if model is given.source.proto:
+        report.verification = found.verification
+    else:
+        report.remarks.append(f"{KERNELS}compared with the model without them: {values_text(found.verification)}")
+    if report.kept:
+        report.remarks.append(f"{KERNELS}added to the input itself: {report.kept}")
+        report.kept = ""
     report.nodes_after, report.bytes_after = histogram(found.model), bytes_of(found.model)
     return found.model, found.library
 

@@ -220,6 +220,17 @@ def verification_text(report: VerifyReport) -> Text:
         return Text(f"verification: nothing was compared: {report.skipped}", style="yellow")
     if not report.equal:
         return Text(f"verification: {report.mismatch}", style="bold red")
+    text = Text.assemble(("verified", "green"), f" on ONNX Runtime: {values_text(report)}, in {seconds(report.seconds)}")
+    if report.parts:
+        text.append(f"\n  compared in parts: {report.parts}", style="yellow")
+    for output in report.outputs:
+        if output.note:
+            text.append(f"\n  output {output.name}: {output.note}", style="yellow")
+    return text
+
+
+def values_text(report: VerifyReport) -> str:
+    """How close the values of equal models are, and on which inputs."""
     sizes = "; ".join(
         ", ".join(f"{name}={size}" for name, size in trial.sizes.items()) for trial in report.trials if trial.sizes and not trial.source
     )
@@ -228,13 +239,7 @@ def verification_text(report: VerifyReport) -> Text:
     runs = " and ".join([*(trial.source for trial in report.trials if trial.source), *random])
     exact = report.relative == 0
     found = "the same values" if exact else f"the same values up to rounding (largest relative difference {report.relative:.1e})"
-    text = Text.assemble(("verified", "green"), f" on ONNX Runtime: {found}, on {runs}, in {seconds(report.seconds)}")
-    if report.parts:
-        text.append(f"\n  compared in parts: {report.parts}", style="yellow")
-    for output in report.outputs:
-        if output.note:
-            text.append(f"\n  output {output.name}: {output.note}", style="yellow")
-    return text
+    return f"{found}, on {runs}"
 
 
 def plain_table(*headings: str) -> Table:

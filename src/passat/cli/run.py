@@ -35,7 +35,7 @@ def run(
 
         check_outputs({"-o": output}, {"the model": [model], "--inputs": [inputs], "--custom-ops": custom_ops or ()})
         how = comparing(seed, inputs)
-        with custom_operators([*(custom_ops or ()), *library_of(model)]):
+        with custom_operators(custom_ops or ()), custom_operators(library_of(model, custom_ops or ())):
             try:
                 runner = Runner(model, optimize="all", apart=True)
             except Exception as error:  # ONNX Runtime's errors have no common base class

@@ -18,7 +18,7 @@ from passat.contrib import graph_executor
 from passat.contrib.debugger import debug_executor
 from passat.ir.tensor import Array
 from passat.runtime.graph import ExecutorFactory, GraphError, Library, ParamsError, load_module, load_param_dict, save_param_dict
-from passat.runtime.graph.build import build
+from passat.runtime.graph.build import build, build_vm
 from passat.runtime.graph.loop_library import LoopLibrary
 from tests.runtime.graph.programs import TARGETS, X, expected, layer, weights
 
@@ -217,6 +217,38 @@ def test_debug_executors_of_factories_take_lists_of_devices(tmp_path: Path) -> N
     debugged = debug_executor.GraphModuleDebug(made, [passat.cpu()], factory.get_graph_json(), str(tmp_path))
     debugged.run(x=X, number=1)
     np.testing.assert_allclose(debugged.get_output(0).numpy(), expected(X), rtol=1e-6)
+
+
+def test_paths_that_cannot_be_used_are_sentences(tmp_path: Path) -> None:
+    built, vm, loops = build(layer(), "numpy"), build_vm(layer(), "numpy"), driver.build(*added_one(), "llvm", name="added")
+    for library in (built, built.get_lib(), vm, loops):
+        with pytest.raises(FileNotFoundError, match=r"^\S*none/lib.so cannot be written: \S*none is not a folder; create it first$"):
+            library.export_library(tmp_path / "none/lib.so")
+        with pytest.raises(OSError, match=f"^{tmp_path} cannot be written: it is a folder; name a file in it$"):
+            library.export_library(tmp_path)
+        with pytest.raises(TypeError, match=r"^a library is read and written by the path of its file, not by None$"):
+            library.export_library(None)  # type: ignore[arg-type]  # a user's mistake
+    with pytest.raises(
+        IsADirectoryError, match=f"^{tmp_path} cannot be read: it is a folder; name a file that export_library has written$"
+    ):
+        load_module(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"cannot be read: there is no such file; export_library writes one$"):
+        load_module(tmp_path / "none.so")
+    with pytest.raises(TypeError, match=r"^a library is read and written by the path of its file, not by None$"):
+        load_module(None)  # type: ignore[arg-type]  # a user's mistake
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("root", "said"),
+    [("in.npz", "^dump_root .*in.npz cannot be written: it is not a folder; name another folder$"), (3, "^dump_root is the path")],
+)
+def test_a_dump_root_that_cannot_be_used_is_a_sentence(root: "str | int", said: str, tmp_path: Path) -> None:
+    (tmp_path / "in.npz").write_bytes(b"")
+    given = tmp_path / root if isinstance(root, str) else root
+    factory = build(layer(), "numpy", weights())
+    with pytest.raises((OSError, TypeError), match=said):
+        debug_executor.create(factory.get_graph_json(), factory.get_lib(), passat.cpu(), given)  # type: ignore[arg-type]  # a user's mistake
 
 
 GRAPH = {

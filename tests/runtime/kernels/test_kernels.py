@@ -205,6 +205,11 @@ def test_a_compiler_that_fails_says_its_first_error() -> None:
 
 CHAIN = "g (float[N,64] x, float[64] b) => (float[N,64] r) <float h = {0.5}> { s = Mul(x, h) t = Add(s, b) u = Abs(t) v = Sqrt(u) r = Sub(v, s) }"
 
+TWO = (
+    "g (float[N,64] x, float[64,64] w) => (float[N,64] r) <float h = {0.5}> "
+    "{ s = Mul(x, h) t = Abs(s) p = MatMul(t, w) u = Neg(p) r = Sqrt(u) }"
+)
+
 
 def kernels_win(
     original: object, nodes: int, candidates: Sequence[AnyValue], folder: object, how: object, threads: int
@@ -271,6 +276,22 @@ def test_a_changed_or_missing_library_is_rejected(written: Path) -> None:
     assert "needs its kernel library" in done.output
 
 
+def test_run_takes_the_library_of_the_model_from_elsewhere(written: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    copy = library_path(written).rename(tmp_path / "elsewhere" / "lib.so")
+    done = CliRunner().invoke(app, ["run", str(written), "--custom-ops", str(copy)])
+    assert done.exit_code == 0, done.output
+    assert "r: float32[" in done.output
+    library_path(written).write_bytes(b"another one")
+    assert library_of(written, [copy]) == [str(copy)]
+    for given in ([], [written]):
+        with pytest.raises(KernelsError, match=r"is not the kernel library .*, and --custom-ops names no copy of it"):
+            library_of(written, given)
+    library_path(written).unlink()
+    with pytest.raises(KernelsError, match="which does not exist, and --custom-ops names no copy of it"):
+        library_of(written, ["missing.so"])
+
+
 def test_a_compiler_that_fails_leaves_the_model_without_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("passat.kernels.compiler", lambda: ["false"])
     result = passat.optimize(model(CHAIN), kernels=True)
@@ -282,6 +303,55 @@ def test_a_compiler_that_fails_leaves_the_model_without_kernels(monkeypatch: pyt
 def test_a_model_without_chains_has_nothing_to_gain() -> None:
     result = passat.optimize(model("g (float[4,4] x) => (float[4,4] r) { r = MatMul(x, x) }"), kernels=True)
     assert any(remark.startswith("kernels: nothing to gain") for remark in result.report.remarks)
+
+
+def without_compiler() -> list[str]:
+    raise NoCompilerError("kernels need a C compiler")
+
+
+def test_a_model_without_chains_needs_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("passat.kernels.compiler", without_compiler)
+    result = passat.optimize(model("g (float[4,4] x) => (float[4,4] r) { r = MatMul(x, x) }"), kernels=True)
+    assert any(remark.startswith("kernels: nothing to gain") for remark in result.report.remarks)
+    onnx.save(model(CHAIN), tmp_path / "in.onnx")
+    done = CliRunner().invoke(app, ["optimize", str(tmp_path / "in.onnx"), "-o", str(tmp_path / "out.onnx"), "--kernels"])
+    assert (done.exit_code, "error: kernels need a C compiler" in done.output) == (1, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["in.onnx"]
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_kernels_alone_change_the_model_and_are_verified(verify: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report once said that the input is returned, so that there is nothing to compare."""
+    monkeypatch.setattr("passat.kernels.race", kernels_win)
+    monkeypatch.setattr("passat.kernels.slower_groups", lambda *arguments: set())
+    result = passat.optimize(model(CHAIN), passes="FoldConstant", kernels=True, verify=verify)
+    assert result.report.verification is not None
+    assert result.report.verification.equal
+    assert not result.report.kept
+    text = str(result.report)
+    assert "the input is returned" not in text
+    assert "kernels: added to the input itself: no pass changed anything" in text
+    assert "verified on ONNX Runtime: the same values" in text
+    assert str(result) == "<Result: 5 nodes became 1, with kernels, verified>"
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_kernels_after_passes_are_compared_with_the_model_without_them(verify: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("passat.kernels.race", kernels_win)
+    monkeypatch.setattr("passat.kernels.slower_groups", lambda *arguments: set())
+    text = CHAIN.replace("r = Sub(v, s)", "w = Identity(v) r = Sub(w, s)")
+    result = passat.optimize(model(text), kernels=True, verify=verify)
+    assert (result.report.verification is not None) == verify
+    said = " ".join(str(result.report).split())
+    assert "kernels: compared with the model without them: the same values" in said
+    assert ("verified on ONNX Runtime" if verify else "verification: switched off") in said
+    assert str(result) == f"<Result: 6 nodes became 1, with kernels{', verified' if verify else ''}>"
+
+
+@pytest.mark.parametrize(("text", "said"), [(CHAIN, "the only kernel"), (TWO, "each of the 2 kernels")])
+def test_kernels_that_are_all_slower_are_counted(text: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("passat.kernels.slower_groups", lambda proto, kernels, *rest: {tuple(group.nodes) for group in kernels.groups})
+    assert with_kernels(model(text), 5, None, Comparing()).said == f"kernels: nothing to gain, ONNX Runtime is as fast as {said}"
 
 
 def test_kernels_cannot_be_certified() -> None:
@@ -318,12 +388,6 @@ def test_a_model_with_kernels_keeps_its_library(written: Path) -> None:
     assert library_of(again) == [str(library_path(again))]
     passat.optimize(onnx.load(written)).save(written)
     assert library_path(written).read_bytes() == library
-
-
-TWO = (
-    "g (float[N,64] x, float[64,64] w) => (float[N,64] r) <float h = {0.5}> "
-    "{ s = Mul(x, h) t = Abs(s) p = MatMul(t, w) u = Neg(p) r = Sqrt(u) }"
-)
 
 
 @pytest.mark.parametrize("slow_threads", [1, 0])

@@ -1,5 +1,6 @@
 """`tvm.contrib.debugger.debug_executor`: runs graphs with the times and the values of all nodes, and writes them to a folder."""
 
+import os
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -33,18 +34,30 @@ class DebugResult:
 class GraphModuleDebug(GraphModule):
     """Runs a graph, and writes the graph, the values and a trace of times to `dump_root`, a temporary folder by default.
 
-    The executor may be that of a session; files are written here.
+    The executor may be that of a session; files are written here. Raises OSError that names `dump_root`, and TypeError if it is not a path.
     """
 
-    def __init__(self, module: Module, device: Device | Sequence[Device] | None, graph_json_str: str, dump_root: str | None = None) -> None:
+    def __init__(
+        self,
+        module: Module,
+        device: Device | Sequence[Device] | None,
+        graph_json_str: str,
+        dump_root: "str | os.PathLike[str] | None" = None,
+    ) -> None:
         super().__init__(module)
         self._graph = read_graph(graph_json_str)
+        if not isinstance(dump_root, (str, os.PathLike, type(None))):
+            raise TypeError(f"dump_root is the path of a folder, not {dump_root!r}")
         self._dump_root = Path(tempfile.mkdtemp(prefix="tvmdbg_") if dump_root is None else dump_root)
         self._is_temporary = dump_root is None
         where = device_of(device) or cpu()
         self._dump_path = str(self._dump_root / f"_tvmdbg_device_{where.kind.upper()}_{where.device_id}")
-        Path(self._dump_path).mkdir(parents=True, exist_ok=True)
-        (Path(self._dump_path) / GRAPH_DUMP_FILE_NAME).write_text(graph_json_str)
+        try:
+            Path(self._dump_path).mkdir(parents=True, exist_ok=True)
+            (Path(self._dump_path) / GRAPH_DUMP_FILE_NAME).write_text(graph_json_str)
+        except OSError as error:
+            why = "it is not a folder" if self._dump_root.is_file() else str(error.strerror)
+            raise type(error)(f"dump_root {self._dump_root} cannot be written: {why}; name another folder") from error
         self.debug_datum = DebugResult(module)
 
     def run(self, number: int = 10, repeat: int = 1, min_repeat_ms: float = 1, sort_by_time: bool = True, **input_dict: AnyValue) -> None:
@@ -73,9 +86,12 @@ class GraphModuleDebug(GraphModule):
 
 
 def create(
-    graph_json_str: str, libmod: Module, device: Device | Sequence[Device] | None = None, dump_root: str | None = None
+    graph_json_str: str,
+    libmod: Module,
+    device: Device | Sequence[Device] | None = None,
+    dump_root: "str | os.PathLike[str] | None" = None,
 ) -> GraphModuleDebug:
-    """Runs a graph with the functions of a library, and measures its nodes. Raises GraphError and ValueError."""
+    """Runs a graph with the functions of a library, and measures its nodes. Raises GraphError, ValueError, and OSError for `dump_root`."""
     chosen = device_of(device)
     made = remote_graph("debug graph", graph_json_str, libmod) or DebugExecutor(graph_json_str, libmod, chosen)
     module = GraphModuleDebug(made, chosen, graph_json_str, dump_root)
