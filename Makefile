@@ -55,10 +55,10 @@ lint: $(VENV)/.dev  ## Check with ruff, the spelling with codespell, and the lan
 types: $(VENV)/.dev  ## Check with mypy, strictly
 	$(BIN)/mypy
 
-# Each core has a test process, with which NumPy's threads would only compete.
+# Each core has a test process, with which NumPy's threads would only compete. `lint` tests the language of prose.
 unit nightly: export OMP_NUM_THREADS = 1
 unit: $(VENV)/.dev  ## Run the tests, doctests and examples
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --hypothesis-seed=0
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --hypothesis-seed=0 --ignore=tests/house/test_language.py
 
 examples: $(VENV)/.dev  ## Run the examples alone
 	$(BIN)/python -m pytest tests/house/test_examples.py

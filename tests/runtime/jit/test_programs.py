@@ -21,6 +21,7 @@ from passat.ir.tir.types import TirError
 from passat.passmgr import PassContext
 from passat.runtime.jit.c_library import compile_with_c
 from passat.runtime.jit.engine import compile_functions
+from tests.share import share
 
 pytest.importorskip("llvmlite")
 UNARY: dict[str, tuple[Callable[[AnyValue], AnyValue], Callable[[AnyValue], AnyValue]]] = {
@@ -170,13 +171,13 @@ def cases(draw: st.DrawFn) -> tuple[Program, Schedule, tuple[int, int]]:
 Case = tuple[Program, Schedule, tuple[int, int]]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share(30, 300), deadline=None)
 @given(cases(), st.integers(0, 2**31))
 def test_llvm_computes_what_numpy_does(case: Case, seed: int) -> None:
     check(case, seed, compile_functions)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=share(6, 60), deadline=None)
 @given(cases(), st.integers(0, 2**31))
 def test_c_computes_what_numpy_does(case: Case, seed: int) -> None:
     with PassContext(config={"tir.disable_vectorize": True}):
