@@ -321,8 +321,7 @@ class Rule:
         """The rule with the choice in place of its holes."""
         one = self._but(name=self.name and f"{self.name}[{choice}]", lhs=lhs, rhs=rhs, guards=guards)
         if choice.cases and not self.trusted:
-            one._check_sides()
-            one._check_bound(one.rhs, *one.guards)
+            one.check()
         return one
 
     def _ways(self) -> "list[Rule]":

@@ -1,16 +1,16 @@
 """The directions of rules that passes run, expanded when a program may match them."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from functools import cached_property
 
-from passat.rules.engine.graph import CONST_SYMBOL, GET_SYMBOL, Symbol
+from passat.rules.engine.graph import Symbol
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.variant import symbol_of
 from passat.rules.holes import OperatorHole, PartsHole
 from passat.rules.multi_pattern import MultiRule
-from passat.rules.pattern import Pattern, PCall, PCase, PConst, PGet, PLiteral, PTuple, pattern_parts
+from passat.rules.pattern import Pattern, PCall, PCase, PTuple, PVar, pattern_parts
 from passat.rules.rule import EAGER, Rule
 
 
@@ -34,6 +34,10 @@ class Directions:
         """The matcher of each direction."""
         return tuple([_matcher(each) for each in expanded(self.rule) if each.name not in self._left_out])
 
+    def within(self, symbols: Set[Symbol]) -> list[Matcher]:
+        """The matchers of left sides that have no other symbols. Expands the rule only if there may be one."""
+        return [matcher for matcher in self.matchers if matcher.symbols <= symbols] if self.needs <= symbols else []
+
 
 def _fixed(left: Pattern) -> Iterator[Symbol]:
     """The symbols of a left side that depend on no choice."""
@@ -43,17 +47,10 @@ def _fixed(left: Pattern) -> Iterator[Symbol]:
         if isinstance(node, PCase):
             continue
         stack += pattern_parts(node)
-        if isinstance(node, PCall):
-            hole: object = node.op
-            if not isinstance(hole, OperatorHole):
-                yield symbol_of(node)
-        elif isinstance(node, PTuple):
-            if not any(isinstance(field, PartsHole) for field in node.fields):
-                yield symbol_of(node)
-        elif isinstance(node, PGet):
-            yield GET_SYMBOL
-        elif isinstance(node, (PConst, PLiteral)):
-            yield CONST_SYMBOL
+        op: object = node.op if isinstance(node, PCall) else None
+        any_length = isinstance(node, PTuple) and any(isinstance(field, PartsHole) for field in node.fields)
+        if not (isinstance(node, PVar) or isinstance(op, OperatorHole) or any_length):
+            yield symbol_of(node)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,7 +1,7 @@
 """Runs a set of rules on one function: load, saturate, extract, rebuild. Returns the function unchanged on failure."""
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from passat.ir.analysis import well_formed
@@ -15,11 +15,10 @@ from passat.ir.traverse import children, post_order, with_children
 from passat.rules.cost import ROOFLINE, CostModel, NodeCount, program_cost
 from passat.rules.engine.directions import Directions
 from passat.rules.engine.eager import Eager
-from passat.rules.engine.graph import CONST_SYMBOL, TUPLE, Graph, Symbol, outer_parts
+from passat.rules.engine.graph import CONST_SYMBOL, TUPLE, Graph, outer_parts
 from passat.rules.engine.interruption import interruptible
 from passat.rules.engine.limits import Limits
 from passat.rules.engine.lowering import lower
-from passat.rules.engine.matching import Matcher
 from passat.rules.engine.rebuild import rebuild
 from passat.rules.engine.report import EngineReport
 from passat.rules.engine.saturate import Saturator
@@ -35,8 +34,8 @@ class Engine:
     """The rules, limits, cost model and guard settings of a run: everything but the program.
 
     `merge` is for passes whose purpose is CSE; every run that changes anything else also performs it. `rank` selects the extracted program:
-    0 is the cheapest found; others may be more expensive than the input. The `lowering` rules run after
-    the stages; the `eager` ones are applied to nodes as they are added. A `trace` records all events.
+    0 is the cheapest found; others may be more expensive than the input. The `lowering` rules run after the stages; the `eager` ones are
+    applied to nodes as they are added. A `trace` records all events.
     """
 
     def __init__(
@@ -156,7 +155,7 @@ class Engine:
             return False
         present = {*graph.symbols, CONST_SYMBOL}
         present.update(*(made for symbol, made in self.eager.makes if symbol in present))
-        return bool(_matchers(self.lowering, present))
+        return any(rule.within(present) for rule in self.lowering)
 
     def _saturated(self, graph: Graph, root: int, body: Expr, done: "_Done | None", report: EngineReport, returned: Sequence[int]) -> Expr:
         initial, steps = len(graph), None if self.trace is None else Steps()
@@ -211,7 +210,7 @@ class Engine:
         """The body after the lowering rules; `graph` is empty."""
         root = graph.load(body)
         symbols, initial = set(graph.symbols), len(graph)
-        if not _matchers(self.lowering, symbols):
+        if not any(rule.within(symbols) for rule in self.lowering):
             return body
         done = lower(graph, root, self.lowering, self._limits(report), self.model, _results(graph, root, returned))
         report.add_saturation(done.saturator.result)
@@ -235,11 +234,6 @@ class Engine:
             ):
                 return call
         return None
-
-
-def _matchers(rules: Iterable[Directions], present: Set[Symbol]) -> list[Matcher]:
-    """The matchers of some rules that can match if there are no other symbols."""
-    return [matcher for each in rules if each.needs <= present for matcher in each.matchers if matcher.symbols <= present]
 
 
 class _Done(NamedTuple):

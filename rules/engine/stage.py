@@ -35,7 +35,7 @@ def reachable(present: Iterable[Symbol], stages: Sequence[Stage], eager: Collect
     rules = dict.fromkeys([each for stage in stages for each in stage.rules])
     known = set(present)
     while True:
-        found = {each: [matcher for matcher in each.matchers if matcher.symbols <= known] for each in rules if each.needs <= known}
+        found = {each: each.within(known) for each in rules}
         wider = known.union(*(matcher.makes for matchers in found.values() for matcher in matchers))
         wider.update(*(made for symbol, made in eager if symbol in wider))
         if wider == known:

@@ -1,4 +1,4 @@
-"""Names of TVM's that say what is there, and that test how values are passed."""
+"""`libinfo`, and the functions of `tvm.testing` that pass values through."""
 
 import numpy as np
 import pytest
