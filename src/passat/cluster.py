@@ -43,7 +43,7 @@ def client_of(address: str, security: AnyValue = None) -> AnyValue:
     try:
         certified = security.get_connection_args("client").get("ssl_context") is not None
     except (OSError, ValueError) as error:  # also ssl.SSLError: unreadable files, or a key that belongs to another certificate
-        raise ClusterError(f"the certificates {_files(security)} cannot be used: {_text(error)}") from error
+        raise ClusterError(f"the certificates {_files(security)} cannot be used: {text_of(error)}") from error
     encrypted = address.partition("://")[0] in ENCRYPTED
     if encrypted and not certified:  # dask's error would leave a client behind that cannot be closed
         raise ClusterError(
@@ -63,7 +63,7 @@ def _files(security: AnyValue) -> str:
 
 def _reason(error: BaseException, *, encrypted: bool) -> str:
     """Why a connection failed. TLS 1.3 does not tell a client that its certificate was rejected: the connection ends."""
-    text = _text(error)
+    text = text_of(error)
     if not isinstance(error, (OSError, ValueError) if encrypted else OSError) or "timed out" in text.lower():
         return text
     if encrypted and any(each in text for each in ("TLS certificate does not match", "CERTIFICATE_VERIFY_FAILED")):
@@ -73,7 +73,8 @@ def _reason(error: BaseException, *, encrypted: bool) -> str:
     return f"it ended the connection, as a scheduler with certificates does; its address begins with tls:// ({text})"
 
 
-def _text(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
+    """What an error says, in one line; the name of its class if it says nothing."""
     return " ".join(str(error).split()) or type(error).__name__
 
 

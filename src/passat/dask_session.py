@@ -91,7 +91,7 @@ class _Candidate:
     def granted(self) -> bool:
         """True once the server has started, and its worker is free. Raises ClusterError if it cannot start."""
         if self.future.status == "error":
-            raise cluster.ClusterError(f"a worker of the dask cluster cannot start a session: {_text(self.future.exception())}")
+            raise cluster.ClusterError(f"a worker of the dask cluster cannot start a session: {cluster.text_of(self.future.exception())}")
         if self.future.status != "finished":
             return False
         try:
@@ -148,7 +148,7 @@ class ActorChannel:
         except RemoteError:
             raise
         except Exception as error:  # dask has many for a lost connection
-            reason = f": {_text(error)}"
+            reason = f": {cluster.text_of(error)}"
         raise self._ended(f"the worker {worker} of the session is lost, with its arrays and files{reason}")
 
     def _ended(self, message: str) -> RemoteError:
@@ -248,7 +248,3 @@ def open_session(client: AnyValue, key: str = "", timeout: float = 0, end: Calla
         end()
 
     return Session(channel.send, close)
-
-
-def _text(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
