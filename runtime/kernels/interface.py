@@ -13,15 +13,6 @@ LEVELS: Final = {"k": "", "v3": "avx2,fma,f16c", "v4": "avx2,fma,f16c,avx512f,av
 HEAD: Final = rf"""
 #include <stddef.h>
 #include <stdint.h>
-#if defined(__x86_64__)
-#include <immintrin.h>
-#define LEVELS {len(LEVELS)}
-#else
-#define LEVELS 1
-#endif
-#ifndef MOST_LEVEL
-#define MOST_LEVEL LEVELS
-#endif
 #define F16C 0
 #define MOST_INPUTS {MOST_INPUTS}
 #define MOST_OUTPUTS {MOST_OUTPUTS}
@@ -93,6 +84,7 @@ typedef struct {
 static int64_t wide_row(const Job* job, int64_t row) {  /* the number of the first of the rows that are reduced to one */
   return row / job->between * job->between * job->outers + row % job->between;
 }
+#if HAS_HALVES
 static void call_on_halves(const Kernel* kernel, const char* const* x, const int64_t* between, const int64_t* along, char* const* y,
                            int64_t m, int64_t n) {
   float in[MOST_INPUTS][HALVES], out[MOST_OUTPUTS][HALVES];
@@ -121,6 +113,9 @@ static void call_on_halves(const Kernel* kernel, const char* const* x, const int
     }
   }
 }
+#else
+#define call_on_halves(...) (void)0  /* no kernel of this library has float16 */
+#endif
 static void run_rows(const Job* job, int64_t row, int64_t end, int64_t from, int64_t count) {
   const Kernel* kernel = job->kernel;
   int last = job->rank - 1;
@@ -324,8 +319,8 @@ static int zero_of(const Op* op) { return 0; }
 """
 
 # Asks the processor itself: __builtin_cpu_supports knows nothing in libraries made by ziglang.
-REGISTER: Final = r"""
-#if LEVELS > 1
+PROCESSOR: Final = r"""
+#if defined(__x86_64__)
 #include <cpuid.h>
 static int level_of_processor(void) {
   unsigned a = 0, b = 0, c = 0, d = 0, saved = 0, high = 0;
@@ -334,7 +329,12 @@ static int level_of_processor(void) {
   if ((saved & 0x6) != 0x6 || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b >> 5 & 1)) return 0;  /* AVX2 */
   return (saved & 0xe6) == 0xe6 && (b >> 16 & 1) && (b >> 17 & 1) && (b >> 30 & 1) && (b >> 31 & 1) ? 2 : 1;  /* AVX-512 F, DQ, BW, VL */
 }
+#else
+static int level_of_processor(void) { return 0; }
 #endif
+"""
+"""The function for the level of instructions of the processor, a position in LEVELS."""
+REGISTER: Final = r"""
 __attribute__((visibility("default"))) Status* RegisterCustomOps(Options* options, const ApiBase* base) {
   Api found = base->get_api(17);
   if (!found) {
@@ -344,7 +344,6 @@ __attribute__((visibility("default"))) Status* RegisterCustomOps(Options* option
   api = found;
 #if LEVELS > 1
   level = level_of_processor();
-  if (level > MOST_LEVEL) level = MOST_LEVEL;
 #endif
   static Domain* domain;
   if (!domain) {

@@ -9,7 +9,7 @@ from passat.runtime.kernels.axes import Block
 from passat.runtime.kernels.c_expressions import TYPES
 from passat.runtime.kernels.emit_c import emit, name_of
 from passat.runtime.kernels.fusing import Kernel
-from passat.runtime.kernels.interface import HEAD, LEVELS, REGISTER, RUNTIME
+from passat.runtime.kernels.interface import HEAD, LEVELS, PROCESSOR, REGISTER, RUNTIME
 from passat.runtime.kernels.scalars import SCALARS
 
 _ELEMENTS: Final = {
@@ -40,6 +40,19 @@ _END: Final = r"""
 #endif
 """
 
+_LEVELS: Final = """
+#if defined(__x86_64__)
+#define LEVELS {}
+#else
+#define LEVELS 1
+#endif
+"""
+_INTRINSICS: Final = r"""
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+"""
+"""The compiler takes a third of a second to read them."""
 _HALVES: Final = r"""
 static void k_read_halves(const uint16_t* restrict x, float* restrict y, int64_t n) {
   int64_t i = 0;
@@ -57,39 +70,41 @@ static void k_write_halves(const float* restrict x, uint16_t* restrict y, int64_
 }
 """
 """Conversions of float16, which compilers do not vectorize."""
+_TABLES: Final = r"""
+static void (*const read_halves[])(const uint16_t* restrict, float* restrict, int64_t) = LEVELS_OF(read_halves);
+static void (*const write_halves[])(const float* restrict, uint16_t* restrict, int64_t) = LEVELS_OF(write_halves);
+"""
 
 
-def library_source(kernels: Sequence[Kernel], domain: str) -> str:
-    """The C source of a library of kernels for an operator domain."""
-    functions = "\n".join([SCALARS, _HALVES, *(_functions(kernel) for kernel in kernels)])
-    parts = [HEAD, functions, "#if LEVELS > 1"]
-    for prefix, target in LEVELS.items():
-        if target:
-            parts += [_BEGIN.format(target), _again(functions, prefix), _END]
-    tables = "\n".join(
-        f"static void (*const {name}[])({params}) = LEVELS_OF({name});"
-        for name, params in (
-            ("read_halves", "const uint16_t* restrict, float* restrict, int64_t"),
-            ("write_halves", "const float* restrict, uint16_t* restrict, int64_t"),
-        )
-    )
-    by_level = (", ".join(f"{prefix}_##name" for prefix in prefixes) for prefixes in (LEVELS, list(LEVELS)[:1]))
+def library_source(kernels: Sequence[Kernel], domain: str, level: int | None = None) -> str:
+    """The C source of a library of kernels for an operator domain. Processors of x86-64 run the code for the instructions that they have.
+    With `level`, a position in LEVELS, the library has that code alone, which the processor must be able to run."""
+    has_halves = any(kernel.program.has_halves for kernel in kernels)
+    functions = "\n".join([SCALARS, *([_HALVES] if has_halves else []), *(_functions(kernel) for kernel in kernels)])
+    (first, target), *others = LEVELS.items() if level is None else list(LEVELS.items())[level : level + 1]
+    parts = [f"#define HAS_HALVES {int(has_halves)}", *([_INTRINSICS] if has_halves else []), HEAD]
+    parts += [_LEVELS.format(len(LEVELS)) if level is None else "#define LEVELS 1", _for_level(functions, first, target), "#if LEVELS > 1"]
+    parts += [_for_level(functions, prefix, target) for prefix, target in others]
+    by_level = (", ".join(f"{prefix}_##name" for prefix in prefixes) for prefixes in ((first, *(name for name, _ in others)), (first,)))
     parts.append("#define LEVELS_OF(name) {{{}}}\n#else\n#define LEVELS_OF(name) {{{}}}\n#endif".format(*by_level))
-    parts += [f"#define FLOAT16 {_ELEMENTS['float16'][0]}", tables, RUNTIME]
+    parts += [f"#define FLOAT16 {_ELEMENTS['float16'][0]}", *([_TABLES] if has_halves else []), RUNTIME]
     parts += [f"static const Tensor {kernel.name}_tensors[] = {{{_tensors(kernel)}}};" for kernel in kernels]
     rows = ",\n".join(
         f'  {{OP, "{kernel.name}", {len(kernel.program.inputs)}, {len(kernel.forms)}, {kernel.rank}, {_reduced(kernel)}, '
         f"{kernel.name}_tensors, LEVELS_OF({kernel.name}_rows)}}"
         for kernel in kernels
     )
-    parts += [f"static const Kernel kernels[] = {{\n{rows}\n}};", f'#define DOMAIN_NAME "{domain}"', REGISTER]
+    parts += [f"static const Kernel kernels[] = {{\n{rows}\n}};", f'#define DOMAIN_NAME "{domain}"', PROCESSOR, REGISTER]
     return "\n".join(parts)
+
+
+def _for_level(functions: str, prefix: str, target: str) -> str:
+    return "\n".join((_BEGIN.format(target), _again(functions, prefix), _END)) if target else functions
 
 
 def _again(functions: str, prefix: str) -> str:
     """Functions renamed with a different prefix."""
-    text = "\n".join(line for line in functions.splitlines() if not line.startswith("#define FN "))
-    return re.sub(r"(?m)^#define (\w+)", r"#undef \1\n#define \1", re.sub(r"\bk_", f"{prefix}_", text))
+    return re.sub(r"(?m)^#define (\w+)", r"#undef \1\n#define \1", re.sub(r"\bk_", f"{prefix}_", functions))
 
 
 def _reduced(kernel: Kernel) -> str:

@@ -1,5 +1,8 @@
 """Models with kernels beside the same without, on ONNX Runtime without optimizations."""
 
+import ctypes
+import functools
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any as AnyValue
@@ -12,11 +15,30 @@ from onnx import parser
 
 from passat.runtime.kernels import Kernels, NoCompilerError, build_library, compiler, fuse, library_source
 from passat.runtime.kernels.fusing import key
+from passat.runtime.kernels.interface import PROCESSOR
 
 try:
     COMMAND = compiler()
 except NoCompilerError as error:
     pytest.skip(str(error), allow_module_level=True)
+
+
+@functools.cache
+def built(source: str) -> bytes:
+    """The library of a source: tests have some in common."""
+    return build_library(source, COMMAND)
+
+
+@functools.cache
+def most_level() -> int:
+    """The level of instructions that this processor has."""
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "processor.so"
+        library.write_bytes(
+            built(f'{PROCESSOR}\n__attribute__((visibility("default"))) int most_level(void) {{ return level_of_processor(); }}')
+        )
+        return int(ctypes.CDLL(str(library)).most_level())
+
 
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1, -1, 2.5, -2.5, 1e-40, -1e-40, 3.4e38, -3.4e38, 88.8, -104, 7], np.float32)
 DTYPES = {
@@ -45,13 +67,15 @@ def session(proto: onnx.ModelProto, library: Path | None = None, threads: int = 
     return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
-def own_session(proto: onnx.ModelProto, folder: Path, threads: int = 1, flags: Sequence[str] = (), kernels: int | None = 1) -> AnyValue:
-    """The model with its kernels, whose number is checked unless it is None."""
+def own_session(proto: onnx.ModelProto, folder: Path, threads: int = 1, level: int | None = None, kernels: int | None = 1) -> AnyValue:
+    """The model with its kernels, whose number is checked unless it is None. They are compiled only for a level of instructions, by default
+    that of this processor, or that if it lacks some. A library for all levels takes three times as long; tests of `--kernels` make such."""
     found = fused(proto)
     assert kernels in (None, sum(node.domain == found.domain for node in found.model.graph.node))
     onnx.checker.check_model(found.model)
-    library = folder / f"{found.domain}{''.join(flags)}.so"
-    library.write_bytes(build_library(library_source(found.kernels, found.domain), [*COMMAND, *flags]))
+    level = most_level() if level is None else min(level, most_level())
+    library = folder / f"{found.domain}-{level}.so"
+    library.write_bytes(built(library_source(found.kernels, found.domain, level)))
     return session(found.model, library, threads)
 
 
@@ -61,12 +85,12 @@ def both(
     feeds: Sequence[Mapping[str, AnyValue]],
     kernels: int = 1,
     threads: int = 1,
-    flags: Sequence[str] = (),
+    level: int | None = None,
     output: int = 0,
 ) -> list[tuple[AnyValue, AnyValue]]:
     """An output on ONNX Runtime, and with kernels."""
     proto = model(text)
-    plain, own = session(proto), own_session(proto, folder, threads, flags, kernels)
+    plain, own = session(proto), own_session(proto, folder, threads, level, kernels)
     return [(plain.run(None, dict(feed))[output], own.run(None, dict(feed))[output]) for feed in feeds]
 
 

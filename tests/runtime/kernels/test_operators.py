@@ -123,8 +123,8 @@ def test_float16_is_computed_as_float32_and_rounded_once(tmp_path: Path) -> None
     y = np.full(len(every), 1.001, np.float16)
     with np.errstate(all="ignore"):
         wide = np.abs(every.astype(np.float32) * y.astype(np.float32) + every.astype(np.float32)).astype(np.float16)
-    for flags in ([], ["-DMOST_LEVEL=0"]):
-        [(_, other)] = both(text, tmp_path, [{"x": every, "y": y}], flags=flags)
+    for level in (None, 0):
+        [(_, other)] = both(text, tmp_path, [{"x": every, "y": y}], level=level)
         assert_same_bits(wide, other)
 
 
@@ -172,7 +172,7 @@ def test_functions_of_our_own_are_within_units_in_the_last_place(kind: str, leve
     names = [name for name in FUNCTIONS if (kind, name) != ("double", "Erf")]
     results = ", ".join(f"{kind}[N] r{name}" for name in names)
     proto = model(f"g ({kind}[N] x) => ({results}) {{ {' '.join(f's{name} = Neg(x) r{name} = {name}(s{name})' for name in names)} }}")
-    own = own_session(proto, tmp_path, flags=[f"-DMOST_LEVEL={level}"], kernels=len(names))
+    own = own_session(proto, tmp_path, level=level, kernels=len(names))
     for given in (x, x[~(np.abs(x) >= 2**20)]):  # sine and cosine of all below 2^20 are computed differently
         for name, value in zip(names, own.run(None, {"x": given}), strict=True):
             within(name, -given, value)
@@ -249,7 +249,5 @@ def test_nan_goes_through_every_kernel(tmp_path: Path) -> None:
     steps = " ".join(f"s{number} = Neg(x) r{number} = {node.replace('(s)', f'(s{number})')}" for number, node in enumerate(nodes))
     proto = model(f"g (float[N] x) => ({results}) {{ {steps} }}")
     for level in (0, 2):
-        found = own_session(proto, tmp_path, flags=[f"-DMOST_LEVEL={level}"], kernels=len(nodes)).run(
-            None, {"x": np.full(37, np.nan, np.float32)}
-        )
+        found = own_session(proto, tmp_path, level=level, kernels=len(nodes)).run(None, {"x": np.full(37, np.nan, np.float32)})
         assert [node for node, value in zip(nodes, found, strict=True) if not np.isnan(value).all()] == []
