@@ -409,7 +409,9 @@ class RuleSetMeta(type):
 
     rules: tuple[Rule, ...]
     base: "RuleSetMeta"
-    """The set as defined. Only a set made by `of_kind` differs from it."""
+    """The set as defined. Only sets made by `of_kind` and `only` differ from it."""
+    made_by: tuple[AnyValue, ...] = ()
+    """The method that made the set from another one, and its arguments; empty for a set as defined."""
 
     @classmethod
     def __prepare__(cls, name: str, bases: tuple[type, ...], /, **_: AnyValue) -> "_Body":
@@ -457,9 +459,29 @@ class RuleSetMeta(type):
         """
         if all(rule.kind == kind for rule in cls):
             return cls
-        made = {rule.name.rpartition(".")[2]: rule.of_kind(kind) for rule in cls}
-        other = RuleSetMeta(cls.__name__, (RuleSet,), {"__module__": cls.__module__, "__doc__": cls.__doc__, **made})
-        other.base = cls
+        return cls._made(tuple(rule.of_kind(kind) for rule in cls), (cls.of_kind, (kind,)))
+
+    @functools.cache  # noqa: B019  # classes are never freed
+    def only(cls, *names: str) -> "RuleSetMeta":
+        """Some rules of the set, in the order of the set, for a pass that must not run the others. Raises RuleError for a name that no rule
+        of the set has.
+
+        >>> from passat.rules.library import Reassociate
+        >>> [rule.name for rule in Reassociate.only("swap")]
+        ['Reassociate.swap']
+        """
+        known = [rule.name.rpartition(".")[2] for rule in cls]
+        for name in names:
+            if name not in known:
+                raise RuleError(f"{cls.__name__} has no rule {name!r}; it has {', '.join(known)}")
+        return cls._made(tuple(rule for rule, name in zip(cls, known, strict=True) if name in names), (cls.only, names))
+
+    def _made(cls, rules: tuple[Rule, ...], made_by: tuple[AnyValue, ...]) -> "RuleSetMeta":
+        """The set with other rules, under the names of its own."""
+        other = RuleSetMeta(cls.__name__, (RuleSet,), {"__module__": cls.__module__, "__doc__": cls.__doc__})
+        for rule in rules:
+            setattr(other, rule.name.rpartition(".")[2], rule)
+        other.rules, other.base, other.made_by = rules, cls.base, made_by
         return other
 
     def __iter__(cls) -> Iterator[Rule]:
@@ -489,8 +511,8 @@ class RuleSet(metaclass=RuleSetMeta):
 
 
 def _pickled(rules: RuleSetMeta) -> str | tuple[AnyValue, ...]:
-    """The pickled form of a set: its name, and for a set made by `of_kind` the name of the original and the kind."""
-    return rules.__qualname__ if rules.base is rules else (rules.base.of_kind, (rules.rules[0].kind,))
+    """The pickled form of a set: its name, or how it was made from another one."""
+    return rules.made_by or rules.__qualname__
 
 
 copyreg.pickle(RuleSetMeta, _pickled)

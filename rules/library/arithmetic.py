@@ -1,12 +1,12 @@
-"""Identities of elementwise arithmetic: units, idempotence, constants, powers, clips, and simplifications that value ranges prove
+"""Identities of elementwise arithmetic: units, idempotence, constants, clips, and simplifications that value ranges prove
 (`passat.rules.ranges`).
 
 Operators: every elementwise operator that declares a unit, an involution or idempotence, or that is even, odd or monotonic
-(`passat.ir.op.Op`); add subtract multiply divide negative reciprocal sqrt rsqrt power logical_* where elemwise_* clip cast nn.relu abs
+(`passat.ir.op.Op`); add subtract multiply divide negative reciprocal power logical_* where elemwise_* clip cast nn.relu abs
 maximum minimum max min, comparisons.
 
-From Relay's SimplifyExpr (v0.18): SimplifyAdd, SimplifyBinomial, SwitchAddMultiply, SimplifyClip, SimplifyClipAndConsecutiveCast.
-(SimplifyAdjacentMultiplyOrAdd is `Constants`; SimplifyRSqrt is `raising.RootForms`; forms that only Relay has are in `relay_forms`.)
+From Relay's SimplifyExpr (v0.18): SimplifyAdd, SwitchAddMultiply, SimplifyClip, SimplifyClipAndConsecutiveCast.
+(SimplifyAdjacentMultiplyOrAdd is `Constants`; forms that only Relay has are in `relay_forms`.)
 """
 
 import math
@@ -37,10 +37,10 @@ from passat.rules.guards import (
     keeps_type,
     same_type,
 )
-from passat.rules.holes import cases, operator
+from passat.rules.holes import operator
 from passat.rules.pattern import attributes, constants, op, tensors, value
 from passat.rules.range_guards import never_negative, never_signed, range_of
-from passat.rules.rule import MIXED, RESOLVED, RuleSet
+from passat.rules.rule import RuleSet
 from passat.rules.samples import Sample, Samples
 
 x, y, z = tensors("x y z")
@@ -80,17 +80,6 @@ _APART: Final = ("add", "subtract", "power")
 unital = operator("unital", *(of.name for of in list_ops() if of.unit is not None and of.arity == 2 and of.name not in _APART))
 
 
-class Units(RuleSet):
-    """Removes a binary operator applied to its unit: x + 0, x * 1, x - 0, x / 1, x and true. E-matching tries both operand orders of
-    commutative operators."""
-
-    # IEEE 754: -0.0 + 0.0 is 0.0; pow(x, 1) is x in every libm, but kernels may round on the way.
-    add = (x + c >> x).when(is_all(c, 0), keeps_type(x, x + c)).inexact("-0.0 + 0.0 is 0.0")
-    power = (op.power(x, c) >> x).when(is_all(c, 1), is_float(x), keeps_type(x, op.power(x, c))).inexact("kernels may round on the way")
-    subtract = (x - c >> x).when(is_all(c, 0), keeps_type(x, x - c), is_no_negative_zero(c))
-    unit = (unital(x, c) >> x).when(is_unit(c, unital), keeps_type(x, unital(x, c)))
-
-
 @guard
 def meet_in_range(given: Op | str, c: Term, d: Term) -> bool | str:
     """The operator applied to the two constants gives finite values, and neither 0 nor a subnormal where both are nonzero. `given` may be a
@@ -116,7 +105,7 @@ def meet_in_range(given: Op | str, c: Term, d: Term) -> bool | str:
 
 
 class Constants(RuleSet):
-    """Reassociates sums and products so that two constants fold together."""
+    """Reassociates sums and products so that two constants fold together, and distributes a factor over a sum with a constant."""
 
     add_add = ((x + c) + d >> x + (c + d)).when(meet_in_range("add", c, d)).inexact("reassociates a sum")
     add_subtract = ((x + c) - d >> x + (c - d)).when(meet_in_range("subtract", c, d)).inexact("reassociates a sum")
@@ -126,66 +115,12 @@ class Constants(RuleSet):
     multiply_divide = ((x * c) / d >> x * (c / d)).when(meet_in_range("divide", c, d)).inexact("reassociates a product")
     divide_multiply = ((x / c) * d >> x * (d / c)).when(meet_in_range("divide", d, c)).inexact("reassociates a product")
     divide_divide = ((x / c) / d >> x / (c * d)).when(meet_in_range("multiply", c, d)).inexact("reassociates a product")
-
-
-ROUNDS: Final = "a power, a root and a quotient are rounded separately"
-
-
-class Sums(RuleSet):
-    """Distributes a factor over a sum with a constant."""
-
     switch_add_multiply = (
         ((x + c) * d >> x * d + c * d)
         .when(is_float(x), is_finite(d), meet_in_range("multiply", c, d))
         .inexact("distributes")
         .exploring()
         .budget(200)
-    )
-
-
-sign = cases("sign", "sum", "difference")
-order = cases("order", "between", "last")
-two = cases("two", "outside", "inside")
-_MIXED = two(outside=(x * y) * 2, inside=(x * 2) * y)
-_WHOLE = order(
-    between=sign(sum=x * x + _MIXED, difference=x * x - _MIXED) + y * y,
-    last=sign(sum=(x * x + y * y) + _MIXED, difference=(x * x + y * y) - _MIXED),
-)
-_ROOT = sign(sum=x + y, difference=x - y)
-
-
-@guard
-def is_squared_exactly(x: Term, c: Term) -> bool | str:
-    """ONNX Runtime squares integers with a product if there are several of them and one exponent. Otherwise it computes in float64, which
-    changes large squares. Floating-point squares only round differently."""
-    if x.type.dtype in FLOATS:
-        return True
-    several = isinstance(x.type.size, int) and x.type.size > 1
-    return (several and c.type.size == 1) or "ONNX Runtime computes this power of integers as floating-point numbers"
-
-
-class Powers(RuleSet):
-    """Rewrites powers with constant exponents as products or roots, divisions by roots, and expanded squares of sums and differences."""
-
-    square = (op.power(x, c) >> x * x).when(is_all(c, 2), is_squared_exactly(x, c), keeps_type(x, op.power(x, c))).inexact(ROUNDS)
-    root = (
-        (op.power(x, c) >> op.sqrt(x))
-        .when(is_all(c, 0.5), is_float(x), keeps_type(x, op.power(x, c)))
-        .inexact("the power of -infinity is infinity, its root is NaN", nonfinite=MIXED)
-    )
-    inverse = (op.power(x, c) >> op.reciprocal(x)).when(is_all(c, -1), is_float(x), keeps_type(x, op.power(x, c))).inexact(ROUNDS)
-    inverse_root = (
-        (op.power(x, c) >> op.rsqrt(x))
-        .when(is_all(c, -0.5), is_float(x), keeps_type(x, op.power(x, c)))
-        .finite("the power of -infinity is 0, the inverse of its root is NaN")
-        .exploring()  # takes two ONNX operators
-    )
-    reciprocal_of_inverse_root = (op.reciprocal(op.rsqrt(x)) >> op.sqrt(x)).inexact(ROUNDS)
-    divide_inverse_root = (x / op.rsqrt(y) >> x * op.sqrt(y)).inexact(ROUNDS)
-    binomial = (
-        (_WHOLE >> _ROOT * _ROOT)
-        .when(is_float(x), same_type(x, _WHOLE), same_type(y, _WHOLE))
-        .inexact("sums before products", nonfinite=RESOLVED)
     )
 
 
@@ -272,16 +207,6 @@ def _both() -> dict[str, AnyValue]:
 _CLIPPED = op.clip(x, attrs=a)
 
 
-class Clips(RuleSet):
-    """Removes clips without effect, merges nested clips, and drops casts that lose nothing after a clip."""
-
-    nothing = (_CLIPPED >> x).when(is_integer(x), binds_nothing(a, x))
-    nothing_finite = (_CLIPPED >> x).when(is_float(x), binds_nothing(a, x)).finite("a clip without bounds makes infinities finite")
-    chain = (op.clip(_CLIPPED, attrs=b) >> op.clip(x, **_both())).inexact("a bound of 0 may give 0.0 or -0.0")
-    of_relu = op.clip(op.nn.relu(x), attrs=a) >> op.clip(x, a_min=lower_bound(a, x), a_max=upper_bound(a))
-    cast = (op.cast(op.cast(_CLIPPED, dtype=t), dtype=u) >> op.cast(_CLIPPED, dtype=u)).when(range_fits(a, x, t))
-
-
 @guard
 def clips_nothing(attrs: Attrs, x: Term) -> bool | str:
     """Every element lies within the bounds of the clip."""
@@ -347,9 +272,15 @@ _COMPARED = comparison(x, y)
 
 
 class Arithmetic(RuleSet):
-    """Simplifies elementwise operators: repeated application (f(f(x)) is x or f(x); f(x, x) is x), combinations of different operators, and
-    operators that value ranges make redundant. Moves monotonic operators past max and min, which leave fewer elements."""
+    """Simplifies elementwise operators: operators applied to their unit (x + 0, x * 1, x and true), repeated application (f(f(x)) is x or
+    f(x); f(x, x) is x), combinations of different operators, clips, and operators that value ranges make redundant. Moves monotonic
+    operators past max and min, which leave fewer elements. E-matching tries both operand orders of commutative operators."""
 
+    # IEEE 754: -0.0 + 0.0 is 0.0; pow(x, 1) is x in every libm, but kernels may round on the way.
+    add_zero = (x + c >> x).when(is_all(c, 0), keeps_type(x, x + c)).inexact("-0.0 + 0.0 is 0.0")
+    power_one = (op.power(x, c) >> x).when(is_all(c, 1), is_float(x), keeps_type(x, op.power(x, c))).inexact("kernels may round on the way")
+    subtract_zero = (x - c >> x).when(is_all(c, 0), keeps_type(x, x - c), is_no_negative_zero(c))
+    unit = (unital(x, c) >> x).when(is_unit(c, unital), keeps_type(x, unital(x, c)))
     same_operands = twofold(x, x) >> x
     absorbed_operand = (twofold(x, twofold(x, y)) >> twofold(x, y)).inexact(TIES)
     involution_twice = involution(involution(x)) >> x
@@ -382,3 +313,8 @@ class Arithmetic(RuleSet):
         .when(is_not_empty(x))
         .inexact("approximations are not quite monotonic")
     )
+    clip_nothing = (_CLIPPED >> x).when(is_integer(x), binds_nothing(a, x))
+    clip_nothing_finite = (_CLIPPED >> x).when(is_float(x), binds_nothing(a, x)).finite("a clip without bounds makes infinities finite")
+    clip_chain = (op.clip(_CLIPPED, attrs=b) >> op.clip(x, **_both())).inexact("a bound of 0 may give 0.0 or -0.0")
+    clip_of_relu = op.clip(op.nn.relu(x), attrs=a) >> op.clip(x, a_min=lower_bound(a, x), a_max=upper_bound(a))
+    clip_cast = (op.cast(op.cast(_CLIPPED, dtype=t), dtype=u) >> op.cast(_CLIPPED, dtype=u)).when(range_fits(a, x, t))

@@ -234,79 +234,6 @@ def repeats_heads(x: Term, once: Term, wide: Term, split: Term, joined: Term, he
     return (fits and joined.type.shape == (batch, rows, heads * size)) or f"{wide.type!r} does not repeat the heads of {x.type!r}"
 
 
-class Attentions(RuleSet):
-    """Raises `softmax(q @ k) @ v`, with masks and scales in any position, to nn.attention. Query heads may share keys and values."""
-
-    # For small heads, the transposes cost more than the operator saves, unless they cancel.
-    with_constant_mask = (
-        (
-            _weighs(
-                op.nn.softmax(
-                    known(
-                        none=_SCORES,
-                        chosen=_SCORES + _CHOSEN,
-                        biased=_SCORES + b,
-                        biased_chosen=(_SCORES + b) + _CHOSEN,
-                        chosen_biased=_SCORES + (b + _CHOSEN),
-                    ),
-                    axis=p,
-                )
-            )
-            >> known(
-                none=_with_mask(()),
-                chosen=_with_mask(op.where(m, c, _kept(d, d))),
-                biased=_with_mask(_kept(b, b)),
-                biased_chosen=_WITH_BOTH,
-                chosen_biased=_WITH_BOTH,
-            )
-        )
-        .when(*_GUARDS)
-        .when(*known.only("chosen biased_chosen chosen_biased", is_all(c, 0), is_in_range(d)))
-        .when(*known.only("biased biased_chosen chosen_biased", is_in_range(b)))
-        .when(*known.only("chosen", is_mask_of(_CHOSEN, q, k)), *known.only("biased", is_mask_of(b, q, k)))
-        .when(*known.only("biased_chosen chosen_biased", is_mask_of(b + _CHOSEN, q, k)))
-        .inexact(_ROUNDS)
-        .exploring()
-    )
-    with_mask = (
-        (
-            _weighs(op.nn.softmax(unknown(added=_SCORES + x, added_twice=(_SCORES + x) + y), axis=p))
-            >> unknown(added=_with_mask(_kept(x, x)), added_twice=_with_mask(_kept(x + y, x)))
-        )
-        .when(*_GUARDS, is_mask_of(unknown(added=x, added_twice=x + y), q, k))
-        .finite(_EMPTIED)
-        .exploring()
-    )
-    # Without this NaN guard in the program, the result has NaN where the operator gives 0.
-    with_guarded_rows = (
-        (_weighs(op.where(op.isnan(_DROPPED), 0.0, _DROPPED)) >> _with_mask(m))
-        .when(*_GUARDS, is_all(c, 0), is_minus_infinity(d), is_mask_of(m, q, k))
-        .finite(_EMPTIED)
-        .exploring()
-    )
-    shared_heads = (
-        _SHARED
-        >> op.nn.attention(
-            q,
-            op.reshape(op.transpose(x, axes=_HEADS_BACK), newshape=joined_shape(x, False)),
-            op.reshape(op.transpose(y, axes=_HEADS_BACK), newshape=joined_shape(y, False)),
-            m,
-            q_num_heads=e,
-            kv_num_heads=head_count(x),
-            scale=p,
-            is_causal=r,
-        )
-    ).when(
-        same_heads(x, y),
-        repeats_heads(
-            x, _KEYS_ONCE, _KEYS, op.reshape(_KEYS, ...), op.reshape(op.transpose(op.reshape(_KEYS, ...), axes=_HEADS_BACK), ...), e
-        ),
-        repeats_heads(
-            y, _VALUES_ONCE, _VALUES, op.reshape(_VALUES, ...), op.reshape(op.transpose(op.reshape(_VALUES, ...), axes=_HEADS_BACK), ...), e
-        ),
-    )
-
-
 def _some_angles(sampler: Sampler, c: Sample, x: Sample) -> Samples:
     heads = x.shape if x.shape is not None and len(x.shape) == 4 else (sampler.full(), sampler.full(), sampler.full(), 2 * sampler.full())
     rows, size = heads[2:]
@@ -385,10 +312,79 @@ _ROTATED = op.transpose(
 )
 
 
-class AttentionInputs(RuleSet):
-    """Raises rotary embeddings: the head times cosines, plus the head with swapped halves (one negated) times sines. Moves scales of
-    queries and keys to their scores."""
+class Attention(RuleSet):
+    """Raises `softmax(q @ k) @ v`, with masks and scales in any position, to nn.attention; query heads may share keys and values. Raises
+    rotary embeddings: the head times cosines, plus the head with swapped halves (one negated) times sines. Moves scales of queries and keys
+    to their scores."""
 
+    # For small heads, the transposes cost more than the operator saves, unless they cancel.
+    with_constant_mask = (
+        (
+            _weighs(
+                op.nn.softmax(
+                    known(
+                        none=_SCORES,
+                        chosen=_SCORES + _CHOSEN,
+                        biased=_SCORES + b,
+                        biased_chosen=(_SCORES + b) + _CHOSEN,
+                        chosen_biased=_SCORES + (b + _CHOSEN),
+                    ),
+                    axis=p,
+                )
+            )
+            >> known(
+                none=_with_mask(()),
+                chosen=_with_mask(op.where(m, c, _kept(d, d))),
+                biased=_with_mask(_kept(b, b)),
+                biased_chosen=_WITH_BOTH,
+                chosen_biased=_WITH_BOTH,
+            )
+        )
+        .when(*_GUARDS)
+        .when(*known.only("chosen biased_chosen chosen_biased", is_all(c, 0), is_in_range(d)))
+        .when(*known.only("biased biased_chosen chosen_biased", is_in_range(b)))
+        .when(*known.only("chosen", is_mask_of(_CHOSEN, q, k)), *known.only("biased", is_mask_of(b, q, k)))
+        .when(*known.only("biased_chosen chosen_biased", is_mask_of(b + _CHOSEN, q, k)))
+        .inexact(_ROUNDS)
+        .exploring()
+    )
+    with_mask = (
+        (
+            _weighs(op.nn.softmax(unknown(added=_SCORES + x, added_twice=(_SCORES + x) + y), axis=p))
+            >> unknown(added=_with_mask(_kept(x, x)), added_twice=_with_mask(_kept(x + y, x)))
+        )
+        .when(*_GUARDS, is_mask_of(unknown(added=x, added_twice=x + y), q, k))
+        .finite(_EMPTIED)
+        .exploring()
+    )
+    # Without this NaN guard in the program, the result has NaN where the operator gives 0.
+    with_guarded_rows = (
+        (_weighs(op.where(op.isnan(_DROPPED), 0.0, _DROPPED)) >> _with_mask(m))
+        .when(*_GUARDS, is_all(c, 0), is_minus_infinity(d), is_mask_of(m, q, k))
+        .finite(_EMPTIED)
+        .exploring()
+    )
+    shared_heads = (
+        _SHARED
+        >> op.nn.attention(
+            q,
+            op.reshape(op.transpose(x, axes=_HEADS_BACK), newshape=joined_shape(x, False)),
+            op.reshape(op.transpose(y, axes=_HEADS_BACK), newshape=joined_shape(y, False)),
+            m,
+            q_num_heads=e,
+            kv_num_heads=head_count(x),
+            scale=p,
+            is_causal=r,
+        )
+    ).when(
+        same_heads(x, y),
+        repeats_heads(
+            x, _KEYS_ONCE, _KEYS, op.reshape(_KEYS, ...), op.reshape(op.transpose(op.reshape(_KEYS, ...), axes=_HEADS_BACK), ...), e
+        ),
+        repeats_heads(
+            y, _VALUES_ONCE, _VALUES, op.reshape(_VALUES, ...), op.reshape(op.transpose(op.reshape(_VALUES, ...), axes=_HEADS_BACK), ...), e
+        ),
+    )
     rotary = (
         (x * c + _EXCHANGED * d >> _ROTATED)
         .when(are_angles(c, x), are_angles(d, x))

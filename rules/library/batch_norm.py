@@ -14,14 +14,14 @@ import numpy as np
 from passat.ir.attrs import Attrs
 from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.types import TensorType
-from passat.rules.guards import Reject, Term, computed, guard
+from passat.rules.guards import Reject, Term, computed, guard, is_float
 from passat.rules.holes import cases, operator
 from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors
 from passat.rules.rule import RuleSet
 
 x, weight = tensors("x w")
 matrix, b, c, d, gamma, beta, mean, var = constants("v b c d gamma beta mean var")
-a, e = attributes("a e")
+a, e, p, q = attributes("a e p q")
 _NOTE = "scales the weights instead of the result"
 
 
@@ -129,6 +129,12 @@ def normalized_stays_finite(attrs: Attrs, w: Term, gamma: Term, beta: Term, var:
 def _end(term: Term) -> float:
     """The maximum of the element type."""
     return float(ml_dtypes.finfo(to_numpy(term.type.dtype)).max)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
+
+
+@guard
+def are_one_axis(axis: int, other: int, x: Term) -> bool | str:
+    """Two axis numbers, possibly negative, denote the same axis."""
+    return x.type.axis(axis) == x.type.axis(other) or f"axes {axis} and {other} of {x.type!r} differ"
 
 
 @guard
@@ -263,7 +269,7 @@ _GUARDS = (
 
 
 class ScaleAxis(RuleSet):
-    """Folds scales and shifts into the preceding weights and biases."""
+    """Folds scales and shifts into the preceding weights and biases, or into a batch normalization that follows no product."""
 
     normalized = (
         (_NORMAL >> op.nn.bias_add(_scaled(_K), bias(none=beta - mean * _K, biased=(b - mean) * _K + beta), axis=_CHANNEL))
@@ -283,12 +289,12 @@ class ScaleAxis(RuleSet):
         .when(*_GUARDS, is_not(d, 0), per_channel(d, _PRODUCT, _CHANNEL), *bias.only("biased", sum_stays_finite(b, d)))
         .inexact(_NOTE)
     )
-
-
-class BatchNorms(RuleSet):
-    """Folds later per-channel scales and shifts into a batch normalization that follows no product."""
-
-    scaled = (
+    biases = (
+        (op.nn.bias_add(op.nn.bias_add(x, b, axis=p), d, axis=q) >> op.nn.bias_add(x, b + d, axis=p))
+        .when(are_one_axis(p, q, x), is_float(x), sum_stays_finite(b, d))
+        .inexact("reassociates a sum")
+    )
+    batch_norm_scaled = (
         (
             op.nn.batch_norm(x, gamma, beta, mean, var, attrs=a)[0] * c
             >> op.nn.batch_norm(x, gamma * vector(c), beta * vector(c), mean, var, attrs=a)[0]
@@ -296,7 +302,7 @@ class BatchNorms(RuleSet):
         .when(scales_axis(a, x, 1), is_not(c, 1), per_channel(c, x, 1), stays_finite(gamma, c), stays_finite(beta, c))
         .inexact(_NOTE)
     )
-    shifted = (
+    batch_norm_shifted = (
         (op.nn.batch_norm(x, gamma, beta, mean, var, attrs=a)[0] + d >> op.nn.batch_norm(x, gamma, beta + vector(d), mean, var, attrs=a)[0])
         .when(scales_axis(a, x, 1), is_not(d, 0), per_channel(d, x, 1), sum_stays_finite(beta, d))
         .inexact(_NOTE)

@@ -84,7 +84,7 @@ def padded_shape(c: Term, x: Term) -> tuple[int, ...]:
 
 _ARITHMETIC: Final = ("add", "subtract", "divide", "power", "equal", "greater", "less", "logical_and", "logical_or")
 arithmetic = operator("g", "multiply", *_ARITHMETIC)
-unscaled = operator("h", *_ARITHMETIC)  # scalars that are factors are left to `Weights`
+unscaled = operator("h", *_ARITHMETIC)  # scalars that are factors are left to `Products`
 extremum = operator("extremum", "maximum", "minimum")
 _TURNED, _VIEWED = op.transpose(x, axes=p), op.reshape(x, attrs=a)
 view = cases("view", "transpose", "reshape")
@@ -122,17 +122,6 @@ def _transpose_and_constant(of: OperatorHole) -> Rule:
     return _passage((of(_TURNED, c) >> op.transpose(of(x, back), axes=p)).when(has_several(c)))
 
 
-class CommuteBinary(RuleSet):
-    """Sinks a view below a binary operator if both operands have it or the other operand is constant."""
-
-    views = _views(arithmetic)
-    view_and_number = _view_and_number(unscaled)
-    transpose_and_constant = _transpose_and_constant(arithmetic)
-    views_extremum = _views(extremum).inexact(TIES)
-    view_and_number_extremum = _view_and_number(extremum).inexact(TIES)
-    transpose_and_constant_extremum = _transpose_and_constant(extremum).inexact(TIES)
-
-
 @computed
 def axis_before(axis: int | None, axes: Sequence[int] | None, x: Term) -> int:
     """The axis of the tensor that corresponds to an axis of its transpose. Rejects axis=None."""
@@ -146,13 +135,20 @@ _SUMS: Final = "sums in another order"
 _BEFORE, _BEHIND = axis_before(q, p, x), axis_behind(q, p, x)
 
 
-class CommuteUnary(RuleSet):
-    """Sinks a view below a unary elementwise operator, and a transpose below an operator along one axis."""
+class Commute(RuleSet):
+    """Sinks a view below a unary elementwise operator, or below a binary one if both operands have it or the other operand is constant, and
+    a transpose below an operator along one axis."""
 
-    view = _passage(f(_VIEW, attrs=b) >> _viewed(f(x, attrs=b)))
+    unary = _passage(f(_VIEW, attrs=b) >> _viewed(f(x, attrs=b)))
     softmax = (softmax(_TURNED, axis=q) >> op.transpose(softmax(x, axis=_BEFORE), axes=p)).inexact(_SUMS).exploring()
     bias = (op.nn.bias_add(_TURNED, y, axis=q) >> op.transpose(op.nn.bias_add(x, y, axis=_BEFORE), axes=p)).exploring()
     concat = op.concatenate((_TURNED, op.transpose(y, axes=p)), axis=q) >> op.transpose(op.concatenate((x, y), axis=_BEFORE), axes=p)
+    binary = _views(arithmetic)
+    view_and_number = _view_and_number(unscaled)
+    transpose_and_constant = _transpose_and_constant(arithmetic)
+    binary_extremum = _views(extremum).inexact(TIES)
+    view_and_number_extremum = _view_and_number(extremum).inexact(TIES)
+    transpose_and_constant_extremum = _transpose_and_constant(extremum).inexact(TIES)
 
 
 MOST: Final = 4

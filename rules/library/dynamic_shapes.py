@@ -1,6 +1,6 @@
-"""Simplifies tensors created from shapes, and computed shapes. Operators: zeros_like ones_like full_like full zeros ones, arithmetic on
-them, cast_like reshape_like broadcast_to_like collapse_sum_like dyn.* take gather_nd arange reshape expand_dims squeeze nn.batch_flatten
-transpose concatenate where.
+"""Simplifies tensors created from shapes, and their views and gathers. Operators: zeros_like ones_like full_like full zeros ones,
+arithmetic on them, cast_like reshape_like broadcast_to_like collapse_sum_like dyn.* take gather_nd arange reshape expand_dims squeeze
+nn.batch_flatten concatenate where.
 
 The result is often known without static sizes: a reshape only inserts axes of size 1, a copy is redundant because the next operator
 broadcasts, consecutive indices select all elements in order. The last occurs in padding masks that torch's vmap gathers at (sample,
@@ -21,8 +21,7 @@ from passat.rules.checking.sampler import Sampler
 from passat.rules.guards import Reject, Term, computed, dtype_of, guard, is_axis, is_float, same_type, shape_of
 from passat.rules.holes import cases, operator
 from passat.rules.library.arithmetic import CHOSEN_ZERO
-from passat.rules.library.masks import batch_axes, keeps_batches
-from passat.rules.library.views import new_shape
+from passat.rules.library.views import new_axes, new_shape
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
 from passat.rules.samples import Sample, Samples
@@ -54,7 +53,7 @@ def _all_in_order(sampler: Sampler, c: Sample, x: Sample, axis: Sample) -> Sampl
 
 @guard(strategy=_all_in_order)
 def names_all_in_order(c: Term, x: Term, axis: int | None) -> bool | str:
-    """The indices, of rank other than 1, list all indices of the axis in row-major order. (`masks.AttentionMasks` handles vectors.)"""
+    """The indices, of rank other than 1, list all indices of the axis in row-major order. (`masks.Masks` handles vectors.)"""
     if axis is None or not -x.type.ndim <= axis < x.type.ndim or c.type.ndim == 1:
         return f"{c.type!r} does not gather the elements of {x.type!r} along axis={axis} into another shape"
     size = x.type.shape[axis]
@@ -145,23 +144,6 @@ def is_column(column: Term, copy: Term, whole: Term) -> bool | str:
     if copy.type.ndim != whole.type.ndim or not all(map(same_dim, copy.type.shape, whole.type.shape)):
         return f"{copy.type!r} does not have the shape of {whole.type!r}"
     return column.type.shape[-1] == 1 or f"{column.type!r} is not a column"
-
-
-@computed
-def new_axes(x: Term, whole: Term) -> tuple[int, ...]:
-    """The positions of the axes of size 1 that an expand_dims inserts, possibly none. Rejects shapes that differ otherwise."""
-    places: list[int] = []
-    left = list(x.type.shape)
-    for place, dim in enumerate(whole.type.shape):
-        if left and same_dim(left[0], dim):
-            left.pop(0)
-        elif dim == 1:
-            places.append(place)
-        else:
-            break
-    if left or len(places) + x.type.ndim != whole.type.ndim:
-        raise Reject(f"{whole.type!r} is not {x.type!r} with new axes")
-    return tuple(places)
 
 
 _NUMBERS = op.arange(b, x, c, ...)
@@ -320,52 +302,3 @@ class CreationOps(RuleSet):
     copied_operand = (_arithmetic(_COPIED) >> _arithmetic(x)).when(same_type(_arithmetic(x), _arithmetic(_COPIED)))
     copied_mask = (y + _CHOSEN >> y + _CHOICE).when(chooses_numbers(x, c, d), same_type(y + _CHOICE, y + _CHOSEN)).inexact(CHOSEN_ZERO)
     copied_number = (_COPY >> _FULL).when(is_one_number(c, _COPY, y))
-
-
-inner = cases("inner", "plain", "reshape", "expand_dims", "squeeze", "flatten", "dynamic")
-
-
-@guard
-def is_dynamic(x: Term) -> bool | str:
-    """Not all sizes are known. (For static sizes, `views.Views` merges the two views.)"""
-    return not x.type.is_static or f"the sizes of {x.type!r} are known"
-
-
-_VIEWED: Final = op.dyn.reshape(
-    inner(
-        plain=x,
-        reshape=op.reshape(x, ...),
-        expand_dims=op.expand_dims(x, ...),
-        squeeze=op.squeeze(x, ...),
-        flatten=op.nn.batch_flatten(x, ...),
-        dynamic=op.dyn.reshape(x, z, ...),
-    ),
-    y,
-    ...,
-)
-_AGAIN: Final = op.reshape(op.expand_dims(x, ...), ...)
-
-
-@guard
-def keeps_leading(axes: tuple[int, ...], x: Term, whole: Term) -> bool | str:
-    """The result keeps the leading axes of the tensor, which the intermediate tensor merges."""
-    count = x.type.ndim - len(axes) + 1
-    same = x.type.ndim == whole.type.ndim and all(map(same_dim, x.type.shape[:count], whole.type.shape[:count]))
-    return same or f"{whole.type!r} does not have the leading axes of {x.type!r}"
-
-
-computed_shape = cases("computed", "both", "last", "first")
-_MERGED: Final = computed_shape(both=op.dyn.reshape(x, y, ...), last=op.reshape(x, ...), first=op.dyn.reshape(x, y, ...))
-_TURNED: Final = op.transpose(_MERGED, axes=p)
-_APART: Final = computed_shape(both=op.dyn.reshape(_TURNED, z, ...), last=op.dyn.reshape(_TURNED, z, ...), first=op.reshape(_TURNED, ...))
-
-
-class DynamicViews(RuleSet):
-    """Rewrites reshapes to a computed shape that only insert axes, and removes reshapes that merge and restore the batch around a transpose
-    of the last axes."""
-
-    reshape = _VIEWED >> op.expand_dims(x, axis=new_axes(x, _VIEWED))
-    spread = (_AGAIN >> op.expand_dims(x, axis=new_axes(x, _AGAIN))).when(is_dynamic(x))
-    transpose = (_APART >> op.transpose(x, axes=batch_axes(p, _APART))).when(
-        keeps_batches(p, x, _MERGED, _APART), keeps_leading(p, x, _APART)
-    )

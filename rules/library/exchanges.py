@@ -232,28 +232,24 @@ part, summed = cases("part", "first", "second"), cases("summed", "weights", "dat
 MATRICES = (has_rank(x, 2), has_rank(y, 2), has_rank(z, 2))
 
 
-class FloatConstants(RuleSet):
-    """Floats constants in sums and products outwards, one step per iteration, so that they fold together."""
+class Exchanges(RuleSet):
+    """Exchanges sums, products, convolutions and pooling with each other and with concatenation and split, as TASO does, and floats
+    constants in sums and products outwards, one step per iteration, so that they fold together."""
 
-    operand = (
+    constant_operand = (
         (g(g(x, c), y) >> g(g(x, y), c))
         .when(is_float(x), is_not_constant(y), is_finite(c), keeps_type(x, g(x, c)), same_type(x, g(x, y)))
         .inexact(ROUNDS)
         .exploring()
         .budget(128)
     )
-    bias = (
+    constant_bias = (
         (op.nn.bias_add(x, c, axis=a) + y >> (x + y) + op.reshape(c, newshape=along(x, a)))
         .when(is_float(x), is_finite(c), is_not_constant(y), same_type(x, x + y))
         .inexact(ROUNDS)
         .exploring()
         .budget(128)
     )
-
-
-class TasoExchanges(RuleSet):
-    """Exchanges sums, products, convolutions and pooling with each other and with concatenation and split."""
-
     associates = (g(x, g(y, z)) >> g(g(x, y), z)).inexact(ROUNDS).exploring()
     multiply_distributes = ((x + y) * z >> x * z + y * z).inexact(ROUNDS, nonfinite=MIXED).exploring()
     transpose_of_sum = (op.transpose(x + y, axes=p) >> op.transpose(x, axes=p) + op.transpose(y, axes=p)).when(same_shape(x, y)).exploring()

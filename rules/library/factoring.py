@@ -93,9 +93,16 @@ _OR_SIGN: Final = "sums in another order, or changes the sign of 0"
 _OR_TIES: Final = f"{_SUMS}, or {TIES}"
 
 
+@guard
+def is_log_of_softmax(x: Term) -> bool | str:
+    """ONNX Runtime's LogSoftmax is the logarithm of its Softmax, also for infinities."""
+    return x.type.dtype != "float64" or "ONNX Runtime's float64 LogSoftmax returns finite values for infinities, but its Softmax does not"
+
+
 class Factoring(RuleSet):
-    """Factors common operands out of sums and reductions, moves constants in sums and products together past non-constants, and reduces
-    each part of a concatenation instead of the whole."""
+    """Factors common operands out of sums and reductions, moves constants in sums and products together past non-constants, reduces each
+    part of a concatenation instead of the whole, cancels inverse functions, and fuses compositions that have an operator of their own.
+    Where all values are finite, cancels an operand against itself."""
 
     products = (combined(x * y, x * z) >> x * combined(y, z)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
     product_and_self = (
@@ -123,11 +130,6 @@ class Factoring(RuleSet):
         .inexact(_ORDER)
         .exploring()
         .budget(16)
-    )
-    biases = (
-        (op.nn.bias_add(op.nn.bias_add(x, c, axis=a), d, axis=a) >> op.nn.bias_add(x, c + d, axis=a))
-        .when(meet_in_range("add", c, d))
-        .inexact(_ORDER)
     )
     constant_less_shifted = (
         (c - (x + d) >> (c - d) - x).when(is_float(x), keeps_type(x, x + d), meet_in_range("subtract", c, d)).inexact(_ORDER)
@@ -180,18 +182,6 @@ class Factoring(RuleSet):
         .exploring()
         .inexact(_OR_TIES)
     )
-
-
-@guard
-def is_log_of_softmax(x: Term) -> bool | str:
-    """ONNX Runtime's LogSoftmax is the logarithm of its Softmax, also for infinities."""
-    return x.type.dtype != "float64" or "ONNX Runtime's float64 LogSoftmax returns finite values for infinities, but its Softmax does not"
-
-
-class Cancellations(RuleSet):
-    """Cancels inverse functions and fuses compositions that have an operator of their own. Where all values are finite, cancels an operand
-    against itself."""
-
     difference_of_same = (x - x >> x * 0.0).when(is_float(x)).finite("inf - inf is NaN").exploring()
     times_zero = (x * c >> op.broadcast_to(c, shape=shape_of(x * c))).when(is_float(x), is_all(c, 0)).finite("inf * 0 is NaN")
     sum_less_part = ((x + y) - x >> y).when(is_float(x), same_type(y, x + y)).finite("x may be infinite, or y may be lost to rounding")

@@ -161,35 +161,6 @@ _ALL = op.reshape(op.transpose(w, axes=gathered_side(columns=(2, 0, 1), rows=(1,
 _PRODUCTS = op.reshape(op.reshape(x, newshape=flat_rows(w, _AXIS)) @ _ALL, newshape=by_expert(w, _AXIS))
 
 
-class TransformerWeights(RuleSet):
-    """Folds per-feature scales into the weight and bias of the preceding linear layer. Rewrites products with gathered per-row weights as
-    products with all weights, followed by a gather."""
-
-    scaled = (
-        (
-            bias(none=x @ w, added=x @ w + b, biased=op.nn.bias_add(x @ w, b, axis=p)) * s
-            >> bias(none=x @ (w * s), added=x @ (w * s) + b * s, biased=op.nn.bias_add(x @ (w * s), b * s, axis=-1))
-        )
-        .when(
-            is_feature_scale(s, w),
-            *bias.only("added", is_vector_of(b, w)),
-            *bias.only("biased", is_axis(p, -1, x @ w)),
-            is_float(w),
-            stays_finite(w, s),
-            *bias.only("added biased", stays_finite(b, s)),
-        )
-        .inexact(_NOTE)
-    )
-    gathered_experts = (
-        (_WHOLE >> op.reshape(op.gather_nd(_PRODUCTS, _INDICES, batch_dims=1), newshape=vectors_of(w, _AXIS)))
-        .when(are_experts(w, i, _WHOLE, _RANK), is_float(w))
-        .when(*rows.only("alone", is_batch_of_vectors(x, i, w, _AXIS)))
-        .when(*rows.only("broadcast tiled", repeats_rows(x, _REPEATED, i, w, _VECTORS, _AXIS)))
-        .exploring()
-        .inexact(_REGROUPS)
-    )
-
-
 def _a_stack(sampler: Sampler, x: Sample) -> Samples:
     return [Sample(tuple(sampler.full() for _ in range(sampler.pick((3, 3, 4)))))]
 
@@ -336,9 +307,33 @@ def _before(whole: Pattern, flat: Pattern) -> Rule:
 
 
 class HiddenStates(RuleSet):
-    """Rewrites batched products as matrix products that take their biases, together with normalizations, splits and operators that work row
-    by row or elementwise."""
+    """Folds per-feature scales into the weight and bias of the preceding linear layer. Rewrites products with gathered per-row weights as
+    products with all weights, followed by a gather, and batched products as matrix products that take their biases, together with
+    normalizations, splits and operators that work row by row or elementwise."""
 
+    scaled = (
+        (
+            bias(none=x @ w, added=x @ w + b, biased=op.nn.bias_add(x @ w, b, axis=p)) * s
+            >> bias(none=x @ (w * s), added=x @ (w * s) + b * s, biased=op.nn.bias_add(x @ (w * s), b * s, axis=-1))
+        )
+        .when(
+            is_feature_scale(s, w),
+            *bias.only("added", is_vector_of(b, w)),
+            *bias.only("biased", is_axis(p, -1, x @ w)),
+            is_float(w),
+            stays_finite(w, s),
+            *bias.only("added biased", stays_finite(b, s)),
+        )
+        .inexact(_NOTE)
+    )
+    gathered_experts = (
+        (_WHOLE >> op.reshape(op.gather_nd(_PRODUCTS, _INDICES, batch_dims=1), newshape=vectors_of(w, _AXIS)))
+        .when(are_experts(w, i, _WHOLE, _RANK), is_float(w))
+        .when(*rows.only("alone", is_batch_of_vectors(x, i, w, _AXIS)))
+        .when(*rows.only("broadcast tiled", repeats_rows(x, _REPEATED, i, w, _VECTORS, _AXIS)))
+        .exploring()
+        .inexact(_REGROUPS)
+    )
     elementwise = _through(f(_STACK, attrs=a), f(x, attrs=a))
     arithmetic = _through(_arithmetic(y), _arithmetic(op.reshape(y, newshape=operand(stack=rows_of(y), row=row_shape(y))), x)).when(
         *operand.only("stack", same_shape(_STACK, y)), *operand.only("row", is_one_row(y, _STACK))

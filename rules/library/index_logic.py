@@ -224,7 +224,7 @@ def opposite(c: Term) -> Tensor:
 
 class IndexLogic(RuleSet):
     """Simplifies conjunctions and disjunctions, also of comparisons that exclude or imply each other. Rules for all types are elsewhere
-    (`Units.unit`, `Arithmetic.same_operands`, `Arithmetic.involution_twice`)."""
+    (`Arithmetic.unit`, `Arithmetic.same_operands`, `Arithmetic.involution_twice`)."""
 
     complement = (
         (op.logical_not(op.less(x, y)) >> expression(complement(x, y), "less", *_PARTS))

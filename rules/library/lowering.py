@@ -33,12 +33,6 @@ b, c = constants("b c")
 a, e, p, r = attributes("a e p r")
 
 
-class Inference(RuleSet):
-    """Removes operators that do nothing at inference."""
-
-    dropout = op.nn.dropout(x, ...)[0] >> x
-
-
 _ROUNDS = "each operator rounds separately"
 
 
@@ -155,9 +149,10 @@ _LAYER = _standardized(x, from_axis(a, x), _EPSILON) * gamma
 _SQUARE = op.sum(x * x, axis=all_or(a, x), keepdims=True)
 
 
-class Unpacking(RuleSet):
-    """Decomposes normalizations into means, roots, products and sums."""
+class Decompositions(RuleSet):
+    """Replaces dropout by its operand, normalizations by means, roots, products and sums, and biases by sums."""
 
+    dropout = op.nn.dropout(x, ...)[0] >> x
     layer_norm = (
         (op.nn.layer_norm(x, gamma, shift(beta=beta, none=()), attrs=a) >> shift(beta=_LAYER + beta, none=_LAYER))
         .when(is_not_empty(x), is_wide(x), keeps_its_epsilon(x, a, "epsilon"))
@@ -191,11 +186,6 @@ class Unpacking(RuleSet):
         .inexact(_ROUNDS)
         .lowering()
     )
-
-
-class CanonicalOps(RuleSet):
-    """Replaces operators by equivalent ones that more passes handle: Relay's CanonicalizeOps."""
-
     bias_add = (op.nn.bias_add(x, beta, axis=p) >> x + _along(beta)).when(_LAST).lowering()
 
 
@@ -210,18 +200,13 @@ def reciprocals_of(c: Term) -> Tensor:
     return Tensor.dense(found)
 
 
-class DivToMul(RuleSet):
-    """Multiplies by reciprocals of constants instead of dividing: Relay's DivToMul."""
-
-    product = (x / c >> x * value(reciprocals_of(c))).when(is_float(x)).inexact("rounds the reciprocal").lowering()
-
-
 function = cases("function", "tanh", "erf", "softmax")
 
 
 class FastMath(RuleSet):
-    """Approximates exponential functions of float32 by polynomials."""
+    """Approximates exponential functions of float32 by polynomials, and quotients by products with reciprocals of constants."""
 
+    reciprocal = (x / c >> x * value(reciprocals_of(c))).when(is_float(x)).inexact("rounds the reciprocal").lowering()
     exp = (
         (op.exp(x) >> op.fast_exp(x))
         .when(has_dtype(x, "float32"))

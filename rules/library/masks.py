@@ -1,29 +1,24 @@
 """Simplifies masks and selections: arithmetic on masks, redundant selections, and redundant operators that exporters write around attention
-(keys transposed within batches, padding masks gathered element by element, NaN guards of softmax).
+(padding masks gathered element by element, NaN guards of softmax).
 
-Operators: where cast logical_not logical_and, comparisons, add subtract multiply divide minimum clip nn.softplus reshape transpose
-nn.matmul gather_nd take isnan nn.softmax broadcast_to.
+Operators: where cast logical_not logical_and, comparisons, add subtract multiply divide minimum clip nn.softplus reshape nn.matmul
+gather_nd take isnan nn.softmax broadcast_to.
 
 Sources: (1 - mask) * large negative number; torch's softplus, which is the identity above a threshold; T5's relative position buckets,
 which cast discarded logarithms of 0 to integers; torch's exporters for scaled_dot_product_attention and for transformer masks.
 """
 
 import math
-from typing import Any as AnyValue
 
 import ml_dtypes
 import numpy as np
 
-from passat.ir.bounds import at_least
 from passat.ir.dtypes import FLOATS, to_numpy
-from passat.ir.ops.newshape import static_newshape
 from passat.ir.shape import same_dim
 from passat.ir.tensor import Array
 from passat.rules.checking.sampler import Sampler
 from passat.rules.guards import (
-    Reject,
     Term,
-    computed,
     equals,
     guard,
     has_dtype,
@@ -50,36 +45,6 @@ _CHOICE = op.where(x, c, d)
 f = operator("f", "add", "subtract", "multiply", "divide")
 equal = cases("equal", "equal", "not_equal")
 order = cases("order", "less", "less_equal", "greater", "greater_equal")
-
-
-class MaskArithmetic(RuleSet):
-    """Rewrites arithmetic on masks and on selections between constants as selections, and negated comparisons as comparisons."""
-
-    inverted_scaled = (
-        ((c - op.cast(x, dtype=t)) * d >> op.where(x, 0.0, d))
-        .when(has_dtype(x, "bool"), is_float(d), is_all(c, 1), is_finite(d))
-        .inexact(_SIGN)
-    )
-    scaled = (op.cast(x, dtype=t) * d >> op.where(x, d, 0.0)).when(has_dtype(x, "bool"), is_float(d), is_finite(d)).inexact(_SIGN)
-    inverted = (c - op.cast(x, dtype=t) >> op.cast(op.logical_not(x), dtype=t)).when(has_dtype(x, "bool"), is_all(c, 1)).exploring()
-    product = (
-        (op.cast(x, dtype=t) * op.cast(y, dtype=u) >> op.cast(op.logical_and(x, y), dtype=t))
-        .when(has_dtype(x, "bool"), has_dtype(y, "bool"), equals(t, u))
-        .exploring()
-    )
-    not_negated = (op.where(op.logical_not(x), y, z) >> op.where(x, z, y)).inexact(CHOSEN_ZERO)
-    first_again = (op.where(x, op.where(x, y, z), v) >> op.where(x, y, v)).when(same_type(y, op.where(x, y, z))).inexact(CHOSEN_ZERO)
-    second_again = (op.where(x, v, op.where(x, y, z)) >> op.where(x, v, z)).when(same_type(z, op.where(x, y, z)))
-    of_choice = (f(_CHOICE, e) >> op.where(x, f(c, e), f(d, e))).when(same_type(_CHOICE, f(_CHOICE, e)), is_float(c)).inexact(CHOSEN_ZERO)
-    negated_equality = op.logical_not(equal(equal=op.equal(x, y), not_equal=op.not_equal(x, y))) >> equal(
-        equal=op.not_equal(x, y), not_equal=op.equal(x, y)
-    )
-    negated_order = (
-        op.logical_not(
-            order(less=op.less(x, y), less_equal=op.less_equal(x, y), greater=op.greater(x, y), greater_equal=op.greater_equal(x, y))
-        )
-        >> order(less=op.greater_equal(x, y), less_equal=op.greater(x, y), greater=op.less_equal(x, y), greater_equal=op.less(x, y))
-    ).when(is_integer(x))
 
 
 def _past_the_bend(sampler: Sampler, c: Sample) -> Samples:
@@ -132,76 +97,6 @@ def _used(number: PCall) -> PCase:
 
 _UNREAD = _used(op.cast(e, dtype=t))
 _CLAMPED = _used(op.cast(op.clip(e, a_min=-(2.0**30), a_max=2.0**30), dtype=t))
-
-
-class Selections(RuleSet):
-    """Drops redundant selections. Clamps out-of-range casts whose results `where` discards. Above its threshold, `softplus(x)` equals
-    `x`."""
-
-    unread = (op.where(c, x, _UNREAD) >> op.where(c, x, _CLAMPED)).when(casts_in_range_where_read(c, e, t), same_shape(e, _UNREAD))
-    softplus_threshold = (
-        (op.where(op.greater(x, c), x, op.nn.softplus(x)) >> op.nn.softplus(x))
-        .when(is_float(x), is_past_the_bend(c), keeps_type(x, op.where(op.greater(x, c), x, op.nn.softplus(x))))
-        .inexact("softplus rounds where the operand was selected")
-    )
-
-
-_BATCHES = op.reshape(x, ..., newshape=q)
-_TURNED = op.transpose(_BATCHES, axes=p)
-_KEYS = op.reshape(_TURNED, ...)
-
-
-def _turned_batches(sampler: Sampler, axes: Sample, x: Sample, batches: Sample, whole: Sample) -> Samples:
-    leading = tuple(sampler.full() for _ in range(sampler.pick((1, 2, 2, 3))))
-    last = tuple(sampler.full() for _ in range(sampler.pick((1, 2, 2, 3))))
-    order = tuple(int(axis) for axis in sampler.generator.permutation(len(last)))
-    return [
-        Sample(value=(0, *(axis + 1 for axis in order))),
-        Sample((*leading, *last)),
-        Sample((math.prod(leading), *last)),
-        Sample((*sampler.pick([leading, leading[::-1], (math.prod(leading),)]), *(last[axis] for axis in order))),
-    ]
-
-
-@guard(strategy=_turned_batches)
-def keeps_batches(axes: AnyValue, x: Term, batches: Term, whole: Term) -> bool | str:
-    """Reshapes merge leading axes into one, which the transpose keeps first, and restore them, so that the last axes stay whole."""
-    inner, outer = batches.type, whole.type
-    if axes is None or inner.ndim < 2 or axes[0] % inner.ndim:
-        return f"axes={axes} move the first axis"
-    tail = inner.shape[1:]
-    turned = [inner.shape[axis] for axis in axes[1:]]
-    if x.type.ndim < inner.ndim or outer.ndim < inner.ndim:
-        return f"{x.type!r} has no batch dimensions that {inner!r} merges"
-    fits = all(map(same_dim, x.type.shape[-len(tail) :], tail)) and all(map(same_dim, outer.shape[-len(tail) :], turned))
-    return fits or f"the reshapes of {x.type!r} and to {outer!r} do not only split and merge batch dimensions"
-
-
-@computed
-def in_batches(x: Term, batches: Term, whole: Term) -> tuple[int, ...]:
-    """The newshape that gives a tensor the leading axes of the result and keeps its last ones. Rejects ambiguous sizes."""
-    tail = batches.type.shape[1:]
-    wanted = (*whole.type.shape[: whole.type.ndim - len(tail)], *tail)
-    found = static_newshape(x.type.shape, wanted)
-    if found is None or found["allowzero"] or (-1 in found["newshape"] and not all(at_least(size, 1) for size in wanted)):
-        raise Reject(f"no reshape of {x.type!r} certainly gives it the batch dimensions of {whole.type!r}")
-    newshape: tuple[int, ...] = tuple(found["newshape"])
-    return newshape
-
-
-@computed
-def batch_axes(axes: tuple[int, ...], whole: Term) -> tuple[int, ...]:
-    """The permutation of the last axes alone."""
-    first = whole.type.ndim - len(axes) + 1
-    return (*range(first), *(first + axis % len(axes) - 1 for axis in axes[1:]))
-
-
-class BatchTransposes(RuleSet):
-    """Rewrites a transpose between reshapes that merge and restore batch axes as a transpose of the last axes."""
-
-    keys = (_KEYS >> op.transpose(op.reshape(x, newshape=in_batches(x, _BATCHES, _KEYS)), axes=batch_axes(p, _KEYS))).when(
-        keeps_batches(p, x, _BATCHES, _KEYS)
-    )
 
 
 def _all_places(sampler: Sampler, c: Sample, x: Sample, batch_dims: Sample) -> Samples:
@@ -268,10 +163,43 @@ _WEIGHTS = op.nn.softmax(scores(products=x @ y, scaled=(x @ y) * c, masked=x + o
 _GUARDED = op.where(op.isnan(_WEIGHTS), 0.0, _WEIGHTS)
 
 
-class AttentionMasks(RuleSet):
-    """Drops gathers that select all of a mask in order, keeps masks as small as broadcasting allows, and drops NaN guards of softmax where
-    no mask is infinite."""
+class Masks(RuleSet):
+    """Rewrites arithmetic on masks and on selections between constants as selections, and negated comparisons as comparisons. Drops
+    redundant selections, gathers that select all of a mask in order, and NaN guards of softmax where no mask is infinite. Keeps masks as
+    small as broadcasting allows, and clamps out-of-range casts whose results `where` discards. Above its threshold, `softplus(x)` equals
+    `x`."""
 
+    inverted_scaled = (
+        ((c - op.cast(x, dtype=t)) * d >> op.where(x, 0.0, d))
+        .when(has_dtype(x, "bool"), is_float(d), is_all(c, 1), is_finite(d))
+        .inexact(_SIGN)
+    )
+    scaled = (op.cast(x, dtype=t) * d >> op.where(x, d, 0.0)).when(has_dtype(x, "bool"), is_float(d), is_finite(d)).inexact(_SIGN)
+    inverted = (c - op.cast(x, dtype=t) >> op.cast(op.logical_not(x), dtype=t)).when(has_dtype(x, "bool"), is_all(c, 1)).exploring()
+    product = (
+        (op.cast(x, dtype=t) * op.cast(y, dtype=u) >> op.cast(op.logical_and(x, y), dtype=t))
+        .when(has_dtype(x, "bool"), has_dtype(y, "bool"), equals(t, u))
+        .exploring()
+    )
+    not_negated = (op.where(op.logical_not(x), y, z) >> op.where(x, z, y)).inexact(CHOSEN_ZERO)
+    first_again = (op.where(x, op.where(x, y, z), v) >> op.where(x, y, v)).when(same_type(y, op.where(x, y, z))).inexact(CHOSEN_ZERO)
+    second_again = (op.where(x, v, op.where(x, y, z)) >> op.where(x, v, z)).when(same_type(z, op.where(x, y, z)))
+    of_choice = (f(_CHOICE, e) >> op.where(x, f(c, e), f(d, e))).when(same_type(_CHOICE, f(_CHOICE, e)), is_float(c)).inexact(CHOSEN_ZERO)
+    negated_equality = op.logical_not(equal(equal=op.equal(x, y), not_equal=op.not_equal(x, y))) >> equal(
+        equal=op.not_equal(x, y), not_equal=op.equal(x, y)
+    )
+    negated_order = (
+        op.logical_not(
+            order(less=op.less(x, y), less_equal=op.less_equal(x, y), greater=op.greater(x, y), greater_equal=op.greater_equal(x, y))
+        )
+        >> order(less=op.greater_equal(x, y), less_equal=op.greater(x, y), greater=op.less_equal(x, y), greater_equal=op.less(x, y))
+    ).when(is_integer(x))
+    unread = (op.where(c, x, _UNREAD) >> op.where(c, x, _CLAMPED)).when(casts_in_range_where_read(c, e, t), same_shape(e, _UNREAD))
+    softplus_threshold = (
+        (op.where(op.greater(x, c), x, op.nn.softplus(x)) >> op.nn.softplus(x))
+        .when(is_float(x), is_past_the_bend(c), keeps_type(x, op.where(op.greater(x, c), x, op.nn.softplus(x))))
+        .inexact("softplus rounds where the operand was selected")
+    )
     looked_up = (_FOUND >> op.reshape(x, newshape=shape_of(_FOUND))).when(takes_all_in_order(c, x, p))
     taken = (op.take(x, c, axis=p) >> x).when(counts_up(c, x, p))
     and_true = (_BOTH >> op.broadcast_to(x, shape=shape_of(_BOTH))).when(is_all(c, 1))

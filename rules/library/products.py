@@ -92,34 +92,6 @@ _UNFLAT = op.reshape(_FLAT, ...)
 _UNFLAT_BIASED = op.reshape(op.nn.bias_add(_FLAT, b, axis=p), ...)
 
 
-class Products(RuleSet):
-    """Fuses matrix products with biases, and drops reshapes that exist only to form matrices."""
-
-    bias = (
-        (op.nn.matmul(x, y, attrs=a) + b >> op.nn.bias_add(op.nn.matmul(x, y, attrs=a), b, axis=-1))
-        .when(is_row_bias(b, op.nn.matmul(x, y, attrs=a)))
-        .inexact("ONNX's Gemm may add the bias before it rounds")
-    )
-    unflatten_biased = (
-        (_UNFLAT_BIASED >> op.nn.matmul(x, w) + b)
-        .when(is_matrix(w), keeps_rows(x, op.reshape(x, ...)), is_axis(p, -1, _FLAT), keeps_shape(op.nn.matmul(x, w), _UNFLAT_BIASED))
-        .inexact(_REGROUPS)
-    )
-    flatten_biased = (
-        (
-            _VIEWED
-            >> op.reshape(op.nn.bias_add(op.nn.matmul(op.reshape(x, newshape=matrix_rows(w)), w), b, axis=-1), newshape=shape_of(_VIEWED))
-        )
-        .when(is_matrix(w), is_vector_of(b, w), is_not_empty(_VIEWED))  # a size of 0 in newshape means another size
-        .inexact(_REGROUPS)
-    )
-    unflatten = (
-        (_UNFLAT >> op.nn.matmul(x, w))
-        .when(is_matrix(w), keeps_rows(x, op.reshape(x, ...)), keeps_shape(op.nn.matmul(x, w), _UNFLAT))
-        .inexact(_REGROUPS)
-    )
-
-
 def _one_number(sampler: Sampler, c: Sample, x: Sample) -> Samples:
     return [Sample((1,) * sampler.integer(0, 1 if x.shape is None else len(x.shape)))]
 
@@ -182,10 +154,34 @@ def turned(of: Pattern) -> PCall:
 written = cases("kind", "matmul", "matmul_turned", "dense")
 
 
-class Weights(RuleSet):
-    """Moves scalar factors through views toward the weights of the preceding product, where this costs nothing. Rewrites products with a
-    weight on the left as products with a weight on the right, between transposes."""
+class Products(RuleSet):
+    """Fuses matrix products with biases, drops reshapes that exist only to form matrices, moves scalar factors through views toward the
+    weights of the preceding product, where this costs nothing, and rewrites products with a weight on the left as products with a weight on
+    the right, between transposes."""
 
+    bias = (
+        (op.nn.matmul(x, y, attrs=a) + b >> op.nn.bias_add(op.nn.matmul(x, y, attrs=a), b, axis=-1))
+        .when(is_row_bias(b, op.nn.matmul(x, y, attrs=a)))
+        .inexact("ONNX's Gemm may add the bias before it rounds")
+    )
+    unflatten_biased = (
+        (_UNFLAT_BIASED >> op.nn.matmul(x, w) + b)
+        .when(is_matrix(w), keeps_rows(x, op.reshape(x, ...)), is_axis(p, -1, _FLAT), keeps_shape(op.nn.matmul(x, w), _UNFLAT_BIASED))
+        .inexact(_REGROUPS)
+    )
+    flatten_biased = (
+        (
+            _VIEWED
+            >> op.reshape(op.nn.bias_add(op.nn.matmul(op.reshape(x, newshape=matrix_rows(w)), w), b, axis=-1), newshape=shape_of(_VIEWED))
+        )
+        .when(is_matrix(w), is_vector_of(b, w), is_not_empty(_VIEWED))  # a size of 0 in newshape means another size
+        .inexact(_REGROUPS)
+    )
+    unflatten = (
+        (_UNFLAT >> op.nn.matmul(x, w))
+        .when(is_matrix(w), keeps_rows(x, op.reshape(x, ...)), keeps_shape(op.nn.matmul(x, w), _UNFLAT))
+        .inexact(_REGROUPS)
+    )
     through_reshape = (op.reshape(x, attrs=a) * c >> op.reshape(x * op.reshape(c, newshape=no_axes(c)), attrs=a)).when(
         is_scalar(c, op.reshape(x, attrs=a))
     )
@@ -252,26 +248,6 @@ def _spread(of: Pattern, scale: Pattern, shift: Pattern) -> Pattern:
     return ending(scaled=of * scale, scaled_relu=op.nn.relu(of * scale), shifted=of + shift, shifted_relu=op.nn.relu(of + shift))
 
 
-class ParallelConvolutions(RuleSet):
-    """Merges convolutions of one tensor with equal attributes and kernel sizes into one convolution."""
-
-    biased = _together(
-        _ended(_biased(_CONV, added)),
-        _ended(_biased(_CONVS, joined(added, axis=0))),
-        _CHANNEL,
-        is_laid_out(t, u, layout(nchw="NCHW", nhwc="NHWC")),
-        *bias.only("biased", is_axis(e, _CHANNEL, _CONV)),
-    )
-    per_channel = _together(
-        _spread(_CONV, scale, shift),
-        _spread(_CONVS, joined(scale, axis=-3), joined(shift, axis=-3)),
-        1,
-        is_laid_out(t, u, "NCHW"),
-        *ending.only("scaled scaled_relu", is_column_of(scale, _CONV)),
-        *ending.only("shifted shifted_relu", is_column_of(shift, _CONV)),
-    )
-
-
 def _tailed(of: Pattern, vector: Pattern) -> Pattern:
     return _ended(tail(plain=of, biased=op.nn.bias_add(of, vector, axis=e), shifted=of + vector))
 
@@ -287,17 +263,6 @@ _BATCHES: Final = op.nn.batch_matmul(
     x, operand(plain=joined(weight, axis=2), turned=joined(weight, axis=1)), transpose_a=p, transpose_b=_TURNED
 )
 sum_of = cases("sum_of", "none", "shifted")
-
-
-class ParallelBatches(RuleSet):
-    """Merges products of one stack of matrices with several stacks, with the vectors added to them, into one product."""
-
-    together = _together(
-        sum_of(none=_BATCH, shifted=_BATCH + added),
-        sum_of(none=_BATCHES, shifted=_BATCHES + joined(added, axis=-1)),
-        2,
-        *sum_of.only("shifted", is_product_bias(added, _BATCH)),
-    )
 
 
 @guard
@@ -335,29 +300,6 @@ _VIEW: Final = op.reshape(_biased(product(x, weight), added), ..., newshape=q)
 _WIDE: Final = op.reshape(_biased(product(x, joined(weight, axis=-1)), joined(added, axis=0)), newshape=all_heads(_VIEW))
 
 
-class ParallelProducts(RuleSet):
-    """Merges products of one operand with several weights, including biases and ReLUs, and projections to attention heads (queries, keys,
-    values), including the reshapes and transposes that follow."""
-
-    products = _together(
-        _tailed(_ONE, added),
-        _tailed(_ALL, joined(added, axis=0)),
-        -1,
-        has_rank(weight, 2),
-        *tail.only("biased", is_axis(e, -1, _ONE)),
-        *tail.only("shifted", is_product_bias(added, _ONE)),
-    )
-    heads = _together(
-        heads(plain=_VIEW, moved=op.transpose(_VIEW, axes=p)),
-        heads(plain=_WIDE, moved=op.transpose(_WIDE, axes=p)),
-        heads(plain=-2, moved=-3),
-        has_rank(weight, 2),
-        *bias.only("biased", is_axis(e, -1, product(x, weight))),
-        makes_heads(_VIEW, _biased(product(x, weight), added)),
-        *heads.only("moved", moves_heads(p, _VIEW)),
-    )
-
-
 @computed
 def stacked(w: Term) -> tuple[int, ...]:
     """The newshape that makes a stack of vertically concatenated weights."""
@@ -384,7 +326,48 @@ def _stack(weight: PVar) -> Pattern:
     return op.reshape(turned, newshape=unstacked(weight))
 
 
-class ParallelStacks(RuleSet):
-    """Merges products of one matrix with weights of one shape into a batched product (Relay's `to_batch`)."""
+class Parallel(RuleSet):
+    """Merges calls that share an operand: convolutions of one tensor with equal attributes and kernel sizes; products of one operand with
+    several weights, including biases and ReLUs; projections to attention heads (queries, keys, values), including the reshapes and
+    transposes that follow; products of one stack of matrices with several stacks, with the vectors added to them. `stacks` merges products
+    with weights of one shape into a batched product (Relay's `to_batch`)."""
 
-    dense = _together(op.nn.dense(x, weight), _stack(weight), 0, has_rank(x, 2), has_rank(weight, 2))
+    convolutions = _together(
+        _ended(_biased(_CONV, added)),
+        _ended(_biased(_CONVS, joined(added, axis=0))),
+        _CHANNEL,
+        is_laid_out(t, u, layout(nchw="NCHW", nhwc="NHWC")),
+        *bias.only("biased", is_axis(e, _CHANNEL, _CONV)),
+    )
+    convolutions_per_channel = _together(
+        _spread(_CONV, scale, shift),
+        _spread(_CONVS, joined(scale, axis=-3), joined(shift, axis=-3)),
+        1,
+        is_laid_out(t, u, "NCHW"),
+        *ending.only("scaled scaled_relu", is_column_of(scale, _CONV)),
+        *ending.only("shifted shifted_relu", is_column_of(shift, _CONV)),
+    )
+    batches = _together(
+        sum_of(none=_BATCH, shifted=_BATCH + added),
+        sum_of(none=_BATCHES, shifted=_BATCHES + joined(added, axis=-1)),
+        2,
+        *sum_of.only("shifted", is_product_bias(added, _BATCH)),
+    )
+    products = _together(
+        _tailed(_ONE, added),
+        _tailed(_ALL, joined(added, axis=0)),
+        -1,
+        has_rank(weight, 2),
+        *tail.only("biased", is_axis(e, -1, _ONE)),
+        *tail.only("shifted", is_product_bias(added, _ONE)),
+    )
+    heads = _together(
+        heads(plain=_VIEW, moved=op.transpose(_VIEW, axes=p)),
+        heads(plain=_WIDE, moved=op.transpose(_WIDE, axes=p)),
+        heads(plain=-2, moved=-3),
+        has_rank(weight, 2),
+        *bias.only("biased", is_axis(e, -1, product(x, weight))),
+        makes_heads(_VIEW, _biased(product(x, weight), added)),
+        *heads.only("moved", moves_heads(p, _VIEW)),
+    )
+    stacks = _together(op.nn.dense(x, weight), _stack(weight), 0, has_rank(x, 2), has_rank(weight, 2))

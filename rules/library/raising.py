@@ -1,28 +1,31 @@
-"""Raises normalizations, softmax and activations that exporters have decomposed. Operators: power sqrt rsqrt reciprocal multiply add divide
-mean exp sum max reshape nn.instance_norm nn.group_norm nn.layer_norm nn.rms_norm nn.softmax erf tanh sigmoid clip log nn.gelu nn.swish
-nn.hard_swish nn.mish nn.softplus nn.hard_sigmoid.
+"""Raises normalizations, softmax and activations that exporters have decomposed, and simplifies powers and roots, which they contain.
+
+Operators: power sqrt rsqrt reciprocal multiply add subtract divide mean exp sum max reshape nn.instance_norm nn.group_norm nn.layer_norm
+nn.rms_norm nn.softmax erf tanh sigmoid clip log nn.gelu nn.swish nn.hard_swish nn.mish nn.softplus nn.hard_sigmoid.
 
 The rules match the shortest forms, with commuted operands. Separate rules rewrite longer forms (a product with a reciprocal, a root as a
-power) to these. The writer emits operators that the target lacks in the node order that ONNX Runtime fuses.
+power) to these (`Powers`). The writer emits operators that the target lacks in the node order that ONNX Runtime fuses.
 
 Sources: Hendrycks and Gimpel 2016 (Gelu), Ramachandran et al. 2017 (Swish), Howard et al. 2019 (HardSwish), Misra 2019 (Mish). Factors may
-be in any order: x * (0.5 * (1 + f)), (x * 0.5) * (1 + f), (x * (1 + f)) * 0.5, or divided by 2.
+be in any order: x * (0.5 * (1 + f)), (x * 0.5) * (1 + f), (x * (1 + f)) * 0.5, or divided by 2. `Powers` has SimplifyBinomial and
+SimplifyRSqrt of Relay's SimplifyExpr (v0.18).
 """
 
 import math
 from typing import Any as AnyValue
+from typing import Final
 
 import ml_dtypes
 
 from passat.ir.bounds import at_least
-from passat.ir.dtypes import to_numpy
+from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.ops.emitting import shortest
 from passat.rules.checking.sampler import Sampler
-from passat.rules.guards import Reject, Term, computed, guard, has_dtype, is_all, is_float, is_not_empty, keeps_type
+from passat.rules.guards import Reject, Term, computed, guard, has_dtype, is_all, is_float, is_not_empty, keeps_type, same_type
 from passat.rules.holes import cases
 from passat.rules.library.products import is_scalar
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors
-from passat.rules.rule import Rule, RuleSet
+from passat.rules.rule import MIXED, RESOLVED, Rule, RuleSet
 from passat.rules.samples import Sample, Samples
 
 x, y = tensors("x y")
@@ -92,27 +95,69 @@ def attribute_of(c: Term) -> float:
     return shortest(float(value))
 
 
-_SQUARES = op.mean(x * x, attrs=m)
-root, inverse = cases("root", "plain", "inverse"), cases("inverse", "reciprocal", "quotient")
+ROUNDS: Final = "a power, a root and a quotient are rounded separately"
+sign = cases("sign", "sum", "difference")
+order = cases("order", "between", "last")
+two = cases("two", "outside", "inside")
+_MIXED = two(outside=(x * y) * 2, inside=(x * 2) * y)
+_EXPANDED = order(
+    between=sign(sum=x * x + _MIXED, difference=x * x - _MIXED) + y * y,
+    last=sign(sum=(x * x + y * y) + _MIXED, difference=(x * x + y * y) - _MIXED),
+)
+_SUM_OR_DIFFERENCE = sign(sum=x + y, difference=x - y)
 
 
-class RootForms(RuleSet):
-    """Rewrites powers, roots and quotients by roots to the forms that other rules match."""
+@guard
+def is_squared_exactly(x: Term, c: Term) -> bool | str:
+    """ONNX Runtime squares integers with a product if there are several of them and one exponent. Otherwise it computes in float64, which
+    changes large squares. Floating-point squares only round differently."""
+    if x.type.dtype in FLOATS:
+        return True
+    several = isinstance(x.type.size, int) and x.type.size > 1
+    return (several and c.type.size == 1) or "ONNX Runtime computes this power of integers as floating-point numbers"
 
-    square = (op.power(x, c) >> x * x).when(is_all(c, 2), is_float(x), is_scalar(c, x)).exploring().inexact("a power may round differently")
+
+inverted = cases("inverse", "reciprocal", "quotient")
+_MEAN_OF_SQUARES = op.mean(x * x, attrs=m) + d
+
+
+class Powers(RuleSet):
+    """Rewrites powers with constant exponents as products or roots, quotients by roots to the forms that other rules match, and expanded
+    squares of sums and differences as squares."""
+
+    square = (op.power(x, c) >> x * x).when(is_all(c, 2), is_squared_exactly(x, c), keeps_type(x, op.power(x, c))).inexact(ROUNDS)
     root = (
-        (op.power(_SQUARES + d, c) >> root(plain=op.sqrt(_SQUARES + d), inverse=op.rsqrt(_SQUARES + d)))
-        .when(is_all(c, root(plain=0.5, inverse=-0.5)), is_epsilon(d), is_scalar(c, _SQUARES))
+        (op.power(x, c) >> op.sqrt(x))
+        .when(is_all(c, 0.5), is_float(x), keeps_type(x, op.power(x, c)))
+        .inexact("the power of -infinity is infinity, its root is NaN", nonfinite=MIXED)
+    )
+    inverse = (op.power(x, c) >> op.reciprocal(x)).when(is_all(c, -1), is_float(x), keeps_type(x, op.power(x, c))).inexact(ROUNDS)
+    inverse_root = (
+        (op.power(x, c) >> op.rsqrt(x))
+        .when(is_all(c, -0.5), is_float(x), keeps_type(x, op.power(x, c)))
+        .finite("the power of -infinity is 0, the inverse of its root is NaN")
+        .exploring()  # takes two ONNX operators
+    )
+    reciprocal_of_inverse_root = (op.reciprocal(op.rsqrt(x)) >> op.sqrt(x)).inexact(ROUNDS)
+    divide_inverse_root = (x / op.rsqrt(y) >> x * op.sqrt(y)).inexact(ROUNDS)
+    binomial = (
+        (_EXPANDED >> _SUM_OR_DIFFERENCE * _SUM_OR_DIFFERENCE)
+        .when(is_float(x), same_type(x, _EXPANDED), same_type(y, _EXPANDED))
+        .inexact("sums before products", nonfinite=RESOLVED)
+    )
+    inverse_root_of_mean = (
+        (op.power(_MEAN_OF_SQUARES, c) >> op.rsqrt(_MEAN_OF_SQUARES))
+        .when(is_all(c, -0.5), is_epsilon(d), is_scalar(c, _MEAN_OF_SQUARES))
         .exploring()
         .inexact("a power may round differently")
     )
-    inverse_root = (
-        (inverse(reciprocal=op.reciprocal(op.sqrt(x)), quotient=op.divide(c, op.sqrt(x))) >> op.rsqrt(x))
-        .when(*inverse.only("quotient", is_all(c, 1), is_scalar(c, x)))
+    inverse_of_root = (
+        (inverted(reciprocal=op.reciprocal(op.sqrt(x)), quotient=op.divide(c, op.sqrt(x))) >> op.rsqrt(x))
+        .when(*inverted.only("quotient", is_all(c, 1), is_scalar(c, x)))
         .exploring()
         .inexact("one rounding instead of two")
     )
-    quotient = (x * op.rsqrt(y) >> x / op.sqrt(y)).exploring().inexact("one rounding instead of two")
+    quotient_of_root = (x * op.rsqrt(y) >> x / op.sqrt(y)).exploring().inexact("one rounding instead of two")
 
 
 @guard

@@ -21,7 +21,7 @@ from passat.ir.ops.quantization import along
 from passat.ir.tensor import Array, Tensor
 from passat.rules.guards import Reject, Term, computed, dtype_of, equals, guard, is_float, same_type, scalar_of
 from passat.rules.holes import cases, operator
-from passat.rules.library.arithmetic import ROUNDS
+from passat.rules.library.raising import ROUNDS
 from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors, value
 from passat.rules.rule import RESOLVED, RuleSet
 

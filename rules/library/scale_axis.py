@@ -49,7 +49,6 @@ from passat.rules.library.batch_norm import (
     one_group_or_number,
     per_channel,
     stays_finite,
-    sum_stays_finite,
     transposed,
     vector,
 )
@@ -74,12 +73,6 @@ def is_unpadded_group(attrs: Attrs) -> bool | str:
     """The convolution has one group and no zero padding, which a shift would not affect."""
     padding = attrs.padding if isinstance(attrs.padding, tuple) else (attrs.padding,)
     return (attrs.groups == 1 and not any(padding)) or f"the convolution has {attrs.groups} groups, and pads by {attrs.padding}"
-
-
-@guard
-def are_one_axis(axis: int, other: int, x: Term) -> bool | str:
-    """Two axis numbers, possibly negative, denote the same axis."""
-    return x.type.axis(axis) == x.type.axis(other) or f"axes {axis} and {other} of {x.type!r} differ"
 
 
 @guard
@@ -140,16 +133,6 @@ _NOW = behind(
     matmul_transposed=_turned(x, w * _ROWS),
 )
 _CHANNELS = behind(convolution=p, transposed=p, grouped=1, matmul_transposed=p)
-
-
-class BiasSums(RuleSet):
-    """Merges two biases."""
-
-    merge = (
-        (op.nn.bias_add(op.nn.bias_add(x, b, axis=p), d, axis=q) >> op.nn.bias_add(x, b + d, axis=p))
-        .when(are_one_axis(p, q, x), is_float(x), sum_stays_finite(b, d))
-        .inexact("reassociates a sum")
-    )
 
 
 max_pool = operator("max_pool", *(f"nn.{kind}max_pool{dims}d" for kind in ("", "global_") for dims in (1, 2, 3)))

@@ -1,24 +1,16 @@
-"""Views, casts, copies and concatenations. Operators: reshape expand_dims squeeze nn.batch_flatten transpose cast broadcast_to tile
-concatenate strided_slice nn.pad split take.
-
-Sizes along the axis of a concatenation must be known.
+"""Views and transposes: chains of them, views of computed shapes, and transposes within batches. Operators: reshape expand_dims squeeze
+nn.batch_flatten transpose dyn.reshape.
 """
 
-from collections.abc import Sequence
-from itertools import pairwise
+import math
 from typing import Any as AnyValue
 from typing import Final
 
-import numpy as np
-
 from passat.ir.attrs import Attrs
 from passat.ir.bounds import at_least
-from passat.ir.dtypes import FLOATS, INTEGERS, to_numpy
 from passat.ir.ops.movement import is_reshaping_permutation
 from passat.ir.ops.newshape import is_identity_reshape, static_newshape
-from passat.ir.ops.slicing import compose_slices, is_identity_slice, slice_parts, taken_places
-from passat.ir.shape import Dim
-from passat.ir.types import TupleType
+from passat.ir.shape import same_dim
 from passat.rules.checking.sampler import Sampler
 from passat.rules.guards import (
     Reject,
@@ -26,19 +18,15 @@ from passat.rules.guards import (
     compose,
     computed,
     guard,
-    has_rank,
     is_identity,
-    is_not_empty,
-    same_type,
 )
-from passat.rules.holes import CaseHole, cases, operator, tensors_of
-from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, attributes, constants, op, tensors
+from passat.rules.holes import CaseHole, cases
+from passat.rules.pattern import AttrHole, Pattern, attributes, op, tensors
 from passat.rules.rule import RuleSet
 from passat.rules.samples import Sample, Samples
 
-x, y = tensors("x y")
-c, d = constants("c d")
-a, b, p, q, s, t, u = attributes("a b p q s t u")
+x, y, z = tensors("x y z")
+a, b, p, q = attributes("a b p q")
 
 
 @guard
@@ -76,11 +64,24 @@ _ONE, _PAIR = _view(outer, x), _view(outer, _view(inner, x, newshape=q), newshap
 _GIVEN = [kind(reshape=hole, expand_dims=(), squeeze=(), flatten=()) for kind, hole in ((outer, p), (inner, q))]
 
 
+@computed
+def composed_axes(inner: Attrs, outer: Attrs, x: Term) -> tuple[int, ...]:
+    """The positions in the result of all axes that two expand_dims insert."""
+    from passat.ir.ops.reshaping import new_axes as inserted
+
+    rank = x.type.ndim
+    first = inserted(rank, inner.axis, inner.num_newaxis)
+    then = inserted(rank + len(first), outer.axis, outer.num_newaxis)
+    source = iter(range(rank + len(first)))
+    return tuple(place for place in range(rank + len(first) + len(then)) if place in then or next(source) in first)
+
+
 class Views(RuleSet):
-    """Merges chained views (reshape, expand_dims, squeeze, flatten) into one reshape or none."""
+    """Merges chained views (reshape, expand_dims, squeeze, flatten) into one reshape, expand_dims or none."""
 
     to_same = (_ONE >> x).when(keeps_shape(x, _ONE))
     fuse = _PAIR >> op.reshape(x, newshape=new_shape(x, _PAIR, *_GIVEN))
+    new_axes = op.expand_dims(op.expand_dims(x, attrs=a), attrs=b) >> op.expand_dims(x, axis=composed_axes(a, b, x))
 
 
 @guard
@@ -99,317 +100,117 @@ class Transposes(RuleSet):
 
 
 @computed
-def composed_axes(inner: Attrs, outer: Attrs, x: Term) -> tuple[int, ...]:
-    """The positions in the result of all axes that two expand_dims insert."""
-    from passat.ir.ops.reshaping import new_axes
+def new_axes(x: Term, whole: Term) -> tuple[int, ...]:
+    """The positions of the axes of size 1 that an expand_dims inserts, possibly none. Rejects shapes that differ otherwise."""
+    places: list[int] = []
+    left = list(x.type.shape)
+    for place, dim in enumerate(whole.type.shape):
+        if left and same_dim(left[0], dim):
+            left.pop(0)
+        elif dim == 1:
+            places.append(place)
+        else:
+            break
+    if left or len(places) + x.type.ndim != whole.type.ndim:
+        raise Reject(f"{whole.type!r} is not {x.type!r} with new axes")
+    return tuple(places)
 
-    rank = x.type.ndim
-    first = new_axes(rank, inner.axis, inner.num_newaxis)
-    then = new_axes(rank + len(first), outer.axis, outer.num_newaxis)
-    source = iter(range(rank + len(first)))
-    return tuple(place for place in range(rank + len(first) + len(then)) if place in then or next(source) in first)
 
-
-@guard
-def same_cast(x: Term, dtype: str) -> bool | str:
-    """The cast is to the element type of the tensor."""
-    return x.type.dtype == dtype or f"casts {x.type.dtype} to {dtype}"
-
-
-@guard
-def loses_nothing(x: Term, through: str) -> bool | str:
-    """The intermediate type represents every value of the tensor's element type."""
-    source = x.type.dtype
-    reason = f"{through} cannot represent every {source}"
-    if source in (through, "bool"):
-        return True
-    if source in INTEGERS and through in INTEGERS:
-        signed = source.startswith("int")
-        bits, room = int(source.strip("uint")), int(through.strip("uint"))
-        return (room >= bits if signed == through.startswith("int") else not signed and room > bits) or reason
-    if source in FLOATS and through in FLOATS:
-        wider = {"float16": ("float32", "float64"), "bfloat16": ("float32", "float64"), "float32": ("float64",)}
-        return through in wider.get(source, ()) or reason
-    if source in INTEGERS and through in ("float32", "float64"):
-        return int(source.strip("uint")) <= (16 if through == "float32" else 32) or reason
-    return f"{reason} ({to_numpy(source)})"
+inner = cases("inner", "plain", "reshape", "expand_dims", "squeeze", "flatten", "dynamic")
 
 
 @guard
-def is_whole(attrs: Attrs, x: Term) -> bool | str:
-    """The slice takes the whole tensor."""
-    return is_identity_slice(x.type, attrs) or f"takes a part of {x.type!r}"
+def is_dynamic(x: Term) -> bool | str:
+    """Not all sizes are known. (For static sizes, `Views` merges the two views.)"""
+    return not x.type.is_static or f"the sizes of {x.type!r} are known"
+
+
+def _some_batches(sampler: Sampler, axes: Sample, x: Sample, batches: Sample, whole: Sample) -> Samples:
+    leading = tuple(sampler.full() for _ in range(sampler.pick((1, 2, 2, 3))))
+    last = tuple(sampler.full() for _ in range(sampler.pick((1, 2, 2, 3))))
+    order = tuple(int(axis) for axis in sampler.generator.permutation(len(last)))
+    return [
+        Sample(value=(0, *(axis + 1 for axis in order))),
+        Sample((*leading, *last)),
+        Sample((math.prod(leading), *last)),
+        Sample((*sampler.pick([leading, leading[::-1], (math.prod(leading),)]), *(last[axis] for axis in order))),
+    ]
+
+
+@guard(strategy=_some_batches)
+def keeps_batches(axes: AnyValue, x: Term, batches: Term, whole: Term) -> bool | str:
+    """Reshapes merge leading axes into one, which the transpose keeps first, and restore them, so that the last axes stay whole."""
+    inner, outer = batches.type, whole.type
+    if axes is None or inner.ndim < 2 or axes[0] % inner.ndim:
+        return f"axes={axes} move the first axis"
+    tail = inner.shape[1:]
+    turned = [inner.shape[axis] for axis in axes[1:]]
+    if x.type.ndim < inner.ndim or outer.ndim < inner.ndim:
+        return f"{x.type!r} has no batch dimensions that {inner!r} merges"
+    fits = all(map(same_dim, x.type.shape[-len(tail) :], tail)) and all(map(same_dim, outer.shape[-len(tail) :], turned))
+    return fits or f"the reshapes of {x.type!r} and to {outer!r} do not only split and merge batch dimensions"
 
 
 @computed
-def sliced_twice(inner: Attrs, outer: Attrs, x: Term, part: str) -> AnyValue:
-    """A parameter of the slice equivalent to two nested slices. Rejects unknown sizes."""
-    found = compose_slices(x.type.shape, inner, outer)
-    if found is None:
-        raise Reject(f"the slices do not compose on {x.type!r}")
-    return found[part]
-
-
-class ChainedViews(RuleSet):
-    """Merges chained expand_dims, casts and slices of any size, and drops casts and slices without effect."""
-
-    new_axes = op.expand_dims(op.expand_dims(x, attrs=a), attrs=b) >> op.expand_dims(x, axis=composed_axes(a, b, x))
-    same_cast = (op.cast(x, dtype=t) >> x).when(same_cast(x, t))
-    casts = (op.cast(op.cast(x, dtype=t), dtype=u) >> op.cast(x, dtype=u)).when(loses_nothing(x, t))
-    whole_slice = (op.strided_slice(x, attrs=a) >> x).when(is_whole(a, x))
-    slices = op.strided_slice(op.strided_slice(x, attrs=a), attrs=b) >> op.strided_slice(
-        x,
-        begin=sliced_twice(a, b, x, "begin"),
-        end=sliced_twice(a, b, x, "end"),
-        strides=sliced_twice(a, b, x, "strides"),
-        axes=sliced_twice(a, b, x, "axes"),
-    )
-
-
-@guard
-def pads_nothing(width: AnyValue) -> bool | str:
-    """All paddings are zero."""
-    flat = [side for pair in width for side in (pair if isinstance(pair, tuple) else (pair,))]
-    return not any(flat) or f"pads by {width}"
-
-
-@guard
-def one_part(x: Term, whole: Term) -> bool | str:
-    """The split has one part."""
-    return (isinstance(whole.type_, TupleType) and len(whole.type_.fields) == 1) or "splits into several parts"
-
-
-class Copies(RuleSet):
-    """Drops data movement without effect."""
-
-    concat_of_one = op.concatenate((x,), ...) >> x
-    broadcast_to_same = (op.broadcast_to(x, ...) >> x).when(same_type(x, op.broadcast_to(x, ...)))
-    tile_once = (op.tile(x, ...) >> x).when(same_type(x, op.tile(x, ...)))
-    pad_nothing = (op.nn.pad(x, ..., pad_width=p) >> x).when(pads_nothing(p))
-    split_into_one = (op.split(x, attrs=a)[0] >> x).when(one_part(x, op.split(x, attrs=a)))
-
-
-g = operator("g", "add", "multiply", "subtract", "divide")
-side = cases("side", "left", "right")
-_WIDE: Final = op.broadcast_to(x, ...)
-
-
-def _beside(wide: Pattern) -> Pattern:
-    """Arithmetic with another operand on either side."""
-    return side(left=g(wide, y), right=g(y, wide))
-
-
-class Broadcasts(RuleSet):
-    """Drops explicit broadcasts of operands that arithmetic broadcasts implicitly."""
-
-    operand = (_beside(_WIDE) >> _beside(x)).when(same_type(_beside(x), _beside(_WIDE)))
-
-
-MOST: Final = 4
-"""Maximum number of parts of a concatenation that rules match."""
-HOLES: Final = tensors("x1 x2 x3 x4")
-PLACES: Final = attributes("b1 b2 b3")
-xs, ys = tensors_of("xs", most=MOST - 1), tensors_of("ys", most=MOST - 1)
-
-
-def side_by_side(parts: Sequence[Pattern]) -> PCall:
-    """A concatenation along axis `p`."""
-    return op.concatenate(tuple(parts), axis=p)
-
-
-def _sizes(parts: Sequence[Term], axis: int) -> list[int]:
-    """The sizes of tensors along an axis. Rejects unknown sizes."""
-    sizes = [part.type.shape[part.type.axis(axis)] for part in parts]
-    if not all(isinstance(size, int) for size in sizes):
-        raise Reject(f"the sizes along axis {axis} are {sizes}")
-    return [int(size) for size in sizes]  # type: ignore[arg-type]  # all are integers
-
-
-def _field_sizes(split: Term, axis: int) -> list[Dim]:
-    if not isinstance(split.type_, TupleType):
-        raise Reject(f"{split.type_!r} is not a tuple")
-    return [Term(field).type.shape[Term(field).type.axis(axis)] for field in split.type_.fields]
-
-
-def _joined_parts(sampler: Sampler, count: int) -> tuple[int, list[tuple[int, ...]], dict[str, AnyValue]]:
-    """An axis, shapes that can be concatenated along it, and the attributes of a split at the boundaries."""
-    shape = sampler.shape(1, 3)
-    axis = sampler.integer(-len(shape), len(shape) - 1)
-    sizes = [sampler.dim() for _ in range(count)]
-    shapes = [tuple(size if i == axis % len(shape) else dim for i, dim in enumerate(shape)) for size in sizes]
-    places = tuple(sum(sizes[:i]) for i in range(1, count))
-    whole = count if len(set(sizes)) == 1 and sampler.chance(0.5) else places
-    return axis, shapes, {"axis": axis % len(shape) - sampler.pick((0, len(shape))), "indices_or_sections": whole}
-
-
-def _a_whole_split(sampler: Sampler, x: Sample, split: Sample, cut: Sample, axis: Sample, count: int) -> Samples:
-    at, shapes, attrs = _joined_parts(sampler, count)
-    size = sum(shape[at] for shape in shapes)
-    whole = tuple(size if i == at % len(shapes[0]) else dim for i, dim in enumerate(shapes[0]))
-    return [Sample(whole), None, Sample(value=attrs), Sample(value=at)]
-
-
-@guard(strategy=_a_whole_split)
-def is_whole_split(x: Term, split: Term, cut: Attrs, axis: int, count: int) -> bool | str:
-    """The fields are all parts of a split along this axis, in order."""
-    rank = x.type.ndim
-    if cut.axis % rank != axis % rank:
-        return f"the split is along axis {cut.axis}, the concatenation along axis {axis}"
-    found = len(_field_sizes(split, axis))
-    return found == count or f"the split has {found} parts"
-
-
-def _a_split_where_joined(sampler: Sampler, split: Sample, cut: Sample, axis: Sample, *parts: Sample) -> Samples:
-    at, shapes, attrs = _joined_parts(sampler, len(parts))
-    return [None, Sample(value=attrs), Sample(value=at), *map(Sample, shapes)]
-
-
-@guard(strategy=_a_split_where_joined)
-def is_split_where_joined(split: Term, cut: Attrs, axis: int, *parts: Term) -> bool | str:
-    """The split cuts a concatenation at the boundaries of its parts."""
-    rank = parts[0].type.ndim
-    if cut.axis % rank != axis % rank:
-        return f"the split is along axis {cut.axis}, the concatenation along axis {axis}"
-    sizes, found = _sizes(parts, axis), _field_sizes(split, axis)
-    return found == sizes or f"parts of sizes {sizes} are split into sizes {found}"
-
-
-count = cases("count", "two", "three", "four")
-place_of_two = cases("place_of_two", "first", "second")
-place_of_three = cases("place_of_three", "first", "second", "third")
-place_of_four = cases("place_of_four", "first", "second", "third", "fourth")
-_CUT: Final = op.split(x, attrs=a)
-_TWO, _THREE, _FOUR = (op.split(side_by_side(HOLES[:parts]), attrs=a) for parts in (2, 3, 4))
+def in_batches(x: Term, batches: Term, whole: Term) -> tuple[int, ...]:
+    """The newshape that gives a tensor the leading axes of the result and keeps its last ones. Rejects ambiguous sizes."""
+    tail = batches.type.shape[1:]
+    wanted = (*whole.type.shape[: whole.type.ndim - len(tail)], *tail)
+    found = static_newshape(x.type.shape, wanted)
+    if found is None or found["allowzero"] or (-1 in found["newshape"] and not all(at_least(size, 1) for size in wanted)):
+        raise Reject(f"no reshape of {x.type!r} certainly gives it the batch dimensions of {whole.type!r}")
+    newshape: tuple[int, ...] = tuple(found["newshape"])
+    return newshape
 
 
 @computed
-def part_slice(cut: Attrs, axis: int, before: tuple[Term, ...], part: Term, behind: tuple[Term, ...], which: str) -> tuple[int, ...]:
-    """A parameter of the slice of one part that equals the slice of the whole. Rejects slices that reach into another part."""
-    rank = part.type.ndim
-    sizes = _sizes([*before, part, *behind], axis)
-    start, own = sum(sizes[: len(before)]), sizes[len(before)]
-    slices = slice_parts(rank, cut.begin, cut.end, cut.strides, cut.axes)
-    if axis % rank not in slices:
-        raise Reject(f"the slice is not along axis {axis}")
-    taken = taken_places(sum(sizes), *slices[axis % rank])
-    if taken.step < 1 or not taken or taken[0] < start or taken[-1] >= start + own:
-        raise Reject(f"the slice selects {taken}, the part spans {start} to {start + own}")
-    slices[axis % rank] = (taken[0] - start, taken[-1] + 1 - start, taken.step)
-    found = {
-        "axes": tuple(slices),
-        "begin": tuple(each[0] for each in slices.values()),
-        "end": tuple(each[1] for each in slices.values()),
-        "strides": tuple(each[2] for each in slices.values()),
-    }
-    return found[which]
+def batch_axes(axes: tuple[int, ...], whole: Term) -> tuple[int, ...]:
+    """The permutation of the last axes alone."""
+    first = whole.type.ndim - len(axes) + 1
+    return (*range(first), *(first + axis % len(axes) - 1 for axis in axes[1:]))
 
 
-def _slice_of_part(which: str) -> Computed:
-    found: Computed = part_slice(a, p, (*xs,), x, (*ys,), which)
-    return found
-
-
-def _some_places(sampler: Sampler, axes: Sample, strides: Sample, axis: Sample, x: Sample, *places: Sample) -> Samples:
-    shape = list(sampler.shape(1, 3))
-    at = sampler.integer(-len(shape), len(shape) - 1)
-    sizes = [sampler.integer(1, 3) for _ in places[1:]]
-    shape[at] = sum(sizes) + sampler.integer(0, 2)
-    begin = sampler.integer(0, shape[at] - sum(sizes))
-    found = [(begin + sum(sizes[:i]),) for i in range(len(places))]
-    same = at % len(shape) - sampler.pick((0, len(shape)))
-    return [Sample(value=(same,)), Sample(value=(1,)), Sample(value=at), Sample(tuple(shape)), *[Sample(value=each) for each in found]]
-
-
-@guard(strategy=_some_places)
-def are_adjacent(axes: Sequence[int] | None, strides: Sequence[int] | None, axis: int, x: Term, *places: tuple[int, ...]) -> bool | str:
-    """Slices between consecutive positions, along that axis alone with stride 1, leave no gaps and do not overlap."""
-    rank = x.type.ndim
-    if tuple(axes if axes is not None else range(len(places[0]))) not in ((axis,), (axis % rank,), (axis % rank - rank,)):
-        return f"the slices are along axes {axes}, the concatenation along axis {axis}"
-    if strides is not None and tuple(strides) != (1,):
-        return f"the strides are {strides}"
-    size = _sizes([x], axis)[0]
-    ranges = [taken_places(size, begin[0], end[0], 1) for begin, end in pairwise(places)]
-    adjacent = all(ranges) and all(left.stop == right.start for left, right in pairwise(ranges))
-    return adjacent or f"the slices select {ranges}"
-
-
-_FIRST, _BETWEEN, _LAST = PLACES
-_CUTS: Final = [op.strided_slice(x, begin=b, end=e, axes=t, strides=s) for b, e in pairwise(PLACES)]
-_RUN: Final = op.strided_slice(x, begin=_FIRST, end=_LAST, axes=t, strides=s)
-where = cases("where", "first", "later")
-inside, before = tensors_of("ys", least=2, most=3), tensors_of("xs", least=1, most=2)
-after, behind = tensors_of("zs", least=1, most=2), tensors_of("vs", most=1)
+_BATCHES = op.reshape(x, ..., newshape=q)
+_TURNED_BATCHES = op.transpose(_BATCHES, axes=p)
+_KEYS = op.reshape(_TURNED_BATCHES, ...)
+_VIEWED: Final = op.dyn.reshape(
+    inner(
+        plain=x,
+        reshape=op.reshape(x, ...),
+        expand_dims=op.expand_dims(x, ...),
+        squeeze=op.squeeze(x, ...),
+        flatten=op.nn.batch_flatten(x, ...),
+        dynamic=op.dyn.reshape(x, z, ...),
+    ),
+    y,
+    ...,
+)
+_AGAIN: Final = op.reshape(op.expand_dims(x, ...), ...)
 
 
 @guard
-def is_run(c: Term, x: Term, axis: int | None) -> bool | str:
-    """The constant is a run of consecutive indices within the axis."""
-    if axis is None or c.type.ndim != 1:
-        return "the indices are not a vector along an axis"
-    size = _sizes([x], axis)[0]
-    indices = c.value().numpy().astype(np.int64)
-    run = len(indices) > 0 and bool(np.all(np.diff(indices) == 1)) and indices[0] >= 0 and indices[-1] < size
-    return bool(run) or "the indices are not consecutive within the axis"
+def keeps_leading(axes: tuple[int, ...], x: Term, whole: Term) -> bool | str:
+    """The result keeps the leading axes of the tensor, which the intermediate tensor merges."""
+    count = x.type.ndim - len(axes) + 1
+    same = x.type.ndim == whole.type.ndim and all(map(same_dim, x.type.shape[:count], whole.type.shape[:count]))
+    return same or f"{whole.type!r} does not have the leading axes of {x.type!r}"
 
 
-@computed
-def run_bound(c: Term, end: bool) -> tuple[int, ...]:
-    """The begin or end of consecutive indices."""
-    indices = c.value().numpy()
-    return (int(indices[-1]) + 1 if end else int(indices[0]),)
+computed_shape = cases("computed", "both", "last", "first")
+_MERGED: Final = computed_shape(both=op.dyn.reshape(x, y, ...), last=op.reshape(x, ...), first=op.dyn.reshape(x, y, ...))
+_TURNED: Final = op.transpose(_MERGED, axes=p)
+_APART: Final = computed_shape(both=op.dyn.reshape(_TURNED, z, ...), last=op.dyn.reshape(_TURNED, z, ...), first=op.reshape(_TURNED, ...))
 
 
-@computed
-def axis_of_slice(axis: int, x: Term) -> tuple[int, ...]:
-    """The axis of a slice."""
-    return (x.type.axis(axis),)
+class DynamicViews(RuleSet):
+    """Rewrites reshapes to a computed shape that only insert axes, and transposes between reshapes that merge and restore the batch as
+    transposes of the last axes."""
 
-
-@guard
-def takes_along(axis: int | None) -> bool | str:
-    """Elements are taken along a nonnegative axis, not from the flattened tensor."""
-    return (axis is not None and axis >= 0) or f"gathers along axis {axis}"
-
-
-class Concatenations(RuleSet):
-    """Merges concatenated adjacent slices into one slice, and nested concatenations into one. Rewrites slices and splits of concatenations
-    as slices of the parts, and takes with consecutive indices as slices."""
-
-    of_adjacent_slices = (side_by_side([*xs, *_CUTS, *ys]) >> side_by_side([*xs, _RUN, *ys])).when(are_adjacent(t, s, p, x, *PLACES))
-    of_concat = where(
-        first=side_by_side([side_by_side([*inside]), *after]), later=side_by_side([*before, side_by_side([*inside]), *behind])
-    ) >> where(first=side_by_side([*inside, *after]), later=side_by_side([*before, *inside, *behind]))
-    slice_of_part = op.strided_slice(side_by_side([*xs, x, *ys]), attrs=a) >> op.strided_slice(
-        x, **{which: _slice_of_part(which) for which in ("begin", "end", "strides", "axes")}
+    reshape = _VIEWED >> op.expand_dims(x, axis=new_axes(x, _VIEWED))
+    spread = (_AGAIN >> op.expand_dims(x, axis=new_axes(x, _AGAIN))).when(is_dynamic(x))
+    transpose = (_APART >> op.transpose(x, axes=batch_axes(p, _APART))).when(
+        keeps_batches(p, x, _MERGED, _APART), keeps_leading(p, x, _APART)
     )
-    concat_of_split = (
-        count(
-            two=side_by_side([_CUT[0], _CUT[1]]),
-            three=side_by_side([_CUT[0], _CUT[1], _CUT[2]]),
-            four=side_by_side([_CUT[0], _CUT[1], _CUT[2], _CUT[3]]),
-        )
-        >> x
-    ).when(is_whole_split(x, _CUT, a, p, count(two=2, three=3, four=4)))
-    split_of_concat = (
-        count(
-            two=_TWO[place_of_two(first=0, second=1)],
-            three=_THREE[place_of_three(first=0, second=1, third=2)],
-            four=_FOUR[place_of_four(first=0, second=1, third=2, fourth=3)],
-        )
-        >> count(
-            two=place_of_two(first=HOLES[0], second=HOLES[1]),
-            three=place_of_three(first=HOLES[0], second=HOLES[1], third=HOLES[2]),
-            four=place_of_four(first=HOLES[0], second=HOLES[1], third=HOLES[2], fourth=HOLES[3]),
-        )
-    ).when(
-        *count.only("two", is_split_where_joined(_TWO, a, p, *HOLES[:2])),
-        *count.only("three", is_split_where_joined(_THREE, a, p, *HOLES[:3])),
-        *count.only("four", is_split_where_joined(_FOUR, a, p, *HOLES)),
+    batch_transpose = (_KEYS >> op.transpose(op.reshape(x, newshape=in_batches(x, _BATCHES, _KEYS)), axes=batch_axes(p, _KEYS))).when(
+        keeps_batches(p, x, _BATCHES, _KEYS)
     )
-    take_twice = (op.take(op.take(x, c, axis=p), d, axis=p) >> op.take(x, op.take(c, d, axis=0), axis=p)).when(
-        has_rank(c, 1), takes_along(p), is_not_empty(x)
-    )
-    take_run = (
-        op.take(x, c, axis=p) >> op.strided_slice(x, begin=run_bound(c, False), end=run_bound(c, True), axes=axis_of_slice(p, x))
-    ).when(is_run(c, x, p))

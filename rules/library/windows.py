@@ -165,42 +165,6 @@ def _of(kind: str, *operands: Pattern, **attrs: AnyValue) -> AnyValue:
     return dims(**dict(zip(("one", "two", "three"), made, strict=True)))
 
 
-class PaddedWindows(RuleSet):
-    """Makes paddings part of the convolutions and poolings behind them."""
-
-    convolution = (
-        (_of("conv", _PADDED, y, padding=q) >> _of("conv", x, y, padding=_JOINED))
-        .when(is_zero(v, x), pads_space(p, q, a, x, _RANK))
-        .lowering()
-        .inexact(_SUMS)
-    )
-    quantized = (
-        (op.qnn.conv2d(_PADDED, y, c, z, s, t, attrs=a, padding=q) >> op.qnn.conv2d(x, y, c, z, s, t, attrs=a, padding=_JOINED))
-        .when(pads_with(v, c), pads_space(p, q, a, x, 2))
-        .lowering()
-    )
-    mean = (
-        (
-            _of("avg_pool", _PADDED, padding=q, ceil_mode=False)
-            >> _of("avg_pool", x, padding=_JOINED, ceil_mode=False, count_include_pad=True)
-        )
-        .when(is_zero(v, x), fits_window(p, q, a, x, _RANK), counts_padding(q, a))
-        .lowering()
-        .inexact(_SUMS)
-    )
-    maximum = (
-        (_of("max_pool", _PADDED, padding=q, ceil_mode=False) >> _of("max_pool", x, padding=_JOINED, ceil_mode=False))
-        .when(is_least(v, x), fits_window(p, q, a, x, _RANK))
-        .lowering()
-    )
-    finite_maximum = (
-        (_of("max_pool", _PADDED, padding=q, ceil_mode=False) >> _of("max_pool", x, padding=_JOINED, ceil_mode=False))
-        .when(is_least_finite(v, x), fits_window(p, q, a, x, _RANK))
-        .lowering()
-        .finite("a maximum of infinities is infinite without the padding")
-    )
-
-
 def _dilated(sampler: "Sampler", b: Sample, k: Sample, p: Sample, q: Sample, attrs: Sample, x: Sample, rank: int) -> Samples:
     letters = SPATIAL[rank]
     blocks = tuple(sampler.pick((1, 2, 3)) for _ in letters)
@@ -267,16 +231,48 @@ def _back(of: AnyValue) -> AnyValue:
     return op.nn.batch_to_space_nd(of, block_shape=b, crops=k)
 
 
-class DilatedWindows(RuleSet):
-    """Makes convolutions of blocks that are moved into the batch, and back, dilated convolutions."""
+class Windows(RuleSet):
+    """Makes paddings part of the convolutions and poolings behind them, and convolutions of blocks that are moved into the batch, and back,
+    dilated convolutions."""
 
     convolution = (
+        (_of("conv", _PADDED, y, padding=q) >> _of("conv", x, y, padding=_JOINED))
+        .when(is_zero(v, x), pads_space(p, q, a, x, _RANK))
+        .lowering()
+        .inexact(_SUMS)
+    )
+    quantized = (
+        (op.qnn.conv2d(_PADDED, y, c, z, s, t, attrs=a, padding=q) >> op.qnn.conv2d(x, y, c, z, s, t, attrs=a, padding=_JOINED))
+        .when(pads_with(v, c), pads_space(p, q, a, x, 2))
+        .lowering()
+    )
+    mean = (
+        (
+            _of("avg_pool", _PADDED, padding=q, ceil_mode=False)
+            >> _of("avg_pool", x, padding=_JOINED, ceil_mode=False, count_include_pad=True)
+        )
+        .when(is_zero(v, x), fits_window(p, q, a, x, _RANK), counts_padding(q, a))
+        .lowering()
+        .inexact(_SUMS)
+    )
+    maximum = (
+        (_of("max_pool", _PADDED, padding=q, ceil_mode=False) >> _of("max_pool", x, padding=_JOINED, ceil_mode=False))
+        .when(is_least(v, x), fits_window(p, q, a, x, _RANK))
+        .lowering()
+    )
+    finite_maximum = (
+        (_of("max_pool", _PADDED, padding=q, ceil_mode=False) >> _of("max_pool", x, padding=_JOINED, ceil_mode=False))
+        .when(is_least_finite(v, x), fits_window(p, q, a, x, _RANK))
+        .lowering()
+        .finite("a maximum of infinities is infinite without the padding")
+    )
+    dilated_convolution = (
         (_back(_of("conv", _BLOCKS, y, padding=q, dilation=d)) >> _of("conv", x, y, **_ATTRS))
         .when(is_zero(v, x), dilates(b, k, p, q, a, x, _RANK))
         .lowering()
         .inexact(_SUMS)
     )
-    quantized = (
+    dilated_quantized = (
         (_back(op.qnn.conv2d(_BLOCKS, y, c, z, s, t, attrs=a, padding=q, dilation=d)) >> op.qnn.conv2d(x, y, c, z, s, t, attrs=a, **_ATTRS))
         .when(pads_with(v, c), dilates(b, k, p, q, a, x, 2))
         .lowering()

@@ -7,34 +7,32 @@ from typing import Final, Literal, Unpack, overload
 from passat.passmgr import Place, Sequential, register_pass
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.stage import Stage
-from passat.rules.library.arithmetic import Arithmetic, Constants, Sums, Units
+from passat.rules.library.arithmetic import Arithmetic, Constants
 from passat.rules.library.batch_norm import ScaleAxis
-from passat.rules.library.commuting import CommuteBinary, CommuteUnary
-from passat.rules.library.exchanges import ConvolutionChains, FloatConstants, TasoExchanges
-from passat.rules.library.factoring import Cancellations, Factoring, Reassociate, Reductions
+from passat.rules.library.commuting import Commute
+from passat.rules.library.data_movement import Concatenations, Copies
+from passat.rules.library.exchanges import ConvolutionChains, Exchanges
+from passat.rules.library.factoring import Factoring, Reassociate, Reductions
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.library.masks import MaskArithmetic
+from passat.rules.library.masks import Masks
 from passat.rules.library.matmul_algebra import MatmulAlgebra
-from passat.rules.library.products import ParallelBatches, ParallelConvolutions, ParallelProducts, ParallelStacks, Products, Weights
-from passat.rules.library.scale_axis import BackwardScaleAxis, BiasSums, ForwardScaleAxis
-from passat.rules.library.views import ChainedViews, Concatenations, Copies, Transposes, Views
+from passat.rules.library.products import Parallel, Products
+from passat.rules.library.scale_axis import BackwardScaleAxis, ForwardScaleAxis
+from passat.rules.library.views import Transposes, Views
 from passat.rules.passes.fold_scale_axis import FoldScales, fold_backward, fold_forward
 from passat.rules.passes.parallel_branches import Joined, ParallelBranches, Stacked
 from passat.rules.passes.simplify import fold_constant
 from passat.rules.rule import JOINING, RuleSetMeta
 from passat.rules.rule_pass import RulePass, phase
 
-TIDY: Final = (
-    *(Units, Arithmetic, Constants, Transposes, Views, ChainedViews, Copies),
-    *(Cancellations, MaskArithmetic, Reductions, Concatenations),
-)
+TIDY: Final = (Arithmetic, Constants, Transposes, Views, Copies, Masks, Reductions, Concatenations)
 """Rules that never make a program worse."""
 ALGEBRA: Final = (
-    *(Products, Weights, ScaleAxis, Sums, Factoring, MatmulAlgebra, ConvolutionChains),
-    *(CommuteUnary, CommuteBinary, Reassociate.of_kind(JOINING)),
+    *(Products, ScaleAxis, Factoring, MatmulAlgebra, ConvolutionChains),
+    *(Commute, Reassociate.of_kind(JOINING)),
 )
 """Rules that add alternatives, one direction each."""
-EXCHANGES: Final = (FloatConstants, Reassociate, TasoExchanges)
+EXCHANGES: Final = (Exchanges, Reassociate)
 """Rules that form cycles and may find exponentially many programs."""
 
 
@@ -93,7 +91,8 @@ def combine_parallel_conv2d(min_num_branches: int = 3, always: bool = False) -> 
     doc, name = combine_parallel_conv2d.__doc__ or "", "CombineParallelConv2D"
     if always:
         return ParallelBranches(name, Joined("nn.conv2d"), min_num_branches)
-    return CombineParallel((ParallelConvolutions,), name=name, min_num_branches=min_num_branches, doc=doc, after=["Explore"])
+    sets = (Parallel.only("convolutions", "convolutions_per_channel"),)
+    return CombineParallel(sets, name=name, min_num_branches=min_num_branches, doc=doc, after=["Explore"])
 
 
 @register_pass("relay._transform.CombineParallelDense")
@@ -104,7 +103,7 @@ def combine_parallel_dense(min_num_branches: int = 3, to_batch: bool = False, al
     doc, name = combine_parallel_dense.__doc__ or "", "CombineParallelDense"
     if always:
         return ParallelBranches(name, Stacked() if to_batch else Joined("nn.dense", spreads=True), min_num_branches)
-    sets = (ParallelStacks,) if to_batch else (ParallelProducts,)
+    sets = (Parallel.only("stacks"),) if to_batch else (Parallel.only("products", "heads"),)
     return CombineParallel(sets, name=name, min_num_branches=min_num_branches, doc=doc, after=["CombineParallelConv2D"])
 
 
@@ -115,12 +114,13 @@ def combine_parallel_batch_matmul(min_num_branches: int = 3, always: bool = Fals
     doc, name = combine_parallel_batch_matmul.__doc__ or "", "CombineParallelBatchMatmul"
     if always:
         return ParallelBranches(name, Joined("nn.batch_matmul"), min_num_branches)
-    return CombineParallel((ParallelBatches,), name=name, min_num_branches=min_num_branches, doc=doc, after=["CombineParallelDense"])
+    sets = (Parallel.only("batches"),)
+    return CombineParallel(sets, name=name, min_num_branches=min_num_branches, doc=doc, after=["CombineParallelDense"])
 
 
 _PREFIX: Final = "relay._transform."
-_BACKWARD: Final = (ConstantFolding, BackwardScaleAxis, ScaleAxis, Sums, BiasSums)
-_FORWARD: Final = (ConstantFolding, ForwardScaleAxis, BiasSums)
+_BACKWARD: Final = (ConstantFolding, BackwardScaleAxis, ScaleAxis, Constants)
+_FORWARD: Final = (ConstantFolding, ForwardScaleAxis, ScaleAxis.only("biases"))
 
 
 @overload

@@ -19,23 +19,23 @@ from passat.rules.engine.rebuild import rebuild
 from passat.rules.engine.saturate import Saturator
 from passat.rules.engine.stage import Stage
 from passat.rules.extraction.extract import extract
-from passat.rules.library.arithmetic import Arithmetic, Units
+from passat.rules.library.arithmetic import Arithmetic
 from passat.rules.library.factoring import Factoring
 from passat.rules.library.index_arithmetic import IndexCasts, IndexExtrema, IndexQuotients, IndexSums
 from passat.rules.library.index_forms import IndexRemainders, IndexShortForms, IndexSolved
 from passat.rules.library.index_logic import IndexComparisons, IndexLogic, IndexSelections
-from passat.rules.library.masks import MaskArithmetic
+from passat.rules.library.masks import Masks
 from passat.rules.rule import Rule
 
 _OF_ALL_TYPES: Final = (
     Arithmetic.involution_twice,
     Arithmetic.same_operands,
     Arithmetic.where_same,
-    MaskArithmetic.not_negated,
-    Units.unit,
+    Masks.not_negated,
+    Arithmetic.unit,
 )
 NORMAL_FORMS: Final = (_OF_ALL_TYPES, IndexSums, IndexQuotients, IndexExtrema, IndexCasts, IndexComparisons, IndexLogic, IndexSelections)
-SHORT_FORMS: Final = (IndexRemainders, IndexShortForms, IndexSolved, (MaskArithmetic.negated_equality, Factoring.products))
+SHORT_FORMS: Final = (IndexRemainders, IndexShortForms, IndexSolved, (Masks.negated_equality, Factoring.products))
 LIMITS: Final = Limits(nodes=20_000, matches=200_000, rounds=10, memory=2048.0)
 """Limits of one saturation."""
 

@@ -22,10 +22,11 @@ from passat.passmgr import PassContext, register_pass
 from passat.rules.cost import CostModel, price
 from passat.rules.engine.engine import Engine
 from passat.rules.engine.limits import Limits
-from passat.rules.library.arithmetic import Clips, Units
+from passat.rules.library.arithmetic import Arithmetic
 from passat.rules.library.batch_norm import ScaleAxis, d
 from passat.rules.library.blocked_layouts import SinkBlocks
-from passat.rules.library.commuting import CommuteUnary, MoveTransposes
+from passat.rules.library.commuting import Commute, MoveTransposes
+from passat.rules.library.data_movement import Copies
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.layouts import (
     DEFAULT,
@@ -41,7 +42,7 @@ from passat.rules.library.layouts import (
     has_weight,
     wanted,
 )
-from passat.rules.library.views import ChainedViews, Transposes, Views
+from passat.rules.library.views import Transposes, Views
 from passat.rules.passes.altered import altered_by_attribute, converted
 from passat.rules.passes.sunk_transposes import sunk
 from passat.rules.pattern import PCall, RuleError
@@ -66,7 +67,7 @@ _BIASES: Final = RuleSetMeta(
 )
 """The rule of `ScaleAxis` that restores biases from sums with constants, which CanonicalizeOps writes. Sums with scalars are kept."""
 _BIASES.base = ScaleAxis
-_PASSAGES: Final = (Transposes.of_kind(EXPLORING), MoveTransposes, Views, CommuteUnary, _BIASES)
+_PASSAGES: Final = (Transposes.of_kind(EXPLORING), MoveTransposes, Views, Commute.only("unary", "softmax", "bias", "concat"), _BIASES)
 """Rules that move transposes until they cancel. Exploring, since a tensor may be the transpose of several tensors, so transposes that could
 cancel must remain available for matching."""
 
@@ -201,7 +202,7 @@ def _in_place() -> tuple[str, ...]:
     """The names of rules that keep reshapes in place, and of rules on calls that have biases."""
     return tuple(
         direction.name
-        for rule, case in ((CommuteUnary.view, "reshape"), (ScaleAxis.shifted, "biased"))
+        for rule, case in ((Commute.unary, "reshape"), (ScaleAxis.shifted, "biased"))
         for direction in rule.directions()
         if direction.name.startswith(f"{rule.name}[{case}")
     )
@@ -293,5 +294,5 @@ def alter_op_layout() -> LayoutPass:
 def simplify_expr_post_alter_op() -> RulePass:
     """Cleans up after layout conversion: identities, chains of transposes, reshapes, casts and clips."""
     doc = simplify_expr_post_alter_op.__doc__ or ""
-    sets = (ConstantFolding, Units, Transposes, Views, ChainedViews, Clips)
+    sets = (ConstantFolding, Arithmetic, Transposes, Views, Copies)
     return RulePass(sets, name="SimplifyExprPostAlterOp", opt_level=0, doc=doc)

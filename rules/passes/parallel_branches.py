@@ -1,5 +1,5 @@
 """Relay's passes that combine parallel branches, under Relay's names. A walk, not rules: a group consists of all calls on one tensor, each
-followed by any number of calls. (Rules such as `ParallelConvolutions` handle common branches, if that is cheaper.)"""
+followed by any number of calls. (Rules such as `Parallel.convolutions` handle common branches, if that is cheaper.)"""
 
 import copy
 from abc import ABC, abstractmethod

@@ -13,17 +13,18 @@ from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, post_order, rewrite, with_children
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 from passat.rules.engine.dead_code import drop_dead_lets, inline_single_uses
-from passat.rules.library.arithmetic import Arithmetic, Clips, Constants, Powers, Sums, Units
-from passat.rules.library.batch_norm import BatchNorms, ScaleAxis
-from passat.rules.library.dynamic_shapes import CreationOps, DynamicViews
+from passat.rules.library.arithmetic import Arithmetic, Constants
+from passat.rules.library.batch_norm import ScaleAxis
+from passat.rules.library.data_movement import Copies
+from passat.rules.library.dynamic_shapes import CreationOps
 from passat.rules.library.folding import ConstantFolding, QuantizedFolding, TupleProjection
 from passat.rules.library.folding import DynamicToStatic as DynamicToStaticRules
-from passat.rules.library.lowering import Inference, Unpacking
-from passat.rules.library.masks import Selections
-from passat.rules.library.products import Products, Weights
-from passat.rules.library.raising import RootForms
+from passat.rules.library.lowering import Decompositions
+from passat.rules.library.masks import Masks
+from passat.rules.library.products import Products
+from passat.rules.library.raising import Powers
 from passat.rules.library.relay_forms import RelayForms
-from passat.rules.library.views import Broadcasts, ChainedViews, Copies, Transposes, Views
+from passat.rules.library.views import DynamicViews, Transposes, Views
 from passat.rules.passes.target import LoweringPass
 from passat.rules.rule import LOWERING
 from passat.rules.rule_pass import RulePass
@@ -86,19 +87,14 @@ class EliminateCommonSubexpr(FunctionPass):
 
 _PREFIX: Final = "relay._transform."
 FOLDING: Final = (ConstantFolding, DynamicToStaticRules)
-SIMPLIFY: Final = (
-    Units,
-    Arithmetic,
-    Transposes,
-    Views,
-    ChainedViews,
-    Copies,
-    Broadcasts,
-    Constants,
-    Products,
+SIMPLIFY: Final = (Arithmetic, Transposes, Views, Copies, Constants)
+BIASES: Final = Products.only("bias", "unflatten_biased", "flatten_biased", "unflatten")
+"""The rules of `Products` that do not change weights, which level 2 does."""
+SIMPLIFY_EXPR: Final = (*SIMPLIFY, BIASES, CreationOps, Powers, DynamicViews, Masks.only("unread", "softplus_threshold"))
+RELAY_EXPR: Final = (
+    *(*FOLDING, *SIMPLIFY, CreationOps, Powers, DynamicViews, RelayForms),
+    Constants.only("switch_add_multiply").of_kind(LOWERING),
 )
-SIMPLIFY_EXPR: Final = (*SIMPLIFY, CreationOps, Clips, Powers, Sums, RootForms, DynamicViews, Selections)
-RELAY_EXPR: Final = (*FOLDING, *SIMPLIFY_EXPR, RelayForms, Sums.of_kind(LOWERING))
 
 
 class FoldBranches(RulePass):
@@ -152,8 +148,9 @@ def simplify_inference(unpack: bool = False) -> RulePass:
     it they remain single operators, which are fast on ONNX Runtime."""
     doc = simplify_inference.__doc__ or ""
     if unpack:
-        return LoweringPass((Inference, Unpacking), name="SimplifyInference", opt_level=0, doc=doc)
-    return RulePass((Inference,), name="SimplifyInference", opt_level=0, doc=doc, after=["ReadOpaque"])
+        sets = (Decompositions.only("dropout", *NORMALIZATIONS),)
+        return LoweringPass(sets, name="SimplifyInference", opt_level=0, doc=doc)
+    return RulePass((Decompositions.only("dropout"),), name="SimplifyInference", opt_level=0, doc=doc, after=["ReadOpaque"])
 
 
 @register_pass(_PREFIX + "DynamicToStatic")
@@ -162,6 +159,8 @@ def dynamic_to_static() -> RulePass:
     return RulePass((ConstantFolding, DynamicToStaticRules), name="DynamicToStatic", opt_level=2, after=["FoldConstant"])
 
 
+NORMALIZATIONS: Final = ("layer_norm", "instance_norm", "group_norm", "batch_norm", "l2_normalize")
+"""The rules of `Decompositions` about normalizations."""
 _OTHERWISE: Final = ("Arithmetic.divide_one", "CreationOps.collapse_sum_to", "CreationOps.collapse_nothing")
 """Rules whose results Relay writes in another form."""
 
@@ -181,13 +180,9 @@ def simplify_expr(relay: bool = False) -> RulePass:
 def fold_batch_norm() -> RulePass:
     """Folds batch normalizations, scales and shifts into the preceding convolution or product."""
     sets = (
-        ConstantFolding,
-        ScaleAxis,
-        BatchNorms,
-        Weights,
-        *SIMPLIFY,
-        DynamicViews,
-    )  # a copy, or a sum with 0, may be between them
+        *(ConstantFolding, ScaleAxis, Products),
+        *(*SIMPLIFY, DynamicViews),  # a copy, or a sum with 0, may be between them
+    )
     return RulePass(sets, name="FoldBatchNorm", opt_level=2, doc=fold_batch_norm.__doc__ or "", after=["DynamicToStatic"])
 
 

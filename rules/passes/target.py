@@ -22,18 +22,18 @@ from passat.ir.traverse import children, post_order, rewrite, with_children
 from passat.ir.types import TensorType
 from passat.passmgr import ConfigError, FunctionPass, Pass, PassContext, PassInfo, Place, list_passes, register_option, register_pass
 from passat.rules import library
-from passat.rules.library.arithmetic import Constants, Units
-from passat.rules.library.attention import AttentionInputs, Attentions
+from passat.rules.library.arithmetic import Arithmetic, Constants
+from passat.rules.library.attention import Attention
+from passat.rules.library.data_movement import Copies
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.library.hidden_state import HiddenStates, TransformerWeights
-from passat.rules.library.lowering import CanonicalOps, ContribForms, TargetForms
-from passat.rules.library.lowering import DivToMul as DivToMulRules
+from passat.rules.library.hidden_state import HiddenStates
+from passat.rules.library.lowering import ContribForms, Decompositions, TargetForms
 from passat.rules.library.lowering import FastMath as FastMathRules
-from passat.rules.library.masks import AttentionMasks, BatchTransposes
-from passat.rules.library.raising import RaiseOps, RootForms
+from passat.rules.library.masks import Masks
+from passat.rules.library.raising import Powers, RaiseOps
 from passat.rules.library.relay_forms import CanonicalQuantized
-from passat.rules.library.views import Broadcasts, Copies, Transposes, Views
-from passat.rules.library.windows import DilatedWindows, PaddedWindows
+from passat.rules.library.views import DynamicViews, Transposes, Views
+from passat.rules.library.windows import Windows
 from passat.rules.pass_options import written_opset
 from passat.rules.passes.legalize import LegalizeByAttribute
 from passat.rules.pattern import RuleError
@@ -104,17 +104,17 @@ def check_domains(mod: IRModule, ctx: PassContext, passes: Iterable[Pass]) -> No
 
 
 _PREFIX: Final = "relay._transform."
-RAISING: Final = (RootForms, RaiseOps, Views)
+RAISING: Final = (Powers, RaiseOps, Views)
 """Rules that raise decomposed operators."""
-_MERGED: Final = (Transposes, Views, Copies, Broadcasts, Units)
+_MERGED: Final = (Transposes, Views, DynamicViews, Copies, Arithmetic)
 
 
 @register_pass(_PREFIX + "CollapseBatchDims")
 def collapse_batch_dims() -> RulePass:
     """Collapses batch dimensions where the reshapes cancel, so that products absorb their biases. First simplifies masks, softmax guards,
     experts and layer scale."""
-    before = phase(ConstantFolding, TransformerWeights, BatchTransposes, AttentionMasks, *_MERGED)
-    after = phase(HiddenStates, BatchTransposes, *_MERGED)
+    before = phase(ConstantFolding, HiddenStates.only("scaled", "gathered_experts"), Masks, *_MERGED)
+    after = phase(HiddenStates, *_MERGED)
     doc = collapse_batch_dims.__doc__ or ""
     return RulePass((before, after), name="CollapseBatchDims", opt_level=3, doc=doc, after=["RaiseAttention"])
 
@@ -135,8 +135,8 @@ def raise_operators() -> RulePass:
 @register_pass(_PREFIX + "RaiseAttention")
 def raise_attention() -> RulePass:
     """Raises attention and rotary embeddings, for targets that have both (ONNX from opset 23)."""
-    first = phase(ConstantFolding, BatchTransposes, AttentionMasks, AttentionInputs, Constants, *_MERGED)
-    then = phase(Attentions, BatchTransposes, *_MERGED)
+    first = phase(ConstantFolding, Masks, Attention.only("rotary", "scaled_operand", "divided_scores"), Constants, *_MERGED)
+    then = phase(Attention, *_MERGED)
     doc = raise_attention.__doc__ or ""
     return TargetPass((first, then), since=23, name="RaiseAttention", opt_level=3, doc=doc, after=["RaiseOps"])
 
@@ -197,13 +197,13 @@ class LoweringPass(RulePass):
 @register_pass(_PREFIX + "FastMath")
 def fast_math() -> RulePass:
     """Approximates exponential functions of float32 by polynomials (fast_exp, fast_tanh, fast_erf, nn.fast_softmax)."""
-    return LoweringPass((FastMathRules,), name="FastMath", opt_level=4, doc=fast_math.__doc__ or "")
+    return LoweringPass((FastMathRules.only("exp", "approximated"),), name="FastMath", opt_level=4, doc=fast_math.__doc__ or "")
 
 
 @register_pass(_PREFIX + "CanonicalizeOps")
 def canonicalize_ops() -> RulePass:
     """Decomposes nn.bias_add into expand_dims and add."""
-    return LoweringPass((CanonicalOps,), name="CanonicalizeOps", opt_level=3, doc=canonicalize_ops.__doc__ or "")
+    return LoweringPass((Decompositions.only("bias_add"),), name="CanonicalizeOps", opt_level=3, doc=canonicalize_ops.__doc__ or "")
 
 
 @register_pass(_PREFIX + "QnnCanonicalizeOps")
@@ -215,19 +215,29 @@ def qnn_canonicalize_ops() -> RulePass:
 @register_pass(_PREFIX + "DivToMul")
 def div_to_mul() -> RulePass:
     """Multiplies floats by reciprocals of constants instead of dividing."""
-    return LoweringPass((DivToMulRules,), name="DivToMul", opt_level=0, doc=div_to_mul.__doc__ or "")
+    return LoweringPass((FastMathRules.only("reciprocal"),), name="DivToMul", opt_level=0, doc=div_to_mul.__doc__ or "")
 
 
 @register_pass(_PREFIX + "FoldExplicitPadding")
 def fold_explicit_padding() -> RulePass:
     """Makes paddings part of the convolutions and poolings behind them, where these pad with the same number."""
-    return LoweringPass((PaddedWindows,), name="FoldExplicitPadding", opt_level=0, doc=fold_explicit_padding.__doc__ or "")
+    return LoweringPass(
+        (Windows.only("convolution", "quantized", "mean", "maximum", "finite_maximum"),),
+        name="FoldExplicitPadding",
+        opt_level=0,
+        doc=fold_explicit_padding.__doc__ or "",
+    )
 
 
 @register_pass(_PREFIX + "FlattenAtrousConv")
 def flatten_atrous_conv() -> RulePass:
     """Makes convolutions of blocks that are moved into the batch, and back, dilated convolutions."""
-    return LoweringPass((DilatedWindows,), name="FlattenAtrousConv", opt_level=0, doc=flatten_atrous_conv.__doc__ or "")
+    return LoweringPass(
+        (Windows.only("dilated_convolution", "dilated_quantized"),),
+        name="FlattenAtrousConv",
+        opt_level=0,
+        doc=flatten_atrous_conv.__doc__ or "",
+    )
 
 
 @register_pass(_PREFIX + "Legalize")

@@ -97,15 +97,27 @@ def registered_rule_passes() -> list[tuple[str, RulePass]]:
     return found
 
 
-def runners(passes: Sequence[tuple[str, RulePass]]) -> dict[RuleSetMeta, dict[str, list[str]]]:
-    """The names of the passes that run each rule set, with the kinds that its rules have there; "" stands for the rules' own kinds."""
-    found: dict[RuleSetMeta, dict[str, list[str]]] = {}
+def runners(passes: Sequence[tuple[str, RulePass]]) -> dict[RuleSetMeta, dict[str, list[RuleSetMeta]]]:
+    """The names of the passes that run each rule set, with the forms in which they do: the set, its rules as another kind, or some."""
+    found: dict[RuleSetMeta, dict[str, list[RuleSetMeta]]] = {}
     for name, pass_ in passes:
         for rules in dict.fromkeys(pass_.sets):
             by = found.setdefault(rules.base, {})
-            if not any(name.startswith(f"{other}{{") for other in by):
-                by.setdefault(name, []).append("" if rules.base is rules else rules.rules[0].kind)
+            if not any(rules in forms and name.startswith(f"{other}{{") for other, forms in by.items()):
+                by.setdefault(name, []).append(rules)
     return found
+
+
+def kind_in(rules: RuleSetMeta) -> str:
+    """The kind that a form of a set gives its rules; '' for their own kinds."""
+    own = {rule.name: rule.kind for rule in rules.base}
+    return next((rule.kind for rule in rules if rule.kind != own[rule.name]), "")
+
+
+def used_as(rules: RuleSetMeta) -> str:
+    """How a form of a set differs from the set, in words; '' if it does not."""
+    names = [rule.name.rpartition(".")[2] for rule in rules]
+    return ", ".join(filter(None, [kind_in(rules), f"only {', '.join(names)}" if len(rules) < len(rules.base) else ""]))
 
 
 def _other_runners() -> dict[str, list[str]]:
@@ -357,10 +369,11 @@ def rule_rows(sets: Iterable[type[RuleSet]] | None = None) -> list[RuleRow]:
     chosen: Iterable[RuleSetMeta] = [*run_by, *rule_sets().values()] if sets is None else sets
     for rules in dict.fromkeys(chosen):
         for rule in rules.rules:
-            row, by = rows.setdefault(rule.name, _row(rule)), run_by.get(rules, {})
-            row["passes"] += [name for name in by if name not in row["passes"]]
+            row, forms_by = rows.setdefault(rule.name, _row(rule)), run_by.get(rules, {})
+            by = {name: [each.kind for form in forms for each in form if each.name == rule.name] for name, forms in forms_by.items()}
+            row["passes"] += [name for name, kinds in by.items() if kinds and name not in row["passes"]]
             row["passes"] += [name for name in others.get(rule.name, ()) if name not in row["passes"]]
-            row["kind_in"].update((name, [kind or rule.kind for kind in kinds]) for name, kinds in by.items() if any(kinds))
+            row["kind_in"].update((name, kinds) for name, kinds in by.items() if set(kinds) - {rule.kind})
     return list(rows.values())
 
 

@@ -18,6 +18,7 @@ from passat.catalog import (
     registered_rule_passes,
     runners,
     shortened,
+    used_as,
 )
 from passat.passmgr import Pass, PassContext
 from passat.rules.passes import default_pipeline
@@ -129,15 +130,16 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
 
 
-def _used_as(kinds: Sequence[str]) -> str:
-    """The kinds as which a pass uses a set, if they differ from the kind of its rules."""
-    others = " and ".join(filter(None, kinds))
-    return f" ({'also ' if '' in kinds else ''}{others})" if others else ""
+def _used_as(forms: Sequence[RuleSetMeta]) -> str:
+    """The forms in which a pass uses a set, if they differ from the set."""
+    uses = [used_as(rules) for rules in forms]
+    others = " and ".join(filter(None, uses))
+    return f" ({'also ' if '' in uses else ''}{others})" if others else ""
 
 
 def _link(rules: RuleSetMeta) -> str:
-    kind = "" if rules.base is rules else f" ({rules.rules[0].kind})"
-    return f"[{rules.__name__}](#{rules.__name__.lower()}){kind}"
+    use = used_as(rules)
+    return f"[{rules.__name__}](#{rules.__name__.lower()}){use and f' ({use})'}"
 
 
 def _contents(subjects: Sequence[Subject]) -> str:
@@ -205,7 +207,7 @@ def _rounds(count: int | None) -> str:
     return "" if count is None else f" ({count} round{'s' if count > 1 else ''})"
 
 
-def _subject(subject: Subject, run_by: dict[RuleSetMeta, dict[str, list[str]]] | None) -> str:
+def _subject(subject: Subject, run_by: dict[RuleSetMeta, dict[str, list[RuleSetMeta]]] | None) -> str:
     """A file: its docstring, its sets, and the meaning of their guards."""
     guards, computed = named_functions(rule for rules in subject.sets for rule in rules)
     parts = [f"## {subject.path}", _paragraphs(subject.doc)]
@@ -221,12 +223,12 @@ def _meanings(title: str, functions: Sequence[Callable[..., AnyValue]]) -> list[
     return [title, "\n".join(f"* {_code(call_of(function))}: {_text(meaning(function))}" for function in functions)]
 
 
-def _rule_set(rules: RuleSetMeta, run_by: dict[str, list[str]] | None) -> list[str]:
+def _rule_set(rules: RuleSetMeta, run_by: dict[str, list[RuleSetMeta]] | None) -> list[str]:
     doc = " ".join((rules.__doc__ or "").split())
     said = [f"Operators: {', '.join(map(_code, operators_of(rules)))}."]
     if run_by is not None:
         by = (
-            ", ".join(_code(name) + _used_as(kinds) for name, kinds in run_by.items())
+            ", ".join(_code(name) + _used_as(forms) for name, forms in run_by.items())
             or "no pass by itself; pass its name to `Legalize`, or to your own `rule_pass`"
         )
         said.insert(0, f"Run by {by}.")

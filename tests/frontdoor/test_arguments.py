@@ -207,9 +207,9 @@ def test_a_file_cannot_take_the_name_of_a_pass_of_passat(folder: Path) -> None:
         ({"config": [("rules.seed", 1)]}, TypeError, "config must be a mapping of options to values"),
         ({"config": {7: 1}}, AttributeError, "the key of a config option must be a string, not 7"),
         (
-            {"config": {"rules.disabled": ["Unis.add"]}},
+            {"config": {"rules.disabled": ["Arithmetic.ad_zero"]}},
             AttributeError,
-            "names 'Unis.add', which is neither a rule nor a rule set; did you mean",
+            "names 'Arithmetic.ad_zero', which is neither a rule nor a rule set; did you mean",
         ),
         ({"cost": "x"}, AttributeError, "expect config rules.cost to have type one of 'roofline', 'nodes', 'measured' | CostModel"),
         ({"choose": "luck"}, ValueError, "choose must be 'cost' or 'time', not 'luck'"),

@@ -233,7 +233,10 @@ def test_an_output_that_is_not_a_file(empty: Path) -> None:
         (HEAD + "class Mine(RuleSet):\n    r = op.exp(op.log(x)) >> x\n    r = op.log(op.exp(x)) >> x\n", "Mine.r is defined twice"),
         (HEAD + "class Mine(RuleSet):\n    r = op.exp(x) >> op.exp(x)\n", "both sides are the same"),
         (HEAD + 2 * "class Mine(RuleSet):\n    r = op.exp(op.log(x)) >> x\n", "line 5: the class Mine is defined twice, first in line 3"),
-        (HEAD + "class Units(RuleSet):\n    add = op.exp(op.log(x)) >> x\n", "Units.add has the name of a built-in rule"),
+        (
+            HEAD + "class Arithmetic(RuleSet):\n    add_zero = op.exp(op.log(x)) >> x\n",
+            "Arithmetic.add_zero has the name of a built-in rule",
+        ),
         (HEAD + "class SimplifyExpr(RuleSet):\n    r = op.exp(op.log(x)) >> x\n", "SimplifyExpr has the name of a pass"),
         ("x = '\0'\n", "rules.py is not a Python file: source code string cannot contain null bytes"),
     ],

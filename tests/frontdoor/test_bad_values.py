@@ -160,12 +160,12 @@ def test_an_option_of_the_passes_that_makes_no_sense_is_a_sentence(key: str) -> 
             "--disable names 'involution_twice', which is neither a pass of this pipeline nor registered; did you mean "
             "Arithmetic.involution_twice?",
         ),
-        (("--disable", "Unitz"), "--disable names 'Unitz', which is neither a pass of this pipeline nor registered; did you mean Units?"),
+        (("--disable", "Viewz"), "--disable names 'Viewz', which is neither a pass of this pipeline nor registered; did you mean Views?"),
         (("--disable", "Qqqq"), "nor registered; `passat passes` and `passat rules list` show all names"),
         (("--require", "Nothing"), "--require names 'Nothing', which is neither a pass of this pipeline nor registered"),
         (
-            ("--config", 'rules.disabled=["Unit"]'),
-            "config rules.disabled names 'Unit', which is neither a rule nor a rule set; did you mean Units?",
+            ("--config", 'rules.disabled=["View"]'),
+            "config rules.disabled names 'View', which is neither a rule nor a rule set; did you mean Views?",
         ),
         (
             ("--config", 'rules.disabled=["Swept.twic"]', "--rules", "rules.py"),
@@ -191,5 +191,5 @@ def test_disable_takes_rules_and_sets_too() -> None:
 
 
 def test_rules_that_exist_are_disabled() -> None:
-    for name in ("Units", "Units.add", "Swept", "Swept.twice"):
+    for name in ("Arithmetic", "Arithmetic.add_zero", "Swept", "Swept.twice"):
         assert run("optimize", *COMMANDS["optimize"], "--rules", "rules.py", "--config", f'rules.disabled=["{name}"]').exit_code == 0

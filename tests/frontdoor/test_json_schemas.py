@@ -81,9 +81,9 @@ def test_schemas_are_valid_and_strict(name: str) -> None:
         (["passes", "PrintIR"], "pass-1"),
         (["config", "list"], "options-1"),
         (["rules", "list"], "rules-1"),
-        (["rules", "why-not", "Units.unit[multiply]", "known.onnx"], "why-not-1"),
-        (["rules", "why-not", "Units", "known.onnx"], "why-not-1"),
-        (["rules", "check", "Units", "--instances", "2"], "checks-1"),
+        (["rules", "why-not", "Arithmetic.unit[multiply]", "known.onnx"], "why-not-1"),
+        (["rules", "why-not", "Transposes", "known.onnx"], "why-not-1"),
+        (["rules", "check", "Transposes", "--instances", "2"], "checks-1"),
         (["order", "-O1", "--disable", "FoldConstant", "--passes", "FoldConstant, DynamicToStatic"], "plan-1"),
     ],
 )

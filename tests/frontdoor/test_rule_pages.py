@@ -26,7 +26,7 @@ from passat.pipelines import build_pipeline
 from passat.rule_pages import library_page, library_table, page
 from passat.rules import library
 from passat.rules.guards import is_all, is_float, same_type
-from passat.rules.library import Arithmetic, Constants, FastMath, ParallelProducts
+from passat.rules.library import Arithmetic, Constants, FastMath, Parallel
 from passat.rules.passes import default_pipeline
 from passat.rules.pattern import RuleError, attributes, constant, op, tensors
 from passat.rules.rule import RuleSet
@@ -80,7 +80,7 @@ def test_the_table_has_a_row_for_each_set() -> None:
     rows = dict(re.findall(r"^\| \[(\w+)\]\(\S+\) \| (\d+) \|", library_table(), re.MULTILINE))
     sets = {rules.__name__: str(len(rules)) for subject in library_subjects() for rules in subject.sets}
     assert rows == sets
-    assert "| [FastMath](reference/every-rule.md#fastmath) | 2 | lowering |" in library_table()
+    assert "| [FastMath](reference/every-rule.md#fastmath) | 3 | lowering |" in library_table()
     assert len(library_table().splitlines()) < 120
 
 
@@ -88,7 +88,10 @@ def test_rules_of_one_set_are_listed(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(RULES)
     result = CliRunner().invoke(app, ["rules", "list", "FastMath", str(tmp_path / "mine.py"), "--json"])
     rows = {row["name"]: row["passes"] for row in json.loads(result.stdout)}
-    assert rows == {**{rule.name: ["FastMath"] for rule in FastMath}, "Mine.relu": []}
+    assert rows == {
+        **{"FastMath.reciprocal": ["DivToMul"], "FastMath.exp": ["FastMath"], "FastMath.approximated": ["FastMath"]},
+        "Mine.relu": [],
+    }
 
 
 def test_the_table_lists_the_passes_of_each_level() -> None:
@@ -171,23 +174,39 @@ def test_descriptions_of_guards() -> None:
 
 
 def test_operators_of_rules_with_several_roots_count_on_both_sides() -> None:
-    assert operators_of(ParallelProducts) == ["add", "nn.bias_add", "nn.dense", "nn.matmul", "nn.relu", "reshape", "transpose"]
+    assert operators_of(Parallel.only("products", "heads")) == [
+        "add",
+        "nn.bias_add",
+        "nn.dense",
+        "nn.matmul",
+        "nn.relu",
+        "reshape",
+        "transpose",
+    ]
 
 
 def test_which_passes_run_a_set() -> None:
     by = runners(registered_rule_passes())
-    assert by[FastMath] == {"FastMath": [""]}
     assert "SimplifyExpr" in by[Arithmetic]
-    assert by[library.Unpacking] == {"SimplifyInference{unpack=True}": [""]}
-    assert by[library.TargetForms] == {"TargetForms": [""]}
-    assert by[library.Reassociate] == {"Explore": ["joining", ""], "LinearAlgebra": ["joining"]}
+    assert by[library.TargetForms] == {"TargetForms": [library.TargetForms]}
+    joining = library.Reassociate.of_kind("joining")
+    assert by[library.Reassociate] == {"Explore": [joining, library.Reassociate], "LinearAlgebra": [joining]}
+    assert by[FastMath] == {"DivToMul": [FastMath.only("reciprocal")], "FastMath": [FastMath.only("exp", "approximated")]}
+
+
+def test_a_rule_that_a_pass_leaves_out_is_not_listed_for_it() -> None:
+    passes = {row["name"]: row["passes"] for row in rule_rows([library.Decompositions])}
+    assert passes["Decompositions.dropout"] == ["SimplifyInference", "SimplifyInference{unpack=True}"]
+    assert passes["Decompositions.layer_norm"] == ["SimplifyInference{unpack=True}"]
+    assert passes["Decompositions.bias_add"] == ["CanonicalizeOps"]
 
 
 def test_common_kinds_and_exactness_are_stated_once() -> None:
-    text = page(subjects_of([Constants, FastMath]))
+    text = page(subjects_of([Arithmetic, Constants, FastMath]))
     assert "All rules are reducing." in text
     assert (
-        "| `Constants.add_add` | `((x + c) + d) -> (x + (c + d))` | `meet_in_range('add', c, d)` | inexact (reassociates a sum) |" in text
+        "| `Constants.add_add` | `((x + c) + d) -> (x + (c + d))` | `meet_in_range('add', c, d)` | reducing | inexact (reassociates a sum) |"
+        in text
     )
     assert "All rules are lowering." in text
     assert "finite (an overflowing exponential saturates near the largest number)" in text
@@ -205,9 +224,9 @@ def test_the_command_documents_rules_of_a_user(tmp_path: Path) -> None:
 
 
 def test_the_command_writes_a_file(tmp_path: Path) -> None:
-    result = run("Inference", "-o", tmp_path / "page.md")
+    result = run("Transposes", "-o", tmp_path / "page.md")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert "`Inference.dropout`" in (tmp_path / "page.md").read_text()
+    assert "`Transposes.drop`" in (tmp_path / "page.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -228,7 +247,9 @@ def test_unsupported_uses_of_the_command(arguments: tuple[str, ...], sentence: s
 def test_the_page_states_the_kind_of_a_set_in_each_pass() -> None:
     text = library_page()
     assert "\n\nRun by `Explore` (also joining), `LinearAlgebra` (joining). Operators: " in text
-    assert "Run by `SimplifyInference{unpack=True}`. Operators: " in text
+    norms = "layer_norm, instance_norm, group_norm, batch_norm, l2_normalize"
+    runners = ["`SimplifyInference` (only dropout)", f"`SimplifyInference{{unpack=True}}` (only dropout, {norms})"]
+    assert f"Run by `CanonicalizeOps` (only bias_add), {', '.join(runners)}. Operators: " in text
 
 
 def test_the_rules_of_pipelines_that_are_passes_are_listed_under_their_names() -> None:

@@ -37,23 +37,23 @@ def run(*arguments: object) -> Result:
 
 
 def test_a_rule_that_nearly_matches() -> None:
-    result = run("Units.add", RESNET)
+    result = run("Arithmetic.add_zero", RESNET)
     assert (result.exit_code, result.stderr) == (0, "")
     first, header, *near = result.stdout.splitlines()
-    assert first == "Units.add: (x + c) -> x"
+    assert first == "Arithmetic.add_zero: (x + c) -> x"
     assert header == "nothing matches its left side; the nearest:"
     assert near[1] == (
         "  at add '/5/Add' neither operand is a constant (c): they are nn.batch_norm '/5/branch/branch.7/BatchNormalization' and nn.relu "
         "'/4/after/Relu' (1 of 2 parts agree)"
     )
     assert len(near) == 3
-    assert len(run("Units.add", RESNET, "--nearest", "1").stdout.splitlines()) == 3
+    assert len(run("Arithmetic.add_zero", RESNET, "--nearest", "1").stdout.splitlines()) == 3
 
 
 def test_a_condition_that_rejected() -> None:
-    result = run("Units.unit[multiply]", BERT, "--node", "/module/encoder/layer.0/attention/self/Mul")
+    result = run("Arithmetic.unit[multiply]", BERT, "--node", "/module/encoder/layer.0/attention/self/Mul")
     assert result.stdout.splitlines() == [
-        "Units.unit[multiply]: (x * c) -> x",
+        "Arithmetic.unit[multiply]: (x * c) -> x",
         "it matches at '/module/encoder/layer.0/attention/self/Mul' (in stage 1) and is rejected: is_unit(c, multiply): the elements of the "
         "constant are 0.5, not 1",
     ]
@@ -82,15 +82,15 @@ def test_passes_that_do_not_run() -> None:
     text = run("ScaleAxis.scaled[none, dense]", RESNET, "--passes", "SimplifyExpr").stdout
     held = "BackwardFoldScaleAxis, Explore, FoldBatchNorm, FoldScaleAxis and 1 more"
     assert text.splitlines()[1] == f"no pass of the pipeline has it; {held} do"
-    off = run("Units.add", RESNET, "--config", 'rules.disabled=["Units"]').stdout
-    assert off.splitlines()[1] == "it is disabled: rules.disabled names Units"
+    off = run("Arithmetic.add_zero", RESNET, "--config", 'rules.disabled=["Arithmetic"]').stdout
+    assert off.splitlines()[1] == "it is disabled: rules.disabled names Arithmetic"
 
 
 def test_json() -> None:
-    result = run("Units.add", RESNET, "--json", "--passes", SMALL)
+    result = run("Arithmetic.add_zero", RESNET, "--json", "--passes", SMALL)
     data = json.loads(result.stdout)
     (found,) = data["rules"]
-    assert (found["rule"], found["verdict"], found["passes"]) == ("Units.add", "near", ["FoldBatchNorm", "SimplifyExpr"])
+    assert (found["rule"], found["verdict"], found["passes"]) == ("Arithmetic.add_zero", "near", ["FoldBatchNorm", "SimplifyExpr"])
     assert (data["model"], data["set"]) == (str(RESNET), None)
     assert [finding["nodes"] for finding in found["findings"]] == [["/4/Add"], ["/5/Add"], ["/6/Add"]]
 
@@ -119,14 +119,14 @@ def test_a_set_of_that_name_in_an_earlier_run_is_not_asked() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("Units.ad", RESNET), "unknown rule 'Units.ad'; did you mean Units.add"),
+        (("Arithmetic.ad_zero", RESNET), "unknown rule 'Arithmetic.ad_zero'; did you mean Arithmetic.add_zero"),
         (("Unit", RESNET), "unknown rule 'Unit'"),
         (("RaiseOps.gelu_er", RESNET), "unknown rule 'RaiseOps.gelu_er'; did you mean RaiseOps.gelu_erf"),
         (("RaiseAttention", RESNET), "RaiseAttention is a pass, not a rule; ask about one of its rule sets: "),
-        (("Units.add", RESNET, "--node", "/4/Ad"), "there is no node '/4/Ad'; did you mean /4/Add"),
-        (("Units", RESNET, "--node", "/4/Add"), "--node requires a single rule, and Units is a set"),
-        (("Units.add", RESNET, "--passes", "FoldConstnt"), "FoldConstnt"),
-        (("Units.add", RESNET, "--config", "no.such=1"), "no.such"),
+        (("Arithmetic.add_zero", RESNET, "--node", "/4/Ad"), "there is no node '/4/Ad'; did you mean /4/Add"),
+        (("Arithmetic", RESNET, "--node", "/4/Add"), "--node requires a single rule, and Arithmetic is a set"),
+        (("Arithmetic.add_zero", RESNET, "--passes", "FoldConstnt"), "FoldConstnt"),
+        (("Arithmetic.add_zero", RESNET, "--config", "no.such=1"), "no.such"),
     ],
 )
 def test_commands_that_make_no_sense(arguments: tuple[object, ...], sentence: str) -> None:
@@ -138,15 +138,15 @@ def test_commands_that_make_no_sense(arguments: tuple[object, ...], sentence: st
 
 
 def test_a_command_without_a_model() -> None:
-    assert run("Units.add").exit_code == 2
+    assert run("Arithmetic.add_zero").exit_code == 2
 
 
 def test_models_and_rules_that_cannot_be_used() -> None:
-    result = run("Units.add", "nothing.onnx")
+    result = run("Arithmetic.add_zero", "nothing.onnx")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == "error: nothing.onnx cannot be read: No such file or directory\n"
     Path("broken.onnx").write_bytes(b"this is not a model")
-    broken = run("Units.add", "broken.onnx")
+    broken = run("Arithmetic.add_zero", "broken.onnx")
     assert broken.exit_code == 1
     assert broken.stderr.startswith("error: broken.onnx ")
     Path("bad.py").write_text("from passat.rules import RuleSt\n")
@@ -165,6 +165,6 @@ def test_operators_missing_in_the_opset_are_named() -> None:
         f'<ir_version: 3, opset_import: ["": 8]> g (float[4,3] x, bool[4,3] m) => (float[4,3] y) {{ {mask} k = Mul(i, low) y = Add(x, k) }}'
     )
     onnx.save(onnx.parser.parse_model(text), "masked.onnx")
-    finding = json.loads(run("MaskArithmetic.inverted_scaled", "masked.onnx", "--json").stdout)["rules"][0]["findings"][0]
+    finding = json.loads(run("Masks.inverted_scaled", "masked.onnx", "--json").stdout)["rules"][0]["findings"][0]
     assert finding["kind"] == "costlier"
     assert finding["text"].endswith("not extracted: the model is written in opset 8, and where needs ONNX opset 9 or later")

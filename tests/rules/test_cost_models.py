@@ -20,15 +20,16 @@ from passat.passmgr import PassContext
 from passat.rules import CostError, CostModel, Machine, NodeCount, Roofline, RuleSet, op, program_cost, tensors
 from passat.rules.cost import ROOFLINE, ConstantAware, cost_model, price
 from passat.rules.library.arithmetic import Arithmetic, Constants
+from passat.rules.library.data_movement import Copies
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.library.products import Products, Weights
-from passat.rules.library.views import ChainedViews, Transposes
+from passat.rules.library.products import Products
+from passat.rules.library.views import Transposes
 from tests.rules.building import const, func, numbers, ops, var
 from tests.rules.program_strategies import programs
 from tests.rules.running import operators, saturate
 from tests.share import share
 
-SETS = (Arithmetic, Constants, Products, Weights, ChainedViews, Transposes)
+SETS = (Arithmetic, Constants, Products, Copies, Transposes)
 a, x = var("a", (4, 4)), tensors("x")[0]
 T = TensorType((4, 4))
 

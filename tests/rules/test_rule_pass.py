@@ -9,7 +9,7 @@ from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.passmgr import PassContext, Sequential
 from passat.rules.guards import has_rank
-from passat.rules.library import ParallelProducts, Reassociate
+from passat.rules.library import Parallel, Reassociate
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.pattern import RuleError, op, tensors
 from passat.rules.rule import RuleSet
@@ -283,11 +283,27 @@ def test_a_set_is_used_as_another_kind() -> None:
         assert sorted(operators(rule_pass(joining)(IRModule.from_expr(func(tup(a + b, b + a))))["main"])) == ["add", "add"]
 
 
+def test_a_pass_uses_some_rules_of_a_set() -> None:
+    some = Reassociate.only("grouped", "commuted")
+    assert list(some) == [Reassociate.commuted, Reassociate.grouped]
+    assert some.base is Reassociate
+    assert some is Reassociate.only("grouped", "commuted")
+    assert pickle.loads(pickle.dumps(some)) is some
+    joining = some.of_kind("joining")
+    assert [(rule.name, rule.kind) for rule in joining] == [("Reassociate.commuted", "joining"), ("Reassociate.grouped", "joining")]
+    assert pickle.loads(pickle.dumps(joining)) is joining
+    a, b = var("a", (4,)), var("b", (4,))
+    outcome = apply(rule_pass(some), func(tup(ops.maximum(a, b), ops.maximum(b, a))))
+    assert operators(outcome.function) == ["maximum", "maximum"]
+    with pytest.raises(RuleError, match="Reassociate has no rule 'group'; it has commuted, commuted_extrema, grouped"):
+        Reassociate.only("group")
+
+
 def test_an_impossible_kind_of_a_set_is_an_error() -> None:
     with pytest.raises(RuleError, match="a bidirectional rule cannot be reducing"):
         Associates.of_kind("reducing")
     with pytest.raises(RuleError, match="a multi-pattern rule cannot be joining"):
-        ParallelProducts.of_kind("joining")
+        Parallel.of_kind("joining")
     with pytest.raises(RuleError, match="the kinds of rules are eager, exploring, joining, lowering, reducing, not 'quick'"):
         Reassociate.of_kind("quick")
 

@@ -98,9 +98,9 @@ def test_all_parts_of_a_page(tab: Tab, bert: Path) -> None:
     assert tab.text("#count-after") == "After: 80 nodes"
     assert len(boxes(tab, "before")) > 2
     assert len(boxes(tab, "after")) > 1
-    assert "Weights.through_transpose" in tab.text("#rules")
+    assert "Products.through_transpose" in tab.text("#rules")
     tab.run("document.querySelector('#rules > button').click()")
-    assert "Weights.into_weight" in tab.text("#rules tbody")
+    assert "Products.into_weight" in tab.text("#rules tbody")
     assert "rules matched nothing" in tab.text("#rules")
     assert tab.run("document.querySelectorAll('#clusters svg g[role=button]').length") > 1
     assert tab.run("document.querySelectorAll('#rounds .chart svg polyline').length") >= 2
@@ -271,8 +271,8 @@ def test_reasons_of_rejections_unfold(tab: Tab, bert: Path) -> None:
 
 def test_nodes_made_by_a_rule_are_shown(tab: Tab, bert: Path) -> None:
     tab.open(bert)
-    tab.run("showRule('Weights.into_weight')")
-    assert tab.text("#matches").startswith("Weights.into_weight: ")
+    tab.run("showRule('Products.into_weight')")
+    assert tab.text("#matches").startswith("Products.into_weight: ")
     tab.run("document.querySelector('#rows td.new button').click()")
     assert "Made by the rule" in tab.text("#details")
     tab.run("[...document.querySelectorAll('#details button')].at(-1).click()")

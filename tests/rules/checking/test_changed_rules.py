@@ -7,19 +7,19 @@ from typing import Any as AnyValue
 import pytest
 
 from passat.rules.checking.trying import tried
-from passat.rules.library import AttentionInputs, Attentions, HiddenStates, RaiseOps
+from passat.rules.library import Attention, HiddenStates, RaiseOps
 from passat.rules.pattern import Pattern, PCall, PGet, PTuple, subterms
 from passat.rules.rule import Rule
 
 CHECKED: tuple[Rule, ...] = (
-    *Attentions,
-    *(AttentionInputs.rotary, RaiseOps.group_norm, HiddenStates.parts, HiddenStates.taken_rows),
+    *Attention.only("with_constant_mask", "with_mask", "with_guarded_rows", "shared_heads", "rotary"),
+    *(RaiseOps.group_norm, HiddenStates.parts, HiddenStates.taken_rows),
 )
 NEEDED = {
-    "Attentions.with_constant_mask[none, one]": {"is_axis"},
-    "Attentions.with_guarded_rows[one]": {"is_axis", "is_all", "is_minus_infinity"},
-    "AttentionInputs.rotary[sliced]": {"are_angles", "is_half"},
-    "AttentionInputs.rotary[split]": {"are_angles"},
+    "Attention.with_constant_mask[none, one]": {"is_axis"},
+    "Attention.with_guarded_rows[one]": {"is_axis", "is_all", "is_minus_infinity"},
+    "Attention.rotary[sliced]": {"are_angles", "is_half"},
+    "Attention.rotary[split]": {"are_angles"},
     "RaiseOps.group_norm": {"is_all", "is_per_channel"},
     "HiddenStates.parts[third]": {"stacks_rows", "cuts_rows"},
 }
@@ -88,7 +88,7 @@ RULES = [direction for rule in CHECKED for direction in rule.directions()]
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_a_wrong_permutation_scale_or_axis_is_found(rule: Rule) -> None:
     others = list(changed(rule))
-    if rule.name.startswith("Attentions.with_") and rule.name != "Attentions.with_guarded_rows[one]":
+    if rule.name.startswith("Attention.with_") and rule.name != "Attention.with_guarded_rows[one]":
         others = others[:: len(others) // 2]  # all of the same kind
     assert others
     for other in others:

@@ -36,7 +36,7 @@ RIGHT = {
 """Rules that need no guard: broadcasting is harmless, or the type relations of the operators exclude the wrong cases."""
 
 
-OURS = {"TasoExchanges.conv_enlarged"}
+OURS = {"Exchanges.conv_enlarged"}
 """Rules that are not published in this form."""
 
 

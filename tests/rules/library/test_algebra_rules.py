@@ -4,7 +4,7 @@ not."""
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import CommuteUnary, Concatenations, Factoring, MaskArithmetic, MatmulAlgebra, Reductions
+from passat.rules.library import Commute, Concatenations, Factoring, Masks, MatmulAlgebra, Reductions
 from passat.rules.rule import Rule, RuleSetMeta, without_operators
 from tests.rules.building import const, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, options, pairs
@@ -57,29 +57,24 @@ inverted = splat(1.0) - number(mask)
 choice = ops.where(mask, splat(1.0), splat(3.0))
 order = const([2, 0, 1], "int64")
 CASES: dict[str, Case] = {
-    "MaskArithmetic.inverted_scaled": case(inverted * splat(-1e4), inverted * splat(float("-inf")), "infinite"),
-    "MaskArithmetic.scaled": case(number(mask) * c, number(integers[0]) * c, "int64, not bool"),
-    "MaskArithmetic.inverted": case(inverted, splat(2.0) - number(mask), "the elements of the constant are 2.0, not 1"),
-    "MaskArithmetic.product": case(number(mask) * number(other_mask), number(mask) * number(integers[0]), "int64, not bool"),
-    "MaskArithmetic.not_negated": case(ops.where(ops.logical_not(mask), x, y), ops.where(mask, x, y), ""),
-    "MaskArithmetic.first_again": case(
+    "Masks.inverted_scaled": case(inverted * splat(-1e4), inverted * splat(float("-inf")), "infinite"),
+    "Masks.scaled": case(number(mask) * c, number(integers[0]) * c, "int64, not bool"),
+    "Masks.inverted": case(inverted, splat(2.0) - number(mask), "the elements of the constant are 2.0, not 1"),
+    "Masks.product": case(number(mask) * number(other_mask), number(mask) * number(integers[0]), "int64, not bool"),
+    "Masks.not_negated": case(ops.where(ops.logical_not(mask), x, y), ops.where(mask, x, y), ""),
+    "Masks.first_again": case(
         ops.where(mask, ops.where(mask, x, y), z), ops.where(mask, ops.where(mask, splat(1.0), y), z), "the types differ"
     ),
-    "MaskArithmetic.second_again": case(
+    "Masks.second_again": case(
         ops.where(mask, z, ops.where(mask, y, x)), ops.where(mask, z, ops.where(mask, y, splat(1.0))), "the types differ"
     ),
     **{
-        f"MaskArithmetic.of_choice[{name}]": case(
-            getattr(ops, name)(choice, d), getattr(ops, name)(choice, numbers((2, 4, 3))), "the types differ"
-        )
+        f"Masks.of_choice[{name}]": case(getattr(ops, name)(choice, d), getattr(ops, name)(choice, numbers((2, 4, 3))), "the types differ")
         for name in ("add", "subtract", "multiply", "divide")
     },
+    **{f"Masks.negated_equality[{name}]": case(negated(name, x, y), negated("less", *integers), "") for name in ("equal", "not_equal")},
     **{
-        f"MaskArithmetic.negated_equality[{name}]": case(negated(name, x, y), negated("less", *integers), "")
-        for name in ("equal", "not_equal")
-    },
-    **{
-        f"MaskArithmetic.negated_order[{name}]": case(negated(name, *integers), negated(name, x, y), "float32, not integers")
+        f"Masks.negated_order[{name}]": case(negated(name, *integers), negated(name, x, y), "float32, not integers")
         for name in ("less", "less_equal", "greater", "greater_equal")
     },
     "Reductions.softmax_of_sum": case(ops.nn.softmax(x + column), ops.nn.softmax(x + numbers((3,))), "varies along axis -1"),
@@ -125,10 +120,10 @@ CASES: dict[str, Case] = {
     "MatmulAlgebra.common_right": case(
         (matmul(x, columns) + matmul(y, columns)), matmul(x, columns) + matmul(row, columns), "the shapes differ"
     ),
-    "CommuteUnary.softmax[nn.softmax]": case(ops.nn.softmax(turn(x)), ops.nn.softmax(x), ""),
-    "CommuteUnary.softmax[nn.log_softmax]": case(ops.nn.log_softmax(turn(x)), ops.nn.softmax(turn(x)), ""),
-    "CommuteUnary.bias": case(ops.nn.bias_add(turn(x), numbers((3,)), axis=0), ops.nn.bias_add(x, numbers((3,)), axis=1), ""),
-    "CommuteUnary.concat": case(
+    "Commute.softmax[nn.softmax]": case(ops.nn.softmax(turn(x)), ops.nn.softmax(x), ""),
+    "Commute.softmax[nn.log_softmax]": case(ops.nn.log_softmax(turn(x)), ops.nn.softmax(turn(x)), ""),
+    "Commute.bias": case(ops.nn.bias_add(turn(x), numbers((3,)), axis=0), ops.nn.bias_add(x, numbers((3,)), axis=1), ""),
+    "Commute.concat": case(
         ops.concatenate(tup(turn(x), turn(y)), axis=1),
         ops.concatenate(tup(turn(x), ops.exp(turn(y))), axis=1),
         "",
@@ -147,7 +142,7 @@ CASES: dict[str, Case] = {
 }
 TABLE = pairs(
     CASES,
-    *(MaskArithmetic, Reductions, Concatenations, MatmulAlgebra, CommuteUnary, Factoring),
+    *(Masks, Reductions, Concatenations, MatmulAlgebra, Commute, Factoring),
 )
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from passat.ir.expr import Expr, Function
 from passat.rules.library import Transposes, Views
-from passat.rules.library.attention import AttentionInputs, Attentions
+from passat.rules.library.attention import Attention
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
@@ -62,7 +62,7 @@ def _attentions() -> dict[str, Case]:
                 attend((of + added) + twice), attend((of + var("line", (5,))) + var("other", (3, 5))), "is not a mask with four"
             ),
         }
-        found |= {f"Attentions.{name}, {scale}]".replace("[, ", "["): example for name, example in made.items()}
+        found |= {f"Attention.{name}, {scale}]".replace("[, ", "["): example for name, example in made.items()}
     return found
 
 
@@ -106,20 +106,20 @@ half = splat(0.5)
 three = var("three", (4, 3, 6))
 CASES: dict[str, Case] = {
     **_attentions(),
-    "AttentionInputs.scaled_operand[queries]": case(
+    "Attention.scaled_operand[queries]": case(
         ops.nn.matmul(q * half, k), ops.nn.matmul(three * half, k), "is not a 4-dimensional tensor of attention heads"
     ),
-    "AttentionInputs.scaled_operand[keys]": case(
+    "Attention.scaled_operand[keys]": case(
         ops.nn.matmul(q, k * half), ops.nn.matmul(three, k * half), "is not a 4-dimensional tensor of attention heads"
     ),
-    "AttentionInputs.divided_scores": case(ops.nn.matmul(q, k) / half, ops.nn.matmul(q, k) / splat(0.0), "is 0"),
-    "Attentions.shared_heads": case(
+    "Attention.divided_scores": case(ops.nn.matmul(q, k) / half, ops.nn.matmul(q, k) / splat(0.0), "is 0"),
+    "Attention.shared_heads": case(
         shared(repeated(keys), repeated(values), 4), shared(swapped(keys), swapped(values), 6), "does not repeat the heads"
     ),
-    "AttentionInputs.rotary[sliced]": case(rotated(q, cos), rotated(q, uneven), "the halves of the factors differ"),
-    "AttentionInputs.rotary[split]": case(rotated_parts(q, cos), rotated_parts(q, uneven), "the halves of the factors differ"),
+    "Attention.rotary[sliced]": case(rotated(q, cos), rotated(q, uneven), "the halves of the factors differ"),
+    "Attention.rotary[split]": case(rotated_parts(q, cos), rotated_parts(q, uneven), "the halves of the factors differ"),
 }
-TABLE = pairs(CASES, Attentions, AttentionInputs)
+TABLE = pairs(CASES, Attention)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
@@ -138,7 +138,7 @@ def test_copies_for_all_heads_may_be_reordered() -> None:
     joined = [ops.transpose(ops.reshape(heads, newshape=(2, 4, 5, 6)), axes=(0, 2, 1, 3)) for heads in wide]
     key, value = (ops.reshape(heads, newshape=(2, 5, -1)) for heads in joined)
     function = func(shared(key, value, 4))
-    outcome = saturate(function, Attentions)
+    outcome = saturate(function, Attention)
     assert outcome.function is function
     assert any("does not repeat the heads" in remark for remark in outcome.remarks)
 
@@ -158,7 +158,7 @@ def network(with_mask: Expr | None = None) -> Function:
 
 def test_heads_are_neither_split_off_nor_put_together() -> None:
     function = network()
-    outcome = saturate(function, Attentions, Views, Transposes)
+    outcome = saturate(function, Attention, Views, Transposes)
     assert operators(outcome.function) == ["nn.attention"]
     assert_equal_in_value(function, outcome.function, exact=False)
 
@@ -166,7 +166,7 @@ def test_heads_are_neither_split_off_nor_put_together() -> None:
 def test_the_lowest_number_in_a_mask_becomes_the_next_one() -> None:
     """ONNX Runtime treats the lowest number as minus infinity."""
     full = var("full", (2, 1, 3, 3), "bool")
-    outcome = saturate(network(chosen(LOWEST, where=full)), Attentions, Views, Transposes, ConstantFolding)
+    outcome = saturate(network(chosen(LOWEST, where=full)), Attention, Views, Transposes, ConstantFolding)
     text = str(outcome.function)
     assert "nn.attention" in text
     assert "-3.4028233e+38" in text
@@ -175,10 +175,10 @@ def test_the_lowest_number_in_a_mask_becomes_the_next_one() -> None:
 
 def test_a_mask_gets_a_row_for_each_query() -> None:
     line = var("line", (2, 1, 1, 3), "bool")
-    outcome = saturate(network(chosen(-9.0, where=line)), Attentions, Views, Transposes, ConstantFolding)
+    outcome = saturate(network(chosen(-9.0, where=line)), Attention, Views, Transposes, ConstantFolding)
     assert operators(outcome.function) == ["where", "broadcast_to", "nn.attention"]
 
 
 def test_softmax_over_queries_is_not_attention() -> None:
     function = func(attend(scores(True), axis=2))
-    assert saturate(function, Attentions).function is function
+    assert saturate(function, Attention).function is function

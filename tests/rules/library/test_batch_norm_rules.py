@@ -6,7 +6,7 @@ from typing import Any as AnyValue
 import pytest
 
 from passat.ir.expr import Constant, Expr, Var
-from passat.rules.library import BatchNorms, ScaleAxis
+from passat.rules.library import ScaleAxis
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, var
@@ -82,12 +82,12 @@ CASES: dict[str, Case] = {
     "ScaleAxis.shifted[biased, dense]": case(
         biased(dense, -1) + row, biased(dense, -1) + numbers((4, 1)), "varies along an axis other than 1"
     ),
-    "BatchNorms.scaled": case(norm(image) * column(2), norm(image) * numbers((2,)), "varies along an axis other than 1"),
-    "BatchNorms.shifted": case(
+    "ScaleAxis.batch_norm_scaled": case(norm(image) * column(2), norm(image) * numbers((2,)), "varies along an axis other than 1"),
+    "ScaleAxis.batch_norm_shifted": case(
         norm(image) + column(2), norm(image, scale=False) + column(2), "the batch norm has center=False or scale=False"
     ),
 }
-TABLE = pairs(CASES, ScaleAxis, BatchNorms)
+TABLE = pairs(CASES, ScaleAxis)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
@@ -138,7 +138,7 @@ def test_a_normalization_of_another_axis_stays() -> None:
 
 
 def test_a_normalization_of_vectors_has_no_channels() -> None:
-    rejects(norm(var("v", (3,)), axis=0) * splat(2.0), "BatchNorms.scaled", "has no axis 1", BatchNorms)
+    rejects(norm(var("v", (3,)), axis=0) * splat(2.0), "ScaleAxis.batch_norm_scaled", "has no axis 1", ScaleAxis)
 
 
 def test_a_variance_of_nothing_is_not_divided_by() -> None:
@@ -164,7 +164,7 @@ def test_weights_of_half_precision_do_not_overflow() -> None:
 def test_factors_that_make_weights_infinite_stay_outside(factor: float) -> None:
     size = splat(factor, ())
     rejects(convolution(2, "") * size, "ScaleAxis.scaled", "the weight times the constant may reach")
-    rejects(norm(var("x", (1, CHANNELS, 5))) * size, "BatchNorms.scaled", "the weight times the constant may reach", BatchNorms)
+    rejects(norm(var("x", (1, CHANNELS, 5))) * size, "ScaleAxis.batch_norm_scaled", "the weight times the constant may reach", ScaleAxis)
 
 
 def test_named_sizes_are_supported() -> None:
@@ -185,4 +185,4 @@ def test_a_weight_of_one_number_stays_one_number() -> None:
 def test_the_mean_and_variance_of_a_normalization_are_fields_too() -> None:
     whole = ops.nn.batch_norm(image, *(numbers((3,), seed=i) for i in range(4)))
     function = func(whole[1] + whole[2])
-    assert saturate(function, BatchNorms, ScaleAxis).function is function
+    assert saturate(function, ScaleAxis).function is function

@@ -7,7 +7,7 @@ import pytest
 
 from passat.ir.expr import Expr
 from passat.ir.op import get_op, list_ops
-from passat.rules.library import CommuteUnary
+from passat.rules.library import Commute
 from passat.rules.rule import Rule
 from tests.rules.building import ops, var
 from tests.rules.library.cases import Case, case, check_makes_nothing, check_rewrites
@@ -36,8 +36,8 @@ def passage(view: str, name: str) -> Case:
 
 
 TABLE: Final = [
-    (CommuteUnary, direction, passage(*direction.name.partition("[")[2].removesuffix("]").split(", ")))
-    for direction in CommuteUnary.view.directions()
+    (Commute, direction, passage(*direction.name.partition("[")[2].removesuffix("]").split(", ")))
+    for direction in Commute.unary.directions()
 ]
 
 
@@ -54,5 +54,5 @@ def test_it_rejects(rule: Rule, example: Case) -> None:
 def test_every_elementwise_operator_of_one_operand_is_passed() -> None:
     elementwise = {op.name for op in list_ops() if op.elementwise and op.arity == 1} - {"copy"}
     elementwise = {name for name in elementwise if not name.startswith("elemwise_")}  # which take a tuple
-    names = {direction.name for direction in CommuteUnary.view.directions()}
-    assert names == {f"CommuteUnary.view[{view}, {name}]" for view in ("transpose", "reshape") for name in elementwise}
+    names = {direction.name for direction in Commute.unary.directions()}
+    assert names == {f"Commute.unary[{view}, {name}]" for view in ("transpose", "reshape") for name in elementwise}

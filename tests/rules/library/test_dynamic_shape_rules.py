@@ -3,7 +3,7 @@
 import pytest
 
 from passat.ir.expr import Expr, Function
-from passat.rules.library import CreationOps, DynamicViews, Selections, TargetForms
+from passat.rules.library import CreationOps, DynamicViews, Masks, TargetForms
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta, without_operators
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
@@ -133,7 +133,7 @@ CASES: dict[str, Case] = {
         ops.dyn.broadcast_to(numbers((4,)), vector(batch, 4)),
         "is not a single number",
     ),
-    "Selections.softplus_threshold": case(
+    "Masks.softplus_threshold": case(
         ops.where(ops.greater(x, splat(20.0)), x, ops.nn.softplus(x)),
         ops.where(ops.greater(x, splat(2.0)), x, ops.nn.softplus(x)),
         "softplus still differs",
@@ -161,13 +161,13 @@ for kind, copy, large in (
     CASES[f"CreationOps.copied_operand[left, {kind}]"] = case(copy * x, large * row, "the types differ")
     CASES[f"CreationOps.copied_operand[right, {kind}]"] = case(x - copy, row - large, "the types differ")
 UNREAD = {
-    f"Selections.unread[{kind}]": case(unread((True, False, False), kind), unread((False, False, True), kind), "`where` selects a number")
+    f"Masks.unread[{kind}]": case(unread((True, False, False), kind), unread((False, False, True), kind), "`where` selects a number")
     for kind in ("cast", "sum", "minimum")
 }
-LISTED = pairs(CASES, CreationOps, DynamicViews, Selections, TargetForms)
+LISTED = pairs(CASES, CreationOps, DynamicViews, Masks, TargetForms)
 EXPLORING = [entry for entry in LISTED if entry[0] is CreationOps]
 FIRING = [entry for entry in LISTED if entry[0] is not CreationOps]
-NO_VALUE = pairs(UNREAD, Selections)
+NO_VALUE = pairs(UNREAD, Masks)
 SIZES = ({"b": 2, "s": 3}, {"b": 1, "s": 1}, {"b": 3, "s": 1}, {"b": 1, "s": 2})
 
 
@@ -210,8 +210,8 @@ def test_values_that_are_not_selected_are_dropped(rules: RuleSetMeta, rule: Rule
 
 
 def test_numbers_that_are_not_a_number_are_not_cast() -> None:
-    outcome = saturate(func(unread((True, False, False), "cast", float("nan"))), Selections)
-    assert outcome.fired("Selections.unread") == 0
+    outcome = saturate(func(unread((True, False, False), "cast", float("nan"))), Masks)
+    assert outcome.fired("Masks.unread") == 0
 
 
 def test_lookups_at_run_time_in_all_words() -> None:

@@ -5,7 +5,7 @@ from typing import Any as AnyValue
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import TasoExchanges
+from passat.rules.library import Exchanges
 from passat.rules.rule import Rule
 from tests.rules.building import func, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_makes_nothing, check_rewrites, pairs
@@ -52,55 +52,55 @@ def half(of: Expr, which: int) -> Expr:
 relu = ops.nn.relu
 deep = var("deep", (2, 4, 3))
 CASES: dict[str, Case] = {
-    "TasoExchanges.associates[add]": case(x + (y + z), x + (y * z), ""),
-    "TasoExchanges.associates[multiply]": case(x * (y * z), x * (y + z), ""),
-    "TasoExchanges.multiply_distributes": case((x + y) * z, (x - y) * z, ""),
-    "TasoExchanges.transpose_of_sum": case(turned(x + y), turned(x + row), SHAPES),
-    "TasoExchanges.concat_of_pairs[add]": case(join(0, x + y, z + w), join(0, x + row, z + w), SHAPES),
-    "TasoExchanges.concat_of_pairs[multiply]": case(join(1, x * y, z * w), join(1, x * row, z * w), SHAPES),
-    "TasoExchanges.concat_of_relus": case(join(1, relu(x), relu(y)), join(1, relu(x), ops.tanh(y)), ""),
-    "TasoExchanges.concat_of_scaled": case(join(0, x * two, y * two), join(0, x * several, y * several), RANK),
-    "TasoExchanges.concat_of_transposed": case(join(1, turned(x), turned(y)), join(0, turned(x), turned(y)), "axis is 0, not 1"),
-    "TasoExchanges.concat_of_concats": case(
+    "Exchanges.associates[add]": case(x + (y + z), x + (y * z), ""),
+    "Exchanges.associates[multiply]": case(x * (y * z), x * (y + z), ""),
+    "Exchanges.multiply_distributes": case((x + y) * z, (x - y) * z, ""),
+    "Exchanges.transpose_of_sum": case(turned(x + y), turned(x + row), SHAPES),
+    "Exchanges.concat_of_pairs[add]": case(join(0, x + y, z + w), join(0, x + row, z + w), SHAPES),
+    "Exchanges.concat_of_pairs[multiply]": case(join(1, x * y, z * w), join(1, x * row, z * w), SHAPES),
+    "Exchanges.concat_of_relus": case(join(1, relu(x), relu(y)), join(1, relu(x), ops.tanh(y)), ""),
+    "Exchanges.concat_of_scaled": case(join(0, x * two, y * two), join(0, x * several, y * several), RANK),
+    "Exchanges.concat_of_transposed": case(join(1, turned(x), turned(y)), join(0, turned(x), turned(y)), "axis is 0, not 1"),
+    "Exchanges.concat_of_concats": case(
         join(0, join(1, x, y), join(1, z, w)), join(0, join(1, x, var("v", (4, 2))), join(1, var("u", (4, 2)), z)), "along axis 1 the sizes"
     ),
-    "TasoExchanges.split_of_concat[first]": case(half(join(0, x, y), 0), half(join(0, x, var("v", (2, 3))), 0), SHAPES),
-    "TasoExchanges.split_of_concat[second]": case(half(join(0, x, y), 1), half(join(0, x, var("v", (2, 3))), 1), SHAPES),
-    "TasoExchanges.matmul_associates": case(mm(x, mm(a, c)), mm(deep, mm(a, c)), "has 3 dimensions"),
-    "TasoExchanges.matmul_distributes": case(mm(x, a + b), mm(x, a + var("line", (1, 5))), SHAPES),
-    "TasoExchanges.matmul_moves_scale": case(mm(x, a) * two, mm(x, a) * numbers((5,)), RANK),
-    "TasoExchanges.matmul_transposes": case(
+    "Exchanges.split_of_concat[first]": case(half(join(0, x, y), 0), half(join(0, x, var("v", (2, 3))), 0), SHAPES),
+    "Exchanges.split_of_concat[second]": case(half(join(0, x, y), 1), half(join(0, x, var("v", (2, 3))), 1), SHAPES),
+    "Exchanges.matmul_associates": case(mm(x, mm(a, c)), mm(deep, mm(a, c)), "has 3 dimensions"),
+    "Exchanges.matmul_distributes": case(mm(x, a + b), mm(x, a + var("line", (1, 5))), SHAPES),
+    "Exchanges.matmul_moves_scale": case(mm(x, a) * two, mm(x, a) * numbers((5,)), RANK),
+    "Exchanges.matmul_transposes": case(
         turned(mm(x, a)), turned(mm(var("vector", (3,)), var("matrices", (2, 3, 5)))), "the tensor has 1 dimensions, not 2"
     ),
-    "TasoExchanges.matmuls_side_by_side": case(join(1, mm(x, a), mm(x, b)), join(1, mm(deep, a), mm(deep, b)), "has 3 dimensions"),
-    "TasoExchanges.matmuls_summed": case(mm(x, a) + mm(y, b), mm(x, a) + mm(row, b), "along axis 0 the sizes"),
-    "TasoExchanges.conv_moves_scale": case(conv(image, kernel) * two, conv(image, kernel) * numbers((4,)), RANK),
-    "TasoExchanges.conv_of_sum[weights]": case(conv(image, kernel + second), conv(image, kernel + var("one", (1,))), SHAPES),
-    "TasoExchanges.conv_of_sum[data]": case(conv(image + other, kernel), conv(image + var("plane", (6, 6)), kernel), SHAPES),
-    "TasoExchanges.conv_weights_side_by_side": case(
+    "Exchanges.matmuls_side_by_side": case(join(1, mm(x, a), mm(x, b)), join(1, mm(deep, a), mm(deep, b)), "has 3 dimensions"),
+    "Exchanges.matmuls_summed": case(mm(x, a) + mm(y, b), mm(x, a) + mm(row, b), "along axis 0 the sizes"),
+    "Exchanges.conv_moves_scale": case(conv(image, kernel) * two, conv(image, kernel) * numbers((4,)), RANK),
+    "Exchanges.conv_of_sum[weights]": case(conv(image, kernel + second), conv(image, kernel + var("one", (1,))), SHAPES),
+    "Exchanges.conv_of_sum[data]": case(conv(image + other, kernel), conv(image + var("plane", (6, 6)), kernel), SHAPES),
+    "Exchanges.conv_weights_side_by_side": case(
         join(1, conv(image, kernel), conv(image, second)), join(1, conv(image, kernel), conv(image, var("more", (5, 2, 3, 3)))), SHAPES
     ),
-    "TasoExchanges.conv_data_side_by_side": case(
+    "Exchanges.conv_data_side_by_side": case(
         join(0, conv(image, kernel), conv(other, kernel)), join(0, conv(image, kernel), conv(var("batch", (2, 2, 6, 6)), kernel)), SHAPES
     ),
-    "TasoExchanges.convs_summed": case(
+    "Exchanges.convs_summed": case(
         conv(image, kernel) + conv(other, second), conv(image, kernel) + conv(var("thick", (1, 4, 6, 6)), var("k", (3, 4, 3, 3))), SHAPES
     ),
-    "TasoExchanges.max_pools": case(
+    "Exchanges.max_pools": case(
         join(1, pool("max", image), pool("max", other)),
         join(1, pool("max", image, "NHWC"), pool("max", other, "NHWC")),
         "the layouts are NHWC",
     ),
-    "TasoExchanges.avg_pools": case(
+    "Exchanges.avg_pools": case(
         join(1, pool("avg", image), pool("avg", other)), join(0, pool("avg", image), pool("avg", other)), "0 is not 1"
     ),
-    "TasoExchanges.conv_enlarged": case(
+    "Exchanges.conv_enlarged": case(
         join(1, conv(image, kernel, padding=(1, 1, 1, 1)), conv(image, var("dot", (3, 2, 1, 1)), padding=(0, 0, 0, 0))),
         join(1, conv(image, kernel, padding=(1, 1, 1, 1)), conv(image, var("dot", (3, 2, 2, 2)), padding=(0, 0, 1, 1))),
         "the kernels are",
     ),
 }
-TABLE = pairs(CASES, TasoExchanges)
+TABLE = pairs(CASES, Exchanges)
 
 
 @pytest.mark.parametrize(("rule", "example"), [row[1:] for row in TABLE], ids=lambda value: value.name if isinstance(value, Rule) else "")
@@ -120,14 +120,14 @@ def test_it_rejects(rule: Rule, example: Case) -> None:
 )
 def test_the_axioms_hold_for_any_attributes(attrs: dict[str, AnyValue]) -> None:
     check_rewrites(
-        TasoExchanges.conv_weights_side_by_side,
+        Exchanges.conv_weights_side_by_side,
         case(join(1, conv(image, kernel, **attrs), conv(image, second, **attrs)), image, ""),
     )
 
 
 def test_groups_are_not_put_side_by_side() -> None:
     """With as many groups as channels, which is the maximum."""
-    rule = TasoExchanges.conv_weights_side_by_side
+    rule = Exchanges.conv_weights_side_by_side
     depthwise = [conv(image, var(name, (2, 1, 3, 3)), groups=2) for name in ("k1", "k2")]
     made, reasons = rewritten(func(join(1, *depthwise)), rule)
     assert not made

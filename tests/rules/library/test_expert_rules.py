@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import TransformerWeights, Views
+from passat.rules.library import HiddenStates, Views
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, var
@@ -55,12 +55,12 @@ def _cases() -> dict[str, Case]:
         else:
             good, bad, reason = repeated(how, axis), repeated(how, axis, place=0), "does not consist of repeated rows of"
         key = ", ".join((side, name, how) if side == "columns" else (side, how, name))
-        found[f"TransformerWeights.gathered_experts[{key}]"] = case(products(weights, good, axis), products(weights, bad, axis), reason)
+        found[f"HiddenStates.gathered_experts[{key}]"] = case(products(weights, good, axis), products(weights, bad, axis), reason)
     return found
 
 
 CASES = _cases()
-TABLE = pairs(CASES, TransformerWeights)
+TABLE = pairs(CASES, HiddenStates)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=[rule.name for _, rule, _ in TABLE])
@@ -76,20 +76,18 @@ def test_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 def test_indices_from_the_back_count_from_the_back() -> None:
     places = ops.subtract(chosen, const(4, "int64"))  # -4 and -3
     before = func(products(chosen_weights("taken", 2, places), repeated("tiled", 2), 2))
-    outcome = saturate(before, TransformerWeights)
-    assert outcome.fired("TransformerWeights.gathered_experts") > 0, outcome.remarks
+    outcome = saturate(before, HiddenStates)
+    assert outcome.fired("HiddenStates.gathered_experts") > 0, outcome.remarks
     assert_equal_in_value(before, outcome.function, exact=False)
 
 
 def test_expensive_copies_are_not_made() -> None:
     many = var("many", (64, 64, 1))
     weights = ops.take(numbers((4, 256, 64)), var("places", (64,), "int64"), axis=0)
-    assert (
-        operators(saturate(func(ops.nn.matmul(weights, many)), TransformerWeights, Views, ConstantFolding).function).count("gather_nd") == 1
-    )
+    assert operators(saturate(func(ops.nn.matmul(weights, many)), HiddenStates, Views, ConstantFolding).function).count("gather_nd") == 1
 
 
 def test_few_of_many_experts_are_copied() -> None:
     few = var("few", (2, 64, 1))
     function = func(ops.nn.matmul(ops.take(numbers((64, 64, 64)), var("places", (2,), "int64"), axis=0), few))
-    assert saturate(function, TransformerWeights, Views, ConstantFolding).function is function
+    assert saturate(function, HiddenStates, Views, ConstantFolding).function is function

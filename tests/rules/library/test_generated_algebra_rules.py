@@ -3,7 +3,7 @@
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import CommuteBinary, Concatenations, Factoring, MatmulAlgebra, Reductions
+from passat.rules.library import Commute, Concatenations, Factoring, MatmulAlgebra, Reductions
 from passat.rules.rule import Rule
 from tests.rules.building import func, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, pairs
@@ -163,28 +163,28 @@ def both(name: str, a: Expr, b: Expr) -> Expr:
 _a, _b, _low = var("a", (4, 3)), var("b", (4, 3)), var("low", (4,))
 _number, _column = splat(1, ()), numbers((3, 4))
 for _kind, _name in (("", "power"), ("_extremum", "minimum")):
-    CASES[f"CommuteBinary.views{_kind}[transpose]"] = case(
+    CASES[f"Commute.binary{_kind}[transpose]"] = case(
         both(_name, turn(_a, 1, 0), turn(_b, 1, 0)), both(_name, turn(_a, 1, 0), turn(_low, 0)), "two values"
     )
-    CASES[f"CommuteBinary.views{_kind}[reshape]"] = case(
+    CASES[f"Commute.binary{_kind}[reshape]"] = case(
         both(_name, ops.reshape(_a, newshape=(12,)), ops.reshape(_b, newshape=(12,))),
         both(_name, ops.reshape(_a, newshape=(12,)), ops.reshape(var("r", (2, 6)), newshape=(12,))),
         "the shapes differ",
     )
-    CASES[f"CommuteBinary.view_and_number{_kind}[transpose]"] = case(
+    CASES[f"Commute.view_and_number{_kind}[transpose]"] = case(
         both(_name, turn(_a, 1, 0), _number), both(_name, turn(_a, 1, 0), _column), "is not a single number"
     )
-    CASES[f"CommuteBinary.view_and_number{_kind}[reshape]"] = case(
+    CASES[f"Commute.view_and_number{_kind}[reshape]"] = case(
         both(_name, ops.reshape(_a, newshape=(3, 4)), _number),
         both(_name, ops.reshape(_a, newshape=(3, 4)), _column),
         "is not a single number",
     )
-    CASES[f"CommuteBinary.transpose_and_constant{_kind}"] = case(
+    CASES[f"Commute.transpose_and_constant{_kind}"] = case(
         both(_name, turn(_a, 1, 0), _column), both(_name, turn(_a, 1, 0), _number), "is a single number"
     )
 TABLE = pairs(
     CASES,
-    *(Reductions, Factoring, Concatenations, MatmulAlgebra, CommuteBinary),
+    *(Reductions, Factoring, Concatenations, MatmulAlgebra, Commute),
 )
 
 

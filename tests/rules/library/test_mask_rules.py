@@ -6,7 +6,7 @@ import pytest
 
 from passat.ir.dtypes import to_numpy
 from passat.ir.expr import Expr
-from passat.rules.library import AttentionMasks, BatchTransposes, TargetForms, TransformerWeights
+from passat.rules.library import DynamicViews, HiddenStates, Masks, TargetForms
 from passat.rules.rule import Rule, RuleSetMeta
 from passat.runner import Runner
 from tests.rules.building import const, func, numbers, ops, splat, var
@@ -40,37 +40,33 @@ def masked(low: float) -> Expr:
 product = ops.nn.matmul(x, weight)
 INFINITY = float("inf")
 CASES: dict[str, Case] = {
-    "BatchTransposes.keys": case(
+    "DynamicViews.batch_transpose": case(
         turned(heads, (8, 5, 3), (2, 4, 3, 5)), turned(heads, (8, 3, 5), (2, 4, 5, 3)), "do not only split and merge batch dimensions"
     ),
-    "AttentionMasks.looked_up": case(ops.gather_nd(flags, places()), ops.gather_nd(flags, places((0, 2, 1))), "in a different order"),
-    "AttentionMasks.taken": case(
+    "Masks.looked_up": case(ops.gather_nd(flags, places()), ops.gather_nd(flags, places((0, 2, 1))), "in a different order"),
+    "Masks.taken": case(
         ops.take(x, const([0, 1, -1], "int64"), axis=1), ops.take(x, const([0, 2, 1], "int64"), axis=1), "in a different order"
     ),
-    "AttentionMasks.and_true": case(
+    "Masks.and_true": case(
         ops.logical_and(splat(1, (4, 1, 1), "bool"), flags), ops.logical_and(const([True, False, True], "bool"), flags), "differ"
     ),
-    "AttentionMasks.added_first": case(
+    "Masks.added_first": case(
         heads + var("bias", (1, 4, 5, 3)) + var("mask", (2, 1, 1, 3)),
         heads + var("whole", (2, 4, 5, 3)) + var("mask", (2, 1, 1, 3)),
         "is not smaller than",
     ),
-    "AttentionMasks.where_broadcast": case(
+    "Masks.where_broadcast": case(
         ops.where(ops.broadcast_to(flags, shape=(4, 2, 3)), splat(0.0), splat(-9.0)), ops.where(flags, splat(0.0), splat(-9.0)), ""
     ),
-    "AttentionMasks.softmax_guard[products]": case(guarded(product), guarded(product, (1, 1, 1)), "the types differ"),
-    "AttentionMasks.softmax_guard[scaled]": case(
-        guarded(product * splat(0.5)), guarded(product * splat(0.5), (1, 1, 1)), "the types differ"
-    ),
-    "AttentionMasks.softmax_guard[masked]": case(guarded(masked(-9.0)), guarded(masked(-INFINITY)), "is infinite"),
-    "AttentionMasks.softmax_guard[biased]": case(guarded(product + bias), guarded(product + splat(-INFINITY, (5,))), "is infinite"),
-    "TransformerWeights.scaled[none]": case(
-        ops.nn.matmul(x, weight) * scale, ops.nn.matmul(x, weight) * numbers((4, 1)), "is not a vector"
-    ),
-    "TransformerWeights.scaled[added]": case(
+    "Masks.softmax_guard[products]": case(guarded(product), guarded(product, (1, 1, 1)), "the types differ"),
+    "Masks.softmax_guard[scaled]": case(guarded(product * splat(0.5)), guarded(product * splat(0.5), (1, 1, 1)), "the types differ"),
+    "Masks.softmax_guard[masked]": case(guarded(masked(-9.0)), guarded(masked(-INFINITY)), "is infinite"),
+    "Masks.softmax_guard[biased]": case(guarded(product + bias), guarded(product + splat(-INFINITY, (5,))), "is infinite"),
+    "HiddenStates.scaled[none]": case(ops.nn.matmul(x, weight) * scale, ops.nn.matmul(x, weight) * numbers((4, 1)), "is not a vector"),
+    "HiddenStates.scaled[added]": case(
         (ops.nn.matmul(x, weight) + bias) * scale, (ops.nn.matmul(x, weight) + numbers((4, 5))) * scale, "is not a bias"
     ),
-    "TransformerWeights.scaled[biased]": case(
+    "HiddenStates.scaled[biased]": case(
         ops.nn.bias_add(ops.nn.matmul(x, weight), bias, axis=1) * scale,
         ops.nn.bias_add(ops.nn.matmul(var("five", (5, 3)), weight), bias, axis=0) * scale,
         "axis 0 of Tensor",
@@ -79,7 +75,7 @@ CASES: dict[str, Case] = {
         ops.mean(heads, axis=(2, 3), keepdims=True), ops.mean(heads, axis=(1, 2), keepdims=True), "is not every axis except"
     ),
 }
-TABLE = pairs(CASES, BatchTransposes, AttentionMasks, TransformerWeights, TargetForms)
+TABLE = pairs(CASES, DynamicViews, Masks, HiddenStates, TargetForms)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
@@ -95,19 +91,19 @@ def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 def test_keys_with_other_batches_after_than_before() -> None:
     repeated = var("repeated", (2, 2, 2, 5, 3))
     function = func(turned(repeated, (8, 5, 3), (2, 4, 3, 5)))
-    assert operators(saturate(function, BatchTransposes).function) == ["reshape", "transpose"]
+    assert operators(saturate(function, DynamicViews).function) == ["reshape", "transpose"]
 
 
 def test_batches_of_unknown_number() -> None:
     named = var("named", ("batch", 4, 5, 3))
     function = func(ops.reshape(ops.transpose(ops.reshape(named, newshape=(-1, 5, 3)), axes=(0, 2, 1)), newshape=(0, 4, 3, 5)))
-    assert saturate(function, BatchTransposes).fired("BatchTransposes.keys") == 0  # no known size proves that they are the same
+    assert saturate(function, DynamicViews).fired("DynamicViews.batch_transpose") == 0  # no known size proves that they are the same
 
 
 def test_the_guard_stays_if_values_may_be_nan() -> None:
     function = func(guarded(product))
-    assert saturate(function, AttentionMasks).function is function
-    assert operators(saturate(function, AttentionMasks, rules__math="finite").function) == ["nn.matmul", "nn.softmax"]
+    assert saturate(function, Masks).function is function
+    assert operators(saturate(function, Masks, rules__math="finite").function) == ["nn.matmul", "nn.softmax"]
 
 
 def test_a_mean_of_rows_is_not_a_pooling() -> None:

@@ -12,23 +12,22 @@ from passat.rules.rule import Rule, equation_of
 
 GUARDS, KINDS, LIBERTIES = "other guards", "another kind, for other passes", "exact in one case, inexact in the other"
 TWICE = {
-    ("Arithmetic.clipped", "Clips.nothing"): GUARDS,
-    ("Arithmetic.clipped", "Clips.nothing_finite"): GUARDS,
+    ("Arithmetic.clip_nothing", "Arithmetic.clip_nothing_finite"): LIBERTIES,
+    ("Arithmetic.clip_nothing", "Arithmetic.clipped"): GUARDS,
+    ("Arithmetic.clip_nothing_finite", "Arithmetic.clipped"): GUARDS,
     ("Arithmetic.rectified", "Arithmetic.rectified_zeros"): LIBERTIES,
-    ("AttentionInputs.divided_scores", "MatmulAlgebra.divided_product"): GUARDS,
-    ("AttentionMasks.added_first", "Reassociate.grouped"): GUARDS,
+    ("Attention.divided_scores", "MatmulAlgebra.divided_product"): GUARDS,
     ("BackwardScaleAxis.hoist_past_broadcast", "BackwardScaleAxis.hoist_past_sum"): GUARDS,
-    ("BackwardScaleAxis.hoist_past_transpose", "CommuteBinary.transpose_and_constant"): GUARDS,
-    ("Clips.nothing", "Clips.nothing_finite"): LIBERTIES,
+    ("BackwardScaleAxis.hoist_past_transpose", "Commute.transpose_and_constant"): GUARDS,
     ("ConstantFolding.call", "ConstantFolding.exact"): LIBERTIES,
     ("ConstantFolding.call", "QuantizedFolding.call"): GUARDS,
     ("ConstantFolding.exact", "QuantizedFolding.call"): GUARDS,
+    ("Constants.switch_add_multiply", "Products.through_sum"): GUARDS,
+    ("Exchanges.matmul_associates", "MatmulAlgebra.regroup"): GUARDS,
+    ("Exchanges.transpose_of_sum", "MoveTransposes.hoist_left"): GUARDS,
     ("ForwardScaleAxis.scaled", "MatmulAlgebra.scaled_rows"): KINDS,
-    ("MatmulAlgebra.regroup", "TasoExchanges.matmul_associates"): GUARDS,
-    ("MoveTransposes.hoist_left", "TasoExchanges.transpose_of_sum"): GUARDS,
-    ("PaddedWindows.finite_maximum", "PaddedWindows.maximum"): LIBERTIES,
-    ("Powers.square", "RootForms.square"): KINDS,
-    ("Sums.switch_add_multiply", "Weights.through_sum"): GUARDS,
+    ("Masks.added_first", "Reassociate.grouped"): GUARDS,
+    ("Windows.finite_maximum", "Windows.maximum"): LIBERTIES,
 }
 """Equations that occur twice, up to names of holes and order of operands, with the reason. A new one needs a reason, too."""
 

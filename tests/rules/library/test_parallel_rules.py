@@ -6,7 +6,7 @@ from typing import Any as AnyValue
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import ParallelBatches, ParallelConvolutions, ParallelProducts, ParallelStacks
+from passat.rules.library import Parallel
 from passat.rules.rule import EXACT, Rule, RuleSetMeta
 from tests.rules.building import func, numbers, ops, tup, var
 from tests.rules.library.cases import Case, case, check_rejects, options, pairs
@@ -47,16 +47,16 @@ def convolution_cases() -> dict[str, Case]:
         tails = {"plain, none": (here[0], there[0]), "plain, biased": (here[1], there[1])}
         tails |= {tail.replace("plain", "relu"): (relus(good), relus(bad)) for tail, (good, bad) in tails.items()}
         for tail, (good, bad) in tails.items():
-            found[f"ParallelConvolutions.biased[{tail}, {layout}]"] = case(
+            found[f"Parallel.convolutions[{tail}, {layout}]"] = case(
                 branches(good), branches(bad), f"the layouts are {other.upper()} and OIHW"
             )
     reason = "varies along an axis other than the channels"
     good, bad = shift((0, 1, 1)), shift((6,))
-    found["ParallelConvolutions.per_channel[shifted]"] = case(branches(good), branches(bad), reason)
-    found["ParallelConvolutions.per_channel[shifted_relu]"] = case(branches(relus(good)), branches(relus(bad)), reason)
+    found["Parallel.convolutions_per_channel[shifted]"] = case(branches(good), branches(bad), reason)
+    found["Parallel.convolutions_per_channel[shifted_relu]"] = case(branches(relus(good)), branches(relus(bad)), reason)
     good, bad = shift((0, 1, 1), times=True), shift((6,), times=True)
-    found["ParallelConvolutions.per_channel[scaled]"] = case(branches(good), branches(bad), reason)
-    found["ParallelConvolutions.per_channel[scaled_relu]"] = case(branches(relus(good)), branches(relus(bad)), reason)
+    found["Parallel.convolutions_per_channel[scaled]"] = case(branches(good), branches(bad), reason)
+    found["Parallel.convolutions_per_channel[scaled_relu]"] = case(branches(relus(good)), branches(relus(bad)), reason)
     return found
 
 
@@ -100,8 +100,8 @@ def product_cases() -> dict[str, Case]:
             "shifted": (shifted(of), shifted(of, column=True), "is not a bias for"),
         }
         for tail, (good, bad, reason) in tails.items():
-            found[f"ParallelProducts.products[plain, {tail}, {kind}]"] = case(branches(good), branches(bad), reason)
-            found[f"ParallelProducts.products[relu, {tail}, {kind}]"] = case(branches(relus(good)), branches(relus(bad)), reason)
+            found[f"Parallel.products[plain, {tail}, {kind}]"] = case(branches(good), branches(bad), reason)
+            found[f"Parallel.products[relu, {tail}, {kind}]"] = case(branches(relus(good)), branches(relus(bad)), reason)
     return found
 
 
@@ -135,12 +135,12 @@ def batches(turned: bool, bias: Sequence[int] | None = None) -> Branch:
 
 
 def batch_cases() -> dict[str, Case]:
-    """Cases of ParallelBatches."""
+    """Cases of Parallel."""
     made = {}
     for name, turned in (("plain", False), ("turned", True)):
         rejected = branches(batches(not turned)), f"transpose_b is {not turned}, not {turned}"
-        made[f"ParallelBatches.together[none, {name}]"] = case(branches(batches(turned)), *rejected)
-        made[f"ParallelBatches.together[shifted, {name}]"] = case(
+        made[f"Parallel.batches[none, {name}]"] = case(branches(batches(turned)), *rejected)
+        made[f"Parallel.batches[shifted, {name}]"] = case(
             branches(batches(turned, ())), branches(batches(turned, (4,))), "is not a bias for"
         )
     return made
@@ -150,23 +150,19 @@ CASES: dict[str, Case] = {
     **convolution_cases(),
     **product_cases(),
     **batch_cases(),
-    "ParallelProducts.heads[plain, none]": case(branches(heads()), branches(heads(view=FLAT)), "is not split into heads"),
-    "ParallelProducts.heads[moved, none]": case(
-        branches(heads(axes=MOVED)), branches(heads(axes=INNER)), "does not move the heads to axis 1"
-    ),
-    "ParallelProducts.heads[plain, biased]": case(
-        branches(heads(bias=True)), branches(heads(bias=True, view=FLAT)), "is not split into heads"
-    ),
-    "ParallelProducts.heads[moved, biased]": case(
+    "Parallel.heads[plain, none]": case(branches(heads()), branches(heads(view=FLAT)), "is not split into heads"),
+    "Parallel.heads[moved, none]": case(branches(heads(axes=MOVED)), branches(heads(axes=INNER)), "does not move the heads to axis 1"),
+    "Parallel.heads[plain, biased]": case(branches(heads(bias=True)), branches(heads(bias=True, view=FLAT)), "is not split into heads"),
+    "Parallel.heads[moved, biased]": case(
         branches(heads(bias=True, axes=MOVED)), branches(heads(bias=True, axes=INNER)), "does not move the heads to axis 1"
     ),
-    "ParallelStacks.dense": case(
+    "Parallel.stacks": case(
         tup(*(ops.nn.dense(rows, numbers((4, 6), seed=seed)) for seed in range(6))),
         tup(*(ops.nn.dense(deep, numbers((4, 6), seed=seed)) for seed in range(6))),
         "the tensor has 3 dimensions",
     ),
 }
-TABLE = pairs(CASES, ParallelConvolutions, ParallelProducts, ParallelBatches, ParallelStacks)
+TABLE = pairs(CASES, Parallel)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
@@ -188,11 +184,11 @@ def test_branches_with_different_attributes_are_not_merged(name: str) -> None:
     inputs = 1 if name == "groups" else 3
     odd = ops.nn.conv2d(image, numbers((3, inputs, 3, 3)), **{name: others[name]})
     function = func(tup(ops.nn.conv2d(image, numbers((4, 3, 3, 3))), odd))
-    assert saturate(function, ParallelConvolutions, rules__cost="nodes").function is function
+    assert saturate(function, Parallel, rules__cost="nodes").function is function
 
 
 def test_heads_of_unknown_number_stay() -> None:
     projections = [ops.reshape(ops.nn.matmul(hidden, var(f"w{i}", (8, "n"))), newshape=(2, 5, -1, 4)) for i in range(3)]
-    outcome = saturate(func(tup(*projections)), ParallelProducts, rules__cost="nodes")
-    assert outcome.fired("ParallelProducts.heads") == 0
+    outcome = saturate(func(tup(*projections)), Parallel, rules__cost="nodes")
+    assert outcome.fired("Parallel.heads") == 0
     assert any("are unknown" in remark or "is not static" in remark for remark in outcome.remarks), outcome.remarks

@@ -7,7 +7,7 @@ from passat.ir.expr import Constant, Expr
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType
 from passat.rules.guards import Term
-from passat.rules.library import Products, Weights
+from passat.rules.library import Products
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.products import is_power_of_two
 from passat.rules.passes.simplify import FOLDING
@@ -53,13 +53,13 @@ CASES: dict[str, Case] = {
         reshape(matmul(reshape(var("v", (8, 3)), 2, 4, 3), weight) + numbers((4, 1)), 8, 5),
         "is not a bias for a product with",
     ),
-    "Weights.through_reshape": case(reshape(x, 12) * scalar, reshape(x, 12) * numbers((12,)), "is not a single number"),
-    "Weights.through_transpose": case(ops.transpose(x) * scalar, ops.transpose(x) * splat(4.0, (1, 1, 1)), "is not a single number"),
-    "Weights.division": case(x / scalar, x / splat(3.0), "3.0 is not a power of two"),
-    "Weights.through_sum": case((x + numbers((3,))) * scalar, (x + numbers((4, 1))) * scalar, "is not a bias for"),
-    "Weights.into_weight": case(matmul(x, weight) * scalar, matmul(x, weight) * numbers((5,)), "is not a single number"),
+    "Products.through_reshape": case(reshape(x, 12) * scalar, reshape(x, 12) * numbers((12,)), "is not a single number"),
+    "Products.through_transpose": case(ops.transpose(x) * scalar, ops.transpose(x) * splat(4.0, (1, 1, 1)), "is not a single number"),
+    "Products.division": case(x / scalar, x / splat(3.0), "3.0 is not a power of two"),
+    "Products.through_sum": case((x + numbers((3,))) * scalar, (x + numbers((4, 1))) * scalar, "is not a bias for"),
+    "Products.into_weight": case(matmul(x, weight) * scalar, matmul(x, weight) * numbers((5,)), "is not a single number"),
 }
-TABLE = pairs(CASES, Products, Weights)
+TABLE = pairs(CASES, Products)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
@@ -119,10 +119,10 @@ def test_a_division_becomes_a_product_only_if_exact() -> None:
     for dtype, good, bad in [("float32", -126, -127), ("float16", -14, -15), ("float16", 14, 15), ("float32", 126, 127)]:
         a = var("a", dtype=dtype)
         fires = func(a / splat(2.0**good, (), dtype))
-        outcome = saturate(fires, Weights)
-        assert outcome.fired("Weights.division") >= 1
+        outcome = saturate(fires, Products)
+        assert outcome.fired("Products.division") >= 1
         assert_equal_in_value(fires, outcome.function, exact=True, rounds=6)
-        assert saturate(func(a / splat(2.0**bad, (), dtype)), Weights).fired("Weights.division") == 0
+        assert saturate(func(a / splat(2.0**bad, (), dtype)), Products).fired("Products.division") == 0
 
 
 @pytest.mark.parametrize("value", [0.0, -0.0, 3.0, float("inf"), float("nan"), 2.0**-149])
@@ -133,7 +133,7 @@ def test_divisors_that_are_not_powers_of_two(value: float) -> None:
 
 def test_a_scale_moves_through_everything_into_the_weight() -> None:
     function = func(ops.transpose(reshape(matmul(cube, weight) + bias, 8, 5)) / splat(8.0))
-    outcome = saturate(function, Weights, ConstantFolding)
+    outcome = saturate(function, Products, ConstantFolding)
     assert operators(outcome.function) == ["nn.matmul", "add", "reshape", "transpose"]
     assert_equal_in_value(function, outcome.function, exact=False)
 
@@ -141,14 +141,14 @@ def test_a_scale_moves_through_everything_into_the_weight() -> None:
 def test_a_scale_that_adds_axes_stays() -> None:
     vector = var("v", (3,))
     function = func(matmul(vector, weight) * splat(2.0, (1, 1)))
-    outcome = saturate(function, Weights)
+    outcome = saturate(function, Products)
     assert outcome.function is function
     assert any("the right side has type" in remark for remark in outcome.remarks)
 
 
 def test_biases_of_products_in_a_pipeline_of_both() -> None:
     function = func(reshape(biased(matmul(flat, weight), bias), 2, 4, 5) * splat(0.5))
-    outcome = saturate(function, Products, Weights, ConstantFolding)
+    outcome = saturate(function, Products, ConstantFolding)
     assert operators(outcome.function).count("nn.matmul") == 1
     assert_equal_in_value(function, outcome.function, exact=False)
 
@@ -156,9 +156,9 @@ def test_biases_of_products_in_a_pipeline_of_both() -> None:
 def test_short_ranges_are_minded() -> None:
     half = var("h", (4, 3), "float16")
     large = splat(300.0, (), "float16")
-    into = saturate(func(matmul(half, splat(300.0, (3, 5), "float16")) * large), Weights)
-    assert into.fired("Weights.into_weight") == 0
+    into = saturate(func(matmul(half, splat(300.0, (3, 5), "float16")) * large), Products)
+    assert into.fired("Products.into_weight") == 0
     assert any("the weight times the constant may reach 90000" in remark for remark in into.remarks)
-    through = saturate(func((half + numbers((3,), "float16")) * large), Weights)
-    assert through.fired("Weights.through_sum") == 0
+    through = saturate(func((half + numbers((3,), "float16")) * large), Products)
+    assert through.fired("Products.through_sum") == 0
     assert any("a part of the sum may overflow" in remark for remark in through.remarks)

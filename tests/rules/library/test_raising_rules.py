@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import RaiseOps, RootForms
+from passat.rules.library import Powers, RaiseOps
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import func, numbers, ops, splat, tup, var
@@ -47,12 +47,10 @@ square = mean(x * x) + epsilon
 plain_powers = ops.exp(x)
 normed = ops.nn.layer_norm(x, gamma, tup())
 CASES: dict[str, Case] = {
-    "RootForms.square": case(ops.power(x, splat(2.0)), ops.power(x, splat(3.0)), "not 2"),
-    "RootForms.root[plain]": case(ops.power(square, splat(0.5)), ops.power(square, splat(0.25)), "not 0.5"),
-    "RootForms.root[inverse]": case(ops.power(square, splat(-0.5)), ops.power(square, splat(-0.25)), "not -0.5"),
-    "RootForms.inverse_root[reciprocal]": case(ops.reciprocal(ops.sqrt(x)), ops.reciprocal(ops.exp(x)), ""),
-    "RootForms.inverse_root[quotient]": case(splat(1.0) / ops.sqrt(x), splat(2.0) / ops.sqrt(x), "not 1"),
-    "RootForms.quotient": case(x * ops.rsqrt(x), x * ops.exp(x), ""),
+    "Powers.inverse_root_of_mean": case(ops.power(square, splat(-0.5)), ops.power(square, splat(-0.25)), "not -0.5"),
+    "Powers.inverse_of_root[reciprocal]": case(ops.reciprocal(ops.sqrt(x)), ops.reciprocal(ops.exp(x)), ""),
+    "Powers.inverse_of_root[quotient]": case(splat(1.0) / ops.sqrt(x), splat(2.0) / ops.sqrt(x), "not 1"),
+    "Powers.quotient_of_root": case(x * ops.rsqrt(x), x * ops.exp(x), ""),
     "RaiseOps.layer_norm": case(standard(x) * gamma, standard(x, 1, 1) * gamma, "does not name the last axes of"),
     "RaiseOps.layer_norm_without_scale": case(standard(x), standard(x, 1, 1), "does not name the last axes of"),
     "RaiseOps.layer_norm_shifted": case(normed + beta, normed + numbers((3, 4)), "does not have the shape"),
@@ -164,7 +162,7 @@ def hard_swish(of: Expr) -> Expr:
     return made
 
 
-TABLE = pairs(CASES, RootForms, RaiseOps)
+TABLE = pairs(CASES, Powers, RaiseOps)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
@@ -179,7 +177,7 @@ def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_layer_normalization_in_all_forms(way: str) -> None:
-    assert operators(saturate(func(WAYS[way]), RootForms, RaiseOps, ConstantFolding).function) == ["nn.layer_norm"]
+    assert operators(saturate(func(WAYS[way]), Powers, RaiseOps, ConstantFolding).function) == ["nn.layer_norm"]
 
 
 def test_normalization_over_several_axes() -> None:

@@ -5,7 +5,7 @@ from typing import Any as AnyValue
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import BackwardScaleAxis, BiasSums, ForwardScaleAxis
+from passat.rules.library import BackwardScaleAxis, ForwardScaleAxis, ScaleAxis
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, numbers, ops, splat, var
 from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
@@ -138,11 +138,11 @@ CASES = {
     **forward_cases(),
     **backward_cases(),
     **movement_cases(),
-    "BiasSums.merge": case(
+    "ScaleAxis.biases": case(
         ops.nn.bias_add(ops.nn.bias_add(square, row), bias, axis=-1), ops.nn.bias_add(ops.nn.bias_add(square, row), bias, axis=0), "differ"
     ),
 }
-TABLE = pairs(CASES, ForwardScaleAxis, BackwardScaleAxis, BiasSums)
+TABLE = pairs(CASES, ForwardScaleAxis, BackwardScaleAxis, ScaleAxis)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")

@@ -3,7 +3,7 @@
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import MatmulAlgebra, Weights
+from passat.rules.library import MatmulAlgebra, Products
 from passat.rules.rule import Rule
 from tests.rules.building import func, numbers, ops, var
 from tests.rules.library.cases import Case, case, check_makes_nothing, check_rewrites, pairs
@@ -73,9 +73,9 @@ def weight_cases() -> dict[str, Case]:
 
 CASES: dict[str, Case] = {
     **{f"MatmulAlgebra.{name}": example for name, example in (operand_cases() | product_cases()).items()},
-    **{f"Weights.{name}": example for name, example in weight_cases().items()},
+    **{f"Products.{name}": example for name, example in weight_cases().items()},
 }
-TABLE = pairs(CASES, MatmulAlgebra, Weights)
+TABLE = pairs(CASES, MatmulAlgebra, Products)
 
 
 @pytest.mark.parametrize(("rule", "example"), [row[1:] for row in TABLE], ids=lambda value: value.name if isinstance(value, Rule) else "")

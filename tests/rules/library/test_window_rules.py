@@ -7,7 +7,7 @@ from typing import Any as AnyValue
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library.windows import DilatedWindows, PaddedWindows
+from passat.rules.library.windows import Windows
 from passat.rules.passes.target import flatten_atrous_conv, fold_explicit_padding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import numbers, ops, splat, var
@@ -45,56 +45,54 @@ def strided(of: Expr) -> Expr:
 
 WEIGHT = var("w", (4, 2, 3, 3))
 CASES: dict[str, Case] = {
-    "PaddedWindows.convolution": case(
-        ops.nn.conv2d(padded(), WEIGHT, padding=(0, 2)), ops.nn.conv2d(padded(value=1.0), WEIGHT), "pads with 1.0"
-    ),
-    "PaddedWindows.convolution[one]": case(
+    "Windows.convolution": case(ops.nn.conv2d(padded(), WEIGHT, padding=(0, 2)), ops.nn.conv2d(padded(value=1.0), WEIGHT), "pads with 1.0"),
+    "Windows.convolution[one]": case(
         ops.nn.conv1d(ops.nn.pad(var("x", (1, 2, 5)), pad_width=((0, 0), (0, 0), (1, 2))), var("w", (4, 2, 3))),
         ops.nn.conv1d(ops.nn.pad(var("x", (1, 2, 5)), pad_width=((0, 0), (0, 1), (1, 2))), var("w", (4, 3, 3))),
         "pads other axes of NCW than the spatial ones",
     ),
-    "PaddedWindows.convolution[two]": case(
+    "Windows.convolution[two]": case(
         ops.nn.conv2d(padded(), WEIGHT, groups=1), ops.nn.conv2d(padded(width=(2, -1)), WEIGHT), "((0, 0), (0, 0), (2, -1), (0, 1)) crops"
     ),
-    "PaddedWindows.quantized": case(
+    "Windows.quantized": case(
         quantized(padded(small, 3.0), 3, padding=(1, 1)), quantized(padded(small), 3), "pads with 0.0, which is not the zero point"
     ),
-    "PaddedWindows.mean": case(
+    "Windows.mean": case(
         ops.nn.avg_pool2d(padded(), pool_size=(2, 3)),
         ops.nn.avg_pool2d(padded(), pool_size=(2, 3), padding=(0, 1)),
         "the mean leaves its own padding (0, 1) out",
     ),
-    "PaddedWindows.mean[two]": case(
+    "Windows.mean[two]": case(
         ops.nn.avg_pool2d(padded(), pool_size=(2, 3), padding=(0, 1), count_include_pad=True),
         ops.nn.avg_pool2d(padded(), pool_size=(1, 3)),
         "pads by (1, 0, 0, 1), the window is (1, 3)",
     ),
-    "PaddedWindows.maximum": case(
+    "Windows.maximum": case(
         ops.nn.max_pool2d(padded(value=-math.inf), pool_size=(3, 3), padding=(1, 1)),
         ops.nn.max_pool2d(padded(value=0.0), pool_size=(3, 3)),
         "pads with 0.0",
     ),
-    "PaddedWindows.maximum[two]": case(
+    "Windows.maximum[two]": case(
         ops.nn.max_pool2d(padded(small, -128), pool_size=(2, 2)),
         ops.nn.max_pool2d(padded(value=-math.inf), pool_size=(2, 2), dilation=(2, 2)),
         "the window is dilated by (2, 2)",
     ),
-    "PaddedWindows.finite_maximum": case(
+    "Windows.finite_maximum": case(
         ops.nn.max_pool2d(padded(value=LEAST), pool_size=(2, 2)), ops.nn.max_pool2d(padded(value=-1.0), pool_size=(2, 2)), "pads with -1.0"
     ),
-    "DilatedWindows.convolution": case(in_blocks(last, plain), in_blocks(last, strided), "the strides are (2, 1)"),
-    "DilatedWindows.convolution[two]": case(
+    "Windows.dilated_convolution": case(in_blocks(last, plain), in_blocks(last, strided), "the strides are (2, 1)"),
+    "Windows.dilated_convolution[two]": case(
         in_blocks(last, plain, crops=((2, 3), (1, 2))),
         in_blocks(last, plain, crops=((3, 0), (0, 0))),
         "crops ((3, 0), (0, 0)) of a padding",
     ),
-    "DilatedWindows.quantized": case(
+    "Windows.dilated_quantized": case(
         in_blocks(var("q", (1, 5, 6, 2), "int8"), lambda of: quantized(of, 3, **LAST), 3.0),
         in_blocks(var("q", (1, 5, 6, 2), "int8"), lambda of: quantized(of, 3, **LAST)),
         "which is not the zero point",
     ),
 }
-TABLE = pairs(CASES, PaddedWindows, DilatedWindows)
+TABLE = pairs(CASES, Windows)
 
 
 @pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")

@@ -95,7 +95,7 @@ def test_dense_layers_are_merged() -> None:
 def test_dense_layers_of_one_shape_become_a_stack() -> None:
     branches = [ops.nn.dense(rows, numbers((4, 6), seed=seed)) for seed in range(3)]
     outcome = check(combine_parallel_dense(to_batch=True), branches, ["nn.dense"] * 3)  # by the number of calls, which does not decrease
-    assert outcome.fired("ParallelStacks.dense") == 3
+    assert outcome.fired("Parallel.stacks") == 3
     many = [ops.nn.dense(rows, numbers((4, 6), seed=seed)) for seed in range(6)]
     check(combine_parallel_dense(to_batch=True), many, ["expand_dims", "nn.batch_matmul", "reshape", "split"])
     unlike = [ops.nn.dense(rows, numbers((count, 6), seed=count)) for count in (4, 4, 2)]

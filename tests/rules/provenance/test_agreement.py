@@ -38,8 +38,8 @@ def cases() -> list[tuple[RuleSetMeta, Rule, Case]]:
 
 
 def share_of(kind: str, least: int) -> Sequence[tuple[RuleSetMeta, Rule, Case]]:
-    """A fixed sample of the rules of a kind."""
-    rows = [row for row in cases() if row[1].kind == kind]
+    """A fixed sample of the rules of a kind. Certificates cover stateful calls only by the names of their results in a file."""
+    rows = [row for row in cases() if row[1].kind == kind and row[1].name != "Decompositions.dropout"]
     return rows[:: max(1, len(rows) // share(least, len(rows)))]
 
 
@@ -84,7 +84,7 @@ JOINED: dict[str, tuple[Callable[[], tuple[Expr, ...]], set[str]]] = {
         lambda: (ops.exp((x + y) + z), ops.tanh(x + (z + y)), ops.exp(x * y), ops.abs(y * x)),
         {"Reassociate.grouped", "Reassociate.commuted"},
     ),
-    "with what is made first": (lambda: (ops.exp(x) * ops.exp(y), ops.exp(x + y)), {"Cancellations.product_of_exps"}),
+    "with what is made first": (lambda: (ops.exp(x) * ops.exp(y), ops.exp(x + y)), {"Factoring.product_of_exps"}),
 }
 
 

@@ -17,7 +17,7 @@ from passat.ir.traverse import post_order, rewrite
 from passat.rules import library
 from passat.rules.cost import Roofline, program_cost
 from passat.rules.guards import Term, computed, guard
-from passat.rules.library import Arithmetic, Constants, Inference, Units, Weights
+from passat.rules.library import Arithmetic, Constants, Decompositions, Products
 from passat.rules.passes.simplify import FOLDING
 from passat.rules.pattern import constant, number, op, tensor
 from passat.rules.regions import regions
@@ -27,7 +27,7 @@ from tests.rules.program_strategies import build
 from tests.rules.running import Outcome, assert_equal_in_value, difference, feeds_of, operators, run, saturate
 from tests.share import SOAK
 
-SETS: list[RuleSetMeta] = [each for each in library.rule_sets().values() if each is not Inference]
+SETS: list[RuleSetMeta] = [each for each in library.rule_sets().values() if each is not Decompositions]
 a = var("a", (2, 4))
 
 
@@ -128,7 +128,7 @@ def test_random_programs_are_replayed_at_all() -> None:
 
 
 def test_layers_with_other_weights_are_solved_once() -> None:
-    outcome = in_regions(layered(*[numbers((2, 4), seed=seed) for seed in range(12)]), Units, Arithmetic)
+    outcome = in_regions(layered(*[numbers((2, 4), seed=seed) for seed in range(12)]), Arithmetic)
     assert outcome.count("regions") == 12
     assert outcome.count("replayed") == 11
 
@@ -137,7 +137,7 @@ def test_layers_with_other_weights_are_solved_once() -> None:
 def test_one_element_that_a_rule_looks_at_is_seen(place: int) -> None:
     weights = [ones_but(None), ones_but(None), ones_but(place), ones_but(None), ones_but(place, 3.0), ones_but(None)]
     function = layered(*weights)
-    outcome = in_regions(function, Units)
+    outcome = in_regions(function, Arithmetic)
     assert operators(outcome.function.body).count("multiply") == 2
     assert outcome.count("replayed") == 4, "each kind is solved once"
     assert_equal_in_value(function, outcome.function, exact=True)
@@ -146,7 +146,7 @@ def test_one_element_that_a_rule_looks_at_is_seen(place: int) -> None:
 @pytest.mark.parametrize("first", [0, 1])
 def test_it_does_not_matter_which_comes_first(first: int) -> None:
     weights = [ones_but(3 if i % 2 == first else None) for i in range(8)]
-    outcome = in_regions(layered(*weights), Units)
+    outcome = in_regions(layered(*weights), Arithmetic)
     assert operators(outcome.function.body).count("multiply") == 4
     assert outcome.count("replayed") == 6
     assert_equal_in_value(layered(*weights), outcome.function, exact=True)
@@ -154,7 +154,7 @@ def test_it_does_not_matter_which_comes_first(first: int) -> None:
 
 def test_a_splat_and_the_same_elements_one_by_one_give_equal_results() -> None:
     function = layered(splat(1.0, (2, 4)), ones_but(None), splat(1.0, (2, 4)), ones_but(None), splat(2.0, (2, 4)), ones_but(None))
-    outcome = in_regions(function, Units)
+    outcome = in_regions(function, Arithmetic)
     assert operators(outcome.function.body).count("multiply") == 1
     assert_equal_in_value(function, outcome.function, exact=True)
 
@@ -235,7 +235,7 @@ def test_functions_of_the_user_are_asked_again() -> None:
 
 def test_a_function_that_nothing_applies_to_is_the_same_object() -> None:
     function = layered(*[numbers((2, 4), seed=seed) for seed in range(6)])
-    outcome = in_regions(function, Units)
+    outcome = in_regions(function, Arithmetic)
     assert outcome.count("regions") == 6
     assert outcome.function is function
 
@@ -246,7 +246,7 @@ def test_unchanged_nodes_are_the_same_objects_and_names_are_those_of_the_own_reg
         scaled = Call(ops.multiply(value, value).op, [value, ones_but(None)], span=Span(f"scale{layer}", outputs=(f"s{layer}",)))
         first = Call(ops.nn.relu(a).op, [scaled], span=Span(f"relu{layer}", outputs=(f"r{layer}",)))
         value = Call(ops.add(a, a).op, [first, scaled], span=Span(f"add{layer}", outputs=(f"a{layer}",)))
-    outcome = in_regions(func(value), Units)
+    outcome = in_regions(func(value), Arithmetic)
     assert outcome.count("replayed") == 5
     names = [node.span.outputs[0] for node in post_order(outcome.function.body) if node.span is not None]
     assert names == [f"{letter}{layer}" for layer in range(6) for letter in "ra"]
@@ -254,8 +254,8 @@ def test_unchanged_nodes_are_the_same_objects_and_names_are_those_of_the_own_reg
 
 def test_the_next_pass_knows_the_regions_again() -> None:
     function = layered(*[ones_but(None) if seed % 2 else numbers((2, 4), seed=seed) for seed in range(12)])
-    once = in_regions(function, Units)
-    twice = in_regions(once.function, Weights, Constants)
+    once = in_regions(function, Arithmetic)
+    twice = in_regions(once.function, Products, Constants)
     assert twice.count("regions") == once.count("regions")
     assert twice.count("replayed") >= once.count("replayed") - 1
     assert_equal_in_value(function, twice.function, exact=False)
@@ -263,16 +263,17 @@ def test_the_next_pass_knows_the_regions_again() -> None:
 
 def test_small_functions_and_functions_of_different_layers_stay_whole() -> None:
     function = layered(*[numbers((2, 4), seed=seed) for seed in range(6)])
-    assert saturate(function, Units, rules__region_nodes=100).count("regions") == 0
+    assert saturate(function, Arithmetic, rules__region_nodes=100).count("regions") == 0
     value: Expr = a
     for unary in (ops.exp, ops.negative, ops.tanh, ops.abs, ops.sqrt):
         value = unary(ops.nn.relu(ops.multiply(value, numbers((2, 4)))))
-    assert in_regions(func(value), Units).count("regions") == 0
+    assert in_regions(func(value), Arithmetic).count("regions") == 0
 
 
 def test_statistics_count_each_region() -> None:
     function = layered(*[ones_but(None) for _ in range(6)])
-    whole, cut = saturate(function, Units), in_regions(function, Units, fold=False)
+    unit = Arithmetic.only("unit")
+    whole, cut = saturate(function, unit), in_regions(function, unit, fold=False)
     names = [key for key in whole.statistics.counters["Tried"] if key.startswith("fired:")]
     assert names
     assert [whole.count(name) for name in names] == [cut.count(name) for name in names]
@@ -280,6 +281,6 @@ def test_statistics_count_each_region() -> None:
 
 def test_no_seconds_are_left_for_any_region() -> None:
     function = layered(*[ones_but(None) for _ in range(6)])
-    outcome = in_regions(function, Units, fold=False, rules__seconds=0.0)
+    outcome = in_regions(function, Arithmetic, fold=False, rules__seconds=0.0)
     assert outcome.function is function
     assert len([remark for remark in outcome.remarks if "limit of time" in remark]) == 1

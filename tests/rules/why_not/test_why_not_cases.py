@@ -306,7 +306,7 @@ CASES: dict[str, Case] = {
         Kind.NEAR,
     ),
     "a guard": Case(
-        "Units.unit[multiply]",
+        "Arithmetic.unit[multiply]",
         at("Mul", ops.multiply(X, splat(2.0))),
         small,
         "it matches at 'Mul' (in FoldBatchNorm and SimplifyExpr) and is rejected: is_unit(c, multiply): the elements of the constant are 2.0, "
@@ -362,13 +362,18 @@ CASES: dict[str, Case] = {
         "ScaleAxis.scaled[none, dense]", X, small, "FoldBatchNorm does not run: its level 2 > 1", Kind.NOT_RUN, level=1
     ),
     "a pass that is disabled": Case(
-        "Inference.dropout", X, None, "SimplifyInference does not run: it is disabled", Kind.NOT_RUN, disabled=["SimplifyInference"]
+        "Decompositions.dropout", X, None, "SimplifyInference does not run: it is disabled", Kind.NOT_RUN, disabled=["SimplifyInference"]
     ),
     "a pass that is vetoed": Case(
-        "Inference.dropout", X, None, "SimplifyInference does not run: an instrument vetoed it", Kind.NOT_RUN, instruments=[NoInference()]
+        "Decompositions.dropout",
+        X,
+        None,
+        "SimplifyInference does not run: an instrument vetoed it",
+        Kind.NOT_RUN,
+        instruments=[NoInference()],
     ),
     "a pass that is not in the pipeline": Case(
-        "Inference.dropout", X, fold_constant, "no pass of the pipeline has it; SimplifyInference does", Kind.NOT_RUN
+        "Decompositions.dropout", X, fold_constant, "no pass of the pipeline has it; SimplifyInference does", Kind.NOT_RUN
     ),
     "a pipeline that is not in the pipeline": Case(
         "HiddenStates.product", X, fold_constant, "no pass of the pipeline has it; CollapseBatchDims does", Kind.NOT_RUN
