@@ -1,6 +1,7 @@
 """Shared by all tests: a command line that is built once, and the share of random examples in CI."""
 
 import functools
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,12 @@ from tests.share import share
 settings.register_profile("share", settings(), max_examples=share(40, 100))
 settings.load_profile("share")
 """For laws that do not state a number."""
+
+
+def pytest_collection_finish() -> None:
+    """Modules, operators, rules and the tests themselves stay until the end: the garbage collector need not look at them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

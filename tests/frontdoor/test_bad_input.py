@@ -299,7 +299,7 @@ def start(*arguments: str, **options: object) -> "subprocess.Popen[str]":
 
 def test_an_interruption_during_saturation_writes_the_best_so_far() -> None:
     Path("rules.py").write_text(EXPLODING + 'open("loaded", "w").close()\n')
-    onnx.save(sum_of(40), "in.onnx")
+    onnx.save(sum_of(16), "in.onnx")
     limits = ["--config", "rules.nodes=100000000", "--config", "rules.matches=100000000", "--config", "rules.seconds=600.0"]
     process = start("optimize", "in.onnx", "-o", "out.onnx", "--rules", "rules.py", *limits)
     while not Path("loaded").exists() and process.poll() is None:

@@ -13,6 +13,7 @@ from passat.rules.engine.limits import Limits
 from passat.rules.passes.index_saturation import IndexGraph, proved_equal
 from tests.rules.building import const, ops
 from tests.rules.running import run
+from tests.share import share
 
 NAMES = ("x", "y", "z")
 VARIABLES = [infer_type(Var(name, TensorType((), "int64"))) for name in NAMES]
@@ -96,7 +97,7 @@ def _compound(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
 EXPRESSIONS = st.recursive(_LEAVES, _compound, max_leaves=7)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=share(60, 150), deadline=None)
 @given(EXPRESSIONS, st.integers(0, 2**32 - 1))
 def test_simplified_expressions_have_the_same_value(expr: Expr, seed: int) -> None:
     before = typed(expr)

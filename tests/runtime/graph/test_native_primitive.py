@@ -22,6 +22,7 @@ from passat.runtime.graph.library import Library
 from passat.runtime.kernels import NoCompilerError, compiler
 from passat.runtime.module import Module
 from passat.runtime.values import NDArray
+from tests.share import share
 
 pytest.importorskip("llvmlite")
 try:
@@ -146,7 +147,7 @@ def programs(draw: st.DrawFn) -> tuple[Function, dict[str, Array]]:
 
 
 @given(programs())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=share(15, 40), deadline=None)
 def test_any_sizes(program: tuple[Function, dict[str, Array]]) -> None:
     agree(*program, None, rtol=2e-4)
 
