@@ -69,11 +69,16 @@ def record_all(paths: Sequence[Path]) -> dict[str, Any]:
     return found
 
 
+def ratio(new: float, old: float) -> float:
+    """How many times the old cost the new one is; 1 if both are 0, as of models that only return their inputs."""
+    return new / old if old else 1.0 if not new else float("inf")
+
+
 def line(row: Mapping[str, Any]) -> str:
     """A row of the table."""
     if "failed" in row:
         return f"FAILED: {row['failed']}"
-    nodes, cost = f"{row['nodes_before']:5} -> {row['nodes']:5}", row["cost"] / row["cost_before"]
+    nodes, cost = f"{row['nodes_before']:5} -> {row['nodes']:5}", ratio(row["cost"], row["cost_before"])
     fused = f"{sum(row['fused_before'].values()):3} -> {sum(row['fused'].values()):3}"
     work = f"{row['saturations']:2} saturations, {len(row['fired']):3} rules, {row['seconds']:.2f} s"
     return f"{nodes} nodes, cost {cost:.4f}, fused {fused}, {work}"
@@ -89,7 +94,7 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> int:
             worse += "failed" in new and "failed" not in old
             print(f"{name}: {line(old)}; now {line(new)}")
             continue
-        costs = new["cost"] / old["cost"]
+        costs = ratio(new["cost"], old["cost"])
         lost = {key: count for key, count in old["fused"].items() if new["fused"].get(key, 0) < count}
         signs = [
             *(["costlier"] if costs > 1 + SAME_COST else []),

@@ -467,8 +467,8 @@ class RuleSetMeta(type):
         of the set has.
 
         >>> from passat.rules.library import Reassociate
-        >>> [rule.name for rule in Reassociate.only("swap")]
-        ['Reassociate.swap']
+        >>> [rule.name for rule in Reassociate.only("commuted")]
+        ['Reassociate.commuted']
         """
         known = [rule.name.rpartition(".")[2] for rule in cls]
         for name in names:
