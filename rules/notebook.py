@@ -12,7 +12,7 @@ def set_html(rules: "RuleSetMeta") -> str:
     """The rules of a set as an HTML table: names, equations, guards, and what they do to floating-point values."""
     rows = [
         (
-            rule.name.rpartition(".")[2],
+            rule.own_name,
             repr(rule),
             ", ".join(map(repr, rule.guards)),
             rule.kind,

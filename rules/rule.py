@@ -280,6 +280,11 @@ class Rule:
 
     __hash__ = object.__hash__
 
+    @property
+    def own_name(self) -> str:
+        """The name within its set."""
+        return self.name.rpartition(".")[2]
+
     def named(self, name: str) -> "Rule":
         """The rule under a name."""
         return self._but(name=name)
@@ -409,7 +414,7 @@ class RuleSetMeta(type):
 
     rules: tuple[Rule, ...]
     base: "RuleSetMeta"
-    """The set as defined. Only sets made by `of_kind` and `only` differ from it."""
+    """The set as defined. Only sets made by `of_kind`, `only` and `when` differ from it."""
     made_by: tuple[AnyValue, ...] = ()
     """The method that made the set from another one, and its arguments; empty for a set as defined."""
 
@@ -424,7 +429,7 @@ class RuleSetMeta(type):
         if "__module__" not in namespace:  # made by a call: belongs to the caller's module, so that it can be pickled
             cls.__module__ = sys._getframe(1).f_globals.get("__name__", cls.__module__)
         bequeathed = dict.fromkeys(rule for base in reversed(bases) if isinstance(base, RuleSetMeta) for rule in base.rules)
-        inherited = [rule for rule in bequeathed if rule.name.rpartition(".")[2] not in namespace]
+        inherited = [rule for rule in bequeathed if rule.own_name not in namespace]
         own = []
         for attribute, value in namespace.items():
             if isinstance(value, Rule):
@@ -470,17 +475,21 @@ class RuleSetMeta(type):
         >>> [rule.name for rule in Reassociate.only("commuted")]
         ['Reassociate.commuted']
         """
-        known = [rule.name.rpartition(".")[2] for rule in cls]
+        known = [rule.own_name for rule in cls]
         for name in names:
             if name not in known:
                 raise RuleError(f"{cls.__name__} has no rule {name!r}; it has {', '.join(known)}")
-        return cls._made(tuple(rule for rule, name in zip(cls, known, strict=True) if name in names), (cls.only, names))
+        return cls._made(tuple(rule for rule in cls if rule.own_name in names), (cls.only, names))
+
+    def when(cls, *guards: Guard) -> "RuleSetMeta":
+        """The same rules under the same names with further guards, for a pass that applies them less often."""
+        return cls._made(tuple(rule.when(*guards) for rule in cls), (cls.when, guards))
 
     def _made(cls, rules: tuple[Rule, ...], made_by: tuple[AnyValue, ...]) -> "RuleSetMeta":
         """The set with other rules, under the names of its own."""
         other = RuleSetMeta(cls.__name__, (RuleSet,), {"__module__": cls.__module__, "__doc__": cls.__doc__})
         for rule in rules:
-            setattr(other, rule.name.rpartition(".")[2], rule)
+            setattr(other, rule.own_name, rule)
         other.rules, other.base, other.made_by = rules, cls.base, made_by
         return other
 

@@ -27,10 +27,7 @@ from passat.rules.rule_pass import RulePass, phase
 
 TIDY: Final = (Arithmetic, Constants, Transposes, Views, Copies, Masks, Reductions, Concatenations)
 """Rules that never make a program worse."""
-ALGEBRA: Final = (
-    *(Products, ScaleAxis, Factoring, MatmulAlgebra, ConvolutionChains),
-    *(Commute, Reassociate.of_kind(JOINING)),
-)
+ALGEBRA: Final = (Products, ScaleAxis, Factoring, MatmulAlgebra, ConvolutionChains, Commute, Reassociate.of_kind(JOINING))
 """Rules that add alternatives, one direction each."""
 EXCHANGES: Final = (Exchanges, Reassociate)
 """Rules that form cycles and may find exponentially many programs."""

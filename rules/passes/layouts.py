@@ -60,13 +60,8 @@ _NONE: Final = "neither the pass nor the target requests layouts"
 _CONVERSIONS: Final = {ChannelsLast: channels_last, ChannelsFirst: channels_first}
 
 
-_BIASES: Final = RuleSetMeta(
-    "ScaleAxis",
-    (RuleSet,),
-    {"__module__": ScaleAxis.__module__, "__doc__": ScaleAxis.__doc__, "shifted": ScaleAxis.shifted.when(has_several(d))},
-)
+_BIASES: Final = ScaleAxis.only("shifted").when(has_several(d))
 """The rule of `ScaleAxis` that restores biases from sums with constants, which CanonicalizeOps writes. Sums with scalars are kept."""
-_BIASES.base = ScaleAxis
 _PASSAGES: Final = (Transposes.of_kind(EXPLORING), MoveTransposes, Views, Commute.only("unary", "softmax", "bias", "concat"), _BIASES)
 """Rules that move transposes until they cancel. Exploring, since a tensor may be the transpose of several tensors, so transposes that could
 cancel must remain available for matching."""

@@ -91,10 +91,10 @@ SIMPLIFY: Final = (Arithmetic, Transposes, Views, Copies, Constants)
 BIASES: Final = Products.only("bias", "unflatten_biased", "flatten_biased", "unflatten")
 """The rules of `Products` that do not change weights, which level 2 does."""
 SIMPLIFY_EXPR: Final = (*SIMPLIFY, BIASES, CreationOps, Powers, DynamicViews, Masks.only("unread", "softplus_threshold"))
-RELAY_EXPR: Final = (
-    *(*FOLDING, *SIMPLIFY, CreationOps, Powers, DynamicViews, RelayForms),
-    Constants.only("switch_add_multiply").of_kind(LOWERING),
-)
+_SWITCHED: Final = Constants.only("switch_add_multiply").of_kind(LOWERING)
+RELAY_EXPR: Final = (*FOLDING, *SIMPLIFY, CreationOps, Powers, DynamicViews, RelayForms, _SWITCHED)
+NORMALIZATIONS: Final = ("layer_norm", "instance_norm", "group_norm", "batch_norm", "l2_normalize")
+"""The rules of `Decompositions` about normalizations."""
 
 
 class FoldBranches(RulePass):
@@ -159,8 +159,6 @@ def dynamic_to_static() -> RulePass:
     return RulePass((ConstantFolding, DynamicToStaticRules), name="DynamicToStatic", opt_level=2, after=["FoldConstant"])
 
 
-NORMALIZATIONS: Final = ("layer_norm", "instance_norm", "group_norm", "batch_norm", "l2_normalize")
-"""The rules of `Decompositions` about normalizations."""
 _OTHERWISE: Final = ("Arithmetic.divide_one", "CreationOps.collapse_sum_to", "CreationOps.collapse_nothing")
 """Rules whose results Relay writes in another form."""
 
@@ -179,10 +177,8 @@ def simplify_expr(relay: bool = False) -> RulePass:
 @register_pass(_PREFIX + "FoldBatchNorm")
 def fold_batch_norm() -> RulePass:
     """Folds batch normalizations, scales and shifts into the preceding convolution or product."""
-    sets = (
-        *(ConstantFolding, ScaleAxis, Products),
-        *(*SIMPLIFY, DynamicViews),  # a copy, or a sum with 0, may be between them
-    )
+    between = (*SIMPLIFY, DynamicViews)  # a copy, or a sum with 0, may be between them
+    sets = (ConstantFolding, ScaleAxis, Products, *between)
     return RulePass(sets, name="FoldBatchNorm", opt_level=2, doc=fold_batch_norm.__doc__ or "", after=["DynamicToStatic"])
 
 

@@ -108,16 +108,12 @@ def runners(passes: Sequence[tuple[str, RulePass]]) -> dict[RuleSetMeta, dict[st
     return found
 
 
-def kind_in(rules: RuleSetMeta) -> str:
-    """The kind that a form of a set gives its rules; '' for their own kinds."""
-    own = {rule.name: rule.kind for rule in rules.base}
-    return next((rule.kind for rule in rules if rule.kind != own[rule.name]), "")
-
-
 def used_as(rules: RuleSetMeta) -> str:
     """How a form of a set differs from the set, in words; '' if it does not."""
-    names = [rule.name.rpartition(".")[2] for rule in rules]
-    return ", ".join(filter(None, [kind_in(rules), f"only {', '.join(names)}" if len(rules) < len(rules.base) else ""]))
+    own = {rule.name: rule.kind for rule in rules.base}
+    kind = next((rule.kind for rule in rules if rule.kind != own[rule.name]), "")
+    part = f"only {', '.join(rule.own_name for rule in rules)}" if len(rules) < len(rules.base) else ""
+    return ", ".join(filter(None, [kind, part]))
 
 
 def _other_runners() -> dict[str, list[str]]:
