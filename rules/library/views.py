@@ -10,6 +10,7 @@ from passat.ir.attrs import Attrs
 from passat.ir.bounds import at_least
 from passat.ir.ops.movement import is_reshaping_permutation
 from passat.ir.ops.newshape import is_identity_reshape, static_newshape
+from passat.ir.ops.reshaping import new_axes as inserted
 from passat.ir.shape import same_dim
 from passat.rules.checking.sampler import Sampler
 from passat.rules.guards import (
@@ -67,8 +68,6 @@ _GIVEN = [kind(reshape=hole, expand_dims=(), squeeze=(), flatten=()) for kind, h
 @computed
 def composed_axes(inner: Attrs, outer: Attrs, x: Term) -> tuple[int, ...]:
     """The positions in the result of all axes that two expand_dims insert."""
-    from passat.ir.ops.reshaping import new_axes as inserted
-
     rank = x.type.ndim
     first = inserted(rank, inner.axis, inner.num_newaxis)
     then = inserted(rank + len(first), outer.axis, outer.num_newaxis)

@@ -83,7 +83,7 @@ def library_source(kernels: Sequence[Kernel], domain: str, level: int | None = N
     functions = "\n".join([SCALARS, *([_HALVES] if has_halves else []), *(_functions(kernel) for kernel in kernels)])
     (first, target), *others = LEVELS.items() if level is None else list(LEVELS.items())[level : level + 1]
     parts = [f"#define HAS_HALVES {int(has_halves)}", *([_INTRINSICS] if has_halves else []), HEAD]
-    parts += [_LEVELS.format(len(LEVELS)) if level is None else "#define LEVELS 1", _for_level(functions, first, target), "#if LEVELS > 1"]
+    parts += [_LEVELS.format(1 + len(others)), _for_level(functions, first, target), "#if LEVELS > 1"]
     parts += [_for_level(functions, prefix, target) for prefix, target in others]
     by_level = (", ".join(f"{prefix}_##name" for prefix in prefixes) for prefixes in ((first, *(name for name, _ in others)), (first,)))
     parts.append("#define LEVELS_OF(name) {{{}}}\n#else\n#define LEVELS_OF(name) {{{}}}\n#endif".format(*by_level))
