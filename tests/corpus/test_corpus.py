@@ -36,8 +36,8 @@ def test_models_of_the_onnx_package(kind: str) -> None:
 
 
 def test_operator_tests_of_the_onnx_package() -> None:
-    cases = list(operator_tests(share(150, 1)))
-    assert len(cases) > share(30, 5000)
+    cases = list(operator_tests(share(75, 1)))
+    assert len(cases) > share(60, 5000)
     assert problems(cases) == []
 
 

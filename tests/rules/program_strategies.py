@@ -16,12 +16,17 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType
 from passat.rules.checking.attributes import random_attributes
 from passat.rules.checking.sampler import Sampler, draw_array
+from passat.rules.library import Decompositions, rule_sets
+from passat.rules.rule import RuleSetMeta
 
 _MOVES = ("transpose", "reshape", "expand_dims", "squeeze", "nn.batch_flatten", "broadcast_to", "tile", "nn.pad", "strided_slice")
 _TAME_UNARY = ("negative", "abs", "copy", "nn.relu", "sign", "floor")
 _WILD_UNARY = (*_TAME_UNARY, "reciprocal", "sqrt", "ceil", "round")
 _BINARY = ("add", "add", "subtract", "multiply", "multiply", "maximum", "minimum")
 _VALUES = (0.0, 1.0, 1.0, -0.0, 2.0, 0.5, 4.0, -1.0, 3.0)
+_WITHOUT_DROPOUT = Decompositions.only(*(rule.own_name for rule in Decompositions if rule is not Decompositions.dropout))
+KEEPING_DROPOUT: list[RuleSetMeta] = [_WITHOUT_DROPOUT if rules is Decompositions else rules for rules in rule_sets().values()]
+"""All rules of the library but the one that removes stateful calls."""
 
 
 class _Builder:

@@ -21,4 +21,4 @@ class Elementwise(RuleSet):
 
 OWN = ("Exchanges.constant_operand", "Exchanges.constant_bias")
 """Rules of `Exchanges` that are not from TASO."""
-SETS = (Elementwise, Exchanges.only(*(rule.name.rpartition(".")[2] for rule in Exchanges if rule.name not in OWN)))
+SETS = (Elementwise, Exchanges.only(*(rule.own_name for rule in Exchanges if rule.name not in OWN)))

@@ -203,7 +203,7 @@ def test_views_that_undo_each_other_vanish() -> None:
 
 def test_new_axes_merge_for_all_sizes() -> None:
     function = func(ops.expand_dims(ops.expand_dims(var("v", ("n", "?")), axis=-1, num_newaxis=2), axis=(0, 2)))
-    outcome = saturate(function, Copies, Views)
+    outcome = saturate(function, Views)
     assert operators(outcome.function) == ["expand_dims"]
     assert_equal_in_value(function, outcome.function, exact=True, sizes={"n": 3})
 

@@ -14,20 +14,18 @@ from passat.ir.expr import Call, Constant, Expr, Function, Span, Tuple, Var
 from passat.ir.infer import InferError, infer_type
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import post_order, rewrite
-from passat.rules import library
 from passat.rules.cost import Roofline, program_cost
 from passat.rules.guards import Term, computed, guard
-from passat.rules.library import Arithmetic, Constants, Decompositions, Products
+from passat.rules.library import Arithmetic, Constants, Products
 from passat.rules.passes.simplify import FOLDING
 from passat.rules.pattern import constant, number, op, tensor
 from passat.rules.regions import regions
 from passat.rules.rule import RuleSet, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, var
-from tests.rules.program_strategies import build
+from tests.rules.program_strategies import KEEPING_DROPOUT, build
 from tests.rules.running import Outcome, assert_equal_in_value, difference, feeds_of, operators, run, saturate
 from tests.share import SOAK
 
-SETS: list[RuleSetMeta] = [each for each in library.rule_sets().values() if each is not Decompositions]
 a = var("a", (2, 4))
 
 
@@ -95,7 +93,7 @@ def copies(function: Function, count: int, generator: np.random.Generator) -> Fu
 def check_against_whole(function: Function, *, exact: bool) -> float:
     """Checks that a function optimized in regions has the values of the input, and costs no more. Returns the number of replayed
     regions."""
-    outcome = in_regions(function, *SETS, rules__math="exact" if exact else "reassociate")
+    outcome = in_regions(function, *KEEPING_DROPOUT, rules__math="exact" if exact else "reassociate")
     assert well_formed(outcome.function)
     assert program_cost(infer_type(outcome.function), Roofline()) <= program_cost(function, Roofline()) * (1 + 1e-9)
     generator = np.random.default_rng(0)
@@ -165,7 +163,7 @@ def test_constants_are_folded_for_each_region_from_its_own() -> None:
         scaled = ops.multiply(ops.multiply(value, numbers((2, 4), seed=seed)), numbers((4,), seed=100 + seed))
         value = ops.add(ops.nn.relu(scaled), ops.negative(scaled))
     function = func(value)
-    outcome = in_regions(function, *SETS)
+    outcome = in_regions(function, *KEEPING_DROPOUT)
     assert outcome.count("replayed") > 4
     assert operators(outcome.function.body).count("multiply") <= 9
     assert_equal_in_value(function, outcome.function, exact=False)
@@ -191,7 +189,7 @@ def test_which_constants_are_equal_is_part_of_the_answer() -> None:
         return func(value)
 
     function = program((one, one), (one, other), (other, other), (other, one), (one, one), (one, one), (other, one))
-    outcome = in_regions(function, *SETS)
+    outcome = in_regions(function, *KEEPING_DROPOUT)
     assert operators(outcome.function.body).count("multiply") == 4 * 1 + 3 * 2
     assert outcome.count("replayed") == 5
     assert_equal_in_value(function, outcome.function, exact=True)
