@@ -178,7 +178,7 @@ class Tensor:
         """Returns a few elements, as a cheap filter before contents are compared. A lazy tensor is read for this but not kept."""
         if self._sample is None:
             array = self.numpy() if self._load is None else self._load()
-            some = array.reshape(-1)[:: max(1, self.size // 16)]
+            some = np.asarray(array.flat[:: max(1, self.size // 16)])  # reshaping a transposed array would copy all of it
             self._sample = tuple(some.tolist()) if some.dtype == np.object_ else some.tobytes()
         return self._sample
 

@@ -174,12 +174,12 @@ class Facts(Generic[Fact]):
         return {find(cls) for cls in learned}
 
     def _nodes(self, cls: int) -> list[ENode]:
-        """The e-nodes that the fact of an e-class is derived from."""
+        """The e-nodes that the fact of an e-class is derived from, with canonical operands."""
         return [] if self._classes.constant(cls) is not None else [self._read(node) for node in self._classes.e_nodes(cls)]
 
     def _parts(self, cls: int, nodes: Iterable[ENode]) -> Iterable[int]:
         """The e-classes of the operands of e-nodes; records the e-class as a user of each."""
-        parts = dict.fromkeys(self._classes.find(part) for node in nodes for part in node.operands)
+        parts = dict.fromkeys([part for node in nodes for part in node.operands])
         for part in parts:
             users = self._users.setdefault(part, [])
             if not users or users[-1] != cls:
@@ -187,20 +187,22 @@ class Facts(Generic[Fact]):
         return parts
 
     def _read(self, node: ENode) -> ENode:
-        return node if node.op is None or self._analysis.reads(node.op) else OPAQUE
+        if node.op is not None and not self._analysis.reads(node.op):
+            return OPAQUE
+        return ENode(node.op, node.attrs, node.field, tuple(map(self._classes.find, node.operands)))
 
     def _of_class(self, cls: int, nodes: Sequence[ENode]) -> AnyValue:
         classes, known = self._classes, self._known
         type_, constant = classes.type(cls), classes.constant(cls)
         if constant is not None:
             return _known(self._analysis, type_, constant)
-        usable = [node for node in nodes if all(classes.find(part) in known for part in node.operands)]
-        facts = [self._of_node(node, type_) for node in usable or (OPAQUE,)]
+        facts = [self._of_node(node, type_) for node in nodes if all(part in known for part in node.operands)]
+        if len(facts) < 2:
+            return facts[0] if facts else self._of_node(OPAQUE, type_)
         return functools.reduce(lambda one, other: _merged(self._analysis, one, other, type_), facts)
 
     def _of_node(self, node: ENode, type_: Type) -> AnyValue:
-        classes = self._classes
-        operands = [classes.find(part) for part in node.operands]
+        classes, operands = self._classes, node.operands
         facts = [self._known[part] for part in operands]
         found = None
         if node.op is not None:

@@ -148,7 +148,7 @@ def _write(name: str, value: AnyValue, kind: int) -> AttributeProto:
     elif kind == 3:
         attribute.s = value.encode() if isinstance(value, str) else value
     elif kind == 4:
-        attribute.t.CopyFrom(tensor_proto(value, ""))
+        tensor_proto(value, "", attribute.t)
     elif kind == 7:
         attribute.ints.extend(map(int, value))
     elif kind == 6:

@@ -59,11 +59,11 @@ class ConstantPool:
             self._tensors[name] = tensor
         return name
 
-    def finish(self, place: Place) -> dict[str, Callable[[], TensorProto]]:
-        """Returns a function for each initializer that creates its proto, and fills `nodes` and `sparse`. `place` stores initializers
-        externally.
+    def finish(self, place: Place) -> dict[str, Callable[[TensorProto], object]]:
+        """Returns a function for each initializer that writes it into an empty proto, and fills `nodes` and `sparse`. `place` stores
+        initializers externally.
 
-        Initializers are most of the model, so creating them one at a time while they are copied into it saves memory.
+        Initializers are most of the model, so writing each into its place in the model saves memory and a copy.
         """
         dense: dict[str, Tensor] = {}
         for name, tensor in self._tensors.copy().items():
@@ -84,15 +84,14 @@ class ConstantPool:
             else:
                 dense[name] = tensor
         elsewhere = place(dense)
-        return {name: partial(_proto, name, tensor, elsewhere.get(name)) for name, tensor in dense.items()}
+        return {name: partial(_write, name, tensor, elsewhere.get(name)) for name, tensor in dense.items()}
 
 
-def _proto(name: str, tensor: Tensor, elsewhere: TensorProto | None) -> TensorProto:
+def _write(name: str, tensor: Tensor, elsewhere: TensorProto | None, proto: TensorProto) -> None:
     if elsewhere is not None:
-        return elsewhere
-    if not isinstance(tensor.source, External):
-        return tensor_proto(tensor, name)
-    proto = TensorProto()
-    proto.CopyFrom(tensor.source.proto)
-    proto.name = name
-    return proto
+        proto.CopyFrom(elsewhere)
+    elif isinstance(tensor.source, External):
+        proto.CopyFrom(tensor.source.proto)
+        proto.name = name
+    else:
+        tensor_proto(tensor, name, proto)

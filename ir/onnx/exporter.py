@@ -18,6 +18,7 @@ from passat.ir.onnx.declared import contradicts, says_more, settle
 from passat.ir.onnx.errors import OnnxError
 from passat.ir.onnx.frame import Frame
 from passat.ir.onnx.graph_writer import GraphWriter
+from passat.ir.onnx.tensors import tensor_proto
 from passat.ir.onnx.value_types import UNKNOWN, type_of, value_info
 from passat.ir.onnx_mapping import DEFAULT_OPSET, ELEMENT_TYPES
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type
@@ -85,9 +86,9 @@ class ModelWriter:
         graph.node.extend(writer.nodes)
         graph.input.extend(inputs)
         graph.output.extend(outputs)
-        initializers.update((name, partial(_itself, tensor)) for name, tensor in frame.defaults.items())
-        names = sorted(initializers, key=lambda name: frame.order.get(name, len(frame.order)))
-        graph.initializer.extend(initializers[name]() for name in names)
+        initializers.update((name, partial(tensor_proto, tensor, name)) for name, tensor in frame.defaults.items())
+        for name in sorted(initializers, key=lambda name: frame.order.get(name, len(frame.order))):
+            initializers[name](graph.initializer.add())
         graph.sparse_initializer.extend(self.constants.sparse)
         graph.value_info.extend(writer.value_infos)
         self._annotate(graph)
@@ -177,10 +178,6 @@ def _default_frame() -> Frame:
     model = ModelProto(ir_version=DEFAULT_IR_VERSION, producer_name="passat")
     model.opset_import.add(domain="", version=DEFAULT_OPSET)
     return Frame(model, GraphProto(name="main"))
-
-
-def _itself(tensor: TensorProto) -> TensorProto:
-    return tensor
 
 
 def _declaration(tensor: TensorProto) -> ValueInfoProto:

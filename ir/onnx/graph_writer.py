@@ -79,7 +79,7 @@ class GraphWriter:
         for name, result in dict(zip(wanted, results, strict=True)).items():
             if self.inner and isinstance(result, Constant):
                 node = NodeProto(op_type="Constant", name=self.model.node_names.take(name), output=[name])
-                node.attribute.add(name="value", type=_TENSOR, t=tensor_proto(result.data, ""))
+                tensor_proto(result.data, "", node.attribute.add(name="value", type=_TENSOR).t)
                 self.nodes.append(node)
             elif isinstance(result, Constant) and not self._can_rename(result.checked_type):
                 model.constants.add_again(result, name)

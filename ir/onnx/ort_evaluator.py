@@ -83,7 +83,7 @@ def evaluate_nodes(
             proto = graph.initializer.add(name=name, data_type=NUMBERS[constant.dtype], dims=constant.shape, data_location=EXTERNAL)
             proto.external_data.add(key="location", value="memory")
         else:
-            graph.initializer.append(dense_proto(constant, name))
+            dense_proto(constant, name, graph.initializer.add())
     for name in results:
         graph.output.add(name=name)
     least = max([OLDEST_RUN, *since])

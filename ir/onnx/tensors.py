@@ -133,21 +133,27 @@ def _shape(name: str, proto: TensorProto | SparseTensorProto) -> tuple[int, ...]
     return shape
 
 
-def tensor_proto(value: Tensor | TensorProto, name: str) -> TensorProto:
-    """Returns the proto of a constant under a name. Tensors from a proto are not decoded; external data is read."""
-    if isinstance(value, TensorProto):
+def tensor_proto(value: Tensor | TensorProto, name: str, into: TensorProto | None = None) -> TensorProto:
+    """Returns the proto of a constant under a name, written `into` a part of a model if that is given: adding it later would copy its
+    elements. Tensors from a proto are not decoded; external data is read."""
+    if isinstance(value, TensorProto) and into is None:
         return value
-    if isinstance(value.source, TensorProto):
-        proto = TensorProto()
-        proto.CopyFrom(value.source)
-        proto.name = name
+    source = value if isinstance(value, TensorProto) else value.source
+    if isinstance(source, TensorProto):
+        proto = TensorProto() if into is None else into
+        proto.CopyFrom(source)
+        if source is not value:
+            proto.name = name
         return proto
-    return dense_proto(value, name)
+    assert isinstance(value, Tensor)
+    return dense_proto(value, name, into)
 
 
-def dense_proto(value: Tensor, name: str) -> TensorProto:
-    """Returns the proto with all elements of a constant."""
-    proto = TensorProto(name=name, data_type=NUMBERS[value.dtype], dims=value.shape)
+def dense_proto(value: Tensor, name: str, into: TensorProto | None = None) -> TensorProto:
+    """Returns the proto with all elements of a constant, written `into` an empty part of a model if that is given."""
+    proto = TensorProto() if into is None else into
+    proto.name, proto.data_type = name, NUMBERS[value.dtype]
+    proto.dims.extend(value.shape)
     if value.dtype == "string":
         proto.string_data.extend(
             text if isinstance(text, bytes) else str(text).encode("utf-8", "surrogateescape") for text in value.numpy().reshape(-1)

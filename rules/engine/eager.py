@@ -99,6 +99,7 @@ class Eager:
                 graph.decisions.append(Decision(matcher.rule_name, place, str(rejection)))
                 continue
             statistics.unions += 1
+            graph.applied += 1
             graph.decisions.append(Decision(matcher.rule_name, place, "", new, made, len(graph)))
             return graph.find(made)
         return -1

@@ -147,6 +147,8 @@ class Graph:
         self.eager = eager
         self.environment = environment
         self.statistics: dict[str, RuleStatistics] = {}
+        self.applied = 0
+        """The number of applications of eager rules."""
         self.decisions: list[Decision] = []
         self.merged = 0
         self.places: dict[int, Expr] = {}
@@ -162,11 +164,6 @@ class Graph:
     def anew(self) -> "Graph":
         """A graph of the same kind, without nodes."""
         return Graph(self.eager, self.environment, compare_large=self._large is not None)
-
-    @property
-    def applied(self) -> int:
-        """The number of applications of eager rules."""
-        return sum(statistics.unions for statistics in self.statistics.values())
 
     # ---- loading
 

@@ -121,6 +121,20 @@ class Matcher:
         return known[1]
 
     @cached_property
+    def _known_columns(self) -> dict[int, tuple[Guard | Computed, Sequence[tuple[int, AnyValue]]]]:
+        return {}
+
+    def columns(self, call: Guard | Computed) -> Sequence[tuple[int, AnyValue]]:
+        """The arguments of a guard or computed attribute, each with its column, which is -1 if it is not a bound part of the left side.
+        Remembered like slots."""
+        known = self._known_columns.get(id(call))
+        if known is None:
+            root = self.rule.lhs.key if self.rule.kind == EAGER else None  # the left side of an eager rule may not have a node yet
+            columns = [(self.slot(arg) if isinstance(arg, Pattern) and arg.key != root else -1, arg) for arg in call.args]
+            known = self._known_columns[id(call)] = (call, columns)
+        return known[1]
+
+    @cached_property
     def _literals(self) -> list[PLiteral]:
         return [node for node in self._terms if isinstance(node, PLiteral)]
 
@@ -360,7 +374,7 @@ class Bindings(Substitution):
     __slots__ = ("graph", "matcher", "new", "row")
 
     def __init__(self, matcher: Matcher, graph: Graph, row: Sequence[int], new: NewNode | None = None) -> None:
-        super().__init__()
+        self.attrs = {}
         self.matcher = matcher
         self.graph = graph
         self.row = row
@@ -381,9 +395,11 @@ class Bindings(Substitution):
 
     def ask(self, call: Guard | Computed, *, decides: bool = False) -> AnyValue:
         """The result of the function of a guard or computed attribute. Raises RuleError if it fails."""
-        values = [self.value(arg) for arg in call.args]
+        graph, row = self.graph, self.row
+        columns = self.matcher.columns(call)
+        values = [LazyTerm(graph, graph.find(row[column])) if column >= 0 else self.value(arg) for column, arg in columns]
         try:
-            return self.graph.ask(call.function, values, decides=decides)
+            return graph.ask(call.function, values, decides=decides)
         except (Reject, OpTypeError, InferError, RuleError, MemoryError):
             raise
         except Exception as error:

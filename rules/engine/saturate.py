@@ -361,12 +361,13 @@ class Saturator:
                 continue
             if self._random is not None:
                 rows = self._random.sample(rows, len(rows))
-            statistics = self.result.of(matcher.name)
+            statistics, retried = self.result.of(matcher.name), again.get(number, ())
             start = time.perf_counter()
-            for row in (*sorted(again.get(number, ())), *rows):
-                if (number, row) in seen and row not in again.get(number, ()):
+            for row in (*sorted(retried), *rows) if retried else rows:
+                key = (number, row)
+                if key in seen and row not in retried:
                     continue
-                seen.add((number, row))
+                seen.add(key)
                 budget.matches += 1
                 statistics.matches += 1
                 if budget.matches >= due:
@@ -377,13 +378,13 @@ class Saturator:
                     root, built = matcher.decide(graph, row)
                 except Reject as rejection:
                     statistics.reject(str(rejection))
-                    self._rejected[number, row] = None
+                    self._rejected[key] = None
                     if steps is not None:
                         steps.reject(matcher, row, str(rejection), self.result.rounds)
                     continue
                 budget.matches += _FOLDED * (graph.applied - applied)
                 if matcher.follows_facts:
-                    self._dependent[number, row] = None
+                    self._dependent[key] = None
                 if graph.find(built) != root:
                     self._spend(1, unions)
                     statistics.unions += 1
