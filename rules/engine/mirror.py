@@ -30,7 +30,7 @@ class Mirror:
         self._lease = ExitStack()
         self._known_as: dict[int, int] = {}
         self._loaded = 0
-        self._visible: set[Symbol] = set()
+        self._visible: list[Symbol] = []
 
     def close(self) -> None:
         """Returns the e-graph. After a failure it is not reused."""
@@ -47,8 +47,9 @@ class Mirror:
         self._egraph = self._lease.enter_context(_EGRAPHS.lend())
         found = reachable(self._graph.symbols, self._stages[first:])
         possible = [matcher for matchers in found.values() for matcher in matchers]
-        self._visible = set().union(*(matcher.symbols for matcher in possible))
-        for symbol in sorted(self._visible, key=lambda symbol: symbol.name):
+        # Sorted, since the order of tables decides which of equal rows egglog keeps, and thus which of equal matches are found.
+        self._visible = sorted(set().union(*(matcher.symbols for matcher in possible)), key=lambda symbol: symbol.name)
+        for symbol in self._visible:
             self._egraph.declare(symbol.name, symbol.arity, symbol.has_payload)
         for matcher in possible:
             if matcher.rule.reducing:
