@@ -18,7 +18,7 @@ from passat.ir.shape import Any
 from passat.ir.tensor import Tensor
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type
 from passat.rules.analysis import Analysis, Fact
-from passat.rules.guards import Guard, Reject, Term
+from passat.rules.guards import Applied, Guard, Reject, Term, Tree
 from passat.rules.multi_pattern import MultiRule, PJoined
 from passat.rules.pattern import (
     AttrHole,
@@ -163,8 +163,8 @@ class Substitution:
         """The e-class of a pattern of a right side, for a left side of the given type; `made` caches existing ones and is extended."""
         if node.key not in made:
             if isinstance(node, PExpression):
-                raise Reject("certificates do not contain computed expressions")
-            if isinstance(node, PValue):
+                made[node.key] = _add_tree(maker, self.value(node.value))
+            elif isinstance(node, PValue):
                 made[node.key] = maker.add_value(self.value(node.value))
             elif isinstance(node, (PLiteral, PNumber)):
                 made[node.key] = maker.add_value(scalar_for(self.value(node.value), type_))
@@ -177,6 +177,13 @@ class Substitution:
                 else:
                     made[node.key] = maker.add_field(parts[0], node.index) if isinstance(node, PGet) else maker.add_tuple(parts)
         return made[node.key]
+
+
+def _add_tree(maker: Maker, tree: Tree) -> int:
+    """The e-class of a computed expression."""
+    if isinstance(tree, Applied):
+        return maker.add_call(tree.op, [_add_tree(maker, operand) for operand in tree.operands], EMPTY_ATTRS)
+    return maker.add_value(tree) if isinstance(tree, Tensor) else tree.cls
 
 
 def bind_attrs(node: PCall, given: Attrs, attrs: dict[str, AnyValue]) -> bool:

@@ -31,7 +31,7 @@ from passat.ir.types import Type, compatible, refine
 from passat.rules.analysis import OPAQUE, Analysis, ENode, Fact, Facts
 from passat.rules.guards import Reject
 from passat.rules.multi_pattern import MultiRule
-from passat.rules.pattern import PValue, RuleError
+from passat.rules.pattern import PExpression, PValue, RuleError
 from passat.rules.provenance.instance import Instance
 from passat.rules.provenance.plain import CertificateError, digest_key, plain_tensor
 from passat.rules.provenance.terms import CALL, CONST, FIELD, FUNCTION, GLOBAL, TUPLE, check_form, label_and_maker, operands_of
@@ -274,7 +274,8 @@ class Checker:
             made = self._made(step, opset, plain=True)
         for left, right in zip(step["left"], made, strict=True):
             self.closure.unite(self.cls(left), right)
-        if isinstance(self._rules[step["rule"]].rhs, PValue):
+        right_side = self._rules[step["rule"]].rhs
+        if isinstance(right_side, PValue) and not isinstance(right_side, PExpression):
             self.verdict.folds += 1
         else:
             self.verdict.unions += len(made)
@@ -345,9 +346,9 @@ class Checker:
         """The type of a class."""
         return self.closure.best(cls).checked_type
 
-    def fact(self, analysis: Analysis[Fact], term: int) -> Fact | None:
-        """The fact that an analysis has for a term."""
-        found: Fact | None = Facts(analysis, self).of(self.cls(term))
+    def fact(self, analysis: Analysis[Fact], cls: int) -> Fact | None:
+        """The fact that an analysis has for a class."""
+        found: Fact | None = Facts(analysis, self).of(cls)
         return found
 
     def find(self, cls: int) -> int:

@@ -32,18 +32,32 @@ ANY_GROWTH = 1 << 62
 
 
 class _Placed(Term):
-    """The term bound to a part of a left side, as an equal expression."""
+    """The term bound to a part of a left side, or named by a fact: a class, as an equal expression."""
 
-    __slots__ = ("_checker", "_term")
+    __slots__ = ("_checker", "_cls")
 
-    def __init__(self, checker: "Checker", term: int, expr: Expr) -> None:
+    def __init__(self, checker: "Checker", cls: int, expr: Expr) -> None:
         super().__init__(expr.checked_type, expr.data if isinstance(expr, Constant) else None, known_value(expr))
         self._checker = checker
-        self._term = term
+        self._cls = cls
 
     def fact(self, analysis: Analysis[Fact]) -> Fact | None:
         """The fact that an analysis has for the tensor."""
-        return self._checker.fact(analysis, self._term)
+        return self._checker.fact(analysis, self._cls)
+
+    @property
+    def cls(self) -> int:
+        """The class."""
+        return self._checker.find(self._cls)
+
+    def of_class(self, cls: int) -> Term:
+        """The term of another class."""
+        return _Placed(self._checker, cls, self._checker.closure.best(cls))
+
+    def calls(self, name: str) -> list[tuple[Term, ...]]:
+        """The operands of the calls of an operator in the class."""
+        nodes = self._checker.e_nodes(self.cls)
+        return [tuple(map(self.of_class, node.operands)) for node in nodes if node.op is not None and node.op.name == name]
 
 
 class Instance(Substitution):
@@ -128,9 +142,9 @@ class Instance(Substitution):
             values = [self._constant(part) for part in operands_of(self.checker.rows[term])]
             whole = [value for value in values if value is not None]
             environment = Environment(ANY_GROWTH, self.opset)
-            facts = functools.partial(self.checker.fact, term=term)
+            facts = functools.partial(self.checker.fact, cls=self.checker.cls(term))
             return CallTerm(op, values, attrs, type_, known, environment, lambda: folded_value(op, whole, attrs, type_, self.opset), facts)
-        return _Placed(self.checker, term, expr)
+        return _Placed(self.checker, self.checker.cls(term), expr)
 
     def place(self, pattern: Pattern) -> int:
         """The class bound to a hole."""

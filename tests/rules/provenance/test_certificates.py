@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from passat.ir.expr import Call, Expr, Function, If, Let, RefCreate, RefRead, Var
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
-from passat.ir.op import Op
+from passat.ir.op import Op, get_op
 from passat.ir.traverse import with_children
 from passat.passmgr import FunctionPass, PassContext, PassInfo
 from passat.rules import RuleSet, each, joined, number, op, parts, rule_pass, tensors
-from passat.rules.guards import Term, computed
+from passat.rules.guards import Applied, Term, Tree, computed
 from passat.rules.library.arithmetic import is_not_constant
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.passes import (
@@ -27,11 +27,11 @@ from passat.rules.passes import (
     fold_constant,
     simplify_expr,
 )
-from passat.rules.pattern import constants
+from passat.rules.pattern import constants, expression
 from passat.rules.provenance import checker as checker_module
 from passat.rules.provenance.plain import CertificateError
 from passat.rules.rule import RuleSetMeta
-from tests.rules.building import const, func, numbers, ops, tup, var
+from tests.rules.building import const, func, numbers, ops, splat, tup, var
 from tests.rules.program_strategies import programs
 from tests.rules.provenance.proving import Written, named, written
 from tests.share import share
@@ -53,12 +53,19 @@ def zero(_: Term) -> float:
     return 0.0
 
 
+@computed
+def turned(value: Term) -> Tree:
+    """The opposite, and a constant."""
+    return Applied(get_op("add"), (Applied(get_op("negative"), (value,)), splat(0.0).data))
+
+
 class Words(RuleSet):
     """Renames operators by equal ones."""
 
     squared = op.exp(x) * op.exp(y) >> op.exp(x + y)
     halved = (x * c) * 2.0 >> x * number(half(c)) * 4.0
     both = (op.sqrt(x) >> op.abs(x)).and_back()
+    turned = op.negative(op.negative(op.negative(x))) >> expression(turned(x), "negative", "add")
 
 
 class Together(RuleSet):
@@ -82,6 +89,13 @@ def proven(found: Written, *sets: type[RuleSet], unions: int = 1) -> None:
 
 def test_rules_of_ones_own() -> None:
     proven(written(func(ops.multiply(ops.exp(a), ops.exp(b))), [rule_pass(Words)]), Words)
+
+
+def test_computed_expressions() -> None:
+    found = written(func(ops.negative(ops.negative(ops.negative(a)))), [rule_pass(Words)])
+    assert [call.op.name for call in found.calls() if isinstance(call.op, Op)] == ["negative", "add"]
+    proven(found, Words)
+    assert found.check(Words).folds == 0
 
 
 def test_commutative_operands_may_stand_in_either_order() -> None:
