@@ -65,20 +65,22 @@ INSTEAD: Final = {
 
 
 @cache
-def _texts() -> list[tuple[Path, str]]:
-    """All files with their contents, read once for all constructions."""
+def _texts() -> list[tuple[Path, str, str]]:
+    """All files with their contents, as written and in lower case, read once for all constructions."""
     listed = subprocess.run(["git", "ls-files", *FOLDERS], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     named = (ROOT / name for name in listed.splitlines() if name.endswith((".py", ".md")))
-    return [(path, path.read_text(encoding="utf-8")) for path in named if not path.is_symlink() and path != Path(__file__).resolve()]
+    paths = [path for path in named if not path.is_symlink() and path != Path(__file__).resolve()]
+    return [(path, text, text.lower()) for path in paths for text in [path.read_text(encoding="utf-8")]]
 
 
 @pytest.mark.parametrize("words", INSTEAD)
 def test_no_file_has_the_construction(words: str) -> None:
     wrong = re.compile(rf"\b(?:{words})", re.IGNORECASE)
+    perhaps = re.compile(words)  # eight times as fast, since it ignores neither case nor beginnings of words
     found = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}"
-        for path, text in _texts()
-        if wrong.search(text)
+        for path, text, lower in _texts()
+        if perhaps.search(lower)
         for number, line in enumerate(text.splitlines(), 1)
         if wrong.search(line)
     ]
