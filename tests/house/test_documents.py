@@ -4,7 +4,8 @@ output in the pages, or in the named ones.
 The blocks of a page are executed in order, in one folder:
 
 * `console`: each line `$ command`, with its output below it. `passat`, `python` and a few shell commands run; `pip` and `make` do not. A
-  line `...` in the output stands for all lines up to the next one that is shown.
+  line `...` in the output stands for all lines up to the next one that is shown. Python and Passat run in forked processes, and with
+  PASSAT_SOAK=1 in new ones.
 * `pycon`: all blocks of a page are one session.
 * `python`: a program, which must end without an error.
 * A block that begins with a comment `# name.py` (or `.toml`, `.yaml` ...) is a file, and is written there.
@@ -15,8 +16,7 @@ that look like examples and are none of these are errors. The page on rules is t
 
 import contextlib
 import doctest
-import json
-import multiprocessing
+import io
 import os
 import re
 import shlex
@@ -25,13 +25,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from pathlib import Path
-from subprocess import PIPE
 from typing import Final
 
 import pytest
 
-from passat.cli import main
+from tests import processes
+from tests.processes import PROCESSES, enter
 
 HOME: Final = Path(__file__).resolve().parents[2]
 PAGES: Final = {"docs/rules.md": "passat rules doc"}
@@ -46,49 +47,18 @@ TITLE: Final = re.compile(r"# ([\w./-]+\.\w+)\n")
 TIMES: Final = re.compile(r"\b\d+(\.\d+)? ?(s|ms|us)\b|\b\d\.\de-\d\d\b| \([+-]\d+ %\)|\(\d+\.\d+%; \d+\.\d+%\)|\s+")
 LEFT_OUT: Final = ("pip", "make")
 COMMANDS: Final = ("passat", "python", "cat", "cp", "echo", "head", "ls", "mkdir", "rm")
-FORKS: Final = multiprocessing.get_context("forkserver")
-"""Processes that have already imported Passat, which takes longer than most commands of the documents."""
-FORKS.set_forkserver_preload(
-    [
-        *(
-            "passat.cli",
-            "passat.rules.passes",
-            "passat.rules.library",
-            "passat.optimizer",
-            "passat.certificates",
-            "passat.catalog",
-            "passat.render",
-        ),
-        *("passat.ir.onnx.importer", "passat.ir.onnx.exporter", "networkx", "typer.main", "pydantic.fields", "pydantic.type_adapter"),
-        *("pydantic.json_schema", "rich.console", "onnx", "onnxruntime", __name__),
-    ]
-)
+SHELL: Final = re.compile(r"[|;&<>*?$]")
 
 
 def run(command: str, folder: Path) -> str:
     """Runs a command with this Python's `passat` and returns its output, without the progress lines of slow machines."""
     words = shlex.split(command)
     assert words[0] in COMMANDS, f"a document runs {words[0]}"
-    if words[0] == "passat" and not re.search(r"[|;&<>*?$]", command):
-        printed = [folder / name for name in (".stdout", ".stderr")]
-        process = FORKS.Process(target=command_line, args=(words, folder, *printed, environment(folder)))
-        process.start()
-        process.join()
-        output = "".join(path.read_text() for path in printed)
+    if words[0] in ("passat", "python") and not SHELL.search(command):
+        done = processes.run(words, folder, environment(folder))
     else:
         done = subprocess.run(command, shell=True, cwd=folder, env=environment(folder), capture_output=True, text=True, check=False)
-        output = done.stdout + done.stderr
-    return re.sub(r"^(checking|looking) .* \.\.\.\n", "", output, flags=re.MULTILINE)
-
-
-def command_line(words: list[str], folder: Path, out: Path, err: Path, variables: dict[str, str]) -> None:
-    """Runs Passat's command line in this process, with its output in files."""
-    os.chdir(folder)
-    os.environ.update(variables)
-    for path, stream in ((out, sys.stdout), (err, sys.stderr)):
-        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream.fileno())
-    sys.argv = words
-    main()
+    return re.sub(r"^(checking|looking) .* \.\.\.\n", "", done.stdout + done.stderr, flags=re.MULTILINE)
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -129,43 +99,49 @@ def console(body: str, folder: Path) -> str:
     return "".join(lines)
 
 
-SESSION: Final = """
-import contextlib, io, json, sys
-namespace = {"__name__": "session"}
-for sources in sys.stdin:
-    outputs = []
-    for source in json.loads(sources):
-        with contextlib.redirect_stdout(io.StringIO()) as out:
-            try:
-                exec(compile(source, "session", "single"), namespace)
-            except Exception as error:
-                notes = "".join(f"{note}\\n" for note in getattr(error, "__notes__", ()))
-                print(f"Traceback (most recent call last):\\n    ...\\n{type(error).__name__}: {error}\\n{notes}", end="")
-        outputs.append(out.getvalue())
-    print(json.dumps(outputs), flush=True)
-"""
+def answer(requests: "Connection[list[str], list[str]]", folder: Path, variables: dict[str, str]) -> None:
+    """A Python session: answers each list of lines with their output, until the other side closes the connection."""
+    enter(folder, variables)
+    sys.path.insert(0, "")
+    namespace: dict[str, object] = {"__name__": "session"}
+    with contextlib.suppress(EOFError):
+        while True:
+            requests.send([printed_by(source, namespace) for source in requests.recv()])
+
+
+def printed_by(source: str, namespace: dict[str, object]) -> str:
+    """The output of a line of a session."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        try:
+            exec(compile(source, "session", "single"), namespace)
+        except Exception as error:
+            notes = "".join(f"{note}\n" for note in getattr(error, "__notes__", ()))
+            print(f"Traceback (most recent call last):\n    ...\n{type(error).__name__}: {error}\n{notes}", end="")
+    return out.getvalue()
 
 
 @contextmanager
 def session(folder: Path) -> Iterator[Callable[[str], str]]:
     """A Python session: a function that returns a block with the current output of its lines."""
-    command = [sys.executable, "-c", SESSION]
-    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True, cwd=folder, env=environment(folder)) as process:
-        stdin, stdout = process.stdin, process.stdout
-        assert stdin is not None
-        assert stdout is not None
+    here, there = PROCESSES.Pipe()
+    process = PROCESSES.Process(target=answer, args=(there, folder, environment(folder)))
+    process.start()
+    there.close()
 
-        def block(body: str) -> str:
-            examples = doctest.DocTestParser().get_examples(body)
-            stdin.write(json.dumps([example.source for example in examples]) + "\n")
-            stdin.flush()
-            lines = []
-            for example, output in zip(examples, json.loads(stdout.readline()), strict=True):
-                first, *rest = example.source.splitlines()
-                lines += [f">>> {first}\n", *(f"... {line}".rstrip() + "\n" for line in rest), output]
-            return "".join(lines)
+    def block(body: str) -> str:
+        examples = doctest.DocTestParser().get_examples(body)
+        here.send([example.source for example in examples])
+        lines = []
+        for example, output in zip(examples, here.recv(), strict=True):
+            first, *rest = example.source.splitlines()
+            lines += [f">>> {first}\n", *(f"... {line}".rstrip() + "\n" for line in rest), output]
+        return "".join(lines)
 
+    try:
         yield block
+    finally:
+        here.close()
+        process.join()
 
 
 def rewritten(text: str) -> str:
@@ -186,7 +162,8 @@ def rewritten(text: str) -> str:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(body)
             elif kind == "python":
-                subprocess.run([sys.executable, "-c", body], cwd=folder, check=True, capture_output=True, env=environment(folder))
+                done = processes.run(["python", "-c", body], folder, environment(folder))
+                assert done.returncode == 0, done.stderr
             if kind == "pycon":
                 python = python or stack.enter_context(session(folder))
                 printed = python(body)
