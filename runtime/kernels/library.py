@@ -40,6 +40,17 @@ _END: Final = r"""
 #endif
 """
 
+_BOOKKEEPING: Final = f"""
+#if !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("O2")
+#endif
+{RUNTIME}
+#if !defined(__clang__)
+#pragma GCC pop_options
+#endif
+"""
+"""GCC would spend a third of a second more on code that has no loops over elements."""
 _LEVELS: Final = """
 #if defined(__x86_64__)
 #define LEVELS {}
@@ -87,7 +98,7 @@ def library_source(kernels: Sequence[Kernel], domain: str, level: int | None = N
     parts += [_for_level(functions, prefix, target) for prefix, target in others]
     by_level = (", ".join(f"{prefix}_##name" for prefix in prefixes) for prefixes in ((first, *(name for name, _ in others)), (first,)))
     parts.append("#define LEVELS_OF(name) {{{}}}\n#else\n#define LEVELS_OF(name) {{{}}}\n#endif".format(*by_level))
-    parts += [f"#define FLOAT16 {_ELEMENTS['float16'][0]}", *([_TABLES] if has_halves else []), RUNTIME]
+    parts += [f"#define FLOAT16 {_ELEMENTS['float16'][0]}", *([_TABLES] if has_halves else []), _BOOKKEEPING]
     parts += [f"static const Tensor {kernel.name}_tensors[] = {{{_tensors(kernel)}}};" for kernel in kernels]
     rows = ",\n".join(
         f'  {{OP, "{kernel.name}", {len(kernel.program.inputs)}, {len(kernel.forms)}, {kernel.rank}, {_reduced(kernel)}, '

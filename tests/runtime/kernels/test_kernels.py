@@ -217,17 +217,25 @@ def kernels_win(
     return [Timing("the input", 2.0), Timing("with kernels", 1.0)], candidates[0]
 
 
-@pytest.fixture
-def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A model with kernels, written, whichever is faster."""
-
-    monkeypatch.setattr("passat.kernels.race", kernels_win)
-    onnx.save(model(CHAIN), tmp_path / "in.onnx")
-    out = tmp_path / "out.onnx"
-    done = CliRunner().invoke(app, ["optimize", str(tmp_path / "in.onnx"), "-o", str(out), "--kernels"])
+@pytest.fixture(scope="module")
+def written_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a model with kernels, written, whichever is faster."""
+    folder = tmp_path_factory.mktemp("written")
+    onnx.save(model(CHAIN), folder / "in.onnx")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("passat.kernels.race", kernels_win)
+        done = CliRunner().invoke(app, ["optimize", str(folder / "in.onnx"), "-o", str(folder / "out.onnx"), "--kernels"])
     assert done.exit_code == 0, done.output
     assert "kernels: the model is 2.00 times as fast" in done.output
-    return out
+    return folder
+
+
+@pytest.fixture
+def written(written_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of that model, for a test that changes it or writes it again."""
+    monkeypatch.setattr("passat.kernels.race", kernels_win)
+    shutil.copytree(written_once, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "out.onnx"
 
 
 def test_run_finds_the_library(written: Path, tmp_path: Path) -> None:

@@ -1,7 +1,10 @@
 """Kernels along rows: reductions, and what is computed of their results."""
 
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any as AnyValue
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -115,34 +118,67 @@ NORMALIZED = (
 )
 
 
+@pytest.fixture(scope="module")
+def reductions(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tuple[AnyValue, AnyValue]]:
+    """The results of all these models on ONNX Runtime and with kernels, by their names: parts of one model, whose kernels are compiled
+    together."""
+    parts = [part for shape, axes in AXES for part in reduced(shape, axes)]
+    feed = {name: value for part in parts for name, value in part.feed.items()}
+    proto = model(
+        f"g ({', '.join(part.inputs for part in parts)}) => ({', '.join(part.outputs for part in parts)}) "
+        f"<{', '.join(part.constants for part in parts)}> {{ {' '.join(part.nodes for part in parts)} }}"
+    )
+    own = own_session(proto, tmp_path_factory.mktemp("reductions"), threads=2, kernels=None)
+    names = [output.name for output in proto.graph.output]
+    return dict(zip(names, zip(session(proto).run(None, feed), own.run(None, feed), strict=True), strict=True))
+
+
+class Reduced(NamedTuple):
+    """Parts of a model, whose names end with that of the part."""
+
+    name: str
+    feed: Mapping[str, AnyValue]
+    inputs: str
+    outputs: str
+    constants: str
+    nodes: str
+
+
+def reduced(shape: tuple[int, ...], axes: tuple[int, ...]) -> Iterator[Reduced]:
+    """The normalization with sizes that are known, and not."""
+    random = np.random.default_rng(0)
+    within = {axis % len(shape) for axis in axes}
+    x = random.standard_normal(shape, np.float32)
+    w = random.random([1 if axis in within else size for axis, size in enumerate(shape)], np.float32)
+    case = f"{'_'.join(map(str, shape))}_along_{'_'.join(str(axis % len(shape)) for axis in axes)}"
+    for name, sizes in ((f"static_{case}", list(map(str, shape))), (f"dynamic_{case}", [f"D{axis}_{case}" for axis in range(len(shape))])):
+        rows = ["1" if axis in within else size for axis, size in enumerate(sizes)]
+        left = ",".join(size for axis, size in enumerate(sizes) if axis not in within)
+        yield Reduced(
+            name,
+            {f"x_{name}": x, f"w_{name}": w},
+            f"float[{','.join(sizes)}] x_{name}, float[{','.join(rows)}] w_{name}",
+            f"float[{','.join(sizes)}] r_{name}, float[{','.join(rows)}] u_{name}, float{f'[{left}]' if left else ''} o_{name}",
+            f"int64[{len(axes)}] a_{name} = {{{', '.join(map(str, axes))}}}",
+            re.sub(r"\b([a-z])\b", rf"\1_{name}", NORMALIZED.strip("{} ")),
+        )
+
+
 @pytest.mark.parametrize(("shape", "axes"), AXES)
-def test_reductions_along_one_or_two_groups_of_adjacent_axes(shape: tuple[int, ...], axes: tuple[int, ...], tmp_path: Path) -> None:
+def test_reductions_along_one_or_two_groups_of_adjacent_axes(
+    shape: tuple[int, ...], axes: tuple[int, ...], reductions: Mapping[str, tuple[AnyValue, AnyValue]]
+) -> None:
     """Three levels, with an operand that has one element for each row or column, and results of all forms; with sizes that are known, and
     not."""
-    for sizes in (list(map(str, shape)), [f"D{axis}" for axis in range(len(shape))]):
-        check_reductions(shape, axes, sizes, tmp_path)
-
-
-def check_reductions(shape: tuple[int, ...], axes: tuple[int, ...], names: list[str], folder: Path) -> None:
-    kept = [1 if axis in {each % len(shape) for each in axes} else size for axis, size in enumerate(shape)]
-    rows = ["1" if axis in {each % len(shape) for each in axes} else name for axis, name in enumerate(names)]
-    removed = [name for axis, name in enumerate(names) if axis not in {each % len(shape) for each in axes}]
-    last = f"[{','.join(removed)}]" if removed else ""
-    text = (
-        f"g (float[{','.join(names)}] x, float[{','.join(rows)}] w) => (float[{','.join(names)}] r, float[{','.join(rows)}] u, "
-        f"float{last} o) <int64[{len(axes)}] a = {{{', '.join(map(str, axes))}}}> {NORMALIZED}"
-    )
-    proto = model(text)
-    random = np.random.default_rng(0)
-    feed = {"x": random.standard_normal(shape, np.float32), "w": random.random(kept, np.float32)}
-    plain = session(proto).run(None, feed)
-    for name, one, other in zip("ruo", plain, own_session(proto, folder, threads=2, kernels=None).run(None, feed), strict=True):
-        assert one.shape == other.shape
-        if 0 not in shape:
-            np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6, err_msg=name)
-    made = fused(proto)
-    assert len(made.groups) <= 2  # the reduction without dimensions is the last node, in a kernel of its own or none
-    assert made.nodes >= 9
+    for part in reduced(shape, axes):
+        for name in "ruo":
+            one, other = reductions[f"{name}_{part.name}"]
+            assert one.shape == other.shape
+            if 0 not in shape:
+                np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6, err_msg=name)
+        made = fused(model(f"g ({part.inputs}) => ({part.outputs}) <{part.constants}> {{ {part.nodes} }}"))
+        assert len(made.groups) <= 2  # the reduction without dimensions is the last node, in a kernel of its own or none
+        assert made.nodes >= 9
 
 
 def test_three_groups_of_axes_are_left_alone() -> None:
