@@ -4,7 +4,6 @@ The models also return the shapes of their results, so that a wrongly inferred s
 right, or absent.
 """
 
-import warnings
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -20,6 +19,7 @@ from tests.fuzz.builder import IR_VERSION
 from tests.fuzz.graphs import NEWEST, OLDEST, Case, counted
 from tests.fuzz.judge import bits_differ
 from tests.fuzz.values import Array
+from tests.onnx_cases import collected
 
 MOST_ELEMENTS: Final = 20_000
 """Maximum number of elements of all operands; larger cases take time and show nothing new."""
@@ -35,13 +35,8 @@ def _integers(name: str, others: Sequence[int] = ()) -> Sequence[int]:
 @lru_cache(1)
 def node_cases() -> Sequence[tuple[NodeProto, Sequence[ValueInfoProto], Sequence[Array], int]]:
     """The node of each case, its declared inputs and their values, and its opset."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # creating the cases divides by zero, among others
-        from onnx.backend.test.case.node import collect_testcases
-
-        cases = collect_testcases(None)
     found = []
-    for case in cases:
+    for case in collected():
         model, data = case.model, case.data_sets
         if model is None or not data or len(model.graph.node) != 1 or model.graph.node[0].op_type in LEFT_OUT:
             continue

@@ -6,7 +6,6 @@ CI takes every fiftieth of onnx's node tests; `make nightly` takes all, and a mo
 import os
 import subprocess
 import sys
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from onnx import ModelProto
 from passat.ir.module import IRModule
 from passat.ir.onnx import check, from_onnx, load, read_model, save, to_onnx
 from passat.ir.onnx.frame import Frame
+from tests.onnx_cases import collected
 from tests.share import SOAK, share
 
 Run = Callable[[ModelProto, dict[str, Any]], list[Any]]
@@ -108,11 +108,7 @@ def equal(got: Any, want: Any) -> bool:
 
 
 def test_node_tests_of_the_onnx_package(rebuilt: Rebuilt, histogram: Histogram, run: Run) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the package creates its cases by intentional overflows
-        from onnx.backend.test.case.node import collect_testcases
-
-        cases = [(case, case.data_sets[0][0]) for case in collect_testcases(None) if case.data_sets]
+    cases = [(case, case.data_sets[0][0]) for case in collected() if case.data_sets]
     assert len(cases) > 1500
     compared = 0
     for case, inputs in cases[:: share(50, 1)]:

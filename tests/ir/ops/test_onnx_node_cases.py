@@ -1,6 +1,5 @@
 """ONNX's test cases for each operator: nodes that are not read as opaque calls have the values of the cases."""
 
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -9,7 +8,6 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
-from onnx.backend.test.case.node import collect_testcases
 
 from passat.ir.attrs import Attrs
 from passat.ir.evaluate import Value, evaluate_call
@@ -23,6 +21,7 @@ from passat.ir.types import TensorType, TupleType, Type, compatible
 from tests.fuzz.judge import examine
 from tests.fuzz.kinds import settings_of
 from tests.fuzz.node_cases import mutated_case
+from tests.onnx_cases import collected
 
 CONTRADICTORY = {"test_stft", "test_stft_with_window"}
 """If its operands are known, ONNX's own inference contradicts the shape that the case declares."""
@@ -87,12 +86,9 @@ def difference(found: Sequence[Array], expected: Sequence[Array]) -> str:
 
 @pytest.mark.parametrize("constant", [False, True], ids=["operands-at-run-time", "operands-constant"])
 def test_imported_nodes_have_the_expected_value(constant: bool) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # creating the cases divides by zero, among others
-        cases = collect_testcases(None)
     wrong: list[str] = []
     checked: Counter[str] = Counter()
-    for case in cases:
+    for case in collected():
         if case.model is None or case.data_sets is None:
             continue
         if any(not isinstance(value, (np.ndarray, np.generic, onnx.TensorProto)) for values in case.data_sets[0] for value in values):
@@ -137,12 +133,9 @@ def says_less(type_: Type, other: Type) -> bool:
 def test_who_knows_the_sizes_of_operands_knows_no_less_of_results_and_nothing_else() -> None:
     """ONNX's inference knows the rank of the parts of a Split of a vector of unknown size, but not of one with seven elements; it takes
     unknown sizes of Attention for 0."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        cases = collect_testcases(None)
     wrong: dict[str, str] = {}
     asked: set[str] = set()
-    for case in cases:
+    for case in collected():
         if case.model is None:
             continue
         for call in post_order(from_onnx(case.model)["main"]):
