@@ -343,20 +343,27 @@ def _cost_as_written(job: Job, given: Given, model: "ModelProto", module: IRModu
 
 
 def _is_one_to_one(module: IRModule, written: Mapping[int, Sequence[str]], model: "ModelProto") -> bool:
-    """True if a module without branches became a model with a node for each call and no others: `written` has the values that the nodes of
-    each call produce. Reading such a model to price it takes twice as long as writing it, and gives the same program."""
+    """True if a module without branches became a model with a node for each call and no others, or for each convolution with its bias:
+    `written` has the values that the nodes of each call produce. Reading such a model to price it takes twice as long as writing it, and
+    gives the same program."""
     nodes: set[tuple[str, ...]] = set()
+    unwritten: set[int] = set()
     for function in module.functions.values():
         for node in post_order(function):
             if isinstance(node, Call) and isinstance(node.op, Op):
                 results = node.checked_type.fields if isinstance(node.checked_type, TupleType) else (node.checked_type,)
                 names = tuple(written.get(id(node), ()))
-                if len(names) not in range(1, len(results) + 1):
+                if len(names) not in range(not node.op.name.startswith("nn.conv"), len(results) + 1):
                     return False
-                nodes.add(names)
+                if names:
+                    nodes.add(names)
+                else:
+                    unwritten.add(id(node))
+                if node.op.name == "nn.bias_add":
+                    unwritten.discard(id(node.args[0]))
             elif isinstance(node, (Call, If, Function)) and node is not function:
                 return False
-    return len(nodes) == len(model.graph.node)
+    return not unwritten and len(nodes) == len(model.graph.node)
 
 
 def _taken(job: Job, outcome: Outcome, cost: float) -> Outcome:

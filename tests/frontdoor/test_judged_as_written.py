@@ -174,3 +174,15 @@ def test_a_pass_that_makes_operators_missing_in_the_opset_keeps_the_input() -> N
     result = optimize(model, passes=[choose])
     assert result.model is model
     assert result.report.kept.startswith("the result has no form in the model's opset (--opset converts it to a later one): r: where needs")
+
+
+def test_a_convolution_with_its_bias_costs_what_it_costs_when_it_is_read() -> None:
+    model = parsed(
+        "(float[1, 2, 8, 8] x, float[1] c) => (float[1, 3, 8, 8] y)"
+        "<float[3, 2, 1, 1] w = {1, 2, 3, 4, 5, 6}, float[3] b = {1, 2, 3}> {"
+        " n = Neg(x) m = Neg(n) k = Conv(m, w, b) r = Relu(k) y = Relu(r) }"
+    )
+    result = optimize(model, verify=False)
+    assert nodes_of(result.model) == ("Conv", "Relu")
+    again = optimize(result.model, verify=False)
+    assert again.report.cost_before == pytest.approx(result.report.cost_after, rel=1e-12)
