@@ -189,6 +189,17 @@ def _array(call: Made, values: Sequence[float]) -> Array:
     return np.asarray(values, to_numpy(call.types[0].dtype))
 
 
+# Arrays of two or four numbers take most of the time of an analysis. A float64 that is rounded to float32 is the rounded sum, difference,
+# product or quotient: 53 bits are more than twice 24 bits and two (Figueroa, "When is double rounding innocuous?", 1995).
+_ARITHMETIC: Final[Mapping[str, Callable[[float, float], float]]] = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": operator.truediv,
+}
+_ROUNDED: Final[Mapping[str, Callable[[float], float]]] = {"float64": float, "float32": lambda number: c_float(number).value}
+
+
 def _computed(call: Made, *operands: Sequence[float]) -> list[float]:
     """The kernel's results on some numbers."""
     assert isinstance(call.types[0], TensorType)
@@ -200,17 +211,6 @@ def _computed(call: Made, *operands: Sequence[float]) -> list[float]:
         found = np.asarray(call.op.kernel(*[_array(call, values) for values in operands], **call.attrs))
         listed: list[float] = found.astype(np.float64).tolist() if found.dtype.kind not in "iub" else found.tolist()
     return listed
-
-
-# Arrays of two or four numbers take most of the time of an analysis. A float64 that is rounded to float32 is the rounded sum, difference,
-# product or quotient: 53 bits are more than twice 24 bits and two (Figueroa, "When is double rounding innocuous?", 1995).
-_ARITHMETIC: Final[Mapping[str, Callable[[float, float], float]]] = {
-    "add": operator.add,
-    "subtract": operator.sub,
-    "multiply": operator.mul,
-    "divide": operator.truediv,
-}
-_ROUNDED: Final[Mapping[str, Callable[[float], float]]] = {"float64": float, "float32": lambda number: c_float(number).value}
 
 
 # ---- by traits
