@@ -27,7 +27,7 @@ from passat.rules.guards import Reject, Term, computed, guard, is_axis, is_float
 from passat.rules.holes import cases, operator, tensors_of
 from passat.rules.library.batch_norm import stays_finite
 from passat.rules.library.commuting import f
-from passat.rules.library.products import is_matrix, is_row_bias, is_vector_of
+from passat.rules.library.products import is_matrix, is_vector_of
 from passat.rules.library.products import product as matmul
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet
@@ -346,12 +346,6 @@ class HiddenStates(RuleSet):
         .when(is_stack_of_rows(x), is_matrix(w), is_float(x))
         .exploring()
         .inexact(_REGROUPS)
-    )
-    bias = (
-        (_PRODUCT + b >> op.nn.bias_add(_PRODUCT, b, axis=-1))
-        .when(is_row_bias(b, _PRODUCT))
-        .exploring()
-        .inexact("ONNX's Gemm may add the bias before it rounds")
     )
     normalized = _through(norm(_STACK, *params, attrs=e, axis=p), norm(x, *params, attrs=e, axis=-1)).when(is_axis(p, -1, _STACK))
     parts = _through(op.split(_STACK, attrs=a)[_PART], op.split(x, indices_or_sections=cut_places(a), axis=-1)[_PART]).when(

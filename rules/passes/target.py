@@ -30,6 +30,7 @@ from passat.rules.library.hidden_state import HiddenStates
 from passat.rules.library.lowering import ContribForms, Decompositions, TargetForms
 from passat.rules.library.lowering import FastMath as FastMathRules
 from passat.rules.library.masks import Masks
+from passat.rules.library.products import Products
 from passat.rules.library.raising import Powers, RaiseOps
 from passat.rules.library.relay_forms import CanonicalQuantized
 from passat.rules.library.views import DynamicViews, Transposes, Views
@@ -37,7 +38,7 @@ from passat.rules.library.windows import Windows
 from passat.rules.pass_options import written_opset
 from passat.rules.passes.legalize import LegalizeByAttribute
 from passat.rules.pattern import RuleError
-from passat.rules.rule import EXACT, FINITE, LOWERING, RuleSetMeta
+from passat.rules.rule import EXACT, EXPLORING, FINITE, LOWERING, RuleSetMeta
 from passat.rules.rule_pass import Phase, RulePass, phase
 
 register_option(
@@ -114,7 +115,7 @@ def collapse_batch_dims() -> RulePass:
     """Collapses batch dimensions where the reshapes cancel, so that products absorb their biases. First simplifies masks, softmax guards,
     experts and layer scale."""
     before = phase(ConstantFolding, HiddenStates.only("scaled", "gathered_experts"), Masks, *_MERGED)
-    after = phase(HiddenStates, *_MERGED)
+    after = phase(HiddenStates, Products.only("bias").of_kind(EXPLORING), *_MERGED)
     doc = collapse_batch_dims.__doc__ or ""
     return RulePass((before, after), name="CollapseBatchDims", opt_level=3, doc=doc, after=["RaiseAttention"])
 
