@@ -6,6 +6,7 @@ import os
 import runpy
 import sys
 import tempfile
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -19,8 +20,8 @@ PROCESSES.set_forkserver_preload(["tests.warm"])
 
 
 def run(words: Sequence[str], folder: Path, variables: Mapping[str, str] = os.environ) -> CompletedProcess[str]:
-    """Runs `passat ...`, `python FILE ...` or `python -c PROGRAM` in a folder, with these environment variables beside those of the
-    server."""
+    """Runs `passat ...`, `python FILE ...` or `python -c PROGRAM ...` in a folder, with these environment variables beside those of the
+    server. `-W` is the only option of Python."""
     with tempfile.TemporaryDirectory() as name:
         printed = [Path(name, stream) for stream in ("stdout", "stderr")]
         process = PROCESSES.Process(target=_run, args=(words, printed, folder, {**variables}))
@@ -47,15 +48,21 @@ def _run(words: Sequence[str], printed: Sequence[Path], folder: Path, variables:
         main()
     else:
         assert words[0] == "python"
-        sys.argv = [*words[1:]]
-        _program(*words[1:3])
+        _program(words[1:])
 
 
-def _program(file: str, text: str = "") -> None:
+def _program(words: Sequence[str]) -> None:
     """Runs the program of a file, or with `-c` of a text, as the main module."""
-    sys.path.insert(0, "" if file == "-c" else str(Path(file).resolve().parent))
-    if file == "-c":
+    if words[0] == "-W":
+        assert words[1] == "error"
+        warnings.simplefilter("error")
+        words = words[2:]
+    if words[0] == "-c":
+        sys.argv = ["-c", *words[2:]]
+        sys.path.insert(0, "")
         module = sys.modules["__main__"] = ModuleType("__main__")
-        exec(compile(text, "<string>", "exec"), vars(module))
+        exec(compile(words[1], "<string>", "exec"), vars(module))
     else:
-        runpy.run_path(file, run_name="__main__")
+        sys.argv = [*words]
+        sys.path.insert(0, str(Path(words[0]).resolve().parent))
+        runpy.run_path(words[0], run_name="__main__")

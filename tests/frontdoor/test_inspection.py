@@ -4,7 +4,6 @@ import json
 import os
 import re
 import resource
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -22,6 +21,7 @@ from passat.passmgr import BrokenModuleError, PassContext, PassInfo, PassInstrum
 from passat.rules import RulePass
 from passat.rules.passes import default_pipeline
 from passat.rules.rule_pass import COUNTERS
+from tests import processes
 from tests.frontdoor.small_pipeline import SMALL
 
 BERT = Path(__file__).resolve().parents[2] / "examples" / "models" / "bert_tiny.onnx"
@@ -102,8 +102,8 @@ def test_a_full_disk_names_the_file() -> None:
             "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
             "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\nfrom passat.cli import main\nmain()"
         )
-        command = [sys.executable, "-c", code, "optimize", str(BERT), "-o", "out.onnx", "--no-verify", "--dump-ir", f"{folder}/dump"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        arguments = ["optimize", str(BERT), "-o", "out.onnx", "--no-verify", "--dump-ir", f"{folder}/dump"]
+        done = processes.run(["python", "-c", code, *arguments], Path(folder))
         assert done.returncode == 1
         assert done.stderr == f"error: {folder}/dump/000_input.relay: File too large; nothing was written\n"
         assert os.listdir(f"{folder}/dump") == []

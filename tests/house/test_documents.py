@@ -203,6 +203,7 @@ def printed_page(page: str) -> str:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_generated_pages_are_up_to_date(page: str) -> None:
+    """They do not depend on the order of hashes, which is another one in each run."""
     shown, printed = (HOME / page).read_text(), printed_page(page)
     differ = [line for line in printed.splitlines() if line not in set(shown.splitlines())]
     assert shown == printed, f"make documents brings it up to date; new: {differ[:3]}"

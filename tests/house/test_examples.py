@@ -1,17 +1,17 @@
 """Every example runs, prints something, and causes no warnings."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests import processes
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.py"))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example(path: Path, tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-W", "error", str(path)], capture_output=True, text=True, cwd=tmp_path, check=False)
+    done = processes.run(["python", "-W", "error", str(path)], tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert done.stdout

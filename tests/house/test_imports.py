@@ -45,8 +45,9 @@ def sources() -> Iterator[Path]:
 
 
 def imports_of(path: Path) -> Iterator[Import]:
-    name = path.relative_to(HOME).as_posix()
-    stack: list[tuple[ast.AST, bool, bool]] = [(ast.parse(path.read_text(), name), True, False)]
+    name, text = path.relative_to(HOME).as_posix(), path.read_text()
+    children = ast.iter_child_nodes if "import_module" in text or "__import__" in text else statements_in
+    stack: list[tuple[ast.AST, bool, bool]] = [(ast.parse(text, name), True, False)]
     while stack:
         node, eager, typing = stack.pop()
         if isinstance(node, ast.Import):
@@ -58,12 +59,23 @@ def imports_of(path: Path) -> Iterator[Import]:
                 yield from (Import(name, node.lineno, f"passat.{alias.name}", eager, typing) for alias in node.names)
             else:
                 yield Import(name, node.lineno, node.module, eager, typing)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("importlib.import_module", "import_module", "__import__"):
+        elif isinstance(node, ast.Call) and name_of(node.func) in ("import_module", "__import__"):
             named = [arg.value for arg in node.args[:1] if isinstance(arg, ast.Constant)]
             yield from (Import(name, node.lineno, str(value), eager, typing) for value in named)
         inner = eager and not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-        for_types = typing or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
-        stack.extend((child, inner, for_types) for child in ast.iter_child_nodes(node))
+        for_types = typing or (isinstance(node, ast.If) and name_of(node.test) == "TYPE_CHECKING")
+        stack.extend((child, inner, for_types) for child in children(node))
+
+
+def statements_in(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements and branches directly in a statement."""
+    for field in ("body", "handlers", "orelse", "finalbody", "cases"):
+        yield from getattr(node, field, ())
+
+
+def name_of(node: ast.expr) -> str:
+    """The last name of a dotted one; empty for other expressions."""
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
 @functools.cache
