@@ -6,7 +6,8 @@ import importlib
 from typing import Final
 
 from passat.catalog import leaves
-from passat.rules.engine.directions import Directions
+from passat.rules.engine.directions import Directions, expanded
+from passat.rules.library import rule_sets
 from passat.rules.passes import default_pipeline
 from passat.rules.rule import EAGER, MULTI_PATTERN
 from passat.rules.rule_pass import RulePass
@@ -21,7 +22,10 @@ MODULES: Final = (
 
 
 def _compile_rules() -> None:
-    """Expands the rules of the default passes, and compiles their left sides. The results are cached by rule."""
+    """Expands the rules of the library, and compiles the left sides of those of the default passes. The results are cached by rule."""
+    for rules in rule_sets().values():
+        for rule in rules:
+            expanded(rule)
     for pass_ in leaves(default_pipeline()):
         for rule in pass_.declared if isinstance(pass_, RulePass) else ():
             for matcher in Directions(rule).matchers if rule.kind not in (EAGER, MULTI_PATTERN) else ():

@@ -14,7 +14,7 @@ from passat.ir.evaluate import Value
 from passat.ir.expr import BaseFunc, Expr, Function, If, Match
 from passat.ir.module import IRModule
 from passat.ir.traverse import bodies, children
-from passat.rules.engine.directions import Directions
+from passat.rules.engine.directions import Directions, expanded
 from passat.rules.engine.eager import Eager
 from passat.rules.engine.graph import CALL, CONST, GET, LEAF, TUPLE, Decision, Graph, outer_parts
 from passat.rules.engine.grouping import Grouper
@@ -33,7 +33,7 @@ from passat.rules.provenance.checker import Checker
 from passat.rules.provenance.pass_trace import PassEvent
 from passat.rules.provenance.plain import CertificateError, Plain, Uncovered
 from passat.rules.provenance.terms import FORMAT, VERSION, Terms
-from passat.rules.rule import EAGER, Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import Rule, RuleSet, RuleSetMeta
 
 _WITH_AXIS: Final = ("cumsum", "nn.log_softmax", "nn.softmax", "topk")
 """Unary operators whose axis may be counted from either end."""
@@ -83,8 +83,7 @@ def _library() -> dict[str, Rule]:
 
 
 def _by_name(sets: Iterable[RuleSetMeta]) -> dict[str, Rule]:
-    every = (rule for rules in sets for rule in rules)
-    return {each.name: each for rule in every for each in ([rule] if rule.kind == EAGER else rule.directions())}
+    return {each.name: each for rules in sets for rule in rules for each in expanded(rule)}
 
 
 WRITTEN: Final = "(written and read again)"
