@@ -201,7 +201,7 @@ def knows_all_elements(x: Term) -> bool | str:
     """All elements of a small integer or bool tensor are known before run time."""
     elements = x.known
     if elements is None:
-        return "the elements are unknown before run time"
+        return f"the elements of {x.type_!r} are unknown before run time"
     unknown = [element for element in elements if type(element) not in (int, bool)]
     return not unknown or f"the element {unknown[0]!r} is known only at run time"
 
