@@ -121,7 +121,7 @@ def _other_runners() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for entry in list_passes():
         made = None if entry.info is None else entry.make({})
-        if isinstance(made, RunsRules) and not isinstance(made, RulePass):
+        if not isinstance(made, RulePass) and isinstance(made, RunsRules):  # which reads `rules`, and a rule pass expands them
             for rule in made.rules:
                 found.setdefault(rule.name, []).append(entry.name)
     return found
@@ -406,11 +406,11 @@ def shortened(texts: Sequence[str]) -> list[str]:
 def _calls(text: str) -> list[str]:
     """The calls and parenthesized terms in a text, in the order of their ends."""
     found, starts = [], []
-    for place, character in enumerate(text):
-        if character == "(":
-            starts.append(place - len(re.findall(r"[\w.]*$", text[:place])[0]))
-        elif character == ")" and starts:
-            found.append(text[starts.pop() : place + 1])
+    for parenthesis in re.finditer(r"[\w.]*\(|\)", text):
+        if parenthesis[0] != ")":
+            starts.append(parenthesis.start())
+        elif starts:
+            found.append(text[starts.pop() : parenthesis.end()])
     return found
 
 

@@ -20,7 +20,7 @@ NEEDS_RUNTIME: Final = (
 )
 NEEDS_NOTHING: Final = (
     *(("order", "-O1"), ("passes",), ("passes", "FoldConstant"), ("config", "list"), ("config", "explain", "rules.math")),
-    *(("rules", "list"), ("rules", "doc", "Arithmetic"), ("rules", "check", "Arithmetic", "--instances", "1"), ("--version",)),
+    *(("rules", "list"), ("rules", "doc", "Arithmetic"), ("rules", "check", "Views", "--instances", "1"), ("--version",)),
 )
 CODE: Final = """
 import contextlib, io, json, sys
