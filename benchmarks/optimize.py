@@ -3,6 +3,7 @@
     python benchmarks/models.py MODELS --only bert gpt2 llama vit swin t5 whisper mixtral     # once; needs torch
     python benchmarks/optimize.py MODELS                                                      # all of it, about half an hour
     python benchmarks/optimize.py MODELS --only vit light_resnet50 --peers onnxsim --runs 11
+    python benchmarks/optimize.py MODELS --only bert_h256 gpt2_h256 --peers onnxsim passat_level_2   # other exports, other levels
 
 Everything is called in process, from ModelProto to ModelProto, with default settings (Passat without verification, since the others do not
 verify by default). Each optimizer has one process per model, so that a crash or an endless loop costs one cell; after a warm-up the
@@ -10,6 +11,7 @@ processes take turns, one call each, and medians of wall time are shown. The tab
 """
 
 import argparse
+import functools
 import json
 import math
 import multiprocessing
@@ -43,15 +45,16 @@ SYNTHETIC: Final[Mapping[str, Callable[[], onnx.ModelProto]]] = {
 }
 
 
-def passat(model: onnx.ModelProto) -> onnx.ModelProto:
+def passat(model: onnx.ModelProto, level: int = 3) -> onnx.ModelProto:
     """Run Passat with its whole default pipeline, without comparing values."""
     from passat import optimize
 
-    return optimize(model, verify=False, opt_level=3).model
+    return optimize(model, verify=False, opt_level=level).model
 
 
 OURS: Final = passat.__name__
-OPTIMISERS: Final = {OURS: passat, **peers.PEERS}
+OTHERS: Final = {**peers.PEERS, **{f"passat_level_{level}": functools.partial(passat, level=level) for level in (1, 2)}}
+OPTIMISERS: Final = {OURS: passat, **OTHERS}
 
 
 class Cell(NamedTuple):
@@ -198,8 +201,8 @@ def main() -> int:
     """Read the command line, measure, print the tables; returns 2 if models are missing."""
     parser = argparse.ArgumentParser(description="Compare passat.optimize with other optimizers of ONNX models.")
     parser.add_argument("folder", type=Path, metavar="MODELS", help="folder with the models of models.py")
-    parser.add_argument("--only", nargs="+", default=[""], metavar="NAME", help="models whose name starts with one of these")
-    parser.add_argument("--peers", nargs="*", choices=peers.PEERS, default=list(peers.PEERS))
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="names that models, also others in MODELS, start with")
+    parser.add_argument("--peers", nargs="*", choices=OTHERS, default=list(peers.PEERS))
     parser.add_argument("--runs", type=int, default=7, help="counted runs of each")
     parser.add_argument("--limit", type=float, default=400, help="seconds for one call")
     parser.add_argument("--budget", type=float, default=60, help="time limit of one optimizer on one model, in seconds")
@@ -207,8 +210,10 @@ def main() -> int:
     options = parser.parse_args()
     names = [OURS, *options.peers]
     with tempfile.TemporaryDirectory() as folder:
+        wanted = tuple(options.only) or ("",)
         paths = graphs.light_models() | {name: options.folder / f"{name}.onnx" for name in OFFICIAL}
-        wanted = tuple(options.only)
+        if options.only:
+            paths |= {path.stem: path for path in sorted(options.folder.glob("*.onnx"))}
         for name, build in SYNTHETIC.items():
             if name.startswith(wanted):
                 paths[name] = Path(folder) / f"{name}.onnx"
