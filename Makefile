@@ -57,8 +57,11 @@ types: $(VENV)/.dev  ## Check with mypy, strictly
 
 # Each core has a test process, with which NumPy's threads would only compete. `lint` tests the language of prose.
 unit nightly: export OMP_NUM_THREADS = 1
+# Rewriting the assertions of all tests takes each test process of a new checkout as long again as finding them: only tests that fail are
+# run once more with values in their messages.
 unit: $(VENV)/.dev  ## Run the tests, doctests and examples
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --hypothesis-seed=0 --ignore=tests/house/test_language.py
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --hypothesis-seed=0 --ignore=tests/house/test_language.py --assert=plain \
+	  || { $(BIN)/python -m pytest --last-failed --last-failed-no-failures=none --hypothesis-seed=0; exit 1; }
 
 examples: $(VENV)/.dev  ## Run the examples alone
 	$(BIN)/python -m pytest tests/house/test_examples.py
