@@ -111,13 +111,14 @@ $(VENV)/.base:
 	$(PIP) install --upgrade 'pip>=25.1'
 	@touch $@
 
+# Python compiles modules when they are first imported; compiling all of the packages would take as long as the rest of the installation.
 $(VENV)/.demo: $(VENV)/.base pyproject.toml
-	$(PIP) install --editable '.[onnx]'
+	$(PIP) install --no-compile --editable '.[onnx]'
 	@mkdir -p build
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base pyproject.toml
-	$(PIP) install --editable '.[onnx]' --group dev
+	$(PIP) install --no-compile --editable '.[onnx]' --group dev
 	@mkdir -p build
 	@touch $@ $(VENV)/.demo
 
