@@ -163,7 +163,7 @@ class Substitution:
         """The e-class of a pattern of a right side, for a left side of the given type; `made` caches existing ones and is extended."""
         if node.key not in made:
             if isinstance(node, PExpression):
-                made[node.key] = _add_tree(maker, self.value(node.value))
+                made[node.key] = add_tree(maker, self.value(node.value))
             elif isinstance(node, PValue):
                 made[node.key] = maker.add_value(self.value(node.value))
             elif isinstance(node, (PLiteral, PNumber)):
@@ -179,10 +179,10 @@ class Substitution:
         return made[node.key]
 
 
-def _add_tree(maker: Maker, tree: Tree) -> int:
+def add_tree(maker: Maker, tree: Tree) -> int:
     """The e-class of a computed expression."""
     if isinstance(tree, Applied):
-        return maker.add_call(tree.op, [_add_tree(maker, operand) for operand in tree.operands], EMPTY_ATTRS)
+        return maker.add_call(tree.op, [add_tree(maker, operand) for operand in tree.operands], EMPTY_ATTRS)
     return maker.add_value(tree) if isinstance(tree, Tensor) else tree.cls
 
 

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from typing import Any as AnyValue
 from typing import Final, Protocol
 
-from passat.ir.attrs import Attrs
-from passat.ir.evaluate import Value
 from passat.ir.infer import InferError
-from passat.ir.op import Op, OpTypeError
+from passat.ir.op import OpTypeError
 from passat.ir.types import TensorType, Type
-from passat.rules.engine.graph import CALL, GET_SYMBOL, TUPLE, Graph, symbol
+from passat.rules.engine.graph import Graph
+from passat.rules.engine.maker import GraphMaker
 from passat.rules.engine.matching import Bindings, Matcher
 from passat.rules.guards import Reject
 from passat.rules.multi_pattern import MultiRule, PJoined
@@ -73,7 +72,7 @@ class Grouper:
         """The replacement of each root: (root, node). Raises Reject if the types disagree."""
         try:
             types = [graph.types[graph.find(root)] for root, _ in group]
-            made = build_together(self.rule, [match for _, match in group], types, _Maker(graph))
+            made = build_together(self.rule, [match for _, match in group], types, GraphMaker(graph))
         except (OpTypeError, InferError, ValueError) as error:  # a scalar has no axis to concatenate along
             raise Reject(f"ill-typed: {error}") from None
         for (root, _), node in zip(group, made, strict=True):
@@ -81,29 +80,6 @@ class Grouper:
             if not same_type(wanted, given):
                 raise Reject(f"the part has type {given!r}, the root {wanted!r}")
         return [(root, node) for (root, _), node in zip(group, made, strict=True)]
-
-
-class _Maker:
-    """Creates the nodes of right sides in a graph (`passat.rules.substitution.Maker`)."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-
-    def add_call(self, op: Op, operands: Sequence[int], attrs: Attrs) -> int:
-        payload = self.graph.attr_id(attrs) if op.attr_params or op.variadic else 0
-        return self.graph.make(symbol(CALL, op, len(operands)), payload, tuple(operands))
-
-    def add_tuple(self, operands: Sequence[int]) -> int:
-        return self.graph.make(symbol(TUPLE, None, len(operands)), 0, tuple(operands))
-
-    def add_field(self, operand: int, index: int) -> int:
-        return self.graph.make(GET_SYMBOL, index, (operand,))
-
-    def add_value(self, value: Value) -> int:
-        return self.graph.add_value(value)
-
-    def type_of(self, cls: int) -> Type:
-        return self.graph.types[self.graph.find(cls)]
 
 
 def _across(graph: Graph, match: Bindings, part: PJoined) -> tuple[AnyValue, ...]:

@@ -16,8 +16,9 @@ from passat.ir.types import Type
 from passat.rules.analysis import Analysis, Fact
 from passat.rules.engine.egraph import Query
 from passat.rules.engine.graph import CALL, CONST_SYMBOL, Graph, NewNode, Symbol, symbol
+from passat.rules.engine.maker import GraphMaker
 from passat.rules.engine.variant import Placed, Variant, find_places, has_payload, symbol_of
-from passat.rules.guards import Applied, Guard, Reject, Term, Tree
+from passat.rules.guards import Guard, Reject, Term
 from passat.rules.pattern import (
     AttrHole,
     Computed,
@@ -36,7 +37,7 @@ from passat.rules.pattern import (
     subterms,
 )
 from passat.rules.rule import EAGER, JOINING, LOWERING, Rule
-from passat.rules.substitution import CallTerm, Substitution, bound_keys, same_type, scalar_for
+from passat.rules.substitution import CallTerm, Substitution, add_tree, bound_keys, same_type, scalar_for
 
 _DOUBTFUL: Final = 7
 """egglog matches left sides with fewer calls correctly; a test has a left side of eight calls that it does not."""
@@ -315,7 +316,7 @@ class Matcher:
         turned = self._may_turn and self._is_turned(match)
         for node, head, operands in self._plan:
             if isinstance(node, PExpression):
-                made.append(_add_tree(graph, match.value(node.value)))
+                made.append(add_tree(GraphMaker(graph), match.value(node.value)))
                 continue
             if isinstance(node, PValue):
                 made.append(graph.add_value(match.value(node.value)))
@@ -374,7 +375,7 @@ class Bindings(Substitution):
     __slots__ = ("graph", "matcher", "new", "row")
 
     def __init__(self, matcher: Matcher, graph: Graph, row: Sequence[int], new: NewNode | None = None) -> None:
-        self.attrs = {}
+        super().__init__()
         self.matcher = matcher
         self.graph = graph
         self.row = row
@@ -470,14 +471,6 @@ class LazyTerm(Term):
         """The operands of the calls of an operator in the e-class, oldest first."""
         nodes = self._graph.e_nodes(self.cls)
         return [tuple(map(self.of_class, node.operands)) for node in nodes if node.op is not None and node.op.name == name]
-
-
-def _add_tree(graph: Graph, tree: Tree) -> int:
-    """The node of a computed expression."""
-    if isinstance(tree, Applied):
-        operands = tuple([graph.find(_add_tree(graph, operand)) for operand in tree.operands])
-        return graph.make(symbol(CALL, tree.op, len(operands)), 0, operands)
-    return graph.add_constant(tree) if isinstance(tree, Tensor) else tree.cls
 
 
 def _attribute(attrs: Attrs, name: str) -> AnyValue:
