@@ -20,8 +20,6 @@ _SHARE: Final = 10
 """Minimum number of instances per direction where directions share the total."""
 _DRAWS: Final = 60
 """Maximum number of draws per wanted instance; a quarter of it while none is accepted."""
-_AT_ONCE: Final = 15
-"""The part of it for one of many operators if all draws are rejected for the same reason, such as that the operator is not quantized."""
 _HOPE: Final = 100
 """Minimum number of wanted instances that the limit on draws assumes while none is accepted. Directions for many operators, which may never
 be accepted, share it in proportion to the instances wanted of each."""
@@ -105,11 +103,8 @@ def try_many(checked: Checked, trier: Trier, wanted: int, hope: int, generator: 
     sampler = Sampler(generator)
     found: list[Case] = []
     accepted = 0
-    reasons: set[str] = set()
-    shares = hope < _HOPE
     for turn in range(max(wanted, hope // 4) * _DRAWS):
-        patience = max(wanted, hope) * _DRAWS // (_AT_ONCE if shares and len(reasons) == 1 else 4)
-        if accepted >= wanted or len(checked.wrong) >= enough or (not accepted and turn > patience):
+        if accepted >= wanted or len(checked.wrong) >= enough or (not accepted and turn * 4 > max(wanted, hope) * _DRAWS):
             break
         if turn == _ALONE:
             hints.asking = accepted * _READILY < turn
@@ -135,8 +130,6 @@ def try_many(checked: Checked, trier: Trier, wanted: int, hope: int, generator: 
             if compared:
                 found.append(case)
         accepted += compared
-        if trial.verdict in (Verdict.UNMATCHED, Verdict.REJECTED):
-            reasons.add(trial.reason)
         _count(checked, trier, trial)
 
 

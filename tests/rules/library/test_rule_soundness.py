@@ -29,7 +29,7 @@ from passat.rules.rule import EAGER, Rule, RuleSetMeta
 from passat.rules.typecheck import check_types
 from tests.share import share
 
-WANTED = share(1, INSTANCES)
+WANTED = share(2, INSTANCES)
 RULES: list[Rule] = [rule for rules in library.rule_sets().values() for rule in rules]
 
 
