@@ -20,7 +20,6 @@ import os
 import subprocess
 import sys
 import time
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +29,6 @@ from typing import Any, Final
 import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
-from onnx.backend.test.case.test_case import TestCase
 from onnx.reference import ReferenceEvaluator
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where it runs as a program
@@ -41,6 +39,7 @@ from passat.ir.onnx.opaque import RANDOM
 from passat.ir.onnx.sizes import model_bytes
 from passat.runner import Runner
 from passat.verify import Reference
+from tests.onnx_cases import collected
 
 MAX_GROWTH: Final = 1 << 20
 """Maximum growth of a file in bytes: the default of `rules.max_growth` for one folded constant."""
@@ -106,15 +105,9 @@ def _read(path: Path, kind: onnx.TypeProto) -> Any:
     return numpy_helper.to_array(TensorProto.FromString(data))
 
 
-def operator_tests(every: int = 1, created: Iterable[TestCase] | None = None) -> Iterator[Case]:
-    """ONNX's tests of its operators, or some of them, unchanged and with constants for inputs; of those that the package has `created`."""
-    if created is None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the package creates its cases by intentional overflows
-            from onnx.backend.test.case.node import collect_testcases
-
-            created = collect_testcases(None)
-    cases = sorted((case for case in created if case.model is not None and case.data_sets), key=lambda case: case.name)
+def operator_tests(every: int = 1) -> Iterator[Case]:
+    """ONNX's tests of its operators, or some of them, unchanged and with constants for inputs."""
+    cases = sorted((case for case in collected() if case.model is not None and case.data_sets), key=lambda case: case.name)
     for case in cases[::every]:
         assert case.model is not None
         assert case.data_sets is not None

@@ -109,7 +109,7 @@ class Ranges(Analysis[Range]):
         if isinstance(call.type, TupleType):
             return (function(call, facts),) * len(call.type.fields) if call.op.movement else None
         limits = limits_of(call.type.dtype) if isinstance(call.type, TensorType) else None
-        if limits is None or _some_unknown(facts):
+        if limits is None or None in _flat(facts):
             return limits
         found = function(call, facts)
         return found if found is not None and limits.low <= found.low and found.high <= limits.high else limits
@@ -138,10 +138,6 @@ def _of(*names: str) -> Callable[[_Function], _Function]:
     return declare
 
 
-def _some_unknown(facts: Iterable[AnyValue]) -> bool:
-    return any(fact is None or (type(fact) is tuple and _some_unknown(fact)) for fact in facts)
-
-
 def _flat(facts: Iterable[AnyValue]) -> list[AnyValue]:
     return [each for fact in facts for each in (_flat(fact) if isinstance(fact, tuple) and not isinstance(fact, Range) else (fact,))]
 
@@ -166,12 +162,6 @@ def _union(ranges: Iterable[Range]) -> Range | None:
     """The smallest range that contains all given ranges."""
     found = list(ranges)
     return _hull_of([bound for each in found for bound in (each.low, each.high)], nan=any(each.nan for each in found)) if found else None
-
-
-@functools.cache
-def _greatest_of(dtype: str) -> float:
-    """The greatest finite value of an element type."""
-    return float(finite_limits(to_numpy(dtype))[1])
 
 
 def _either_zero(range_: Range) -> Range:
@@ -237,7 +227,7 @@ def _monotonic(call: Made, facts: Sequence[AnyValue]) -> Range | None:
     with np.errstate(all="ignore"):
         low, high = np.asarray(call.op.kernel(np.asarray([x.low, x.high], np.float64))).tolist()
     if call.op.exact == "never" and call.op.name != "sign":
-        greatest = _greatest_of(call.type.dtype)
+        greatest = float(finite_limits(to_numpy(call.type.dtype))[1])
         low, high = (bound if math.isinf(bound) else bound + side * _SLACK * (1 + abs(bound)) for bound, side in ((low, -1), (high, 1)))
         low, high = -math.inf if low < -greatest else low, math.inf if high > greatest else high
     if call.op.non_negative:

@@ -73,6 +73,7 @@ def in_float32(kernel: Callable[..., AnyValue]) -> Kernel:
     return wide
 
 
+@functools.cache
 def finite_limits(dtype: np.dtype[AnyValue]) -> tuple[AnyValue, AnyValue]:
     """The lowest and highest finite values of an element type.
 

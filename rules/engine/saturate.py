@@ -363,7 +363,7 @@ class Saturator:
                 rows = self._random.sample(rows, len(rows))
             statistics, retried = self.result.of(matcher.name), again.get(number, ())
             start = time.perf_counter()
-            for row in (*sorted(retried), *rows) if retried else rows:
+            for row in (*sorted(retried), *rows):
                 key = (number, row)
                 if key in seen and row not in retried:
                     continue

@@ -353,12 +353,12 @@ def _is_one_to_one(module: IRModule, written: Mapping[int, Sequence[str]], model
             if isinstance(node, Call) and isinstance(node.op, Op):
                 results = node.checked_type.fields if isinstance(node.checked_type, TupleType) else (node.checked_type,)
                 names = tuple(written.get(id(node), ()))
-                if len(names) not in range(not node.op.name.startswith("nn.conv"), len(results) + 1):
-                    return False
-                if names:
+                if not names and node.op.name.startswith("nn.conv"):
+                    unwritten.add(id(node))
+                elif len(names) in range(1, len(results) + 1):
                     nodes.add(names)
                 else:
-                    unwritten.add(id(node))
+                    return False
                 if node.op.name == "nn.bias_add":
                     unwritten.discard(id(node.args[0]))
             elif isinstance(node, (Call, If, Function)) and node is not function:

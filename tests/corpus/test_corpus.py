@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks.corpus import DATA, Case, differing, examine, files, operator_tests
-from tests.onnx_cases import collected
 from tests.share import SOAK, share
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +36,7 @@ def test_models_of_the_onnx_package(kind: str) -> None:
 
 
 def test_operator_tests_of_the_onnx_package() -> None:
-    cases = list(operator_tests(share(75, 1), collected()))
+    cases = list(operator_tests(share(75, 1)))
     assert len(cases) > share(60, 5000)
     assert problems(cases) == []
 
