@@ -5,6 +5,7 @@ It prints the start and result of each seed as lines of JSON, so that a hang or 
 
 import faulthandler
 import json
+import math
 import resource
 import sys
 import time
@@ -30,7 +31,7 @@ def tell(**what: Any) -> None:
 def limit_cpu(seconds: int) -> None:
     """Ends the process with a signal if it uses more than some seconds of CPU time from now."""
     used = resource.getrusage(resource.RUSAGE_SELF)
-    soft = int(used.ru_utime + used.ru_stime) + seconds
+    soft = math.ceil(used.ru_utime + used.ru_stime) + seconds  # limits are whole seconds since the process began
     resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
 
 
