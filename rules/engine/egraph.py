@@ -5,6 +5,7 @@ All values that cross the bridge are integers. A node has an id; the key of an e
 has a ruleset of its own, so that egglog runs only what is needed: a thread's e-graph has the definitions of all programs that it processed.
 """
 
+import ctypes
 import importlib.machinery
 import importlib.util
 import logging
@@ -17,6 +18,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, NamedTuple
 from typing import Any as AnyValue
+from weakref import WeakSet
 
 from passat.ir.passat_error import PassatError
 
@@ -85,6 +87,7 @@ class EGraph:
         self.uses = 0
         try:
             self._egraph = _make()
+            _LIVE.add(self)
             self._define(*_PRELUDE)
         except BaseException as error:
             raise _engine_error(error) from error
@@ -308,13 +311,19 @@ class EGraphs(threading.local):
             self._free = egraph
 
 
+_LIVE: Final[WeakSet[EGraph]] = WeakSet()
+
+
 _FORKED: Final[list[bool]] = []
 """Nonempty in a process that was forked after egglog was imported."""
 
 
 def _in_child() -> None:
+    """Keeps the e-graphs of the parent forever: egglog asks the parent's threads to discard one, and would wait for them."""
     if "egglog.bindings" in sys.modules:
         _FORKED.append(True)
+    for graph in _LIVE:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(graph))
 
 
 if hasattr(os, "register_at_fork"):

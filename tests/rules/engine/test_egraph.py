@@ -315,3 +315,15 @@ def test_a_forked_process_rejects_rather_than_waits_forever() -> None:
         graph.wipe()
     with ProcessPoolExecutor(1, get_context("fork")) as pool, pytest.raises(RuntimeError, match="in a process that was forked"):
         pool.submit(job).result()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+def test_a_forked_process_can_discard_the_e_graphs_of_its_parent() -> None:
+    graphs = [EGraph()]
+    graphs[0].wipe()
+    process = get_context("fork").Process(target=graphs.clear)
+    process.start()
+    process.join(30)
+    code = process.exitcode
+    process.kill()
+    assert code == 0
