@@ -17,8 +17,14 @@ WHEEL := build/wheel
 TORCH := build/torch
 MODEL ?= examples/models/bert_tiny.onnx
 JOBS ?= 2
+SEED := --hypothesis-seed=0
 SECONDS ?= 3600
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+
+# The tests of each folder run in a process of their own, the longest first; those of torch_compile need PyTorch (`make torch`).
+LONG := tests/rules tests/ir tests/frontdoor tests/house
+UNITS := $(addprefix unit/,$(LONG) $(filter-out $(LONG) tests/__pycache__ tests/torch_compile,$(patsubst %/,%,$(wildcard tests/*/))) src)
+PARALLEL := $(MAKE) --no-print-directory --keep-going --output-sync=target --jobs=$(JOBS)
 
 # The interpreter is only searched for if the environment has to be created.
 FIND_PYTHON = for python in $(PYTHON) python3.11 python3 python3.12 python3.13 python; do \
@@ -34,11 +40,10 @@ help:  ## List the targets
 demo: $(VENV)/.demo  ## Install, optimize a real model, print the report
 	$(BIN)/passat optimize $(MODEL) -o build/$(notdir $(MODEL))
 
-# The tests start first, and the rest runs beside them: some tests wait.
 test: $(VENV)/.dev  ## Install and run all checks, even if one fails
-	@$(MAKE) --no-print-directory --keep-going --jobs=2 check
+	@$(PARALLEL) check
 
-check: unit format-check lint types wheel  ## All checks: format, lint, types, wheel, tests, examples
+check: $(UNITS) types wheel lint format-check  ## All checks: tests, examples, types, wheel, lint, format
 
 format: $(VENV)/.dev  ## Format the code
 	$(BIN)/ruff format
@@ -55,13 +60,13 @@ lint: $(VENV)/.dev  ## Check with ruff, the spelling with codespell, and the lan
 types: $(VENV)/.dev  ## Check with mypy, strictly
 	$(BIN)/mypy
 
-# Each core has a test process, with which NumPy's threads would only compete. `lint` tests the language of prose.
-unit nightly: export OMP_NUM_THREADS = 1
-# Rewriting the assertions of all tests takes each test process of a new checkout as long again as finding them: only tests that fail are
-# run once more with values in their messages.
 unit: $(VENV)/.dev  ## Run the tests, doctests and examples
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --hypothesis-seed=0 --ignore=tests/house/test_language.py --assert=plain \
-	  || { $(BIN)/python -m pytest --last-failed --last-failed-no-failures=none --hypothesis-seed=0; exit 1; }
+	@$(PARALLEL) $(UNITS)
+
+# Each core has a test process, with which NumPy's threads would only compete. `lint` tests the language of prose.
+$(UNITS): export OMP_NUM_THREADS = 1
+$(UNITS): unit/%: $(VENV)/.dev
+	$(BIN)/python -m pytest -q $(SEED) --ignore=tests/house/test_language.py -o cache_dir=.pytest_cache/$(notdir $*) $*
 
 examples: $(VENV)/.dev  ## Run the examples alone
 	$(BIN)/python -m pytest tests/house/test_examples.py
@@ -73,7 +78,7 @@ audit: $(VENV)/.dev  ## Compare each version of each ONNX operator with ONNX Run
 	$(BIN)/python -m tests.ir.onnx.opset_audit
 
 nightly: audit  ## Run all tests and the whole audit: all random examples, each rule on 200 instances, all cases and sizes; takes hours
-	PASSAT_SOAK=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+	@PASSAT_SOAK=1 $(PARALLEL) SEED= $(UNITS)
 
 wheel: $(WHEEL)/.checked  ## Build a wheel, install it separately, import every module
 
@@ -96,7 +101,7 @@ cluster: $(VENV)/.dev  ## Run the tests of --cluster and of remote sessions, wit
 
 docs: $(VENV)/.docs  ## Build the site into build/docs and run its examples; warnings and dead links are errors
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet --fresh-env --write-all --doctree-dir build/doctrees docs build/docs
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/house/test_documents.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/house/test_documents.py
 
 screenshot: $(VENV)/.dev  ## Update the picture in docs/report.md, with Chromium
 	mkdir -p build/screenshot
