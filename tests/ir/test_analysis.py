@@ -138,7 +138,7 @@ def test_nodes_belong_to_the_innermost_scope_around_their_uses() -> None:
 
 def test_depth_is_data() -> None:
     body: Expr = x
-    for _ in range(20_000):
+    for _ in range(share(4_000, 20_000)):
         body = Let(Var("v"), x, body)
     assert well_formed(body)
     assert free_vars(body) == [x]

@@ -202,7 +202,7 @@ def test_making_a_value_of_a_data_type_has_no_effect() -> None:
 
 def test_depth_is_data() -> None:
     expr: Expr = x
-    for _ in range(20_000):
+    for _ in range(share(4_000, 20_000)):
         expr = expr + x
     normal = to_anf(expr)
     assert isinstance(normal, Let)
@@ -225,7 +225,7 @@ def test_bodies_nest_deep() -> None:
     one = const(1)
     cond = const(True)
     expr: Expr = -one
-    for _ in range(10_000):
+    for _ in range(share(3_000, 10_000)):
         expr = If(cond, expr, one)
     normal = to_anf(expr)
     assert to_anf(normal) is normal

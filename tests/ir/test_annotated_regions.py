@@ -6,6 +6,7 @@ from passat import relay
 from passat.ir.annotated_regions import AnnotatedRegionSet, RegionError
 from passat.ir.expr import Expr, Function, If, Tuple
 from passat.relay.annotation import compiler_begin, compiler_end
+from tests.share import share
 
 X, Y = relay.var("x", shape=(2,)), relay.var("y", shape=(2,))
 
@@ -77,14 +78,15 @@ def test_branches_are_not_part_of_regions() -> None:
 
 
 def test_many_regions_take_linear_time() -> None:
+    length = share(4_000, 20_000)
     node: Expr = X
-    for _ in range(20_000):
+    for _ in range(length):
         node = compiler_end(-compiler_begin(node, "a"), "a")
     regions = AnnotatedRegionSet(Tuple([node]))
-    assert len(regions) == 20_000
+    assert len(regions) == length
     first, *others = regions
     for region in others:
         regions.merge_regions(first, region)
         first = region
-    assert len(first.nodes) == 60_000
+    assert len(first.nodes) == 3 * length
     assert all(regions.get_region(node) is first for node in first.nodes)

@@ -6,6 +6,7 @@ from passat.ir.bind import bind, bind_params_by_name
 from passat.ir.equality import assert_structural_equal
 from passat.ir.expr import Function, Let, const, var
 from passat.ir.text import parse_expr
+from tests.share import share
 
 x, y, z = (var(name, shape=(2,)) for name in "xyz")
 
@@ -64,7 +65,7 @@ def test_by_name() -> None:
 
 def test_a_long_chain() -> None:
     expr = x + x
-    for _ in range(20_000):
+    for _ in range(share(4_000, 20_000)):
         expr = expr + x
     assert bind(expr, {x: y}) is not expr
 

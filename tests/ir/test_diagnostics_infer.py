@@ -34,6 +34,7 @@ from passat.ir.op import get_op
 from passat.ir.text import parse, parse_expr
 from passat.ir.traverse import post_order
 from passat.ir.types import TensorType
+from tests.share import share
 from tests.strategies import programs
 
 x = var("x", shape=(2, 3))
@@ -234,7 +235,7 @@ def told_all(expr: Expr) -> list[str]:
 
 def test_long_programs_are_abbreviated() -> None:
     expr: Expr = wrong("a")
-    for _ in range(20_000):
+    for _ in range(share(4_000, 20_000)):
         expr = expr + x
     with pytest.raises(InferError) as caught:
         infer_type(Tuple([expr, TupleGetItem(expr + expr, 0)]))

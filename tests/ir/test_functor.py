@@ -219,23 +219,24 @@ def test_a_let_can_be_entered_between_its_value_and_its_body() -> None:
 
 def test_chains_of_calls_take_no_stack() -> None:
     expr: Expr = x
-    for _ in range(20_000):
+    for _ in range(share(4_000, 20_000)):
         expr = expr + y
     assert ExprMutator().visit(expr) is expr
     assert x not in post_order(Copy().visit(expr))
 
 
 def test_chains_of_lets_take_no_stack() -> None:
+    length = share(4_000, 20_000)
     one = const(1)
     body: Expr = x
     nested: Expr = x
-    for _ in range(20_000):
+    for _ in range(length):
         body = Let(Var("v"), one, body)
-    for _ in range(20_000):
+    for _ in range(length):
         nested = Let(Var("v"), nested, one)
     visitor = ExprVisitor()
     visitor.visit(Tuple([body, nested]))
-    assert len(visitor.memo_map) == 2 * 40_000 + 3
+    assert len(visitor.memo_map) == 4 * length + 3
     assert Copy().visit(nested) is not nested
 
 

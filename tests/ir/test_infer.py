@@ -194,11 +194,11 @@ def test_modules_have_types(module: IRModule) -> None:
 
 def test_depth_is_data() -> None:
     expr: Expr = x
-    for _ in range(20_000):
+    for _ in range(share(4_000, 20_000)):
         expr = expr + y
     assert infer_type(expr).checked_type == f32
     lets: Expr = x
-    for _ in range(20_000):
+    for _ in range(share(4_000, 20_000)):
         lets = Let(Var("v"), x, lets)
     assert infer_type(lets).checked_type == f32
     doubled: Expr = x
@@ -256,11 +256,12 @@ def test_values_of_floats_and_large_tensors_are_not_followed() -> None:
 def test_values_are_followed_through_long_chains() -> None:
     expr: Expr = const(0, "int64")
     one = const(1, "int64")
-    for _ in range(20_000):
+    length = share(4_000, 20_000)
+    for _ in range(length):
         expr = expr + one
     known = known_value(infer_type(expr))
     assert isinstance(known, np.ndarray)
-    assert known.tolist() == 20_000
+    assert known.tolist() == length
 
 
 def test_a_function_of_any_type_is_an_argument() -> None:

@@ -8,6 +8,7 @@ from passat.ir.expr import Call, Expr, Function, Var
 from passat.ir.inline import inline_calls
 from passat.ir.text import parse_expr
 from passat.ir.types import TensorType
+from tests.share import share
 
 
 def becomes(before: str, after: str) -> None:
@@ -95,14 +96,15 @@ def test_a_match_that_is_called_once() -> None:
 
 
 def test_a_long_chain_of_calls() -> None:
+    length = share(4_000, 30_000)
     x = Var("x", TensorType((), "float32"))
     p = Var("p", TensorType((), "float32"))
     negate = Function([p], -p)
     made: Expr = x
-    for _ in range(30_000):
+    for _ in range(length):
         made = Call(negate, [made])
     inlined = inline_calls(Function([x], made), lambda function: True)
     wanted: Expr = x
-    for _ in range(30_000):
+    for _ in range(length):
         wanted = -wanted
     assert structural_equal(inlined, Function([x], wanted))

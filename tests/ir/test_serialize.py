@@ -84,13 +84,14 @@ def test_tensors_come_back_as_they_are_stored(tensor: Tensor) -> None:
 
 
 def test_depth_is_data() -> None:
+    length = share(4_000, 20_000)
     x = var("x", shape=(2,))
     calls: Expr = x
     lets: list[tuple[Var, Expr]] = []
     tuples: Expr = x
-    for _ in range(20_000):
+    for _ in range(length):
         calls = get_op("negative")(calls)
-    for i in range(20_000):
+    for i in range(length):
         lets.append((Var(f"v{i}"), get_op("abs")(lets[-1][0] if lets else x)))
         tuples = TupleGetItem(Tuple([tuples]), 0)
     body: Expr = lets[-1][0]
@@ -99,7 +100,7 @@ def test_depth_is_data() -> None:
     assert_structural_equal(again(calls), calls, map_free_vars=True)
     for root in (body, tuples):
         assert [type(node) for node in numbering(again(root))] == [type(node) for node in numbering(root)]
-    assert len(numbering(copy.deepcopy(calls))) == 20_002
+    assert len(numbering(copy.deepcopy(calls))) == length + 2
 
 
 def test_a_node_that_is_shared_is_written_once() -> None:

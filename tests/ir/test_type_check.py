@@ -121,7 +121,7 @@ def test_polymorphic_programs_without_types() -> None:
 
 def test_a_long_chain() -> None:
     body: Expr = x
-    for _ in range(50_000):
+    for _ in range(share(4_000, 50_000)):
         body = -body
     assert flaws(body) == []
     assert body._checked_type is None

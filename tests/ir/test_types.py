@@ -200,7 +200,7 @@ def test_a_type_may_expand_to_a_large_tree() -> None:
     assert compatible(left, right)
     assert structural_hash(left) == structural_hash(right)
     assert len(repr(left)) < 11_000
-    for _ in range(20_000):
+    for _ in range(share(4_000, 20_000)):
         left, right = TupleType([left]), TupleType([right])
     assert left == right
     assert structural_hash(left) == structural_hash(right)

@@ -26,6 +26,7 @@ from passat.passmgr import (
     parse_pipeline,
     pipeline_text,
 )
+from tests.share import share
 
 
 def test_it_writes_types_and_returns_the_module_itself(mod: IRModule) -> None:
@@ -140,7 +141,7 @@ def test_a_long_chain() -> None:
     x = var("x", shape=(2,))
     body = x + x
     one = const(1.0)
-    for _ in range(20_000):
+    for _ in range(share(4_000, 20_000)):
         body = body + one
     anf = ToANormalForm()(IRModule.from_expr(Function([x], body)))
     assert isinstance(anf["main"].body, Let)

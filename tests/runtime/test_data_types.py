@@ -13,6 +13,7 @@ from passat.ir.text import parse
 from passat.relay.prelude import Prelude
 from passat.relay.testing import count, make_nat_expr, make_nat_value
 from passat.runtime import ConstructorValue, ExecutorError, RefValue, create_executor
+from tests.share import share
 
 PRELUDE = Prelude(IRModule())
 PRELUDE.mod.import_from_std("nat.rly")
@@ -83,7 +84,7 @@ def test_functions_to_numbers(call: Call, found: int) -> None:
 
 
 def test_a_long_list_takes_no_stack() -> None:
-    length = 5000
+    length = share(2_000, 5_000)
     value = run(PRELUDE.rev(a_list(range(length))))
     assert elements(value) == list(range(length))[::-1]
     assert run(PRELUDE.length)(value).numpy() == length

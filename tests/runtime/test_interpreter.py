@@ -108,8 +108,9 @@ def test_calls_in_tail_position_nest_without_end(monkeypatch: pytest.MonkeyPatch
 
 
 def test_other_calls_nest_deep() -> None:
+    depth = share(4_000, 10_000)
     mod = parse("def @main(%n: int32) -> int32 { if (equal(%n, 0)) { 0 } else { add(@main(subtract(%n, 1)), 1) } }")
-    assert create_executor(mod=mod).evaluate()(10_000).numpy() == 10_000
+    assert create_executor(mod=mod).evaluate()(depth).numpy() == depth
 
 
 def test_recursion_without_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,19 +121,21 @@ def test_recursion_without_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> N
         create_executor(mod=mod).evaluate()(0)
 
 
-def test_a_chain_of_20_000_calls() -> None:
+def test_a_long_chain_of_calls() -> None:
+    length = share(4_000, 20_000)
     total: Expr = x
-    for _ in range(20_000):
+    for _ in range(length):
         total = total + const(1.0)
-    assert create_executor().evaluate(Function([x], total))(ONES).numpy().tolist() == [20_001, 20_001]
+    assert create_executor().evaluate(Function([x], total))(ONES).numpy().tolist() == [length + 1, length + 1]
 
 
-def test_a_chain_of_20_000_lets() -> None:
-    variables = [Var("v", TensorType((), "int32")) for _ in range(20_001)]
+def test_a_long_chain_of_lets() -> None:
+    length = share(4_000, 20_000)
+    variables = [Var("v", TensorType((), "int32")) for _ in range(length + 1)]
     body: Expr = variables[-1]
     for before, after in reversed(list(pairwise(variables))):
         body = Let(after, before + const(1), body)
-    assert create_executor().evaluate(Let(variables[0], const(0), body)).numpy() == 20_000
+    assert create_executor().evaluate(Let(variables[0], const(0), body)).numpy() == length
 
 
 def test_each_node_is_computed_once(counting: Callable[[], int]) -> None:
@@ -290,7 +293,7 @@ DEEP: dict[str, Callable[[Expr], Expr]] = {
 @pytest.mark.parametrize("kind", DEEP)
 def test_programs_nested_deep(kind: str) -> None:
     expr: Expr = const(1)
-    for _ in range(share(5_000, 100_000)):
+    for _ in range(share(3_000, 100_000)):
         expr = DEEP[kind](expr)
     assert create_executor().evaluate(expr) == NDArray(np.int32(1))
 

@@ -5,6 +5,7 @@ import pytest
 
 from passat.ir.tensor import Tensor
 from passat.runtime import ConstructorValue, NDArray, RefValue, TupleValue, array, cpu
+from tests.share import share
 
 
 def test_properties_of_arrays() -> None:
@@ -54,14 +55,16 @@ def test_tuples() -> None:
 
 
 def test_values_nested_deep_are_compared_and_printed() -> None:
+    depth = share(4_000, 100_000)
+
     def nested(inner: int) -> TupleValue:
         value = TupleValue(inner)
-        for _ in range(100_000):
+        for _ in range(depth):
             value = TupleValue(value)
         return value
 
     assert nested(1) == nested(1) != nested(2)
-    assert repr(nested(1)).startswith("(" * 100_001 + "1,)")
+    assert repr(nested(1)).startswith("(" * (depth + 1) + "1,)")
     assert TupleValue(1) != ConstructorValue(0, [1])
     assert repr(TupleValue(1, RefValue(TupleValue()), ConstructorValue(3, [ConstructorValue(2, []), ConstructorValue(1, [0])]))) == (
         "(1, RefValue(()), constructor 3(constructor 2(), ...))"

@@ -147,7 +147,7 @@ def test_a_shared_node_occurs_once() -> None:
 def test_a_deep_program_takes_no_stack() -> None:
     x = Var("x")
     body: Expr = x
-    for _ in range(10_000):
+    for _ in range(share(3_000, 10_000)):
         body = Let(Var("y"), body, Tuple([body]))
     assert isinstance(again(body), Let)
 

@@ -132,9 +132,10 @@ def test_the_metadata_is_not_kept_for_errors() -> None:
 
 
 def test_nesting_that_is_wrong_inside_costs_no_stack() -> None:
+    depth = share(4_000, 20_000)
     for before, after in [("(", ")"), ("{ ", "}"), ("negative(", ")"), ("fn () { ", "}"), ("if (", ") { 1 } else { 2 }")]:
         with pytest.raises(ParseError, match="the variable '%a' is not defined here"):
-            parse_expr(before * 20_000 + "%a" + after * 20_000)
+            parse_expr(before * depth + "%a" + after * depth)
 
 
 WRONG = ["add({0}, %u{1})", "bad{1}({0})", "({0} 1)", "add({0}, axis={1})", "{0}.x", "{{ %u{1}; {0} }}", "@f{1}({0})"]

@@ -32,6 +32,7 @@ from passat.ir.shape import SymDim
 from passat.ir.tensor import Tensor
 from passat.ir.text import astext, parse, parse_expr, pretty_print
 from passat.ir.types import GlobalTypeVar, TensorType
+from tests.share import share
 
 x, y, c = var("x", shape=(2, 3)), var("y", shape=("n",)), var("c", "bool")
 
@@ -288,7 +289,7 @@ def test_paths_are_not_nodes() -> None:
 
 def test_lets_nest_deep_in_values() -> None:
     expr: Expr = x
-    for _ in range(20_000):
+    for _ in range(share(4_000, 20_000)):
         expr = Let(Var("v"), expr, x)
     text = astext(expr)
     assert astext(parse_expr(text)) == text

@@ -14,6 +14,7 @@ from passat.ir.tir.tokens import TirParseError
 from passat.ir.tir.types import PointerType, PrimType
 from passat.ir.tir.values import true
 from tests.ir.tir.programs import functions
+from tests.share import share
 
 
 @given(functions())
@@ -50,14 +51,14 @@ def test_loads_are_expressions(text: str) -> None:
 
 def test_long_programs_do_not_use_the_stack() -> None:
     total = x = Var("x")
-    for _ in range(30_000):
+    for _ in range(share(4_000, 30_000)):
         total = total + x  # type: ignore[assignment]  # a sum
     again = parse_expr(show(total))
     assert structural_equal(total, again, map_free_vars=True)
     assert structural_hash(total, map_free_vars=True) == structural_hash(again, map_free_vars=True)
     ib = create()
     memory = ib.pointer("int32")
-    for place in range(5_000):
+    for place in range(share(2_000, 5_000)):
         memory[place] = place
     stmt = ib.get()
     assert structural_equal(parse_stmt(show(stmt)), stmt, map_free_vars=True)
