@@ -172,8 +172,9 @@ def feeds(sample: Sample) -> dict[str, Array]:
     return {f"i{i}": operand for i, operand in enumerate(sample.operands) if operand is not None and i < sample.data}
 
 
+@lru_cache(1000)
 def results_of(case: Case, form: str) -> tuple[ModelProto, list[Any]]:
-    """The model of a case with declared outputs, and its results. Raises the errors of ONNX Runtime."""
+    """The model of a case with declared outputs, and its results, which callers share. Raises the errors of ONNX Runtime."""
     bare = model(case, form)
     made = session(bare)
     found = _run(made, _read(bare, case.sample))
@@ -288,8 +289,10 @@ def _together(group: Sequence[Case]) -> tuple[ModelProto, list[list[Any]]]:
     outputs: list[ValueInfoProto] = []
     expected: list[list[Any]] = []
     for at, case in enumerate(group):
-        made, values = results_of(case, "static")
+        shared, values = results_of(case, "static")
         expected.append(values)
+        made = ModelProto()
+        made.CopyFrom(shared)
         fixed += [numpy_helper.from_array(operand, f"c{at}_i{i}") for i, operand in enumerate(case.sample.operands) if operand is not None]
         for node in made.graph.node:
             for attribute in node.attribute:

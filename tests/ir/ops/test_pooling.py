@@ -112,23 +112,26 @@ def swept(op_type: str, version: int) -> Iterator[dict[str, AnyValue]]:
 def test_every_small_pooling_has_the_windows_of_the_runtime(nodes: "Nodes", op_type: str, version: int) -> None:
     """Windows that start in the padding at the end do not count, although the opset and onnx's own inference may differ."""
     seen = 0
-    for attrs in swept(op_type, version):
-        declared = [helper.make_tensor_value_info(name, 1, [1, 1, None]) for name in "xy"]
-        graph = helper.make_graph([helper.make_node(op_type, ["x"], ["y"], **attrs)], "g", declared[:1], declared[1:])
-        session = nodes.session(helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)], ir_version=8))
-        for size in range(1, 7):
+    for size in range(1, 7):
+        x = floats(1, 1, size)
+        exprs: dict[str, Expr] = {}
+        protos = []
+        for attrs in swept(op_type, version):
             expr = None
             with contextlib.suppress(OpTypeError, InferError):  # if no window fits
                 expr = nodes.read(op_type, version, [tensor(1, 1, size)], **attrs)
-            if expr is None:
-                continue
-            x = floats(1, 1, size)
-            expected = session.run(None, {"x": x})[0]
-            assert tensor_type(expr.checked_type).shape == expected.shape, (attrs, size)
+            if expr is not None:
+                exprs[str(attrs)] = expr
+                protos.append(helper.make_node(op_type, ["x"], [str(attrs)], **attrs))
+        declared = [helper.make_tensor_value_info(name, 1, [1, 1, None]) for name in ("x", *exprs)]
+        graph = helper.make_graph(protos, "g", declared[:1], declared[1:])
+        session = nodes.session(helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)], ir_version=8))
+        for (what, expr), expected in zip(exprs.items(), session.run(None, {"x": x}), strict=True):
+            assert tensor_type(expr.checked_type).shape == expected.shape, (what, size)
             found = evaluated(nodes, expr, x)
             if found is None:
                 continue
-            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6, err_msg=f"{attrs}, {size} elements")
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6, err_msg=f"{what}, {size} elements")
             seen += 1
     assert seen > 500
 

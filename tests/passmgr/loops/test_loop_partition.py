@@ -320,7 +320,7 @@ def test_copies_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     many = SeqStmt([IfThenElse(likely(i.equal(place * 3)), called) for place in range(40)])
     assert 2 < str(partitioned(PrimFunc([n], For(i, 0, 400, ForKind.SERIAL, many)))).count("for (") <= MAX_PARTS
     deep: Stmt = called
-    variables = [Var(f"i{place}") for place in range(6)]
+    variables = [Var(f"i{place}") for place in range(5)]
     for var in variables:
         deep = IfThenElse(likely(var + n < 9 - var), deep)
     for var in variables:
