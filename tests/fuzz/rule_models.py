@@ -26,6 +26,7 @@ from passat.rules.checking.draw import SamplingHints, draw
 from passat.rules.checking.sampler import PLAIN, Sampler
 from passat.rules.checking.trial import Trial, Trier, Verdict
 from passat.rules.checking.trying import oddness, triers
+from passat.rules.engine.directions import expanded
 from passat.rules.pattern import PCall
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
 from passat.rules.rule_pass import RulePass
@@ -46,7 +47,7 @@ def rules() -> dict[str, Rule]:
 
 def is_quantized(rule: Rule) -> bool:
     """True for a rule that matches calls of quantized operators."""
-    left = next(iter(rule.directions())).lhs
+    left = expanded(rule)[0].lhs
     return isinstance(left, PCall) and left.op.name.startswith("qnn.")
 
 

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any as AnyValue
+from typing import Final
 
 import numpy as np
 
@@ -186,10 +187,15 @@ def saturate(function: Function, *sets: RuleSetMeta, merge: bool = False, **conf
     return apply(RulePass(sets, name="Tried", merge=merge), function, **config)
 
 
-@functools.cache
+_DIRECTIONS: Final[dict[tuple[AnyValue, ...], Sequence[Rule]]] = {}
+
+
 def directions(rule: Rule) -> Sequence[Rule]:
-    """The directions of a rule: hundreds, if it has holes for operators."""
-    return tuple(rule.directions())
+    """The directions of a rule: hundreds, if it has holes for operators. They are expanded once, even for a rule that is named again."""
+    parts = rule.name, rule.lhs, rule.rhs, rule.guards
+    if parts not in _DIRECTIONS:
+        _DIRECTIONS[parts] = tuple(rule.directions())
+    return _DIRECTIONS[parts]
 
 
 @functools.cache
@@ -197,7 +203,7 @@ def in_case(rule: Rule) -> Sequence[Rule]:
     """The directions of a rule; for a rule named `Set.rule[dense]`, those whose names begin with that."""
     if not rule.holes():
         return directions(rule)
-    every = rule.named(without_operators(rule.name)).directions()
+    every = directions(rule.named(without_operators(rule.name)))
     start = rule.name.rstrip("]")
     return [one for one in every if start == rule.name or one.name.startswith((f"{start}]", f"{start},"))]
 

@@ -28,6 +28,7 @@ from passat.rules.library.folding import ConstantFolding, DynamicToStatic, Tuple
 from passat.rules.pattern import op, tensors
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
 from tests.rules.running import rewritten
+from tests.share import share
 
 a, b = var("a"), var("b")
 EXP, ADD = symbol(CALL, get_op("exp"), 1), symbol(CALL, get_op("add"), 2)
@@ -228,11 +229,12 @@ def test_equal_attributes_are_shared() -> None:
 
 def test_deep_and_wide_programs_load() -> None:
     body: Expr = a
-    for _ in range(50_000):
+    count = share(5_000, 50_000)
+    for _ in range(count):
         body = Call(get_op("exp"), [body])
     graph = Graph(Eager(ConstantFolding))
     graph.load(infer_type(body))
-    assert len(graph) == 50_001
+    assert len(graph) == count + 1
     doubled: Expr = a
     for _ in range(100):
         doubled = doubled + doubled

@@ -72,7 +72,7 @@ def check_agreement(found: Written, sets: Sequence[RuleSetMeta], function: Funct
 @pytest.mark.parametrize("kind", [REDUCING, EXPLORING, MULTI_PATTERN, LOWERING, EAGER])
 def test_of_rules_of_each_kind_all_say_the_same(kind: str) -> None:
     helped = 0
-    for rules, rule, example in share_of(kind, 12):
+    for rules, rule, example in share_of(kind, 8):
         infer_type(example.positive)
         for number, call in enumerate(stateful_calls(example.positive)):  # which have names in every file
             named(call, f"call{number}")
@@ -117,7 +117,7 @@ def test_excluding_untaken_rules_does_not_change_the_cost(name: str) -> None:
         assert program_cost(other.function.body, ROOFLINE) <= program_cost(found.main.body, ROOFLINE) * (1 + 1e-9), rule
 
 
-@settings(deadline=None, max_examples=share(20, 300), derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=share(10, 300), derandomize=True, suppress_health_check=list(HealthCheck))
 @given(programs())
 def test_of_the_default_pipeline_all_say_the_same(function: Function) -> None:
     config = {"rules.cost": "nodes", "rules.joint": True}

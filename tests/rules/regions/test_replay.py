@@ -24,7 +24,7 @@ from passat.rules.rule import RuleSet, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, var
 from tests.rules.program_strategies import KEEPING_DROPOUT, build
 from tests.rules.running import Outcome, assert_equal_in_value, difference, feeds_of, operators, run, saturate
-from tests.share import SOAK
+from tests.share import SOAK, share
 
 a = var("a", (2, 4))
 
@@ -108,7 +108,7 @@ def check_against_whole(function: Function, *, exact: bool) -> float:
     return outcome.count("replayed")
 
 
-@settings(deadline=None, max_examples=20, derandomize=True)
+@settings(deadline=None, max_examples=share(10, 20), derandomize=True)
 @given(st.integers(0, 1 << 30), st.integers(4, 14), st.booleans())
 def test_regions_keep_values_and_never_cost_more(seed: int, size: int, exact: bool) -> None:
     function = copies(build(seed, size, tame=not exact), 6, np.random.default_rng(seed))
