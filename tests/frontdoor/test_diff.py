@@ -13,6 +13,7 @@ import passat
 from passat.cli.app import app
 from passat.ir.onnx import OnnxError, save
 from passat.model_diff import Change, Instance
+from tests.share import share
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "models"
 
@@ -139,9 +140,10 @@ def test_a_model_and_its_optimized_form() -> None:
 
 
 def test_many_nodes_are_compared_in_time_that_grows_with_them() -> None:
-    body = "".join(f"x{i + 1} = {'Neg' if i % 7 else 'Abs'}(x{i}) " for i in range(20_000)).replace("(x0)", "(x)")
-    before = parsed(f"{body} y = Exp(x20000)")
-    after = parsed(f"{body} y = Exp(x20000)".replace("x10001 = Neg", "x10001 = Sin"))
+    count = share(5_000, 20_000)
+    body = "".join(f"x{i + 1} = {'Neg' if i % 7 else 'Abs'}(x{i}) " for i in range(count)).replace("(x0)", "(x)") + f"y = Exp(x{count})"
+    before = parsed(body)
+    after = parsed(body.replace("x2501 = Neg", "x2501 = Sin"))
     found = passat.diff(before, after)
     assert [(each.before, each.after) for each in found.differences] == [({"Neg": 1}, {"Sin": 1})]
 

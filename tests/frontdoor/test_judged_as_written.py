@@ -25,11 +25,12 @@ from passat.rules.checking.draw import SamplingHints, draw
 from passat.rules.checking.sampler import Sampler
 from passat.rules.cost import CostName
 from passat.rules.pattern import PCall
+from tests.share import share
 
 x, y = tensors("x y")
 OPERATORS = [each for each in list_ops() if not each.variadic and not each.stateful and each.arity and each.name != "dyn.full"]
 OPSETS = (13, 23)
-TRIES = 25
+TRIES = share(12, 25)
 COSTS: tuple[CostName, ...] = ("roofline", "nodes")
 
 

@@ -22,6 +22,7 @@ from passat.rules.rule_pass import RulePass
 from tests.frontdoor.page.large_model import NODES_OF_A_LAYER, layered
 from tests.frontdoor.page.pages import column, data_of, optimized, small_model
 from tests.fuzz.graphs import random_case
+from tests.share import share
 
 WALKS = {pass_.info.name for pass_ in leaves(build_pipeline()) if not isinstance(pass_, RulePass)}
 """The passes of the default pipeline that have no rules."""
@@ -314,7 +315,7 @@ def test_weights_are_not_in_the_page() -> None:
     assert not any("0.123" in text for text in texts)
 
 
-@pytest.mark.parametrize("first", range(0, 1000, 50))
+@pytest.mark.parametrize("first", range(0, 1000, share(100, 50)))
 def test_data_of_random_models_have_valid_references(first: int) -> None:
     case = next(case for case in map(random_case, itertools.count(first)) if case is not None)
     result = passat.optimize(case.model, record=True, verify=False)
