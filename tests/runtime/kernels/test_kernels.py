@@ -1,6 +1,7 @@
 """Kernels compute the values of ONNX Runtime, and are rejected in other models."""
 
 import ctypes
+import functools
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +24,18 @@ from passat.runtime.kernels.emit_c import emit, name_of
 from passat.runtime.kernels.fusing import key
 from passat.verify import Comparing
 from tests.runtime.kernels.running import COMMAND, SPECIAL, assert_same_bits, both, fused, model, own_session, session
+
+
+@functools.cache
+def built_as_always(source: str, command: tuple[str, ...]) -> bytes:
+    """The library of a source for all levels of instructions: several tests have it in common."""
+    return build_library(source, command)
+
+
+@pytest.fixture(autouse=True)
+def _libraries_are_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("passat.kernels.build_library", lambda source, command: built_as_always(source, tuple(command)))
+
 
 WIDE = "g (float[A,B,C] x, float[D,E] y, float[F] z) => (float[G,H,I] r) { s = Add(x, y) r = Mul(s, z) }"
 SHAPES = [
@@ -142,7 +155,7 @@ def test_the_library_of_another_model_is_rejected(tmp_path: Path) -> None:
     one = fused(model("g (float[N] x) => (float[N] r) { s = Neg(x) r = Abs(s) }"))
     other = fused(model("h (float[N] x) => (float[N] r) { s = Abs(x) r = Neg(s) }"))
     library = tmp_path / "k.so"
-    library.write_bytes(build_library(library_source(other.kernels, other.domain), COMMAND))
+    library.write_bytes(built_as_always(library_source(other.kernels, other.domain), tuple(COMMAND)))
     with pytest.raises(Exception, match=one.domain):
         session(one.model, library)
 
@@ -159,9 +172,9 @@ def test_an_older_onnx_runtime_is_an_error_that_names_the_version(tmp_path: Path
     table = (ctypes.c_void_p * 1)(ctypes.cast(make_status, ctypes.c_void_p))
     get_api = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)(lambda version: ctypes.addressof(table) if version == 1 else None)
     base = (ctypes.c_void_p * 2)(ctypes.cast(get_api, ctypes.c_void_p), None)
-    found = fused(model("g (float[N] x) => (float[N] r) { s = Neg(x) r = Abs(s) }"))
+    found = fused(model("h (float[N] x) => (float[N] r) { s = Abs(x) r = Neg(s) }"))
     library = tmp_path / "k.so"
-    library.write_bytes(build_library(library_source(found.kernels, found.domain), COMMAND))
+    library.write_bytes(built_as_always(library_source(found.kernels, found.domain), tuple(COMMAND)))
     register = ctypes.CDLL(str(library)).RegisterCustomOps
     register.restype = ctypes.c_void_p
     assert register(None, base)
