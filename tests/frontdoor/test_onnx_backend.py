@@ -10,7 +10,6 @@ from passat import onnx_backend
 from passat.ir.tensor import Array
 from passat.onnx_backend import PassatBackend
 from passat.runtime import ExecutorError
-from tests.conformance.run_onnx import GROUPS, run
 
 
 def float32(values: list[float]) -> Array:
@@ -24,13 +23,6 @@ def int64(values: list[int]) -> Array:
 def model(nodes: str, opset: int = 21) -> onnx.ModelProto:
     """The model of a graph in ONNX's text form."""
     return onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : {opset}]> {nodes}')
-
-
-def test_a_fixed_share_of_the_tests_of_onnx_passes() -> None:
-    # softmax rounds less often here; models are large
-    results = run("^test_(?!attention_4d_causal_fp16)", 31, list(GROUPS)[:-1], compared=False)
-    assert {name: why for found in results.values() for name, why in found.failed.items() if name in found.reference} == {}
-    assert sum(len(found.kernels) for found in results.values()) > 40
 
 
 def test_the_module_and_the_class_have_the_interface_of_backends() -> None:
