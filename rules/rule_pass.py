@@ -1,6 +1,5 @@
 """Rule sets as passes: `rule_pass(Arithmetic, Transposes, name="Simplify")` is a function pass that saturates with these rules."""
 
-import copy
 import functools
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,6 +12,7 @@ from passat.ir.onnx_mapping import DEFAULT_OPSET
 from passat.passmgr import FunctionPass, Pass, PassContext, PassInfo, Place, Plan, register_option
 from passat.rules.cost import CostModel, CostName, Machine, MachineName, cost_model
 from passat.rules.engine.directions import Directions, expanded, groupers
+from passat.rules.engine.eager import Eager
 from passat.rules.engine.engine import Engine
 from passat.rules.engine.limits import Limits
 from passat.rules.engine.report import EngineReport
@@ -221,7 +221,7 @@ class RulePass(FunctionPass):
         self.owners: Mapping[str, str] = {}
         """The name of the pass that each rule belongs to, for rules that belong to a single pass of a stage."""
         self.__doc__ = doc or " ".join((rules.__doc__ or "").split("\n")[0] for rules in self.sets)
-        self._engines: dict[tuple[object, ...], Engine] = {}
+        self._prepared: dict[tuple[str, tuple[str, ...]], tuple[Sequence[Stage], Sequence[Directions], Eager]] = {}
 
     @cached_property
     def rules(self) -> list[Rule]:
@@ -234,8 +234,8 @@ class RulePass(FunctionPass):
         return list(dict.fromkeys(rule for rules in (*self.sets, *ALWAYS) for rule in rules))
 
     def __getstate__(self) -> dict[str, object]:
-        """The pickled state: rule sets go by name, and engines are created in the other process."""
-        return {name: value for name, value in vars(self).items() if name != "rules"} | {"_engines": {}}
+        """The pickled state: rule sets go by name, and stages are created in the other process."""
+        return {name: value for name, value in vars(self).items() if name != "rules"} | {"_prepared": {}}
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Saturates one function. Returns it unchanged if nothing is cheaper, or if the engine fails."""
@@ -243,8 +243,7 @@ class RulePass(FunctionPass):
             return func
         report = EngineReport()
         start = time.perf_counter()
-        engine = self._engine(ctx)
-        engine.environment = engine.environment._replace(opset=read_opset(mod) or DEFAULT_OPSET, written=written_opset(mod, ctx))
+        engine = self._engine(mod, ctx)
         if engine.trace is not None:
             name = next((var.name_hint for var, each in mod.functions.items() if each is func), "")
             engine.trace.at(self.info.name, name, self.owners)
@@ -305,8 +304,31 @@ class RulePass(FunctionPass):
         math: str = ctx.get_config("rules.math")
         return math
 
-    def _engine(self, ctx: PassContext) -> Engine:
+    def _engine(self, mod: IRModule, ctx: PassContext) -> Engine:
+        """The engine for a module. Passes may run in several threads at once, each with its own limits."""
         math, disabled = self._math(ctx), tuple(ctx.get_config("rules.disabled"))
+        limits, trace = self._limits(ctx), ctx.get_config("rules.trace")
+        if (math, disabled) not in self._prepared:
+            eager = Eager(rule for rule in self.declared if rule.kind == EAGER and not _left_out(rule, math, disabled))
+            self._prepared[math, disabled] = self._stages(math, disabled), self._lowering(math, disabled), eager
+        stages, lowering, eager = self._prepared[math, disabled]
+        return Engine(
+            stages,
+            lowering=lowering,
+            limits=limits,
+            model=cost_model(ctx.get_config("rules.cost"), ctx.get_config("rules.machine")),
+            eager=eager,
+            environment=Environment(ctx.get_config("rules.max_growth"), read_opset(mod) or DEFAULT_OPSET, written_opset(mod, ctx)),
+            merge=self.merge,
+            exact_seconds=ctx.get_config("rules.exact"),
+            region_nodes=None if limits.unions is not None or trace is not None else ctx.get_config("rules.region_nodes"),
+            rank=rank_of(ctx, self.picked_by),
+            seed=ctx.get_config("rules.seed"),
+            trace=trace,
+        )
+
+    def _limits(self, ctx: PassContext) -> Limits:
+        """The limits of this run: those of the context, without what earlier passes have spent."""
         given = {field: ctx.get_config(f"rules.{field}") for field in Limits._fields}
         limits = Limits(**{field: value for field, value in given.items() if value is not None})
         if self.rounds is not None:
@@ -317,27 +339,7 @@ class RulePass(FunctionPass):
             limits = limits._replace(seconds=min(limits.seconds, max(0.0, total - spent)))
         if limits.unions is not None:
             limits = limits._replace(unions=max(0, limits.unions - _applied(ctx)))
-        growth, exact = ctx.get_config("rules.max_growth"), ctx.get_config("rules.exact")
-        key = (math, disabled, growth, exact)
-        engine = self._engines.get(key)
-        if engine is None:
-            engine = self._engines[key] = Engine(
-                self._stages(math, disabled),
-                lowering=self._lowering(math, disabled),
-                eager=[rule for rule in self.declared if rule.kind == EAGER and not _left_out(rule, math, disabled)],
-                environment=Environment(growth),
-                merge=self.merge,
-                exact_seconds=exact,
-            )
-        engine = copy.copy(engine)  # passes may run in several threads at once, each with its own limits
-        engine.limits = limits
-        engine.rank = rank_of(ctx, self.picked_by)
-        engine.seed = ctx.get_config("rules.seed")
-        engine.trace = ctx.get_config("rules.trace")
-        whole = limits.unions is not None or engine.trace is not None
-        engine.region_nodes = None if whole else ctx.get_config("rules.region_nodes")
-        engine.model = cost_model(ctx.get_config("rules.cost"), ctx.get_config("rules.machine"))
-        return engine
+        return limits
 
     def _stages(self, math: str, disabled: Sequence[str]) -> list[Stage]:
         """The stages of an engine, one per phase."""

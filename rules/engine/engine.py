@@ -26,7 +26,6 @@ from passat.rules.engine.stage import Stage
 from passat.rules.engine.trace import Steps, Trace
 from passat.rules.extraction.extract import Extraction, extract
 from passat.rules.regions.regional import run_regions
-from passat.rules.rule import Rule
 from passat.rules.substitution import Environment
 
 
@@ -45,7 +44,7 @@ class Engine:
         lowering: Sequence[Directions] = (),
         limits: Limits | None = None,
         model: CostModel | None = None,
-        eager: Sequence[Rule] = (),
+        eager: Eager | None = None,
         environment: Environment = Environment(),  # noqa: B008  # immutable
         merge: bool = False,
         exact_seconds: float = 0.0,
@@ -58,7 +57,7 @@ class Engine:
         self.lowering = lowering
         self.limits = limits or Limits()
         self.model = model or ROOFLINE
-        self.eager = Eager(eager)
+        self.eager = eager or Eager()
         self.environment = environment
         self.merge = merge
         self.exact_seconds = exact_seconds

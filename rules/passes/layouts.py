@@ -157,8 +157,8 @@ class LayoutPass(RulePass):
                 ctx.remark(self.info.name, f"calls of {op} that are not in {', '.join(layouts)}: {calls[op]}")
         return result
 
-    def _engine(self, ctx: PassContext) -> Engine:
-        engine = super()._engine(ctx)
+    def _engine(self, mod: IRModule, ctx: PassContext) -> Engine:
+        engine = super()._engine(mod, ctx)
         engine.model = LayoutCost(engine.model, self.layouts)
         if engine.limits.rounds == Limits().rounds:
             engine.limits = engine.limits._replace(rounds=ROUNDS)

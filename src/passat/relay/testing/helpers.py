@@ -15,8 +15,8 @@ def run_infer_type(expr: Expr) -> Expr:
     found = run_opt_pass(expr, InferType())
     type_ = found._checked_type
     if isinstance(found, Function) and found.ret_type is None and isinstance(type_, FuncType):
-        found = Function(found.params, found.body, type_.ret_type, found.type_params, found.attrs, found.span)
-        found._checked_type = type_
+        declared = Function(found.params, found.body, type_.ret_type, found.type_params, found.attrs, found.span)
+        return run_opt_pass(declared, InferType())
     return found
 
 
