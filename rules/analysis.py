@@ -47,6 +47,12 @@ class Analysis(ABC, Generic[Fact]):
     names_classes: bool = False
     """True if facts name e-classes. The facts that depend on an e-class are then recomputed when it is united with another."""
 
+    def __init_subclass__(cls) -> None:
+        if "modify" in vars(cls):
+            raise TypeError(
+                f"{cls.__name__} has a method modify, which nothing calls: write a rule whose guard asks for the fact (docs/analyses.md)"
+            )
+
     def known(self, type_: TensorType, constant: Tensor | None) -> Fact | None:
         """The fact of a tensor that follows from its type, or from its elements if it is a constant."""
         return None

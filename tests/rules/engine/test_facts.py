@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any as AnyValue
 
 import numpy as np
+import pytest
 from onnx import numpy_helper, parser
 
 from passat import optimize
@@ -210,3 +211,8 @@ def test_updates_end_in_cycles() -> None:
     assert united is not None
     graph.facts[RANGES].update([united], ())
     assert 0 < graph.fact(RANGES, root).high < 1000
+
+
+def test_a_method_modify_is_an_error_since_nothing_calls_it() -> None:
+    with pytest.raises(TypeError, match="Own has a method modify, which nothing calls: write a rule whose guard asks for the fact"):
+        type("Own", (_Whole,), {"modify": None})
