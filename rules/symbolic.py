@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from passat.rules.pattern import Computed
 
 _PARTS_OF_A_TYPE: Final = ("shape", "ndim", "dtype", "type", "size", "rank", "value", "T")
-_GUARD: Final = "a guard is a function of the match: @guard def wide(x): return x.type.shape[0] > 3, then .when(wide(x))"
+_GUARD: Final = "a guard is a function of the match: @guard def wide(x): return x.type.ndim > 1, then .when(wide(x))"
 
 
 class Symbolic:
