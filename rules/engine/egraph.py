@@ -312,6 +312,7 @@ class EGraphs(threading.local):
 
 
 _LIVE: Final[WeakSet[EGraph]] = WeakSet()
+"""The e-graphs of all threads."""
 
 
 _FORKED: Final[list[bool]] = []
