@@ -192,7 +192,7 @@ _DIRECTIONS: Final[dict[tuple[AnyValue, ...], Sequence[Rule]]] = {}
 
 def directions(rule: Rule) -> Sequence[Rule]:
     """The directions of a rule: hundreds, if it has holes for operators. They are expanded once, even for a rule that is named again."""
-    parts = rule.name, rule.lhs, rule.rhs, rule.guards
+    parts = tuple([getattr(rule, slot) for slot in Rule.__slots__])
     if parts not in _DIRECTIONS:
         _DIRECTIONS[parts] = tuple(rule.directions())
     return _DIRECTIONS[parts]

@@ -26,10 +26,15 @@ NOT_OPTIMIZED = f'#pragma GCC push_options\n#pragma GCC optimize("O0")\n{RUNTIME
 
 
 @functools.cache
+def built_as_always(source: str, command: tuple[str, ...] = tuple(COMMAND)) -> bytes:
+    """The library of a source: tests have some in common."""
+    return build_library(source, command)
+
+
 def built(source: str) -> bytes:
-    """The library of a source: tests have some in common. Kernels are compiled as always, but in CI the code around them, on which GCC
-    spends as much time as on a kernel, is not optimized; tests of `--kernels` have it as always."""
-    return build_library(source if SOAK else source.replace(RUNTIME, NOT_OPTIMIZED), COMMAND)
+    """The library of a source whose kernels are compiled as always, while in CI the code around them, on which GCC spends as much time as
+    on a kernel, is not optimized; tests of `--kernels` have it as always."""
+    return built_as_always(source if SOAK else source.replace(RUNTIME, NOT_OPTIMIZED))
 
 
 @functools.cache

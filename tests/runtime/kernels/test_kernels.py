@@ -1,7 +1,6 @@
 """Kernels compute the values of ONNX Runtime, and are rejected in other models."""
 
 import ctypes
-import functools
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,13 +22,7 @@ from passat.runtime.kernels import CompilerError, NoCompilerError, build_library
 from passat.runtime.kernels.emit_c import emit, name_of
 from passat.runtime.kernels.fusing import key
 from passat.verify import Comparing
-from tests.runtime.kernels.running import COMMAND, SPECIAL, assert_same_bits, both, fused, model, own_session, session
-
-
-@functools.cache
-def built_as_always(source: str, command: tuple[str, ...]) -> bytes:
-    """The library of a source for all levels of instructions: several tests have it in common."""
-    return build_library(source, command)
+from tests.runtime.kernels.running import COMMAND, SPECIAL, assert_same_bits, both, built_as_always, fused, model, own_session, session
 
 
 @pytest.fixture(autouse=True)
@@ -155,7 +148,7 @@ def test_the_library_of_another_model_is_rejected(tmp_path: Path) -> None:
     one = fused(model("g (float[N] x) => (float[N] r) { s = Neg(x) r = Abs(s) }"))
     other = fused(model("h (float[N] x) => (float[N] r) { s = Abs(x) r = Neg(s) }"))
     library = tmp_path / "k.so"
-    library.write_bytes(built_as_always(library_source(other.kernels, other.domain), tuple(COMMAND)))
+    library.write_bytes(built_as_always(library_source(other.kernels, other.domain)))
     with pytest.raises(Exception, match=one.domain):
         session(one.model, library)
 
@@ -174,7 +167,7 @@ def test_an_older_onnx_runtime_is_an_error_that_names_the_version(tmp_path: Path
     base = (ctypes.c_void_p * 2)(ctypes.cast(get_api, ctypes.c_void_p), None)
     found = fused(model("h (float[N] x) => (float[N] r) { s = Abs(x) r = Neg(s) }"))
     library = tmp_path / "k.so"
-    library.write_bytes(built_as_always(library_source(found.kernels, found.domain), tuple(COMMAND)))
+    library.write_bytes(built_as_always(library_source(found.kernels, found.domain)))
     register = ctypes.CDLL(str(library)).RegisterCustomOps
     register.restype = ctypes.c_void_p
     assert register(None, base)
