@@ -29,7 +29,7 @@ class Kind(enum.StrEnum):
     LEFT = "left"
     """It fired, but the engine skipped the function."""
     REJECTED = "rejected"
-    """It matched and was rejected."""
+    """It matched and was rejected; or an eager rule does not stand for the operator, or for one of its operands."""
     NOTHING_NEW = "nothing new"
     """It matched where its right side already existed."""
     CUT = "cut"
@@ -83,6 +83,11 @@ class Answer(NamedTuple):
         return self.findings[0].kind
 
     @property
+    def is_elsewhere(self) -> bool:
+        """True if the root of the left side is not like the node in question."""
+        return self.verdict is Kind.NOTHING or (self.verdict is Kind.NEAR and self.findings[0].agreed == 0)
+
+    @property
     def line(self) -> str:
         """The rule and the first finding in one line; for an absent operator, why it may be opaque, or the nearest match."""
         first = self.findings[0]
@@ -127,10 +132,16 @@ def _near(finding: Finding) -> str:
 
 
 def set_text(name: str, answers: Sequence[Answer]) -> str:
-    """The results for a rule set: how many rules contributed to the result, and one line per rule."""
+    """The results for a rule set: how many rules contributed to the result, and one line per rule. At one node, rules about other operators
+    are only counted."""
     fired = sum(answer.verdict is Kind.TAKEN for answer in answers)
     said = f"{fired} of the {len(answers)} rules" if fired else "no rule"
-    return "\n".join([f"{said} of {name} contributed to the result", *(f"  {answer.line}" for answer in answers)])
+    node = next((f" at '{answer.node}'" for answer in answers if answer.node is not None), "")
+    shown = [answer for answer in answers if not (node and answer.is_elsewhere)]
+    lines = [f"{said} of {name} contributed to the result{node}", *(f"  {answer.line}" for answer in shown)]
+    if others := len(answers) - len(shown):
+        lines.append(f"  {'another rule is' if others == 1 else f'{others} other rules are'} not about such nodes")
+    return "\n".join(lines)
 
 
 def listed(things: Sequence[str], most: int = _NAMES) -> str:

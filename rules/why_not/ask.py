@@ -54,11 +54,17 @@ def why_not(
 
 
 def why_not_set(
-    rules: str | RuleSetMeta, module: IRModule, *, pipeline: Pass | None = None, config: Mapping[str, AnyValue] | None = None
+    rules: str | RuleSetMeta,
+    module: IRModule,
+    *,
+    pipeline: Pass | None = None,
+    node: str | None = None,
+    nearest: int = NEAREST,
+    config: Mapping[str, AnyValue] | None = None,
 ) -> list[Answer]:
-    """Why each rule of a set did not fire. Raises WhyNotError for an unknown set."""
+    """Why each rule of a set did not fire, as `why_not` says of one. Raises WhyNotError for an unknown set or node."""
     inquiry = Inquiry(module, pipeline, config)
-    return [inquiry.answer(name) for name in inquiry.rules_of(rules if isinstance(rules, str) else rules.__name__)]
+    return [inquiry.answer(name, node, nearest) for name in inquiry.rules_of(rules if isinstance(rules, str) else rules.__name__)]
 
 
 class Inquiry:
@@ -128,7 +134,7 @@ class Inquiry:
         if not holding:
             return Answer(name, repr(rule), (), (Finding(Kind.NOT_RUN, off),), node)
         if rule.kind == EAGER:
-            findings = decided(rule, holding, node) or [Finding(Kind.NOTHING, "nothing in the program resembles its left side")]
+            findings = decided(rule, holding, node, nearest) or [Finding(Kind.NOTHING, "nothing in the program resembles its left side")]
             return Answer(name, repr(rule), tuple(dict.fromkeys(name for ran in holding for name in ran.holders)), tuple(findings), node)
         matcher = Grouper(rule) if isinstance(rule, MultiRule) else Matcher(rule)
         budget = watched.settings.get_config("rules.rule_matches")

@@ -107,8 +107,9 @@ def _ops(module: IRModule) -> set[Op]:
     }
 
 
-def decided(rule: Rule, ran: Sequence[Ran], node: str | None) -> list[Finding]:
-    """The eager rule's decisions on nodes, in all passes that have it; with `node`, on that one only, or why it was not applied there."""
+def decided(rule: Rule, ran: Sequence[Ran], node: str | None, nearest: int) -> list[Finding]:
+    """The eager rule's decisions on nodes, in all passes that have it; with `node`, on that one only, or why it was not applied there.
+    Without it, also why some calls of constants, or of nothing, were not tried."""
     found: dict[tuple[Kind, str], dict[str, list[str]]] = {}
     for each in ran:
         for run_trace in each.runs:
@@ -117,8 +118,6 @@ def decided(rule: Rule, ran: Sequence[Ran], node: str | None) -> list[Finding]:
                 if decision.rule == rule.name and (node is None or node in names):
                     kind = Kind.REJECTED if decision.rejection else Kind.TAKEN
                     found.setdefault((kind, decision.rejection), {}).setdefault(each.name, []).extend(names[:1] or [""])
-    if not found and node is not None:
-        return [Finding(Kind.NEAR, why, (node,), agreed=0, parts=1) for why in [_mismatch_at(rule, ran, node)] if why]
     findings = []
     for (kind, reason), by in sorted(found.items(), key=lambda item: item[0][0] is Kind.REJECTED):
         places = list(dict.fromkeys(place for names in by.values() for place in names if place))
@@ -126,39 +125,52 @@ def decided(rule: Rule, ran: Sequence[Ran], node: str | None) -> list[Finding]:
         at = f"at {listed([repr(place) for place in places])} " if places else ""
         text = SENTENCES[kind].format(where=f"{at}(in {listed(list(by))})", reason=reason, times=times(count))
         findings.append(Finding(kind, text, tuple(places), tuple(by), count))
-    return findings
+    return findings if findings and node is not None else [*findings, *_not_tried(rule, ran[0], node)[:nearest]]
 
 
-def _mismatch_at(rule: Rule, ran: Sequence[Ran], node: str) -> str:
-    """Why the left side does not match the node of that name at the start of the first pass; '' if there is no reason."""
-    for function in ran[0].before.functions.values():
+def _not_tried(rule: Rule, first: Ran, node: str | None) -> list[Finding]:
+    """Why the left side of an eager rule does not match the node of that name at the start of a pass; without it, why that of a rule about
+    constants does not match some calls of constants, or of nothing."""
+    if node is None and not any(isinstance(arg, PartsHole) and arg.constant for arg in getattr(rule.lhs, "args", ())):
+        return []
+    found: dict[tuple[Kind, str], dict[str, None]] = {}
+    for function in first.before.functions.values():
         for expr in post_order(function) if isinstance(function, Function) else ():
-            if node in names_of(expr):
-                return _mismatch(rule, expr)
-    return ""
+            names = names_of(expr)
+            asked = node in names if node is not None else isinstance(expr, Call) and all(map(_is_constant, expr.args))
+            if asked and (why := _mismatch(rule, expr)) is not None and names:
+                found.setdefault(why, {})[node or names[0]] = None
+    return [
+        Finding(Kind.NEAR, why, tuple(places), (first.name,), agreed=0, parts=1)
+        if kind is Kind.NEAR
+        else Finding(kind, f"it does not match at {listed([repr(place) for place in places])}: {why}", tuple(places), (first.name,))
+        for (kind, why), places in found.items()
+    ]
 
 
-def _mismatch(rule: Rule, expr: Expr) -> str:
+def _mismatch(rule: Rule, expr: Expr) -> tuple[Kind, str] | None:
+    """Why the left side of an eager rule does not match an expression: it is another kind of expression (NEAR), or an operator or operand
+    is not what the rule asks (REJECTED)."""
     left = rule.lhs
     if not isinstance(left, PCall):
-        return "" if isinstance(expr, TupleGetItem) else "it is not a field of a tuple"
+        return None if isinstance(expr, TupleGetItem) else (Kind.NEAR, "it is not a field of a tuple")
     if not isinstance(expr, Call) or not isinstance(expr.op, Op):
-        return "it is not a call of an operator"
+        return Kind.NEAR, "it is not a call of an operator"
     hole: object = left.op
     if not isinstance(hole, OperatorHole):
-        return "" if expr.op is left.op else f"it is a call of {expr.op.name}, not of {left.op.name}"
+        return None if expr.op is left.op else (Kind.NEAR, f"it is a call of {expr.op.name}, not of {left.op.name}")
     if expr.op.stateful:
-        return f"{expr.op.name} is stateful"
+        return Kind.REJECTED, f"{expr.op.name} is stateful"
     if not hole.stands_for(expr.op):
-        return f"{hole.meaning()}, which {expr.op.name} is not"
+        return Kind.REJECTED, f"{hole.meaning()}, which {expr.op.name} is not"
     parts = next((arg for arg in left.args if isinstance(arg, PartsHole)), None)
     if parts is not None and len(expr.args) < parts.least:
-        return f"{expr.op.name} has no operands"
+        return Kind.REJECTED, f"{expr.op.name} has no operands"
     if parts is not None and parts.constant:
         for name, arg in zip(expr.op.operand_names, expr.args, strict=False):
             if not _is_constant(arg):
-                return f"its operand {' '.join((name, *map(repr, names_of(arg)[-1:])))} is not a constant"
-    return ""
+                return Kind.REJECTED, f"its operand {' '.join((name, *map(repr, names_of(arg)[-1:])))} is not a constant"
+    return None
 
 
 def _is_constant(arg: Expr) -> bool:

@@ -1,6 +1,7 @@
 """`passat rules why-not`: its answers about a rule and a model, as text and as JSON, and its errors."""
 
 import json
+import re
 from pathlib import Path
 
 import onnx
@@ -107,6 +108,42 @@ def test_a_whole_set() -> None:
     assert len(found["rules"]) == 3
 
 
+def test_a_set_at_one_node_names_the_rules_about_such_nodes_and_counts_the_others() -> None:
+    result = run("Arithmetic", RESNET, "--node", "/4/Add")
+    assert result.exit_code == 0
+    first, *lines, last = result.stdout.splitlines()
+    assert first == "no rule of Arithmetic contributed to the result at '/4/Add'"
+    assert any(line.startswith("  Arithmetic.add_negative: at add '/4/Add' neither operand is negative(y)") for line in lines)
+    assert not any("is not multiply" in line for line in lines)
+    assert re.fullmatch(r"  \d+ other rules are not about such nodes", last)
+
+
+def test_why_calls_of_constants_or_of_nothing_are_not_folded() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+        g (float[N, 2] x) => (float[N, 2] y) <float[1] one = {1.0}, int64[2] large = {2000, 4000}> {
+            nothing = RandomNormal<shape = [2]>()
+            like = RandomNormalLike(one)
+            wide = Expand(one, large)
+            mean = ReduceMean<keepdims = 0>(wide)
+            a = Add(x, nothing)
+            b = Add(a, like)
+            y = Add(b, mean)
+        }""")
+    onnx.save(model, "random.onnx")
+    lines = run("ConstantFolding.call", "random.onnx").stdout.splitlines()
+    assert "it does not match at 'nothing': onnx.RandomNormal is stateful" in lines
+    assert "it does not match at 'like': onnx.RandomNormalLike is stateful" in lines
+    large = "adds 31,999,996 bytes, limit 1,048,576 (rules.max_growth)"
+    assert any(line.startswith("it matches at 'wide'") and line.endswith(large) for line in lines)
+    assert run("ConstantFolding", "random.onnx", "--node", "like").stdout == (
+        "no rule of ConstantFolding contributed to the result at 'like'\n"
+        "  ConstantFolding.call: it does not match at 'like': onnx.RandomNormalLike is stateful\n"
+        "  ConstantFolding.exact: it does not match at 'like': onnx.RandomNormalLike is stateful\n"
+        "  ConstantFolding.sizes: it does not match at 'like': onnx.RandomNormalLike is stateful\n"
+        "  another rule is not about such nodes\n"
+    )
+
+
 def test_a_set_of_that_name_in_an_earlier_run_is_not_asked() -> None:
     other = "from passat.rules import RuleSet, op, tensor\nx = tensor('x')\nclass Mine(RuleSet):\n    squared = x * x >> op.power(x, 2.0)\n"
     Path("other.py").write_text(other)
@@ -124,7 +161,7 @@ def test_a_set_of_that_name_in_an_earlier_run_is_not_asked() -> None:
         (("RaiseOps.gelu_er", RESNET), "unknown rule 'RaiseOps.gelu_er'; did you mean RaiseOps.gelu_erf"),
         (("RaiseAttention", RESNET), "RaiseAttention is a pass, not a rule; ask about one of its rule sets: "),
         (("Arithmetic.add_zero", RESNET, "--node", "/4/Ad"), "there is no node '/4/Ad'; did you mean /4/Add"),
-        (("Arithmetic", RESNET, "--node", "/4/Add"), "--node requires a single rule, and Arithmetic is a set"),
+        (("Arithmetic", RESNET, "--node", "/4/Ad"), "there is no node '/4/Ad'; did you mean /4/Add"),
         (("Arithmetic.add_zero", RESNET, "--passes", "FoldConstnt"), "FoldConstnt"),
         (("Arithmetic.add_zero", RESNET, "--config", "no.such=1"), "no.such"),
     ],

@@ -284,8 +284,6 @@ def why_not(
             try:
                 inquiry = Inquiry(read(model, lenient=True), build_pipeline(text, sets))
                 whole = inquiry.is_set(rule)
-                if whole and node is not None:
-                    fail(f"--node requires a single rule, and {rule} is a set", USAGE)
                 answers = [inquiry.answer(name, node, nearest) for name in (inquiry.rules_of(rule) if whole else [rule])]
             except WhyNotError as error:
                 fail(_sets_of_pass(rule) or str(error), USAGE)
