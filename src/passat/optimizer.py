@@ -233,7 +233,8 @@ def optimize(model: ModelLike, wanted: Settings) -> Result:
     * `passes`: the pipeline, as text (`"FoldConstant,SimplifyExpr"`), or as a list of passes and names; Passat's own by default.
       Passes with a level above `opt_level` do not run. It defaults to the level of the surrounding context (2 unless set), and to 3
       without a context.
-    * `rules`: your rule sets, and paths of rule files. They run before and after the default pipeline; `passes` can name them.
+    * `rules`: your rule sets, and paths of rule files. They run before and after the default pipeline, or where a registered pass has
+      them; `passes` can name them.
     * `verify`: checks the result with `onnx.checker`, and runs both models on ONNX Runtime. `allow_unverified`: returns the result even
       if nothing could be compared.
     * `inputs`: additional inputs for the comparison: arrays by name, or a file written by `numpy.savez`. `rtol`, `atol`: floating-point

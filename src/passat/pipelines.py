@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias, cast
 
 from passat.ir.custom_ops import declared_op
@@ -33,8 +33,9 @@ def build_pipeline(passes: Passes = None, rules: Sequence[type[RuleSet]] = ()) -
 
     A text can name a rule set like a pass. Sets that are not named run before and after the default pipeline, or after the given passes, in
     one saturation with Passat's own simplifications, so that their order does not matter. Registered passes of plug-ins and rule files that
-    declare `after` and `before` are inserted into pipelines that contain all passes that they name (`passat.passmgr.with_landed`). Raises
-    PipelineError, RuleError, UnknownPassError, PassDependencyError and PluginError.
+    declare `after` and `before` are inserted into pipelines that contain all passes that they name (`passat.passmgr.with_landed`). A set of
+    the user that one of these passes has runs there only. Raises PipelineError, RuleError, UnknownPassError, PassDependencyError and
+    PluginError.
     """
     check_rule_sets(rules)
     if passes is None:
@@ -49,6 +50,9 @@ def build_pipeline(passes: Passes = None, rules: Sequence[type[RuleSet]] = ()) -
         if not isinstance(passes, (str, Pass)):  # a name in a list is one pass, not a one-pass pipeline
             stated = [member for made, one in zip(stated, listed, strict=True) for member in _unwrapped(made, one)]
     whole = with_landed(stated[0] if len(stated) == 1 and isinstance(stated[0], Sequential) else Sequential(stated), _placed())
+    if rules:
+        held = {sets.base for pass_ in _rule_passes(whole) for sets in pass_.sets}
+        rules = [rules_ for rules_ in rules if rules_ not in held or not _library().keys().isdisjoint(rule.name for rule in rules_.rules)]
     if not rules:
         return whole
     name = "+".join(rules_.__name__ for rules_ in rules)
@@ -118,14 +122,17 @@ def _check_declarations(rule: Rule) -> None:
 @functools.cache
 def _library() -> dict[str, Rule]:
     """The rules of the default pipeline, by name."""
-    found: dict[str, Rule] = {}
-    stack: list[Pass] = [default_pipeline()]
+    return {rule.name: rule for pass_ in _rule_passes(default_pipeline()) for sets in pass_.sets for rule in sets.rules}
+
+
+def _rule_passes(pipeline: Pass) -> Iterator[RulePass]:
+    """The rule passes in a pipeline."""
+    stack = [pipeline]
     while stack:
         pass_ = stack.pop()
         stack += pass_.members or ()
         if isinstance(pass_, RulePass):
-            found.update((rule.name, rule) for sets in pass_.sets for rule in sets.rules)
-    return found
+            yield pass_
 
 
 def _members(passes: Sequence[str | Pass]) -> list[str | Pass]:

@@ -55,7 +55,8 @@ def read_rules(rules: RulesLike) -> tuple[list[type[RuleSet]], list[PathLike]]:
 
 
 def load_rules(path: str | os.PathLike[str]) -> list[type[RuleSet]]:
-    """The rule sets that a file defines, in definition order, without base classes that have no rules.
+    """The rule sets that a file defines, in definition order, without base classes that have no rules, and without forms of a set
+    (`of_kind`, `only`, `when`), which are for passes.
 
     The file is imported under a unique name, so it may be called `rules.py`, and may import modules next to it. A file that is loaded again
     may register its passes again. Raises RuleFileError if the file cannot be imported, has an invalid rule, or defines no rule set, pass or
@@ -74,7 +75,7 @@ def load_rules(path: str | os.PathLike[str]) -> list[type[RuleSet]]:
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, RuleSet) and value.__module__ == module.__name__
     ]
-    sets = [rules for rules in dict.fromkeys(found) if rules.rules]
+    sets = [rules for rules in dict.fromkeys(found) if rules.rules and rules.base is rules]
     for rules in sets:
         lines = [node.lineno for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == rules.__name__]
         if len(lines) > 1:

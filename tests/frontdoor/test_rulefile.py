@@ -48,6 +48,11 @@ def test_sets_come_in_order_and_without_empty_bases(tmp_path: Path) -> None:
     assert [rule.name for rule in sets[1].rules] == ["Negations.twice", "More.relu"]
 
 
+def test_another_form_of_a_set_is_not_a_set_of_its_own(tmp_path: Path) -> None:
+    more = "Alternatives = Negations.of_kind('exploring')\nFew = More.only('relu')\n"
+    assert [rules.__name__ for rules in load_rules(write(tmp_path, GOOD + more))] == ["Negations", "More"]
+
+
 def test_a_pipe_is_read_once() -> None:
     reader, writer = os.pipe()
     with open(writer, "w") as file:

@@ -30,7 +30,7 @@ from passat.passmgr import (
     with_landed,
 )
 from passat.pipelines import build_pipeline
-from passat.rules import RuleSet, op, tensor
+from passat.rules import RulePass, RuleSet, op, tensor
 from passat.rules.passes import default_passes, default_pipeline
 from tests.share import share
 
@@ -287,6 +287,16 @@ def test_rule_sets_run_around_passes_that_land() -> None:
         "TargetForms",
         "Negations",
     ]
+
+
+def test_a_rule_set_of_a_pass_that_lands_runs_there_only() -> None:
+    class Negations(RuleSet):
+        twice = op.negative(op.negative(x)) >> x
+
+    register_pass("Lander", RulePass((Negations.of_kind("exploring"),), name="Lander", opt_level=2, after=["FoldConstant"]))
+    at = TUNED.index("FoldConstant") + 1
+    assert names(build_pipeline(None, [Negations]).members) == [*TUNED[:at], "Lander", *TUNED[at:]]
+    assert names(build_pipeline(["SimplifyExpr"], [Negations]).members) == ["SimplifyExpr", "Negations"]
 
 
 def test_the_failure_of_a_pass_that_lands_is_replayed_with_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
