@@ -1,7 +1,7 @@
 """Runs a set of rules on one function: load, saturate, extract, rebuild. Returns the function unchanged on failure."""
 
-import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from passat.ir.analysis import well_formed
@@ -29,6 +29,7 @@ from passat.rules.regions.regional import run_regions
 from passat.rules.substitution import Environment
 
 
+@dataclass(frozen=True, eq=False)
 class Engine:
     """The rules, limits, cost model and guard settings of a run: everything but the program.
 
@@ -37,34 +38,18 @@ class Engine:
     applied to nodes as they are added. A `trace` records all events.
     """
 
-    def __init__(
-        self,
-        stages: Sequence[Stage],
-        *,
-        lowering: Sequence[Directions] = (),
-        limits: Limits | None = None,
-        model: CostModel | None = None,
-        eager: Eager | None = None,
-        environment: Environment = Environment(),  # noqa: B008  # immutable
-        merge: bool = False,
-        exact_seconds: float = 0.0,
-        region_nodes: int | None = None,
-        rank: int = 0,
-        seed: int = 0,
-        trace: Trace | None = None,
-    ) -> None:
-        self.stages = stages
-        self.lowering = lowering
-        self.limits = limits or Limits()
-        self.model = model or ROOFLINE
-        self.eager = eager or Eager()
-        self.environment = environment
-        self.merge = merge
-        self.exact_seconds = exact_seconds
-        self.region_nodes = region_nodes
-        self.rank = rank
-        self.seed = seed
-        self.trace = trace
+    stages: Sequence[Stage]
+    lowering: Sequence[Directions] = ()
+    limits: Limits = field(default_factory=Limits)
+    model: CostModel = ROOFLINE
+    eager: Eager = field(default_factory=Eager)
+    environment: Environment = field(default_factory=Environment)
+    merge: bool = False
+    exact_seconds: float = 0.0
+    region_nodes: int | None = None
+    rank: int = 0
+    seed: int = 0
+    trace: Trace | None = None
 
     def run(self, function: Function, report: EngineReport) -> Function:
         """The optimized function, or the function itself if nothing changed. Nested functions and branches are optimized in turn. Functions
@@ -86,9 +71,7 @@ class Engine:
         only_merges = self.merge and not (self.lowering or any(stage.rules or stage.groupers for stage in self.stages))
         if only_merges or self.trace is not None or self.region_nodes is None:
             return None
-        rules = copy.copy(self)
-        rules.merge = False
-        made = run_regions(rules, function, report)
+        made = run_regions(replace(self, merge=False), function, report)
         if made is None or not self.merge:
             return made
         return Engine([], limits=self.limits, model=self.model, merge=True).run(made, report)

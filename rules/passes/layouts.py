@@ -7,6 +7,7 @@ operators in the wanted layouts and few transposes. TVM instead walks from input
 import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any as AnyValue
 from typing import Final, TypeAlias
 
@@ -159,11 +160,9 @@ class LayoutPass(RulePass):
 
     def _engine(self, mod: IRModule, ctx: PassContext) -> Engine:
         engine = super()._engine(mod, ctx)
-        engine.model = LayoutCost(engine.model, self.layouts)
-        if engine.limits.rounds == Limits().rounds:
-            engine.limits = engine.limits._replace(rounds=ROUNDS)
-        engine.region_nodes = None  # transposes at the borders of regions would not cancel
-        return engine
+        limits = engine.limits._replace(rounds=ROUNDS) if engine.limits.rounds == Limits().rounds else engine.limits
+        # Transposes at the borders of regions would not cancel.
+        return replace(engine, model=LayoutCost(engine.model, self.layouts), limits=limits, region_nodes=None)
 
 
 def _pair(op: str, given: Sequence[str]) -> tuple[str, str]:

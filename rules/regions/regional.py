@@ -3,9 +3,9 @@
 The result of a region is a recipe for equal regions: the nodes to keep, the nodes to create, and the constants to compute from others.
 """
 
-import copy
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import count, islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary
@@ -325,10 +325,9 @@ class _Run:
         return recipe, recipe.trace.tensors
 
     def _solve(self, instance: Instance, report: EngineReport) -> Recipe:
-        engine = copy.copy(self._engine)
-        spent = time.perf_counter() - self._start
-        engine.limits = engine.limits._replace(seconds=max(0.0, engine.limits.seconds - spent))
-        engine.exact_seconds = max(0.0, engine.exact_seconds - spent)
+        whole, spent = self._engine, time.perf_counter() - self._start
+        limits = whole.limits._replace(seconds=max(0.0, whole.limits.seconds - spent))
+        engine = replace(whole, limits=limits, exact_seconds=max(0.0, whole.exact_seconds - spent))
         sample, nodes = sample_of(instance), instance.region.nodes
         graph = TracedGraph(sample.trace, engine.eager, engine.environment)
         result = engine.optimize(graph, graph.load(sample.body), sample.body, report)
