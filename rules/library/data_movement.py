@@ -1,5 +1,5 @@
-"""Casts, copies, slices, splits and concatenations. Operators: cast broadcast_to tile concatenate strided_slice nn.pad split take add
-multiply subtract divide.
+"""Casts, copies, slices, splits and concatenations. Operators: cast broadcast_to tile concatenate strided_slice nn.pad split take
+gather_nd add multiply subtract divide.
 
 Sizes along the axis of a concatenation must be known.
 """
@@ -9,23 +9,35 @@ from itertools import pairwise
 from typing import Any as AnyValue
 from typing import Final
 
-import numpy as np
-
 from passat.ir.attrs import Attrs
 from passat.ir.dtypes import FLOATS, INTEGERS, to_numpy
 from passat.ir.ops.slicing import compose_slices, is_identity_slice, slice_parts, taken_places
 from passat.ir.shape import Dim
 from passat.ir.types import TupleType
 from passat.rules.checking.sampler import Sampler
-from passat.rules.guards import Reject, Term, computed, guard, has_rank, is_not_empty, same_type
+from passat.rules.guards import Reject, Term, computed, guard, same_type
 from passat.rules.holes import cases, operator, tensors_of
-from passat.rules.pattern import Computed, Pattern, PCall, attributes, constants, op, tensors
+from passat.rules.library.gathers import (
+    PARAMETERS,
+    are_along_one_axis,
+    are_single,
+    axis_of_slice,
+    axis_within,
+    before_slice,
+    index_of_both,
+    is_run,
+    parameter,
+    run_bound,
+    stays_within,
+    within,
+)
+from passat.rules.pattern import Computed, Pattern, PCall, attributes, constants, op, tensors, value
 from passat.rules.rule import RuleSet
 from passat.rules.samples import Sample, Samples
 
-x, y = tensors("x y")
+x, y, z = tensors("x y z")
 c, d = constants("c d")
-a, b, p, s, t, u = attributes("a b p s t u")
+a, b, p, q, s, t, u = attributes("a b p q s t u")
 
 
 @guard
@@ -203,13 +215,7 @@ def part_slice(cut: Attrs, axis: int, before: tuple[Term, ...], part: Term, behi
     if taken.step < 1 or not taken or taken[0] < start or taken[-1] >= start + own:
         raise Reject(f"the slice selects {taken}, the part spans {start} to {start + own}")
     slices[axis % rank] = (taken[0] - start, taken[-1] + 1 - start, taken.step)
-    found = {
-        "axes": tuple(slices),
-        "begin": tuple(each[0] for each in slices.values()),
-        "end": tuple(each[1] for each in slices.values()),
-        "strides": tuple(each[2] for each in slices.values()),
-    }
-    return found[which]
+    return parameter(slices, which)
 
 
 def _slice_of_part(which: str) -> Computed:
@@ -250,46 +256,22 @@ inside, before = tensors_of("ys", least=2, most=3), tensors_of("xs", least=1, mo
 after, behind = tensors_of("zs", least=1, most=2), tensors_of("vs", most=1)
 
 
-@guard
-def is_run(c: Term, x: Term, axis: int | None) -> bool | str:
-    """The constant is a run of consecutive indices within the axis."""
-    if axis is None or c.type.ndim != 1:
-        return "the indices are not a vector along an axis"
-    size = _sizes([x], axis)[0]
-    indices = c.value().numpy().astype(np.int64)
-    run = len(indices) > 0 and bool(np.all(np.diff(indices) == 1)) and indices[0] >= 0 and indices[-1] < size
-    return bool(run) or "the indices are not consecutive within the axis"
-
-
-@computed
-def run_bound(c: Term, end: bool) -> tuple[int, ...]:
-    """The begin or end of consecutive indices."""
-    indices = c.value().numpy()
-    return (int(indices[-1]) + 1 if end else int(indices[0]),)
-
-
-@computed
-def axis_of_slice(axis: int, x: Term) -> tuple[int, ...]:
-    """The axis of a slice."""
-    return (x.type.axis(axis),)
-
-
-@guard
-def takes_along(axis: int | None) -> bool | str:
-    """Elements are taken along a nonnegative axis, not from the flattened tensor."""
-    return (axis is not None and axis >= 0) or f"gathers along axis {axis}"
+element = cases("element", "take", "gather_nd")
+_GATHERED: Final = op.take(x, y, axis=p)
+_INDICES: Final[dict[str, AnyValue]] = {which: within(p, a, x, y, _GATHERED, which) for which in PARAMETERS}
+_ELEMENT: Final = element(take=op.take(x, c, axis=0), gather_nd=op.gather_nd(x, c, batch_dims=0))
 
 
 class Concatenations(RuleSet):
     """Merges concatenated adjacent slices into one slice, and nested concatenations into one. Rewrites slices and splits of concatenations
-    as slices of the parts, and takes with consecutive indices as slices."""
+    as slices of the parts, and takes with consecutive indices as slices. Merges takes and slices of takes and slices."""
 
     of_adjacent_slices = (side_by_side([*xs, *_CUTS, *ys]) >> side_by_side([*xs, _RUN, *ys])).when(are_adjacent(t, s, p, x, *PLACES))
     of_concat = where(
         first=side_by_side([side_by_side([*inside]), *after]), later=side_by_side([*before, side_by_side([*inside]), *behind])
     ) >> where(first=side_by_side([*inside, *after]), later=side_by_side([*before, *inside, *behind]))
     slice_of_part = op.strided_slice(side_by_side([*xs, x, *ys]), attrs=a) >> op.strided_slice(
-        x, **{which: _slice_of_part(which) for which in ("begin", "end", "strides", "axes")}
+        x, **{which: _slice_of_part(which) for which in PARAMETERS}
     )
     concat_of_split = (
         count(
@@ -315,8 +297,21 @@ class Concatenations(RuleSet):
         *count.only("three", is_split_where_joined(_THREE, a, p, *HOLES[:3])),
         *count.only("four", is_split_where_joined(_FOUR, a, p, *HOLES)),
     )
-    take_twice = (op.take(op.take(x, c, axis=p), d, axis=p) >> op.take(x, op.take(c, d, axis=0), axis=p)).when(
-        has_rank(c, 1), takes_along(p), is_not_empty(x)
+    take_twice = (
+        (op.take(_GATHERED, z, axis=q) >> op.take(x, op.take(y, z, axis=axis_within(q, p, x, y, _GATHERED)), axis=p))
+        .when(stays_within(x, _GATHERED, q, z))
+        .exploring()
+    )
+    take_element = (
+        (op.take(_ELEMENT, d, axis=0) >> op.gather_nd(x, value(index_of_both(c, d)), batch_dims=0))
+        .when(are_single(c, d), *element.only("take", stays_within(x, x, 0, c)), stays_within(x, _ELEMENT, 0, d))
+        .exploring()
+    )
+    slice_of_take = (op.strided_slice(_GATHERED, attrs=a) >> op.take(x, op.strided_slice(y, **_INDICES), axis=p)).exploring()
+    take_of_slice = (
+        (op.take(op.strided_slice(x, attrs=a), c, axis=p) >> op.take(x, value(before_slice(c, p, a, x)), axis=p))
+        .when(are_along_one_axis(p, a, x, c))
+        .exploring()
     )
     take_run = (
         op.take(x, c, axis=p) >> op.strided_slice(x, begin=run_bound(c, False), end=run_bound(c, True), axes=axis_of_slice(p, x))

@@ -56,6 +56,7 @@ scores = var("scores", (1, 4, 5, 6))
 inverted = splat(1.0) - number(mask)
 choice = ops.where(mask, splat(1.0), splat(3.0))
 order = const([2, 0, 1], "int64")
+cube = var("cube", (4, 3, 3))
 CASES: dict[str, Case] = {
     "Masks.inverted_scaled": case(inverted * splat(-1e4), inverted * splat(float("-inf")), "infinite"),
     "Masks.scaled": case(number(mask) * c, number(integers[0]) * c, "int64, not bool"),
@@ -88,8 +89,28 @@ CASES: dict[str, Case] = {
     ),
     "Concatenations.take_twice": case(
         ops.take(ops.take(x, order, axis=0), const([1, 1], "int64"), axis=0),
-        ops.take(ops.take(x, order, axis=-2), const([1, 1], "int64"), axis=-2),
-        "gathers along axis -2",
+        ops.take(ops.take(x, order, axis=0), const([1, 1], "int64"), axis=1),
+        "is not an axis of the indices",
+    ),
+    "Concatenations.slice_of_take": case(
+        ops.strided_slice(ops.take(x, order, axis=-2), begin=(1,), end=(3,), axes=(0,)),
+        ops.strided_slice(ops.take(x, order, axis=0), begin=(1, 1), end=(3, 3)),
+        "is not along axes of the indices",
+    ),
+    "Concatenations.take_of_slice": case(
+        ops.take(ops.strided_slice(x, begin=(-1,), end=(-4,), strides=(-1,), axes=(0,)), const(-1, "int64"), axis=0),
+        ops.take(ops.strided_slice(x, begin=(1,), end=(3,), axes=(1,)), const(1, "int64"), axis=0),
+        "the slice is along axes (1,), the gather along axis 0",
+    ),
+    "Concatenations.take_element[take]": case(
+        ops.take(ops.take(x, const(1, "int64"), axis=0), const(2, "int64"), axis=0),
+        ops.take(ops.take(x, const(1, "int64"), axis=0), order, axis=0),
+        "is not a single index",
+    ),
+    "Concatenations.take_element[gather_nd]": case(
+        ops.take(ops.gather_nd(cube, const([1, 2], "int64")), const(0, "int64"), axis=0),
+        ops.take(ops.gather_nd(cube, const([1, 2], "int64")), order, axis=0),
+        "is not a single index",
     ),
     "Concatenations.take_run": case(
         ops.take(x, const([1, 2, 3], "int64"), axis=0), ops.take(x, const([-1, 0, 1], "int64"), axis=0), "are not consecutive"
