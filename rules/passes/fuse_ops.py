@@ -1,5 +1,5 @@
 """The pass FuseOps: groups calls along post-dominators in Relay's three phases, and outlines each group as a function. DefuseOps inlines
-them again."""
+them again. Walks, not rules: a group depends on all paths from a call to its post-dominator, and on the groups formed before."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,6 +1,7 @@
 """The pass MergeComposite: outlines subgraphs that match a table of patterns as functions.
 
 Matches patterns of the rule language on expressions directly, without an e-graph. A table lists the fused operators of a library or device.
+A walk, not rules: matches claim their calls in order, and only the root of a match may have other readers.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -201,7 +201,8 @@ def eliminate_common_subexpr(fskip: Skip | tuple[str, ...] | None = None) -> Rul
 @dataclass(frozen=True)
 class DeadCodeElimination(FunctionPass):
     """Drops unused let bindings whose values have no effects; with `inline_once`, inlines such values that are used once. With
-    `ignore_impurity`, treats all values as free of effects."""
+    `ignore_impurity`, treats all values as free of effects. A walk, not rules: e-graphs hold no lets, and without lets extraction leaves
+    out what nothing reads."""
 
     inline_once: bool = False
     ignore_impurity: bool = False

@@ -154,7 +154,10 @@ def contrib_operators() -> TargetPass:
 @register_pass("relay._transform.ReadOpaque")
 @dataclass(frozen=True)
 class ReadOpaque(FunctionPass):
-    """Replaces opaque calls of ONNX operators by calls of Passat's own operators, once the operands that this requires are known."""
+    """Replaces opaque calls of ONNX operators by calls of Passat's own operators, once the operands that this requires are known.
+
+    A walk, not rules: the importer of ONNX makes the calls, and the types after an opaque call are unknown until it is replaced.
+    """
 
     info = PassInfo(0, "ReadOpaque", ["InferType"], provides=("types",), preserves=("types",))
 
@@ -312,7 +315,7 @@ _NORMS: Final = ("nn.layer_norm", "nn.rms_norm")
 @dataclass(frozen=True)
 class AvoidSkipLayerNorm(FunctionPass):
     """Rewrites sums that only a layer normalization reads as `elemwise_sum`, bit for bit equal, so that ONNX Runtime does not fuse
-    SkipLayerNormalization."""
+    SkipLayerNormalization. A walk, not a rule: an e-graph does not know which nodes of the result will read a sum."""
 
     info = PassInfo(3, "AvoidSkipLayerNorm", ["InferType"], provides=("types",), preserves=("types",), after=["TargetForms"])
 
