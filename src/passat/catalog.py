@@ -381,8 +381,8 @@ def rules_text(rows: Iterable[RuleRow]) -> str:
         rule, *guards, shared = shortened([row["rule"], *row["guards"]])
         sides = re.sub(r" (->|<->) ", r"\n    \1 ", rule) if len(rule) > _WIDE else rule
         lines += [row["name"] + (f"    ({', '.join(row['passes'])})" if row["passes"] else ""), f"    {sides}"]
-        kinds = [row["kind"], *(f"{' and '.join(used)} in {name}" for name, used in row["kind_in"].items())]
-        lines += [f"    kind: {', '.join(kinds)}"] if kinds != [REDUCING] else []
+        kinds = [row["kind"], *(f"in {name} {' and '.join(used)}" for name, used in row["kind_in"].items())]
+        lines += [f"    kind: {'; '.join(kinds)}"] if kinds != [REDUCING] else []
         lines += [f"    {meaning}" for meaning in row["holes"]]
         lines += [f"    where {' and '.join(guards)}"] if guards else []
         lines += [f"    {part}" for part in shared.splitlines()]

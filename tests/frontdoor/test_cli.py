@@ -307,7 +307,7 @@ def test_each_rule_of_the_library_has_a_kind_and_those_that_passes_use_it_as() -
     assert {row["kind"] for row in rows.values()} == {"reducing", "exploring", "multi-pattern", "lowering", "eager"}
     assert rows["Reassociate.commuted"]["kind_in"] == {"Explore": ["joining", "exploring"], "LinearAlgebra": ["joining"]}
     listed = run("rules", "list").stdout
-    assert "\n    kind: exploring, joining and exploring in Explore, joining in LinearAlgebra\n" in listed
+    assert "\n    kind: exploring; in Explore joining and exploring; in LinearAlgebra joining\n" in listed
 
 
 def test_without_arguments_the_help_is_shown() -> None:
