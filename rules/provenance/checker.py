@@ -193,9 +193,8 @@ class Verdict:
         of = "" if self.functions == ["main"] else f" of {', '.join(self.functions)}"
         names = dict.fromkeys(gap.pass_name for gap in (*self.trusted, *self.uncovered))
         trusted = f" if {', '.join(names)} can be trusted" if names else ""
-        unions = "1 application" if self.unions == 1 else f"{self.unions} applications"
-        steps = f"{unions} of rules and {self.folds} folded constant{'' if self.folds == 1 else 's'}"
-        head = f"it holds{trusted}: {steps} lead from the first program{of} to the last"
+        steps = f"applications of rules: {self.unions + self.folds}" + (f", {self.folds} of them folded constants" if self.folds else "")
+        head = f"it holds{trusted}: the last program{of} follows from the first ({steps})"
         gaps = [*(f"trusted, not checked: pass {gap}" for gap in self.trusted), *(f"not covered: pass {gap}" for gap in self.uncovered)]
         return "\n".join([head, *gaps])
 
