@@ -2,14 +2,14 @@
 
 import functools
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import ClassVar, Final, Literal, NamedTuple, Protocol, Unpack, cast, runtime_checkable
 
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.ir.onnx_mapping import DEFAULT_OPSET
-from passat.passmgr import FunctionPass, Pass, PassContext, PassInfo, Place, Plan, register_option
+from passat.passmgr import FunctionPass, Pass, PassContext, PassInfo, Place, register_option
 from passat.rules.cost import CostModel, CostName, Machine, MachineName, cost_model
 from passat.rules.engine.directions import Directions, expanded, groupers
 from passat.rules.engine.eager import Eager
@@ -416,29 +416,3 @@ def _left_out(rule: Rule, math: str, disabled: Sequence[str]) -> str:
     if MATH_LEVELS.index(rule.math) > MATH_LEVELS.index(math):
         return f"it is excluded by rules.math = {math}: it needs {rule.math} ({rule.note})"
     return ""
-
-
-class NotRun(NamedTuple):
-    """Whether a pass of the pipeline has the rule, and why no pass runs it; '' if one does."""
-
-    is_held: bool
-    why: str
-
-
-def why_not_run(rule: Rule, plan: Plan, ctx: PassContext, ran: Collection[str] | None = None) -> NotRun:
-    """Why no pass of a plan runs a rule; `ran` are the passes that actually ran, by default all that the plan runs."""
-    steps = [(step, step.pass_) for step in plan.walk() if isinstance(step.pass_, RulePass)]
-    name = equation_of(rule.name)
-    holding = [(step, pass_) for step, pass_ in steps if any(one.name == name for rules in (*pass_.sets, *ALWAYS) for one in rules)]
-    whys = []
-    for step, pass_ in holding:
-        vetoed = "an instrument vetoed it" if ran is not None and step.name not in ran else ""
-        idle = vetoed if step.runs else step.why
-        why = pass_.left_out(rule, ctx) or (f"{step.name} does not run: {idle}" if idle else "")
-        if not why:
-            return NotRun(is_held=True, why="")
-        whys.append(why)
-    told = list(dict.fromkeys(whys))
-    return NotRun(
-        bool(holding), f"{', '.join(told[:-1])} and {told[-1]}" if len(told) > 1 else "".join(told) or "no pass of the pipeline has it"
-    )

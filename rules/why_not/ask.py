@@ -19,8 +19,9 @@ from passat.rules.engine.limits import SATURATED
 from passat.rules.engine.matching import Matcher
 from passat.rules.multi_pattern import MultiRule
 from passat.rules.passes import default_pipeline
+from passat.rules.planned_rules import why_not_run
 from passat.rules.rule import EAGER, Rule, RuleSetMeta, equation_of, without_operators
-from passat.rules.rule_pass import RulePass, why_not_run
+from passat.rules.rule_pass import RulePass
 from passat.rules.why_not.answer import Answer, Finding, Kind, listed
 from passat.rules.why_not.collect import Asked, Collector, rule_in, stopped_text
 from passat.rules.why_not.earlier import absent, decided, matched_before, rewriters

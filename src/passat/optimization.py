@@ -33,8 +33,9 @@ from passat.rules.engine.interruption import interrupted
 from passat.rules.pass_options import check_disabled, check_pick
 from passat.rules.passes import dynamic_to_static
 from passat.rules.passes.target import ReadOpaque, check_domains
+from passat.rules.planned_rules import disabled_in_vain, why_not_run
 from passat.rules.rule import KEPT
-from passat.rules.rule_pass import RulePass, why_not_run
+from passat.rules.rule_pass import RulePass
 from passat.runner import VerifyError, loads
 from passat.source import ModelLike, open_source
 from passat.verify import Reference, VerifyReport
@@ -66,7 +67,7 @@ def run(job: Job, given: Given) -> Made:
     plan = pipeline.plan(job.context)
     steps = list(plan.walk())
     passes = [step.pass_ for step in steps]
-    report.warnings += idle_passes(job.files, {step.name for step in steps})
+    report.warnings += [*idle_passes(job.files, {step.name for step in steps}), *disabled_in_vain(plan, job.context)]
     report.pipeline = text_of(pipeline)
     check_pick(job.context, steps)
     check_disabled(job.context, passes)

@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+import passat
 from passat.cli.app import app
 from passat.ir.whole_file import UnfinishedFile
-from passat.passmgr import list_passes
+from passat.passmgr import PassContext, list_passes
+
+BERT = Path(__file__).resolve().parents[2] / "examples" / "models" / "bert_tiny.onnx"
 
 
 def run(*arguments: object) -> Result:
@@ -132,6 +135,19 @@ def test_a_file_that_cannot_be_written_stays_as_it_was(empty: Path, monkeypatch:
     result = run("order", "-o", "plan.svg")
     assert (result.exit_code, result.stderr) == (1, "error: plan.svg: the disk is full\n")
     assert [(path.name, path.read_text()) for path in Path().iterdir()] == [("plan.svg", "mine")]
+
+
+def test_a_pass_whose_rules_run_elsewhere_is_disabled_in_vain() -> None:
+    said = (
+        "FoldConstant is disabled, but other passes run its rules, too (DynamicToStatic, FoldBatchNorm, SimplifyExpr ...): disable the rules or "
+        "their sets (ConstantFolding)"
+    )
+    assert run("order", "--disable", "FoldConstant").stderr == f"note: {said}\n"
+    assert run("order", "--disable", "FoldConstant", "--disable", "ConstantFolding").stderr == ""
+    assert run("order", "--disable", "FoldConstant", "--passes", "FoldConstant").stderr == ""
+    assert run("order", "--disable", "LinearAlgebra").stderr == ""
+    with PassContext(3, disabled_pass=["FoldConstant"]):
+        assert said in passat.optimize(BERT, verify=False).report.warnings
 
 
 def test_passes_of_ones_own_are_shown(empty: Path) -> None:
