@@ -12,6 +12,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any as AnyValue
 from typing import Final
@@ -103,7 +104,7 @@ def failure(case: unittest.TestCase, *, reference: bool) -> str:
 def run(pattern: str = "", every: int = 1, groups: Iterable[str] = GROUPS, *, compared: bool = True) -> dict[str, Found]:
     """Runs the CPU tests of some groups whose names match a pattern, or every n-th of them. Unless `compared`, the reference implementation
     runs only those that fail."""
-    with mock.patch.object(loader, "load_node_model_tests", collected):
+    with mock.patch.object(loader, "load_node_model_tests", partial(collected, poolings=every == 1)):
         cases = BackendTest(Both).test_cases
     wanted = re.compile(pattern)
     results: dict[str, Found] = {}

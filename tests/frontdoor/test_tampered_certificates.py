@@ -18,6 +18,7 @@ from passat.certificates import IncompleteCertificateError, TrustError, check_ce
 from passat.cli.app import app
 from passat.rules.provenance.plain import CertificateError
 from passat.rules.provenance.writer import WRITTEN
+from tests.share import share
 
 TRUST = ["SlicesToSplit"]
 PASSES = "FoldConstant,SimplifyExpr,SlicesToSplit,DynamicToStatic"
@@ -112,12 +113,12 @@ def test_the_certificate_has_every_kind_of_step() -> None:
 @pytest.mark.parametrize("section", list(GOOD))
 def test_every_change_is_rejected_or_proves_the_same(section: str) -> None:
     rejected = 0
-    for path in [(section,), *((section, *rest) for rest in paths(GOOD[section]))]:
-        for bad in tampered(path):
-            try:
-                assert check(bad) == CLAIM, f"{path}: {inside(GOOD, path)!r}"
-            except CertificateError:
-                rejected += 1
+    changes = [(path, bad) for path in [(section,), *((section, *rest) for rest in paths(GOOD[section]))] for bad in tampered(path)]
+    for path, bad in changes[:: share(4, 1) if len(changes) > 100 else 1]:
+        try:
+            assert check(bad) == CLAIM, f"{path}: {inside(GOOD, path)!r}"
+        except CertificateError:
+            rejected += 1
     assert rejected
 
 
