@@ -34,10 +34,20 @@ def reachable(present: Iterable[Symbol], stages: Sequence[Stage], eager: Collect
     """The matchers that can match, by rule, given the symbols of the program and those that eager rules create."""
     rules = dict.fromkeys([each for stage in stages for each in stage.rules])
     known = set(present)
-    while True:
-        found = {each: each.within(known) for each in rules}
-        wider = known.union(*(matcher.makes for matchers in found.values() for matcher in matchers))
-        wider.update(*(made for symbol, made in eager if symbol in wider))
-        if wider == known:
-            return found
-        known = wider
+    closed, waiting = list(rules), dict[Matcher, None]()  # rules not expanded yet, and matchers that lack a symbol
+    found: set[Matcher] = set()
+    grown = True
+    while grown:
+        before = len(known)
+        waiting.update((matcher, None) for each in closed if each.needs <= known for matcher in each.matchers)
+        closed = [each for each in closed if not each.needs <= known]
+        ready = [matcher for matcher in waiting if matcher.symbols <= known]
+        for matcher in ready:
+            del waiting[matcher]
+            known |= matcher.makes
+        found.update(ready)
+        for symbol, made in eager:
+            if symbol in known:
+                known |= made
+        grown = len(known) > before
+    return {each: [matcher for matcher in each.matchers if matcher in found] if each.needs <= known else [] for each in rules}
