@@ -36,6 +36,10 @@ class EvaluateError(PassatError, ValueError):
     """A call cannot be evaluated: it has no kernel, the kernel rejects the operands, or the result does not have the inferred type."""
 
 
+class MisdeclaredError(EvaluateError):
+    """A kernel contradicts the declaration of its operator: its result does not have the inferred type."""
+
+
 def evaluate_call(op: Op, args: Sequence[Value], attrs: Attrs, result: Type, kernel: Kernel | None = None) -> Value:
     """Computes a call on constant operands and checks the result against the inferred type; symbolic and unknown dimensions match any size.
 
@@ -85,10 +89,6 @@ def _element(op: Op, kernel: Kernel, args: Sequence[Value], tensors: Sequence[Te
 _REMEMBERED: Final = 4096
 _ELEMENTS: Final[dict[tuple[object, ...], AnyValue]] = {}
 """Cache of elementwise results on single elements, at most `_REMEMBERED` entries."""
-
-
-MISDECLARED: Final = "but the type relation expects"
-"""Part of the message of errors about kernels that contradict the declaration of their operator."""
 _REJECTIONS: Final = (ValueError, TypeError, IndexError, ArithmeticError, NotImplementedError, MemoryError)
 """Exceptions that kernels raise for unsupported operands."""
 
@@ -121,11 +121,11 @@ def _checked(op: Op, value: AnyValue, type_: Type, *, shaped: bool = True) -> An
     if not isinstance(type_, TensorType):
         return array
     if array.dtype != to_numpy(type_.dtype) and not (type_.dtype == "string" and from_numpy(array.dtype) == "string"):
-        raise EvaluateError(f"the kernel of {op.name} returned {array.dtype}, {MISDECLARED} {type_.dtype}")
+        raise MisdeclaredError(f"the kernel of {op.name} returned {array.dtype}, but the type relation expects {type_.dtype}")
     if not shaped:
         return array.reshape(-1)[0]
     if len(array.shape) != type_.ndim or any(type(m) is int and m != n for m, n in zip(type_.shape, array.shape, strict=True)):
-        raise EvaluateError(f"the kernel of {op.name} returned shape {array.shape}, {MISDECLARED} {type_!r}")
+        raise MisdeclaredError(f"the kernel of {op.name} returned shape {array.shape}, but the type relation expects {type_!r}")
     return array
 
 

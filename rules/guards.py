@@ -5,6 +5,7 @@ term that a rule passes, the function gets a `Term`: its type, its constant valu
 instances rarely satisfy has a strategy that generates samples (`passat.rules.samples`).
 """
 
+import enum
 import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, overload
@@ -29,8 +30,39 @@ if TYPE_CHECKING:
     from passat.rules.checking.sampler import Sampler
 
 
+class Check(enum.Enum):
+    """The check that rejects a match. Values are the names in reports of checks, for rejections by no guard or computed attribute."""
+
+    FUNCTION = "a guard or a computed attribute"
+    """A guard or a computed attribute, for reasons of its own."""
+    CONSTANT = "a constant"
+    """A guard or a computed attribute that needs the value of a constant."""
+    PATTERN = "the pattern"
+    """The left side: its attributes, numbers and types."""
+    NUMBER = "a number of the right side"
+    """The element type cannot represent a number of the right side."""
+    ILL_TYPED = "the right side is ill-typed"
+    """The right side has no type."""
+    TYPES = "the sides have different types"
+    """The sides have different types."""
+    ABSENT = "the right side does not exist"
+    """The right side of a joining rule is not part of the program."""
+    GROUP = "too few calls to merge"
+    """A multi-pattern rule found too few calls."""
+
+
 class Reject(Exception):
-    """Raised by a guard or computed attribute that does not apply to a match; the text is the reason."""
+    """Raised by a guard or computed attribute that does not apply to a match, with the reason. `check` is the kind of rejection; the engine
+    sets `by`, the guard or the computed attribute whose function rejected the match."""
+
+    def __init__(self, reason: str, check: Check = Check.FUNCTION, by: "Guard | Computed | None" = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.check = check
+        self.by = by
+
+    def __str__(self) -> str:
+        return f"{self.by!r}: {self.reason}" if isinstance(self.by, Guard) else self.reason
 
 
 class Term:
@@ -84,7 +116,7 @@ class Term:
     def value(self) -> Tensor:
         """The constant value. Rejects other terms."""
         if self.constant is None:
-            raise Reject("is not a constant")
+            raise Reject("is not a constant", Check.CONSTANT)
         return self.constant
 
 

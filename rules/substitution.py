@@ -18,7 +18,7 @@ from passat.ir.shape import Any
 from passat.ir.tensor import Tensor
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type
 from passat.rules.analysis import Analysis, Fact
-from passat.rules.guards import Applied, Guard, Reject, Term, Tree
+from passat.rules.guards import Applied, Check, Guard, Reject, Term, Tree
 from passat.rules.multi_pattern import MultiRule, PJoined
 from passat.rules.pattern import (
     AttrHole,
@@ -120,7 +120,13 @@ class Substitution:
 
     def ask(self, call: Guard | Computed) -> AnyValue:
         """The result of the function of a guard or computed value."""
-        return call.function(*map(self.value, call.args))
+        values = list(map(self.value, call.args))
+        try:
+            return call.function(*values)
+        except Reject as rejection:
+            if rejection.by is None:
+                rejection.by = call
+            raise
 
     def value(self, argument: AnyValue) -> AnyValue:
         """The argument that a guard or computed value gets."""
@@ -210,7 +216,7 @@ def build_together(rule: MultiRule, group: Sequence[Substitution], types: Sequen
     axis = _tensor(maker.type_of(whole)).axis(rule.right.axis)
     sizes = [size for size in (_tensor(type_).shape[axis] for type_ in types) if isinstance(size, int)]
     if len(sizes) < len(types):
-        raise Reject(f"the size of axis {axis} is unknown")
+        raise Reject(f"the size of axis {axis} is unknown", Check.TYPES)
     cut = _call(maker, "split", whole, indices_or_sections=tuple(accumulate(sizes[:-1])), axis=axis)
     return [maker.add_field(cut, place) for place in range(len(group))]
 
@@ -222,7 +228,7 @@ def _call(maker: Maker, name: str, operand: int, **attrs: AnyValue) -> int:
 
 def _tensor(type_: Type) -> TensorType:
     if not isinstance(type_, TensorType):
-        raise Reject(f"{type_!r} is not a tensor type")
+        raise Reject(f"{type_!r} is not a tensor type", Check.TYPES)
     return type_
 
 
@@ -241,7 +247,7 @@ def bound_keys(rule: "Rule") -> Iterator[tuple[AnyValue, ...]]:
 def scalar_for(value: float, type_: Type) -> Tensor:
     """A number of a right side as a scalar of the left side's element type. Rejects numbers that the type cannot represent."""
     if not isinstance(type_, TensorType):
-        raise Reject("a number on the right side needs a left side that is a tensor")
+        raise Reject("a number on the right side needs a left side that is a tensor", Check.NUMBER)
     kind = to_numpy(type_.dtype)
     if type_.dtype in FLOATS:
         with np.errstate(all="ignore"):
@@ -253,7 +259,7 @@ def scalar_for(value: float, type_: Type) -> Tensor:
     else:
         fits = type_.dtype == "bool" and value in (0, 1)
     if not fits:
-        raise Reject(f"{type_.dtype} cannot represent {value}")
+        raise Reject(f"{type_.dtype} cannot represent {value}", Check.NUMBER)
     return Tensor.dense(np.asarray(value, kind))
 
 

@@ -4,7 +4,6 @@ with each other."""
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from passat.ir.evaluate import MISDECLARED
 from passat.ir.expr import Expr
 from passat.rules.checking.fixing import fix, loosened
 from passat.rules.checking.relations import circles, covered, enlarges, reducing_matchers, starts
@@ -12,7 +11,8 @@ from passat.rules.checking.report import Counterexample, Finding, RuleReport, in
 from passat.rules.checking.shrink import shrink, weight
 from passat.rules.checking.trial import Trial, Trier, Verdict
 from passat.rules.checking.trying import WRONG, Checked, tried
-from passat.rules.pattern import PCall, is_undeclared, subterms
+from passat.rules.guards import Check
+from passat.rules.pattern import Computed, PCall, RuleError, is_undeclared, subterms
 from passat.rules.rule import LIBERTIES, Liberty, Rule
 
 INSTANCES: Final = 200
@@ -52,7 +52,8 @@ def _raised(checked: Checked, trier: Trier, trial: Trial) -> None:
     """Reports an exception of a guard, on the smallest instance."""
     small = shrink(trier, trial.case, lambda found: found.verdict is Verdict.RAISES)
     # Exceptions of guards and computed attributes arrive as RuleErrors that name them.
-    checked.find("raises", f"{small.reason.removeprefix('RuleError: ')}; return a reason, or raise Reject(reason)")
+    said = " ".join(str(small.error).split()) if isinstance(small.error, RuleError) else small.reason
+    checked.find("raises", f"{said}; return a reason, or raise Reject(reason)")
     checked.report.counterexample = Counterexample(instance_lines(small), small.reason)
 
 
@@ -63,13 +64,12 @@ def _explain(checked: Checked, seed: int, instances: int) -> None:
         wrong = [(trier, trial) for trier, trial in _under(checked, liberty) if trial.verdict in WRONG]
         if wrong:
             break
-    trier, trial = min(wrong, key=lambda pair: (pair[1].verdict is Verdict.BREAKS, weight(pair[1].case)))
+    trier, trial = min(wrong, key=lambda pair: (pair[1].verdict is not Verdict.DISAGREES, weight(pair[1].case)))
     small = shrink(trier, trial.case, lambda found: found.verdict is trial.verdict)
     report.counterexample = Counterexample(instance_lines(small), small.reason)
     of = f"{len(checked.wrong)} of {report.compared} instances"
-    if all(MISDECLARED in other.reason for _, other in checked.wrong):
-        text = small.reason[small.reason.index("the kernel of ") :]
-        checked.find("value", f"{text} (in {of}): correct the kernel or the declared type; no guard helps")
+    if all(other.verdict is Verdict.MISDECLARED for _, other in checked.wrong):
+        checked.find("value", f"{small.reason} (in {of}): correct the kernel or the declared type; no guard helps")
         return
     checked.find("value" if trial.verdict is Verdict.DISAGREES else "breaks", f"the sides differ in {of}: {small.reason}")
     report.fixed_by = fix(checked, seed, instances)
@@ -106,14 +106,19 @@ def _never_accepted(checked: Checked) -> None:
     """Reports the check that rejected all instances: the last guard evaluated on any of them."""
     report, ways = checked.report, checked.rule.directions()
     asked = [repr(guard) for way in ways for guard in way.guards]
-    types = [by for by in report.rejected if "type" in by and by not in asked]
+    types = [
+        by for by, rejection in checked.rejections.items() if rejection.check in (Check.ILL_TYPED, Check.TYPES) and rejection.by is None
+    ]
     held = [guard for guard in asked if guard in report.rejected]
     by = types[0] if types else held[-1] if held else max(report.rejected, key=lambda text: report.rejected[text])
-    number, reason = report.rejected[by], checked.reasons[by]
+    number, rejection = report.rejected[by], checked.rejections.get(by)
+    reason = by if rejection is None else rejection.reason
     if by in types:
         checked.find("types", f"{by} in all {number} instances that were not rejected before: {reason}")
     elif by in held:
-        checked.find("never holds", f"the guard {by} held in none of {number} instances: {reason.removeprefix(f'{by}: ')}")
+        checked.find("never holds", f"the guard {by} held in none of {number} instances: {reason}")
+    elif rejection is not None and isinstance(rejection.by, Computed):
+        checked.find("never holds", f"{by} had a value in none of {number} instances: {reason}")
     else:
         checked.find("never matches", f"the left side matched none of {number} instances: {reason}")
 

@@ -35,7 +35,8 @@ class Counterexample:
 
 @dataclass
 class RuleReport:
-    """The result for one rule. `rejected` counts instances by the guard that rejected them, `not_compared` by the reason."""
+    """The result for one rule. `rejected` counts instances by the guard or computed attribute that rejected them, `not_compared` by the
+    reason."""
 
     name: str
     rule: str

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from passat.ir.evaluate import EvaluateError, Value
+from passat.ir.evaluate import EvaluateError, MisdeclaredError, Value
 from passat.ir.expr import Expr
 from passat.ir.infer import InferError, infer_type
 from passat.ir.op import OpTypeError
@@ -30,7 +30,7 @@ from passat.rules.engine.graph import TUPLE, Graph, symbol
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Bindings, Matcher
 from passat.rules.engine.rebuild import rebuild
-from passat.rules.guards import Reject
+from passat.rules.guards import Check, Reject
 from passat.rules.multi_pattern import MultiRule
 from passat.rules.pattern import Pattern, PCall, PConst, PGet, PTuple, PValue, PVar
 from passat.rules.rule import EXACT, FINITE, JOINING, Rule
@@ -50,6 +50,7 @@ class Verdict(enum.Enum):
     AGREES = "agrees"
     DISAGREES = "disagrees"
     BREAKS = "breaks"
+    MISDECLARED = "the kernel contradicts the type relation"
     RAISES = "raises"
 
 
@@ -62,16 +63,23 @@ class Rewrite(NamedTuple):
 
 @dataclass
 class Trial:
-    """An instance with its result. `reason` explains it; `rejections` are all reasons of the engine; `right` is the replacement."""
+    """An instance with its result. `reason` explains it; `rejections` are those of the engine, `error` is the exception
+    of a guard, `right` is the replacement."""
 
     verdict: Verdict
     case: Case
     reason: str = ""
-    rejections: list[str] = field(default_factory=list)
+    rejections: list[Reject] = field(default_factory=list)
     program: Program | None = None
     right: Expr | None = None
     left_value: list[Array] = field(default_factory=list)
     right_value: list[Array] = field(default_factory=list)
+    error: Exception | None = None
+
+    @property
+    def needs_constant(self) -> bool:
+        """True if the instance was rejected because an operand is not a constant."""
+        return self.verdict is Verdict.REJECTED and self.rejections[0].check is Check.CONSTANT
 
 
 class Trier:
@@ -90,15 +98,15 @@ class Trier:
         anywhere = rule.exploring() if rule.kind == JOINING else rule
         self._matcher = Matcher(anywhere) if self._grouper is None else self._grouper.matcher
 
-    def rewrites(self, program: Program) -> tuple[list[Rewrite], list[str], bool]:
-        """The replacements of the whole program, one per match; the rejection reasons; whether the left side matched at all."""
+    def rewrites(self, program: Program) -> tuple[list[Rewrite], list[Reject], bool]:
+        """The replacements of the whole program, one per match; the rejections; whether the left side matched at all."""
         graph = Graph()
         root = graph.load(program.body)
         made: list[Rewrite] = []
-        reasons: list[str] = []
+        rejections: list[Reject] = []
         if self._grouper is not None:
-            matched = self._together(graph, root, made, reasons)
-            return made, reasons, matched
+            matched = self._together(graph, root, made, rejections)
+            return made, rejections, matched
         matched = False
         if graph.symbols[root] is self._matcher.root:
             for variant in self._matcher.variants:
@@ -107,24 +115,24 @@ class Trier:
                     try:
                         _, built = self._matcher.decide(graph, row)
                     except Reject as rejection:
-                        reasons.append(str(rejection))
+                        rejections.append(_untraced(rejection))
                     else:
                         bound = (self._matcher.bind(graph, row),) if self.keep else ()
                         made.append(Rewrite(_expression(graph, built), bound))
-        return made, reasons, matched
+        return made, rejections, matched
 
-    def _together(self, graph: Graph, root: int, made: list[Rewrite], reasons: list[str]) -> bool:
+    def _together(self, graph: Graph, root: int, made: list[Rewrite], rejections: list[Reject]) -> bool:
         """Applies a multi-pattern rule to the tuple of its roots."""
         assert self._grouper is not None
         roots = graph.operands[root]
-        noted = _Noted(reasons)
+        noted = _Noted(rejections)
         for group in self._grouper.groups(graph, len(graph), noted):
             if {node for node, _ in group} != set(roots):
                 continue
             try:
                 built = dict(self._grouper.build(graph, group))
             except Reject as rejection:
-                reasons.append(str(rejection))
+                rejections.append(_untraced(rejection))
                 continue
             whole = graph.make(symbol(TUPLE, None, len(roots)), 0, tuple(built[node] for node in roots))
             made.append(Rewrite(_expression(graph, whole), tuple(match for _, match in group)))
@@ -152,9 +160,11 @@ class Trier:
             rewrites, rejections, matched = self.rewrites(program)
         except Exception as error:  # guards are user code and may raise anything
             said = " ".join(str(error).split())
-            return Trial(Verdict.RAISES, case, f"{type(error).__name__}{': ' if said else ''}{said}", program=program), iter(())
+            return Trial(Verdict.RAISES, case, f"{type(error).__name__}{': ' if said else ''}{said}", program=program, error=error), iter(
+                ()
+            )
         if not rewrites:
-            reason = rejections[0] if rejections else "the left side does not match its own instance"
+            reason = str(rejections[0]) if rejections else "the left side does not match its own instance"
             return Trial(Verdict.REJECTED if matched else Verdict.UNMATCHED, case, reason, rejections, program), iter(())
         evaluation = Evaluation({program.params[name]: value for name, value in case.inputs.items() if name in program.params})
         try:
@@ -176,6 +186,8 @@ class Trier:
             right = evaluation(body)
         except TooLargeError as error:
             return Verdict.UNCOMPARED, str(error), []
+        except MisdeclaredError as error:
+            return Verdict.MISDECLARED, " ".join(str(error).split()), []
         except EvaluateError as error:
             if _RESERVATION in str(error) and trial.case.unknown:
                 return Verdict.UNCOMPARED, str(error), []
@@ -232,13 +244,18 @@ class Trier:
 class _Noted:
     """The statistics of a multi-pattern rule while its matches are searched."""
 
-    def __init__(self, reasons: list[str]) -> None:
+    def __init__(self, rejections: list[Reject]) -> None:
         self.matches = 0
-        self._reasons = reasons
+        self._rejections = rejections
 
-    def reject(self, reason: str) -> None:
-        """Records a reason."""
-        self._reasons.append(reason)
+    def reject(self, rejection: Reject) -> None:
+        """Records a rejection."""
+        self._rejections.append(_untraced(rejection))
+
+
+def _untraced(rejection: Reject) -> Reject:
+    """The rejection without its traceback, which keeps the graph of the instance alive."""
+    return Reject(rejection.reason, rejection.check, rejection.by)
 
 
 def _expression(graph: Graph, node: int) -> Expr:

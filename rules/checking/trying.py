@@ -11,6 +11,7 @@ from passat.rules.checking.draw import SamplingHints, draw, varied
 from passat.rules.checking.report import Finding, RuleReport, count
 from passat.rules.checking.sampler import ENDLESS, EXTREME, PLAIN, Odd, Sampler
 from passat.rules.checking.trial import Trial, Trier, Verdict
+from passat.rules.guards import Reject
 from passat.rules.multi_pattern import MultiRule
 from passat.rules.rule import Rule
 
@@ -32,13 +33,7 @@ _REMEMBERED: Final = 100
 """Number of recorded ill-typed draws."""
 _DETAILS: Final = re.compile(r"Tensor\[[^\]]*\]|\b(u?int|b?float|complex|bool)\w*|[\d,()\s]+")
 """The varying parts of reasons of one kind."""
-_NUMBERS: Final = re.compile(r"Tensor\[[^\]]*\]|-?\b(\d[\d.]*(e[-+]?\d+)?|inf|nan)\b")
-"""The varying parts of rejections of one kind."""
-_SHORT: Final = 60
-"""Maximum length of a reason with fixed wording."""
-NO_CONSTANT: Final = "is not a constant"
-"""The rejection of guards that need a constant (`passat.rules.guards.Term.value`)."""
-WRONG: Final = (Verdict.DISAGREES, Verdict.BREAKS)
+WRONG: Final = (Verdict.DISAGREES, Verdict.BREAKS, Verdict.MISDECLARED)
 
 
 class Checked:
@@ -53,7 +48,7 @@ class Checked:
         self.wrong: list[tuple[Trier, Trial]] = []
         self.raised: tuple[Trier, Trial] | None = None
         self.type_errors: dict[str, tuple[int, str]] = {}
-        self.reasons: dict[str, str] = {}
+        self.rejections: dict[str, Reject] = {}
 
     def find(self, kind: str, text: str, *, rejects: bool = True) -> None:
         """Records a finding."""
@@ -122,7 +117,7 @@ def try_many(checked: Checked, trier: Trier, wanted: int, hope: int, generator: 
         if trial.verdict is Verdict.RAISES:
             checked.raised = trier, trial
             return
-        if trial.reason == NO_CONSTANT:
+        if trial.needs_constant:
             hints.want_constants()
         compared = trial.verdict in (Verdict.AGREES, *WRONG)
         if dtype and trial.verdict not in (Verdict.UNFIT, Verdict.UNMATCHED, Verdict.REJECTED):
@@ -146,9 +141,11 @@ def _count(checked: Checked, trier: Trier, trial: Trial) -> None:
     if verdict is Verdict.UNFIT:
         _ill_typed(checked, trial.reason)
     elif verdict in (Verdict.REJECTED, Verdict.UNMATCHED):
-        by = rejecter(trier.rule, trial.reason)
+        rejection = trial.rejections[0] if trial.rejections else None
+        by = trial.reason if rejection is None else rejecter(rejection)
         count(report.rejected, by)
-        checked.reasons[by] = trial.reason
+        if rejection is not None:
+            checked.rejections[by] = rejection
     else:
         report.accepted += 1
         if verdict in (Verdict.UNDEFINED, Verdict.UNCOMPARED):
@@ -158,19 +155,9 @@ def _count(checked: Checked, trier: Trier, trial: Trial) -> None:
         (checked.agreeing if verdict is Verdict.AGREES else checked.wrong).append((trier, trial))
 
 
-def rejecter(rule: Rule, reason: str) -> str:
-    """The check that rejected an instance: the guard as it is written, or another check of the engine."""
-    for guard in rule.guards:
-        if reason.startswith(f"{guard!r}: "):
-            return repr(guard)
-    if reason.startswith("ill-typed: "):
-        return "the right side is ill-typed"
-    if reason.startswith(("the right side has type", "the part has type")):
-        return "the sides have different types"
-    if reason.startswith(("the constant is", "the attribute ")):
-        return "the pattern"
-    kind = _NUMBERS.sub("...", reason)
-    return kind if len(kind) < _SHORT else "a guard or a computed attribute"
+def rejecter(rejection: Reject) -> str:
+    """What rejected an instance: the guard or the computed attribute as it is written, or another check of the engine."""
+    return rejection.check.value if rejection.by is None else repr(rejection.by)
 
 
 def _kind_of(trial: Trial) -> str:

@@ -95,7 +95,7 @@ class Eager:
             try:
                 made = matcher.decide(graph, row, new)[1]
             except Reject as rejection:
-                statistics.reject(str(rejection))
+                statistics.reject(rejection)
                 graph.decisions.append(Decision(matcher.rule_name, place, str(rejection)))
                 continue
             statistics.unions += 1

@@ -20,7 +20,7 @@ from passat.rules.engine.interruption import interruptible
 from passat.rules.engine.limits import Limits
 from passat.rules.engine.lowering import lower
 from passat.rules.engine.rebuild import rebuild
-from passat.rules.engine.report import EngineReport
+from passat.rules.engine.report import EngineReport, Skipped
 from passat.rules.engine.saturate import Saturator
 from passat.rules.engine.stage import Stage
 from passat.rules.engine.trace import Steps, Trace
@@ -93,7 +93,7 @@ class Engine:
             program_cost(result, model) > program_cost(flat, model) for model in (self.model, NodeCount())
         )
         if costlier or _stateful_calls(result) > _stateful_calls(flat) or not well_formed(result):
-            report.failures.append("skipped: code shared by its branches would be computed more than once")
+            report.failures.append(Skipped("skipped: code shared by its branches would be computed more than once"))
             return function
         made = infer_type(to_anf(result)) if has_lets else result
         assert isinstance(made, Function)
@@ -110,10 +110,10 @@ class Engine:
     def _body(self, body: Expr, done: "_Done", report: EngineReport, returned: Sequence[int] = ()) -> Expr:
         nodes = post_order(body, parts_of=_own_parts)
         if any(isinstance(node, (RefCreate, RefRead, RefWrite)) for node in nodes):
-            report.failures.append("skipped: it creates, reads or writes references")
+            report.failures.append(Skipped("skipped: it creates, reads or writes references"))
             return body
         if any(isinstance(node, Let) for node in nodes):
-            report.failures.append("skipped: its lets order stateful calls, or bind a recursive function")
+            report.failures.append(Skipped("skipped: its lets order stateful calls, or bind a recursive function"))
             return body
         graph = self._graph()
         return self._optimize(graph, graph.load(body), body, done, report, returned)
@@ -181,7 +181,7 @@ class Engine:
             report.gaps.append(max(0.0, 1 - extraction.bound / extraction.cost) if extraction.cost else 0.0)
         lost = self._lost(graph, extraction.choice)
         if lost is not None:
-            report.failures.append(f"skipped: a stateful call of {lost.op!r} would be lost")
+            report.failures.append(Skipped(f"skipped: a stateful call of {lost.op!r} would be lost"))
             return body
         report.cost_before += extraction.input_cost
         report.cost_after += extraction.cost

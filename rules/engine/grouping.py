@@ -10,7 +10,7 @@ from passat.ir.types import TensorType, Type
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.maker import GraphMaker
 from passat.rules.engine.matching import Bindings, Matcher
-from passat.rules.guards import Reject
+from passat.rules.guards import Check, Reject
 from passat.rules.multi_pattern import MultiRule, PJoined
 from passat.rules.pattern import subterms
 from passat.rules.rule import MULTI_PATTERN, Rule
@@ -25,7 +25,7 @@ class Counts(Protocol):
 
     matches: int
 
-    def reject(self, reason: str) -> None:
+    def reject(self, rejection: Reject) -> None:
         """Records a rejection."""
 
 
@@ -52,7 +52,7 @@ class Grouper:
                 match = self.matcher.bind(graph, row)
                 shapes = tuple(_across(graph, match, part) for part in self._joined)
             except Reject as rejection:
-                statistics.reject(str(rejection))
+                statistics.reject(rejection)
                 continue
             shared = (match.node(hole) for hole in self.rule.left.shared)
             key = (*shared, *(value for _, value in sorted(match.attrs.items())), shapes)
@@ -63,9 +63,10 @@ class Grouper:
             if len(group) >= self.rule.left.at_least:
                 groups.append(group)
             elif len(group) == 1:
-                statistics.reject("no other call can be merged with it")
+                statistics.reject(Reject("no other call can be merged with it", Check.GROUP))
             else:
-                statistics.reject(f"the group has {len(group)} calls, fewer than {self.rule.left.at_least}")
+                reason = f"the group has {len(group)} calls, fewer than {self.rule.left.at_least}"
+                statistics.reject(Reject(reason, Check.GROUP))
         return groups
 
     def build(self, graph: Graph, group: Sequence[tuple[int, Bindings]]) -> list[tuple[int, int]]:
@@ -74,11 +75,11 @@ class Grouper:
             types = [graph.types[graph.find(root)] for root, _ in group]
             made = build_together(self.rule, [match for _, match in group], types, GraphMaker(graph))
         except (OpTypeError, InferError, ValueError) as error:  # a scalar has no axis to concatenate along
-            raise Reject(f"ill-typed: {error}") from None
+            raise Reject(f"ill-typed: {error}", Check.ILL_TYPED) from None
         for (root, _), node in zip(group, made, strict=True):
             wanted, given = graph.types[graph.find(root)], graph.types[graph.find(node)]
             if not same_type(wanted, given):
-                raise Reject(f"the part has type {given!r}, the root {wanted!r}")
+                raise Reject(f"the part has type {given!r}, the root {wanted!r}", Check.TYPES)
         return [(root, node) for (root, _), node in zip(group, made, strict=True)]
 
 
@@ -88,7 +89,7 @@ def _across(graph: Graph, match: Bindings, part: PJoined) -> tuple[AnyValue, ...
     if part.alike:
         return (type_.dtype, *type_.shape)
     if not -type_.ndim <= part.axis < type_.ndim:
-        raise Reject(f"{type_!r} has no axis {part.axis}")
+        raise Reject(f"{type_!r} has no axis {part.axis}", Check.PATTERN)
     at = type_.axis(part.axis)
     return (type_.dtype, *type_.shape[:at], None, *type_.shape[at + 1 :])
 
@@ -109,5 +110,5 @@ def _in_order(graph: Graph, members: list[tuple[int, Bindings]]) -> list[tuple[i
 
 def _tensor(type_: Type) -> TensorType:
     if not isinstance(type_, TensorType):
-        raise Reject(f"{type_!r} is not a tensor type")
+        raise Reject(f"{type_!r} is not a tensor type", Check.PATTERN)
     return type_

@@ -18,7 +18,7 @@ from passat.rules.engine.egraph import Query
 from passat.rules.engine.graph import CALL, CONST_SYMBOL, Graph, NewNode, Symbol, symbol
 from passat.rules.engine.maker import GraphMaker
 from passat.rules.engine.variant import Placed, Variant, find_places, has_payload, symbol_of
-from passat.rules.guards import Guard, Reject, Term
+from passat.rules.guards import Check, Guard, Reject, Term
 from passat.rules.pattern import (
     AttrHole,
     Computed,
@@ -255,14 +255,14 @@ class Matcher:
         except Reject:
             raise
         except (OpTypeError, InferError) as error:
-            raise Reject(f"ill-typed: {error}") from None
+            raise Reject(f"ill-typed: {error}", Check.ILL_TYPED) from None
         except Exception as error:
             error.add_note(f"in the rule {self.name} ({self.rule.source})")
             raise
         root = -1 if new is not None else graph.find(row[0])
         wanted_type, made = match.root_type, graph.types[graph.find(built)]
         if not same_type(wanted_type, made):
-            raise Reject(f"the right side has type {made!r}, the left side {wanted_type!r}")
+            raise Reject(f"the right side has type {made!r}, the left side {wanted_type!r}", Check.TYPES)
         return root, built
 
     def bind(self, graph: Graph, row: Sequence[int], new: NewNode | None = None) -> "Bindings":
@@ -270,26 +270,26 @@ class Matcher:
         match = Bindings(self, graph, row, new)
         for cls, head, operands in self._doubtful if new is None else ():
             if not graph.has_node(row[cls], head, [row[operand] for operand in operands]):
-                raise Reject("the row is not a match")
+                raise Reject("the row is not a match", Check.PATTERN)
         checks, binds = self._attributes
         for column, name, wanted in checks:
             given = row[column] if name == "" else _attribute(graph.attrs[row[column]], name)
             if given != wanted:
-                raise Reject(f"{name or 'the field'} is {given!r}, not {wanted!r}")
+                raise Reject(f"{name or 'the field'} is {given!r}, not {wanted!r}", Check.PATTERN)
         for column, name, hole in binds:
             attrs = graph.attrs[row[column]]
             value = attrs if name == "" else _attribute(attrs, name)
             if match.attrs.setdefault(hole, value) != value:
-                raise Reject(f"the attribute {hole} has two values: {match.attrs[hole]!r} and {value!r}")
+                raise Reject(f"the attribute {hole} has two values: {match.attrs[hole]!r} and {value!r}", Check.PATTERN)
         for literal in self._literals:
             constant = graph.constant_of(row[self.slot(literal)])
             element = constant.uniform() if isinstance(constant, Tensor) else None
             if element is None or element != literal.value:
-                raise Reject(f"the constant is {'not uniform' if element is None else element}, not {literal.value}")
+                raise Reject(f"the constant is {'not uniform' if element is None else element}, not {literal.value}", Check.PATTERN)
         for guard in self.rule.guards:
             answer = match.ask(guard, decides=True)
             if answer is not True and (reason := guard.rejection(answer, f"{self.name} ({self.rule.source})")):
-                raise Reject(f"{guard!r}: {reason}")
+                raise Reject(reason, by=guard)
         return match
 
     def retired(self, variant: Variant, row: Sequence[int]) -> tuple[int, ...] | None:
@@ -361,11 +361,11 @@ class Matcher:
             payload = graph.attr_id(match.call_attrs(node)) if isinstance(node, PCall) and head.has_payload else 0
             found = graph.there(head, payload, parts) if isinstance(node, PCall) else None
             if found is None:
-                raise Reject(_NOT_THERE)
+                raise Reject(_NOT_THERE, Check.ABSENT)
             made.append(found)
         built = made[-1] if made else row[self.slot(self.rule.rhs)]
         if graph.find(built) == graph.find(row[0]):
-            raise Reject(_NOT_THERE)
+            raise Reject(_NOT_THERE, Check.ABSENT)
         return built
 
 
@@ -401,7 +401,11 @@ class Bindings(Substitution):
         values = [LazyTerm(graph, graph.find(row[column])) if column >= 0 else self.value(arg) for column, arg in columns]
         try:
             return graph.ask(call.function, values, decides=decides)
-        except (Reject, OpTypeError, InferError, RuleError, MemoryError):
+        except Reject as rejection:
+            if rejection.by is None:
+                rejection.by = call
+            raise
+        except (OpTypeError, InferError, RuleError, MemoryError):
             raise
         except Exception as error:
             rule = self.matcher.rule
@@ -478,7 +482,7 @@ def _attribute(attrs: Attrs, name: str) -> AnyValue:
     try:
         return attrs[name]
     except KeyError:
-        raise Reject(f"the attribute {name} is absent") from None
+        raise Reject(f"the attribute {name} is absent", Check.PATTERN) from None
 
 
 def _asymmetric(node: PCall, used: Mapping[AnyValue, int]) -> bool:

@@ -4,9 +4,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from passat.rules.engine.limits import SATURATED, Stop, StopReason
+from passat.rules.guards import Reject
 
 _REASONS = 5
 """Maximum number of distinct rejection reasons kept per rule."""
+
+
+class Skipped(str):
+    """A failure to process a function: the engine left it unchanged. The text says why."""
+
+    __slots__ = ()
 
 
 @dataclass
@@ -19,9 +26,10 @@ class RuleStatistics:
     seconds: float = 0.0
     reasons: dict[str, int] = field(default_factory=dict)
 
-    def reject(self, reason: str) -> None:
+    def reject(self, rejection: Reject) -> None:
         """Counts a rejection."""
         self.rejected += 1
+        reason = str(rejection)
         if reason in self.reasons or len(self.reasons) < _REASONS:
             self.reasons[reason] = self.reasons.get(reason, 0) + 1
 

@@ -188,7 +188,7 @@ class Saturator:
                 try:
                     made = grouper.build(graph, group)
                 except Reject as rejection:
-                    statistics.reject(str(rejection))
+                    statistics.reject(rejection)
                     continue
                 self._spend(len(made), unions)
                 self._check(size, unions)
@@ -377,7 +377,7 @@ class Saturator:
                 try:
                     root, built = matcher.decide(graph, row)
                 except Reject as rejection:
-                    statistics.reject(str(rejection))
+                    statistics.reject(rejection)
                     self._rejected[key] = None
                     if steps is not None:
                         steps.reject(matcher, row, str(rejection), self.result.rounds)

@@ -66,7 +66,7 @@ class Match(Substitution):
             try:
                 answer = self.ask(guard)
             except Reject as reject:
-                return f"{guard!r}: {reject}"
+                return f"{guard!r}: {reject.reason}"
             if reason := guard.rejection(answer, "of a composite function"):
                 return f"{guard!r}: {reason}"
         return ""

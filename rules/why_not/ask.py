@@ -17,6 +17,7 @@ from passat.rules.cost import NodeCount, Roofline, cost_model
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.limits import SATURATED
 from passat.rules.engine.matching import Matcher
+from passat.rules.engine.report import Skipped
 from passat.rules.multi_pattern import MultiRule
 from passat.rules.passes import default_pipeline
 from passat.rules.planned_rules import why_not_run
@@ -190,7 +191,7 @@ class Inquiry:
     def _cut(self, holding: Sequence[Ran]) -> list[Finding]:
         """Limits reached by saturations, which may have missed matches, and functions that the engine skipped."""
         assert self.watched is not None
-        alone = [(ran.name, said) for ran in holding for said in self.watched.remarks.get(ran.name, ()) if said.startswith("skipped")]
+        alone = [(ran.name, said) for ran in holding for said in self.watched.remarks.get(ran.name, ()) if isinstance(said, Skipped)]
         ended = [(ran.name, run_trace.run.saturation) for ran in holding for run_trace in ran.runs]
         stopped = dict.fromkeys((name, stopped_text(saturation)) for name, saturation in ended if saturation.stopped != SATURATED)
         return [Finding(Kind.CUT, f"{how} (in {name}); it might have matched later", passes=(name,)) for name, how in stopped] + [

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.limits import INTERRUPTED, SATURATED, StopReason
 from passat.rules.engine.matching import Matcher
-from passat.rules.engine.report import Saturation
+from passat.rules.engine.report import Saturation, Skipped
 from passat.rules.engine.stage import Stage
 from passat.rules.engine.trace import Application, Run
 from passat.rules.extraction.extract import unwritable
@@ -21,7 +21,6 @@ ORDER: Final = (
     *(Kind.NOT_RUN, Kind.ABSENT, Kind.UNTYPED, Kind.NEAR, Kind.NOTHING),
 )
 """The order of findings."""
-_GONE: Final = "that node is no longer part of the program"
 _KEPT: Final = 50
 """Number of near misses kept per saturation beyond those requested, since several may be at one node."""
 
@@ -49,6 +48,7 @@ class Collector:
         self._apart: list[Finding] = []
         self._runs: dict[str, list[str]] = {}
         self._left: str | None = None
+        self._gone: set[str] = set()
 
     def add_pass(self, ran: Ran, run: int = 1, runs: int = 1) -> None:
         """Adds findings about the rule in a pass, or in one of its runs. If the engine ruled out matches in advance, there was no
@@ -56,7 +56,7 @@ class Collector:
         label = ran.name if runs == 1 else f"the {ordinal(run - 1)} run of {ran.name}"
         self._runs.setdefault(ran.name, []).append(label)
         remarks = self.asked.remarks.get(ran.name, ())
-        self._left = next((remark for remark in remarks if remark.startswith("skipped")), None)
+        self._left = next((remark for remark in remarks if isinstance(remark, Skipped)), None)
         present = [run_trace for run_trace in ran.runs if rule_in(run_trace.run, self.asked.rule.name) is not None]
         for run_trace in present:
             self._add(run_trace, label)
@@ -129,7 +129,9 @@ class Collector:
         if run.choice is not None and any(run.graph.find(root) in run.choice for root, _ in application.unions):
             return "it would make the program cyclic"
         by = run_trace.rewritten_above(application)
-        return _GONE + (f": {by[0]} rewrote {run_trace.view.place(by[1])}" if by else "")
+        text = "that node is no longer part of the program" + (f": {by[0]} rewrote {run_trace.view.place(by[1])}" if by else "")
+        self._gone.add(text)
+        return text
 
     # ---- unapplied matches and near misses
 
@@ -218,7 +220,7 @@ class Collector:
         found = []
         fired = any(kind is Kind.TAKEN for kind, _ in self._found)
         for (kind, reason), places in self._found.items():
-            if fired and self.asked.node is None and kind is Kind.COSTLIER and reason.startswith(_GONE):
+            if fired and self.asked.node is None and kind is Kind.COSTLIER and reason in self._gone:
                 continue  # intermediate results of rules
             passes = self._passes({name for names in places.values() for name in names})
             where = f"at {listed(list(places))} (in {listed(passes)})"

@@ -15,6 +15,7 @@ from passat.passmgr import Pass, PassContext, PassInfo, PassInstrument, Plan, Se
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Matcher
+from passat.rules.engine.report import Skipped
 from passat.rules.engine.trace import Application, Run, Trace
 from passat.rules.extraction.improve import Solution, cheapest_trees
 from passat.rules.extraction.space import Space
@@ -189,7 +190,7 @@ def watch(pipeline: Pass, module: IRModule, settings: PassContext) -> Watched:
     )
     remarks = {name: list(said) for name, said in context.statistics.remarks.items()}
     for each in (together := _as_one(ran, plan)):
-        alone = [remark for remark in remarks.get(each.name, ()) if remark.startswith("skipped")]
+        alone = [remark for remark in remarks.get(each.name, ()) if isinstance(remark, Skipped)]
         for part in each.parts:
             if part != each.name:
                 remarks.setdefault(part, []).extend(alone)

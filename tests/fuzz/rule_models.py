@@ -103,7 +103,7 @@ def instance(rule: Rule, random: np.random.Generator) -> Trial | None:
         except Unfit:
             continue
         trial = trier.try_case(case)
-        if "is not a constant" in trial.reason:
+        if trial.needs_constant:
             hints.want_constants()
         if trial.right is not None:
             return trial

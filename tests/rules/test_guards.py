@@ -8,7 +8,7 @@ from passat.ir.shape import ANY, SymDim
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 from passat.rules import guards as known
-from passat.rules.guards import Guard, Reject, Term, computed, guard
+from passat.rules.guards import Check, Guard, Reject, Term, computed, guard
 from passat.rules.pattern import Computed, tensors
 
 x, y = tensors("x y")
@@ -137,6 +137,15 @@ def test_rejections(asked: Guard | Computed, reason: str) -> None:
     with pytest.raises(Reject) as caught:
         ask(asked)
     assert str(caught.value) == reason
+
+
+def test_a_rejection_says_which_check_failed() -> None:
+    with pytest.raises(Reject) as caught:
+        ask(known.is_all(MATRIX, 0))
+    assert caught.value.check is Check.CONSTANT
+    with pytest.raises(Reject) as caught:
+        ask(known.shape_of(UNKNOWN))
+    assert caught.value.check is Check.FUNCTION
 
 
 def test_a_permutation_is_composed_like_two_transposes() -> None:

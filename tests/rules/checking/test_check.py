@@ -11,7 +11,7 @@ from passat.rules.checking.check_sets import check_rule, check_rules
 from passat.rules.checking.report import RuleReport, reports_text, summary
 from passat.rules.checking.sampler import RARE_TYPES
 from passat.rules.checking.trying import tried
-from passat.rules.guards import Term, guard, is_all, is_not_empty, same_type, scalar_of
+from passat.rules.guards import Reject, Term, computed, guard, is_all, is_not_empty, same_type, scalar_of
 from passat.rules.pattern import constant, number, op, tensors
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.checking.wrong_rules import Circle, Covering, Sound, Useless, Wrong
@@ -140,6 +140,37 @@ def test_subsumed_rules_are_reported() -> None:
     assert covered == {"Covering.of_relu", "Covering.swapped"}
     assert reports["Covering.of_relu"].findings[0].text == "is subsumed by Covering.any_sum"
     assert reports["Covering.of_relu"].ok
+
+
+@guard
+def unlucky(x: Term) -> bool | str:
+    """Rejects scalars by an exception whose text begins like a rejection by the pattern."""
+    if not x.type.shape:
+        raise Reject("the attribute of luck is absent")
+    return True
+
+
+@computed
+def never(x: Term) -> float:
+    """Has no value."""
+    raise Reject(f"the right side has type {x.type!r}")
+
+
+def test_rejections_are_known_by_what_rejected_not_by_their_text() -> None:
+    report = report_of((op.exp(x) >> op.copy(op.exp(x))).when(unlucky(x)).named("lucky"), 30)
+    assert set(report.rejected) == {"unlucky(x)"}
+    report = report_of((op.exp(x) >> number(never(x))).named("worthless"), 20)
+    assert set(report.rejected) == {"never(x)"}
+    [finding] = report.findings
+    assert finding.kind == "never holds"
+    assert finding.text.startswith("never(x) had a value in none of ")
+
+
+def test_a_guard_that_raises_rejects_like_one_that_answers() -> None:
+    report = report_of((op.exp(x) >> x).when(is_all(op.exp(x), 0)).named("of_constants"), 20)
+    assert set(report.rejected) == {"is_all(exp(x), 0)"}
+    assert [finding.kind for finding in report.findings] == ["never holds"]
+    assert "the guard is_all(exp(x), 0) held in none of " in report.findings[0].text
 
 
 def test_rejections_are_counted_by_condition() -> None:

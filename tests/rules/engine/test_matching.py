@@ -8,7 +8,7 @@ from passat.ir.expr import Expr, Function
 from passat.ir.shape import SymDim
 from passat.rules.engine.graph import Graph, Symbol, symbol
 from passat.rules.engine.matching import Matcher
-from passat.rules.guards import Reject, Term, computed, guard, has_rank, is_constant, is_float
+from passat.rules.guards import Check, Reject, Term, computed, equals, guard, has_rank, is_constant, is_float
 from passat.rules.pattern import Pattern, RuleError, attributes, constants, number, op, tensors
 from passat.rules.rule import Rule
 from tests.rules.building import const, func, ops, splat, tup, var
@@ -336,8 +336,19 @@ def test_a_rejection_is_not_an_error() -> None:
     root = graph.load(func(ops.exp(a)).body)
     matcher = Matcher((op.exp(x) >> x).when(has_rank(x, 5)))
     (row,) = matcher.variants[0].search(graph, [root])
-    with pytest.raises(Reject, match="2 dimensions, not 5"):
+    with pytest.raises(Reject, match="2 dimensions, not 5") as caught:
         matcher.decide(graph, row)
+    assert (caught.value.check, caught.value.by) == (Check.FUNCTION, matcher.rule.guards[0])
+
+
+def test_a_rejection_names_the_innermost_function_that_rejected() -> None:
+    graph = Graph()
+    root = graph.load(func(ops.transpose(a, axes=(1, 0))).body)
+    matcher = Matcher((op.transpose(x, axes=p) >> x).when(equals(p[5], 1)))
+    (row,) = matcher.variants[0].search(graph, [root])
+    with pytest.raises(Reject) as caught:
+        matcher.decide(graph, row)
+    assert (repr(caught.value.by), str(caught.value)) == ("item(p, 5)", "(1, 0) has no element 5")
 
 
 def test_results_of_rules_have_the_right_value() -> None:

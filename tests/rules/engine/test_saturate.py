@@ -11,7 +11,7 @@ from passat.rules.engine.limits import SATURATED, Limits, StopReason
 from passat.rules.engine.report import RuleStatistics, Saturation
 from passat.rules.engine.saturate import Saturator
 from passat.rules.engine.stage import Stage
-from passat.rules.guards import has_rank, is_constant
+from passat.rules.guards import Reject, has_rank, is_constant
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.pattern import attributes, constants, op, tensors
 from passat.rules.rule import Rule
@@ -106,7 +106,7 @@ def test_rejections_are_counted_with_their_reasons() -> None:
 def test_only_the_first_reasons_are_kept() -> None:
     statistics = RuleStatistics()
     for i in range(20):
-        statistics.reject(f"reason {i % 10}")
+        statistics.reject(Reject(f"reason {i % 10}"))
     assert statistics.rejected == 20
     assert statistics.reasons == {f"reason {i}": 2 for i in range(5)}
 
