@@ -37,7 +37,7 @@ from passat.rules.guards import (
     keeps_type,
     same_type,
 )
-from passat.rules.holes import operator
+from passat.rules.holes import cases, operator
 from passat.rules.pattern import attributes, constants, op, tensors, value
 from passat.rules.range_guards import never_negative, never_signed, range_of
 from passat.rules.rule import RuleSet
@@ -104,17 +104,37 @@ def meet_in_range(given: Op | str, c: Term, d: Term) -> bool | str:
     return bool(np.all((found >= smallest) | zero)) or reason
 
 
+sums = cases("terms", "add_add", "add_subtract", "subtract_add", "subtract_subtract")
+products = cases("factors", "multiply_multiply", "multiply_divide", "divide_multiply", "divide_divide")
+
+
 class Constants(RuleSet):
     """Reassociates sums and products so that two constants fold together, and distributes a factor over a sum with a constant."""
 
-    add_add = ((x + c) + d >> x + (c + d)).when(meet_in_range("add", c, d)).inexact("reassociates a sum")
-    add_subtract = ((x + c) - d >> x + (c - d)).when(meet_in_range("subtract", c, d)).inexact("reassociates a sum")
-    subtract_add = ((x - c) + d >> x + (d - c)).when(meet_in_range("subtract", d, c)).inexact("reassociates a sum")
-    subtract_subtract = ((x - c) - d >> x - (c + d)).when(meet_in_range("add", c, d)).inexact("reassociates a sum")
-    multiply_multiply = ((x * c) * d >> x * (c * d)).when(meet_in_range("multiply", c, d)).inexact("reassociates a product")
-    multiply_divide = ((x * c) / d >> x * (c / d)).when(meet_in_range("divide", c, d)).inexact("reassociates a product")
-    divide_multiply = ((x / c) * d >> x * (d / c)).when(meet_in_range("divide", d, c)).inexact("reassociates a product")
-    divide_divide = ((x / c) / d >> x / (c * d)).when(meet_in_range("multiply", c, d)).inexact("reassociates a product")
+    sum = (
+        (
+            sums(add_add=(x + c) + d, add_subtract=(x + c) - d, subtract_add=(x - c) + d, subtract_subtract=(x - c) - d)
+            >> sums(add_add=x + (c + d), add_subtract=x + (c - d), subtract_add=x + (d - c), subtract_subtract=x - (c + d))
+        )
+        .when(
+            *sums.only("add_add subtract_subtract", meet_in_range("add", c, d)),
+            *sums.only("add_subtract", meet_in_range("subtract", c, d)),
+            *sums.only("subtract_add", meet_in_range("subtract", d, c)),
+        )
+        .inexact("reassociates a sum")
+    )
+    product = (
+        (
+            products(multiply_multiply=(x * c) * d, multiply_divide=(x * c) / d, divide_multiply=(x / c) * d, divide_divide=(x / c) / d)
+            >> products(multiply_multiply=x * (c * d), multiply_divide=x * (c / d), divide_multiply=x * (d / c), divide_divide=x / (c * d))
+        )
+        .when(
+            *products.only("multiply_multiply divide_divide", meet_in_range("multiply", c, d)),
+            *products.only("multiply_divide", meet_in_range("divide", c, d)),
+            *products.only("divide_multiply", meet_in_range("divide", d, c)),
+        )
+        .inexact("reassociates a product")
+    )
     switch_add_multiply = (
         ((x + c) * d >> x * d + c * d)
         .when(is_float(x), is_finite(d), meet_in_range("multiply", c, d))

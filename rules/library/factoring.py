@@ -1,16 +1,14 @@
-"""Factors sums and products, and simplifies reductions. Operators: add subtract multiply divide negative exp log sqrt abs maximum minimum
-nn.softmax nn.log_softmax logical_not equal not_equal, every commutative operator; sum mean max min prod all any logsumexp reduce_l1
-reduce_l2, transpose reshape broadcast_to concatenate argmax argmin.
+"""Factors sums and products, also out of reductions. Operators: add subtract multiply divide negative exp log sqrt abs maximum minimum
+nn.softmax nn.log_softmax, every commutative operator; sum mean max min, concatenate.
 
 Factoring may resolve infinities: inf * 2 - inf * 1 is NaN, but inf * (2 - 1) is infinite.
 """
 
-import math
-from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+
 from passat.ir.attrs import Attrs
-from passat.ir.ops.movement import permutation
 from passat.ir.ops.reduction import reduced_axes
 from passat.rules.guards import (
     Reject,
@@ -25,26 +23,21 @@ from passat.rules.guards import (
     same_type,
     shape_of,
 )
-from passat.rules.holes import OperatorHole, cases, operator
+from passat.rules.holes import cases, operator
 from passat.rules.library.arithmetic import TIES, is_not_constant, meet_in_range
 from passat.rules.library.products import is_scalar, no_axes
-from passat.rules.library.raising import are_same_axes
-from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors
-from passat.rules.rule import RESOLVED, Rule, RuleSet
+from passat.rules.pattern import Pattern, attributes, constants, op, tensors
+from passat.rules.rule import RESOLVED, RuleSet
 
 x, y, z = tensors("x y z")
 c, d = constants("c d")
 a, b, p = attributes("a b p")
 g = operator("g", "add", "multiply")
+h = operator("h", "multiply", "divide")
 combined = operator("combined", "add", "subtract")
 _ONCE: Final = "one product instead of several"
 _ORDER: Final = "rounds in another order"
 _SUMS: Final = "sums in another order"
-quantifier = operator("quantifier", "all", "any")
-extremum = operator("extremum", "max", "min")
-total = operator("total", "max", "min", "sum", "prod", "reduce_l1")
-floating = operator("floating", "mean", "logsumexp", "reduce_l2")
-"""Reductions by kind: quantifiers, extrema and sums of any element type, and reductions to floating-point values."""
 
 
 @guard
@@ -79,8 +72,15 @@ def _each(of: Pattern) -> Pattern:
     return along(sum=op.sum(of, attrs=a), max=op.max(of, attrs=a), min=op.min(of, attrs=a))
 
 
+@guard
+def is_scale(c: Term) -> bool | str:
+    """The constant is finite, and not zero: a sum of zeros and infinities divided by zero is not that of the quotients."""
+    found = c.value().numpy()
+    return bool(np.all(np.isfinite(found) & (found != 0))) or "an element of the constant is zero, infinite or NaN"
+
+
 reduced = operator("reduced", "sum", "max", "min")
-linear = operator("linear", "sum", "mean")
+linear, extremum = operator("linear", "sum", "mean"), operator("extremum", "max", "min")
 _MOVED: Final = op.reshape(c, newshape=no_axes(c))
 scaling, shifted = cases("of", "linear", "extremum"), operator("of", "mean", "max")
 negated = cases("of", "sum", "max", "min")
@@ -142,10 +142,10 @@ class Factoring(RuleSet):
     scaled_negative = (minus(inside=op.negative(x) * c, outside=op.negative(x * c)) >> x * op.negative(c)).when(is_float(x))
     of_scaled = (
         (
-            scaling(linear=linear(x * c, attrs=a), extremum=extremum(x * c, attrs=a))
-            >> scaling(linear=linear(x, attrs=a), extremum=extremum(x, attrs=a)) * _MOVED
+            scaling(linear=linear(h(x, c), attrs=a), extremum=extremum(h(x, c), attrs=a))
+            >> h(scaling(linear=linear(x, attrs=a), extremum=extremum(x, attrs=a)), _MOVED)
         )
-        .when(is_scalar(c, x), is_float(x), *scaling.only("linear", is_finite(c)), *scaling.only("extremum", is_positive(c)))
+        .when(is_scalar(c, x), is_float(x), *scaling.only("linear", is_scale(c)), *scaling.only("extremum", is_positive(c)))
         .inexact(_OR_SIGN)
         .exploring()
     )
@@ -198,157 +198,6 @@ class Factoring(RuleSet):
     square_of_abs = op.abs(x) * op.abs(x) >> x * x
     reciprocal_of_quotient = (op.reciprocal(x / y) >> y / x).inexact("one rounding instead of two")
     divided_by_quotient = (z / (x / y) >> (z * y) / x).when(is_float(x)).inexact(_ORDER).exploring()
-
-
-@computed
-def merged_axes(inner: Attrs, outer: Attrs, x: Term) -> tuple[int, ...]:
-    """The axes that two nested reductions reduce together."""
-    if inner.keepdims != outer.keepdims:
-        raise Reject(f"keepdims is {inner.keepdims} inside and {outer.keepdims} outside")
-    rank = x.type.ndim
-    first = reduced_axes(rank, inner.axis, inner.exclude)
-    left = list(range(rank)) if inner.keepdims else [axis for axis in range(rank) if axis not in first]
-    return tuple(sorted({*first, *(left[axis] for axis in reduced_axes(len(left), outer.axis, outer.exclude))}))
-
-
-@computed
-def kept(attrs: Attrs) -> bool:
-    """True if a reduction keeps the reduced dimensions."""
-    return bool(attrs.keepdims)
-
-
-def _repeated(of: OperatorHole) -> Rule:
-    return of(of(x, attrs=a), attrs=b) >> of(x, axis=merged_axes(a, b, x), keepdims=kept(b))
-
-
-@computed
-def axes_before(attrs: Attrs, axes: Sequence[int] | None, x: Term) -> tuple[int, ...]:
-    """The axes of the tensor that a reduction of its transpose reduces. Rejects transposes that reorder the remaining axes."""
-    rank = x.type.ndim
-    order = permutation(rank, axes)
-    gone = {order[axis] for axis in reduced_axes(rank, attrs.axis, attrs.exclude)}
-    left = [axis for axis in order if axis not in gone]
-    if left != sorted(left) or (attrs.keepdims and left):
-        raise Reject(f"the remaining axes are reordered: {left}")
-    return tuple(sorted(gone))
-
-
-@computed
-def axes_kept_before(attrs: Attrs, axes: Sequence[int] | None, x: Term) -> tuple[int, ...]:
-    """The axes of the tensor that a reduction of its transpose reduces and keeps with size 1."""
-    rank = x.type.ndim
-    if not attrs.keepdims:
-        raise Reject("keepdims is False")
-    order = permutation(rank, axes)
-    return tuple(sorted(order[axis] for axis in reduced_axes(rank, attrs.axis, attrs.exclude)))
-
-
-@guard
-def reduces_all(attrs: Attrs, x: Term) -> bool | str:
-    """The reduction gives a scalar."""
-    rank = x.type.ndim
-    everything = rank > 0 and not attrs.keepdims and len(reduced_axes(rank, attrs.axis, attrs.exclude)) == rank
-    return everything or f"the reduction of {x.type!r} does not give a scalar"
-
-
-_TURNED: Final = op.transpose(x, axes=p)
-_VIEWED: Final = op.reshape(x, ...)
-
-
-def _of_transpose(of: OperatorHole) -> Rule:
-    return of(_TURNED, attrs=a) >> of(x, axis=axes_before(a, p, x), keepdims=kept(a))
-
-
-def _before_transpose(of: OperatorHole) -> Rule:
-    return (of(_TURNED, attrs=a) >> op.transpose(of(x, axis=axes_kept_before(a, p, x), keepdims=True), axes=p)).exploring()
-
-
-def _of_reshape(of: OperatorHole) -> Rule:
-    return (of(_VIEWED, attrs=a) >> of(x, axis=None)).when(reduces_all(a, _VIEWED))
-
-
-sums = operator("sums", *total.choices, *floating.choices)
-
-
-@guard
-def reduces_copies(attrs: Attrs, x: Term, wide: Term) -> bool | str:
-    """The reduction is over axes that the broadcast created, keeps them, and none of them is empty."""
-    rank = wide.type.ndim
-    if x.type.ndim != rank or not attrs.keepdims:
-        return "the broadcast adds axes, or the reduction drops them"
-    for axis in reduced_axes(rank, attrs.axis, attrs.exclude):
-        size = wide.type.shape[axis]
-        if x.type.shape[axis] != 1 or not isinstance(size, int) or size < 1:
-            return f"axis {axis} does not consist of copies"
-    return True
-
-
-@computed
-def copies(attrs: Attrs, wide: Term) -> float:
-    """The number of copies that a reduction combines."""
-    axes = reduced_axes(wide.type.ndim, attrs.axis, attrs.exclude)
-    sizes = [int(wide.type.shape[axis]) for axis in axes]  # type: ignore[arg-type]  # `reduces_copies` has looked
-    return float(math.prod(sizes))
-
-
-_WIDE: Final = op.broadcast_to(x, ...)
-
-
-def _of_copies(whole: PCall) -> Rule:
-    return (whole >> op.broadcast_to(x, shape=shape_of(whole))).when(reduces_copies(a, x, _WIDE))
-
-
-_LARGEST_SHIFT: Final = 1e3
-
-
-@guard
-def is_moderate(c: Term) -> bool | str:
-    """No element of the constant is large enough to absorb the number that it is added to."""
-    found = c.value().numpy().astype("float64")
-    return bool((abs(found) <= _LARGEST_SHIFT).all()) or f"the magnitude of an element of the constant is NaN or above {_LARGEST_SHIFT:g}"
-
-
-@guard
-def is_constant_along(y: Term, axis: int | None, whole: Term) -> bool | str:
-    """The shift is constant along the axis."""
-    rank = whole.type.ndim
-    if axis is None or y.type.ndim > rank:
-        return f"{y.type!r} adds axes to {whole.type!r}"
-    shape = (1,) * (rank - y.type.ndim) + y.type.shape
-    return shape[axis % rank] == 1 or f"{y.type!r} varies along axis {axis} of {whole.type!r}"
-
-
-softmax = operator("softmax", "nn.softmax", "nn.log_softmax")
-_MOST: Final = op.max(x, axis=b, keepdims=True, exclude=False)
-
-
-class Reductions(RuleSet):
-    """Merges nested reductions, drops views and broadcasts that a reduction does not need, and drops shifts that do not affect a
-    softmax."""
-
-    softmax_of_sum = (
-        (softmax(x + c, axis=p) >> softmax(x, axis=p)).when(is_constant_along(c, p, x), is_moderate(c)).inexact("one fewer rounding")
-    )
-    softmax_less_max = (
-        (softmax(x - _MOST, axis=p) >> softmax(x, axis=p)).when(are_same_axes(b, p, x)).inexact("softmax subtracts the maximum itself")
-    )
-    softmax_of_difference = (softmax(x - y, axis=p) >> softmax(x, axis=p)).when(is_constant_along(y, p, x)).finite("inf - inf is NaN")
-    repeated_quantifiers = _repeated(quantifier)
-    repeated_totals = _repeated(total).inexact(_OR_TIES)
-    repeated_floats = _repeated(floating).when(is_float(x)).inexact(_SUMS)
-    quantifier_of_transpose = _of_transpose(quantifier)
-    quantifier_before_transpose = _before_transpose(quantifier)
-    quantifier_of_reshape = _of_reshape(quantifier)
-    total_of_transpose = _of_transpose(sums).inexact(_OR_TIES)
-    total_before_transpose = _before_transpose(sums).inexact(_OR_TIES)
-    total_of_reshape = _of_reshape(sums).inexact(_OR_TIES)
-    extremum_of_copies = _of_copies(extremum(_WIDE, attrs=a)).inexact(TIES)
-    mean_of_copies = _of_copies(op.mean(_WIDE, attrs=a)).when(is_float(x)).inexact(_SUMS)
-    sum_of_copies = (
-        (op.sum(_WIDE, attrs=a) >> op.broadcast_to(x, shape=shape_of(op.sum(_WIDE, attrs=a))) * number(copies(a, _WIDE)))
-        .when(reduces_copies(a, x, _WIDE), is_float(x))
-        .inexact(_SUMS)
-    )
 
 
 f = operator("f", commutative=True, arity=2, but=("maximum", "minimum"))

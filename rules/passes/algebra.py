@@ -12,11 +12,12 @@ from passat.rules.library.batch_norm import ScaleAxis
 from passat.rules.library.commuting import Commute
 from passat.rules.library.data_movement import Concatenations, Copies
 from passat.rules.library.exchanges import ConvolutionChains, Exchanges
-from passat.rules.library.factoring import Factoring, Reassociate, Reductions
+from passat.rules.library.factoring import Factoring, Reassociate
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.masks import Masks
 from passat.rules.library.matmul_algebra import MatmulAlgebra
 from passat.rules.library.products import Parallel, Products
+from passat.rules.library.reductions import Reductions
 from passat.rules.library.scale_axis import BackwardScaleAxis, ForwardScaleAxis
 from passat.rules.library.views import Transposes, Views
 from passat.rules.passes.fold_scale_axis import FoldScales, fold_backward, fold_forward

@@ -83,14 +83,14 @@ CASES: dict[str, Case] = {
     "Arithmetic.one_of_one[elemwise_mean]": case(ops.elemwise_mean(tup(x)), ops.elemwise_mean(tup(x, y)), ""),
     "Arithmetic.one_of_one[elemwise_max]": case(ops.elemwise_max(tup(x)), ops.elemwise_max(tup(x, y)), ""),
     "Arithmetic.one_of_one[elemwise_min]": case(ops.elemwise_min(tup(x)), ops.elemwise_min(tup(x, y)), ""),
-    "Constants.add_add": with_constants(lambda a, c, d: (a + c) + d, name="add"),
-    "Constants.add_subtract": with_constants(lambda a, c, d: (a + c) - d, name="subtract"),
-    "Constants.subtract_add": with_constants(lambda a, c, d: (a - c) + d, name="subtract"),
-    "Constants.subtract_subtract": with_constants(lambda a, c, d: (a - c) - d, name="add"),
-    "Constants.multiply_multiply": with_constants(lambda a, c, d: (a * c) * d, name="multiply"),
-    "Constants.multiply_divide": with_constants(lambda a, c, d: (a * c) / d, name="divide"),
-    "Constants.divide_multiply": with_constants(lambda a, c, d: (a / c) * d, name="divided"),
-    "Constants.divide_divide": with_constants(lambda a, c, d: (a / c) / d, name="multiply"),
+    "Constants.sum[add_add]": with_constants(lambda a, c, d: (a + c) + d, name="add"),
+    "Constants.sum[add_subtract]": with_constants(lambda a, c, d: (a + c) - d, name="subtract"),
+    "Constants.sum[subtract_add]": with_constants(lambda a, c, d: (a - c) + d, name="subtract"),
+    "Constants.sum[subtract_subtract]": with_constants(lambda a, c, d: (a - c) - d, name="add"),
+    "Constants.product[multiply_multiply]": with_constants(lambda a, c, d: (a * c) * d, name="multiply"),
+    "Constants.product[multiply_divide]": with_constants(lambda a, c, d: (a * c) / d, name="divide"),
+    "Constants.product[divide_multiply]": with_constants(lambda a, c, d: (a / c) * d, name="divided"),
+    "Constants.product[divide_divide]": with_constants(lambda a, c, d: (a / c) / d, name="multiply"),
 }
 narrow = var("narrow", (3,))
 base = ops.exp(x)
@@ -259,7 +259,7 @@ def test_zeros_among_factors_are_not_an_overflow() -> None:
 def test_integers_are_not_reassociated() -> None:
     i = var("i", dtype="int32")
     outcome = saturate(func((i * splat(3, (), "int32")) / splat(3, (), "int32")), Constants)
-    assert outcome.fired("Constants.multiply_divide") == 0
+    assert outcome.fired("Constants.product[multiply_divide]") == 0
     assert any("not floating-point numbers" in remark for remark in outcome.remarks)
 
 

@@ -42,9 +42,23 @@ CASES: dict[str, Case] = {}
 for _kind, _name in (("quantifiers", "all"), ("totals", "max"), ("totals", "prod"), ("floats", "mean")):
     _cube = cube(_name)
     CASES[f"Reductions.repeated_{_kind}[{_name}]"] = case(
-        reduced(_name, reduced(_name, _cube, 1), 1),
-        reduced(_name, reduced(_name, _cube, 1, keepdims=True), 1),
+        reduced(_name, reduced(_name, _cube, 1, keepdims=True), 0, 1),
+        reduced(_name, reduced(_name, _cube, 1, keepdims=True), 2),
         "keepdims is",
+    )
+for _name in ("sum", "mean", "max", "min"):
+    CASES[f"Reductions.repeated_partly_kept[{_name}]"] = case(
+        reduced(_name, reduced(_name, cube(_name), 1, keepdims=True), 2), reduced(_name, reduced(_name, cube(_name), 1), 1), "keepdims is"
+    )
+_total, _mean = reduced("sum", cube("sum"), 1, 2), reduced("mean", cube("mean"), 1, 2, keepdims=True)
+CASES["Reductions.counted[quotient]"] = case(_total / splat(12.0), _total / splat(4.0), "4.0 is not the number of elements, 12")
+CASES["Reductions.counted[product]"] = case(_total * splat(1 / 12), _total * splat(0.25), "0.25 is not the reciprocal of the number")
+CASES["Reductions.counted[mean]"] = case(
+    _mean * splat(12.0), reduced("mean", unknown, 0) * splat(12.0), "the size of axis 0 of Tensor[(n, 3), float32] is unknown"
+)
+for _first, _last in (("sum", "mean"), ("mean", "sum")):
+    CASES[f"Reductions.sum_and_mean[{_last}_of_{_first}]"] = case(
+        reduced(_last, reduced(_first, cube("sum"), 1), 1), reduced(_last, reduced(_first, cube("sum"), 1, keepdims=True), 2), "keepdims is"
     )
 for _kind, _name in (("quantifier", "any"), ("total", "min"), ("total", "reduce_l1")):
     _cube = cube(_name)
@@ -72,10 +86,11 @@ for _name in ("sum", "min"):
     CASES[f"Factoring.across_concat[{_name}]"] = case(
         reduced(_name, join(x, y), 1), reduced(_name, join(x, y), 0), "the reduction is over axis 0"
     )
-for _kind, _name in (("linear", "sum"), ("extremum", "min")):
-    CASES[f"Factoring.of_scaled[{_kind}]"] = case(
+for _kind, _name in (("linear", "sum"), ("extremum, min", "min")):
+    CASES[f"Factoring.of_scaled[{_kind}, multiply]"] = case(
         reduced(_name, x * splat(2.5), 1), reduced(_name, x * numbers((3,)), 1), "is not a single number"
     )
+    CASES[f"Factoring.of_scaled[{_kind}, divide]"] = case(reduced(_name, x / splat(2.5), 1), reduced(_name, x / splat(0.0), 1), "is zero")
 for _name in ("mean", "max"):
     CASES[f"Factoring.of_shifted[{_name}]"] = case(
         reduced(_name, x + splat(2.5), 1), reduced(_name, x + numbers((3,)), 1), "is not a single number"
