@@ -9,13 +9,19 @@ which cast discarded logarithms of 0 to integers; torch's exporters for scaled_d
 """
 
 import math
+from collections.abc import Sequence
+from typing import Any as AnyValue
+from typing import Final
 
 import ml_dtypes
 import numpy as np
 
 from passat.ir.dtypes import FLOATS, to_numpy
+from passat.ir.op import Op
 from passat.ir.shape import same_dim
-from passat.ir.tensor import Array
+from passat.ir.tensor import Array, Tensor
+from passat.ir.types import TensorType
+from passat.rules.analysis import Analysis, Made
 from passat.rules.checking.sampler import Sampler
 from passat.rules.guards import (
     Term,
@@ -33,6 +39,9 @@ from passat.rules.guards import (
 )
 from passat.rules.holes import cases, operator
 from passat.rules.library.arithmetic import CHOSEN_ZERO
+from passat.rules.library.attention import is_minus_infinity
+from passat.rules.library.factoring import reduces_axis
+from passat.rules.library.products import is_scalar
 from passat.rules.pattern import PCall, PCase, attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
 from passat.rules.samples import Sample, Samples
@@ -158,16 +167,89 @@ def is_smaller(y: Term, x: Term) -> bool | str:
 _FOUND = op.gather_nd(x, c, batch_dims=p)
 _BOTH = op.logical_and(c, x)
 _MASK = op.where(op.broadcast_to(x, ...), c, d)
-scores = cases("scores", "products", "scaled", "masked", "biased")
-_WEIGHTS = op.nn.softmax(scores(products=x @ y, scaled=(x @ y) * c, masked=x + op.where(y, c, d), biased=x + c), attrs=a)
-_GUARDED = op.where(op.isnan(_WEIGHTS), 0.0, _WEIGHTS)
+_PASSED_ON: Final = frozenset(
+    ("add", "cast", "divide", "maximum", "minimum", "multiply", "negative", "subtract", "where"),
+)
+"""Operators whose results are infinite where an operand is."""
+
+
+class Infinities(Analysis[bool]):
+    """Whether infinities of the program itself, such as those of a mask, may be elements of a tensor; None if not. Inputs, and results of
+    other operators, are assumed to be finite."""
+
+    def known(self, type_: TensorType, constant: Tensor | None) -> bool | None:
+        """True for constants with elements that are infinite or NaN."""
+        if constant is None or type_.dtype not in FLOATS:
+            return None
+        element = constant.uniform()
+        values = np.asarray(element if element is not None else constant.numpy()).astype(np.float64)
+        return None if np.all(np.isfinite(values)) else True
+
+    def reads(self, op: Op) -> bool:
+        """True for operators that pass infinities on."""
+        return op.movement or op.name in _PASSED_ON
+
+    def make(self, call: Made, facts: Sequence[AnyValue]) -> bool | None:
+        """True if an operand, or a field of one, has infinities."""
+        return True if any(any(fact) if isinstance(fact, tuple) else fact for fact in facts) else None
+
+    def merge(self, one: bool, other: bool) -> bool:
+        """The fact of the older node."""
+        return one
+
+
+INFINITIES: Final = Infinities()
+
+
+@guard
+def has_no_own_infinities(x: Term) -> bool | str:
+    """Only inputs can make elements infinite, not the program, as it does where it writes -infinity by a mask."""
+    return not x.fact(INFINITIES) or (
+        f"the program itself has infinities: where a mask fills a row of {x.type!r} with them, softmax gives NaN, which the guard replaces"
+    )
+
+
+def _a_row_left(sampler: Sampler, c: Sample, axis: Sample, whole: Sample) -> Samples:
+    if not whole.shape:
+        return None
+
+    def mask(sampler: Sampler, shape: tuple[int, ...]) -> Array:
+        found = np.where(sampler.generator.random(shape) < 0.5, -np.inf, sampler.generator.normal(size=shape))
+        if shape:
+            found[..., :1] = 1.0
+        return np.asarray(found if shape else 1.0)
+
+    return [Sample(whole.shape, elements=mask), Sample(value=-1), None]
+
+
+@guard(strategy=_a_row_left)
+def leaves_part(c: Term, axis: int, whole: Term) -> bool | str:
+    """The constant is finite or -infinity, and not -infinity along the whole axis."""
+    values, rank = c.value().numpy().astype(np.float64), whole.type.ndim
+    if np.any(np.isnan(values)) or np.any(np.isposinf(values)):
+        return "an element of the constant is infinity or NaN"
+    kept = np.isfinite(values.reshape((1,) * (rank - values.ndim) + values.shape))
+    return bool(np.all(np.any(kept, axis=axis % rank))) or f"the constant is -infinity along the whole of axis {axis}"
+
+
+scores, guarded = cases("scores", "plain", "biased"), cases("guard", "nan", "all", "least", "any", "most")
+_SCORES = scores(plain=x, biased=x + c)
+_WEIGHTS = op.nn.softmax(_SCORES, axis=p)
+_MASKED, _LEFT = op.equal(_SCORES, d), op.not_equal(_SCORES, d)
+_GUARDED = guarded(
+    nan=op.where(op.isnan(_WEIGHTS), 0.0, _WEIGHTS),
+    all=op.where(op.all(_MASKED, attrs=a), 0.0, _WEIGHTS),
+    least=op.where(op.cast(op.min(op.cast(_MASKED, ...), attrs=a), dtype="bool"), 0.0, _WEIGHTS),
+    any=op.where(op.any(_LEFT, attrs=a), _WEIGHTS, 0.0),
+    most=op.where(op.cast(op.max(op.cast(_LEFT, ...), attrs=a), dtype="bool"), _WEIGHTS, 0.0),
+)
 
 
 class Masks(RuleSet):
     """Rewrites arithmetic on masks and on selections between constants as selections, and negated comparisons as comparisons. Drops
-    redundant selections, gathers that select all of a mask in order, and NaN guards of softmax where no mask is infinite. Keeps masks as
-    small as broadcasting allows, and clamps out-of-range casts whose results `where` discards. Above its threshold, `softplus(x)` equals
-    `x`."""
+    redundant selections, gathers that select all of a mask in order, and guards of softmax against rows that are masked entirely, where no
+    mask of the program itself may do so. Keeps masks as small as broadcasting allows, and clamps out-of-range casts whose results `where`
+    discards. Above its threshold, `softplus(x)` equals `x`."""
 
     inverted_scaled = (
         ((c - op.cast(x, dtype=t)) * d >> op.where(x, 0.0, d))
@@ -207,6 +289,11 @@ class Masks(RuleSet):
     where_broadcast = (_MASK >> op.broadcast_to(op.where(x, c, d), shape=shape_of(_MASK))).exploring().inexact(CHOSEN_ZERO)
     softmax_guard = (
         (_GUARDED >> _WEIGHTS)
-        .when(same_type(_WEIGHTS, _GUARDED), *scores.only("masked", is_finite(c), is_finite(d)), *scores.only("biased", is_finite(c)))
+        .when(
+            same_type(_WEIGHTS, _GUARDED),
+            *guarded.only("all least any most", is_minus_infinity(d), is_scalar(d, _SCORES), reduces_axis(a, p, _WEIGHTS)),
+            *scores.only("biased", leaves_part(c, p, _WEIGHTS)),
+            has_no_own_infinities(x),
+        )
         .finite("infinite or NaN operands give NaN instead of 0")
     )

@@ -339,12 +339,10 @@ class RaiseOps(RuleSet):
         .when(is_all(s, 1), is_all(t, 0), are_groups(_GROUPS, x, _IN_GROUPS), is_per_channel(g, x), is_per_channel(b, x), is_not_empty(x))
         .inexact(_ROUNDS)
     )
-    softmax = (
-        (_SHARES >> op.nn.softmax(x, axis=only_axis(p))).when(is_one_axis(p), are_same_axes(p, q, x), is_not_empty(x)).inexact(_ROUNDS)
-    )
+    softmax = (_SHARES >> op.nn.softmax(x, axis=only_axis(p))).when(is_one_axis(p), are_same_axes(p, q, x)).inexact(_ROUNDS)
     softmax_unshifted = (
         (_PLAIN_SHARES >> op.nn.softmax(x, axis=only_axis(q)))
-        .when(is_one_axis(q), is_not_empty(x))
+        .when(is_one_axis(q))
         .finite("exponentials that overflow or all underflow give probabilities instead of NaN")
     )
     halved = (x / 2.0 >> x * 0.5).when(is_float(x), keeps_type(x, x / 2.0)).exploring()

@@ -6,7 +6,7 @@ import pytest
 
 from passat.ir.dtypes import to_numpy
 from passat.ir.expr import Expr
-from passat.rules.library import DynamicViews, HiddenStates, Masks, TargetForms
+from passat.rules.library import ConstantFolding, DynamicViews, HiddenStates, Masks, TargetForms
 from passat.rules.rule import Rule, RuleSetMeta
 from passat.runner import Runner
 from tests.rules.building import const, func, numbers, ops, splat, var
@@ -37,8 +37,22 @@ def masked(low: float) -> Expr:
     return product + ops.where(var("kept", (5,), "bool"), splat(0.0), splat(low))  # type: ignore[no-any-return]  # as above
 
 
-product = ops.nn.matmul(x, weight)
+def zeroed(kind: str, of: Expr, axis: int = 1) -> Expr:
+    """A softmax that is 0 in rows that are masked entirely, as exporters test for these."""
+    weights, low, fields = ops.nn.softmax(of), splat(-INFINITY), {"axis": (axis,), "keepdims": True}
+    if kind in ("all", "least"):
+        equal = ops.equal(of, low)
+        test = ops.all(equal, **fields) if kind == "all" else ops.cast(ops.min(ops.cast(equal, dtype="int64"), **fields), dtype="bool")
+        return ops.where(test, splat(0.0), weights)  # type: ignore[no-any-return]  # as above
+    other = ops.not_equal(of, low)
+    test = ops.any(other, **fields) if kind == "any" else ops.cast(ops.max(ops.cast(other, dtype="int64"), **fields), dtype="bool")
+    return ops.where(test, weights, splat(0.0))  # type: ignore[no-any-return]  # as above
+
+
 INFINITY = float("inf")
+product = ops.nn.matmul(x, weight)
+masked_by_input = product + var("mask", (4, 5))
+row_left = const([0.0, -INFINITY, 1.5, -INFINITY, 0.0])
 CASES: dict[str, Case] = {
     "DynamicViews.batch_transpose": case(
         turned(heads, (8, 5, 3), (2, 4, 3, 5)), turned(heads, (8, 3, 5), (2, 4, 5, 3)), "do not only split and merge batch dimensions"
@@ -58,10 +72,15 @@ CASES: dict[str, Case] = {
     "Masks.where_broadcast": case(
         ops.where(ops.broadcast_to(flags, shape=(4, 2, 3)), splat(0.0), splat(-9.0)), ops.where(flags, splat(0.0), splat(-9.0)), ""
     ),
-    "Masks.softmax_guard[products]": case(guarded(product), guarded(product, (1, 1, 1)), "the types differ"),
-    "Masks.softmax_guard[scaled]": case(guarded(product * splat(0.5)), guarded(product * splat(0.5), (1, 1, 1)), "the types differ"),
-    "Masks.softmax_guard[masked]": case(guarded(masked(-9.0)), guarded(masked(-INFINITY)), "is infinite"),
-    "Masks.softmax_guard[biased]": case(guarded(product + bias), guarded(product + splat(-INFINITY, (5,))), "is infinite"),
+    "Masks.softmax_guard[nan, plain]": case(guarded(masked(-9.0)), guarded(masked(-INFINITY)), "the program itself has infinities"),
+    "Masks.softmax_guard[nan, biased]": case(
+        guarded(product + row_left), guarded(product + splat(-INFINITY, (5,))), "-infinity along the whole of axis -1"
+    ),
+    **{
+        f"Masks.softmax_guard[{kind}, {scores}]": case(zeroed(kind, of), zeroed(kind, of, axis=0), "the reduction is not over axis -1")
+        for kind in ("all", "least", "any", "most")
+        for scores, of in (("plain", masked_by_input), ("biased", product + row_left))
+    },
     "HiddenStates.scaled[none]": case(ops.nn.matmul(x, weight) * scale, ops.nn.matmul(x, weight) * numbers((4, 1)), "is not a vector"),
     "HiddenStates.scaled[added]": case(
         (ops.nn.matmul(x, weight) + bias) * scale, (ops.nn.matmul(x, weight) + numbers((4, 5))) * scale, "is not a bias"
@@ -104,6 +123,24 @@ def test_the_guard_stays_if_values_may_be_nan() -> None:
     function = func(guarded(product))
     assert saturate(function, Masks).function is function
     assert operators(saturate(function, Masks, rules__math="finite").function) == ["nn.matmul", "nn.softmax"]
+
+
+@pytest.mark.parametrize(
+    ("scores", "dropped"),
+    [
+        (masked_by_input, True),
+        (ops.where(var("kept", (4, 5), "bool"), product, splat(-1e9)), True),
+        (ops.where(var("kept", (4, 5), "bool"), product, splat(-INFINITY)), False),
+        (ops.reshape(ops.where(var("kept", (4, 5), "bool"), product, splat(-INFINITY)), newshape=(2, 10)), False),
+        (ops.exp(ops.where(var("kept", (4, 5), "bool"), product, splat(-INFINITY))), True),
+        (product + ops.where(const([True, False, True, False, False], "bool"), splat(0.0), splat(-INFINITY)), True),
+    ],
+    ids=["input", "finite", "infinite", "reshaped", "of exponentials", "constant"],
+)
+def test_the_guard_stays_only_if_a_mask_of_the_program_may_fill_a_row(scores: Expr, dropped: bool) -> None:
+    """An input is assumed to be finite; a mask of -infinity that the program makes by a condition may fill a row."""
+    outcome = saturate(func(guarded(scores)), ConstantFolding, Masks, rules__math="finite")
+    assert ("isnan" not in operators(outcome.function)) == dropped, outcome.remarks
 
 
 def test_a_mean_of_rows_is_not_a_pooling() -> None:

@@ -11,7 +11,7 @@ from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import func, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
-from tests.rules.running import operators, saturate
+from tests.rules.running import assert_equal_in_value, operators, saturate
 
 x = var("x", (2, 3, 4))
 image = var("image", (2, 6, 5, 3))
@@ -240,3 +240,13 @@ def test_the_constants_of_an_approximated_gelu_are_too_coarse_for_float64(dtype:
     one_, half_, slope, bend, three = (splat(value, (), dtype) for value in (1.0, 0.5, SLOPE, BEND, 3.0))
     function = func((z * (ops.tanh((z + ops.power(z, three) * bend) * slope) + one_)) * half_)
     assert [name for name in operators(saturate(function, RaiseOps).function) if name == "nn.gelu"] == left
+
+
+@pytest.mark.parametrize("shape", [("batch", 4), (3, "rows"), (0, 4), (3, 0)], ids=str)
+def test_a_softmax_of_a_tensor_that_may_be_empty(shape: tuple[int | str, ...]) -> None:
+    """The result has the reduced axis, so an empty one leaves no elements in either form."""
+    scores = var("scores", shape)
+    outcome = saturate(func(shares(scores, 1, 1)), RaiseOps)
+    assert operators(outcome.function) == ["nn.softmax"]
+    for size in (0, 1, 3):
+        assert_equal_in_value(func(shares(scores, 1, 1)), outcome.function, exact=False, sizes={"batch": size, "rows": size})
