@@ -22,6 +22,7 @@ from passat.ir.shape import Any, same_dim
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.analysis import Analysis, Fact
+from passat.rules.notation import PART, call_text, notation
 from passat.rules.pattern import Computed, RuleError
 from passat.rules.samples import Sample, Samples, Strategy
 from passat.rules.symbolic import Symbolic
@@ -137,7 +138,9 @@ class Guard(Symbolic):
 
     __slots__ = ("_text", "args", "function", "strategy")
     kind = "a guard"
-    comparison = "to require several guards, list them: .when(a, b); for anything else write one guard"
+    comparison = (
+        "to require several guards, list them: .when(a, b), and .when(1 < a, a < 3) for 1 < a < 3; for anything else write one guard"
+    )
 
     def __init__(self, function: Callable[..., bool | str], args: Sequence[AnyValue], strategy: Strategy | None = None) -> None:
         self.function = function
@@ -147,7 +150,7 @@ class Guard(Symbolic):
 
     def __repr__(self) -> str:
         if self._text is None:  # each rejection shows its guard
-            self._text = f"{self.function.__name__}({', '.join(map(repr, self.args))})"
+            self._text = call_text(self.function, self.args)
         return self._text
 
     def rejection(self, answer: object, rule: str) -> str:
@@ -289,12 +292,6 @@ def has_rank(x: Term, rank: int) -> bool | str:
 
 
 @guard
-def equals(a: AnyValue, b: AnyValue) -> bool | str:
-    """Two attributes are equal."""
-    return bool(a == b) or f"{a!r} is not {b!r}"
-
-
-@guard
 def is_identity(axes: Sequence[int] | None, x: Term | None = None) -> bool | str:
     """The permutation keeps every axis. None reverses the axes of `x`."""
     if axes is None:
@@ -328,6 +325,7 @@ def shape_of(x: Term) -> tuple[int, ...]:
 
 
 @computed
+@notation("{}.dtype", PART, PART)
 def dtype_of(x: Term) -> str:
     """The element type of a tensor."""
     return x.type.dtype

@@ -14,6 +14,7 @@ from passat.ir.onnx.opaque import PREFIX, OpaqueOp, escape, opaque_name
 from passat.ir.onnx_mapping import READERS
 from passat.ir.op import REQUIRED, Op, find_op, get_op, list_ops
 from passat.ir.passat_error import PassatError
+from passat.rules.notation import call_text
 from passat.rules.symbolic import AttributeTerm, OperatorTerm, Symbolic
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Computed(AttributeTerm):
         self.args = tuple(args)
 
     def __repr__(self) -> str:
-        return f"{self.function.__name__}({', '.join(map(repr, self.args))})"
+        return call_text(self.function, self.args)
 
 
 class CaseValue(AttributeTerm):
@@ -84,6 +85,27 @@ class Pattern(Symbolic):
         made = super().__new__(cls)
         made.holes = None
         return made
+
+    @property
+    def shape(self) -> "Computed":
+        """The sizes of the tensor, for guards and for attributes of right sides, which must be known: `x.shape[0]`."""
+        from passat.rules.attribute_arithmetic import sizes  # needs this module
+
+        return sizes(self)
+
+    @property
+    def ndim(self) -> "Computed":
+        """The number of dimensions of the tensor, for guards and for attributes of right sides."""
+        from passat.rules.attribute_arithmetic import rank  # needs this module
+
+        return rank(self)
+
+    @property
+    def dtype(self) -> "Computed":
+        """The element type of the tensor, for guards and for attributes of right sides."""
+        from passat.rules.guards import dtype_of  # needs this module
+
+        return dtype_of(self)
 
     def __add__(self, other: "TermLike") -> "PCall":
         return PCall(get_op("add"), (self, other))
@@ -260,6 +282,8 @@ class PCall(Pattern):
                     raise RuleError(f"{op.name}(attrs=...) takes a hole or a computed mapping for all attributes, not {value!r}")
             elif isinstance(value, Pattern):
                 raise RuleError(f"{op.name}({name}=...) is an attribute: write attribute({name!r}) for a hole, not {value!r}")
+            elif isinstance(value, Symbolic) and not isinstance(value, AttributeTerm):
+                raise RuleError(f"{op.name}({name}=...) is an attribute: write a value or attribute({name!r}); {value!r} is {value.kind}")
             elif name not in op.attr_params and not isinstance(op, OpaqueOp):
                 raise RuleError(f"{op.name} has no attribute {name!r}; it has: {', '.join(op.attr_params) or 'none'}")
         attrs_key = tuple(sorted([(name, repr(value)) for name, value in self.attrs.items()])) if self.attrs else ()

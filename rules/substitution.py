@@ -14,7 +14,7 @@ from passat.ir.dtypes import FLOATS, INTEGERS, to_numpy
 from passat.ir.evaluate import Value
 from passat.ir.onnx_mapping import DEFAULT_OPSET
 from passat.ir.op import KnownValue, Op, get_op
-from passat.ir.shape import Any
+from passat.ir.shape import Any, SymDim
 from passat.ir.tensor import Tensor
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type
 from passat.rules.analysis import Analysis, Fact
@@ -163,7 +163,14 @@ class Substitution:
         if len(given) == 1 and isinstance(whole, Attrs) and whole.keys() == call.op.attr_params.keys():
             return whole
         kept = {name: value for name, value in whole.items() if name in call.op.attr_params}
-        return call.op.bind_attrs({**kept, **{name: self.value(value) for name, value in given.items() if name != "attrs"}})
+        return call.op.bind_attrs({**kept, **{name: self._attribute(name, value) for name, value in given.items() if name != "attrs"}})
+
+    def _attribute(self, name: str, value: AnyValue) -> AnyValue:
+        """The value of an attribute of the right side. Rejects sizes that are not known."""
+        found = self.value(value)
+        if not isinstance(value, AttrHole) and _has_sizes(found):
+            raise Reject(f"{name} is {found!r}, with a size that is not known", by=value if isinstance(value, Computed) else None)
+        return found
 
     def build(self, maker: Maker, node: Pattern, made: dict[tuple[AnyValue, ...], int], type_: Type) -> int:
         """The e-class of a pattern of a right side, for a left side of the given type; `made` caches existing ones and is extended."""
@@ -183,6 +190,11 @@ class Substitution:
                 else:
                     made[node.key] = maker.add_field(parts[0], node.index) if isinstance(node, PGet) else maker.add_tuple(parts)
         return made[node.key]
+
+
+def _has_sizes(value: AnyValue) -> bool:
+    """True for a size that is not known, and for a tuple with one."""
+    return isinstance(value, (SymDim, Any)) or (isinstance(value, tuple) and any(map(_has_sizes, value)))
 
 
 def add_tree(maker: Maker, tree: Tree) -> int:
@@ -248,6 +260,8 @@ def scalar_for(value: float, type_: Type) -> Tensor:
     """A number of a right side as a scalar of the left side's element type. Rejects numbers that the type cannot represent."""
     if not isinstance(type_, TensorType):
         raise Reject("a number on the right side needs a left side that is a tensor", Check.NUMBER)
+    if not isinstance(value, (int, float, np.number, np.bool_)):
+        raise Reject(f"{value!r} is not a known number", Check.NUMBER)
     kind = to_numpy(type_.dtype)
     if type_.dtype in FLOATS:
         with np.errstate(all="ignore"):

@@ -1,5 +1,5 @@
-"""Rejects Python operations on terms of the rule language: tests, loops and conversions would be evaluated once, where the rule is written,
-not for each match.
+"""Python operations on terms of the rule language. Arithmetic and comparisons of attributes are done for each match; tests, loops and
+conversions are rejected, since they would be evaluated once, where the rule is written.
 
 Messages say what to write instead. Otherwise Python would silently accept some of it (`.when(a and b)` is `.when(b)`), and raise errors
 that name no pattern for the rest.
@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from typing import Any as AnyValue
 
 if TYPE_CHECKING:
+    from passat.rules.guards import Guard
     from passat.rules.pattern import Computed
 
 _PARTS_OF_A_TYPE: Final = ("shape", "ndim", "dtype", "type", "size", "rank", "value", "T")
-_GUARD: Final = "a guard is a function of the match: @guard def wide(x): return x.type.ndim > 1, then .when(wide(x))"
+_GUARD: Final = "a guard is a function of the match: @guard def square(x): return x.type.shape == x.type.shape[::-1], then .when(square(x))"
 
 
 class Symbolic:
@@ -21,7 +22,7 @@ class Symbolic:
 
     __slots__ = ()
     kind = "a pattern"
-    comparison = f"compare in a guard, or apply an operator such as op.greater(x, y); {_GUARD}"
+    comparison = f"compare x.ndim, x.shape[0] or x.dtype, or apply an operator such as op.greater(x, y); {_GUARD}"
     """The alternative to a comparison or a test."""
 
     def reject(self, what: str, instead: str) -> NoReturn:
@@ -114,19 +115,39 @@ class OperatorTerm(Symbolic):
 
 
 class AttributeTerm(Symbolic):
-    """The value of an attribute. Arithmetic on it is evaluated for each match (`passat.rules.attribute_arithmetic`)."""
+    """The value of an attribute. Arithmetic on it (`passat.rules.attribute_arithmetic`) is evaluated for each match; comparisons are guards
+    (`passat.rules.comparisons`)."""
 
     __slots__ = ()
     kind = "an attribute"
-    comparison = f"compare in a guard, or with equals(a, b) of passat.rules.guards; {_GUARD}"
+    comparison = "compare it in a guard, such as .when(a > 0, a != 3)"
 
-    def __eq__(self, other: object) -> bool:
-        """Raises RuleError for another term or a value. Inside Passat, attributes are compared by identity, or by `repr`."""
+    def __eq__(self, other: object) -> AnyValue:
+        """The guard `a == b`; for the attribute itself, and for values that no attribute has, a bool. Inside Passat, attributes are
+        compared by identity, or by `repr`."""
         if other is self or not isinstance(other, (Symbolic, int, float, str, tuple, list)):
             return other is self
-        return self.reject("comparison ==", self.comparison)
+        return _compared("equals", self, "==", other)
+
+    def __ne__(self, other: object) -> AnyValue:
+        """The guard `a != b`, like `==`."""
+        if other is self or not isinstance(other, (Symbolic, int, float, str, tuple, list)):
+            return other is not self
+        return _compared("differs", self, "!=", other)
 
     __hash__ = object.__hash__
+
+    def __lt__(self, other: object) -> "Guard":
+        return _compared("less", self, "<", other)
+
+    def __le__(self, other: object) -> "Guard":
+        return _compared("less_equal", self, "<=", other)
+
+    def __gt__(self, other: object) -> "Guard":
+        return _compared("greater", self, ">", other)
+
+    def __ge__(self, other: object) -> "Guard":
+        return _compared("greater_equal", self, ">=", other)
 
     def __add__(self, other: object) -> "Computed":
         return _computed("sum_of", self, other)
@@ -193,4 +214,21 @@ def _computed(name: str, *args: object) -> "Computed":
                 "right sides"
             )
     made: Computed = getattr(attribute_arithmetic, name)(*args)
+    return made
+
+
+def _compared(name: str, own: AttributeTerm, symbol: str, other: object) -> "Guard":
+    """A comparison of an attribute with another one or a value. Raises RuleError for patterns and guards and, except for == and !=, for
+    values other than numbers."""
+    from passat.rules import comparisons  # needs this module
+    from passat.rules.pattern import RuleError
+
+    ordered = symbol not in ("==", "!=")
+    if isinstance(other, Symbolic) and not isinstance(other, AttributeTerm):
+        raise RuleError(
+            f"{own!r} is an attribute, but {other!r} is {other.kind}: compare attributes, or x.ndim, x.shape[0], x.dtype of a tensor x"
+        )
+    if ordered and (isinstance(other, bool) or not isinstance(other, (AttributeTerm, int, float))):
+        raise RuleError(f"{own!r} {symbol} {other!r}: {other!r} is neither an attribute nor a number; == and != compare other values")
+    made: Guard = getattr(comparisons, name)(own, other)
     return made

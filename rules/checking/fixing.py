@@ -12,6 +12,7 @@ from passat.ir.op import REQUIRED
 from passat.rules import guards as library
 from passat.rules.checking.trial import Trier, Verdict
 from passat.rules.checking.trying import WRONG, Checked, tried, triers
+from passat.rules.comparisons import equals
 from passat.rules.engine.matching import Bindings
 from passat.rules.guards import Guard, Reject, guard
 from passat.rules.multi_pattern import Each, MultiRule
@@ -265,10 +266,10 @@ def _attribute_guards(rule: Rule) -> Iterator[Guard]:
                 yield from (library.is_axis(value, axis, call) for axis in (0, 1, -1))
             elif name == "axes" and call.args:
                 yield library.is_identity(value, call)
-            yield from (library.equals(value, plain) for plain in (0, 1, -1, True, False, None))
+            yield from (equals(value, plain) for plain in (0, 1, -1, True, False, None))
     for holes in (list(single.values()), list(whole.values())):
         for i, a in enumerate(holes):
-            yield from (library.equals(a, b) for b in holes[i + 1 :])
+            yield from (equals(a, b) for b in holes[i + 1 :])
 
 
 _OF_ATTRIBUTES: Final = {

@@ -15,6 +15,7 @@ from passat.rules.cost import ROOFLINE, program_cost
 from passat.rules.engine.graph import Graph, Symbol
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.rebuild import rebuild
+from passat.rules.guards import Guard
 from passat.rules.multi_pattern import PJoined
 from passat.rules.pattern import (
     AttrHole,
@@ -208,7 +209,7 @@ def covers(general: Rule, special: Rule) -> bool:
     for solution in _matches(general.lhs, special.lhs, {}):
         if any(isinstance(value, _Open) and name in _needed(general) for name, value in solution.items()):
             continue
-        guards = {f"{c.function.__name__}({', '.join(repr(_put(arg, solution)) for arg in c.args)})" for c in general.guards}
+        guards = {repr(Guard(c.function, [_put(arg, solution) for arg in c.args])) for c in general.guards}
         if guards <= asked and _put(general.rhs, solution).key == special.rhs.key:
             return True
     return False

@@ -287,7 +287,11 @@ class Matcher:
             if element is None or element != literal.value:
                 raise Reject(f"the constant is {'not uniform' if element is None else element}, not {literal.value}", Check.PATTERN)
         for guard in self.rule.guards:
-            answer = match.ask(guard, decides=True)
+            try:
+                answer = match.ask(guard, decides=True)
+            except Reject as rejection:
+                rejection.by = guard  # also if an attribute computed for it has no value
+                raise
             if answer is not True and (reason := guard.rejection(answer, f"{self.name} ({self.rule.source})")):
                 raise Reject(reason, by=guard)
         return match

@@ -27,7 +27,6 @@ from passat.rules.guards import (
     Reject,
     Term,
     computed,
-    equals,
     guard,
     is_all,
     is_finite,
@@ -305,7 +304,7 @@ class Arithmetic(RuleSet):
     absorbed_operand = (twofold(x, twofold(x, y)) >> twofold(x, y)).inexact(TIES)
     involution_twice = involution(involution(x)) >> x
     idempotent_twice = idempotent(idempotent(x)) >> idempotent(x)
-    clip_twice = (clipping(clipping(x, attrs=a), attrs=b) >> clipping(x, attrs=a)).when(equals(a, b))
+    clip_twice = (clipping(clipping(x, attrs=a), attrs=b) >> clipping(x, attrs=a)).when(a == b)
     copy = op.copy(x) >> x
     add_negative = x + op.negative(y) >> x - y
     subtract_negative = x - op.negative(y) >> x + y

@@ -188,12 +188,8 @@ _WITH_BOTH: Final = _with_mask(_kept(b + _CHOSEN, b))
 _DROPPED: Final = op.nn.softmax(_SCORES + _CHOSEN, axis=p)
 
 
-@guard
-def is_stack_of_heads(x: Term) -> bool | str:
-    """The tensor is a stack of heads, so that its product does not conflict with rules that move scales into weights."""
-    return x.type.ndim == 4 or f"{x.type!r} is not a 4-dimensional tensor of attention heads"
-
-
+_STACKED: Final = q.ndim == 4
+"""A stack of heads, so that its product does not conflict with rules that move scales into weights."""
 side = cases("side", "queries", "keys")
 _KEYS_ONCE, _VALUES_ONCE = op.expand_dims(x, ...), op.expand_dims(y, ...)
 _KEYS, _VALUES = op.broadcast_to(_KEYS_ONCE, ...), op.broadcast_to(_VALUES_ONCE, ...)
@@ -394,13 +390,13 @@ class Attention(RuleSet):
     )
     scaled_operand = (
         (side(queries=q * c, keys=q) @ side(queries=k, keys=k * c) >> (q @ k) * c)
-        .when(is_stack_of_heads(q), is_scalar(c, side(queries=q, keys=k)), is_float(q), is_finite(c))
+        .when(_STACKED, is_scalar(c, side(queries=q, keys=k)), is_float(q), is_finite(c))
         .exploring()
         .inexact("scales the product")
     )
     divided_scores = (
         ((q @ k) / c >> (q @ k) * (1.0 / c))
-        .when(is_stack_of_heads(q), is_scalar(c, q @ k), is_float(q), is_in_range(c), has_no_zero(c))
+        .when(_STACKED, is_scalar(c, q @ k), is_float(q), is_in_range(c), has_no_zero(c))
         .exploring()
         .inexact("multiplies by the reciprocal")
     )

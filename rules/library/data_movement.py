@@ -41,12 +41,6 @@ a, b, p, q, s, t, u = attributes("a b p q s t u")
 
 
 @guard
-def same_cast(x: Term, dtype: str) -> bool | str:
-    """The cast is to the element type of the tensor."""
-    return x.type.dtype == dtype or f"casts {x.type.dtype} to {dtype}"
-
-
-@guard
 def loses_nothing(x: Term, through: str) -> bool | str:
     """The intermediate type represents every value of the tensor's element type."""
     source = x.type.dtype
@@ -107,7 +101,7 @@ class Copies(RuleSet):
     """Drops data movement without effect, also broadcasts of operands that arithmetic broadcasts implicitly, and merges chained casts and
     slices of any size."""
 
-    same_cast = (op.cast(x, dtype=t) >> x).when(same_cast(x, t))
+    same_cast = (op.cast(x, dtype=t) >> x).when(x.dtype == t)
     casts = (op.cast(op.cast(x, dtype=t), dtype=u) >> op.cast(x, dtype=u)).when(loses_nothing(x, t))
     whole_slice = (op.strided_slice(x, attrs=a) >> x).when(is_whole(a, x))
     slices = op.strided_slice(op.strided_slice(x, attrs=a), attrs=b) >> op.strided_slice(

@@ -22,7 +22,6 @@ from passat.rules.guards import (
     Reject,
     Term,
     computed,
-    equals,
     guard,
     has_rank,
     is_channels_first,
@@ -257,7 +256,7 @@ class Exchanges(RuleSet):
         (concat(p, g(x, y), g(z, u)) >> g(concat(p, x, z), concat(p, y, u))).when(same_shape(x, y), same_shape(z, u)).exploring()
     )
     concat_of_relus = (concat(p, op.nn.relu(x), op.nn.relu(y)) >> op.nn.relu(concat(p, x, y))).exploring()
-    concat_of_scaled = (concat(p, x * c, y * c) >> concat(p, x, y) * c).when(has_rank(c, 0)).exploring()
+    concat_of_scaled = (concat(p, x * c, y * c) >> concat(p, x, y) * c).when(c.ndim == 0).exploring()
     concat_of_transposed = (concat(1, matrix_transpose(x), matrix_transpose(y)) >> matrix_transpose(concat(0, x, y))).exploring()
     concat_of_concats = (
         (concat(0, concat(1, x, y), concat(1, z, u)) >> concat(1, concat(0, x, z), concat(0, y, u)))
@@ -276,7 +275,7 @@ class Exchanges(RuleSet):
     matmul_distributes = (
         (product(x, y + z) >> product(x, y) + product(x, z)).when(same_shape(y, z)).inexact(ROUNDS, nonfinite=MIXED).exploring()
     )
-    matmul_moves_scale = (product(x, y) * c >> product(x, y * c)).when(has_rank(c, 0), is_finite(c)).inexact(ROUNDS).exploring()
+    matmul_moves_scale = (product(x, y) * c >> product(x, y * c)).when(c.ndim == 0, is_finite(c)).inexact(ROUNDS).exploring()
     matmul_transposes = (
         (matrix_transpose(product(x, y)) >> product(matrix_transpose(y), matrix_transpose(x)))
         .when(has_rank(x, 2), has_rank(y, 2))
@@ -292,7 +291,7 @@ class Exchanges(RuleSet):
         .inexact(ROUNDS)
         .exploring()
     )
-    conv_moves_scale = (conv(x, y) * c >> conv(x, y * c)).when(has_rank(c, 0), is_finite(c)).inexact(ROUNDS).exploring()
+    conv_moves_scale = (conv(x, y) * c >> conv(x, y * c)).when(c.ndim == 0, is_finite(c)).inexact(ROUNDS).exploring()
     conv_of_sum = (
         (summed(weights=conv(x, y + z), data=conv(x + y, z)) >> summed(weights=conv(x, y) + conv(x, z), data=conv(x, z) + conv(y, z)))
         .when(*summed.only("weights", same_shape(y, z)), *summed.only("data", same_shape(x, y)))
@@ -321,7 +320,7 @@ class Exchanges(RuleSet):
     )
     avg_pools = (
         (concat(p, op.nn.avg_pool2d(x, attrs=a), op.nn.avg_pool2d(y, attrs=a)) >> op.nn.avg_pool2d(concat(p, x, y), attrs=a))
-        .when(equals(p, 1), is_channels_first(a), same_shape(x, y))
+        .when(p == 1, is_channels_first(a), same_shape(x, y))
         .exploring()
     )
     conv_enlarged = (

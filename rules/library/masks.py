@@ -25,7 +25,6 @@ from passat.rules.analysis import Analysis, Made
 from passat.rules.checking.sampler import Sampler
 from passat.rules.guards import (
     Term,
-    equals,
     guard,
     has_dtype,
     is_all,
@@ -260,7 +259,7 @@ class Masks(RuleSet):
     inverted = (c - op.cast(x, dtype=t) >> op.cast(op.logical_not(x), dtype=t)).when(has_dtype(x, "bool"), is_all(c, 1)).exploring()
     product = (
         (op.cast(x, dtype=t) * op.cast(y, dtype=u) >> op.cast(op.logical_and(x, y), dtype=t))
-        .when(has_dtype(x, "bool"), has_dtype(y, "bool"), equals(t, u))
+        .when(has_dtype(x, "bool"), has_dtype(y, "bool"), t == u)
         .exploring()
     )
     not_negated = (op.where(op.logical_not(x), y, z) >> op.where(x, z, y)).inexact(CHOSEN_ZERO)

@@ -19,7 +19,7 @@ from passat.ir.ops.elementwise import finite_limits
 from passat.ir.ops.fixed_point import multiplier_and_shift
 from passat.ir.ops.quantization import along
 from passat.ir.tensor import Array, Tensor
-from passat.rules.guards import Reject, Term, computed, dtype_of, equals, guard, is_float, same_type, scalar_of
+from passat.rules.guards import Reject, Term, computed, dtype_of, guard, is_float, same_type, scalar_of
 from passat.rules.holes import cases, operator
 from passat.rules.library.raising import ROUNDS
 from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors, value
@@ -251,7 +251,7 @@ class CanonicalQuantized(RuleSet):
     ).lowering()
     dequantize = (
         (op.qnn.dequantize(x, s, z, out_dtype=o, axis=p) >> op.cast(_SHIFTED, dtype="float32") * _along(s, p, x))
-        .when(equals(o, "float32"))
+        .when(o == "float32")
         .lowering()
     )
     requantize = (

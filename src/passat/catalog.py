@@ -19,6 +19,7 @@ from passat.render import plain_table
 from passat.rules.holes import OperatorHole
 from passat.rules.library import rule_files, rule_sets
 from passat.rules.multi_pattern import PJoined
+from passat.rules.notation import is_written
 from passat.rules.pattern import Computed, Pattern, PCall, PNumber, subterms
 from passat.rules.rule import KEPT, MIXED, REDUCING, RESOLVED, Rule, RuleSet, RuleSetMeta
 from passat.rules.rule_pass import RulePass, RunsRules
@@ -165,7 +166,12 @@ def named_functions(rules: Iterable[Rule]) -> tuple[list[Callable[..., AnyValue]
                         stack.append(node.value)
                     elif isinstance(node, PJoined):
                         stack.append(node.of)
-    return sorted(guards, key=_order), sorted(computed, key=_order)
+    return _named(guards), _named(computed)
+
+
+def _named(functions: Iterable[Callable[..., AnyValue]]) -> list[Callable[..., AnyValue]]:
+    """The functions that texts of rules name, not those of operators, sorted."""
+    return sorted([function for function in functions if not is_written(function)], key=_order)
 
 
 def _order(function: Callable[..., AnyValue]) -> tuple[str, str]:

@@ -15,7 +15,8 @@ from passat.rules.checking.case import Evaluation, Unfit, build, difference, rou
 from passat.rules.checking.draw import SamplingHints, draw
 from passat.rules.checking.relations import covers
 from passat.rules.checking.sampler import Sampler
-from passat.rules.guards import equals, is_float
+from passat.rules.comparisons import equals
+from passat.rules.guards import is_float
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import KEPT, MIXED, NONFINITE, RESOLVED, NonFinite, Rule
 from tests.rules.building import func, ops, var

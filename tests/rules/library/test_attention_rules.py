@@ -107,11 +107,9 @@ three = var("three", (4, 3, 6))
 CASES: dict[str, Case] = {
     **_attentions(),
     "Attention.scaled_operand[queries]": case(
-        ops.nn.matmul(q * half, k), ops.nn.matmul(three * half, k), "is not a 4-dimensional tensor of attention heads"
+        ops.nn.matmul(q * half, k), ops.nn.matmul(three * half, k), "q.ndim == 4: 3 == 4 does not hold"
     ),
-    "Attention.scaled_operand[keys]": case(
-        ops.nn.matmul(q, k * half), ops.nn.matmul(three, k * half), "is not a 4-dimensional tensor of attention heads"
-    ),
+    "Attention.scaled_operand[keys]": case(ops.nn.matmul(q, k * half), ops.nn.matmul(three, k * half), "q.ndim == 4: 3 == 4 does not hold"),
     "Attention.divided_scores": case(ops.nn.matmul(q, k) / half, ops.nn.matmul(q, k) / splat(0.0), "is 0"),
     "Attention.shared_heads": case(
         shared(repeated(keys), repeated(values), 4), shared(swapped(keys), swapped(values), 6), "does not repeat the heads"
