@@ -187,7 +187,7 @@ def filled(value: AnyValue, choice: Choice) -> AnyValue:
     if isinstance(value, PNumber):
         return value.of_value(filled(value.value, choice))
     if isinstance(value, Guard):
-        return Guard(value.function, [filled(arg, choice) for arg in value.args], value.strategy)
+        return Guard(value.function, [filled(arg, choice) for arg in value.args])
     if isinstance(value, Computed):
         return Computed(value.function, [filled(arg, choice) for arg in value.args])
     assert isinstance(value, (tuple, list))

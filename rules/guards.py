@@ -8,8 +8,8 @@ instances rarely satisfy has a strategy that generates samples (`passat.rules.sa
 import enum
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, overload
 from typing import Any as AnyValue
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +24,7 @@ from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.analysis import Analysis, Fact
 from passat.rules.notation import PART, call_text, notation
 from passat.rules.pattern import Computed, RuleError
-from passat.rules.samples import Sample, Samples, Strategy
 from passat.rules.symbolic import Symbolic
-
-if TYPE_CHECKING:
-    from passat.rules.checking.sampler import Sampler
 
 
 class Check(enum.Enum):
@@ -134,18 +130,17 @@ match."""
 
 
 class Guard(Symbolic):
-    """A guard of a rule: a named function applied to holes, terms and plain values. `strategy` generates samples that satisfy it."""
+    """A guard of a rule: a named function applied to holes, terms and plain values."""
 
-    __slots__ = ("_text", "args", "function", "strategy")
+    __slots__ = ("_text", "args", "function")
     kind = "a guard"
     comparison = (
         "to require several guards, list them: .when(a, b), and .when(1 < a, a < 3) for 1 < a < 3; for anything else write one guard"
     )
 
-    def __init__(self, function: Callable[..., bool | str], args: Sequence[AnyValue], strategy: Strategy | None = None) -> None:
+    def __init__(self, function: Callable[..., bool | str], args: Sequence[AnyValue]) -> None:
         self.function = function
         self.args = tuple(args)
-        self.strategy = strategy
         self._text: str | None = None
 
     def __repr__(self) -> str:
@@ -167,33 +162,17 @@ class Guard(Symbolic):
         )
 
 
-_Function = Callable[..., bool | str]
-
-
-@overload
-def guard(function: _Function) -> Callable[..., Guard]: ...
-
-
-@overload
-def guard(*, strategy: Strategy) -> Callable[[_Function], Callable[..., Guard]]: ...
-
-
-def guard(
-    function: _Function | None = None, *, strategy: Strategy | None = None
-) -> Callable[..., Guard] | Callable[[_Function], Callable[..., Guard]]:
+def guard(function: Callable[..., bool | str]) -> Callable[..., Guard]:
     """Makes a guard from a function that returns True or the reason for the rejection (False gives its name as the reason).
 
-    `@guard(strategy=...)` also sets how to generate samples that satisfy it (`passat.rules.samples.Strategy`).
+    `passat.rules.samples.strategy_for` sets how `passat rules check` generates samples that satisfy it.
     """
 
-    def decorate(function: _Function) -> Callable[..., Guard]:
-        @functools.wraps(function)
-        def make(*args: AnyValue) -> Guard:
-            return Guard(function, args, strategy)
+    @functools.wraps(function)
+    def make(*args: AnyValue) -> Guard:
+        return Guard(function, args)
 
-        return make
-
-    return decorate if function is None else decorate(function)
+    return make
 
 
 def computed(function: Callable[..., AnyValue]) -> Callable[..., Computed]:
@@ -206,11 +185,7 @@ def computed(function: Callable[..., AnyValue]) -> Callable[..., Computed]:
     return make
 
 
-def _of_value(sampler: "Sampler", c: Sample, value: float) -> Samples:
-    return [Sample(elements=(value,))]
-
-
-@guard(strategy=_of_value)
+@guard
 def is_all(c: Term, value: float) -> bool | str:
     """Every element of the constant is `value`."""
     element = c.value().uniform()
@@ -275,11 +250,7 @@ def is_float(x: Term) -> bool | str:
     return x.type.dtype in FLOATS or f"the elements are {x.type.dtype}, not floating-point numbers"
 
 
-def _of_dtype(sampler: "Sampler", x: Sample, dtype: str) -> Samples:
-    return [Sample(dtype=dtype)]
-
-
-@guard(strategy=_of_dtype)
+@guard
 def has_dtype(x: Term, dtype: str) -> bool | str:
     """The tensor has the element type."""
     return x.type.dtype == dtype or f"the elements are {x.type.dtype}, not {dtype}"
@@ -340,11 +311,7 @@ def scalar_of(c: Term) -> float:
     return float(element)
 
 
-def _of_one_shape(sampler: "Sampler", x: Sample, y: Sample) -> Samples:
-    return None if x.shape is None and y.shape is None else [Sample(shape=y.shape), Sample(shape=x.shape)]
-
-
-@guard(strategy=_of_one_shape)
+@guard
 def same_shape(x: Term, y: Term) -> bool | str:
     """Both tensors certainly have the same shape."""
     if x.type.ndim != y.type.ndim or not all(map(same_dim, x.type.shape, y.type.shape)):
@@ -386,34 +353,20 @@ def is_not_negative(c: Term) -> bool | str:
     return bool(np.all((found >= 0) & (found < np.inf))) or "an element of the constant is negative, infinite or NaN"
 
 
-def _above_zero(sampler: "Sampler", c: Sample) -> Samples:
-    return [Sample(elements=sampler.pick([(0.5, 1.0, 2.0, 3.0), lambda sampler, shape: np.exp(sampler.generator.normal(size=shape))]))]
-
-
-@guard(strategy=_above_zero)
+@guard
 def is_positive(c: Term) -> bool | str:
     """All elements of the constant are finite and positive."""
     found = _elements(c)
     return bool(np.all((found > 0) & (found < np.inf))) or "an element of the constant is zero, negative, infinite or NaN"
 
 
-def _no_zero(sampler: "Sampler", c: Sample) -> Samples:
-    return [
-        Sample(elements=sampler.pick([(1.0, -1.0, 0.5, 2.0, -3.0), lambda sampler, shape: np.exp(sampler.generator.normal(size=shape))]))
-    ]
-
-
-@guard(strategy=_no_zero)
+@guard
 def has_no_zero(c: Term) -> bool | str:
     """No element of the constant is zero."""
     return bool(np.all(c.value().numpy() != 0)) or "an element of the constant is 0"
 
 
-def _all_finite(sampler: "Sampler", c: Sample) -> Samples:
-    return [Sample(elements=sampler.pick([(0.0, 1.0, -1.0, 2.0, -1e4), lambda sampler, shape: sampler.generator.normal(size=shape)]))]
-
-
-@guard(strategy=_all_finite)
+@guard
 def is_finite(c: Term) -> bool | str:
     """All elements of the constant are finite."""
     return bool(np.all(np.isfinite(_elements(c)))) or "an element of the constant is infinite or NaN"
@@ -462,12 +415,7 @@ def has_unit_strides(attrs: Attrs) -> bool | str:
     return bool(np.all(np.asarray(attrs.strides) == 1)) or f"the strides are {attrs.strides}"
 
 
-def _an_axis(sampler: "Sampler", axis: Sample, which: int, x: Sample) -> Samples:
-    rank = len(x.shape) if x.shape is not None else 0
-    return [Sample(value=sampler.pick([which, which % rank, which % rank - rank]) if -rank <= which < rank else which)]
-
-
-@guard(strategy=_an_axis)
+@guard
 def is_axis(axis: int | None, which: int, x: Term) -> bool | str:
     """The axis, possibly negative, equals the given one."""
     rank = x.type.ndim

@@ -251,7 +251,7 @@ class CaseCondition(Guard):
     __slots__ = ("hole", "names", "plain")
 
     def __init__(self, hole: CaseHole, names: tuple[str, ...], guard: Guard) -> None:
-        super().__init__(guard.function, guard.args, guard.strategy)
+        super().__init__(guard.function, guard.args)
         self.hole = hole
         self.names = names
         self.plain = guard

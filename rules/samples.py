@@ -3,28 +3,28 @@
 Random tensors rarely have the shapes of attention heads, for example. A guard that seldom holds therefore has a strategy:
 
 >>> from passat.rules.guards import Term, guard
->>> def _a_power_of_two(sampler: "Sampler", x: Sample) -> Samples:
-...     return [Sample(shape=(sampler.pick((1, 2, 4, 8)),))]
->>> @guard(strategy=_a_power_of_two)
+>>> @guard
 ... def is_foldable(x: Term) -> bool | str:
 ...     size = x.type.shape[0]
 ...     return x.type.ndim == 1 and isinstance(size, int) and size & (size - 1) == 0
->>> from passat.rules.pattern import tensors
->>> x, = tensors("x")
->>> is_foldable(x)
-is_foldable(x)
+>>> @strategy_for(is_foldable)
+... def a_power_of_two(sampler: "Sampler", x: Sample) -> Samples:
+...     return [Sample(shape=(sampler.pick((1, 2, 4, 8)),))]
 
-The strategy is only advice: the guard itself decides, and instances generated without it are tried too.
+The strategy is only advice: the guard itself decides, and instances generated without it are tried too. The strategies of the library's
+guards are in `rules/checking/strategies/`.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 from typing import Any as AnyValue
 
 from passat.ir.tensor import Array
+from passat.rules.pattern import RuleError
 
 if TYPE_CHECKING:
     from passat.rules.checking.sampler import Sampler
+    from passat.rules.guards import Guard
 
 Elements: TypeAlias = Sequence[float] | Callable[["Sampler", tuple[int, ...]], Array]
 """Elements of a constant: the numbers to choose from, or a function that makes an array of a given shape."""
@@ -49,3 +49,27 @@ again after those of other guards."""
 Strategy: TypeAlias = Callable[..., Samples]
 """`strategy(sampler, *arguments)`: gets, for each argument of the guard, a Sample of the properties that are already fixed. The strategy
 cannot change these."""
+_Advice = TypeVar("_Advice", bound=Strategy)
+_STRATEGIES: Final[dict[Callable[..., bool | str], Strategy]] = {}
+
+
+def strategy_for(*guards: "Callable[..., Guard]") -> Callable[[_Advice], _Advice]:
+    """Makes a function the strategy of guards, which are functions that `@guard` decorates. Raises RuleError for anything else, and for a
+    guard that has a strategy."""
+
+    def register(strategy: _Advice) -> _Advice:
+        for guard in guards:
+            function = getattr(guard, "__wrapped__", None)
+            if not callable(guard) or function is None:
+                raise RuleError(f"strategy_for takes functions that @guard decorates, not {guard!r}")
+            if function in _STRATEGIES:
+                raise RuleError(f"the guard {function.__name__} has a strategy; a guard has one")
+            _STRATEGIES[function] = strategy
+        return strategy
+
+    return register
+
+
+def registered_strategy(guard: "Guard") -> Strategy | None:
+    """The strategy of a guard, or None. Guards of the library have theirs once `passat.rules.checking.strategies` is imported."""
+    return _STRATEGIES.get(guard.function)

@@ -19,6 +19,7 @@ from passat.rules.checking.case import Case, Key, Unfit, name_of
 from passat.rules.checking.operands import Around, Fit, counted, fit, own_dtype
 from passat.rules.checking.plan import Plan
 from passat.rules.checking.sampler import ALL_TYPES, FLOAT_TYPES, PLAIN, RARE_TYPES, Odd, Sampler, draw_array, draw_constant, uniform
+from passat.rules.checking.strategies import strategy_of
 from passat.rules.guards import Guard
 from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PTuple, subterms, tensor_holes
 
@@ -45,7 +46,7 @@ class SamplingHints:
         self.spatial = next(iter(_spatial(pattern)), None)
         self.drawn: dict[str, int] = {}
         self.accepted: dict[str, int] = {}
-        self.advisers = [guard for guard in guards if guard.strategy is not None]
+        self.advisers = [guard for guard in guards if strategy_of(guard) is not None]
         self.asking = False
 
     def plan(self, sampler: Sampler) -> Plan:

@@ -19,6 +19,7 @@ from passat.rules.checking.attributes import Attributes
 from passat.rules.checking.case import Key, Unfit
 from passat.rules.checking.operands import own_dtype
 from passat.rules.checking.sampler import Sampler, uniform
+from passat.rules.checking.strategies import strategy_of
 from passat.rules.guards import Guard
 from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar, RuleError, subterms
 from passat.rules.samples import Elements, Sample
@@ -54,9 +55,10 @@ class Plan:
         for _ in range(_ROUNDS):
             asked, waiting = waiting, []
             for guard in asked:
-                assert guard.strategy is not None
+                strategy = strategy_of(guard)
+                assert strategy is not None
                 try:
-                    samples = guard.strategy(self.sampler, *map(self._sample, guard.args))
+                    samples = strategy(self.sampler, *map(self._sample, guard.args))
                 except Exception as error:  # user code
                     raise RuleError(f"the strategy of {guard!r} raised {type(error).__name__}: {error}") from error
                 if samples is None:

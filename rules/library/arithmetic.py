@@ -22,7 +22,6 @@ from passat.ir.evaluate import evaluate_call
 from passat.ir.op import Op, get_op, list_ops
 from passat.ir.ops.elementwise import finite_limits
 from passat.ir.tensor import Tensor
-from passat.rules.checking.sampler import Sampler
 from passat.rules.guards import (
     Reject,
     Term,
@@ -40,7 +39,6 @@ from passat.rules.holes import cases, operator
 from passat.rules.pattern import attributes, constants, op, tensors, value
 from passat.rules.range_guards import never_negative, never_signed, range_of
 from passat.rules.rule import RuleSet
-from passat.rules.samples import Sample, Samples
 
 x, y, z = tensors("x y z")
 c, d = constants("c d")
@@ -62,11 +60,7 @@ def is_no_negative_zero(c: Term) -> bool | str:
     return element is None or math.copysign(1.0, float(element)) > 0 or "the elements of the constant are -0.0"
 
 
-def _its_unit(sampler: Sampler, c: Sample, of: Op) -> Samples:
-    return [Sample(elements=() if of.unit is None else (of.unit,)), None]
-
-
-@guard(strategy=_its_unit)
+@guard
 def is_unit(c: Term, of: Op) -> bool | str:
     """Every element of the constant is the unit of the operator."""
     element = c.value().uniform()
@@ -233,12 +227,7 @@ def clips_nothing(attrs: Attrs, x: Term) -> bool | str:
     return low <= found.low <= found.high <= high or f"the elements have the range {found}, the clip [{low:g}, {high:g}]"
 
 
-def _apart(sampler: Sampler, of: Op, x: Sample, y: Sample) -> Samples:
-    side = 1.0 if of.name == "maximum" else -1.0
-    return [None, Sample(elements=(side * 2, side * 3, float("nan"))), Sample(elements=(side * -1, side * 2))]
-
-
-@guard(strategy=_apart)
+@guard
 def always_wins(of: Op, x: Term, y: Term) -> bool | str:
     """Every element of the first operand is at least (or at most) every element of the second."""
     one, other = range_of(x), range_of(y)

@@ -15,14 +15,11 @@ from typing import Final
 import numpy as np
 
 from passat.ir.attrs import Attrs
-from passat.ir.tensor import Array
-from passat.rules.checking.sampler import Sampler
 from passat.rules.guards import Reject, Term, computed, guard, has_dtype, has_no_zero, is_all, is_axis, is_finite, is_float
 from passat.rules.holes import cases
 from passat.rules.library.products import is_scalar
 from passat.rules.pattern import Pattern, PCall, TermLike, attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
-from passat.rules.samples import Sample, Samples
 
 q, k, v, m, x, y = tensors("q k v m x y")
 b, c, d, s = constants("b c d s")
@@ -32,12 +29,7 @@ _EMPTIED = "fully masked rows give numbers instead of NaN"
 _HEADS_BACK: Final = (0, 2, 1, 3)
 
 
-def _some_heads(sampler: Sampler, q: Sample, k: Sample, v: Sample) -> Samples:
-    batch, heads, rows, size, keys, other = (sampler.full() for _ in range(6))
-    return [Sample((batch, heads, rows, size)), Sample((batch, heads, size, keys)), Sample((batch, heads, keys, other))]
-
-
-@guard(strategy=_some_heads)
+@guard
 def are_heads(q: Term, k: Term, v: Term) -> bool | str:
     """Queries (B, h, S, d), transposed keys (B, h, d, T) and values (B, h, T, e) with the same number of heads and static nonzero sizes."""
     types = q.type, k.type, v.type
@@ -48,13 +40,7 @@ def are_heads(q: Term, k: Term, v: Term) -> bool | str:
     return fits or f"{types} are incompatible"
 
 
-def _a_mask(sampler: Sampler, m: Sample, q: Sample, k: Sample) -> Samples:
-    if q.shape is None or k.shape is None:
-        return None
-    return [Sample((*(size if sampler.chance(0.6) else 1 for size in q.shape[:3]), k.shape[3]))]
-
-
-@guard(strategy=_a_mask)
+@guard
 def is_mask_of(m: Term, q: Term, k: Term) -> bool | str:
     """The mask has four dimensions, each equal to that of the scores or 1, and one element per key."""
     (batch, heads, rows, _), shape = q.type.shape, m.type.shape
@@ -71,29 +57,14 @@ def all_rows(m: Term, q: Term) -> tuple[int, ...]:
     return batch, heads, q.type.concrete_shape[2], keys
 
 
-def _moderate(sampler: Sampler, d: Sample) -> Samples:
-    lowest = float(np.finfo(np.float32).min)
-    return [
-        Sample(
-            elements=sampler.pick(
-                [(0.0, -1.0, 0.5, -9.0, 2.0), (-1e4, lowest), lambda sampler, shape: sampler.generator.normal(size=shape)]
-            )
-        )
-    ]
-
-
-@guard(strategy=_moderate)
+@guard
 def is_in_range(d: Term) -> bool | str:
     """Every element of the constant is finite and not near the maximum."""
     values = d.value().numpy().astype(np.float64)
     return bool(np.all(np.isfinite(values)) and np.all(values <= 1e30)) or "an element of the mask is infinite, NaN or above 1e30"
 
 
-def _minus_infinity(sampler: Sampler, d: Sample) -> Samples:
-    return [Sample(elements=(float("-inf"),))]
-
-
-@guard(strategy=_minus_infinity)
+@guard
 def is_minus_infinity(d: Term) -> bool | str:
     """Every element is minus infinity."""
     return bool(np.all(np.isneginf(d.value().numpy()))) or "an element of the mask is not -infinity"
@@ -119,12 +90,7 @@ def head_count(q: Term) -> int:
     return q.type.concrete_shape[1]
 
 
-def _keys_and_values(sampler: Sampler, x: Sample, y: Sample) -> Samples:
-    batch, heads, rows, size = x.shape if x.shape is not None and len(x.shape) == 4 else [sampler.full() for _ in range(4)]
-    return [Sample((batch, heads, rows, size)), Sample((batch, heads, rows, sampler.pick((size, sampler.full()))))]
-
-
-@guard(strategy=_keys_and_values)
+@guard
 def same_heads(x: Term, y: Term) -> bool | str:
     """Keys and values have the same number of heads."""
     return (
@@ -205,20 +171,7 @@ _SHARED = op.nn.attention(
 )
 
 
-def _repeated_heads(sampler: Sampler, x: Sample, once: Sample, wide: Sample, split: Sample, joined: Sample, heads: Sample) -> Samples:
-    batch, count, rows, size = x.shape if x.shape is not None and len(x.shape) == 4 else [sampler.full() for _ in range(4)]
-    times = max(heads.value // count, 1) if heads.value else sampler.pick((1, 2, 2, 3))
-    return [
-        Sample((batch, count, rows, size)),
-        None,
-        Sample((batch, count, times, rows, size)),
-        Sample((batch, count * times, rows, size)),
-        Sample((batch, rows, count * times * size)),
-        Sample(value=count * times),
-    ]
-
-
-@guard(strategy=_repeated_heads)
+@guard
 def repeats_heads(x: Term, once: Term, wide: Term, split: Term, joined: Term, heads: int) -> bool | str:
     """Heads (B, k, S, d) are each repeated consecutively the same number of times, up to the number of query heads."""
     if x.type.ndim != 4 or not x.type.is_static or 0 in x.type.shape:
@@ -230,18 +183,7 @@ def repeats_heads(x: Term, once: Term, wide: Term, split: Term, joined: Term, he
     return (fits and joined.type.shape == (batch, rows, heads * size)) or f"{wide.type!r} does not repeat the heads of {x.type!r}"
 
 
-def _some_angles(sampler: Sampler, c: Sample, x: Sample) -> Samples:
-    heads = x.shape if x.shape is not None and len(x.shape) == 4 else (sampler.full(), sampler.full(), sampler.full(), 2 * sampler.full())
-    rows, size = heads[2:]
-
-    def twice(sampler: Sampler, shape: tuple[int, ...]) -> Array:
-        half = sampler.generator.normal(size=(*shape[:-1], shape[-1] // 2))
-        return np.concatenate([half, half], axis=-1)
-
-    return [Sample(sampler.pick([(1, 1, rows, size), (1, rows, size), (rows, size)]), elements=twice), Sample(heads)]
-
-
-@guard(strategy=_some_angles)
+@guard
 def are_angles(c: Term, x: Term) -> bool | str:
     """Factors for each row (S, d) of heads (B, h, S, d) whose second half repeats the first."""
     if x.type.ndim != 4 or not x.type.is_static or 0 in x.type.shape:
@@ -253,17 +195,7 @@ def are_angles(c: Term, x: Term) -> bool | str:
     return bool(np.array_equal(values[:, 0], values[:, 1])) or "the halves of the factors differ"
 
 
-def _a_half(sampler: Sampler, attrs: Sample, x: Sample, which: int) -> Samples:
-    if not x.shape or x.shape[-1] % 2:
-        return None
-    size, axis = x.shape[-1], len(x.shape) - 1
-    begin, end = sampler.pick(
-        [((0,), (size // 2,)), ((-size,), (-(size // 2),))] if which == 0 else [((size // 2,), (2**63 - 1,)), ((-(size // 2),), (size,))]
-    )
-    return [Sample(value={"begin": begin, "end": end, "strides": sampler.pick([None, (1,)]), "axes": (sampler.pick([axis, -1]),)})]
-
-
-@guard(strategy=_a_half)
+@guard
 def is_half(attrs: Attrs, x: Term, which: int) -> bool | str:
     """The slice takes the first or second half of the last axis."""
     rank, size = x.type.ndim, x.type.shape[-1]

@@ -7,8 +7,8 @@ blocks as long as operators accept blocks: a change back to whole axes moves fro
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
+from typing import Final
 
 from passat.ir.attrs import Attrs
 from passat.ir.ops.blocked_layouts import blocks_of, has_blocks, joined_shape, names_of, parts_of, without_blocks, written
@@ -25,10 +25,6 @@ from passat.rules.library.layouts import has_part, missing_axes
 from passat.rules.library.products import is_scalar
 from passat.rules.pattern import Pattern, PCall, attributes, op, tensors
 from passat.rules.rule import Rule, RuleSet
-from passat.rules.samples import Sample, Samples
-
-if TYPE_CHECKING:
-    from passat.rules.checking.sampler import Sampler
 
 x, y = tensors("x y")
 a, p, q, s, d, t, u = attributes("a p q s d t u")
@@ -57,29 +53,21 @@ def _renamed(layout: str, letters: Mapping[str, str]) -> str:
     return written([(letter if name.isupper() else letter.lower(), size) for letter, name, size in named])
 
 
-def _chained(sampler: "Sampler", s: Sample, d: Sample, t: Sample, u: Sample) -> Samples:
-    block = sampler.pick((1, 2, 3))
-    whole, blocked = sampler.pick(("NCHW", "NHWC", "CHWN")), f"NCHW{block}c"
-    first, last = sampler.pick((whole, blocked)), sampler.pick((whole, blocked, "HWNC", "NCHW2c", f"NHWC{block}c"))
-    between = blocked if first == whole else whole
-    return [Sample(value=value) for value in (first, between, between, last)]
-
-
-@guard(strategy=_chained)
+@guard
 def returns(s: str, d: str, t: str, u: str) -> bool | str:
     """The second change undoes the first one."""
     goal = _through(s, d, t, u)
     return goal == s or f"{s} becomes {goal}"
 
 
-@guard(strategy=_chained)
+@guard
 def leads_to_blocks(s: str, d: str, t: str, u: str) -> bool | str:
     """Both changes together are one change from or to a layout with blocks."""
     goal = _through(s, d, t, u)
     return (goal != s and (has_blocks(s) or has_blocks(goal))) or f"{s} becomes {goal}"
 
 
-@guard(strategy=_chained)
+@guard
 def leads_to_whole_axes(s: str, d: str, t: str, u: str) -> bool | str:
     """Both changes together are one change between layouts without blocks."""
     goal = _through(s, d, t, u)
@@ -98,11 +86,7 @@ def order_behind(s: str, d: str, t: str, u: str) -> tuple[int, ...]:
     return axes_of(s, _through(s, d, t, u))
 
 
-def _turned(sampler: "Sampler", layout: Sample, p: Sample) -> Samples:
-    return [Sample(value=sampler.pick(("NCHW", "NHWC"))), Sample(value=sampler.pick(((0, 2, 3, 1), (0, 3, 1, 2), (1, 0, 2, 3))))]
-
-
-@guard(strategy=_turned)
+@guard
 def has_whole_axes(layout: str, p: Sequence[int] | None) -> bool | str:
     """The layout has no blocks, so a transpose permutes its letters."""
     return not has_blocks(layout) or f"{layout} has blocks"
@@ -128,13 +112,7 @@ _TWICE: Final = op.layout_transform(_CHANGED, src_layout=t, dst_layout=u)
 # ---- changes that sink
 
 
-def _blocked_image(sampler: "Sampler", s: Sample, d: Sample, x: Sample) -> Samples:
-    block = sampler.pick((1, 2, 2, 3))
-    shape = (sampler.pick((1, 2)), sampler.pick((1, 2, 2)), sampler.pick((2, 3, 4)), sampler.pick((2, 3, 4)), block)
-    return [Sample(value=f"NCHW{block}c"), Sample(value=sampler.pick(("NCHW", "NCHW", "NHWC"))), Sample(shape=shape)]
-
-
-@guard(strategy=_blocked_image)
+@guard
 def leaves_blocks(s: str, d: str, x: Term) -> bool | str:
     """The change is from a layout with blocks to one without."""
     return (has_blocks(s) and not has_blocks(d)) or f"the change from {s} to {d} does not join blocks"
@@ -163,15 +141,7 @@ def _sizes(y: Term, x: Term, src: str, dst: str) -> dict[str, tuple[Dim, Dim]]:
     return {letter: (size, whole[letter]) for letter, size in zip(dst, (*(1,) * missing, *y.type.shape), strict=True)}
 
 
-def _beside_blocks(sampler: "Sampler", y: Sample, x: Sample, s: Sample, d: Sample, wider: bool) -> Samples:
-    if x.shape is None or s.value is None or d.value is None:
-        return None
-    whole = dict(zip(without_blocks(s.value), joined_shape(x.shape, s.value), strict=True))
-    shape = tuple(sampler.pick((whole[letter], whole[letter], 1)) for letter in d.value)
-    return [Sample(shape=shape[sampler.pick((1, 2, 3)) :] if wider else shape), None, None, None, None]
-
-
-@guard(strategy=_beside_blocks)
+@guard
 def is_beside(y: Term, x: Term, s: str, d: str, wider: bool) -> bool | str:
     """Each axis of `y` has the size of `x`, or one of them has size 1; with `wider`, `y` lacks leading axes."""
     if (y.type.ndim < len(d)) is not wider or y.type.size == 1:

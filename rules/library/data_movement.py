@@ -14,7 +14,6 @@ from passat.ir.dtypes import FLOATS, INTEGERS, to_numpy
 from passat.ir.ops.slicing import compose_slices, is_identity_slice, slice_parts, taken_places
 from passat.ir.shape import Dim
 from passat.ir.types import TupleType
-from passat.rules.checking.sampler import Sampler
 from passat.rules.guards import Reject, Term, computed, guard, same_type
 from passat.rules.holes import cases, operator, tensors_of
 from passat.rules.library.gathers import (
@@ -33,7 +32,6 @@ from passat.rules.library.gathers import (
 )
 from passat.rules.pattern import Computed, Pattern, PCall, attributes, constants, op, tensors, value
 from passat.rules.rule import RuleSet
-from passat.rules.samples import Sample, Samples
 
 x, y, z = tensors("x y z")
 c, d = constants("c d")
@@ -145,25 +143,7 @@ def _field_sizes(split: Term, axis: int) -> list[Dim]:
     return [Term(field).type.shape[Term(field).type.axis(axis)] for field in split.type_.fields]
 
 
-def _joined_parts(sampler: Sampler, count: int) -> tuple[int, list[tuple[int, ...]], dict[str, AnyValue]]:
-    """An axis, shapes that can be concatenated along it, and the attributes of a split at the boundaries."""
-    shape = sampler.shape(1, 3)
-    axis = sampler.integer(-len(shape), len(shape) - 1)
-    sizes = [sampler.dim() for _ in range(count)]
-    shapes = [tuple(size if i == axis % len(shape) else dim for i, dim in enumerate(shape)) for size in sizes]
-    places = tuple(sum(sizes[:i]) for i in range(1, count))
-    whole = count if len(set(sizes)) == 1 and sampler.chance(0.5) else places
-    return axis, shapes, {"axis": axis % len(shape) - sampler.pick((0, len(shape))), "indices_or_sections": whole}
-
-
-def _a_whole_split(sampler: Sampler, x: Sample, split: Sample, cut: Sample, axis: Sample, count: int) -> Samples:
-    at, shapes, attrs = _joined_parts(sampler, count)
-    size = sum(shape[at] for shape in shapes)
-    whole = tuple(size if i == at % len(shapes[0]) else dim for i, dim in enumerate(shapes[0]))
-    return [Sample(whole), None, Sample(value=attrs), Sample(value=at)]
-
-
-@guard(strategy=_a_whole_split)
+@guard
 def is_whole_split(x: Term, split: Term, cut: Attrs, axis: int, count: int) -> bool | str:
     """The fields are all parts of a split along this axis, in order."""
     rank = x.type.ndim
@@ -173,12 +153,7 @@ def is_whole_split(x: Term, split: Term, cut: Attrs, axis: int, count: int) -> b
     return found == count or f"the split has {found} parts"
 
 
-def _a_split_where_joined(sampler: Sampler, split: Sample, cut: Sample, axis: Sample, *parts: Sample) -> Samples:
-    at, shapes, attrs = _joined_parts(sampler, len(parts))
-    return [None, Sample(value=attrs), Sample(value=at), *map(Sample, shapes)]
-
-
-@guard(strategy=_a_split_where_joined)
+@guard
 def is_split_where_joined(split: Term, cut: Attrs, axis: int, *parts: Term) -> bool | str:
     """The split cuts a concatenation at the boundaries of its parts."""
     rank = parts[0].type.ndim
@@ -217,18 +192,7 @@ def _slice_of_part(which: str) -> Computed:
     return found
 
 
-def _some_places(sampler: Sampler, axes: Sample, strides: Sample, axis: Sample, x: Sample, *places: Sample) -> Samples:
-    shape = list(sampler.shape(1, 3))
-    at = sampler.integer(-len(shape), len(shape) - 1)
-    sizes = [sampler.integer(1, 3) for _ in places[1:]]
-    shape[at] = sum(sizes) + sampler.integer(0, 2)
-    begin = sampler.integer(0, shape[at] - sum(sizes))
-    found = [(begin + sum(sizes[:i]),) for i in range(len(places))]
-    same = at % len(shape) - sampler.pick((0, len(shape)))
-    return [Sample(value=(same,)), Sample(value=(1,)), Sample(value=at), Sample(tuple(shape)), *[Sample(value=each) for each in found]]
-
-
-@guard(strategy=_some_places)
+@guard
 def are_adjacent(axes: Sequence[int] | None, strides: Sequence[int] | None, axis: int, x: Term, *places: tuple[int, ...]) -> bool | str:
     """Slices between consecutive positions, along that axis alone with stride 1, leave no gaps and do not overlap."""
     rank = x.type.ndim

@@ -17,14 +17,12 @@ import numpy as np
 
 from passat.ir.ops.like import collapsed_axes
 from passat.ir.shape import Dim, same_dim
-from passat.rules.checking.sampler import Sampler
 from passat.rules.guards import Reject, Term, computed, dtype_of, guard, is_axis, is_float, same_type, shape_of
 from passat.rules.holes import cases, operator
 from passat.rules.library.arithmetic import CHOSEN_ZERO
 from passat.rules.library.views import new_axes, new_shape
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
-from passat.rules.samples import Sample, Samples
 
 x, y, z, v, w, k, m = tensors("x y z v w k m")
 b, c, d, s, t = constants("b c d s t")
@@ -36,22 +34,7 @@ def _long_axes(term: Term, rank: int) -> list[int]:
     return [axis + rank - term.type.ndim for axis, dim in enumerate(term.type.shape) if dim != 1]
 
 
-def _all_in_order(sampler: Sampler, c: Sample, x: Sample, axis: Sample) -> Samples:
-    count = sampler.pick((1, 2, 4, 6))
-    shapes = [(), (1, 1)] if count == 1 else [(count, 1), (1, count), (2, count // 2), (1, 2, count // 2, 1)]
-    rank = sampler.integer(1, 3)
-    at = sampler.integer(0, rank - 1)
-    whole = tuple(count if i == at else sampler.full() for i in range(rank))
-    return [
-        Sample(
-            sampler.pick(shapes), "int64", elements=lambda sampler, shape: np.arange(count).reshape(shape) - count * sampler.pick((0, 1))
-        ),
-        Sample(whole),
-        Sample(value=at - rank * sampler.pick((0, 1))),
-    ]
-
-
-@guard(strategy=_all_in_order)
+@guard
 def names_all_in_order(c: Term, x: Term, axis: int | None) -> bool | str:
     """The indices, of rank other than 1, list all indices of the axis in row-major order. (`masks.Masks` handles vectors.)"""
     if axis is None or not -x.type.ndim <= axis < x.type.ndim or c.type.ndim == 1:
@@ -63,11 +46,7 @@ def names_all_in_order(c: Term, x: Term, axis: int | None) -> bool | str:
     return bool(np.all(np.where(given < 0, given + size, given) == np.arange(size))) or "the indices are in a different order"
 
 
-def _a_number(sampler: Sampler, k: Sample) -> Samples:
-    return [Sample((1,) * sampler.integer(0, 1), "int64", elements=(0.0, 1.0, 2.0, 3.0, -4.0))]
-
-
-@guard(strategy=_a_number)
+@guard
 def is_number(k: Term) -> bool | str:
     """The tensor is one integer of rank 0 or 1, known as an expression over sizes; a product with a vector stays a vector."""
     return (k.type.ndim <= 1 and k.type.size == 1 and k.known is not None) or f"{k.type!r} is not a number that is known before run time"
@@ -81,20 +60,7 @@ def _strides(shape: Sequence[Dim]) -> list[Dim]:
     return [*found[1:], found[0]]
 
 
-def _rows_in_order(sampler: Sampler, index: Sample, flat: Sample, far: Sample, step: Sample, near: Sample) -> Samples:
-    rows, columns = sampler.pick((2, 3)), sampler.pick((2, 3))
-    ones = (1,) * sampler.integer(0, 1)
-    width = (1,) * sampler.integer(0, 1)
-    return [
-        None,  # it follows from the other two
-        Sample((rows * columns, *sampler.shape(0, 1))),
-        Sample((*ones, rows, 1), "int64"),
-        Sample(width, "int64", elements=(columns,)),
-        Sample(sampler.pick([(columns,), (1, columns), (*ones, 1, columns)]), "int64", elements=lambda sampler, shape: np.arange(columns)),
-    ]
-
-
-@guard(strategy=_rows_in_order)
+@guard
 def counts_rows(index: Term, flat: Term, far: Term, step: Term, near: Term) -> bool | str:
     """The indices of all rows in order: an arange along one axis times a step, plus offsets along the inner axes."""
     shape = index.type.shape
@@ -111,13 +77,7 @@ def counts_rows(index: Term, flat: Term, far: Term, step: Term, near: Term) -> b
     return bool(np.array_equal(near.constant.numpy().reshape(-1), np.arange(near.constant.size))) or "the constant is not 0, 1, 2, ..."
 
 
-def _pairs_in_order(sampler: Sampler, x: Sample, whole: Sample, rows: Sample, columns: Sample) -> Samples:
-    shape = (sampler.pick((2, 3)), sampler.pick((2, 3)))
-    ones = (1,) * sampler.integer(0, 1)
-    return [Sample(shape), Sample((*ones, *shape)), Sample((*ones, shape[0], 1), "int64"), Sample((shape[1],), "int64")]
-
-
-@guard(strategy=_pairs_in_order)
+@guard
 def counts_pairs(x: Term, whole: Term, rows: Term, columns: Term) -> bool | str:
     """Two counters (arange) along the axes of the result, which are the indices of all rows and columns of a matrix."""
     if x.type.ndim != 2:
@@ -134,11 +94,7 @@ def counts_pairs(x: Term, whole: Term, rows: Term, columns: Term) -> bool | str:
     return fits or f"{whole.type!r} does not have the sizes of {x.type!r}"
 
 
-def _a_column(sampler: Sampler, column: Sample, copy: Sample, whole: Sample) -> Samples:
-    return None if whole.shape is None else [Sample((*whole.shape, 1), "int64"), Sample(whole.shape, "int64"), None]
-
-
-@guard(strategy=_a_column)
+@guard
 def is_column(column: Term, copy: Term, whole: Term) -> bool | str:
     """One number per element of the result, with a trailing axis of size 1."""
     if copy.type.ndim != whole.type.ndim or not all(map(same_dim, copy.type.shape, whole.type.shape)):
@@ -179,11 +135,7 @@ _TRUE = op.greater_equal(op.reshape(_NUMBERS, ...), d)
 _MASKED = z + op.where(op.logical_and(_TRUE, y), s, t)
 
 
-def _number_of_a_shape(sampler: Sampler, c: Sample, whole: Sample, shape: Sample) -> Samples:
-    return [Sample((1,) * sampler.integer(0, 1)), None, None]
-
-
-@guard(strategy=_number_of_a_shape)
+@guard
 def is_one_number(c: Term, whole: Term, shape: Term) -> bool | str:
     """The constant is a scalar, and the result has exactly the requested shape."""
     known = shape.known
@@ -194,11 +146,7 @@ def is_one_number(c: Term, whole: Term, shape: Term) -> bool | str:
     )
 
 
-def _a_mask(sampler: Sampler, x: Sample, c: Sample, d: Sample) -> Samples:
-    return [Sample(dtype="bool"), Sample((), "float32"), Sample((), "float32")]
-
-
-@guard(strategy=_a_mask)
+@guard
 def chooses_numbers(x: Term, c: Term, d: Term) -> bool | str:
     """A mask selects between two scalars."""
     return c.type.size == d.type.size == 1 or f"{c.type!r} and {d.type!r} are not single numbers, as `where` over {x.type!r} needs"

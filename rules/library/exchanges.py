@@ -17,7 +17,6 @@ from typing import Final
 import numpy as np
 
 from passat.ir.attrs import Attrs
-from passat.rules.checking.sampler import Sampler
 from passat.rules.guards import (
     Reject,
     Term,
@@ -41,7 +40,6 @@ from passat.rules.library.matmul_algebra import has_entries, is_modest
 from passat.rules.library.products import product
 from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors
 from passat.rules.rule import MIXED, RESOLVED, RuleSet
-from passat.rules.samples import Sample, Samples
 
 x, y, z, u = tensors("x y z w")
 w, v, b, c, d, gamma, beta, mean, var = constants("w v b c d gamma beta mean var")
@@ -94,15 +92,7 @@ _BOTH = convolution(x, op.reshape(op.nn.matmul(_MIXING, _ROWS), newshape=mixed_s
 _MIXED_BIAS = op.nn.matmul(_MIXING, b)
 
 
-def _one_in_the_middle(sampler: Sampler, small: Sample, large: Sample, v: Sample, w: Sample) -> Samples:
-    said = {"strides": sampler.integer(1, 2), "dilation": 1, "groups": 1, "channels": None, "kernel_size": None}
-    layouts = {"data_layout": "NCHW", "kernel_layout": "OIHW"}
-    outputs, inputs, margin = sampler.full(), sampler.full(), sampler.integer(0, 1)
-    attrs = [Sample(value={**said, **layouts, "padding": (padding,) * 4}) for padding in (margin, margin + 1)]
-    return [*attrs, Sample((outputs, inputs, 1, 1)), Sample((outputs, inputs, 3, 3))]
-
-
-@guard(strategy=_one_in_the_middle)
+@guard
 def fits_inside(small: Attrs, large: Attrs, v: Term, w: Term) -> bool | str:
     """The smaller kernel covers a centered part of the larger one: both have odd sizes, and the convolutions are otherwise equal."""
     names = ("strides", "dilation", "groups", "channels", "data_layout", "kernel_layout")

@@ -8,12 +8,10 @@ import numpy as np
 from passat.ir.attrs import Attrs
 from passat.ir.bounds import FAR, at_least
 from passat.ir.dtypes import to_numpy
-from passat.ir.ops.slicing import END, slice_parts, taken_places
+from passat.ir.ops.slicing import slice_parts, taken_places
 from passat.ir.shape import Dim
 from passat.ir.tensor import Array, Tensor
-from passat.rules.checking.sampler import Sampler
 from passat.rules.guards import Reject, Term, computed, guard
-from passat.rules.samples import Sample, Samples
 
 PARAMETERS: Final = ("axes", "begin", "end", "strides")
 
@@ -49,16 +47,7 @@ def within(inner: int | None, cut: Attrs, x: Term, indices: Term, whole: Term, p
     return parameter({axis - first: each for axis, each in slices.items()}, part)
 
 
-def _a_cut_axis(sampler: Sampler, axis: Sample, cut: Sample, x: Sample, c: Sample) -> Samples:
-    shape = sampler.shape(1, 3)
-    at = sampler.integer(0, len(shape) - 1)
-    begin, end = sampler.pick([(0, shape[at]), (1, END), (-shape[at], -1), (-1, -END), (0, 2)])
-    stride = -1 if end == -END else sampler.pick((1, 1, 2))
-    attrs = {"begin": (begin,), "end": (end,), "strides": (stride,), "axes": (at,)}
-    return [Sample(value=at - sampler.pick((0, len(shape)))), Sample(value=attrs), Sample(shape), Sample(elements=(0.0, -1.0))]
-
-
-@guard(strategy=_a_cut_axis)
+@guard
 def are_along_one_axis(axis: int | None, cut: Attrs, x: Term, c: Term) -> bool | str:
     """A gather is along the only axis that a slice cuts."""
     at, axes = _place(axis, x), tuple(slice_parts(x.type.ndim, cut.begin, cut.end, cut.strides, cut.axes))
@@ -103,12 +92,7 @@ def stays_within(x: Term, whole: Term, axis: int | None, z: Term) -> bool | str:
     return bool(np.all((-size <= indices) & (indices < size))) or f"an index is out of range for an axis of size {size}"
 
 
-def _an_element(sampler: Sampler, c: Sample, d: Sample) -> Samples:
-    shape = c.shape if c.shape is not None and len(c.shape) < 2 else sampler.pick([(), (1,), (2,)])
-    return [Sample(shape, elements=(0.0, -1.0)), Sample((), elements=(0.0, -1.0))]
-
-
-@guard(strategy=_an_element)
+@guard
 def are_single(c: Term, d: Term) -> bool | str:
     """The first index is a scalar or a vector, for several axes, and the second a scalar."""
     return (c.type.ndim < 2 and d.type.ndim == 0) or f"{c.type!r} or {d.type!r} is not a single index"

@@ -14,7 +14,6 @@ results: more arithmetic, but no copies. The cost model decides; many rows and f
 axis accepts negative indices as `take` does, so the rules need no facts about the indices.
 """
 
-import math
 from typing import Any as AnyValue
 
 from passat.ir.attrs import Attrs
@@ -22,7 +21,6 @@ from passat.ir.bounds import at_least
 from passat.ir.ops.newshape import static_newshape
 from passat.ir.shape import ANY, Any, product, same_dim
 from passat.ir.types import TensorType
-from passat.rules.checking.sampler import Sampler
 from passat.rules.guards import Reject, Term, computed, guard, is_axis, is_float, same_shape
 from passat.rules.holes import cases, operator, tensors_of
 from passat.rules.library.batch_norm import stays_finite
@@ -31,7 +29,6 @@ from passat.rules.library.products import is_matrix, is_vector_of
 from passat.rules.library.products import product as matmul
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet
-from passat.rules.samples import Sample, Samples
 
 x, y, z, i = tensors("x y z i")
 w, b, s = constants("w b s")
@@ -50,12 +47,7 @@ def is_feature_scale(s: Term, w: Term) -> bool | str:
 _REGROUPS = "a product of another shape may accumulate in another order"
 
 
-def _some_experts(sampler: Sampler, w: Sample, i: Sample, whole: Sample, rank: int) -> Samples:
-    rows = 2 * sampler.full()  # so that each may occur twice
-    return [Sample((sampler.full(), sampler.full(), sampler.full())), Sample((rows, 1)[:rank]), None]
-
-
-@guard(strategy=_some_experts)
+@guard
 def are_experts(w: Term, i: Term, whole: Term, rank: int) -> bool | str:
     """`w` stacks nonempty weights of several experts, and `i` has one index per row of the result, in one axis or with a second axis of
     size 1."""
@@ -67,13 +59,7 @@ def are_experts(w: Term, i: Term, whole: Term, rank: int) -> bool | str:
     return (whole.type.ndim == 3 and same_dim(places[0], whole.type.shape[0])) or f"{whole.type!r} lacks one row for each of {i.type!r}"
 
 
-def _a_vector_for_each(sampler: Sampler, x: Sample, i: Sample, w: Sample, axis: int) -> Samples:
-    if i.shape is None or w.shape is None:
-        return None
-    return [Sample((i.shape[0], w.shape[2], 1) if axis == 2 else (i.shape[0], 1, w.shape[1])), None, None]
-
-
-@guard(strategy=_a_vector_for_each)
+@guard
 def is_batch_of_vectors(x: Term, i: Term, w: Term, axis: int) -> bool | str:
     """A vector for each index, as matrices of one column if features are the last axis of the weights, otherwise of one row."""
     return _is_batch(x, i, w, axis) or f"{x.type!r} does not have one vector of {w.type!r} for each of {i.type!r}"
@@ -86,15 +72,7 @@ def _is_batch(x: Term, i: Term, w: Term, axis: int) -> bool:
     return bool(places) and same_dim(shape[0], places[0]) and same_dim(shape[3 - axis], w.type.shape[axis])
 
 
-def _rows_twice(sampler: Sampler, x: Sample, repeated: Sample, i: Sample, w: Sample, vectors: Sample, axis: int) -> Samples:
-    if i.shape is None or w.shape is None:
-        return None
-    rows, features, count = i.shape[0], w.shape[axis], sampler.pick((1, 2))
-    whole = (rows, features, 1) if axis == 2 else (rows, 1, features)
-    return [Sample((rows // count, 1, features)), Sample((rows // count, count, features)), None, None, Sample(whole)]
-
-
-@guard(strategy=_rows_twice)
+@guard
 def repeats_rows(x: Term, repeated: Term, i: Term, w: Term, vectors: Term, axis: int) -> bool | str:
     """Each row of a matrix is repeated for each of its experts, (rows, 1, features) to (rows, choices, features), and then split into
     vectors."""
@@ -161,11 +139,7 @@ _ALL = op.reshape(op.transpose(w, axes=gathered_side(columns=(2, 0, 1), rows=(1,
 _PRODUCTS = op.reshape(op.reshape(x, newshape=flat_rows(w, _AXIS)) @ _ALL, newshape=by_expert(w, _AXIS))
 
 
-def _a_stack(sampler: Sampler, x: Sample) -> Samples:
-    return [Sample(tuple(sampler.full() for _ in range(sampler.pick((3, 3, 4)))))]
-
-
-@guard(strategy=_a_stack)
+@guard
 def is_stack_of_rows(x: Term) -> bool | str:
     """The tensor has at least three dimensions and rows of known size."""
     return _is_stack_of_rows(x.type) or f"{x.type!r} is not a stack of rows of known size"
@@ -175,13 +149,7 @@ def _is_stack_of_rows(type_: TensorType) -> bool:
     return type_.ndim >= 3 and isinstance(type_.shape[-1], int) and not any(isinstance(size, Any) for size in type_.shape)
 
 
-def _a_matrix_as_stack(sampler: Sampler, x: Sample, whole: Sample) -> Samples:
-    stack = sampler.pick([(sampler.full(), sampler.full()), (sampler.full(), sampler.full(), sampler.full())])
-    size = sampler.pick((1, 2, 3, 4, 5))
-    return [Sample((math.prod(stack), size)), Sample((*stack, size))]
-
-
-@guard(strategy=_a_matrix_as_stack)
+@guard
 def stacks_rows(x: Term, whole: Term) -> bool | str:
     """The reshape splits the leading axis of a matrix into several, and keeps each row."""
     rows, stack = x.type, whole.type
@@ -190,12 +158,7 @@ def stacks_rows(x: Term, whole: Term) -> bool | str:
     return rows.shape[-1] == stack.shape[-1] or f"the rows of {rows!r} and {stack!r} differ"
 
 
-def _a_stack_as_matrix(sampler: Sampler, x: Sample, whole: Sample) -> Samples:
-    stack = x.shape if x.shape is not None and len(x.shape) > 2 else tuple(sampler.full() for _ in range(sampler.pick((3, 3, 4))))
-    return [Sample(stack), Sample((math.prod(stack[:-1]), stack[-1]))]
-
-
-@guard(strategy=_a_stack_as_matrix)
+@guard
 def flattens_rows(x: Term, whole: Term) -> bool | str:
     """The reshape collapses the leading axes into one."""
     stack, rows = x.type, whole.type
@@ -254,11 +217,7 @@ def is_last_axis(axis: AnyValue, x: Term) -> bool | str:
     return axes[0] % x.type.ndim == x.type.ndim - 1 or f"axis={axis} is not the last axis of {x.type!r}"
 
 
-def _the_last_axis(sampler: Sampler, attrs: Sample, x: Sample) -> Samples:
-    return [Sample(value={"axis": sampler.pick([-1, len(x.shape) - 1]) if x.shape else -1})]
-
-
-@guard(strategy=_the_last_axis)
+@guard
 def cuts_rows(attrs: Attrs, x: Term) -> bool | str:
     """The split is along the last axis."""
     return attrs.axis % x.type.ndim == x.type.ndim - 1 or f"axis={attrs.axis} is not the last axis of {x.type!r}"

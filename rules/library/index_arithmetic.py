@@ -14,7 +14,6 @@ import numpy as np
 
 from passat.ir.op import Op
 from passat.ir.shape import ANY, Dim, SymDim, divide
-from passat.rules.checking.sampler import Sampler
 from passat.rules.guards import Reject, Term, Tree, computed, guard, has_dtype
 from passat.rules.holes import cases, operator
 from passat.rules.pattern import constants, expression, op, tensors
@@ -33,7 +32,6 @@ from passat.rules.polynomials import (
 )
 from passat.rules.range_guards import lies_between
 from passat.rules.rule import RuleSet
-from passat.rules.samples import Sample, Samples
 
 x, y, z = tensors("x y z")
 c, d = constants("c d")
@@ -41,11 +39,7 @@ NO_OVERFLOW: Final = "index arithmetic does not overflow"
 _CANONICAL: Final = "the term is in canonical form"
 
 
-def _an_index(sampler: Sampler, x: Sample) -> Samples:
-    return [Sample(shape=(), dtype=sampler.pick(("int64", "int64", "int32")))]
-
-
-@guard(strategy=_an_index)
+@guard
 def is_index(x: Term) -> bool | str:
     """The term is a scalar integer."""
     type_ = x.type
@@ -233,21 +227,13 @@ sign = cases("sign", "positive", "negative")
 which = cases("which", "minimum", "maximum")
 
 
-def _above_zero(sampler: Sampler, c: Sample) -> Samples:
-    return [Sample(shape=(), elements=(1, 2, 3, 4, 8))]
-
-
-@guard(strategy=_above_zero)
+@guard
 def is_above_zero(c: Term) -> bool | str:
     """The constant is positive."""
     return bool(c.value().numpy() > 0) or "the constant is not positive"
 
 
-def _below_zero(sampler: Sampler, c: Sample) -> Samples:
-    return [Sample(shape=(), elements=(-1, -2, -3, -8))]
-
-
-@guard(strategy=_below_zero)
+@guard
 def is_below_zero(c: Term) -> bool | str:
     """The constant is negative."""
     return bool(c.value().numpy() < 0) or "the constant is not negative"

@@ -9,7 +9,6 @@ from typing import Any as AnyValue
 from typing import Final
 
 from passat.ir.shape import Dim, SymDim
-from passat.rules.checking.sampler import Sampler
 from passat.rules.guards import Term, Tree, computed, guard
 from passat.rules.holes import cases
 from passat.rules.library.index_arithmetic import NO_OVERFLOW, is_above_zero, is_index
@@ -17,7 +16,6 @@ from passat.rules.library.index_logic import is_truth
 from passat.rules.pattern import constants, expression, op, tensors
 from passat.rules.polynomials import apply, constant_in, polynomial, terms_of, tree_of
 from passat.rules.rule import RuleSet
-from passat.rules.samples import Sample, Samples
 
 x, y, z, v = tensors("x y z v")
 c, d, e = constants("c d e")
@@ -33,11 +31,7 @@ def _remainder(x: AnyValue, c: AnyValue) -> AnyValue:
     return rounding(floor=op.floor_mod(x, c), trunc=op.fmod(x, c))
 
 
-def _some_products(sampler: Sampler, c: Sample, d: Sample, e: Sample) -> Samples:
-    return [Sample(shape=(), elements=(3,)), Sample(shape=(), elements=(2,)), Sample(shape=(), elements=(6,))]
-
-
-@guard(strategy=_some_products)
+@guard
 def multiply_to(c: Term, d: Term, e: Term) -> bool | str:
     """The third constant is the product of the others."""
     p, q, r = (polynomial(each) for each in (c, d, e))

@@ -7,14 +7,12 @@ polynomial p (`passat.rules.polynomials`) without a common factor.
 """
 
 import math
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
 from passat.ir.shape import Dim, SymDim, divide
 from passat.ir.tensor import Tensor
-from passat.rules.checking.sampler import Sampler
 from passat.rules.guards import Term, Tree, computed, guard
 from passat.rules.holes import operator
 from passat.rules.library.index_arithmetic import NO_OVERFLOW, is_index
@@ -22,7 +20,6 @@ from passat.rules.pattern import constants, expression, op, tensors, value
 from passat.rules.polynomial_bounds import bounds_of, bounds_of_term
 from passat.rules.polynomials import apply, atom_in, class_of, constant_in, in_order, integer, leads_negative, polynomial, terms_of, tree_of
 from passat.rules.rule import RuleSet
-from passat.rules.samples import Sample, Samples, Strategy
 
 x, y, z, v, w = tensors("x y z v w")
 (c,) = constants("c")
@@ -157,22 +154,13 @@ def complement(x: Term, y: Term) -> Tree:
     return below_zero(polynomial(y) - polynomial(x) - 1, x)
 
 
-def _pair(one: Sequence[int], other: Sequence[int]) -> Strategy:
-    """A strategy that gives two terms constant values, sometimes."""
-
-    def strategy(sampler: Sampler, x: Sample, y: Sample) -> Samples:
-        return [Sample(shape=(), dtype="int64", elements=values if sampler.chance(0.7) else None) for values in (one, other)]
-
-    return strategy
-
-
-@guard(strategy=_pair((-2, -1), (0, 1, 2)))
+@guard
 def never_negative_together(x: Term, y: Term) -> bool | str:
     """The two polynomials are not negative together."""
     return bounds_of(polynomial(x) + polynomial(y), x).low >= -1 or "both may be negative"
 
 
-@guard(strategy=_pair((-2, -1), (0, -2)))
+@guard
 def one_is_negative(x: Term, y: Term) -> bool | str:
     """One of two polynomials is always negative."""
     return bounds_of(polynomial(x) + polynomial(y), x).high < 0 or "neither need be negative"
@@ -184,13 +172,13 @@ def is_not_zero(x: Term) -> bool | str:
     return x.constant is None or bool(x.value().numpy() != 0) or "the term is 0"
 
 
-@guard(strategy=_pair((-3, 0), (0, 2)))
+@guard
 def is_at_most(x: Term, y: Term) -> bool | str:
     """The first polynomial is at most the second, so that it is negative where the second is."""
     return bounds_of(polynomial(x) - polynomial(y), x).high <= 0 or "the first may be larger"
 
 
-@guard(strategy=_pair((0, 1), (2, -2)))
+@guard
 def never_meet(x: Term, y: Term) -> bool | str:
     """The two polynomials are never 0 together."""
     p, q = polynomial(x), polynomial(y)
@@ -201,11 +189,7 @@ def never_meet(x: Term, y: Term) -> bool | str:
     return "both may be 0"
 
 
-def _a_truth(sampler: Sampler, x: Sample) -> Samples:
-    return [Sample(shape=(), dtype="bool")]
-
-
-@guard(strategy=_a_truth)
+@guard
 def is_truth(x: Term) -> bool | str:
     """The term is a scalar truth value."""
     type_ = x.type
@@ -317,11 +301,7 @@ def follows_from(v: Term, w: Term) -> bool | str:
     return follows(v, w) is True or "it does not follow"
 
 
-def _false(sampler: Sampler, v: Sample, w: Sample) -> Samples:
-    return [None, Sample(shape=(), dtype="bool", elements=(False,))]
-
-
-@guard(strategy=_false)
+@guard
 def contradicts(v: Term, w: Term) -> bool | str:
     """The second truth value does not hold where the first does."""
     return follows(v, w) is False or "it does not contradict"

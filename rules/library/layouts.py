@@ -6,8 +6,8 @@ attributes defined here; in each, `axes` is the permutation of a transpose of `x
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
 from typing import Any as AnyValue
+from typing import Final, NamedTuple
 
 from passat.ir.attrs import Attrs
 from passat.ir.op import Op, OpTypeError, list_ops
@@ -21,10 +21,6 @@ from passat.rules.guards import Reject, Term, computed, guard
 from passat.rules.holes import OperatorHole, operator
 from passat.rules.pattern import Pattern, RuleError, attributes, op, tensors
 from passat.rules.rule import Rule, RuleSet
-from passat.rules.samples import Sample, Samples
-
-if TYPE_CHECKING:
-    from passat.rules.checking.sampler import Sampler
 
 x, w = tensors("x w")
 _SCALES: Final = tensors("first second third fourth")
@@ -197,15 +193,7 @@ def _order(axes: Sequence[int] | None, x: Term) -> tuple[int, ...]:
     return permutation(x.type.ndim, axes)
 
 
-def _an_image(sampler: "Sampler", axes: Sample, x: Sample) -> Samples:
-    rank = len(x.shape) if x.shape is not None else sampler.pick((3, 4, 4, 5))
-    if rank < 3:
-        return None
-    order = sampler.pick([(0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))])
-    return [Sample(value=order), Sample(shape=x.shape or tuple(sampler.pick((1, 2, 2, 3)) for _ in range(rank)))]
-
-
-@guard(strategy=_an_image)
+@guard
 def lays_out(axes: Sequence[int] | None, x: Term) -> bool | str:
     """The transpose moves the channels of an image (axis 1 to the end, or back), or the batch axis of a tensor of rank 4 or more."""
     rank, order = x.type.ndim, _order(axes, x)
@@ -229,13 +217,7 @@ def has_several(y: Term) -> bool | str:
     return y.type.size != 1 or f"{y.type!r} is a single number"
 
 
-def _enough_parts(sampler: "Sampler", split: Sample, attrs: Sample, x: Sample, i: int) -> Samples:
-    count = i + sampler.pick((1, 2))
-    shape = tuple(count * sampler.pick((1, 1, 2)) for _ in range(sampler.pick((3, 4))))
-    return [None, Sample(value={"indices_or_sections": count}), Sample(shape=shape), None]
-
-
-@guard(strategy=_enough_parts)
+@guard
 def has_part(split: Term, attrs: Attrs, x: Term, i: int) -> bool | str:
     """The split has part `i`."""
     return (isinstance(split.type_, TupleType) and len(split.type_.fields) > i) or f"the split has no part {i}"
@@ -367,13 +349,7 @@ def _blocks(axes: Sequence[int] | None, x: Term, whole: Term) -> _Blocks:
     return _Blocks(inner, tuple(made[place] for place in places), tuple(places.index(place) for place in range(len(made))))
 
 
-def _channels_apart(sampler: "Sampler", axes: Sample, x: Sample, whole: Sample) -> Samples:
-    batch, height, width, groups, size = (sampler.pick((1, 2, 3)) for _ in range(5))
-    shape = (batch, groups, size, height, width)
-    return [Sample(value=(0, 3, 1, 2)), Sample(shape=(batch, height, width, groups * size)), Sample(shape=shape)]
-
-
-@guard(strategy=_channels_apart)
+@guard
 def moves_blocks(axes: Sequence[int] | None, x: Term, whole: Term) -> bool | str:
     """The reshape splits image channels that a transpose has moved, or joins them so that one can move them."""
     outer = _blocks(axes, x, whole).outer

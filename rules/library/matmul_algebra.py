@@ -20,7 +20,6 @@ from typing import Final
 from passat.ir.bounds import at_least
 from passat.ir.ops.newshape import static_newshape
 from passat.ir.shape import Shape, same_dim
-from passat.rules.checking.sampler import Sampler
 from passat.rules.guards import (
     Reject,
     Term,
@@ -38,7 +37,6 @@ from passat.rules.library.batch_norm import is_not, products_stay_finite, stays_
 from passat.rules.library.products import is_product_bias, is_scalar, is_stack, product, turned
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors
 from passat.rules.rule import MIXED, RESOLVED, RuleSet
-from passat.rules.samples import Sample, Samples
 
 x, y, z = tensors("x y z")
 w, v, b, c = constants("w v b c")
@@ -119,18 +117,7 @@ _TURNED = op.transpose(_HEADS, axes=(0, 1, 3, 2))
 _RESHAPED = "a product of another shape may accumulate in another order"
 
 
-def _repeated_heads_in_groups(sampler: Sampler, x: Sample, y: Sample, wide: Sample, heads: Sample) -> Samples:
-    batch, count, times, length, size = (sampler.full() for _ in range(5))
-    other = x.shape if x.shape is not None else (batch, count * times, sampler.full(), sampler.pick([length, size]))
-    return [
-        Sample(other),
-        Sample((batch, count, 1, length, size)),
-        Sample((batch, count, times, length, size)),
-        Sample((batch, count * times, length, size)),
-    ]
-
-
-@guard(strategy=_repeated_heads_in_groups)
+@guard
 def repeats_heads_in_groups(x: Term, y: Term, wide: Term, heads: Term) -> bool | str:
     """Heads (batch, heads, 1, length, size) are repeated within each group and merged to (batch, all heads, length, size); the other factor
     has the same number of heads."""

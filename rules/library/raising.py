@@ -20,13 +20,11 @@ import ml_dtypes
 from passat.ir.bounds import at_least
 from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.ops.emitting import shortest
-from passat.rules.checking.sampler import Sampler
 from passat.rules.guards import Reject, Term, computed, guard, has_dtype, is_all, is_float, is_not_empty, keeps_type, same_type
 from passat.rules.holes import cases
 from passat.rules.library.products import is_scalar
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors
 from passat.rules.rule import MIXED, RESOLVED, Rule, RuleSet
-from passat.rules.samples import Sample, Samples
 
 x, y = tensors("x y")
 b, c, d, g, s, t = constants("b c d g s t")
@@ -209,13 +207,7 @@ _GROUPS = op.reshape(x, ..., newshape=m)
 _IN_GROUPS = op.reshape(op.nn.instance_norm(_GROUPS, s, t, axis=1, epsilon=r), ..., newshape=n)
 
 
-def _some_groups(sampler: Sampler, groups: Sample, x: Sample, whole: Sample) -> Samples:
-    count, each, places = sampler.pick((1, 2, 2, 3)), sampler.full(), tuple(sampler.full() for _ in range(sampler.integer(1, 3)))
-    data = (sampler.full(), count * each, *places)
-    return [Sample((data[0], count, each * math.prod(places))), Sample(data), Sample(data)]
-
-
-@guard(strategy=_some_groups)
+@guard
 def are_groups(groups: Term, x: Term, whole: Term) -> bool | str:
     """Reshapes split channels into groups, one axis per sample and group, and restore them."""
     inner, outer = groups.type, x.type
@@ -227,14 +219,7 @@ def are_groups(groups: Term, x: Term, whole: Term) -> bool | str:
     return (count > 0 and channels % count == 0) or f"{channels} channels do not divide into {count} groups"
 
 
-def _one_for_each_channel(sampler: Sampler, c: Sample, x: Sample) -> Samples:
-    if x.shape is None or len(x.shape) < 2:
-        return None
-    wanted = (x.shape[1], *(1,) * (len(x.shape) - 2))
-    return [Sample(sampler.pick([wanted, (1, *wanted)]))]
-
-
-@guard(strategy=_one_for_each_channel)
+@guard
 def is_per_channel(c: Term, x: Term) -> bool | str:
     """The constant has one element per channel, and broadcasts along axis 1."""
     rank, shape = x.type.ndim, c.type.shape

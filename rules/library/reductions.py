@@ -4,7 +4,6 @@ Operators: sum mean max min prod all any logsumexp reduce_l1 reduce_l2 nn.softma
 subtract multiply divide.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,7 +13,6 @@ from passat.ir.attrs import Attrs
 from passat.ir.dtypes import to_numpy
 from passat.ir.ops.movement import permutation
 from passat.ir.ops.reduction import reduced_axes
-from passat.rules.checking.sampler import Sampler
 from passat.rules.guards import Reject, Term, computed, guard, is_float, shape_of
 from passat.rules.holes import OperatorHole, cases, operator
 from passat.rules.library.arithmetic import TIES
@@ -22,7 +20,6 @@ from passat.rules.library.products import is_scalar
 from passat.rules.library.raising import are_same_axes
 from passat.rules.pattern import PCall, attributes, constants, number, op, tensors
 from passat.rules.rule import Rule, RuleSet
-from passat.rules.samples import Sample, Samples
 
 x, y = tensors("x y")
 (c,) = constants("c")
@@ -100,15 +97,7 @@ def count(attrs: Attrs, x: Term) -> float:
     return float(found)
 
 
-def _the_count(sampler: Sampler, c: Sample, attrs: Sample, x: Sample, inverted: bool) -> Samples:
-    shape = sampler.shape(1, 3)
-    axes = tuple([axis for axis in range(len(shape)) if sampler.chance(0.6)]) or (0,)
-    count = math.prod(shape[axis] for axis in axes)
-    value = {"axis": axes, "keepdims": sampler.chance(0.5), "exclude": False}
-    return [Sample((), elements=(1 / max(count, 1) if inverted else float(count),)), Sample(value=value), Sample(shape)]
-
-
-@guard(strategy=_the_count)
+@guard
 def is_count(c: Term, attrs: Attrs, x: Term, inverted: bool) -> bool | str:
     """The constant is the number of elements that a reduction combines, or its reciprocal up to rounding."""
     count, found = _count(attrs, x), c.value().uniform()

@@ -2,7 +2,6 @@
 nn.batch_flatten transpose dyn.reshape.
 """
 
-import math
 from typing import Any as AnyValue
 from typing import Final
 
@@ -12,7 +11,6 @@ from passat.ir.ops.movement import is_reshaping_permutation
 from passat.ir.ops.newshape import is_identity_reshape, static_newshape
 from passat.ir.ops.reshaping import new_axes as inserted
 from passat.ir.shape import same_dim
-from passat.rules.checking.sampler import Sampler
 from passat.rules.guards import (
     Reject,
     Term,
@@ -24,7 +22,6 @@ from passat.rules.guards import (
 from passat.rules.holes import CaseHole, cases
 from passat.rules.pattern import AttrHole, Pattern, attributes, op, tensors
 from passat.rules.rule import RuleSet
-from passat.rules.samples import Sample, Samples
 
 x, y, z = tensors("x y z")
 a, b, p, q = attributes("a b p q")
@@ -124,19 +121,7 @@ def is_dynamic(x: Term) -> bool | str:
     return not x.type.is_static or f"the sizes of {x.type!r} are known"
 
 
-def _some_batches(sampler: Sampler, axes: Sample, x: Sample, batches: Sample, whole: Sample) -> Samples:
-    leading = tuple(sampler.full() for _ in range(sampler.pick((1, 2, 2, 3))))
-    last = tuple(sampler.full() for _ in range(sampler.pick((1, 2, 2, 3))))
-    order = tuple(int(axis) for axis in sampler.generator.permutation(len(last)))
-    return [
-        Sample(value=(0, *(axis + 1 for axis in order))),
-        Sample((*leading, *last)),
-        Sample((math.prod(leading), *last)),
-        Sample((*sampler.pick([leading, leading[::-1], (math.prod(leading),)]), *(last[axis] for axis in order))),
-    ]
-
-
-@guard(strategy=_some_batches)
+@guard
 def keeps_batches(axes: AnyValue, x: Term, batches: Term, whole: Term) -> bool | str:
     """Reshapes merge leading axes into one, which the transpose keeps first, and restore them, so that the last axes stay whole."""
     inner, outer = batches.type, whole.type

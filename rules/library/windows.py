@@ -6,7 +6,6 @@ From Relay's FoldExplicitPadding and FlattenAtrousConv.
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 from typing import Any as AnyValue
 
 import ml_dtypes
@@ -19,10 +18,6 @@ from passat.rules.guards import Term, computed, guard
 from passat.rules.holes import cases
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
-from passat.rules.samples import Sample, Samples
-
-if TYPE_CHECKING:
-    from passat.rules.checking.sampler import Sampler
 
 x, y, z, s, t = tensors("x y z s t")
 (c,) = constants("c")
@@ -51,38 +46,13 @@ def _pads_space(pad_width: Sequence[Sequence[int]], layout: str) -> bool | str:
     return min(map(min, pad_width)) >= 0 or f"{pad_width} crops"
 
 
-def _image(sampler: "Sampler", rank: int) -> tuple[str, tuple[int, ...], tuple[tuple[int, int], ...]]:
-    """A layout, a shape and widths of a padding of spatial axes."""
-    letters = SPATIAL[rank]
-    last = sampler.chance(0.4)
-    sizes = [sampler.pick((2, 3, 4)) for _ in letters]
-    pairs = [(sampler.pick((0, 1)), sampler.pick((0, 1))) for _ in letters]
-    batch, channels = sampler.pick((1, 2)), sampler.pick((1, 2, 3))
-    if last:
-        return f"N{letters}C", (batch, *sizes, channels), ((0, 0), *pairs, (0, 0))
-    return f"NC{letters}", (batch, channels, *sizes), ((0, 0), (0, 0), *pairs)
-
-
-def _window(sampler: "Sampler", p: Sample, q: Sample, attrs: Sample, x: Sample, rank: int) -> Samples:
-    layout, shape, widths = _image(sampler, rank)
-    kernel = f"OI{SPATIAL[rank]}" if layout[1] == "C" else f"{SPATIAL[rank]}IO"
-    said = {"data_layout": layout, "kernel_layout": kernel, "groups": 1, "channels": None, "kernel_size": None}
-    return [Sample(value=widths), Sample(value=(sampler.pick((0, 1)),) * rank), Sample(value=said), Sample(shape), None]
-
-
-@guard(strategy=_window)
+@guard
 def pads_space(p: Sequence[Sequence[int]], q: int | Sequence[int], attrs: Attrs, x: Term, rank: int) -> bool | str:
     """The operand is padded along the axes over which the window moves, and not cropped."""
     return _pads_space(p, _layout(attrs))
 
 
-def _pool(sampler: "Sampler", p: Sample, q: Sample, attrs: Sample, x: Sample, rank: int) -> Samples:
-    layout, shape, widths = _image(sampler, rank)
-    said = {"layout": layout, "pool_size": (2,) * rank, "dilation": (1,) * rank, "count_include_pad": sampler.chance(0.5)}
-    return [Sample(value=widths), Sample(value=(sampler.pick((0, 0, 1)),) * rank), Sample(value=said), Sample(shape), None]
-
-
-@guard(strategy=_pool)
+@guard
 def fits_window(p: Sequence[Sequence[int]], q: int | Sequence[int], attrs: Attrs, x: Term, rank: int) -> bool | str:
     """The operand is padded along the axes over which the window moves, and each window reaches beyond the whole padding."""
     found = _pads_space(p, _layout(attrs))
@@ -117,21 +87,13 @@ def _least(x: Term) -> tuple[float, float]:
     return least, least
 
 
-def _floor(sampler: "Sampler", v: Sample, x: Sample) -> Samples:
-    return [Sample(value=-math.inf), Sample(dtype="float32")]
-
-
-@guard(strategy=_floor)
+@guard
 def is_least(v: AnyValue, x: Term) -> bool | str:
     """The padding is the least number of the element type, which a maximum ignores."""
     return _is(_least(x)[0], v, x) or f"pads with {v}"
 
 
-def _finite_floor(sampler: "Sampler", v: Sample, x: Sample) -> Samples:
-    return [Sample(value=float(ml_dtypes.finfo(to_numpy("float32")).min)), Sample(dtype="float32")]  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
-
-
-@guard(strategy=_finite_floor)
+@guard
 def is_least_finite(v: AnyValue, x: Term) -> bool | str:
     """The padding is the least finite number of the element type."""
     least, finite = _least(x)
@@ -165,29 +127,7 @@ def _of(kind: str, *operands: Pattern, **attrs: AnyValue) -> AnyValue:
     return dims(**dict(zip(("one", "two", "three"), made, strict=True)))
 
 
-def _dilated(sampler: "Sampler", b: Sample, k: Sample, p: Sample, q: Sample, attrs: Sample, x: Sample, rank: int) -> Samples:
-    letters = SPATIAL[rank]
-    blocks = tuple(sampler.pick((1, 2, 3)) for _ in letters)
-    sizes = [sampler.pick((2, 3, 4, 5)) for _ in letters]
-    begins = [sampler.pick((0, block)) for block in blocks]
-    rest = [-(size + begin) % block for size, begin, block in zip(sizes, begins, blocks, strict=True)]
-    ends = [more + sampler.pick((0, block)) for more, block in zip(rest, blocks, strict=True)]
-    kept = [(min(begin, sampler.pick((0, 1))), min(end, more)) for begin, end, more in zip(begins, ends, rest, strict=True)]
-    said = {"data_layout": f"N{letters}C", "kernel_layout": f"{letters}IO", "groups": 1, "channels": None, "kernel_size": None}
-    shape = (sampler.pick((1, 2)), *sizes, sampler.pick((1, 2, 3)))
-    pairs = tuple(zip(begins, ends, strict=True))
-    return [
-        Sample(value=blocks),
-        Sample(value=tuple(kept)),
-        Sample(value=pairs),
-        Sample(value=(0,) * rank),
-        Sample(value=said),
-        Sample(shape),
-        None,
-    ]
-
-
-@guard(strategy=_dilated)
+@guard
 def dilates(
     b: Sequence[int],
     k: Sequence[Sequence[int]],

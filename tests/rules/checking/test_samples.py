@@ -1,5 +1,9 @@
 """The strategies of guards produce values that satisfy them, so that rules are tested on matching instances."""
 
+import subprocess
+import sys
+from typing import Any as AnyValue
+
 import numpy as np
 import pytest
 
@@ -9,18 +13,10 @@ from passat.rules.checking.sampler import Sampler
 from passat.rules.checking.trying import tried
 from passat.rules.guards import Term, guard, same_shape
 from passat.rules.pattern import RuleError, constants, op, tensors
-from passat.rules.samples import Sample, Samples
+from passat.rules.samples import Sample, Samples, strategy_for
 
 (x,) = tensors("x")
 (c,) = constants("c")
-
-
-def _a_reversal(sampler: Sampler, c: Sample) -> Samples:
-    def flipped(sampler: Sampler, shape: tuple[int, ...]) -> Array:
-        return np.eye(shape[0])[::-1]
-
-    size = sampler.full()
-    return [Sample(shape=(size, size), elements=flipped)]
 
 
 def _is_reversal(c: Term) -> bool | str:
@@ -28,8 +24,25 @@ def _is_reversal(c: Term) -> bool | str:
     return (value.ndim == 2 and np.array_equal(value, np.eye(len(value))[::-1])) or "the constant reverses nothing"
 
 
-luckily = guard(_is_reversal)
-knowingly = guard(strategy=_a_reversal)(_is_reversal)
+@guard
+def luckily(c: Term) -> bool | str:
+    """The constant reverses."""
+    return _is_reversal(c)
+
+
+@guard
+def knowingly(c: Term) -> bool | str:
+    """The constant reverses."""
+    return _is_reversal(c)
+
+
+@strategy_for(knowingly)
+def _a_reversal(sampler: Sampler, c: Sample) -> Samples:
+    def flipped(sampler: Sampler, shape: tuple[int, ...]) -> Array:
+        return np.eye(shape[0])[::-1]
+
+    size = sampler.full()
+    return [Sample(shape=(size, size), elements=flipped)]
 
 
 def test_a_strategy_finds_instances_that_chance_misses() -> None:
@@ -43,10 +56,14 @@ def test_a_strategy_finds_instances_that_chance_misses() -> None:
 
 
 def test_errors_of_a_strategy_are_reported() -> None:
+    @guard
+    def seldom(x: Term) -> bool | str:
+        return "never"
+
+    @strategy_for(seldom)
     def broken(sampler: Sampler, x: Sample) -> Samples:
         raise KeyError("size")
 
-    seldom = guard(strategy=broken)(lambda term: "never")
     with pytest.raises(RuleError, match="raised KeyError: 'size'"):
         tried((op.nn.relu(x) >> x).when(seldom(x)).named("Mine.seldom"), 0, 60)
 
@@ -54,10 +71,28 @@ def test_errors_of_a_strategy_are_reported() -> None:
 def test_constants_that_conditions_want_infinite_may_be_so() -> None:
     """A rule for finite values is compared even if its own guard requires -infinity."""
 
-    @guard(strategy=lambda sampler, c: [Sample(elements=(float("-inf"),))])
+    @guard
     def is_least(c: Term) -> bool | str:
         return bool(np.all(np.isneginf(c.value().numpy()))) or "not minus infinity"
 
+    strategy_for(is_least)(lambda sampler, c: [Sample(elements=(float("-inf"),))])
     rule = (op.maximum(x, c) >> x).when(is_least(c), same_shape(x, op.maximum(x, c))).finite("the value is NaN").named("Mine.least")
     report = check_rule(rule, instances=40).report
     assert (report.verdict, report.compared) == ("sound", 40)
+
+
+@pytest.mark.parametrize("wrong", [same_shape(x, x), len, lambda x: True, "is_float"], ids=repr)
+def test_only_a_guard_has_a_strategy(wrong: AnyValue) -> None:
+    with pytest.raises(RuleError, match="strategy_for takes functions that @guard decorates, not "):
+        strategy_for(wrong)(lambda sampler, x: [])
+
+
+def test_a_guard_has_one_strategy() -> None:
+    with pytest.raises(RuleError, match="the guard same_shape has a strategy; a guard has one"):
+        strategy_for(same_shape)(lambda sampler, x, y: [])
+
+
+def test_the_library_does_not_import_the_checker() -> None:
+    said = "import sys, passat.rules.library as library; library.rule_sets(); print([m for m in sys.modules if m.startswith('passat.rules.checking')])"
+    found = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"

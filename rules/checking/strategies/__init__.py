@@ -1,0 +1,16 @@
+"""Strategies of the library's guards: how `passat rules check` generates instances that satisfy them."""
+
+from types import ModuleType
+from typing import Final
+
+from passat.rules.checking.strategies import layouts, movement, predefined, products
+from passat.rules.guards import Guard
+from passat.rules.samples import Strategy, registered_strategy
+
+FILES: Final[tuple[ModuleType, ...]] = (layouts, movement, predefined, products)
+"""Importing them registers the strategies."""
+
+
+def strategy_of(guard: Guard) -> Strategy | None:
+    """The strategy of a guard, of the library or of a user's file; None without one."""
+    return registered_strategy(guard)
