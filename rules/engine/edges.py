@@ -23,6 +23,8 @@ class Edges:
         self._walked = 0
         self._users: dict[int, set[Place]] | None = None
         """The symbols and places that use each e-class; none before the first union, since programs without one do not need them."""
+        self._heads = {cls: {graph.symbols[node] for node in nodes} for cls, nodes in graph.members.items()}
+        """The symbols of the nodes in each e-class of several nodes."""
         self._numbers: dict[Place, dict[object, AnyValue]] = {}
         """The numbers at the places that were asked about: the elements of constants whose elements are equal."""
 
@@ -39,7 +41,7 @@ class Edges:
         graph, start = self._graph, self._walked
         if start == len(graph):
             return
-        symbols, operands, members, find = graph.symbols, graph.operands, graph.members, graph.find
+        symbols, operands, find = graph.symbols, graph.operands, graph.find
         new = range(start, len(graph))
         self._walked = len(graph)
         self._present.update(symbols[start:])
@@ -51,7 +53,7 @@ class Edges:
                 for i, part in enumerate(operands[node]):
                     cls = find(part)
                     self._use(cls, symbols[node], i)
-                    made.update([(symbols[node], i, symbols[member]) for member in members.get(cls, (cls,))])
+                    made.update([(symbols[node], i, head) for head in self._heads.get(cls, (symbols[cls],))])
         self._found.update([(whole, place, part) for whole, i, part in made for place in _places(whole, i)])
         self._count(new)
 
@@ -62,12 +64,13 @@ class Edges:
             for node in range(self._walked):
                 for i, part in enumerate(self._graph.operands[node]):
                     self._use(self._graph.find(part), self._graph.symbols[node], i)
-        symbols, members = self._graph.symbols, self._graph.members
+        symbols = self._graph.symbols
         above, others = self._users.get(kept, set()), self._users.pop(gone, set())
-        for users, cls in ((above, gone), (others, kept)):
-            heads = {symbols[member] for member in members.get(cls, (cls,))}
+        mine, theirs = self._heads.get(kept, {symbols[kept]}), self._heads.pop(gone, {symbols[gone]})
+        for users, cls, heads in ((above, gone, theirs), (others, kept, mine)):
             self._found.update([(whole, i, head) for whole, i in users for head in heads])
             self._add_number(cls, users)
+        self._heads[kept] = mine | theirs
         if others:
             self._users[kept] = above | others
 

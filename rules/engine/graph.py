@@ -428,7 +428,7 @@ class Graph:
             return None
         kept, gone = (a, b) if a < b else (b, a)
         self.classes[gone] = kept
-        self.members[kept] = self.members.pop(kept, [kept]) + self.members.pop(gone, [gone])
+        self.members.setdefault(kept, [kept]).extend(self.members.pop(gone, [gone]))
         if gone in self.constants and kept not in self.constants:
             self.constants[kept] = self.constants[gone]
         if self.known.get(gone) is not None and self.known.get(kept) is None:

@@ -34,6 +34,7 @@ from passat.rules.guards import (
     is_not_empty,
     keeps_type,
     same_type,
+    shape_of,
 )
 from passat.rules.holes import cases, operator
 from passat.rules.pattern import attributes, constants, op, tensors, value
@@ -54,6 +55,14 @@ def is_not_constant(y: Term) -> bool | str:
 
 
 @guard
+def is_no_zero(x: Term) -> bool | str:
+    """The term is not a constant of zeros. Products with 0 can be factored without end: x * 0 - x * 0 is (x - x) * 0, which is factored
+    with x * 0 in turn."""
+    value = x.constant
+    return not isinstance(value, Tensor) or value.uniform() != 0 or "is 0"
+
+
+@guard
 def is_no_negative_zero(c: Term) -> bool | str:
     """The constant is not -0.0: for x = -0.0, x - (-0.0) is 0.0."""
     element = c.value().uniform()
@@ -69,6 +78,23 @@ def is_unit(c: Term, of: Op) -> bool | str:
     return bool(element == of.unit) or f"the elements of the constant are {element}, not {of.unit}"
 
 
+def _its_zero(sampler: Sampler, c: Sample, of: Op) -> Samples:
+    return [Sample(elements=() if of.zero is None else (of.zero,)), None]
+
+
+@guard(strategy=_its_zero)
+def is_zero_of(c: Term, of: Op) -> bool | str:
+    """Every element of the constant is the zero of the operator, f(x, c) = c. Floating-point numbers have none: inf * 0 is NaN."""
+    if c.type.dtype in FLOATS:
+        return f"the elements are {c.type.dtype}: inf * 0 is NaN"
+    element = c.value().uniform()
+    if element is None:
+        return "the elements of the constant differ"
+    return bool(element == of.zero) or f"the elements of the constant are {element}, not {of.zero}"
+
+
+absorbing = operator("absorbing", *(of.name for of in list_ops() if of.zero is not None))
+_NOTHING: Final = cases("nothing", "difference", "bits", "truth")
 _APART: Final = ("add", "subtract", "power")
 unital = operator("unital", *(of.name for of in list_ops() if of.unit is not None and of.arity == 2 and of.name not in _APART))
 
@@ -280,15 +306,21 @@ _COMPARED = comparison(x, y)
 
 
 class Arithmetic(RuleSet):
-    """Simplifies elementwise operators: operators applied to their unit (x + 0, x * 1, x and true), repeated application (f(f(x)) is x or
-    f(x); f(x, x) is x), combinations of different operators, clips, and operators that value ranges make redundant. Moves monotonic
-    operators past max and min, which leave fewer elements. E-matching tries both operand orders of commutative operators."""
+    """Simplifies elementwise operators: operators applied to their unit (x + 0, x * 1, x and true) or their zero (x * 0), repeated
+    application (f(f(x)) is x or f(x); f(x, x) is x), combinations of different operators, clips, and operators that value ranges make
+    redundant. Moves monotonic operators past max and min, which leave fewer elements. E-matching tries both operand orders of commutative
+    operators."""
 
     # IEEE 754: -0.0 + 0.0 is 0.0; pow(x, 1) is x in every libm, but kernels may round on the way.
     add_zero = (x + c >> x).when(is_all(c, 0), keeps_type(x, x + c)).inexact("-0.0 + 0.0 is 0.0")
     power_one = (op.power(x, c) >> x).when(is_all(c, 1), is_float(x), keeps_type(x, op.power(x, c))).inexact("kernels may round on the way")
     subtract_zero = (x - c >> x).when(is_all(c, 0), keeps_type(x, x - c), is_no_negative_zero(c))
     unit = (unital(x, c) >> x).when(is_unit(c, unital), keeps_type(x, unital(x, c)))
+    zero = (absorbing(x, c) >> op.broadcast_to(c, shape=shape_of(absorbing(x, c)))).when(is_zero_of(c, absorbing))
+    against_itself = (
+        _NOTHING(difference=x - x, bits=op.bitwise_xor(x, x), truth=op.logical_xor(x, x))
+        >> _NOTHING(difference=x * 0, bits=op.bitwise_and(x, 0), truth=op.logical_and(x, 0))
+    ).when(*_NOTHING.only("difference", is_integer(x)))
     same_operands = twofold(x, x) >> x
     absorbed_operand = (twofold(x, twofold(x, y)) >> twofold(x, y)).inexact(TIES)
     involution_twice = involution(involution(x)) >> x

@@ -24,7 +24,7 @@ from passat.rules.guards import (
     shape_of,
 )
 from passat.rules.holes import cases, operator
-from passat.rules.library.arithmetic import TIES, is_not_constant, meet_in_range
+from passat.rules.library.arithmetic import TIES, is_no_zero, is_not_constant, meet_in_range
 from passat.rules.library.products import is_scalar, no_axes
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors
 from passat.rules.rule import RESOLVED, RuleSet
@@ -104,10 +104,15 @@ class Factoring(RuleSet):
     part of a concatenation instead of the whole, cancels inverse functions, and fuses compositions that have an operator of their own.
     Where all values are finite, cancels an operand against itself."""
 
-    products = (combined(x * y, x * z) >> x * combined(y, z)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
+    products = (
+        (combined(x * y, x * z) >> x * combined(y, z))
+        .when(is_no_zero(x), is_no_zero(y), is_no_zero(z))
+        .inexact(_ONCE, nonfinite=RESOLVED)
+        .exploring()
+    )
     product_and_self = (
         (itself(added=x * y + x, subtracted=x * y - x, first=x - x * y) >> x * itself(added=y + 1.0, subtracted=y - 1.0, first=1.0 - y))
-        .when(same_type(x, x * y), is_float(x))
+        .when(same_type(x, x * y), is_float(x), is_no_zero(y))
         .inexact(_ONCE, nonfinite=RESOLVED)
         .exploring()
     )

@@ -32,7 +32,7 @@ from passat.rules.guards import (
     same_shape,
 )
 from passat.rules.holes import CaseHole, cases
-from passat.rules.library.arithmetic import is_not_constant
+from passat.rules.library.arithmetic import is_no_zero, is_not_constant
 from passat.rules.library.batch_norm import is_not, products_stay_finite, stays_finite, sum_stays_finite
 from passat.rules.library.products import is_product_bias, is_scalar, is_stack, product, turned
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors
@@ -232,14 +232,14 @@ class MatmulAlgebra(RuleSet):
     )
     common_left = (
         (product(x, y) + product(x, z) >> product(x, y + z))
-        .when(same_shape(y, z), is_not_constant(y))
+        .when(same_shape(y, z), is_not_constant(y), is_no_zero(x))
         .inexact(_GROUPED, nonfinite=RESOLVED)
         .exploring()
         .budget(64)
     )
     common_right = (
         (product(x, z) + product(y, z) >> product(x + y, z))
-        .when(same_shape(x, y))
+        .when(same_shape(x, y), is_no_zero(z))
         .inexact(_GROUPED, nonfinite=RESOLVED)
         .exploring()
         .budget(64)

@@ -77,3 +77,19 @@ def test_numbers_are_operands_where_the_left_side_has_them() -> None:
     three = graph.operands[difference][1]
     unite(graph, edges, three, graph.operands[product][0])
     assert may_match(edges, x * 3.0), "a union made an operand of the product constant"
+
+
+def test_an_e_class_of_many_nodes() -> None:
+    """The work for a union does not depend on the number of nodes; otherwise this would take minutes."""
+    body: Expr = ops.negative(a)
+    for i in range(30_000):
+        body = ops.exp(body) if i % 2 else ops.tanh(body)
+    graph, edges = loaded(body)
+    first, *others = [*nodes_of(graph, "negative"), *nodes_of(graph, "exp")]
+    for other in others:
+        unite(graph, edges, first, other)
+    assert len(graph.members[first]) == 15_001
+    assert may_match(edges, op.tanh(op.negative(x)))
+    assert not may_match(edges, op.exp(op.exp(x)))
+    edges.unite(first, max(nodes_of(graph, "tanh")))
+    assert may_match(edges, op.exp(op.exp(x)))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from passat.ir.expr import Expr
 from passat.ir.op import Op, list_ops
 from passat.ir.tensor import Tensor
-from passat.rules.library import Arithmetic, Constants, Copies, Powers
+from passat.rules.library import Arithmetic, Constants, Copies, Factoring, Powers
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
@@ -20,6 +20,7 @@ from tests.rules.running import assert_equal_in_value, operators, run, saturate
 
 x, y = var("x"), var("y")
 cond = var("cond", dtype="bool")
+count = var("count", (2, 3), "int32")
 
 
 def element_type(of: Op) -> str:
@@ -38,6 +39,13 @@ def unit_case(of: Op) -> Case:
     return case(of(a, splat(of.unit, (3,), dtype)), of(a, splat(1 - of.unit, (3,), dtype)), f"not {of.unit}")
 
 
+def zero_case(of: Op) -> Case:
+    dtype = "bool" if of.name.startswith("logical") else "int32"
+    a = var("a", dtype=dtype)
+    assert of.zero is not None
+    return case(of(a, splat(of.zero, (3,), dtype)), of(a, splat(1 - of.zero, (3,), dtype)), f"not {of.zero}")
+
+
 def with_constants(make: Callable[[Expr, Expr, Expr], Expr], *, name: str) -> Case:
     """A rule on two constants: it fires on ordinary ones, and not if their combination exceeds the range."""
     two, three = splat(2.0), numbers((3,))
@@ -54,6 +62,10 @@ UNITS = {"add": "add_zero", "subtract": "subtract_zero", "power": "power_one"}
 """The rules of operators whose unit has a rule of its own."""
 CASES: dict[str, Case] = {
     **{f"Arithmetic.{UNITS.get(of.name, f'unit[{of.name}]')}": unit_case(of) for of in list_ops() if of.unit is not None and of.arity == 2},
+    **{f"Arithmetic.zero[{of.name}]": zero_case(of) for of in list_ops() if of.zero is not None},
+    "Arithmetic.against_itself[difference]": case(count - count, x - x, "the elements are float32"),
+    "Arithmetic.against_itself[bits]": case(ops.bitwise_xor(count, count), ops.bitwise_xor(count, ops.bitwise_not(count)), ""),
+    "Arithmetic.against_itself[truth]": case(ops.logical_xor(cond, cond), ops.logical_xor(cond, ops.logical_not(cond)), ""),
     "Arithmetic.same_operands": case(ops.logical_and(cond, cond), ops.logical_and(cond, ops.logical_not(cond)), ""),
     "Arithmetic.absorbed_operand": case(ops.maximum(x, ops.maximum(x, y)), ops.maximum(x, ops.minimum(x, y)), ""),
     "Arithmetic.even[cos, negative]": case(ops.cos(negated(x)), ops.sin(ops.abs(x)), ""),
@@ -138,7 +150,6 @@ CASES |= {
 }
 
 
-count = var("count", (2, 3), "int32")
 far = ops.clip(count, a_min=0, a_max=300)
 
 
@@ -315,6 +326,18 @@ def test_two_clips_are_merged(low: AnyValue, high: AnyValue, then_low: AnyValue,
     assert operators(after) == ["clip"] * kept
     feed = [Tensor.dense(np.linspace(-3, 3, 6, dtype=np.float32).reshape(2, 3))]
     assert np.array_equal(run(after, feed)[0], run(before, feed)[0])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "math", "left"),
+    [("float32", "finite", []), ("int32", "exact", []), ("float32", "reassociate", ["multiply", "subtract", "subtract"])],
+)
+def test_products_with_zero_do_not_grow(dtype: str, math: str, left: list[str]) -> None:
+    """0 * (d - d) is a product with 0 as well; its differences with itself made products without end."""
+    body = var("a", (), dtype) * splat(0, (), dtype)
+    done = saturate(func((body - body) - body), Arithmetic, Factoring, ConstantFolding, rules__math=math)
+    assert operators(done.function) == left
+    assert sum(done.count(f"matched:{rule.name}") for rule in (*Arithmetic, *Factoring)) < 1000
 
 
 def test_a_bound_stays_as_it_was_written() -> None:

@@ -16,6 +16,7 @@ TWICE = {
     ("Arithmetic.clip_nothing", "Arithmetic.clipped"): GUARDS,
     ("Arithmetic.clip_nothing_finite", "Arithmetic.clipped"): GUARDS,
     ("Arithmetic.rectified", "Arithmetic.rectified_zeros"): LIBERTIES,
+    ("Arithmetic.zero", "Factoring.times_zero"): LIBERTIES,
     ("Attention.divided_scores", "MatmulAlgebra.divided_product"): GUARDS,
     ("BackwardScaleAxis.hoist_past_broadcast", "BackwardScaleAxis.hoist_past_sum"): GUARDS,
     ("BackwardScaleAxis.hoist_past_transpose", "Commute.transpose_and_constant"): GUARDS,
