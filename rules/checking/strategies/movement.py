@@ -9,7 +9,7 @@ import numpy as np
 from passat.ir.op import Op
 from passat.ir.ops.slicing import END
 from passat.rules.checking.sampler import Sampler
-from passat.rules.library.arithmetic import always_wins, is_unit
+from passat.rules.library.arithmetic import always_wins, is_unit, is_zero_of
 from passat.rules.library.commuting import is_no_scalar
 from passat.rules.library.data_movement import are_adjacent, is_split_where_joined, is_whole_split
 from passat.rules.library.dynamic_shapes import (
@@ -190,6 +190,11 @@ def _the_count(sampler: Sampler, c: Sample, attrs: Sample, x: Sample, inverted: 
 @strategy_for(is_unit)
 def _its_unit(sampler: Sampler, c: Sample, of: Op) -> Samples:
     return [Sample(elements=() if of.unit is None else (of.unit,)), None]
+
+
+@strategy_for(is_zero_of)
+def _its_zero(sampler: Sampler, c: Sample, of: Op) -> Samples:
+    return [Sample(elements=() if of.zero is None else (of.zero,)), None]
 
 
 @strategy_for(always_wins)
