@@ -19,6 +19,7 @@ from passat.rules.checking.attributes import Attributes
 from passat.rules.checking.case import Key, Unfit
 from passat.rules.checking.operands import own_dtype
 from passat.rules.checking.sampler import Sampler, uniform
+from passat.rules.checking.sizes import Sizes
 from passat.rules.checking.strategies import strategy_of
 from passat.rules.guards import Guard
 from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar, RuleError, subterms
@@ -44,6 +45,7 @@ class Plan:
         self.elements: dict[Key, Elements] = {}
         self.attrs: dict[str, AnyValue] = {}
         self.parts: dict[Key, int] = {}
+        self.sizes = Sizes(self, sampler)
         if guards:
             self._ask(guards)
             for node in subterms(pattern):
@@ -67,7 +69,9 @@ class Plan:
                 said = list(zip(guard.args, samples, strict=False))  # trailing samples may be missing
                 for arg, sample in sorted(said, key=lambda pair: isinstance(pair[0], PCall)):  # holes first: terms consist of them
                     if sample is not None:
-                        self._settle(arg, sample)
+                        self.settle(arg, sample)
+        for term, shape in self.sizes.shapes():
+            self.settle(term, Sample(shape=shape))
 
     def _sample(self, arg: AnyValue) -> AnyValue:
         """The sample that a strategy gets for an argument."""
@@ -76,10 +80,13 @@ class Plan:
         if isinstance(arg, AttrHole):
             return Sample(value=self.attrs.get(arg.name))
         if isinstance(arg, Computed):
-            return Sample()
+            return Sample(value=self.sizes.known(arg))
         return tuple(map(self._sample, arg)) if isinstance(arg, (tuple, list)) else arg
 
-    def _settle(self, arg: AnyValue, sample: Sample) -> None:
+    def settle(self, arg: AnyValue, sample: Sample) -> None:
+        """Fixes an argument of a guard, as far as it is open."""
+        if isinstance(arg, Computed) and sample.value is not None:
+            self.sizes.want(arg, sample.value)
         if isinstance(arg, AttrHole) and sample.value is not None:
             self.attrs.setdefault(arg.name, sample.value)
         if not isinstance(arg, Pattern):
@@ -149,7 +156,7 @@ class Plan:
             place = sampler.pick([i for i, dim in enumerate(wanted) if dim == 1])
             yield first, (*wanted[:place], *wanted[place + 1 :])
         elif name == "dyn.broadcast_to":
-            self._settle(node.args[1], Sample((len(wanted),), "int64", elements=lambda sampler, shape: np.asarray(wanted, np.int64)))
+            self.settle(node.args[1], Sample((len(wanted),), "int64", elements=lambda sampler, shape: np.asarray(wanted, np.int64)))
         elif name == "take" and node.attrs.get("axis") == 0 and wanted:
             cut = len(wanted) - 1 if sampler.chance(0.9) else sampler.integer(0, len(wanted))
             yield first, (sampler.full(), *wanted[cut:])
