@@ -35,9 +35,6 @@ from passat.rules.multi_pattern import MultiRule
 from passat.rules.pattern import Pattern, PCall, PConst, PGet, PTuple, PValue, PVar
 from passat.rules.rule import EXACT, FINITE, JOINING, Rule
 
-_RESERVATION = "-1 cannot be worked out next to a size of 0"
-"""The error of a reshape of an empty tensor whose shape is unknown to the program (`passat.ir.ops.newshape`)."""
-
 
 class Verdict(enum.Enum):
     """The result of an instance."""
@@ -189,8 +186,6 @@ class Trier:
         except MisdeclaredError as error:
             return Verdict.MISDECLARED, " ".join(str(error).split()), []
         except EvaluateError as error:
-            if _RESERVATION in str(error) and trial.case.unknown:
-                return Verdict.UNCOMPARED, str(error), []
             return Verdict.BREAKS, f"the left side has a value, but the right side has none: {' '.join(str(error).split())}", []
         verdict, reason = self._compare(trial, body, evaluation, right)
         return verdict, reason, right

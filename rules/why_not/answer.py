@@ -182,9 +182,11 @@ _TOLD: Final = 3
 def near_miss(view: View, alignment: Alignment) -> str:
     """The position of a near miss, and its mismatches."""
     failures = list(alignment.failures)
-    first = _root(view, failures.pop(0)) if alignment.off_root else f"at {view.describe(alignment.root)}"
+    first, is_place = f"at {view.describe(alignment.root)}", True
+    if alignment.off_root:
+        first, is_place = _root(view, failures.pop(0)), False
     if failures and failures[0].what == "field" and failures[0].whole == alignment.root:
-        first = _field(view, failures.pop(0))
+        first, is_place = _field(view, failures.pop(0)), False
     what: list[str] = []
     while failures:
         failure = failures.pop(0)
@@ -194,9 +196,7 @@ def near_miss(view: View, alignment: Alignment) -> str:
             what.append(_failure(view, failure, alignment.root))
     if len(what) > _TOLD:
         what[_TOLD:] = [f"{len(what) - _TOLD} more parts do not match"]
-    if alignment.off_root or not first.startswith("at "):
-        return listed([first, *what])
-    return f"{first} {listed(what)}"
+    return f"{first} {listed(what)}" if is_place else listed([first, *what])
 
 
 def pattern_text(pattern: Pattern) -> str:
