@@ -130,7 +130,7 @@ def test_a_pattern_that_no_left_side_can_express_is_rejected(pattern: Callable[[
     ("made", "said"),
     [
         (lambda self, post, found: post.checked_type, "the callback reads types, which differ from match to match"),
-        (lambda self, post, found: post if post.attrs.axis > 0 else found[self.x][0], "compare in a guard"),
+        (lambda self, post, found: post if post.attrs.axis > 0 else found[self.x][0], "axis_0 > 0 is a guard, and has no truth value"),
         (lambda self, post, found: None, "the callback returns None, not an expression"),
         (lambda self, post, found: Constant(const(np.ones((2, 3))).data), "a constant of shape (2, 3) cannot occur in a rule"),
         (lambda self, post, found: post, "both sides are the same"),
