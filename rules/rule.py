@@ -48,8 +48,8 @@ LIBERTIES: Final[tuple[Liberty, ...]] = ((EXACT, KEPT), *((REASSOCIATE, words) f
 """What a rule may do to floating-point values, most restrictive first."""
 REDUCING, EXPLORING, JOINING, MULTI_PATTERN, LOWERING, EAGER = "reducing", "exploring", "joining", "multi-pattern", "lowering", "eager"
 """The kinds of rules. A reducing rule retires the matched node from matching. An exploring one adds alternatives. A joining one unites two
-existing e-classes. A multi-pattern one has several roots. A lowering one excludes the matched node from extraction. An eager one is applied
-to a node when it is added, and replaces it."""
+existing e-classes, or regroups a sum or product that shares operands with another. A multi-pattern one has several roots. A lowering one
+excludes the matched node from extraction. An eager one is applied to a node when it is added, and replaces it."""
 
 
 _LIBRARY: Final = "passat.rules.library."
@@ -239,7 +239,10 @@ class Rule:
 
     def joining(self) -> "Rule":
         """Applies the rule only where its right side already exists, up to the order of operands, and unites the two. This proves sums in
-        different orders equal without enumerating all orders."""
+        different orders equal without enumerating all orders.
+
+        A rule that regroups, `(x + y) + z >> x + (y + z)`, also applies where `y + z` exists, or brings two operands together that another
+        sum has, too (`passat.rules.engine.common_parts`)."""
         if self.back or self.kind == LOWERING:
             raise RuleError(f"rule [{self!r}]: a joining rule has one direction, and is not lowering")
         return self._but(kind=JOINING)

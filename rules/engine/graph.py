@@ -23,6 +23,7 @@ from passat.rules.engine.report import RuleStatistics
 from passat.rules.substitution import Environment
 
 if TYPE_CHECKING:
+    from passat.rules.engine.common_parts import CommonParts
     from passat.rules.engine.eager import Eager
 
 CALL: Final = "call"
@@ -139,6 +140,8 @@ class Graph:
         self.members: dict[int, list[int]] = {}
         """The nodes of each e-class that has more than one."""
         self.facts: dict[Analysis[AnyValue], Facts[AnyValue]] = {}
+        self.common_parts: CommonParts | None = None
+        """What sums and products of the program share, once a rule has asked."""
         self.ids: dict[int, int] = {}
         self.attrs: list[Attrs] = [EMPTY_ATTRS]
         self.tensors: list[Tensor] = []

@@ -14,6 +14,7 @@ from passat.ir.op import KnownValue, OpTypeError
 from passat.ir.tensor import Tensor
 from passat.ir.types import Type
 from passat.rules.analysis import Analysis, Fact
+from passat.rules.engine.common_parts import CommonParts
 from passat.rules.engine.egraph import Query
 from passat.rules.engine.graph import CALL, CONST_SYMBOL, Graph, NewNode, Symbol, symbol
 from passat.rules.engine.maker import GraphMaker
@@ -358,19 +359,43 @@ class Matcher:
         return turned and given[0] != given[1] and any(cls is not None for cls in bound)
 
     def _there(self, match: "Bindings") -> int:
-        """The existing node for the right side, up to the order of operands, outside the root's e-class. Raises Reject if there is none."""
+        """The existing node for the right side, up to the order of operands, outside the root's e-class, or that of a chain that is
+        regrouped. Raises Reject if there is none."""
         graph, row, made = match.graph, match.row, list[int]()
+        root = graph.find(row[0])
         for node, head, operands in self._plan:
             parts = tuple([graph.find(made[~i] if i < 0 else row[i]) for i in operands])
             payload = graph.attr_id(match.call_attrs(node)) if isinstance(node, PCall) and head.has_payload else 0
             found = graph.there(head, payload, parts) if isinstance(node, PCall) else None
             if found is None:
-                raise Reject(_NOT_THERE, Check.ABSENT)
+                return self._regrouped(graph, row, root)
             made.append(found)
         built = made[-1] if made else row[self.slot(self.rule.rhs)]
-        if graph.find(built) == graph.find(row[0]):
+        if graph.find(built) == root:
             raise Reject(_NOT_THERE, Check.ABSENT)
         return built
+
+    def _regrouped(self, graph: Graph, row: Sequence[int], root: int) -> int:
+        """The node of a chain that is regrouped because another chain shares operands of its part. Raises Reject for other right sides."""
+        if not self._regroups:
+            raise Reject(_NOT_THERE, Check.ABSENT)
+        if graph.common_parts is None:
+            graph.common_parts = CommonParts(graph)
+        (_, head, inner), (_, _, outer) = self._plan
+        part = graph.common_parts.make(head, tuple([graph.find(row[i]) for i in inner]), root)
+        if part is None:
+            raise Reject(_NOT_THERE, Check.ABSENT)
+        built = graph.make(head, 0, tuple([graph.find(part if i < 0 else row[i]) for i in outer]))
+        if graph.find(built) == root:
+            raise Reject(_NOT_THERE, Check.ABSENT)
+        graph.common_parts.use(part, root, built)
+        return built
+
+    @cached_property
+    def _regroups(self) -> bool:
+        """True if both sides are two calls of one operator with two operands, as in `(x + y) + z -> x + (y + z)`."""
+        calls = [node for node in (*self._terms, *subterms(self.rule.rhs)) if not isinstance(node, PVar)]
+        return len(calls) == 4 and {symbol_of(node) for node in calls} == {self.root} and self.root.arity == 2 and not self.root.has_payload
 
 
 class Bindings(Substitution):

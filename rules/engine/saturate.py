@@ -31,8 +31,8 @@ different orders differ by rounding, so each order folds a new constant."""
 
 class Saturator:
     """Saturates a graph in stages, under limits. Afterwards, `members` has the nodes of each e-class with more than one, and `provenance`
-    the rule and the root e-class of each new node. For each application of a multi-pattern rule, `together` lists the roots and the nodes
-    that may replace them jointly. `steps` records each application and rejection.
+    the rule and the root e-class of each new node. For each application of a multi-pattern rule, and each common part of sums and products,
+    `together` lists the roots and the nodes that may replace them jointly. `steps` records each application and rejection.
 
     Equal seeds give equal results. Seed 0 processes matches in program order; others use a random order.
     """
@@ -83,6 +83,8 @@ class Saturator:
             self._follow(self._decided)
             self.result.stopped = Stop(StopReason.FAILED, str(error))
         self._mirror.close()
+        if self.graph.common_parts is not None:
+            self.together += self.graph.common_parts.together()
         self.result.nodes = len(self.graph)
         return self.result
 

@@ -106,10 +106,11 @@ SWEEPS: Final = 4
 
 
 class _Undo(NamedTuple):
-    """The previous choices of an e-class and of the e-classes that the change brought in."""
+    """The previous choice of an e-class, and those of the e-classes that the change brought in, with their positions: an earlier change of
+    a group may have freed them, and is undone as well."""
 
     old: int
-    saved: list[tuple[int, int]]
+    saved: list[tuple[int, int, float]]
 
 
 class Solution:
@@ -301,7 +302,7 @@ class Solution:
         added = self._cone(node, cls, here, preferred)
         if added is None:
             return None
-        saved = [(new, choice[new]) for new, _ in added]
+        saved = [(new, choice[new], position[new]) for new, _ in added]
         for new, chosen in added:
             choice[new] = chosen
         for part in space.children[node]:
@@ -324,8 +325,9 @@ class Solution:
         self.choice[cls] = undo.old
         for part in self.space.children[node]:
             self._free(part)
-        for new, chosen in undo.saved:
+        for new, chosen, place in undo.saved:
             self.choice[new] = chosen
+            self.position[new] = place
         if self.space.biased:
             self._recount_around(cls, node, undo.old)
 

@@ -36,6 +36,9 @@ def test_the_guard_of_softmax_is_removed_for_finite_values() -> None:
     becomes(collapse_batch_dims(), signature, body, "nn.softmax(nn.matmul(%x, %w))", rules__math="finite")
 
 
-def test_the_guard_of_an_unknown_mask_stays() -> None:
-    body = "%0 = nn.softmax(add(%x, %m)); %1 = isnan(%0); where(%1, 0f, %0)"
-    stays(collapse_batch_dims(), "%x: (2, 3), %m: (2, 3)", body, rules__math="finite")
+def test_the_guard_of_a_mask_of_infinity_stays() -> None:
+    """An input is finite by the assumption, but not the -infinity that the program itself writes where a mask is false."""
+    signature, guard = "%x: (2, 3), %m: (2, 3)", "%1 = isnan(%0); where(%1, 0f, %0)"
+    becomes(collapse_batch_dims(), signature, f"%0 = nn.softmax(add(%x, %m)); {guard}", "nn.softmax(add(%x, %m))", rules__math="finite")
+    masked = f"%0 = nn.softmax(where(less(%m, 0f), -inff, %x)); {guard}"
+    stays(collapse_batch_dims(), signature, masked, rules__math="finite")
