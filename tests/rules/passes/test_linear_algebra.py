@@ -120,9 +120,9 @@ def test_exact_means_exact() -> None:
     becomes(linear_algebra(), "%x: (4, 3)", "%0 = transpose(%x);\n%1 = tanh(%0);\ntranspose(%1)", "tanh(%x)", rules__math="exact")
 
 
-@pytest.mark.parametrize("body", ["subtract(%x, %x)"])
+@pytest.mark.parametrize("body", ["%0 = multiply(%x, %x);\nadd(%0, %x)", "%0 = add(%x, %y);\nsubtract(%0, %y)"])
 def test_integers_are_left_alone(body: str) -> None:
-    stays(linear_algebra(), "%x: (4, 3) int64", body, rules__math=FINITE)
+    stays(linear_algebra(), "%x: (4, 3) int64, %y: (4, 3) int64", body, rules__math=FINITE)
 
 
 def test_their_levels() -> None:
