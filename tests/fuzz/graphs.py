@@ -93,8 +93,9 @@ def counted(name: str, model: ModelProto, feeds: tuple[Mapping[str, Any], ...]) 
 
 
 def is_as_declared(model: ModelProto, feed: Mapping[str, Any]) -> bool:
-    """True if outputs have the declared ranks, and sizes with names of input sizes equal these. An If with branches of several ranks has
-    the rank of one of them when the graph is made, and may have the other for other inputs; the same holds for computed sizes."""
+    """True if outputs have the declared ranks and sizes, and sizes with names of input sizes equal these. An If with branches of several
+    ranks has the rank of one of them when the graph is made, and may have the other for other inputs; the same holds for computed sizes,
+    as of NonZero."""
     sizes: dict[str, int] = {}
     for value in model.graph.input:
         dims = value.type.tensor_type.shape.dim
@@ -103,7 +104,10 @@ def is_as_declared(model: ModelProto, feed: Mapping[str, Any]) -> bool:
         dims = value.type.tensor_type.shape.dim
         if value.type.HasField("tensor_type") and (
             np.ndim(found) != len(dims)
-            or any(sizes.get(dim.dim_param, size) != size for dim, size in zip(dims, np.shape(found), strict=True))
+            or any(
+                (dim.dim_value if dim.HasField("dim_value") else sizes.get(dim.dim_param, size)) != size
+                for dim, size in zip(dims, np.shape(found), strict=True)
+            )
         ):
             return False
     return True
