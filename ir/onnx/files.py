@@ -121,7 +121,10 @@ def _check(model: ModelProto, path: str | None = None) -> None:
     except onnx.checker.ValidationError as error:
         # The node is named on later lines of the message.
         text = "; ".join(filter(None, (" ".join(part.split()) for part in str(error).split("==> Context:"))))
-        said = undeclared(model) if _OF_TYPES.search(text) else ""
+        try:
+            said = undeclared(model) if _OF_TYPES.search(text) else ""
+        except OnnxError as unreadable:
+            said = str(unreadable)
         raise CheckerError(f"onnx.checker does not accept the model: {said or text[:_COMPLAINT]}") from error
     except UnicodeDecodeError as error:
         raise CheckerError("onnx.checker does not accept the model: it contains text that is not UTF-8") from error

@@ -5,6 +5,7 @@ from typing import Final
 import onnx
 from onnx import ModelProto, TypeProto, ValueInfoProto
 
+from passat.ir.onnx.errors import require_text
 from passat.ir.onnx_mapping import ELEMENT_TYPES
 
 _PARTS: Final = {
@@ -18,7 +19,8 @@ _PARTS: Final = {
 
 
 def undeclared(model: ModelProto) -> str:
-    """A sentence about the first input or output whose declared type is too incomplete for `onnx.checker`; empty if there is none."""
+    """A sentence about the first input or output whose declared type is too incomplete for `onnx.checker`; empty if there is none. Raises
+    OnnxError for text that is not UTF-8."""
     for what, values in (("input", model.graph.input), ("output", model.graph.output)):
         for value in values:
             missing = _missing(value.type)
@@ -54,6 +56,7 @@ def _sentence(model: ModelProto, what: str, value: ValueInfoProto, said: str, mi
     maker = next((node for node in model.graph.node if value.name in node.output), None)
     by, out = "", "declare it (sizes may be unknown)" if missing in ("shape", "type") else "declare the right one"
     if maker is not None:
+        require_text(maker.op_type, maker.domain)
         kind = f"{maker.domain}.{maker.op_type}" if maker.domain else maker.op_type
         by = f", which {f'node {maker.name!r} ({kind})' if maker.name else f'a {kind} node'} produces,"
         if not onnx.defs.has(maker.op_type, maker.domain) and missing in ("shape", "type"):

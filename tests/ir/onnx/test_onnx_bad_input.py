@@ -229,6 +229,11 @@ def test_text_that_is_not_utf8(parse: Parse, tmp_path: Path) -> None:
     content = parse("g (float[2] x) => (float[2] y) { y = Relu(x) }").SerializeToString()
     path.write_bytes(content.replace(b"Relu", b"R\xfflu"))
     assert "text that is not UTF-8" in message(lambda: load(path))
+    undeclared = parse("g (float[2] x) => (y) { y = Relu(x) }").SerializeToString()
+    broken = onnx.load_model_from_string(undeclared.replace(b"Relu", b"R\xfflu"))
+    assert message(lambda: check(broken)) == (
+        r"onnx.checker does not accept the model: the model contains text that is not UTF-8: b'R\xfflu'"
+    )
 
 
 def damaged() -> st.SearchStrategy[bytes]:
