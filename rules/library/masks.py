@@ -192,6 +192,10 @@ _GUARDED = guarded(
 )
 
 
+_NUMBER = op.cast(x, dtype=t)
+_INVERTED = c - _NUMBER
+
+
 class Masks(RuleSet):
     """Rewrites arithmetic on masks and on selections between constants as selections, and negated comparisons as comparisons. Drops
     redundant selections, gathers that select all of a mask in order, and guards of softmax against rows that are masked entirely, where no
@@ -199,12 +203,16 @@ class Masks(RuleSet):
     discards. Above its threshold, `softplus(x)` equals `x`."""
 
     inverted_scaled = (
-        ((c - op.cast(x, dtype=t)) * d >> op.where(x, 0.0, d))
-        .when(has_dtype(x, "bool"), is_float(d), is_all(c, 1), is_finite(d))
+        (_INVERTED * d >> op.where(x, 0.0, d))
+        .when(has_dtype(x, "bool"), is_float(d), is_all(c, 1), is_finite(d), keeps_type(_NUMBER, _INVERTED))
         .inexact(_SIGN)
     )
     scaled = (op.cast(x, dtype=t) * d >> op.where(x, d, 0.0)).when(has_dtype(x, "bool"), is_float(d), is_finite(d)).inexact(_SIGN)
-    inverted = (c - op.cast(x, dtype=t) >> op.cast(op.logical_not(x), dtype=t)).when(has_dtype(x, "bool"), is_all(c, 1)).exploring()
+    inverted = (
+        (_INVERTED >> op.cast(op.logical_not(x), dtype=t))
+        .when(has_dtype(x, "bool"), is_all(c, 1), keeps_type(_NUMBER, _INVERTED))
+        .exploring()
+    )
     product = (
         (op.cast(x, dtype=t) * op.cast(y, dtype=u) >> op.cast(op.logical_and(x, y), dtype=t))
         .when(has_dtype(x, "bool"), has_dtype(y, "bool"), t == u)

@@ -360,6 +360,8 @@ class RaiseOps(RuleSet):
         .inexact(_ROUNDS)
     )
     softplus = (
-        (op.log(op.exp(x) + 1.0) >> op.nn.softplus(x)).when(has_dtype(x, "float32")).inexact("an overflowing exponential is harmless")
+        (op.log(op.exp(x) + 1.0) >> op.nn.softplus(x))
+        .when(has_dtype(x, "float32"), keeps_type(x, op.exp(x) + 1.0))
+        .inexact("an overflowing exponential is harmless")
     )
     mish = (x * op.tanh(op.nn.softplus(x)) >> op.nn.mish(x)).when(is_float(x)).inexact(_ROUNDS)

@@ -13,7 +13,7 @@ from passat.ir.attrs import Attrs
 from passat.ir.dtypes import to_numpy
 from passat.ir.ops.movement import permutation
 from passat.ir.ops.reduction import reduced_axes
-from passat.rules.guards import Reject, Term, computed, guard, is_float, shape_of
+from passat.rules.guards import Reject, Term, computed, guard, is_float, keeps_type, shape_of
 from passat.rules.holes import OperatorHole, cases, operator
 from passat.rules.library.arithmetic import TIES
 from passat.rules.library.products import is_scalar
@@ -214,12 +214,16 @@ class Reductions(RuleSet):
     softmax."""
 
     softmax_of_sum = (
-        (softmax(x + c, axis=p) >> softmax(x, axis=p)).when(is_constant_along(c, p, x), is_moderate(c)).inexact("one fewer rounding")
+        (softmax(x + c, axis=p) >> softmax(x, axis=p))
+        .when(is_constant_along(c, p, x), is_moderate(c), keeps_type(x, x + c))
+        .inexact("one fewer rounding")
     )
     softmax_less_max = (
         (softmax(x - _MOST, axis=p) >> softmax(x, axis=p)).when(are_same_axes(b, p, x)).inexact("softmax subtracts the maximum itself")
     )
-    softmax_of_difference = (softmax(x - y, axis=p) >> softmax(x, axis=p)).when(is_constant_along(y, p, x)).finite("inf - inf is NaN")
+    softmax_of_difference = (
+        (softmax(x - y, axis=p) >> softmax(x, axis=p)).when(is_constant_along(y, p, x), keeps_type(x, x - y)).finite("inf - inf is NaN")
+    )
     repeated_quantifiers = _repeated(quantifier)
     repeated_totals = _repeated(total).inexact(_OR_TIES)
     repeated_floats = _repeated(floating).when(is_float(x)).inexact(_SUMS)

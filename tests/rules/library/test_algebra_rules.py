@@ -4,9 +4,10 @@ not."""
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import Commute, Concatenations, Factoring, Masks, MatmulAlgebra, Reductions
+from passat.ir.shape import ANY
+from passat.rules.library import Commute, Concatenations, Factoring, Masks, MatmulAlgebra, RaiseOps, Reductions
 from passat.rules.rule import Rule, RuleSetMeta, without_operators
-from tests.rules.building import const, numbers, ops, splat, tup, var
+from tests.rules.building import const, func, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, options, pairs
 from tests.rules.running import assert_equal_in_value, result_type, saturate
 
@@ -184,3 +185,23 @@ def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     else:
         said = [remark for remark in outcome.remarks if remark.startswith(f"{without_operators(rule.name)} rejected")]
         assert any(example.reason in remark for remark in said), outcome.remarks
+
+
+unknown, unknown_mask = var("unknown", (ANY, 3)), var("unknown_mask", (ANY,), "bool")
+
+
+@pytest.mark.parametrize(
+    ("program", "rules"),
+    [
+        (ops.log(ops.exp(unknown) + splat(1.0, (2, 3))), RaiseOps),
+        (splat(1.0, (2,)) - number(unknown_mask), Masks),
+        ((splat(1.0, (2,)) - number(unknown_mask)) * d, Masks),
+        (ops.nn.softmax(unknown + numbers((2, 1))), Reductions),
+        (ops.nn.softmax(unknown - var("shift", (2, 1))), Reductions),
+    ],
+    ids=["softplus", "mask", "scaled mask", "softmax of a sum", "softmax of a difference"],
+)
+def test_operands_that_enlarge_a_tensor_of_unknown_size_stay(program: Expr, rules: RuleSetMeta) -> None:
+    """The size may be 1, so that the dropped operand determines that of the result."""
+    function = func(program)
+    assert saturate(function, rules, rules__math="finite").function is function
