@@ -90,7 +90,6 @@ Trait = Literal[
     "non_negative",
     "monotonic",
     "follows_sizes",
-    "non_computational",
 ]
 TRAITS: Final[tuple[Trait, ...]] = get_args(Trait)
 """The traits of an operator declaration (`passat.ir.op.Op`) that a hole can require."""

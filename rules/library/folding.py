@@ -21,13 +21,13 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.guards import Guard, Reject, Term, computed, guard, knows_all_elements
 from passat.rules.holes import constants_of, operator, tensors_of
-from passat.rules.pattern import Pattern, attributes, op, tensors, term, value
+from passat.rules.pattern import attributes, op, tensors, term, value
 from passat.rules.rule import Rule, RuleSet
 from passat.rules.substitution import CallTerm
 
 MOST_BYTES: Final = 1 << 30
 """Maximum size of a folded constant, even if `rules.max_growth` allows more."""
-f, g, quantized = operator("f"), operator("g", follows_sizes=True), operator("quantized", non_computational=True)
+f, g = operator("f"), operator("g", follows_sizes=True)
 cs = constants_of("cs", least=1)
 xs, before, behind = tensors_of("xs"), tensors_of("before"), tensors_of("behind")
 x, y, z, v, w = tensors("x y z v w")
@@ -45,6 +45,12 @@ def has_kernel(whole: CallTerm) -> bool | str:
 def is_computational(whole: CallTerm) -> bool | str:
     """Constant folding does not keep the operator, as it keeps quantized operators."""
     return not whole.op.non_computational or f"{whole.op.name} is folded only by FoldConstant with fold_qnn"
+
+
+@guard
+def is_quantized(whole: CallTerm) -> bool | str:
+    """The operator is one that constant folding keeps by default."""
+    return whole.op.non_computational or f"{whole.op.name} is not a quantized operator"
 
 
 @guard
@@ -95,16 +101,16 @@ def elements_of(whole: Term) -> Tensor:
 _CALL, _SIZES, _FIELD = f(*cs, attrs=a), g(*xs, attrs=a), x[before]
 
 
-def _folded(call: Pattern, *guards: Guard) -> Rule:
-    return (call >> value(computed_of(call))).when(has_kernel(call), *guards, is_small(call), is_quick(call))
+def _folded(*guards: Guard) -> Rule:
+    return (_CALL >> value(computed_of(_CALL))).when(has_kernel(_CALL), *guards, is_small(_CALL), is_quick(_CALL))
 
 
 class ConstantFolding(RuleSet):
     """Replaces calls whose operands are constants or known from shapes by constants. Keeps stateful calls and calls without operands. Where
     `rules.math` is exact, folds only bit-exact results and leaves the rest to ONNX Runtime."""
 
-    call = _folded(_CALL, is_computational(_CALL)).inexact("computes what ONNX Runtime does with its optimizations off").eager()
-    exact = _folded(_CALL, is_computational(_CALL), keeps_every_bit(_CALL)).eager()
+    call = _folded(is_computational(_CALL)).inexact("computes what ONNX Runtime does with its optimizations off").eager()
+    exact = _folded(is_computational(_CALL), keeps_every_bit(_CALL)).eager()
     sizes = (_SIZES >> value(elements_of(_SIZES))).when(knows_all_elements(_SIZES)).eager()
     field = (_FIELD >> value(elements_of(_FIELD))).when(knows_all_elements(_FIELD)).eager()
 
@@ -112,7 +118,7 @@ class ConstantFolding(RuleSet):
 class QuantizedFolding(RuleSet):
     """Replaces quantized calls whose operands are constants by constants (`FoldConstant{fold_qnn=True}`)."""
 
-    call = _folded(quantized(*cs, attrs=a)).inexact("rounds to integers").eager()
+    call = _folded(is_quantized(_CALL)).inexact("rounds to integers").eager()
 
 
 class TupleProjection(RuleSet):
