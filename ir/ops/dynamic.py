@@ -18,7 +18,7 @@ from passat.ir.ops.movement import tiled
 from passat.ir.ops.newshape import reshaped
 from passat.ir.ops.padding import pad_array, padded, zip_pads
 from passat.ir.ops.selection import emit_one_hot, one_hot_array, one_hot_type, topk_arrays, topk_attrs, topk_type
-from passat.ir.ops.slicing import clamped, slice_length
+from passat.ir.ops.slicing import clamped, selected_cost, slice_length
 from passat.ir.shape import ANY, Dim, broadcast
 from passat.ir.tensor import Array
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type, tensor_type
@@ -132,7 +132,7 @@ def _strided_slice(data: Array, begin: Array, end: Array, strides: Array, axes: 
     return data[tuple(parts)]
 
 
-@define_op("dyn.strided_slice", exact="always", kernel=_strided_slice, pattern=2, shape_arith=True)
+@define_op("dyn.strided_slice", exact="always", kernel=_strided_slice, cost=selected_cost, pattern=2, shape_arith=True)
 def dyn_strided_slice(data: TensorType, begin: Known, end: Known, strides: Known, axes: Known) -> TensorType:
     """The elements from `begin` up to `end`, exclusive, in steps of `strides` along `axes`, as in strided_slice. ONNX Slice (10, 11,
     13)."""

@@ -6,14 +6,16 @@ from typing import Final
 
 import numpy as np
 
+from passat.ir.attrs import Attrs
 from passat.ir.bounds import FAR, at_least, ceiling, positive_part, smaller
+from passat.ir.cost import Cost, elements, nbytes
 from passat.ir.expr import Call, Constant, Expr
 from passat.ir.onnx_mapping import Emitter, OnnxNode, OnnxVersionError, from_onnx, to_onnx
 from passat.ir.op import ENTRY_LIMIT, OpTypeError, define_op, get_op
 from passat.ir.ops.reshaping import int64
 from passat.ir.shape import ANY, Any, Dim, Shape
 from passat.ir.tensor import Array, Tensor
-from passat.ir.types import TensorType, tensor_type
+from passat.ir.types import TensorType, Type, tensor_type
 
 END: Final = 2**63 - 1
 """The end of a slice up to the end of an axis of any size; negated for a backward slice."""
@@ -112,7 +114,12 @@ def _strided_slice(
     return data[tuple(clamped(size, *parts[axis]) if axis in parts else slice(None) for axis, size in enumerate(data.shape))]
 
 
-@define_op("strided_slice", kernel=_strided_slice, movement=True, shape_arith=True)
+def selected_cost(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
+    """Reads as much of the data as it writes."""
+    return Cost(elements(result), 2 * nbytes(result))
+
+
+@define_op("strided_slice", kernel=_strided_slice, cost=selected_cost, movement=True, shape_arith=True)
 def strided_slice(
     data: TensorType,
     *,

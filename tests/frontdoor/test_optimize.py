@@ -290,15 +290,15 @@ def test_an_operator_that_onnx_runtime_has_no_kernel_for_is_not_made() -> None:
 
 
 def test_zeros_of_unknown_sizes_do_not_explode() -> None:
-    """A difference that is 0 and cannot become a constant: all its products and differences are in one e-class. The search ends before a
-    round that would exhaust memory, with the best program so far."""
+    """A difference that is 0 and cannot become a constant: all its products and differences are in one e-class, but products with 0 are not
+    factored."""
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 17]> g (float[m, n, k, m] x) => (float[m, n, k, m] y)'
         "{ u = Sub (x, x) v = Sub (u, u) y = Relu (v) }"
     )
     result = optimize(model, opt_level=4, config={"rules.math": "finite"})
     assert len(result.model.graph.node) == 1
-    assert any("the next iteration would find more than 1000000" in limit for limit in result.report.limits)
+    assert not result.report.limits
 
 
 def test_an_empty_product_does_not_explode() -> None:

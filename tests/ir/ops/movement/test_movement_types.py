@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from passat.ir.attrs import Attrs
 from passat.ir.cost import Cost
 from passat.ir.op import OpTypeError, get_op
 from passat.ir.ops.movement import (
@@ -192,6 +193,11 @@ def test_reshapes_cost_nothing_and_copies_their_bytes() -> None:
     attrs = get_op("reshape").bind_attrs({"newshape": (32,)})
     assert get_op("reshape").cost([x], tensor(32), attrs) == Cost(0.0, 0.0)
     assert get_op("transpose").cost([x], tensor(8, 4), get_op("transpose").bind_attrs({})) == Cost(32.0, 256.0)
+
+
+def test_a_slice_reads_what_it_writes() -> None:
+    for name, indices in (("strided_slice", []), ("dyn.strided_slice", [TensorType((1,), "int64")] * 4)):
+        assert get_op(name).cost([tensor(1000, 4), *indices], tensor(2, 4), Attrs()) == Cost(8.0, 64.0)
 
 
 def test_traits() -> None:
