@@ -39,6 +39,8 @@ def why_not_run(rule: Rule, plan: Plan, ctx: PassContext, ran: Collection[str] |
 
 def disabled_in_vain(plan: Plan, ctx: PassContext) -> list[str]:
     """A sentence for each disabled pass all of whose rules run in other passes."""
+    if not any(step.reason is Reason.DISABLED for step in plan.walk()):
+        return []
     running: dict[str, list[str]] = {}
     for step, pass_ in _rule_passes(plan):
         for rule in pass_.declared if step.runs else ():

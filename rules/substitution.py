@@ -3,7 +3,7 @@ which finds matches, and the certificate checker, which proves them; each fills 
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from typing import Any as AnyValue
 
 import ml_dtypes
@@ -192,9 +192,16 @@ class Substitution:
         return made[node.key]
 
 
+_PLAIN: Final = frozenset({int, bool, float, str, type(None)})
+
+
 def _has_sizes(value: AnyValue) -> bool:
     """True for a size that is not known, and for a tuple with one."""
-    return isinstance(value, (SymDim, Any)) or (isinstance(value, tuple) and any(map(_has_sizes, value)))
+    if type(value) in _PLAIN:  # nearly all
+        return False
+    if isinstance(value, tuple):
+        return not _PLAIN.issuperset(map(type, value)) and any(map(_has_sizes, value))
+    return isinstance(value, (SymDim, Any))
 
 
 def add_tree(maker: Maker, tree: Tree) -> int:
