@@ -185,13 +185,18 @@ def computed(function: Callable[..., AnyValue]) -> Callable[..., Computed]:
     return make
 
 
-@guard
-def is_all(c: Term, value: float) -> bool | str:
-    """Every element of the constant is `value`."""
+def elements_are(c: Term, value: float | None) -> bool | str:
+    """True if every element of the constant is `value`; otherwise what they are."""
     element = c.value().uniform()
     if element is None:
         return "the elements of the constant differ"
     return bool(element == value) or f"the elements of the constant are {element}, not {value}"
+
+
+@guard
+def is_all(c: Term, value: float) -> bool | str:
+    """Every element of the constant is `value`."""
+    return elements_are(c, value)
 
 
 @guard

@@ -2,7 +2,7 @@
 
 import functools
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import ClassVar, Final, Literal, NamedTuple, Protocol, Unpack, cast, runtime_checkable
 
@@ -358,6 +358,16 @@ class RulePass(FunctionPass):
         """The lowering rules of an engine."""
         disabled = (*disabled, *self.without)
         return [_directions(rule, disabled) for rule in self.declared if rule.kind == LOWERING and not _left_out(rule, math, disabled)]
+
+
+def rule_passes(pipeline: Pass) -> Iterator[RulePass]:
+    """The rule passes in a pipeline."""
+    stack = [pipeline]
+    while stack:
+        pass_ = stack.pop()
+        stack += pass_.members or ()
+        if isinstance(pass_, RulePass):
+            yield pass_
 
 
 def rule_pass(

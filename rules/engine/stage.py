@@ -35,7 +35,6 @@ def reachable(present: Iterable[Symbol], stages: Sequence[Stage], eager: Collect
     rules = dict.fromkeys([each for stage in stages for each in stage.rules])
     known = set(present)
     closed, waiting = list(rules), dict[Matcher, None]()  # rules not expanded yet, and matchers that lack a symbol
-    found: set[Matcher] = set()
     grown = True
     while grown:
         before = len(known)
@@ -45,9 +44,8 @@ def reachable(present: Iterable[Symbol], stages: Sequence[Stage], eager: Collect
         for matcher in ready:
             del waiting[matcher]
             known |= matcher.makes
-        found.update(ready)
         for symbol, made in eager:
             if symbol in known:
                 known |= made
         grown = len(known) > before
-    return {each: [matcher for matcher in each.matchers if matcher in found] if each.needs <= known else [] for each in rules}
+    return {each: each.within(known) for each in rules}

@@ -26,6 +26,7 @@ from passat.rules.guards import (
     Reject,
     Term,
     computed,
+    elements_are,
     guard,
     is_all,
     is_finite,
@@ -72,10 +73,7 @@ def is_no_negative_zero(c: Term) -> bool | str:
 @guard
 def is_unit(c: Term, of: Op) -> bool | str:
     """Every element of the constant is the unit of the operator."""
-    element = c.value().uniform()
-    if element is None:
-        return "the elements of the constant differ"
-    return bool(element == of.unit) or f"the elements of the constant are {element}, not {of.unit}"
+    return elements_are(c, of.unit)
 
 
 @guard
@@ -83,10 +81,7 @@ def is_zero_of(c: Term, of: Op) -> bool | str:
     """Every element of the constant is the zero of the operator, f(x, c) = c. Floating-point numbers have none: inf * 0 is NaN."""
     if c.type.dtype in FLOATS:
         return f"the elements are {c.type.dtype}: inf * 0 is NaN"
-    element = c.value().uniform()
-    if element is None:
-        return "the elements of the constant differ"
-    return bool(element == of.zero) or f"the elements of the constant are {element}, not {of.zero}"
+    return elements_are(c, of.zero)
 
 
 absorbing = operator("absorbing", *(of.name for of in list_ops() if of.zero is not None))

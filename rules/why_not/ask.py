@@ -22,7 +22,7 @@ from passat.rules.multi_pattern import MultiRule
 from passat.rules.passes import default_pipeline
 from passat.rules.planned_rules import why_not_run
 from passat.rules.rule import EAGER, Rule, RuleSetMeta, equation_of, without_operators
-from passat.rules.rule_pass import RulePass
+from passat.rules.rule_pass import RulePass, rule_passes
 from passat.rules.why_not.answer import Answer, Finding, Kind, listed
 from passat.rules.why_not.collect import Asked, Collector, rule_in, stopped_text
 from passat.rules.why_not.earlier import absent, decided, matched_before, rewriters
@@ -97,13 +97,7 @@ class Inquiry:
                         holders = self._holders.setdefault(rule.name, [])
                         holders += [] if entry.name in holders else [entry.name]
                         self._rules[rule.name] = rule
-        own: dict[str, Rule] = {}
-        stack = [self._pipeline]
-        while stack:
-            pass_ = stack.pop()
-            stack += pass_.members or ()
-            if isinstance(pass_, RulePass):
-                own.update((rule.name, rule) for rule in pass_.rules)
+        own = {rule.name: rule for pass_ in rule_passes(self._pipeline) for rule in pass_.rules}
         # A set of the pipeline may have the name of a registered one, from an earlier run with user rules.
         sets = {name.partition(".")[0] for name in own}
         self._rules = {name: rule for name, rule in self._rules.items() if name.partition(".")[0] not in sets} | own

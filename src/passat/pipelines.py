@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, TypeAlias, cast
 
 from passat.ir.custom_ops import declared_op
@@ -22,7 +22,7 @@ from passat.rules.library.folding import ConstantFolding
 from passat.rules.passes import SIMPLIFY, default_pipeline
 from passat.rules.pattern import PCall, RuleError, is_undeclared, subterms
 from passat.rules.rule import Rule, RuleSet
-from passat.rules.rule_pass import RulePass, rule_pass
+from passat.rules.rule_pass import rule_pass, rule_passes
 
 Passes: TypeAlias = "str | Pass | Sequence[str | Pass] | None"
 """A pipeline as text, as one pass, or as a list of passes and texts; None is the default pipeline."""
@@ -51,7 +51,7 @@ def build_pipeline(passes: Passes = None, rules: Sequence[type[RuleSet]] = ()) -
             stated = [member for made, one in zip(stated, listed, strict=True) for member in _unwrapped(made, one)]
     whole = with_landed(stated[0] if len(stated) == 1 and isinstance(stated[0], Sequential) else Sequential(stated), _placed())
     if rules:
-        held = {sets.base for pass_ in _rule_passes(whole) for sets in pass_.sets}
+        held = {sets.base for pass_ in rule_passes(whole) for sets in pass_.sets}
         rules = [rules_ for rules_ in rules if rules_ not in held or not _library().keys().isdisjoint(rule.name for rule in rules_.rules)]
     if not rules:
         return whole
@@ -122,17 +122,7 @@ def _check_declarations(rule: Rule) -> None:
 @functools.cache
 def _library() -> dict[str, Rule]:
     """The rules of the default pipeline, by name."""
-    return {rule.name: rule for pass_ in _rule_passes(default_pipeline()) for sets in pass_.sets for rule in sets.rules}
-
-
-def _rule_passes(pipeline: Pass) -> Iterator[RulePass]:
-    """The rule passes in a pipeline."""
-    stack = [pipeline]
-    while stack:
-        pass_ = stack.pop()
-        stack += pass_.members or ()
-        if isinstance(pass_, RulePass):
-            yield pass_
+    return {rule.name: rule for pass_ in rule_passes(default_pipeline()) for sets in pass_.sets for rule in sets.rules}
 
 
 def _members(passes: Sequence[str | Pass]) -> list[str | Pass]:
