@@ -9,7 +9,7 @@ import enum
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any as AnyValue
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,9 @@ from passat.rules.analysis import Analysis, Fact
 from passat.rules.notation import PART, call_text, notation
 from passat.rules.pattern import Computed, RuleError
 from passat.rules.symbolic import Symbolic
+
+UNEXPLAINED: Final = "does not hold"
+"""The reason of a guard that gives none."""
 
 
 class Check(enum.Enum):
@@ -154,9 +157,9 @@ class Guard(Symbolic):
         if answer is True:
             return ""
         if isinstance(answer, str):
-            return answer or "does not hold"
+            return answer or UNEXPLAINED
         if isinstance(answer, (bool, np.bool_)):
-            return "" if answer else "does not hold"
+            return "" if answer else UNEXPLAINED
         raise RuleError(
             f"the rule {rule}: the guard {self!r} returned {answer!r}; it must return True, or the reason for the rejection as a string"
         )

@@ -25,6 +25,7 @@ from passat.rules.pattern import RuleError
 if TYPE_CHECKING:
     from passat.rules.checking.sampler import Sampler
     from passat.rules.guards import Guard
+    from passat.rules.pattern import Computed
 
 Elements: TypeAlias = Sequence[float] | Callable[["Sampler", tuple[int, ...]], Array]
 """Elements of a constant: the numbers to choose from, or a function that makes an array of a given shape."""
@@ -43,9 +44,9 @@ class Sample(NamedTuple):
     value: AnyValue = None
 
 
-Samples: TypeAlias = Sequence[Sample | None] | None
-"""A sample for each argument, None for arguments left open. None alone means that a prerequisite is still open; the strategy is called
-again after those of other guards."""
+Samples: TypeAlias = Sequence[Sample | Sequence[Sample] | None] | None
+"""A sample for each argument, several for a tuple of terms, None for arguments left open. None alone means that a prerequisite is still
+open; the strategy is called again after those of other guards."""
 Strategy: TypeAlias = Callable[..., Samples]
 """`strategy(sampler, *arguments)`: gets, for each argument of the guard, a Sample of the properties that are already fixed. The strategy
 cannot change these."""
@@ -53,15 +54,15 @@ _Advice = TypeVar("_Advice", bound=Strategy)
 _STRATEGIES: Final[dict[Callable[..., bool | str], Strategy]] = {}
 
 
-def strategy_for(*guards: "Callable[..., Guard]") -> Callable[[_Advice], _Advice]:
-    """Makes a function the strategy of guards, which are functions that `@guard` decorates. Raises RuleError for anything else, and for a
-    guard that has a strategy."""
+def strategy_for(*guards: "Callable[..., Guard | Computed]") -> Callable[[_Advice], _Advice]:
+    """Makes a function the strategy of guards, which are functions that `@guard` decorates, or of computed attributes, which may reject
+    instances, too. Raises RuleError for anything else, and for a guard that has a strategy."""
 
     def register(strategy: _Advice) -> _Advice:
         for guard in guards:
             function = getattr(guard, "__wrapped__", None)
             if not callable(guard) or function is None:
-                raise RuleError(f"strategy_for takes functions that @guard decorates, not {guard!r}")
+                raise RuleError(f"strategy_for takes functions that @guard or @computed decorates, not {guard!r}")
             if function in _STRATEGIES:
                 raise RuleError(f"the guard {function.__name__} has a strategy; a guard has one")
             _STRATEGIES[function] = strategy
@@ -70,6 +71,7 @@ def strategy_for(*guards: "Callable[..., Guard]") -> Callable[[_Advice], _Advice
     return register
 
 
-def registered_strategy(guard: "Guard") -> Strategy | None:
-    """The strategy of a guard, or None. Guards of the library have theirs once `passat.rules.checking.strategies` is imported."""
+def registered_strategy(guard: "Guard | Computed") -> Strategy | None:
+    """The strategy of a guard or a computed attribute, or None. Guards of the library have theirs once `passat.rules.checking.strategies`
+    is imported."""
     return _STRATEGIES.get(guard.function)

@@ -1,7 +1,9 @@
 """Random instances of patterns, mostly well typed and mostly accepted by the guards."""
 
+import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from typing import Any as AnyValue
 from typing import Final
@@ -23,30 +25,36 @@ from passat.rules.checking.strategies import strategy_of
 from passat.rules.guards import Guard
 from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PTuple, subterms, tensor_holes
 
+_READS: Final = re.compile("const|known|knows")
+"""Names of guards that need constants."""
 _TRIES: Final = 4
 """Number of attempts for operands and attributes of one call before the instance is abandoned."""
-_PATIENCE: Final = 12
-"""Number of rejected draws after which an element type is rarely drawn."""
+_PATIENCE: Final = 4
+"""Number of draws that the same check rejected after which an element type, or a kind of types, is rarely drawn if most others pass."""
+_STUBBORN: Final = 0.05
+"""Probability of such a type nevertheless."""
 _ADVICE: Final = 0.8
 """Probability of following the guards' strategies, where they are used."""
 
 
 class SamplingHints:
-    """Hints for sampling instances of a rule: numbers that it names, holes that its guards examine and, as instances are tried, the element
-    types that were accepted. `asking` enables the guards' strategies."""
+    """Hints for sampling instances of a rule: numbers that it names, holes that its guards examine and, as instances are tried, the checks
+    that each element type passed. `asking` enables the guards' strategies."""
 
     def __init__(self, pattern: Pattern, guards: Sequence[Guard], others: Sequence[Pattern] = ()) -> None:
         self.pattern = pattern
-        self.literals = tuple(dict.fromkeys(_numbers((pattern, *others, [guard.args for guard in guards]))))
+        wanted = [guard.args for guard in guards if "not" not in guard.function.__name__.split("_")]
+        self.literals = tuple(dict.fromkeys(_numbers((pattern, *others, wanted))))
         self.constants = {node.name for node in subterms(pattern) if isinstance(node, PConst)}
-        self.looked_at = {name for guard in guards if "const" in guard.function.__name__ for name in tensor_holes(guard.args)}
+        self.looked_at = {name for guard in guards if _READS.search(guard.function.__name__) for name in tensor_holes(guard.args)}
         self.plain = list(_plain([guard.args for guard in guards]))
         self.dtypes = [value for value in self.plain if isinstance(value, str) and value in NAMES]
         self.named = {name for guard in guards for name in tensor_holes(guard.args)}
         self.spatial = next(iter(_spatial(pattern)), None)
-        self.drawn: dict[str, int] = {}
-        self.accepted: dict[str, int] = {}
-        self.advisers = [guard for guard in guards if strategy_of(guard) is not None]
+        self.passed: dict[str, Counter[int]] = {}
+        computed = {value.function: value for value in _computed(others)}
+        advisers: list[Guard | Computed] = [*guards, *computed.values()]
+        self.advisers = [adviser for adviser in advisers if strategy_of(adviser) is not None]
         self.asking = False
 
     def plan(self, sampler: Sampler) -> Plan:
@@ -59,16 +67,29 @@ class SamplingHints:
         if self.dtypes and sampler.chance(0.3):
             return sampler.pick(self.dtypes)  # type: ignore[no-any-return]  # of strings
         way = sampler.generator.random()
-        for _ in range(3):
-            found: str = sampler.pick(FLOAT_TYPES if way < 0.5 else ALL_TYPES if way < 0.95 else RARE_TYPES)
-            if self.accepted.get(found) or self.drawn.get(found, 0) < _PATIENCE or sampler.chance(0.05):
-                break
-            way = sampler.generator.random()
-            if self.accepted and sampler.chance(0.7):
-                found = sampler.pick(sorted(self.accepted))
-                break
-        self.drawn[found] = self.drawn.get(found, 0) + 1
+        found: str = sampler.pick(FLOAT_TYPES if way < 0.5 else ALL_TYPES if way < 0.95 else RARE_TYPES)
+        if self.lags(found) and not sampler.chance(_STUBBORN):
+            found = sampler.pick([other for other in ALL_TYPES if not self.lags(other)] or [found])
         return found
+
+    def lags(self, dtype: str) -> bool:
+        """True if all instances of the element type, or of its kind, are ill typed, or a check rejects them that most others pass."""
+        return any(map(self._is_stuck, (dtype, _kind(dtype))))
+
+    def _is_stuck(self, name: str) -> bool:
+        ours, all_ = self.passed.get(name), self.passed.get("")
+        if ours is None or all_ is None:
+            return False
+        most = max(ours)
+        if not most:
+            return ours[0] >= _PATIENCE
+        beyond = sum(number for checks, number in all_.items() if checks > most)
+        return ours[most] >= _PATIENCE and beyond >= max(_PATIENCE, all_[most] - ours[most])
+
+    def note(self, dtype: str, checks: int) -> None:
+        """Records how many checks an instance of a main element type passed. `draw` records those that are ill typed."""
+        for name in (dtype, _kind(dtype), ""):
+            self.passed.setdefault(name, Counter())[checks] += 1
 
     def base(self, sampler: Sampler) -> tuple[int, ...]:
         """The main shape of an instance."""
@@ -76,17 +97,16 @@ class SamplingHints:
             return sampler.shape()
         return (sampler.pick((1, 2)), sampler.pick((1, 2, 2, 4)), *(sampler.pick((2, 3, 4)) for _ in range(self.spatial)))
 
-    def looks_at(self, name: str) -> bool:
-        """True if a guard requires a constant there. Holes of multi-pattern roots are numbered."""
-        return name in self.looked_at or (bool(self.looked_at) and name.rstrip("0123456789") in self.looked_at)
-
     def want_constants(self) -> None:
         """Makes all holes that guards name constant more often, after a guard required a constant."""
         self.looked_at |= self.named
 
-    def accept(self, dtype: str) -> None:
-        """Records an accepted instance of the element type."""
-        self.accepted[dtype] = self.accepted.get(dtype, 0) + 1
+
+def _kind(dtype: str) -> str:
+    """The kind of an element type; kinds mostly have the same operators."""
+    if dtype in RARE_TYPES:
+        return "rare types"
+    return "floats" if dtype in FLOAT_TYPES else "truth values" if dtype == "bool" else "integers"
 
 
 def _numbers(value: AnyValue) -> Iterator[float]:
@@ -102,6 +122,13 @@ def _numbers(value: AnyValue) -> Iterator[float]:
                 yield float(node.value)
     elif isinstance(value, (int, float)) and value is not None:
         yield float(value)
+
+
+def _computed(patterns: Sequence[Pattern]) -> Iterator[Computed]:
+    """The computed attributes of patterns."""
+    for node in itertools.chain.from_iterable(map(subterms, patterns)):
+        if isinstance(node, PCall):
+            yield from (value for value in node.attrs.values() if isinstance(value, Computed))
 
 
 def _spatial(pattern: Pattern) -> Iterator[int]:
@@ -131,8 +158,12 @@ def draw(hints: SamplingHints, sampler: Sampler, *, odd: Odd = PLAIN, unknown: b
     plan = hints.plan(sampler)
     dtype = plan.dtype() or hints.dtype(sampler)
     drawer = _Drawer(hints, sampler, dtype, plan)
-    drawer.visit(hints.pattern)
-    case = drawer.case(odd)
+    try:
+        drawer.visit(hints.pattern)
+        case = drawer.case(odd)
+    except Unfit:
+        hints.note(dtype, 0)
+        raise
     return (with_unknown(case, sampler, hints.constants) if unknown else case), dtype
 
 
@@ -314,9 +345,13 @@ class _Drawer:
 
     def wished(self, node: PCall) -> Attributes:
         """Occasional attributes from the arguments of guards."""
-        plain, sampler = self.hints.plain, self.sampler
-        names = [name for name, value in node.attrs.items() if name != "attrs" and isinstance(value, AttrHole)] if plain else []
-        return {name: sampler.pick(plain) for name in names if sampler.chance(0.25)}
+        wished: Attributes = {}
+        for name, value in node.attrs.items() if self.hints.plain else ():
+            if name != "attrs" and isinstance(value, AttrHole) and self.sampler.chance(0.25):
+                text = "str" in str(node.op.attr_params[name].annotation) if name in node.op.attr_params else None
+                fitting = [plain for plain in self.hints.plain if text in (None, isinstance(plain, str))]
+                wished.update({name: self.sampler.pick(fitting)} if fitting else {})
+        return wished
 
     def bind(self, node: PCall, attrs: Attrs) -> None:
         for name, value in node.attrs.items():
@@ -346,7 +381,7 @@ class _Drawer:
             elif node.key in self.values and (isinstance(node, PConst) or sampler.chance(0.9)):
                 constants[name] = self.values[node.key]
                 asked.add(name)
-            elif name in hints.constants or sampler.chance(0.5 if hints.looks_at(name) else 0.06):
+            elif name in hints.constants or sampler.chance(0.5 if name in hints.looked_at else 0.06):
                 constants[name] = constant_of(type_, sampler, hints.literals, odd)
             elif node.key in self.values:
                 inputs[name] = self.values[node.key]

@@ -49,7 +49,7 @@ def fix(checked: Checked, seed: int, instances: int) -> str:
     First tries a weaker claim about values, and attributes that the left side leaves open; then guards, for the rule and for these forms of
     it.
     """
-    forms = list(_forms(checked.rule))
+    forms, known = list(_forms(checked.rule)), [checked]
     for text, rule in forms[1:]:
         if not _still_wrong(rule, checked) and _is_sound(rule, seed, instances):
             return text
@@ -57,7 +57,9 @@ def fix(checked: Checked, seed: int, instances: int) -> str:
         found = []
         for text, rule in forms:
             if rule.liberty == liberty:
-                guards = _guards_for(checked if rule is checked.rule else tried(rule, seed, instances), seed, instances)
+                if rule is not checked.rule:
+                    known.append(tried(rule, seed, instances))
+                guards = _guards_for(rule, known, seed, instances)
                 found += [(len(guards), text, guards)] if guards else []
         if found:
             _, text, guards = min(found, key=lambda entry: entry[0])
@@ -66,22 +68,25 @@ def fix(checked: Checked, seed: int, instances: int) -> str:
     return ""
 
 
-def _guards_for(checked: Checked, seed: int, instances: int) -> tuple[Guard, ...]:
-    """The guards that fix a rule. Counterexamples to the best candidates become evidence for the next attempt."""
-    evidence = _Evidence(checked.rule)
-    evidence.add(checked)
+def _guards_for(rule: Rule, known: list[Checked], seed: int, instances: int) -> tuple[Guard, ...]:
+    """The guards that fix a rule. Counterexamples to the best candidates become evidence for the next attempt, and for other forms of the
+    rule: `known` has the instances of all attempts so far."""
+    evidence = _Evidence(rule)
+    for checked in known:
+        evidence.add(checked)
     for _ in range(_ROUNDS):
         guards = evidence.best()
         if not guards:
             return ()
         for more in range(_AGAIN):
-            again = tried(checked.rule.when(*guards), seed + more, 2 * instances, enough=_ENOUGH)
+            again = tried(rule.when(*guards), seed + more, 2 * instances, enough=_ENOUGH)
             if again.wrong or again.raised or again.report.compared < min(instances, 20):
                 break
         else:
             return guards
         if not again.wrong:
             return ()
+        known.append(again)
         evidence.add(again)
     return ()
 
@@ -155,16 +160,30 @@ class _Evidence:
 
     def __init__(self, rule: Rule) -> None:
         self.guards = list(_guards(rule))
+        self.probes = {trier.pattern.key: trier for trier in _probes(rule)}
         self.good = self.wrong = self._table(())
 
     def add(self, checked: Checked) -> None:
-        """Adds matches, of the rule or of the rule with guards."""
-        good, wrong = _matches(checked)
+        """Adds matches of the instances of the rule, of another form of it, or of one with guards."""
+        good, wrong = self._matches(checked)
         self.good = np.hstack([self.good, self._table(good)])
         self.wrong = np.hstack([self.wrong, self._table(wrong)])
 
     def _table(self, matches: Sequence[Match]) -> "npt.NDArray[np.bool_]":
         return np.array([_holding(self.guards, match) for match in matches], bool).reshape(len(matches), len(self.guards)).T
+
+    def _matches(self, checked: Checked) -> tuple[list[Match], list[Match]]:
+        """The bindings of matches at which the sides agree, and of those at which they do not."""
+        good: list[Match] = []
+        wrong: list[Match] = []
+        for trier, trial in (*checked.agreeing[:_INSTANCES], *checked.wrong[:_INSTANCES]):
+            probe = self.probes.get(trier.pattern.key)
+            for rewrite, verdict, _, _ in probe.try_matches(trial.case)[1] if probe else ():
+                if verdict is Verdict.AGREES:
+                    good.append(rewrite.matches)
+                elif verdict in WRONG:
+                    wrong.append(rewrite.matches)
+        return good, wrong
 
     def best(self) -> tuple[Guard, ...]:
         """The guard that rejects all wrong matches and the fewest correct ones; two guards if they keep many more."""
@@ -186,21 +205,10 @@ class _Evidence:
         return _OF_TERMS if any(isinstance(arg, (PCall, PGet)) for arg in self.guards[i].args) else 1.0
 
 
-def _matches(checked: Checked) -> tuple[list[Match], list[Match]]:
-    """The bindings of matches at which the sides agree, and of those at which they do not."""
-    good: list[Match] = []
-    wrong: list[Match] = []
-    probes: dict[int, Trier] = {}
-    for trier, trial in (*checked.agreeing[:_INSTANCES], *checked.wrong[:_INSTANCES]):
-        probe = probes.get(id(trier))
-        if probe is None:
-            probe = probes[id(trier)] = Trier(trier.rule.when(_names(*_terms(trier.rule.lhs))), trier.roots, keep=True)
-        for rewrite, verdict, _, _ in probe.try_matches(trial.case)[1]:
-            if verdict is Verdict.AGREES:
-                good.append(rewrite.matches)
-            elif verdict in WRONG:
-                wrong.append(rewrite.matches)
-    return good, wrong
+def _probes(rule: Rule) -> Iterator[Trier]:
+    """The triers of a rule, which record the bindings of all of its terms."""
+    for trier in triers(rule):
+        yield Trier(trier.rule.when(_names(*_terms(trier.rule.lhs))), trier.roots, keep=True)
 
 
 def _holding(guards: Sequence[Guard], match: Match) -> list[bool]:

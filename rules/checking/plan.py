@@ -37,7 +37,7 @@ _KEEPS_SHAPE: Final = frozenset(
 class Plan:
     """The fixed parts of an instance; initially empty."""
 
-    def __init__(self, pattern: Pattern, guards: Sequence[Guard], sampler: Sampler) -> None:
+    def __init__(self, pattern: Pattern, guards: Sequence[Guard | Computed], sampler: Sampler) -> None:
         self.sampler = sampler
         self.shapes: dict[Key, Shape] = {}
         self.within: dict[Key, Shape] = {}
@@ -52,7 +52,7 @@ class Plan:
                 if isinstance(node, PGet):
                     self.parts[node.of.key] = max(self.parts.get(node.of.key, 1), node.index + 1)
 
-    def _ask(self, guards: Sequence[Guard]) -> None:
+    def _ask(self, guards: Sequence[Guard | Computed]) -> None:
         waiting = list(guards)
         for _ in range(_ROUNDS):
             asked, waiting = waiting, []
@@ -83,8 +83,12 @@ class Plan:
             return Sample(value=self.sizes.known(arg))
         return tuple(map(self._sample, arg)) if isinstance(arg, (tuple, list)) else arg
 
-    def settle(self, arg: AnyValue, sample: Sample) -> None:
-        """Fixes an argument of a guard, as far as it is open."""
+    def settle(self, arg: AnyValue, sample: Sample | Sequence[Sample]) -> None:
+        """Fixes an argument of a guard, or several, as far as they are open."""
+        if not isinstance(sample, Sample):
+            for part, of_part in zip(arg, sample, strict=True):
+                self.settle(part, of_part)
+            return
         if isinstance(arg, Computed) and sample.value is not None:
             self.sizes.want(arg, sample.value)
         if isinstance(arg, AttrHole) and sample.value is not None:

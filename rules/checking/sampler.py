@@ -46,8 +46,10 @@ class Sampler:
         return max(self.dim(), 1)
 
     def shape(self, low: int = 0, high: int | None = None) -> tuple[int, ...]:
-        """A shape with a rank in the interval; half of the shapes have no 0."""
+        """A shape with a rank in the interval; half of the shapes have no 0, and some have equal sizes."""
         rank = self.integer(low, max(low, self.most if high is None else high))
+        if rank > 1 and self.chance(0.25):
+            return (self.full(),) * rank
         size = self.full if self.chance(0.5) else self.dim
         return tuple(size() for _ in range(rank))
 
@@ -57,8 +59,8 @@ class Sampler:
         return (1, *kept) if self.chance(0.08) else kept
 
     def along(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """A shape with one element, or one that varies along a single axis of the given shape."""
-        axis = self.integer(0, len(shape))
+        """A shape with one element, or one that varies along a single axis of the given shape: often the channels, axis 1 or the last."""
+        axis = self.pick((1, len(shape) - 1)) if shape and self.chance(0.5) else self.integer(0, len(shape))
         kept = tuple(dim if i == axis else 1 for i, dim in enumerate(shape))
         return kept[min(axis, self.integer(0, len(shape))) :]
 

@@ -242,7 +242,7 @@ def _small(trier: Trier, wanted: Wanted) -> Iterator[Case]:
     """Cases that satisfy the property, drawn within the smallest bounds that yield any; with the guards' strategies if random draws yield
     none."""
     rule = trier.rule
-    hints = SamplingHints(trier.pattern, rule.guards, [rule.rhs])
+    hints = SamplingHints(trier.pattern, trier.guards, [rule.rhs])
     for most, largest in _TIERS:
         sampler = Sampler(np.random.default_rng(most), most=most, largest=largest)
         found = hints.asking = False

@@ -3,6 +3,7 @@
 import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any as AnyValue
 from typing import NamedTuple
 
 import numpy as np
@@ -30,9 +31,9 @@ from passat.rules.engine.graph import TUPLE, Graph, symbol
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Bindings, Matcher
 from passat.rules.engine.rebuild import rebuild
-from passat.rules.guards import Check, Reject
+from passat.rules.guards import Check, Guard, Reject
 from passat.rules.multi_pattern import MultiRule
-from passat.rules.pattern import Pattern, PCall, PConst, PGet, PTuple, PValue, PVar
+from passat.rules.pattern import Computed, Pattern, PCall, PConst, PGet, PTuple, PValue, PVar
 from passat.rules.rule import EXACT, FINITE, JOINING, Rule
 
 
@@ -89,7 +90,10 @@ class Trier:
         self.keep = keep
         self.exact = rule.math == EXACT
         self.finite = rule.math == FINITE
-        self.pattern = several(rule, roots) if isinstance(rule, MultiRule) else rule.lhs
+        self.pattern: Pattern = rule.lhs
+        self.guards = rule.guards
+        if isinstance(rule, MultiRule):
+            self.pattern, self.guards = several(rule, roots)
         self._grouper = Grouper(rule) if isinstance(rule, MultiRule) else None
         # A joining rule must hold wherever its left side matches, even if its right side does not exist yet.
         anywhere = rule.exploring() if rule.kind == JOINING else rule
@@ -281,17 +285,21 @@ def _loss(found: Array, exact: Array) -> float:
     return float(np.max(off, initial=0.0, where=np.isfinite(off)))
 
 
-def several(rule: MultiRule, roots: int) -> PTuple:
-    """Several roots of a rule as a tuple: shared holes are the same, other holes are numbered."""
+def several(rule: MultiRule, roots: int) -> tuple[PTuple, tuple[Guard, ...]]:
+    """Several roots of a rule as a tuple, and the guards of each: shared holes are the same, other holes are numbered."""
     shared = {hole.name for hole in rule.left.shared}
 
-    def renamed(node: Pattern, number: int) -> Pattern:
+    def renamed(node: AnyValue, number: int) -> AnyValue:
         if isinstance(node, (PVar, PConst)):
             return node if node.name in shared else type(node)(f"{node.name}{number}")
         if isinstance(node, PCall):
             return PCall(node.op, [renamed(arg, number) for arg in node.args], node.attrs)
         if isinstance(node, PTuple):
             return PTuple([renamed(part, number) for part in node.fields])
-        return PGet(renamed(node.of, number), node.index) if isinstance(node, PGet) else node
+        if isinstance(node, PGet):
+            return PGet(renamed(node.of, number), node.index)
+        return Computed(node.function, [renamed(arg, number) for arg in node.args]) if isinstance(node, Computed) else node
 
-    return PTuple([renamed(rule.lhs, number) for number in range(1, roots + 1)])
+    numbers = range(1, roots + 1)
+    guards = [Guard(guard.function, [renamed(arg, number) for arg in guard.args]) for number in numbers for guard in rule.guards]
+    return PTuple([renamed(rule.lhs, number) for number in numbers]), tuple(guards)

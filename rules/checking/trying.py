@@ -2,6 +2,7 @@
 
 import re
 import zlib
+from collections import Counter
 from typing import Final
 
 import numpy as np
@@ -11,7 +12,7 @@ from passat.rules.checking.draw import SamplingHints, draw, varied
 from passat.rules.checking.report import Finding, RuleReport, count
 from passat.rules.checking.sampler import ENDLESS, EXTREME, PLAIN, Odd, Sampler
 from passat.rules.checking.trial import Trial, Trier, Verdict
-from passat.rules.guards import Reject
+from passat.rules.guards import UNEXPLAINED, Check, Reject
 from passat.rules.multi_pattern import MultiRule
 from passat.rules.rule import Rule
 
@@ -24,7 +25,10 @@ _DRAWS: Final = 60
 _HOPE: Final = 100
 """Minimum number of wanted instances that the limit on draws assumes while none is accepted. Directions for many operators, which may never
 be accepted, share it in proportion to the instances wanted of each."""
-_ALONE: Final = 48
+_ALONE: Final = 16
+_SAME: Final = 20
+"""Where directions share the hope, one is given up if the same check rejects this many instances for the same reason, as a guard that only
+looks at the operator does."""
 _READILY: Final = 8
 """If fewer than one in this many draws is accepted, the guards' strategies are used."""
 _SELDOM: Final = 25
@@ -64,7 +68,8 @@ def tried(rule: Rule, seed: int, instances: int, enough: int | None = None) -> C
         share = max(-(-instances // len(ways)), min(instances, _SHARE)) if shared else instances
         shares_hope = rule.holes().operators and not rule.holes().cases
         hope = min(max(instances * _HOPE // len(ways), _SHARE), _HOPE) if shares_hope else _HOPE
-        try_many(checked, trier, share, hope, generator_for(rule, seed, number), max(share // 8, 5) if enough is None else enough)
+        most = max(share // 8, 5) if enough is None else enough
+        try_many(checked, trier, share, hope, generator_for(rule, seed, number), most, gives_up=bool(shares_hope))
         if checked.raised:
             break
     return checked
@@ -91,15 +96,21 @@ def oddness(trier: Trier, turn: int) -> Odd:
     return EXTREME if trier.exact else ENDLESS
 
 
-def try_many(checked: Checked, trier: Trier, wanted: int, hope: int, generator: np.random.Generator, enough: int) -> None:
-    """Draws and tries instances until enough are accepted, the draws are exhausted, or the rule is clearly wrong."""
+def try_many(
+    checked: Checked, trier: Trier, wanted: int, hope: int, generator: np.random.Generator, enough: int, *, gives_up: bool = False
+) -> None:
+    """Draws and tries instances until enough are accepted, the draws are exhausted, or the rule is clearly wrong; with `gives_up`, also
+    until many are rejected for one reason."""
     report = checked.report
-    hints = SamplingHints(trier.pattern, trier.rule.guards, [trier.rule.rhs])
+    hints = SamplingHints(trier.pattern, trier.guards, [trier.rule.rhs])
     sampler = Sampler(generator)
     found: list[Case] = []
     accepted = 0
+    reasons: Counter[str] = Counter()
     for turn in range(max(wanted, hope // 4) * _DRAWS):
         if accepted >= wanted or len(checked.wrong) >= enough or (not accepted and turn * 4 > max(wanted, hope) * _DRAWS):
+            break
+        if gives_up and len(reasons) == 1 and not accepted and reasons.total() >= _SAME:
             break
         if turn == _ALONE:
             hints.asking = accepted * _READILY < turn
@@ -120,11 +131,13 @@ def try_many(checked: Checked, trier: Trier, wanted: int, hope: int, generator: 
         if trial.needs_constant:
             hints.want_constants()
         compared = trial.verdict in (Verdict.AGREES, *WRONG)
-        if dtype and trial.verdict not in (Verdict.UNFIT, Verdict.UNMATCHED, Verdict.REJECTED):
-            hints.accept(dtype)
+        if dtype:
+            hints.note(dtype, checks_passed(trier.rule, trial))
             if compared:
                 found.append(case)
         accepted += compared
+        explained = not trial.rejections or trial.rejections[0].reason != UNEXPLAINED
+        reasons[trial.reason if explained else f"instance {turn}"] += 1
         _count(checked, trier, trial)
 
 
@@ -153,6 +166,19 @@ def _count(checked: Checked, trier: Trier, trial: Trial) -> None:
             return
         report.compared += 1
         (checked.agreeing if verdict is Verdict.AGREES else checked.wrong).append((trier, trial))
+
+
+def checks_passed(rule: Rule, trial: Trial) -> int:
+    """The number of checks that an instance passed: of its types, of the left side, of each guard, of the right side."""
+    if trial.verdict in (Verdict.UNFIT, Verdict.UNMATCHED):
+        return int(trial.verdict is Verdict.UNMATCHED)
+    guards = rule.guards
+    if trial.verdict is not Verdict.REJECTED:
+        return 3 + len(guards)
+    rejection = trial.rejections[0]
+    if rejection.by is None and rejection.check is Check.PATTERN:
+        return 1
+    return 2 + next((i for i, guard in enumerate(guards) if guard is rejection.by), len(guards))
 
 
 def rejecter(rejection: Reject) -> str:

@@ -19,7 +19,7 @@ import ml_dtypes
 from passat.ir.bounds import at_least
 from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.shape import Dim, same_dim
-from passat.rules.guards import Reject, Term, computed, guard, has_rank, is_axis, is_float, is_not_empty, shape_of
+from passat.rules.guards import Reject, Term, computed, guard, has_rank, is_axis, is_finite, is_float, is_not_empty, shape_of
 from passat.rules.holes import cases
 from passat.rules.library.arithmetic import is_not_constant
 from passat.rules.library.batch_norm import is_not, stays_finite
@@ -179,7 +179,10 @@ class Products(RuleSet):
     )
     division = (x / c >> x * (1.0 / c)).when(is_scalar(c, x), is_float(x), is_power_of_two(c))
     through_sum = (
-        ((x + b) * c >> x * c + b * c).when(is_scalar(c, x + b), is_product_bias(b, x), does_not_grow(c)).exploring().inexact("distributes")
+        ((x + b) * c >> x * c + b * c)
+        .when(is_scalar(c, x + b), is_product_bias(b, x), is_finite(c), does_not_grow(c))
+        .exploring()
+        .inexact("distributes")
     )
     into_weight = (
         (op.nn.matmul(x, w, attrs=a) * c >> op.nn.matmul(x, w * c, attrs=a))

@@ -52,7 +52,7 @@ def calls(of: Op) -> Iterator[Function]:
             program = build(pattern, case)
         except Unfit:
             continue
-        hints.accept(dtype)
+        hints.note(dtype, 1)
         function = infer_type(Function(list(program.params.values()), program.body))
         assert isinstance(function, Function)
         yield function

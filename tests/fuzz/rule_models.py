@@ -24,8 +24,8 @@ from passat.rules.checking.case import Case as Instance
 from passat.rules.checking.case import Unfit
 from passat.rules.checking.draw import SamplingHints, draw
 from passat.rules.checking.sampler import PLAIN, Sampler
-from passat.rules.checking.trial import Trial, Trier, Verdict
-from passat.rules.checking.trying import oddness, triers
+from passat.rules.checking.trial import Trial, Trier
+from passat.rules.checking.trying import checks_passed, oddness, triers
 from passat.rules.engine.directions import expanded
 from passat.rules.pattern import PCall
 from passat.rules.rule import Rule, RuleSet, RuleSetMeta
@@ -94,7 +94,7 @@ def instance(rule: Rule, random: np.random.Generator) -> Trial | None:
     """An instance that the rule accepts, in one of its directions; None if many draws give none."""
     ways = list(triers(rule))
     trier: Trier = ways[int(random.integers(len(ways)))]
-    hints, sampler = SamplingHints(trier.pattern, trier.rule.guards, [trier.rule.rhs]), Sampler(random)
+    hints, sampler = SamplingHints(trier.pattern, trier.guards, [trier.rule.rhs]), Sampler(random)
     odd = int(random.integers(2))
     for turn in range(DRAWS):
         hints.asking = turn > DRAWS // 6
@@ -107,8 +107,7 @@ def instance(rule: Rule, random: np.random.Generator) -> Trial | None:
             hints.want_constants()
         if trial.right is not None:
             return trial
-        if trial.verdict not in (Verdict.UNFIT, Verdict.UNMATCHED, Verdict.REJECTED):
-            hints.accept(dtype)
+        hints.note(dtype, checks_passed(trier.rule, trial))
     return None
 
 

@@ -30,9 +30,10 @@ def _an_image(sampler: Sampler, axes: Sample, x: Sample) -> Samples:
 
 @strategy_for(has_part)
 def _enough_parts(sampler: Sampler, split: Sample, attrs: Sample, x: Sample, i: int) -> Samples:
-    count = i + sampler.pick((1, 2))
-    shape = tuple(count * sampler.pick((1, 1, 2)) for _ in range(sampler.pick((3, 4))))
-    return [None, Sample(value={"indices_or_sections": count}), Sample(shape=shape), None]
+    shape = x.shape or tuple(sampler.full() for _ in range(sampler.pick((3, 4))))
+    axis = sampler.integer(0, len(shape) - 1)
+    places = tuple(sorted(sampler.integer(0, shape[axis]) for _ in range(i + sampler.pick((0, 1)))))
+    return [None, Sample(value={"axis": axis, "indices_or_sections": places}), Sample(shape=shape), None]
 
 
 @strategy_for(moves_blocks)

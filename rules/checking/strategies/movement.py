@@ -11,7 +11,7 @@ from passat.ir.ops.slicing import END
 from passat.rules.checking.sampler import Sampler
 from passat.rules.library.arithmetic import always_wins, is_unit, is_zero_of
 from passat.rules.library.commuting import is_no_scalar
-from passat.rules.library.data_movement import are_adjacent, is_split_where_joined, is_whole_split
+from passat.rules.library.data_movement import are_adjacent, is_split_where_joined, is_whole_split, part_slice
 from passat.rules.library.dynamic_shapes import (
     chooses_numbers,
     counts_pairs,
@@ -55,6 +55,27 @@ def _a_whole_split(sampler: Sampler, x: Sample, split: Sample, cut: Sample, axis
 def _a_split_where_joined(sampler: Sampler, split: Sample, cut: Sample, axis: Sample, *parts: Sample) -> Samples:
     at, shapes, attrs = _joined_parts(sampler, len(parts))
     return [None, Sample(value=attrs), Sample(value=at), *map(Sample, shapes)]
+
+
+@strategy_for(part_slice)
+def _within_a_part(
+    sampler: Sampler, cut: Sample, axis: Sample, before: Sequence[Sample], part: Sample, behind: Sequence[Sample], which: str
+) -> Samples:
+    at, shapes, _ = _joined_parts(sampler, len(before) + 1 + len(behind))
+    place, rank = len(before), len(shapes[0])
+    sizes = [shape[at] for shape in shapes]
+    sizes[place] = max(sizes[place], 1)
+    shapes = [tuple(size if i == at % rank else dim for i, dim in enumerate(shape)) for shape, size in zip(shapes, sizes, strict=True)]
+    start = sum(sizes[:place])
+    begin = sampler.integer(start, start + sizes[place] - 1)
+    value = {
+        "begin": (begin,),
+        "end": (sampler.integer(begin + 1, start + sizes[place]),),
+        "strides": sampler.pick([None, (1,), (2,)]),
+        "axes": (at % rank - sampler.pick((0, rank)),),
+    }
+    samples = list(map(Sample, shapes))
+    return [Sample(value=value), Sample(value=at), samples[:place], samples[place], samples[place + 1 :]]
 
 
 @strategy_for(are_adjacent)

@@ -6,7 +6,7 @@ import numpy as np
 
 from passat.ir.tensor import Array
 from passat.rules.checking.sampler import Sampler
-from passat.rules.guards import has_dtype, has_no_zero, is_all, is_axis, is_finite, is_positive, same_shape
+from passat.rules.guards import has_dtype, has_no_zero, is_all, is_axis, is_finite, is_positive, knows_all_elements, same_shape
 from passat.rules.range_guards import always_positive, lies_between, never_nan, never_negative, never_signed
 from passat.rules.samples import Sample, Samples, strategy_for
 
@@ -21,6 +21,11 @@ def _of_value(sampler: Sampler, c: Sample, value: float) -> Samples:
 @strategy_for(has_dtype)
 def _of_dtype(sampler: Sampler, x: Sample, dtype: str) -> Samples:
     return [Sample(dtype=dtype)]
+
+
+@strategy_for(knows_all_elements)
+def _of_sizes(sampler: Sampler, x: Sample) -> Samples:
+    return [Sample(dtype=sampler.pick(("int64", "int64", "int32", "bool")))]
 
 
 @strategy_for(same_shape)

@@ -27,7 +27,7 @@ from passat.rules.library.hidden_state import (
 )
 from passat.rules.library.masks import casts_in_range_where_read, counts_up, is_past_the_bend, leaves_part, takes_all_in_order
 from passat.rules.library.matmul_algebra import repeats_heads_in_groups
-from passat.rules.library.products import is_row_bias, is_scalar
+from passat.rules.library.products import is_product_bias, is_row_bias, is_scalar, makes_heads, moves_heads
 from passat.rules.samples import Sample, Samples, strategy_for
 
 # ---- attention
@@ -186,6 +186,25 @@ def _repeated_heads_in_groups(sampler: Sampler, x: Sample, y: Sample, wide: Samp
 def _a_row_and_a_matrix(sampler: Sampler, b: Sample, product: Sample) -> Samples:
     matrix = product.shape if product.shape is not None and len(product.shape) == 2 else (sampler.full(), sampler.full())
     return [Sample(matrix[1:]), Sample(matrix)]
+
+
+@strategy_for(is_product_bias)
+def _a_row(sampler: Sampler, b: Sample, x: Sample) -> Samples:
+    rows = x.shape or (*sampler.shape(0, 3), sampler.full())
+    return [Sample(rows[-1:]), Sample(rows)]
+
+
+@strategy_for(makes_heads)
+def _split_into_heads(sampler: Sampler, view: Sample, whole: Sample) -> Samples:
+    rows, heads, size = sampler.pick([(2,), (2, 1)]), sampler.full(), sampler.full()  # few, since all roots share them
+    return [Sample((*rows, heads, size)), Sample((*rows, heads * size))]
+
+
+@strategy_for(moves_heads)
+def _heads_first(sampler: Sampler, axes: Sample, view: Sample) -> Samples:
+    rank = 3 if view.shape is None else len(view.shape)
+    rest = tuple(range(rank - 3))
+    return [Sample(value=(*rest, rank - 2, *sampler.pick([(rank - 3, rank - 1), (rank - 1, rank - 3)]))), None]
 
 
 @strategy_for(is_scalar)

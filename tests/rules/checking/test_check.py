@@ -25,8 +25,8 @@ def kinds(report: RuleReport) -> list[str]:
 
 
 @functools.cache
-def report_of(rule: Rule, instances: int = 200) -> RuleReport:
-    return check_rule(rule, instances=instances).report
+def report_of(rule: Rule, instances: int = 200, seed: int = 0) -> RuleReport:
+    return check_rule(rule, instances=instances, seed=seed).report
 
 
 @pytest.mark.parametrize("rule", Sound.rules, ids=lambda rule: rule.name)
@@ -57,8 +57,13 @@ INSTANCES = {"scales_a_factor": 100, "transposed_sum": 200}
 """A number of instances on which a rule fails often enough for a fix to be found; 60 are too few."""
 
 
+SEEDS = {"relu_of_scaled": 1}
+"""Seed 1 draws a factor of zero, which distinguishes the guards."""
+
+
 def wrong_report(rule: Rule) -> RuleReport:
-    return report_of(rule, INSTANCES.get(rule.name.partition(".")[2], 60))
+    name = rule.name.partition(".")[2]
+    return report_of(rule, INSTANCES.get(name, 60), SEEDS.get(name, 0))
 
 
 @pytest.mark.parametrize("rule", Wrong.rules, ids=lambda rule: rule.name)
@@ -199,7 +204,7 @@ def test_both_directions_of_a_rule_are_tried() -> None:
 
 
 def test_instances_include_all_types_and_special_elements() -> None:
-    checked = tried((op.copy(x) >> x).named("copy"), 0, 400)
+    checked = tried((op.copy(x) >> x).named("copy"), 0, 600)
     types = [trial.case.types["x"] for _, trial in checked.agreeing]
     arrays = [trial.left_value[0] for _, trial in checked.agreeing]
     dtypes = {type_.dtype for type_ in types if isinstance(type_, TensorType)}

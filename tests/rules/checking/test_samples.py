@@ -2,21 +2,25 @@
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any as AnyValue
 
 import numpy as np
 import pytest
 
+from passat.ir.op import Op
 from passat.ir.tensor import Array
 from passat.rules.checking.check_sets import check_rule
 from passat.rules.checking.sampler import Sampler
-from passat.rules.checking.trying import tried
-from passat.rules.guards import Term, guard, same_shape
-from passat.rules.pattern import RuleError, constants, op, tensors
+from passat.rules.checking.trying import tried, triers
+from passat.rules.guards import Reject, Term, computed, guard, same_shape
+from passat.rules.holes import operator
+from passat.rules.pattern import RuleError, attributes, constants, op, tensors
 from passat.rules.samples import Sample, Samples, strategy_for
 
-(x,) = tensors("x")
+x, y = tensors("x y")
 (c,) = constants("c")
+(p,) = attributes("p")
 
 
 def _is_reversal(c: Term) -> bool | str:
@@ -55,6 +59,33 @@ def test_a_strategy_finds_instances_that_chance_misses() -> None:
     assert "c: constant Tensor[(2, 2), float32] = [[0, 1], [1, 0]]" in report.counterexample.lines
 
 
+def test_a_computed_attribute_has_a_strategy_too() -> None:
+    @computed
+    def own_axis(axis: int, parts: tuple[Term, ...]) -> int:
+        if [part.type.shape for part in parts] != [(3,), (5,)]:
+            raise Reject("the sizes are others")
+        return axis
+
+    @strategy_for(own_axis)
+    def three_and_five(sampler: Sampler, axis: Sample, parts: Sequence[Sample]) -> Samples:
+        return [None, [Sample((3,)), Sample((5,))]]
+
+    rule = op.concatenate((x, y), axis=p) >> op.concatenate((x, y), axis=own_axis(p, (x, y)))
+    assert tried(rule.named("Mine.joined"), 0, 20).report.compared == 20
+
+
+def test_operators_that_a_guard_excludes_are_given_up_early() -> None:
+    @guard
+    def is_exponential(of: Op) -> bool | str:
+        return of.name == "exp" or f"{of.name} is not exp"
+
+    f = operator("f", elementwise=True, arity=1)
+    rule = (op.negative(op.negative(f(x))) >> f(x)).when(is_exponential(f)).named("Mine.exponential")
+    report = tried(rule, 0, 10).report
+    assert report.compared == 10
+    assert report.drawn < 60 * len(triers(rule))
+
+
 def test_errors_of_a_strategy_are_reported() -> None:
     @guard
     def seldom(x: Term) -> bool | str:
@@ -83,7 +114,7 @@ def test_constants_that_conditions_want_infinite_may_be_so() -> None:
 
 @pytest.mark.parametrize("wrong", [same_shape(x, x), len, lambda x: True, "is_float"], ids=repr)
 def test_only_a_guard_has_a_strategy(wrong: AnyValue) -> None:
-    with pytest.raises(RuleError, match="strategy_for takes functions that @guard decorates, not "):
+    with pytest.raises(RuleError, match="strategy_for takes functions that @guard or @computed decorates, not "):
         strategy_for(wrong)(lambda sampler, x: [])
 
 

@@ -153,6 +153,12 @@ def test_biases_of_products_in_a_pipeline_of_both() -> None:
     assert_equal_in_value(function, outcome.function, exact=False)
 
 
+def test_infinite_factors_are_not_distributed() -> None:
+    """(0 + 1) * inf is inf, but 0 * inf + 1 * inf is NaN."""
+    outcome = saturate(func((x + numbers((3,))) * splat(float("inf"))), Products)
+    assert outcome.fired("Products.through_sum") == 0
+
+
 def test_short_ranges_are_minded() -> None:
     half = var("h", (4, 3), "float16")
     large = splat(300.0, (), "float16")
