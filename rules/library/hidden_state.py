@@ -1,11 +1,10 @@
 """Restructures weights and hidden states of transformers: folds per-feature scales into the preceding linear layer, merges products with
 gathered weights, and collapses [batch, sequence, hidden] to [batch * sequence, hidden].
 
-Operators: nn.matmul nn.bias_add add multiply nn.layer_norm nn.rms_norm nn.softmax split take gather_nd reshape transpose broadcast_to tile,
-reductions, and every elementwise operator that works row by row.
+Operators: nn.matmul nn.bias_add add multiply nn.layer_norm nn.rms_norm split take gather_nd reshape dyn.reshape shape_of transpose
+broadcast_to tile, reductions, and elementwise operators of one and two operands.
 
-A product of a batched tensor by a weight, with a bias, takes two nodes; the product of a matrix takes one (Gemm). The rules add reshapes,
-which pay off only where they cancel; extraction decides. ConvNeXt and CaiT scale the output of a block before they add it to the input
+ConvNeXt and CaiT scale the output of a block before they add it to the input
 (Touvron et al. 2021, LayerScale).
 
 Exporters of mixtures of experts gather the chosen expert's weight for each row, [rows, columns, features], and multiply each row by its own
@@ -14,25 +13,19 @@ results: more arithmetic, but no copies. The cost model decides; many rows and f
 axis accepts negative indices as `take` does, so the rules need no facts about the indices.
 """
 
-from typing import Any as AnyValue
-
-from passat.ir.attrs import Attrs
 from passat.ir.bounds import at_least
-from passat.ir.ops.newshape import static_newshape
-from passat.ir.shape import ANY, Any, product, same_dim
-from passat.ir.types import TensorType
-from passat.rules.guards import Reject, Term, computed, guard, is_axis, is_float, same_shape
-from passat.rules.holes import cases, operator, tensors_of
+from passat.ir.shape import same_dim
+from passat.rules.guards import Reject, Term, computed, guard, is_axis, is_float
+from passat.rules.holes import cases
 from passat.rules.library.batch_norm import stays_finite
-from passat.rules.library.commuting import f
-from passat.rules.library.products import is_matrix, is_vector_of
+from passat.rules.library.products import is_vector_of
 from passat.rules.library.products import product as matmul
-from passat.rules.pattern import Pattern, attributes, constants, op, tensors
-from passat.rules.rule import Rule, RuleSet
+from passat.rules.pattern import attributes, constants, op, tensors
+from passat.rules.rule import RuleSet
 
-x, y, z, i = tensors("x y z i")
+x, y, i = tensors("x y i")
 w, b, s = constants("w b s")
-p, a, e, k = attributes("p a e k")
+p, a, e = attributes("p a e")
 _NOTE = "scales weight and bias instead of the result"
 
 
@@ -139,136 +132,9 @@ _ALL = op.reshape(op.transpose(w, axes=gathered_side(columns=(2, 0, 1), rows=(1,
 _PRODUCTS = op.reshape(op.reshape(x, newshape=flat_rows(w, _AXIS)) @ _ALL, newshape=by_expert(w, _AXIS))
 
 
-@guard
-def is_stack_of_rows(x: Term) -> bool | str:
-    """The tensor has at least three dimensions and rows of known size."""
-    return _is_stack_of_rows(x.type) or f"{x.type!r} is not a stack of rows of known size"
-
-
-def _is_stack_of_rows(type_: TensorType) -> bool:
-    return type_.ndim >= 3 and isinstance(type_.shape[-1], int) and not any(isinstance(size, Any) for size in type_.shape)
-
-
-@guard
-def stacks_rows(x: Term, whole: Term) -> bool | str:
-    """The reshape splits the leading axis of a matrix into several, and keeps each row."""
-    rows, stack = x.type, whole.type
-    if rows.ndim != 2 or not _is_stack_of_rows(stack):
-        return f"{stack!r} is not a stack of the rows of {rows!r}"
-    return rows.shape[-1] == stack.shape[-1] or f"the rows of {rows!r} and {stack!r} differ"
-
-
-@guard
-def flattens_rows(x: Term, whole: Term) -> bool | str:
-    """The reshape collapses the leading axes into one."""
-    stack, rows = x.type, whole.type
-    if rows.ndim != 2 or not _is_stack_of_rows(stack):
-        return f"{rows!r} is not the matrix of the rows of {stack!r}"
-    return rows.shape[-1] == stack.shape[-1] or f"the rows of {stack!r} and {rows!r} differ"
-
-
-@computed
-def rows_of(x: Term) -> tuple[int, int]:
-    """The newshape that collapses a batch of rows to a matrix, with static sizes if all are known."""
-    sizes = x.type.shape
-    if not sizes or not isinstance(sizes[-1], int):
-        raise Reject(f"the size of the rows of {x.type!r} is not known")
-    if 0 in sizes:
-        raise Reject(f"{x.type!r} has no elements")
-    count = product(sizes[:-1])
-    return count if isinstance(count, int) else -1, sizes[-1]
-
-
-@computed
-def stack_of(whole: Term) -> tuple[int, ...]:
-    """The newshape that restores the leading axes of a collapsed tensor. Rejects more than one unknown size."""
-    shape = whole.type.shape
-    attrs = static_newshape((ANY, shape[-1]), shape)
-    if attrs is None or attrs["allowzero"]:
-        raise Reject(f"no reshape certainly gives {whole.type!r}")
-    newshape: tuple[int, ...] = tuple(attrs["newshape"])
-    return newshape
-
-
-@guard
-def is_one_row(c: Term, x: Term) -> bool | str:
-    """The tensor is a scalar or one row as long as the others, and does not increase their rank."""
-    type_, whole = c.type, x.type
-    if type_.ndim > whole.ndim or any(size != 1 for size in type_.shape[:-1]):
-        return f"{type_!r} is not a row of {whole!r}"
-    return type_.size == 1 or type_.shape[-1] == whole.shape[-1] or f"{type_!r} is not a row of {whole!r}"
-
-
-@computed
-def row_shape(c: Term) -> tuple[int, ...]:
-    """The newshape of one row, or of a scalar."""
-    size = c.type.size
-    if not isinstance(size, int):
-        raise Reject(f"{c.type!r} is not static")
-    return () if size == 1 else (size,)
-
-
-@guard
-def is_last_axis(axis: AnyValue, x: Term) -> bool | str:
-    """The reduction is over the last axis alone."""
-    axes = (axis,) if isinstance(axis, int) else axis
-    if not isinstance(axes, tuple) or len(axes) != 1:
-        return f"axis={axis} is not only the last axis"
-    return axes[0] % x.type.ndim == x.type.ndim - 1 or f"axis={axis} is not the last axis of {x.type!r}"
-
-
-@guard
-def cuts_rows(attrs: Attrs, x: Term) -> bool | str:
-    """The split is along the last axis."""
-    return attrs.axis % x.type.ndim == x.type.ndim - 1 or f"axis={attrs.axis} is not the last axis of {x.type!r}"
-
-
-@computed
-def cut_places(attrs: Attrs) -> int | tuple[int, ...]:
-    """The positions where a split cuts."""
-    found: int | tuple[int, ...] = attrs.indices_or_sections
-    return found
-
-
-_STACK = op.reshape(x, ...)
-
-
-def _through(whole: Pattern, flat: Pattern) -> Rule:
-    """Commutes an operator on a batch of rows with the reshape to a matrix."""
-    return (whole >> op.reshape(flat, newshape=stack_of(whole))).when(stacks_rows(x, _STACK)).exploring()
-
-
-g = operator("g", "add", "multiply", "subtract", "divide", "power", "maximum", "minimum")
-h = operator("h", "subtract", "divide", "power")  # the non-commutative ones
-reduction = operator("reduction", "sum", "mean", "max", "min")
-side, operand = cases("side", "left", "right"), cases("operand", "stack", "row")
-
-
-def _arithmetic(other: Pattern, rows: Pattern = _STACK) -> Pattern:
-    """Arithmetic on rows and another operand, in either order."""
-    return side(left=g(rows, other), right=h(other, rows))
-
-
-_PRODUCT = x @ w
-params = tensors_of("params", most=2)
-norm = operator("norm", "nn.layer_norm", "nn.rms_norm", "nn.softmax")
-scaled_norm = operator("norm", *norm.choices[:2])
-part = cases("part", "first", "second", "third")
-_PART = part(first=0, second=1, third=2)
-
-
-_TAKEN = op.take(w, x, axis=0)
-
-
-def _before(whole: Pattern, flat: Pattern) -> Rule:
-    """Hoists the reshape to a matrix above an operator."""
-    return (op.reshape(whole, ...) >> flat).when(flattens_rows(whole, op.reshape(whole, ...))).exploring()
-
-
 class HiddenStates(RuleSet):
     """Folds per-feature scales into the weight and bias of the preceding linear layer. Rewrites products with gathered per-row weights as
-    products with all weights, followed by a gather, and batched products as matrix products that take their biases, together with
-    normalizations, splits and operators that work row by row or elementwise."""
+    products with all weights, followed by a gather."""
 
     scaled = (
         (
@@ -293,25 +159,3 @@ class HiddenStates(RuleSet):
         .exploring()
         .inexact(_REGROUPS)
     )
-    elementwise = _through(f(_STACK, attrs=a), f(x, attrs=a))
-    arithmetic = _through(_arithmetic(y), _arithmetic(op.reshape(y, newshape=operand(stack=rows_of(y), row=row_shape(y))), x)).when(
-        *operand.only("stack", same_shape(_STACK, y)), *operand.only("row", is_one_row(y, _STACK))
-    )
-    reductions = _through(reduction(_STACK, axis=p, keepdims=True, exclude=False), reduction(x, axis=(-1,), keepdims=True)).when(
-        is_last_axis(p, _STACK)
-    )
-    product = (
-        (_PRODUCT >> op.reshape(op.reshape(x, newshape=rows_of(x)) @ w, newshape=stack_of(_PRODUCT)))
-        .when(is_stack_of_rows(x), is_matrix(w), is_float(x))
-        .exploring()
-        .inexact(_REGROUPS)
-    )
-    normalized = _through(norm(_STACK, *params, attrs=e, axis=p), norm(x, *params, attrs=e, axis=-1)).when(is_axis(p, -1, _STACK))
-    parts = _through(op.split(_STACK, attrs=a)[_PART], op.split(x, indices_or_sections=cut_places(a), axis=-1)[_PART]).when(
-        cuts_rows(a, _STACK)
-    )
-    rows_of_sum = _before(x + y, op.reshape(x, newshape=rows_of(x)) + op.reshape(y, newshape=rows_of(y))).when(same_shape(x, y))
-    rows_of_norm = _before(
-        scaled_norm(x, *params, attrs=e, axis=p), scaled_norm(op.reshape(x, newshape=rows_of(x)), *params, attrs=e, axis=-1)
-    ).when(is_axis(p, -1, x))
-    taken_rows = _before(_TAKEN, op.take(w, op.reshape(x, newshape=(-1,)), axis=0)).when(is_matrix(w))

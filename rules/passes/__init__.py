@@ -31,7 +31,7 @@ from passat.rules.passes.simplify import (
     simplify_tuple_get,
 )
 from passat.rules.passes.split_args import SplitArgs
-from passat.rules.passes.target import collapse_batch_dims, contrib_operators, raise_attention, raise_operators, target_forms
+from passat.rules.passes.target import contrib_operators, raise_attention, raise_operators, target_forms
 
 __all__ = [
     "SIMPLIFY",
@@ -46,7 +46,6 @@ __all__ = [
     "PartialEvaluate",
     "PartitionGraph",
     "SplitArgs",
-    "collapse_batch_dims",
     "combine_parallel_batch_matmul",
     "combine_parallel_conv2d",
     "combine_parallel_dense",

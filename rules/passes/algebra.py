@@ -14,21 +14,31 @@ from passat.rules.library.data_movement import Concatenations, Copies
 from passat.rules.library.exchanges import ConvolutionChains, Exchanges
 from passat.rules.library.factoring import Factoring, Reassociate
 from passat.rules.library.folding import ConstantFolding
+from passat.rules.library.hidden_state import HiddenStates
 from passat.rules.library.masks import Masks
 from passat.rules.library.matmul_algebra import MatmulAlgebra
 from passat.rules.library.products import Parallel, Products
 from passat.rules.library.reductions import Reductions
 from passat.rules.library.scale_axis import BackwardScaleAxis, ForwardScaleAxis
-from passat.rules.library.views import Transposes, Views
+from passat.rules.library.views import DynamicViews, Transposes, Views
 from passat.rules.passes.fold_scale_axis import FoldScales, fold_backward, fold_forward
 from passat.rules.passes.parallel_branches import Joined, ParallelBranches, Stacked
 from passat.rules.passes.simplify import fold_constant
 from passat.rules.rule import JOINING, RuleSetMeta
 from passat.rules.rule_pass import RulePass, phase
 
-TIDY: Final = (Arithmetic, Constants, Transposes, Views, Copies, Masks, Reductions, Concatenations)
+TIDY: Final = (Arithmetic, Constants, Transposes, Views, DynamicViews, Copies, Masks, Reductions, Concatenations)
 """Rules that never make a program worse."""
-ALGEBRA: Final = (Products, ScaleAxis, Factoring, MatmulAlgebra, ConvolutionChains, Commute, Reassociate.of_kind(JOINING))
+ALGEBRA: Final = (
+    Products,
+    ScaleAxis,
+    Factoring,
+    MatmulAlgebra,
+    ConvolutionChains,
+    HiddenStates.only("scaled", "gathered_experts"),
+    Commute,
+    Reassociate.of_kind(JOINING),
+)
 """Rules that add alternatives, one direction each."""
 EXCHANGES: Final = (Exchanges, Reassociate)
 """Rules that form cycles and may find exponentially many programs."""
@@ -55,7 +65,7 @@ def explore() -> RulePass:
         phase(*TIDY, *ALGEBRA, rounds=2, rule_matches=200),
     )
     doc = explore.__doc__ or ""
-    return RulePass(phases, name="Explore", opt_level=4, merge=True, joint=False, doc=doc, after=["CollapseBatchDims"])
+    return RulePass(phases, name="Explore", opt_level=4, merge=True, joint=False, doc=doc, after=["RaiseAttention"])
 
 
 class CombineParallel(RulePass):

@@ -13,7 +13,7 @@ from passat.rules.passes.algebra import (
     fold_scale_axis,
     linear_algebra,
 )
-from passat.rules.passes.collapse_batch_regions import CollapseBatchRegions
+from passat.rules.passes.collapse_batch_dims import CollapseBatchDims
 from passat.rules.passes.layouts import alter_op_layout
 from passat.rules.passes.simplify import (
     DeadCodeElimination,
@@ -31,7 +31,6 @@ from passat.rules.passes.target import (
     CanonicalizeCast,
     ReadOpaque,
     canonicalize_ops,
-    collapse_batch_dims,
     contrib_operators,
     fast_math,
     flatten_atrous_conv,
@@ -67,12 +66,11 @@ def default_passes() -> list[Pass]:
         linear_algebra(),
         raise_operators(),
         raise_attention(),
-        collapse_batch_dims(),
         explore(),
         combine_parallel_conv2d(),
         combine_parallel_dense(),
         combine_parallel_batch_matmul(),
-        CollapseBatchRegions(),
+        CollapseBatchDims(),
         contrib_operators(),
         target_forms(),
         AvoidSkipLayerNorm(),

@@ -26,11 +26,9 @@ from passat.rules.library.arithmetic import Arithmetic, Constants
 from passat.rules.library.attention import Attention
 from passat.rules.library.data_movement import Copies
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.library.hidden_state import HiddenStates
 from passat.rules.library.lowering import ContribForms, Decompositions, TargetForms
 from passat.rules.library.lowering import FastMath as FastMathRules
 from passat.rules.library.masks import Masks
-from passat.rules.library.products import Products
 from passat.rules.library.raising import Powers, RaiseOps
 from passat.rules.library.relay_forms import CanonicalQuantized
 from passat.rules.library.views import DynamicViews, Transposes, Views
@@ -38,7 +36,7 @@ from passat.rules.library.windows import Windows
 from passat.rules.pass_options import written_opset
 from passat.rules.passes.legalize import LegalizeByAttribute
 from passat.rules.pattern import RuleError
-from passat.rules.rule import EXACT, EXPLORING, FINITE, LOWERING, RuleSetMeta
+from passat.rules.rule import EXACT, FINITE, LOWERING, RuleSetMeta
 from passat.rules.rule_pass import Phase, RulePass, phase
 
 register_option(
@@ -110,16 +108,6 @@ RAISING: Final = (Powers, RaiseOps, Views)
 _MERGED: Final = (Transposes, Views, DynamicViews, Copies, Arithmetic)
 
 
-@register_pass(_PREFIX + "CollapseBatchDims")
-def collapse_batch_dims() -> RulePass:
-    """Collapses batch dimensions where the reshapes cancel, so that products absorb their biases. First simplifies masks, softmax guards,
-    experts and layer scale."""
-    before = phase(ConstantFolding, HiddenStates.only("scaled", "gathered_experts"), Masks, *_MERGED)
-    after = phase(HiddenStates, Products.only("bias").of_kind(EXPLORING), *_MERGED)
-    doc = collapse_batch_dims.__doc__ or ""
-    return RulePass((before, after), name="CollapseBatchDims", opt_level=3, doc=doc, after=["RaiseAttention"])
-
-
 @register_pass(_PREFIX + "TargetForms")
 def target_forms() -> RulePass:
     """Chooses the form that the target's kernels run faster: global pooling, and reshapes that infer a size."""
@@ -148,7 +136,7 @@ def contrib_operators() -> TargetPass:
     these."""
     sets = (ConstantFolding, ContribForms)
     doc = contrib_operators.__doc__ or ""
-    return TargetPass(sets, domain="com.microsoft", name="ContribOperators", opt_level=3, doc=doc, after=["CollapseBatchRegions"])
+    return TargetPass(sets, domain="com.microsoft", name="ContribOperators", opt_level=3, doc=doc, after=["CollapseBatchDims"])
 
 
 @register_pass("relay._transform.ReadOpaque")

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any as AnyValue
 from typing import Final
 
-from passat.ir.attrs import Attrs
 from passat.ir.evaluate import Value
 from passat.ir.expr import BaseFunc, Expr, Function, If, Match
 from passat.ir.module import IRModule
@@ -23,53 +22,18 @@ from passat.rules.engine.matching import Matcher
 from passat.rules.engine.saturate import Saturator
 from passat.rules.engine.stage import Stage
 from passat.rules.engine.trace import Application, Run, Steps
-from passat.rules.guards import Reject, Term, computed
 from passat.rules.library import rule_sets
-from passat.rules.library.folding import ConstantFolding, TupleProjection
+from passat.rules.library.folding import ConstantFolding, DynamicToStatic, TupleProjection
 from passat.rules.passes.target import RAISING
-from passat.rules.pattern import OpNames, Pattern, PCall, PConst, PGet, PLiteral, PVar, attributes, op, pattern_parts, tensors
+from passat.rules.pattern import Pattern, PCall, PConst, PGet, PLiteral, PVar, pattern_parts
 from passat.rules.provenance import terms as kinds
 from passat.rules.provenance.checker import Checker
+from passat.rules.provenance.equivalent_forms import EquivalentForms
 from passat.rules.provenance.pass_trace import PassEvent
 from passat.rules.provenance.plain import CertificateError, Plain, Uncovered
+from passat.rules.provenance.stacked_rows import StackedRows
 from passat.rules.provenance.terms import FORMAT, VERSION, Terms
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
-
-_WITH_AXIS: Final = ("cumsum", "nn.log_softmax", "nn.softmax", "topk")
-"""Unary operators whose axis may be counted from either end."""
-
-
-@computed
-def column(axis: int, data: Term) -> tuple[int, ...]:
-    """The shape of a bias that is added to the data along an axis."""
-    rank = data.type.ndim
-    return (-1, *(1,) * (rank - axis % rank - 1))
-
-
-@computed
-def from_the_front(attrs: Attrs, data: Term) -> Attrs:
-    """The attributes with a nonnegative axis. Rejects an axis that is already nonnegative."""
-    if attrs["axis"] >= 0:
-        raise Reject("the axis is already counted from the front")
-    return Attrs({**attrs, "axis": attrs["axis"] + data.type.ndim})
-
-
-def _rules() -> RuleSetMeta:
-    x, b = tensors("x b")
-    (a,) = attributes("a")
-    rules: dict[str, Rule] = {
-        "identity": op.copy(x) >> x,
-        "two": (op.elemwise_sum((x, b)) >> x + b).exploring(),
-        "bias": (op.nn.bias_add(x, b, axis=a) >> op.add(x, op.reshape(b, newshape=column(a, x)))).exploring(),
-    }
-    for name in _WITH_AXIS:
-        head = OpNames(name)
-        rules[name.replace(".", "_")] = (head(x, attrs=a) >> head(x, attrs=from_the_front(a, x))).exploring()
-    doc = "Equivalent forms: how programs change when written to ONNX and read again, and in passes without rules."
-    return RuleSetMeta("WrittenAndRead", (RuleSet,), {"__doc__": doc, **rules})
-
-
-Written = _rules()
+from passat.rules.rule import Rule, RuleSetMeta
 
 
 def rules_by_name(sets: Iterable[RuleSetMeta] = ()) -> dict[str, Rule]:
@@ -79,7 +43,7 @@ def rules_by_name(sets: Iterable[RuleSetMeta] = ()) -> dict[str, Rule]:
 
 @functools.cache
 def _library() -> dict[str, Rule]:
-    return _by_name([Written, *rule_sets().values()])
+    return _by_name([EquivalentForms, StackedRows, *rule_sets().values()])
 
 
 def _by_name(sets: Iterable[RuleSetMeta]) -> dict[str, Rule]:
@@ -178,26 +142,27 @@ class Writer:
         """Adds a proof, found afterwards, that two functions are equal. Returns whether there is one."""
         if not isinstance(old, Function) or not isinstance(new, Function):
             return False
-        known = dict(self.rules)
-        try:
-            part = {"pass": pass_name, "function": name, **self._equated(old.body, new.body)}
-            shown = {FORMAT: VERSION, "rules": self.rules, "terms": self.terms.rows, "functions": {}, "steps": [part]}
-            Checker(shown, rules_by_name(), self.terms.constants).run()
-        except (Uncovered, CertificateError):
-            self.rules = known
-            return False
-        self.steps.append(part)
-        return True
+        for stage in _closing():
+            known = dict(self.rules)
+            try:
+                part = {"pass": pass_name, "function": name, **self._equated(old.body, new.body, stage)}
+                shown = {FORMAT: VERSION, "rules": self.rules, "terms": self.terms.rows, "functions": {}, "steps": [part]}
+                Checker(shown, rules_by_name(), self.terms.constants).run()
+            except (Uncovered, CertificateError):
+                self.rules = known
+            else:
+                self.steps.append(part)
+                return True
+        return False
 
-    def _equated(self, one: Expr, other: Expr) -> dict[str, AnyValue]:
-        """A possible proof that two programs are equal: both in one graph, with their subgraphs, saturated with the rules for the round
-        trip."""
-        graph = Graph(Eager((*ConstantFolding, *TupleProjection)))
+    def _equated(self, one: Expr, other: Expr, stage: Stage) -> dict[str, AnyValue]:
+        """A possible proof that two programs are equal: both in one graph, with their subgraphs, saturated with the rules of a stage."""
+        graph = Graph(Eager((*ConstantFolding, *TupleProjection, *DynamicToStatic)))
         for program in (one, other):
             for body in (program, *bodies(program)):
                 graph.load(body)
         steps = Steps()
-        Saturator(graph, [_respellings()], Limits(), steps=steps).run()
+        Saturator(graph, [stage], Limits(), steps=steps).run()
         ends = {"before": self.terms.encode(one), "after": self.terms.encode(other)}
         return {"opset": graph.environment.opset, **ends, "steps": self._steps(graph, steps.applications)}
 
@@ -244,9 +209,10 @@ class Writer:
 
 
 @functools.cache
-def _respellings() -> Stage:
-    """The rules for the forms that a program may take in its file, and in passes without rules."""
-    return Stage(tuple([Directions(rule) for rules in (Written, *RAISING) for rule in rules]))
+def _closing() -> tuple[Stage, Stage]:
+    """The rules for the forms that a program may take in its file, and in passes without rules; then also those for CollapseBatchDims."""
+    respellings = [Directions(rule) for rules in (EquivalentForms, *RAISING) for rule in rules]
+    return Stage(tuple(respellings)), Stage((*respellings, *[Directions(rule) for rule in StackedRows]))
 
 
 class _Nodes:

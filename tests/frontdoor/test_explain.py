@@ -343,7 +343,7 @@ def test_the_certificates_of_the_light_models_hold(tmp_path: Path) -> None:
     [
         ("bert_tiny", SMALL, []),
         ("bert_tiny", f"{SMALL},SimplifyShapes", []),
-        ("bert_tiny", None, ["CollapseBatchRegions"]),
+        ("bert_tiny", None, []),
         ("resnet_tiny", None, []),
     ],
 )

@@ -243,7 +243,7 @@ def test_the_page_states_the_kind_of_a_set_in_each_pass() -> None:
 
 def test_the_rules_of_pipelines_that_are_passes_are_listed_under_their_names() -> None:
     rows = {row["name"]: row["passes"] for row in rule_rows()}
-    assert rows["HiddenStates.product"] == ["CollapseBatchDims"]
+    assert rows["HiddenStates.gathered_experts"] == ["Explore", "LinearAlgebra"]
     assert {"FoldScaleAxis", "BackwardFoldScaleAxis"} <= set(rows["ScaleAxis.scaled"])
 
 
@@ -260,9 +260,9 @@ def test_a_pass_of_the_users_is_not_on_the_page_of_the_library() -> None:
 
 def test_rules_of_ones_own_must_not_have_the_names_of_rules_in_pipelines_either() -> None:
     class HiddenStates(RuleSet):
-        """Has the name of a set in CollapseBatchDims."""
+        """Has the name of a set in LinearAlgebra."""
 
-        product = op.exp(op.log(x)) >> x
+        scaled = op.exp(op.log(x)) >> x
 
-    with pytest.raises(RuleError, match=r"HiddenStates\.product has the name of a built-in rule"):
+    with pytest.raises(RuleError, match=r"HiddenStates\.scaled has the name of a built-in rule"):
         build_pipeline(None, [HiddenStates])

@@ -41,9 +41,9 @@ RESNET = Path(__file__).parents[2] / "examples" / "models" / "resnet_tiny.onnx"
 TUNED = [
     *("ReadOpaque", "SimplifyInference", "FoldConstant", "DynamicToStatic", "FoldBatchNorm", "SimplifyExpr"),
     *("SimplifyShapes", "SlicesToSplit"),
-    *("EliminateCommonSubexpr", "FoldScaleAxis", "LinearAlgebra", "RaiseOps", "RaiseAttention", "CollapseBatchDims"),
+    *("EliminateCommonSubexpr", "FoldScaleAxis", "LinearAlgebra", "RaiseOps", "RaiseAttention"),
     *("Explore", "CombineParallelConv2D", "CombineParallelDense", "CombineParallelBatchMatmul"),
-    *("CollapseBatchRegions", "ContribOperators", "TargetForms", "AvoidSkipLayerNorm"),
+    *("CollapseBatchDims", "ContribOperators", "TargetForms", "AvoidSkipLayerNorm"),
     "DeadCodeElimination",
 ]
 

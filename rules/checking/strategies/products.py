@@ -16,18 +16,11 @@ from passat.rules.library.attention import (
     repeats_heads,
     same_heads,
 )
-from passat.rules.library.hidden_state import (
-    are_experts,
-    cuts_rows,
-    flattens_rows,
-    is_batch_of_vectors,
-    is_stack_of_rows,
-    repeats_rows,
-    stacks_rows,
-)
+from passat.rules.library.hidden_state import are_experts, is_batch_of_vectors, repeats_rows
 from passat.rules.library.masks import casts_in_range_where_read, counts_up, is_past_the_bend, leaves_part, takes_all_in_order
 from passat.rules.library.matmul_algebra import repeats_heads_in_groups
 from passat.rules.library.products import is_product_bias, is_row_bias, is_scalar, makes_heads, moves_heads
+from passat.rules.provenance.stacked_rows import cuts_rows, is_one_row, is_stack_of_rows, stacks_alike
 from passat.rules.samples import Sample, Samples, strategy_for
 
 # ---- attention
@@ -237,22 +230,25 @@ def _rows_twice(sampler: Sampler, x: Sample, repeated: Sample, i: Sample, w: Sam
     return [Sample((rows // count, 1, features)), Sample((rows // count, count, features)), None, None, Sample(whole)]
 
 
+# ---- stacked_rows
+
+
 @strategy_for(is_stack_of_rows)
 def _a_stack(sampler: Sampler, x: Sample) -> Samples:
     return [Sample(tuple(sampler.full() for _ in range(sampler.pick((3, 3, 4)))))]
 
 
-@strategy_for(stacks_rows)
-def _a_matrix_as_stack(sampler: Sampler, x: Sample, whole: Sample) -> Samples:
-    stack = sampler.pick([(sampler.full(), sampler.full()), (sampler.full(), sampler.full(), sampler.full())])
-    size = sampler.pick((1, 2, 3, 4, 5))
-    return [Sample((math.prod(stack), size)), Sample((*stack, size))]
+@strategy_for(stacks_alike)
+def _stacks_of_as_many_rows(sampler: Sampler, x: Sample, y: Sample) -> Samples:
+    stack = x.shape if x.shape is not None and len(x.shape) > 2 else tuple(sampler.full() for _ in range(3))
+    wide = sampler.pick((stack[-1], stack[-1], 1))
+    return [Sample(stack), Sample((*stack[:-1], wide))]
 
 
-@strategy_for(flattens_rows)
-def _a_stack_as_matrix(sampler: Sampler, x: Sample, whole: Sample) -> Samples:
-    stack = x.shape if x.shape is not None and len(x.shape) > 2 else tuple(sampler.full() for _ in range(sampler.pick((3, 3, 4))))
-    return [Sample(stack), Sample((math.prod(stack[:-1]), stack[-1]))]
+@strategy_for(is_one_row)
+def _one_row(sampler: Sampler, y: Sample, x: Sample) -> Samples:
+    columns = x.shape[-1] if x.shape else sampler.full()
+    return [Sample(sampler.pick([(columns,), (1, columns), (1,), ()])), None]
 
 
 @strategy_for(cuts_rows)

@@ -282,11 +282,11 @@ def test_nodes_made_by_a_rule_are_shown(tab: Tab, bert: Path) -> None:
 def test_nodes_made_by_a_pass_without_rules_are_shown(tab: Tab, walked: Path) -> None:
     tab.open(walked)
     graph = "data.graphs.after"
-    node = tab.run(f"{graph}.pass.findIndex((name, i) => text(name) === 'CollapseBatchRegions' && {graph}.state[i] === 1)")
+    node = tab.run(f"{graph}.pass.findIndex((name, i) => text(name) === 'CollapseBatchDims' && {graph}.state[i] === 1)")
     assert node >= 0
     tab.run(f"showDetails('after', {node})")
     assert "Made by the pass" in tab.text("#details")
-    assert "CollapseBatchRegions" in tab.text("#details")
+    assert "CollapseBatchDims" in tab.text("#details")
 
 
 def test_another_class_is_chosen_by_click_key_or_list(tab: Tab, bert: Path) -> None:

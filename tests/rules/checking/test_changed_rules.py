@@ -7,13 +7,13 @@ from typing import Any as AnyValue
 import pytest
 
 from passat.rules.checking.trying import tried
-from passat.rules.library import Attention, HiddenStates, RaiseOps
+from passat.rules.library import Attention, RaiseOps
 from passat.rules.pattern import Pattern, PCall, PGet, PTuple, subterms
 from passat.rules.rule import Rule
 
 CHECKED: tuple[Rule, ...] = (
     *Attention.only("with_constant_mask", "with_mask", "with_guarded_rows", "shared_heads", "rotary"),
-    *(RaiseOps.group_norm, HiddenStates.parts, HiddenStates.taken_rows),
+    RaiseOps.group_norm,
 )
 NEEDED = {
     "Attention.with_constant_mask[none, one]": {"is_axis"},
@@ -21,7 +21,6 @@ NEEDED = {
     "Attention.rotary[sliced]": {"are_angles", "is_half"},
     "Attention.rotary[split]": {"are_angles"},
     "RaiseOps.group_norm": {"is_all", "is_per_channel"},
-    "HiddenStates.parts[third]": {"stacks_rows", "cuts_rows"},
 }
 """Guards that keep values correct. Without other guards a right side has no type, or the same values under Passat's own kernels."""
 

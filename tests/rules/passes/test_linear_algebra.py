@@ -161,3 +161,26 @@ def test_layers_keep_their_values_and_cost_less(make: Callable[[], RulePass]) ->
     made = apply(make(), function, rules__math=FINITE).function
     assert program_cost(made.body, ROOFLINE) < program_cost(function.body, ROOFLINE)
     assert_equal_in_value(function, made, exact=False, special=False)
+
+
+def test_keys_turned_in_batches_are_turned() -> None:
+    becomes(
+        linear_algebra(),
+        "%k: (2, 4, 5, 8)",
+        "%0 = reshape(%k, newshape=[8, 5, 8]); %1 = transpose(%0, axes=[0, 2, 1]); reshape(%1, newshape=[2, 4, 8, 5])",
+        "transpose(%k, axes=[0, 1, 3, 2])",
+    )
+
+
+def test_the_guard_of_softmax_is_removed_for_finite_values() -> None:
+    signature, body = "%x: (2, 3), %w: (3, 3)", "%0 = nn.softmax(nn.matmul(%x, %w)); %1 = isnan(%0); where(%1, 0f, %0)"
+    stays(linear_algebra(), signature, body)
+    becomes(linear_algebra(), signature, body, "nn.softmax(nn.matmul(%x, %w))", rules__math="finite")
+
+
+def test_the_guard_of_a_mask_of_infinity_stays() -> None:
+    """An input is finite by the assumption, but not the -infinity that the program itself writes where a mask is false."""
+    signature, guard = "%x: (2, 3), %m: (2, 3)", "%1 = isnan(%0); where(%1, 0f, %0)"
+    becomes(linear_algebra(), signature, f"%0 = nn.softmax(add(%x, %m)); {guard}", "nn.softmax(add(%x, %m))", rules__math="finite")
+    masked = f"%0 = nn.softmax(where(less(%m, 0f), -inff, %x)); {guard}"
+    stays(linear_algebra(), signature, masked, rules__math="finite")

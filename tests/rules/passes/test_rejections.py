@@ -12,7 +12,6 @@ from passat.ir.infer_error import InferError
 from passat.ir.module import IRModule
 from passat.passmgr import Pass, PassContext
 from passat.rules.passes import (
-    collapse_batch_dims,
     default_pipeline,
     fold_batch_norm,
     raise_attention,
@@ -32,7 +31,6 @@ PASSES: Final[dict[str, Callable[[], Pass]]] = {
     "LinearAlgebra": linear_algebra,
     "Explore": explore,
     "RaiseOps": raise_operators,
-    "CollapseBatchDims": collapse_batch_dims,
     "default": default_pipeline,
 }
 
@@ -97,7 +95,7 @@ def test_integers_do_not_divide_back(name: str, dtype: str, body: str) -> None:
         (linear_algebra, "%x: (2, 3) int32", 'multiply(cast(%x, dtype="float32"), 0.5f)', "int32, not bool"),
         (raise_operators, "%x: (4, 3) int32", '%0 = exp(cast(%x, dtype="float64")); divide(1f64, sqrt(%0))', ""),
         (
-            collapse_batch_dims,
+            simplify_expr,
             "%x: (6, 4) int32",
             'add(nn.matmul(%x, full(2, shape=[4, 4], dtype="int32")), full(3, shape=[4], dtype="int32"))',
             "is not a floating-point matrix",
@@ -117,7 +115,6 @@ def test_types_that_a_rule_is_not_for(pass_: Callable[[], Pass], signature: str,
         (simplify_expr, "%x: (?, 3)", "ones_like(%x)", "is not static"),
         (simplify_expr, "%x: (?, 3), %y: (3)", "add(%x, zeros_like(%x))", "unknown dimension"),
         (simplify_expr, "%x: (3), %y: (?, 3)", "broadcast_to_like(%x, %y)", "is not static"),
-        (collapse_batch_dims, "%x: (?, 3, 4)", "nn.matmul(%x, full(2f, shape=[4, 5]))", "is not a stack of rows of"),
         (
             raise_attention,
             "%q: (?, 2, 5, 4), %k: (?, 2, 4, 5), %v: (?, 2, 5, 4)",

@@ -376,8 +376,8 @@ CASES: dict[str, Case] = {
     "a pass that is not in the pipeline": Case(
         "Decompositions.dropout", X, fold_constant, "no pass of the pipeline has it; SimplifyInference does", Kind.NOT_RUN
     ),
-    "a pipeline that is not in the pipeline": Case(
-        "HiddenStates.product", X, fold_constant, "no pass of the pipeline has it; CollapseBatchDims does", Kind.NOT_RUN
+    "two passes that are not in the pipeline": Case(
+        "HiddenStates.scaled[none]", X, fold_constant, "no pass of the pipeline has it; Explore and LinearAlgebra do", Kind.NOT_RUN
     ),
     "a limit of rounds": Case(
         "Chain.then",

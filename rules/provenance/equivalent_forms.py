@@ -1,0 +1,89 @@
+"""Rules for equivalent forms, by which certificates prove how programs change when they are written to ONNX and read again, and in passes
+without rules. No pass runs them."""
+
+from typing import Any as AnyValue
+
+from passat.ir.attrs import Attrs
+from passat.ir.op import get_op
+from passat.rules.guards import Reject, Term, computed
+from passat.rules.holes import cases, operator, tensors_of
+from passat.rules.library.views import keeps_shape
+from passat.rules.pattern import attributes, op, tensors
+from passat.rules.rule import RuleSet
+
+_MOST = 4
+"""The most parts of a split for which there are rules."""
+
+
+@computed
+def column(axis: int, data: Term) -> tuple[int, ...]:
+    """The shape of a bias that is added to the data along an axis."""
+    rank = data.type.ndim
+    return (-1, *(1,) * (rank - axis % rank - 1))
+
+
+@computed
+def from_the_front(attrs: Attrs, data: Term) -> Attrs:
+    """The attributes with a nonnegative axis of a tensor. Rejects an axis that is already nonnegative."""
+    if attrs["axis"] >= 0:
+        raise Reject("the axis is already counted from the front")
+    return Attrs({**attrs, "axis": attrs["axis"] + data.type.ndim})
+
+
+@computed
+def cut(attrs: Attrs, data: Term) -> Attrs:
+    """The attributes of a slice of one axis in one form. Rejects slices of several axes, of axes of unknown size, and with steps."""
+    axes, strides = attrs.axes, attrs.strides or (1,)
+    if axes is None or len(axes) != 1 or strides != (1,):
+        raise Reject("the slice does not cut one axis")
+    axis = data.type.axis(axes[0])
+    span = range(_size(data, axis))[slice(attrs.begin[0], attrs.end[0])]
+    return _slice(axis, span.start, span.stop)
+
+
+@computed
+def cut_of_part(attrs: Attrs, data: Term, index: int) -> Attrs:
+    """The attributes of the slice that is a part of a split. Rejects axes of unknown size."""
+    axis, places = data.type.axis(attrs.axis), attrs.indices_or_sections
+    size = _size(data, axis)
+    if isinstance(places, int):
+        places = tuple(size // places * part for part in range(1, places))
+    bounds = (0, *places, size)
+    return _slice(axis, bounds[index], bounds[index + 1])
+
+
+def _size(data: Term, axis: int) -> int:
+    size: AnyValue = data.type.shape[axis]
+    if not isinstance(size, int):
+        raise Reject(f"the size of axis {axis} of {data.type!r} is not known")
+    return size
+
+
+def _slice(axis: int, begin: int, end: int) -> Attrs:
+    return get_op("strided_slice").bind_attrs({"begin": (begin,), "end": (end,), "strides": (1,), "axes": (axis,)})
+
+
+x, b, shape = tensors("x b shape")
+(a,) = attributes("a")
+xs = tensors_of("xs", least=1)
+outer, inner = cases("outer", "static", "computed"), cases("inner", "none", "static", "computed")
+part = cases("part", *(f"part_{i}" for i in range(_MOST)))
+along = operator("along", "cumsum", "nn.log_softmax", "nn.softmax", "topk")
+_VIEWED = inner(none=x, static=op.reshape(x, ...), computed=op.dyn.reshape(x, b, ...))
+_VIEW = outer(static=op.reshape(_VIEWED, ...), computed=op.dyn.reshape(_VIEWED, shape, ...))
+_JOINED = op.concatenate((*xs,), attrs=a)
+_INDEX = part(**{f"part_{i}": i for i in range(_MOST)})
+
+
+class EquivalentForms(RuleSet):
+    """Equivalent forms: how programs change when written to ONNX and read again, and in passes without rules."""
+
+    identity = op.copy(x) >> x
+    two = (op.elemwise_sum((x, b)) >> x + b).exploring()
+    bias = (op.nn.bias_add(x, b, axis=a) >> op.add(x, op.reshape(b, newshape=column(a, x)))).exploring()
+    joined = (_JOINED >> op.concatenate((*xs,), attrs=from_the_front(a, _JOINED))).exploring()
+    axis = (along(x, attrs=a) >> along(x, attrs=from_the_front(a, x))).exploring()
+    view = (_VIEW >> op.dyn.reshape(x, op.shape_of(_VIEW), allowzero=True)).exploring()
+    same = (op.dyn.reshape(x, shape, ...) >> x).when(keeps_shape(x, op.dyn.reshape(x, shape, ...)))
+    slice = (op.strided_slice(x, attrs=a) >> op.strided_slice(x, attrs=cut(a, x))).exploring()
+    part = (op.split(x, attrs=a)[_INDEX] >> op.strided_slice(x, attrs=cut_of_part(a, x, _INDEX))).exploring()
