@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from typing import Any as AnyValue
 
 from passat.apart import EndedError, RejectedError, error_stream, show_code
-from passat.choose import NothingToTimeError, choose_feed, take_turns, time_of
+from passat.choose import NothingToTimeError, Times, choose_feed, take_turns, time_of
 from passat.feeds import GivenInputs, write_inputs
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, check, save, to_onnx
@@ -107,7 +107,7 @@ class Slower(Check):
     """
 
     ROUNDS: Final = (15, 200)
-    """Minimum and maximum number of rounds."""
+    """Minimum and maximum number of rounds. Fewer than the maximum suffice if all of them say the same."""
     SECONDS: Final = 1.0
     """Seconds of measuring, unless that is fewer or more rounds than these."""
     SLICE: Final = 0.002
@@ -155,9 +155,20 @@ class Slower(Check):
     def _times(self, candidate: Runner) -> tuple[float, float]:
         runners = (self._original, candidate)
         before, after = take_turns(
-            lambda which, repeat: self._time(runners[which], repeat), 2, rounds=self.ROUNDS, seconds=self.SECONDS, turn=self.SLICE
+            lambda which, repeat: self._time(runners[which], repeat),
+            2,
+            rounds=self.ROUNDS,
+            seconds=self.SECONDS,
+            turn=self.SLICE,
+            decided=self._is_clear,
         )
         return median(before), median(after)
+
+    def _is_clear(self, times: Times) -> bool:
+        """True if the model is slower in every round, or in none, and far from the limit."""
+        before, after = times
+        differences = [mine / theirs - 1 - self._margin for theirs, mine in zip(before, after, strict=True)]
+        return min(differences) > self._doubt or max(differences) < -self._doubt
 
     def _time(self, runner: Runner, repeat: int) -> float:
         return time_of(runner, self._feed, repeat)

@@ -75,17 +75,30 @@ def time_of(runner: Runner, feed: dict[str, AnyValue], repeat: int, clock: Calla
     return (clock() - start) / repeat
 
 
-def take_turns(run: Callable[[int, int], float], count: int, *, rounds: tuple[int, int], seconds: float, turn: float) -> list[list[float]]:
+Times = list[list[float]]
+"""The times of each contestant in each round."""
+
+
+def take_turns(
+    run: Callable[[int, int], float],
+    count: int,
+    *,
+    rounds: tuple[int, int],
+    seconds: float,
+    turn: float,
+    decided: Callable[[Times], bool] = lambda times: False,
+) -> Times:
     """The times of each contestant in each round; the order alternates between rounds.
 
     `run` runs a contestant, by number, a number of times, and returns the seconds per run. There are between `rounds[0]` and `rounds[1]`
-    rounds, within `seconds`; a fast contestant runs repeatedly until its turn takes `turn` seconds.
+    rounds, within `seconds` and until the times so far are `decided`. A fast contestant runs repeatedly until its turn takes `turn`
+    seconds.
     """
     repeats = [max(1, round(turn / max(1e-7, min(run(which, 1) for _ in range(3))))) for which in range(count)]
-    times: list[list[float]] = [[] for _ in range(count)]
+    times: Times = [[] for _ in range(count)]
     least, most = rounds
     end = time.perf_counter() + seconds
-    while len(times[0]) < least or (len(times[0]) < most and time.perf_counter() < end):
+    while len(times[0]) < least or (len(times[0]) < most and time.perf_counter() < end and not decided(times)):
         first = len(times[0]) + 1
         for which in range(first, first + count):
             times[which % count].append(run(which % count, repeats[which % count]))

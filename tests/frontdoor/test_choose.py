@@ -125,6 +125,8 @@ def test_turns_begin_with_each_in_turn() -> None:
 
 def test_the_number_of_rounds_is_limited() -> None:
     assert [len(own) for own in take_turns(lambda which, repeat: 1.0, 2, rounds=(2, 7), seconds=1e9, turn=0.0)] == [7, 7]
+    clear = take_turns(lambda which, repeat: 1.0, 2, rounds=(2, 7), seconds=1e9, turn=0.0, decided=lambda times: len(times[0]) > 3)
+    assert [len(own) for own in clear] == [4, 4]
 
 
 def test_a_model_that_does_not_run_has_no_inputs() -> None:
