@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any as AnyValue
 from typing import Final
 
@@ -10,9 +10,10 @@ from passat.ir.custom_ops import NOT_AS_DECLARED
 from passat.ir.expr import Call, Function
 from passat.ir.module import IRModule
 from passat.ir.onnx.untyped import untyped_values
+from passat.ir.op import Op, list_ops
 from passat.ir.passat_error import PassatError
 from passat.ir.traverse import post_order
-from passat.passmgr import Pass, PassContext, list_passes
+from passat.passmgr import Pass, PassContext, PassEntry, list_passes
 from passat.rules.cost import NodeCount, Roofline, cost_model
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.limits import SATURATED
@@ -78,25 +79,13 @@ class Inquiry:
         self.watched: Watched | None = None
         self._settings = settings
         self._pipeline = pipeline or default_pipeline()
-        self._holders: dict[str, list[str]] = {}
-        self._rules: dict[str, Rule] = {}
+        self._holders: Mapping[str, Sequence[str]] = {}
+        self._rules: Mapping[str, Rule] = {}
         self._known()
 
     def _known(self) -> None:
         """The rules of the pipeline, and of the registered passes with their names."""
-        entries = list_passes()
-        names = {entry.name for entry in entries}
-        for entry in entries:
-            made = None if entry.info is None else entry.make({})
-            parts = [] if made is None else [made]
-            while parts:
-                part = parts.pop()
-                parts += (each for each in part.members or () if each.info.name not in names)  # other members are listed by themselves
-                if isinstance(part, RulePass):
-                    for rule in part.rules:
-                        holders = self._holders.setdefault(rule.name, [])
-                        holders += [] if entry.name in holders else [entry.name]
-                        self._rules[rule.name] = rule
+        self._holders, self._rules = _registered(tuple(list_passes()), tuple(list_ops()))
         own = {rule.name: rule for pass_ in rule_passes(self._pipeline) for rule in pass_.rules}
         # A set of the pipeline may have the name of a registered one, from an earlier run with user rules.
         sets = {name.partition(".")[0] for name in own}
@@ -245,3 +234,23 @@ def _money(settings: PassContext, cost: float) -> str:
         if cost >= size:
             return f"{cost / size:.4g} {unit}"
     return f"{cost / 1e-6:.2g} us"
+
+
+@lru_cache(maxsize=1)
+def _registered(entries: tuple[PassEntry, ...], operators: tuple[Op, ...]) -> tuple[Mapping[str, Sequence[str]], Mapping[str, Rule]]:
+    """The names of the registered passes that have each rule, and the rules by name, which stand for the declared operators."""
+    holders: dict[str, list[str]] = {}
+    rules: dict[str, Rule] = {}
+    names = {entry.name for entry in entries}
+    for entry in entries:
+        made = None if entry.info is None else entry.make({})
+        parts = [] if made is None else [made]
+        while parts:
+            part = parts.pop()
+            parts += (each for each in part.members or () if each.info.name not in names)  # other members are listed by themselves
+            if isinstance(part, RulePass):
+                for rule in part.rules:
+                    found = holders.setdefault(rule.name, [])
+                    found += [] if entry.name in found else [entry.name]
+                    rules[rule.name] = rule
+    return holders, rules

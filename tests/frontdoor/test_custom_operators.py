@@ -230,11 +230,11 @@ def test_checking_takes_a_kernel() -> None:
     assert "com.mycompany.FusedThing is not declared: @define_op(..., kernel=...) defines what it computes" in undeclared.stdout
     checked = run("rules", "check", rules(DECLARED.format(KERNEL), MAKES.replace("alpha=2)", "alpha=0.02)")))
     assert (checked.exit_code, checked.stdout.splitlines()[-1]) == (0, "1 rule checked on 200 instances, 1 sound")
-    wrong = run("rules", "check", rules(DECLARED.format(KERNEL), MAKES))
+    wrong = run("rules", "check", rules(DECLARED.format(KERNEL), MAKES), "--instances", "20")
     assert wrong.exit_code == 1
     assert "the sides differ" in wrong.stdout
     wide = KERNEL.replace("x.dtype", "'float64'")
-    misdeclared = run("rules", "check", rules(DECLARED.format(wide), MAKES.replace("alpha=2)", "alpha=0.02)")))
+    misdeclared = run("rules", "check", rules(DECLARED.format(wide), MAKES.replace("alpha=2)", "alpha=0.02)")), "--instances", "20")
     assert misdeclared.exit_code == 1
     assert "! the kernel of com.mycompany.FusedThing returned float64, but the type relation expects float32 (in " in misdeclared.stdout
     assert "correct the kernel or the declared type; no guard helps\n" in misdeclared.stdout
@@ -251,7 +251,7 @@ class Mine(RuleSet):
     same = op.com.mycompany.FusedThing(op.nn.relu(x), attrs=a) >> op.nn.relu(op.com.mycompany.FusedThing(x, attrs=a))
 """
     kernel = ", kernel=lambda x, alpha, steps, flag: x * np.float32(alpha * sum(steps))"
-    checked = run("rules", "check", rules(declared.format(kernel), rule))
+    checked = run("rules", "check", rules(declared.format(kernel), rule), "--instances", "50")
     assert "the sides differ" in checked.stdout
     assert "alpha=-0.5" in checked.stdout
 
