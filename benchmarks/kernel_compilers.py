@@ -19,7 +19,7 @@ from typing import Any as AnyValue
 import numba
 import numpy as np
 import onnx
-from kernels import OWN, parsed
+from native_kernels import OWN, parsed
 
 from passat.choose import choose_feed, take_turns
 from passat.kernels import left_by_runtime

@@ -8,6 +8,7 @@ A walk, not rules: rules that put each row-wise call on matrices beside the one 
 found less (65 exports of hidden 256). Certificates prove each result by such rules (`passat.rules.provenance.stacked_rows`).
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -114,8 +115,7 @@ def _stacks(call: Expr) -> tuple[int, ...]:
     if call.op.name == "split":
         whole = _leading(call.args[0])
         return (0,) if whole is not None and call.attrs.axis % (len(whole) + 1) == len(whole) else ()
-    leading = _leading(call)
-    if leading is None:
+    if (leading := _leading(call)) is None:
         return ()
     name, rank = call.op.name, len(leading) + 1
     first = (0,) if call.args and _leading(call.args[0]) == leading else ()
@@ -139,10 +139,12 @@ def _stacks(call: Expr) -> tuple[int, ...]:
 
 @dataclass
 class _Region:
-    """Connected calls on tensors with the same leading sizes; the inputs of the region, and the readers of each value."""
+    """Connected calls on tensors with the same leading sizes, the inputs of the region, and the readers of each value."""
 
     leading: Shape
     users: dict[int, list[Expr]]
+    places: dict[int, tuple[int, ...]]
+    """The batched operands of each row-wise call of the program (`_stacks`)."""
     calls: dict[int, Expr] = field(default_factory=dict)
     entries: dict[int, Expr] = field(default_factory=dict)
 
@@ -178,28 +180,28 @@ class _Region:
             return -inf  # a size that no input of the region has
         return gain - len(vectors) - bool(vectors)
 
+    def stacks(self, call: Expr) -> list[Expr]:
+        """The batched operands of a call of the region."""
+        operands = _operands(call)
+        return [operands[place] for place in self.places[id(call)]]
+
     def shrink(self) -> None:
         """Removes the calls that only turn inputs of the region into others, and are not products: they work on batched tensors as well."""
-        readers: dict[int, int] = {}
-        for call in self.calls.values():
-            for place in _stacks(call):
-                key = id(_operands(call)[place])
-                readers[key] = readers.get(key, 0) + 1
+        readers = Counter(id(part) for call in self.calls.values() for part in self.stacks(call))
         for key, call in list(self.calls.items()):
-            operands = [_operands(call)[place] for place in _stacks(call)]
             if _is(call, "nn.matmul", "split") or isinstance(call, TupleGetItem):
                 continue
-            inputs = dict.fromkeys(map(id, operands))
-            if all(part in self.entries and not _is_view(self.entries[part]) for part in inputs) and any(
-                readers[part] == sum(id(operand) == part for operand in operands) for part in inputs
-            ):
-                del self.calls[key]
-                for part in map(id, operands):
-                    readers[part] -= 1
-                    if not readers[part]:
-                        del self.entries[part]
-                if readers.get(key):
-                    self.entries[key] = call
+            read = Counter(map(id, self.stacks(call)))
+            inputs = [self.entries.get(part) for part in read]
+            if any(part is None or _is_view(part) for part in inputs) or not any(readers[part] == count for part, count in read.items()):
+                continue
+            del self.calls[key]
+            readers.subtract(read)
+            for part in read:
+                if not readers[part]:
+                    del self.entries[part]
+            if readers[key]:
+                self.entries[key] = call
 
     def is_flat(self, expr: Expr) -> bool:
         """True if the expression is already the collapsed matrix."""
@@ -247,21 +249,25 @@ def _regions(order: Sequence[Expr], results: Sequence[Expr], root: Expr, model: 
         for part in children(node):
             users.setdefault(id(part), []).append(node)
 
+    places: dict[int, tuple[int, ...]] = {}
+
     def is_row_wise(node: Expr) -> bool:
-        places = _stacks(node)
-        if not places:
+        found = _stacks(node)
+        if not found:
             return False
+        places[id(node)] = found
         split = node.tuple_value if isinstance(node, TupleGetItem) else node
         if _is(split, "split"):
             parts = users[id(split)]
             return id(split) not in returned and all(isinstance(part, TupleGetItem) and id(part) not in returned for part in parts)
-        return id(node) not in returned or len(places) > 1 or _is(node, "add")
+        return id(node) not in returned or len(found) > 1 or _is(node, "add")
 
     regions: list[_Region] = []
-    for region in _connected(filter(is_row_wise, order), users):
+    for region in _connected(filter(is_row_wise, order), users, places):
         # Sums of two branches may connect regions of which each saves more by itself.
-        alone = [call for call in region.calls.values() if len(_stacks(call)) == 1 or region.is_residual(call)]
-        parts = [(part, part.saving(root, model, computed=computed)) for part in _connected(alone, users)]
+        alone = [call for call in region.calls.values() if len(places[id(call)]) == 1 or region.is_residual(call)]
+        smaller = _connected(alone, users, places) if len(alone) < len(region.calls) else []
+        parts = [(part, part.saving(root, model, computed=computed)) for part in smaller]
         parts = [(part, saving) for part, saving in parts if saving > 0]
         whole = region.saving(root, model, computed=computed)
         if whole > 0 and whole >= sum(saving for _, saving in parts):
@@ -273,13 +279,14 @@ def _regions(order: Sequence[Expr], results: Sequence[Expr], root: Expr, model: 
     return regions
 
 
-def _connected(calls: Iterable[Expr], users: dict[int, list[Expr]]) -> list[_Region]:
+def _connected(calls: Iterable[Expr], users: dict[int, list[Expr]], places: dict[int, tuple[int, ...]]) -> list[_Region]:
     """The connected regions of row-wise calls in topological order."""
     of: dict[int, _Region] = {}  # by call and by input
     for node in calls:
-        operands = [_operands(node)[i] for i in _stacks(node)]
+        own = _operands(node)
+        operands = [own[place] for place in places[id(node)]]
         found = list({id(of[id(arg)]): of[id(arg)] for arg in operands if id(arg) in of}.values())
-        region = max(found, key=lambda each: len(each.calls), default=_Region(_shape(operands[0])[:-1], users))
+        region = max(found, key=lambda each: len(each.calls), default=None) or _Region(_shape(operands[0])[:-1], users, places)
         for other in found:
             if other is not region:
                 region.calls |= other.calls
@@ -326,7 +333,7 @@ class _Rewriter:
         if isinstance(call, TupleGetItem):
             return TupleGetItem(self._flat[id(call.tuple_value)], call.index, call.span)
         assert isinstance(call, Call)
-        places = _stacks(call)
+        places = region.places[id(call)]
         args = [self._rows(arg, region) if i in places else self._whole(arg) for i, arg in enumerate(call.args)]
         attrs = dict(call.attrs)
         if region.is_biased(call):

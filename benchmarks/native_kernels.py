@@ -1,8 +1,8 @@
 """Models with native kernels against the same models without, on ONNX Runtime with all optimizations.
 
-    python benchmarks/kernels.py                           # own cases, rich in chains: upper bounds, not a sample
-    python benchmarks/kernels.py --only FOLDER/*.onnx      # exports, as Passat optimizes them
-    python benchmarks/kernels.py --threads 2               # ONNX Runtime's threads
+    python benchmarks/native_kernels.py                           # own cases, rich in chains: upper bounds, not a sample
+    python benchmarks/native_kernels.py --only FOLDER/*.onnx      # exports, as Passat optimizes them
+    python benchmarks/native_kernels.py --threads 2               # ONNX Runtime's threads
 
 In each round the input, the input once more (the control) and the model with kernels take turns. Shown are the time of the input, and for
 the control and for the model with kernels how many times as fast as the input they are: the median over the rounds, and in parentheses the
