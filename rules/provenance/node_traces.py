@@ -14,7 +14,7 @@ from passat.ir.traverse import post_order
 from passat.rules.engine.graph import CONST, outer_parts
 from passat.rules.engine.trace import Run
 from passat.rules.engine.variant import Placed
-from passat.rules.provenance.pass_trace import PassEvent, Proof, counterparts, is_only_rebuilt, operands
+from passat.rules.provenance.pass_trace import PassEvent, Proof, counterparts, is_only_rebuilt, only_readers, operands
 
 FOLDED = "computed from constants"
 STATIC = "made static"
@@ -151,6 +151,7 @@ class NodeTraces:
         for function in each.before.functions.values():
             old.update(map(id, post_order(function)))
         walked = counterparts(each.before, each.after) if each.first == each.end else {}
+        readers = only_readers(each.before) if each.first == each.end else {}
         functions = {var.name_hint: function for var, function in each.before.functions.items()}
         for var, function in each.after.functions.items():
             earlier = functions.get(var.name_hint)
@@ -160,8 +161,9 @@ class NodeTraces:
             for expr in post_order(function):
                 if id(expr) in old or id(expr) in self._made:
                     continue
-                if id(expr) in walked:
-                    self._rebuilt.setdefault(self._keep(expr), walked[id(expr)])
+                origin = walked.get(id(expr)) or next((readers[id(part)] for part in operands(expr) if id(part) in readers), None)
+                if origin is not None:
+                    self._rebuilt.setdefault(self._keep(expr), origin)
                 if isinstance(expr, Call) and not (id(expr) in walked and is_only_rebuilt(expr, walked)):
                     self._elsewhere.setdefault(id(expr), (expr, each.end, each.name))
 

@@ -4,7 +4,7 @@ rule applications made nodes of a saturated graph equal."""
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from passat.ir.expr import Call, Expr, Function, Tuple, TupleGetItem
+from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from passat.ir.module import IRModule
 from passat.ir.op import Op
 from passat.ir.traverse import post_order
@@ -76,6 +76,18 @@ def operands(expr: Expr) -> Sequence[Expr]:
     if isinstance(expr, Tuple):
         return expr.fields
     return (expr.tuple_value,) if isinstance(expr, TupleGetItem) else ()
+
+
+def only_readers(module: IRModule) -> dict[int, Call]:
+    """The call that reads a constant, by the identity of constants with one reader: a walk may replace the call by one without a name."""
+    found: dict[int, list[Call]] = {}
+    for function in module.functions.values():
+        for expr in post_order(function):
+            if isinstance(expr, Call) and isinstance(expr.op, Op):
+                for part in expr.args:
+                    if isinstance(part, Constant):
+                        found.setdefault(id(part), []).append(expr)
+    return {key: calls[0] for key, calls in found.items() if len(calls) == 1}
 
 
 def is_only_rebuilt(new: Expr, found: dict[int, Expr]) -> bool:

@@ -177,6 +177,16 @@ def test_the_same_from_python(folder: Path) -> None:
     assert explain_model(onnx.load("out.onnx")) == explanation
 
 
+def test_calls_that_a_walk_replaces_keep_their_history() -> None:
+    """The scale of the query was folded into the weight and bias before CollapseBatchDims made one Gemm of both."""
+    explanation = passat.optimize(EXAMPLES / "bert_tiny.onnx", verify=False, explain=True).explain()
+    query = "/module/encoder/layer.0/attention/self/query/"
+    gemm = next(node for node in explanation.changed if node.op == "Gemm" and f"{query}MatMul" in node.sources)
+    assert f"{query}Add" in gemm.sources
+    rules = " ".join(map(str, gemm.steps))
+    assert all(rule in rules for rule in ("Products.through_sum", "Products.into_weight", "CollapseBatchDims"))
+
+
 def test_it_has_to_be_asked_for_beforehand() -> None:
     result = passat.optimize(model(), verify=False)
     with pytest.raises(ExplainError, match=r"optimize\(\.\.\., explain=True\)"):

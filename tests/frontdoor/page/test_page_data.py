@@ -132,7 +132,10 @@ def test_the_largest_saving_comes_first() -> None:
     savings = [change["costs"][0] - change["costs"][1] for change in data["regions"]]
     assert savings == sorted(savings, reverse=True)
     assert (data["regions"][0]["before"], data["regions"][0]["after"]) == ([["MatMul", 1], ["Add", 1]], [["Gemm", 1]])
-    assert len(data["regions"][0]["instances"]) == 11
+    assert len(data["regions"][0]["instances"]) == 7
+    scaled = data["regions"][1]
+    assert (scaled["before"], scaled["after"]) == ([["MatMul", 1], ["Add", 1], ["Mul", 1]], [["Gemm", 1]])
+    assert len(scaled["instances"]) == 4, "of queries and keys, whose scale was folded before"
     for side in (0, 1):
         name = ("before", "after")[side]
         states = data["graphs"][name]["state"]
