@@ -25,7 +25,7 @@ from passat.ir.ops.newshape import static_newshape
 from passat.ir.shape import ANY, Any, Shape, product, same_dim
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import children, post_order, with_children
-from passat.ir.types import TensorType, tensor_type
+from passat.ir.types import TensorType, Type, tensor_type
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 from passat.rules.cost import ROOFLINE, CostModel, cost_model, price, results_of
 from passat.rules.passes.simplify_shapes import simplify_shapes
@@ -58,7 +58,7 @@ def collapse_batch_dims(function: Function, model: CostModel = ROOFLINE, *, comp
     """The function with collapsed regions where this costs less; itself if there are none. Shapes with more than one unknown size can be
     restored only if they may be `computed`."""
     order = list(post_order(function.body, into=lambda part: not isinstance(part, Function)))
-    regions = _regions(order, results_of(function), function.body, model, computed=computed)
+    regions = _regions(order, function, model, computed=computed)
     if not regions:
         return function
     body = _Rewriter(regions).run(order, function.body)
@@ -74,15 +74,18 @@ def matrix_shape(stack: Shape) -> tuple[int, int]:
     return count if isinstance(count, int) else -1, columns
 
 
-def _leading(expr: Expr) -> Shape | None:
-    """The leading sizes of a batched tensor; None for anything else, and if one is unknown."""
-    type_ = expr._checked_type
+def leading_sizes(type_: Type | None) -> Shape | None:
+    """The leading sizes of a stack of nonempty rows of known size; None for anything else, and if a size is unknown."""
     if not isinstance(type_, TensorType) or type_.ndim < 3 or any(isinstance(size, Any) or size == 0 for size in type_.shape):
         return None
     last = type_.shape[-1]
     if not isinstance(last, int):
         return None
     return type_.shape[:-1]
+
+
+def _leading(expr: Expr) -> Shape | None:
+    return leading_sizes(expr._checked_type)
 
 
 def _is(expr: Expr, *names: str) -> bool:
@@ -98,27 +101,20 @@ def _shape(expr: Expr) -> Shape:
     return type_.shape if isinstance(type_, TensorType) else ()
 
 
-def _operands(step: Expr) -> Sequence[Expr]:
-    """The operands of a call or of a projection from a split; empty for anything else."""
-    if isinstance(step, Call):
-        return step.args
-    return (step.tuple_value,) if isinstance(step, TupleGetItem) else ()
-
-
-def _stacks(call: Expr) -> tuple[int, ...]:
+def _stacks(call: Expr) -> tuple[Expr, ...]:
     """The batched operands that a call processes row by row, so that it works on matrices as well; empty for other calls. Splits of rows
     and their parts count as well."""
     if isinstance(call, TupleGetItem):
-        return _stacks(call.tuple_value) if _is(call.tuple_value, "split") else ()
+        return (call.tuple_value,) if _is(call.tuple_value, "split") and _stacks(call.tuple_value) else ()
     if not isinstance(call, Call) or not isinstance(call.op, Op):
         return ()
     if call.op.name == "split":
         whole = _leading(call.args[0])
-        return (0,) if whole is not None and call.attrs.axis % (len(whole) + 1) == len(whole) else ()
+        return call.args if whole is not None and call.attrs.axis % (len(whole) + 1) == len(whole) else ()
     if (leading := _leading(call)) is None:
         return ()
     name, rank = call.op.name, len(leading) + 1
-    first = (0,) if call.args and _leading(call.args[0]) == leading else ()
+    first = call.args[:1] if call.args and _leading(call.args[0]) == leading else ()
     if name == "nn.matmul":
         plain = not call.attrs.transpose_a and not call.attrs.transpose_b
         return first if plain and len(_shape(call.args[1])) == 2 else ()
@@ -130,8 +126,8 @@ def _stacks(call: Expr) -> tuple[int, ...]:
     if call.op.elementwise and call.op.arity == 1:
         return first
     if call.op.elementwise and call.op.arity == 2:
-        found = tuple(i for i, arg in enumerate(call.args) if _leading(arg) == leading)
-        others = [_shape(arg) for i, arg in enumerate(call.args) if i not in found]
+        found = tuple([arg for arg in call.args if _leading(arg) == leading])
+        others = [_shape(arg) for arg in call.args if _leading(arg) != leading]
         tensors = all(isinstance(arg._checked_type, TensorType) for arg in call.args)
         return found if tensors and all(len(shape) < 3 and all(size == 1 for size in shape[:-1]) for shape in others) else ()
     return ()
@@ -143,7 +139,7 @@ class _Region:
 
     leading: Shape
     users: dict[int, list[Expr]]
-    places: dict[int, tuple[int, ...]]
+    stacks: dict[int, tuple[Expr, ...]]
     """The batched operands of each row-wise call of the program (`_stacks`)."""
     calls: dict[int, Expr] = field(default_factory=dict)
     entries: dict[int, Expr] = field(default_factory=dict)
@@ -154,15 +150,15 @@ class _Region:
         if not self.calls:
             return 0.0
         biases = [call for call in self.calls.values() if isinstance(call, Call) and self.is_biased(call)]
-        saved = sum(_price(model, call, call.args) for call in biases)
+        saved = sum(_price(model, call) for call in biases)
         stack = next(iter(self.entries.values()))
         flat = infer_type(_call("reshape", [stack], stack, newshape=matrix_shape(_shape(stack))))
-        return saved + self._views(root, computed=computed) * _price(model, flat, [stack])
+        return saved + self._views(root, computed=computed) * _price(model, flat)
 
     def _views(self, root: Expr, *, computed: bool) -> float:
         """The number of reshapes and residual sums saved by working on matrices; minus infinity if shapes have to be computed and cannot
         be."""
-        gain = sum(self.is_residual(call) and not self.is_biased(call) for call in self.calls.values())
+        gain = sum(map(self.is_residual, self.calls.values()))
         for entry in self.entries.values():
             free = all(id(user) in self.calls for user in self.users[id(entry)])
             gain += (self.is_flat(entry.args[0]) + free - 1) if isinstance(entry, Call) and _is_view(entry) else -1
@@ -180,18 +176,13 @@ class _Region:
             return -inf  # a size that no input of the region has
         return gain - len(vectors) - bool(vectors)
 
-    def stacks(self, call: Expr) -> list[Expr]:
-        """The batched operands of a call of the region."""
-        operands = _operands(call)
-        return [operands[place] for place in self.places[id(call)]]
-
     def shrink(self) -> None:
         """Removes the calls that only turn inputs of the region into others, and are not products: they work on batched tensors as well."""
-        readers = Counter(id(part) for call in self.calls.values() for part in self.stacks(call))
+        readers = Counter(id(part) for key in self.calls for part in self.stacks[key])
         for key, call in list(self.calls.items()):
             if _is(call, "nn.matmul", "split") or isinstance(call, TupleGetItem):
                 continue
-            read = Counter(map(id, self.stacks(call)))
+            read = Counter(map(id, self.stacks[key]))
             inputs = [self.entries.get(part) for part in read]
             if any(part is None or _is_view(part) for part in inputs) or not any(readers[part] == count for part, count in read.items()):
                 continue
@@ -217,8 +208,10 @@ class _Region:
         return any(_shape(b) == _shape(a)[-1:] for a, b in products)
 
     def is_residual(self, call: Expr) -> bool:
-        """True if the call adds a batched tensor to a product without other readers, which Gemm absorbs."""
+        """True if the call adds anything but a bias to a product without other readers, which Gemm absorbs."""
         if not isinstance(call, Call) or not _is(call, "add") or tensor_type(call.checked_type).dtype not in FLOATS:
+            return False
+        if self.is_biased(call):
             return False
         return any(
             id(arg) in self.calls and _is(arg, "nn.matmul") and len(self.users[id(arg)]) == 1 and _shape(arg) == _shape(call)
@@ -226,11 +219,11 @@ class _Region:
         )
 
 
-def _price(model: CostModel, call: Expr, operands: Sequence[Expr]) -> float:
+def _price(model: CostModel, call: Expr) -> float:
     assert isinstance(call, Call)
     assert isinstance(call.op, Op)
-    constants = [isinstance(part, Constant) for part in operands]
-    return price(model, call.op, [part.checked_type for part in operands], call.checked_type, call.attrs, constants)
+    constants = [isinstance(arg, Constant) for arg in call.args]
+    return price(model, call.op, [arg.checked_type for arg in call.args], call.checked_type, call.attrs, constants)
 
 
 def _newshape(shape: Shape) -> tuple[int, ...] | None:
@@ -239,23 +232,23 @@ def _newshape(shape: Shape) -> tuple[int, ...] | None:
     return None if attrs is None or attrs["allowzero"] else tuple(attrs["newshape"])
 
 
-def _regions(order: Sequence[Expr], results: Sequence[Expr], root: Expr, model: CostModel, *, computed: bool) -> list[_Region]:
+def _regions(order: Sequence[Expr], function: Function, model: CostModel, *, computed: bool) -> list[_Region]:
     """The regions that cost less on matrices: calls on batched tensors that feed each other, or read the same one. Excludes calls whose
     values the function returns, because restoring their shape is a copy and restoring that of their operand is not. Exceptions are sums,
     which Gemm may absorb, and calls with two operands to restore."""
-    returned = set(map(id, results))
+    root, returned = function.body, set(map(id, results_of(function)))
     users: dict[int, list[Expr]] = {id(node): [] for node in order}
     for node in order:
         for part in children(node):
             users.setdefault(id(part), []).append(node)
 
-    places: dict[int, tuple[int, ...]] = {}
+    stacks: dict[int, tuple[Expr, ...]] = {}
 
     def is_row_wise(node: Expr) -> bool:
         found = _stacks(node)
         if not found:
             return False
-        places[id(node)] = found
+        stacks[id(node)] = found
         split = node.tuple_value if isinstance(node, TupleGetItem) else node
         if _is(split, "split"):
             parts = users[id(split)]
@@ -263,10 +256,10 @@ def _regions(order: Sequence[Expr], results: Sequence[Expr], root: Expr, model: 
         return id(node) not in returned or len(found) > 1 or _is(node, "add")
 
     regions: list[_Region] = []
-    for region in _connected(filter(is_row_wise, order), users, places):
+    for region in _connected(filter(is_row_wise, order), users, stacks):
         # Sums of two branches may connect regions of which each saves more by itself.
-        alone = [call for call in region.calls.values() if len(places[id(call)]) == 1 or region.is_residual(call)]
-        smaller = _connected(alone, users, places) if len(alone) < len(region.calls) else []
+        alone = [call for call in region.calls.values() if len(stacks[id(call)]) == 1 or region.is_residual(call)]
+        smaller = _connected(alone, users, stacks) if len(alone) < len(region.calls) else []
         parts = [(part, part.saving(root, model, computed=computed)) for part in smaller]
         parts = [(part, saving) for part, saving in parts if saving > 0]
         whole = region.saving(root, model, computed=computed)
@@ -279,14 +272,13 @@ def _regions(order: Sequence[Expr], results: Sequence[Expr], root: Expr, model: 
     return regions
 
 
-def _connected(calls: Iterable[Expr], users: dict[int, list[Expr]], places: dict[int, tuple[int, ...]]) -> list[_Region]:
+def _connected(calls: Iterable[Expr], users: dict[int, list[Expr]], stacks: dict[int, tuple[Expr, ...]]) -> list[_Region]:
     """The connected regions of row-wise calls in topological order."""
     of: dict[int, _Region] = {}  # by call and by input
     for node in calls:
-        own = _operands(node)
-        operands = [own[place] for place in places[id(node)]]
+        operands = stacks[id(node)]
         found = list({id(of[id(arg)]): of[id(arg)] for arg in operands if id(arg) in of}.values())
-        region = max(found, key=lambda each: len(each.calls), default=None) or _Region(_shape(operands[0])[:-1], users, places)
+        region = max(found, key=lambda each: len(each.calls), default=None) or _Region(_shape(operands[0])[:-1], users, stacks)
         for other in found:
             if other is not region:
                 region.calls |= other.calls
@@ -333,8 +325,8 @@ class _Rewriter:
         if isinstance(call, TupleGetItem):
             return TupleGetItem(self._flat[id(call.tuple_value)], call.index, call.span)
         assert isinstance(call, Call)
-        places = region.places[id(call)]
-        args = [self._rows(arg, region) if i in places else self._whole(arg) for i, arg in enumerate(call.args)]
+        stacks = set(map(id, region.stacks[id(call)]))
+        args = [self._rows(arg, region) if id(arg) in stacks else self._whole(arg) for arg in call.args]
         attrs = dict(call.attrs)
         if region.is_biased(call):
             bias = 0 if len(_shape(call.args[0])) == 1 else 1

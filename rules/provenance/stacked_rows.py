@@ -8,12 +8,12 @@ operands.
 from typing import Any as AnyValue
 
 from passat.ir.attrs import Attrs
-from passat.ir.shape import Any, same_dim
+from passat.ir.shape import same_dim
 from passat.rules.guards import Term, computed, guard, is_axis
 from passat.rules.holes import cases, operator, tensors_of
 from passat.rules.library.commuting import f
 from passat.rules.library.products import is_matrix
-from passat.rules.passes.collapse_batch_dims import matrix_shape
+from passat.rules.passes.collapse_batch_dims import leading_sizes, matrix_shape
 from passat.rules.pattern import Pattern, attributes, op, tensors
 from passat.rules.rule import Rule, RuleSet
 
@@ -24,9 +24,7 @@ p, a, e = attributes("p a e")
 @guard
 def is_stack_of_rows(x: Term) -> bool | str:
     """The tensor has at least three dimensions, no unknown sizes without a name, and rows of known size."""
-    sizes = x.type.shape
-    fits = len(sizes) >= 3 and isinstance(sizes[-1], int) and not any(isinstance(size, Any) or size == 0 for size in sizes)
-    return fits or f"{x.type!r} is not a stack of rows of known size"
+    return leading_sizes(x.type) is not None or f"{x.type!r} is not a stack of rows of known size"
 
 
 @computed
@@ -38,8 +36,8 @@ def rows_of(x: Term) -> tuple[int, int]:
 @guard
 def stacks_alike(x: Term, y: Term) -> bool | str:
     """Both tensors are stacks of rows with the same leading sizes."""
-    sizes, others = x.type.shape, y.type.shape
-    alike = len(sizes) == len(others) and bool(others[-1]) and all(map(same_dim, sizes[:-1], others[:-1])) and isinstance(others[-1], int)
+    sizes, others = leading_sizes(x.type), leading_sizes(y.type)
+    alike = sizes is not None and others is not None and len(sizes) == len(others) and all(map(same_dim, sizes, others))
     return alike or f"{y.type!r} is not a stack like {x.type!r}"
 
 
