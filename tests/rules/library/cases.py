@@ -1,8 +1,10 @@
 """Shared by the tables of rules: for each rule a program on which it fires, and one on which it does not, with the reason."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any as AnyValue
 from typing import NamedTuple
+
+import pytest
 
 from passat.ir.expr import Expr, Function
 from passat.rules.library.folding import ConstantFolding
@@ -41,6 +43,11 @@ def pairs(cases: Mapping[str, Case], *sets: RuleSetMeta) -> list[tuple[RuleSetMe
     ]
     assert not [rule.name for _, rule, _ in made if not in_case(rule)], "cases that belong to no direction"
     return made
+
+
+def with_each(table: Sequence[tuple[RuleSetMeta, Rule, Case]]) -> pytest.MarkDecorator:
+    """Runs a test of `rules`, `rule` and `example` on each row of a table, under the name of the rule."""
+    return pytest.mark.parametrize(("rules", "rule", "example"), table, ids=lambda value: value.name if isinstance(value, Rule) else "")
 
 
 def options(rules: RuleSetMeta, rule: Rule) -> dict[str, AnyValue]:

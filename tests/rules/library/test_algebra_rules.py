@@ -8,7 +8,7 @@ from passat.ir.shape import ANY
 from passat.rules.library import Commute, Concatenations, Factoring, Masks, MatmulAlgebra, RaiseOps, Reductions
 from passat.rules.rule import Rule, RuleSetMeta, without_operators
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
-from tests.rules.library.cases import Case, case, options, pairs
+from tests.rules.library.cases import Case, case, options, pairs, with_each
 from tests.rules.running import assert_equal_in_value, result_type, saturate
 
 x, y, z = var("x", (4, 3)), var("y", (4, 3)), var("z", (4, 3))
@@ -168,7 +168,7 @@ TABLE = pairs(
 )
 
 
-@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@with_each(TABLE)
 def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     outcome = saturate(example.positive, rules, **(options(rules, rule) | {"rules__math": "finite"}))
     assert outcome.fired(rule.name) > 0, outcome.remarks
@@ -176,7 +176,7 @@ def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     assert_equal_in_value(example.positive, outcome.function, exact=False, special=False)
 
 
-@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@with_each(TABLE)
 def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     outcome = saturate(example.negative, rules, **(options(rules, rule) | {"rules__math": "finite"}))
     assert outcome.fired(rule.name) == 0

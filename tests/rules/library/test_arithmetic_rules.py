@@ -15,7 +15,7 @@ from passat.rules.library import Arithmetic, Constants, Copies, Factoring, Power
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
-from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
+from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs, with_each
 from tests.rules.running import assert_equal_in_value, operators, run, saturate
 
 x, y = var("x"), var("y")
@@ -204,12 +204,12 @@ CASES |= {
 TABLE = pairs(CASES, Arithmetic, Constants, Powers)
 
 
-@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@with_each(TABLE)
 def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_fires(rules, rule, example)
 
 
-@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@with_each(TABLE)
 def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_rejects(rules, rule, example)
 

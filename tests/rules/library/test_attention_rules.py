@@ -1,7 +1,6 @@
 """Rules that recover attention and rotary positions: each on a program that it rewrites, and on one that it does not."""
 
 import numpy as np
-import pytest
 
 from passat.ir.expr import Expr, Function
 from passat.rules.library import Transposes, Views
@@ -9,7 +8,7 @@ from passat.rules.library.attention import Attention
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
-from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
+from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs, with_each
 from tests.rules.running import assert_equal_in_value, operators, saturate
 
 q, k, v = var("q", (2, 4, 3, 6)), var("k", (2, 4, 6, 5)), var("v", (2, 4, 5, 6))
@@ -120,12 +119,12 @@ CASES: dict[str, Case] = {
 TABLE = pairs(CASES, Attention)
 
 
-@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@with_each(TABLE)
 def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_fires(rules, rule, example)
 
 
-@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@with_each(TABLE)
 def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_rejects(rules, rule, example)
 

@@ -1,13 +1,11 @@
 """Operators that take their shapes as operands become operators with attributes, as far as the shapes are known."""
 
-import pytest
-
 from passat.ir.expr import Expr
 from passat.rules.library import DynamicToStatic
 from passat.rules.passes.simplify import FOLDING
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, ops, splat, tup, var
-from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
+from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs, with_each
 from tests.rules.running import assert_equal_in_value, operators, saturate
 
 x = var("x", (4, 6))
@@ -52,12 +50,12 @@ CASES: dict[str, Case] = {
 TABLE = pairs(CASES, DynamicToStatic)
 
 
-@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@with_each(TABLE)
 def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_fires(rules, rule, example)
 
 
-@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@with_each(TABLE)
 def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_rejects(rules, rule, example)
 

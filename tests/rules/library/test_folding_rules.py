@@ -13,7 +13,7 @@ from passat.rules.rule import EAGER, Rule, RuleSet, RuleSetMeta
 from passat.rules.why_not.answer import Kind
 from passat.rules.why_not.ask import why_not
 from tests.rules.building import const, func, ops, splat, tup, var
-from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
+from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs, with_each
 from tests.rules.running import apply, operators, saturate
 
 x, open_ = var("x", (4, 6)), var("open", ("n", 6))
@@ -33,12 +33,12 @@ CASES_OF_ALL = pairs(CASES, ConstantFolding, QuantizedFolding, TupleProjection)
 TABLE = [row for row in CASES_OF_ALL if row[1] is not ConstantFolding.exact]
 
 
-@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@with_each(TABLE)
 def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_fires(rules, rule, example)
 
 
-@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@with_each(TABLE)
 def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_rejects(rules, rule, example)
 

@@ -2,13 +2,11 @@
 
 from typing import Any as AnyValue
 
-import pytest
-
 from passat.ir.expr import Expr
 from passat.rules.library import Decompositions, FastMath
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import func, numbers, ops, splat, tup, var
-from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
+from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs, with_each
 from tests.rules.running import operators, saturate
 
 x, image, last = var("x"), var("image", (2, 4, 3, 3)), var("last", (2, 3, 3, 4))
@@ -91,12 +89,12 @@ CASES |= {"Decompositions.dropout": case(ops.nn.dropout(x)[0] * x, ops.nn.dropou
 TABLE = pairs(CASES, Decompositions, FastMath)
 
 
-@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@with_each(TABLE)
 def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_fires(rules, rule, example)
 
 
-@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@with_each(TABLE)
 def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_rejects(rules, rule, example)
 

@@ -9,7 +9,7 @@ from passat.ir.expr import Expr
 from passat.rules.library import Parallel
 from passat.rules.rule import EXACT, Rule, RuleSetMeta
 from tests.rules.building import func, numbers, ops, tup, var
-from tests.rules.library.cases import Case, case, check_rejects, options, pairs
+from tests.rules.library.cases import Case, case, check_rejects, options, pairs, with_each
 from tests.rules.running import assert_equal_in_value, result_type, saturate
 
 COUNTS = (4, 2, 5)
@@ -165,7 +165,7 @@ CASES: dict[str, Case] = {
 TABLE = pairs(CASES, Parallel)
 
 
-@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@with_each(TABLE)
 def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     outcome = saturate(example.positive, rules, rules__cost="nodes", **options(rules, rule))
     assert outcome.fired(rule.name) == len(example.positive.body.fields), outcome.remarks  # type: ignore[attr-defined]  # a tuple of branches
@@ -173,7 +173,7 @@ def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     assert_equal_in_value(example.positive, outcome.function, exact=rule.math == EXACT, special=False)
 
 
-@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@with_each(TABLE)
 def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_rejects(rules, rule, example)
 

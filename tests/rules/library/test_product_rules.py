@@ -13,7 +13,7 @@ from passat.rules.library.products import is_power_of_two
 from passat.rules.passes.simplify import FOLDING
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
-from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
+from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs, with_each
 from tests.rules.running import assert_equal_in_value, operators, saturate
 
 x = var("x", (4, 3))
@@ -62,12 +62,12 @@ CASES: dict[str, Case] = {
 TABLE = pairs(CASES, Products)
 
 
-@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@with_each(TABLE)
 def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_fires(rules, rule, example)
 
 
-@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@with_each(TABLE)
 def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_rejects(rules, rule, example)
 

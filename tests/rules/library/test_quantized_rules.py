@@ -13,7 +13,7 @@ from passat.relay import qnn
 from passat.rules.library import CanonicalQuantized, MoveTransposes
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, ops, splat, tup, var
-from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
+from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs, with_each
 
 x, y = var("x", (2, 3), "int8"), var("y", (4, 3), "int8")
 real, unknown = var("r", (2, 3)), var("u", ("n", 3))
@@ -92,12 +92,12 @@ CASES |= {
 TABLE = pairs(CASES, CanonicalQuantized, MoveTransposes)
 
 
-@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@with_each(TABLE)
 def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_fires(rules, rule, example)
 
 
-@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@with_each(TABLE)
 def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_rejects(rules, rule, example)
 

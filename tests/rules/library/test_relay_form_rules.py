@@ -12,7 +12,7 @@ from passat.rules.library import Arithmetic, RelayForms
 from passat.rules.passes import simplify_expr
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import func, numbers, ops, splat, tup, var
-from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
+from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs, with_each
 from tests.rules.running import apply, assert_equal_in_value, operators, saturate
 from tests.share import SOAK
 
@@ -60,12 +60,12 @@ CASES: dict[str, Case] = {
 TABLE = pairs(CASES, RelayForms)
 
 
-@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@with_each(TABLE)
 def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_fires(rules, rule, example)
 
 
-@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@with_each(TABLE)
 def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_rejects(rules, rule, example)
 

@@ -2,13 +2,11 @@
 
 from typing import Any as AnyValue
 
-import pytest
-
 from passat.ir.expr import Expr
 from passat.rules.library import BackwardScaleAxis, ForwardScaleAxis, ScaleAxis
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, numbers, ops, splat, var
-from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
+from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs, with_each
 
 x, y, thin = var("x", (2, 4)), var("y", (2, 4)), var("thin", (1, 4))
 row, bias = numbers((4,), seed=1), numbers((4,), seed=2)
@@ -145,11 +143,11 @@ CASES = {
 TABLE = pairs(CASES, ForwardScaleAxis, BackwardScaleAxis, ScaleAxis)
 
 
-@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@with_each(TABLE)
 def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_fires(rules, rule, example)
 
 
-@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@with_each(TABLE)
 def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_rejects(rules, rule, example)

@@ -12,7 +12,7 @@ from passat.rules.library import Arithmetic, Copies, CreationOps, Transposes, Vi
 from passat.rules.library.data_movement import loses_nothing
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, ops, splat, tup, var
-from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
+from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs, with_each
 from tests.rules.running import assert_equal_in_value, difference, operators, saturate, shape_of
 
 x, y = var("x"), var("y")
@@ -180,12 +180,12 @@ CASES |= {
 TABLE = pairs(CASES, Views, Copies, Transposes, CreationOps)
 
 
-@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@with_each(TABLE)
 def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_fires(rules, rule, example)
 
 
-@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@with_each(TABLE)
 def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_rejects(rules, rule, example)
 

@@ -4,14 +4,12 @@ where it does not, and the passes FoldExplicitPadding and FlattenAtrousConv, whi
 import math
 from typing import Any as AnyValue
 
-import pytest
-
 from passat.ir.expr import Expr
 from passat.rules.library.windows import Windows
 from passat.rules.passes.target import flatten_atrous_conv, fold_explicit_padding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import numbers, ops, splat, var
-from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
+from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs, with_each
 from tests.rules.passes.golden import becomes, stays
 
 x, small = var("x", (1, 2, 5, 6)), var("q", (1, 2, 5, 6), "int8")
@@ -95,12 +93,12 @@ CASES: dict[str, Case] = {
 TABLE = pairs(CASES, Windows)
 
 
-@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@with_each(TABLE)
 def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_fires(rules, rule, example)
 
 
-@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@with_each(TABLE)
 def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_rejects(rules, rule, example)
 

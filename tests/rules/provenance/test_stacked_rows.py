@@ -5,7 +5,7 @@ import pytest
 from passat.rules.provenance.stacked_rows import StackedRows
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import func, numbers, ops, var
-from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
+from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs, with_each
 from tests.rules.running import saturate
 
 x = var("x", (2, 3, 4))
@@ -41,12 +41,12 @@ CASES: dict[str, Case] = {
 TABLE = pairs(CASES, StackedRows)
 
 
-@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@with_each(TABLE)
 def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_fires(rules, rule, example)
 
 
-@pytest.mark.parametrize(("rules", "rule", "example"), TABLE, ids=lambda value: value.name if isinstance(value, Rule) else "")
+@with_each(TABLE)
 def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_rejects(rules, rule, example)
 
