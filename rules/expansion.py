@@ -1,8 +1,8 @@
 """Expands rules with holes for cases, operators and numbers of operands to the plain rules that they stand for."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeGuard, cast
 from typing import Any as AnyValue
 
@@ -23,6 +23,7 @@ from passat.rules.pattern import (
     RuleError,
     arguments_of,
     hole_names,
+    pattern_parts,
     subterms,
 )
 
@@ -83,30 +84,104 @@ def has_holes(value: AnyValue) -> bool:
     return bool(parts) and any(map(has_holes, parts))
 
 
-def choices(sides: Sequence[AnyValue]) -> Iterator[tuple[Choice, Sequence[AnyValue]]]:
-    """All choices for the holes of a left side and the values that belong to it, each with both as expanded. Holes that occur in one case
-    only are chosen in that case."""
-    first = next(iter(holes_in(*sides).cases.values()), None)
-    if first is None:
-        yield from _choices_but_cases(sides)
-        return
-    for name in first.names:
-        case = {first.name: name}
-        for choice, found in choices([filled(side, Choice(cases=case)) for side in sides]):
-            yield choice._replace(cases={**case, **choice.cases}), found
+class Expansion:
+    """The directions of a rule, each made when it is first asked for: one rule may stand for a hundred, of which a program can match few.
+    Holes that occur in one case only are chosen in that case."""
+
+    def __init__(self, rule: "Rule") -> None:
+        self._rule = rule
+        self._ways = rule.ways()
+        self._branch = _Branch(rule, {}) if any(map(has_holes, rule.sides())) else None
+
+    def within(self, operators: Set[Op] | None = None) -> "list[Rule]":
+        """The directions whose left sides have no other operators; all by default. Also some others, if the rule has no holes or is
+        bidirectional."""
+        if self._branch is None:
+            return self._ways
+        leaves = self._branch.leaves(None if self._rule.back else operators)
+        return [direction for leaf in leaves for direction in leaf.directions]
 
 
-def _choices_but_cases(sides: Sequence[AnyValue]) -> Iterator[tuple[Choice, Sequence[AnyValue]]]:
-    pattern = sides[0]
-    holes = holes_in(pattern)
-    fitting = [hole.fitting(pattern) for hole in holes.operators.values()]
-    counts = [range(hole.least, hole.most + 1) for hole in holes.parts.values()]
-    calls = [node for node in subterms(pattern) if _takes_parts(node)]
-    for operators in itertools.product(*fitting):
-        for numbers in itertools.product(*counts):
-            choice = Choice(dict(zip(holes.operators, operators, strict=True)), dict(zip(holes.parts, numbers, strict=True)))
-            if all(_operand_count(call, choice) == choice.operators[call.op.name].arity for call in calls):
-                yield choice, [filled(side, choice) for side in sides]
+class _Leaf:
+    """A choice for all holes of a rule."""
+
+    def __init__(self, branch: "_Branch", choice: Choice) -> None:
+        self.operators = frozenset(choice.operators.values())
+        self._branch = branch
+        self._choice = choice
+
+    @cached_property
+    def directions(self) -> "list[Rule]":
+        """The rule in each of its directions, with the choice in place of its holes; none if both sides are the same."""
+        rule = self._branch.rule
+        lhs, rhs, guards = [filled(side, self._choice) for side in self._branch.sides]
+        if lhs.key == rhs.key:
+            return []
+        choice = self._choice._replace(cases=self._branch.cases)
+        return [way.with_choice(choice, *((rhs, lhs) if way.lhs is rule.rhs else (lhs, rhs)), guards) for way in rule.ways()]
+
+
+class _Branch:
+    """The choices for the holes of a rule in some of its cases."""
+
+    def __init__(self, rule: "Rule", cases: Mapping[str, str]) -> None:
+        self.rule = rule
+        self.cases = cases
+
+    @cached_property
+    def _left(self) -> Pattern:
+        return cast(Pattern, filled(self.rule.lhs, Choice(cases=self.cases)))
+
+    @cached_property
+    def sides(self) -> Sequence[AnyValue]:
+        """The left side, and what belongs to it, in these cases."""
+        return [self._left, *(filled(side, Choice(cases=self.cases)) for side in self.rule.sides()[1:])]
+
+    @cached_property
+    def _needed(self) -> frozenset[Op]:
+        """The operators that the left side has, whatever else is chosen."""
+        found = []
+        stack = [self.rule.lhs]
+        while stack:
+            term = stack.pop()
+            if isinstance(term, PCase):
+                stack += [value for name, value in term.values.items() if self.cases.get(cast(CaseHole, term.hole).name) == name]
+                continue
+            if isinstance(term, PCall) and isinstance(term.op, Op):
+                found.append(term.op)
+            stack += pattern_parts(term)
+        return frozenset(found)
+
+    @cached_property
+    def _branches(self) -> "list[_Branch]":
+        """One for each case of the first hole for cases."""
+        values = _all(self.rule.sides(), cases=self.cases)
+        first = next((value for value in values if isinstance(value, CaseHole) and value.name not in self.cases), None)
+        return [] if first is None else [_Branch(self.rule, {**self.cases, first.name: name}) for name in first.names]
+
+    @cached_property
+    def _leaves(self) -> list[_Leaf]:
+        """One for each choice of operators and numbers of operands."""
+        left = self._left
+        holes = holes_in(left)
+        fitting = [hole.fitting(left) for hole in holes.operators.values()]
+        counts = [range(hole.least, hole.most + 1) for hole in holes.parts.values()]
+        calls = [node for node in subterms(left) if _takes_parts(node)]
+        choices = [
+            Choice(dict(zip(holes.operators, operators, strict=True)), dict(zip(holes.parts, numbers, strict=True)))
+            for operators in itertools.product(*fitting)
+            for numbers in itertools.product(*counts)
+        ]
+        fits = [all(_operand_count(call, each) == each.operators[call.op.name].arity for call in calls) for each in choices]
+        return [_Leaf(self, choice) for choice in itertools.compress(choices, fits)]
+
+    def leaves(self, operators: Set[Op] | None) -> list[_Leaf]:
+        """The choices for which the left side has no other operators; all by default."""
+        if operators is not None and not self._needed <= operators:
+            return []
+        if self._branches:
+            return [leaf for branch in self._branches for leaf in branch.leaves(operators)]
+        return [leaf for leaf in self._leaves if operators is None or leaf.operators <= operators]
 
 
 def _takes_parts(node: Pattern) -> TypeGuard[PCall]:
@@ -229,21 +304,23 @@ def _loose(value: AnyValue) -> set[str]:
     return {found.name for found in _all([value], tuples=False) if isinstance(found, PartsHole)} if has_holes(value) else set()
 
 
-def _all(values: Iterable[AnyValue], *, tuples: bool = True) -> Iterator[AnyValue]:
-    """The values and all their parts in preorder, optionally including those inside tuples."""
+def _all(values: Iterable[AnyValue], *, tuples: bool = True, cases: Mapping[str, str] = {}) -> Iterator[AnyValue]:
+    """The values and all their parts in preorder, optionally including those inside tuples; of cases that are chosen, what belongs to the
+    chosen one."""
     stack = [*values][::-1]
     while stack:
         value = stack.pop()
         yield value
         if not isinstance(value, Pattern) or hole_names(value):
-            stack += reversed(_parts_of(value, tuples))
+            stack += reversed(_parts_of(value, tuples, cases))
 
 
-def _parts_of(value: AnyValue, tuples: bool) -> Sequence[AnyValue]:
+def _parts_of(value: AnyValue, tuples: bool, cases: Mapping[str, str]) -> Sequence[AnyValue]:
     if isinstance(value, PCall):
         return [value.op, *(value.args if tuples or not _takes_parts(value) else ()), *value.attrs.values()]
     if isinstance(value, (PCase, CaseValue)):
-        return [value.hole, *value.values.values()]
+        chosen = cases.get(cast(CaseHole, value.hole).name)
+        return [value.hole, *value.values.values()] if chosen is None else [value.values[chosen]]
     if isinstance(value, PGet):
         return [value.of, value.case, *([value.behind] if tuples else ())]
     if isinstance(value, PJoined):
@@ -251,7 +328,8 @@ def _parts_of(value: AnyValue, tuples: bool) -> Sequence[AnyValue]:
     if isinstance(value, PNumber):
         return [value.value]
     if isinstance(value, CaseCondition):
-        return [value.hole, value.plain]
+        chosen = cases.get(value.hole.name)
+        return [value.hole, value.plain] if chosen is None else [value.plain] if chosen in value.names else []
     if isinstance(value, (Guard, Computed)):
         return value.args
     if isinstance(value, PTuple):

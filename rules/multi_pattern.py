@@ -143,7 +143,8 @@ class MultiRule(Rule):
     def _said(self) -> dict[str, AnyValue]:
         return {name: getattr(self, name) for name in ("math", "note", "nonfinite", "name", "source")}
 
-    def _filled(self, choice: "Choice", lhs: Pattern, rhs: Pattern, guards: tuple[Guard, ...]) -> "MultiRule":
+    def with_choice(self, choice: "Choice", lhs: Pattern, rhs: Pattern, guards: tuple[Guard, ...]) -> "MultiRule":
+        """The rule with the choice in place of its holes."""
         from passat.rules.expansion import filled  # imports this module
 
         left = each(lhs, sharing=self.left.shared, at_least=self.left.at_least)

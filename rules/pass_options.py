@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from passat.ir.module import IRModule
 from passat.passmgr import ConfigError, Pass, PassContext, Step, list_passes, register_option
 from passat.passmgr.registry import is_registered
-from passat.rules.rule import EAGER, RuleSetMeta, equation_of
+from passat.rules.engine.directions import expanded
+from passat.rules.rule import RuleSetMeta, equation_of
 
 register_option(
     "rules.opset",
@@ -92,7 +93,6 @@ def _names_in(rules: RuleSetMeta) -> frozenset[str]:
     """The names of a set and its rules that can be disabled. Cached: listing the library takes a second."""
     found = {rules.__name__}
     for rule in rules.rules:
-        directions = [rule] if rule.kind == EAGER else rule.directions()
-        for name in (direction.name for direction in directions):
+        for name in (direction.name for direction in expanded(rule)):
             found |= {name, equation_of(name), name.partition(".")[0]}
     return frozenset(found)

@@ -107,7 +107,9 @@ class Rule:
         return self.math, self.nonfinite
 
     def check(self) -> None:
-        """Raises RuleError for holes that the left side does not bind, and for sides that cannot be those of a rule."""
+        """Raises RuleError for holes that the left side does not bind or that have one name, and for sides that cannot be those of a
+        rule."""
+        self.holes()
         self._check_sides()
         self._check_note()
         self._check_bound(self.rhs, *self.guards)
@@ -298,18 +300,12 @@ class Rule:
         `f(g(x)) -> g(f(x))`, named `Set.swap`, gives `Set.swap[exp, copy]` and others; a bidirectional rule also
         `Set.swap.back[exp, copy]`.
         """
-        from passat.rules.expansion import choices  # needs patterns and guards
+        from passat.rules.expansion import Expansion  # needs patterns and guards
 
-        ways = self._ways()
-        if not self.holes():
-            return ways
-        made = []
-        for choice, (lhs, rhs, guards) in choices(self._sides()):
-            if lhs.key != rhs.key:
-                made += [way._filled(choice, *((rhs, lhs) if way.lhs is self.rhs else (lhs, rhs)), guards) for way in ways]
-        return made
+        return list(Expansion(self).within())
 
-    def _sides(self) -> tuple[Pattern, Pattern, tuple[Guard, ...]]:
+    def sides(self) -> tuple[Pattern, Pattern, tuple[Guard, ...]]:
+        """The left side, and what belongs to it."""
         return self.lhs, self.rhs, self.guards
 
     def holes(self) -> "Holes":
@@ -322,17 +318,18 @@ class Rule:
         """The rule with its holes filled by one choice, and named after it; itself if nothing is chosen."""
         from passat.rules.expansion import filled  # needs guards
 
-        lhs, rhs, guards = [filled(side, choice) for side in self._sides()]
-        return self if lhs is self.lhs else self._filled(choice, lhs, rhs, guards)
+        lhs, rhs, guards = [filled(side, choice) for side in self.sides()]
+        return self if lhs is self.lhs else self.with_choice(choice, lhs, rhs, guards)
 
-    def _filled(self, choice: "Choice", lhs: Pattern, rhs: Pattern, guards: tuple[Guard, ...]) -> "Rule":
+    def with_choice(self, choice: "Choice", lhs: Pattern, rhs: Pattern, guards: tuple[Guard, ...]) -> "Rule":
         """The rule with the choice in place of its holes."""
         one = self._but(name=self.name and f"{self.name}[{choice}]", lhs=lhs, rhs=rhs, guards=guards)
         if choice.cases and not self.trusted:
             one.check()
         return one
 
-    def _ways(self) -> "list[Rule]":
+    def ways(self) -> "list[Rule]":
+        """The rule in each of its directions."""
         if not self.back:
             return [self]
         there = self._but(back=False)

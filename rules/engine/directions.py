@@ -1,16 +1,18 @@
 """The directions of rules that passes run, expanded when a program may match them."""
 
 import functools
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from functools import cached_property
 
+from passat.ir.op import Op
 from passat.rules.engine.graph import Symbol
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.variant import symbol_of
+from passat.rules.expansion import Expansion
 from passat.rules.holes import OperatorHole, PartsHole
 from passat.rules.multi_pattern import MultiRule
-from passat.rules.pattern import Pattern, PCall, PCase, PTuple, PVar, pattern_parts
+from passat.rules.pattern import Pattern, PCall, PCase, PTuple, PVar, pattern_parts, subterms
 from passat.rules.rule import EAGER, Rule
 
 
@@ -23,6 +25,8 @@ class Directions:
     def __init__(self, rule: Rule, left_out: frozenset[str] = frozenset()) -> None:
         self.rule = rule
         self._left_out = left_out
+        self._had: tuple[frozenset[Op] | None, list[Matcher]] = (None, [])
+        """The matchers of left sides without other operators than these."""
 
     @cached_property
     def needs(self) -> frozenset[Symbol]:
@@ -30,13 +34,35 @@ class Directions:
         return frozenset() if self.rule.back else frozenset(_fixed(self.rule.lhs))
 
     @cached_property
-    def matchers(self) -> tuple[Matcher, ...]:
+    def matchers(self) -> list[Matcher]:
         """The matcher of each direction."""
-        return tuple([_matcher(each) for each in expanded(self.rule) if each.name not in self._left_out])
+        return self._compiled(None)
 
-    def within(self, symbols: Set[Symbol]) -> list[Matcher]:
-        """The matchers of left sides that have no other symbols. Expands the rule only if there may be one."""
-        return [matcher for matcher in self.matchers if matcher.symbols <= symbols] if self.needs <= symbols else []
+    def within(self, symbols: Set[Symbol], operators: frozenset[Op] | None = None) -> list[Matcher]:
+        """The matchers of left sides that have no symbols but these. Expands the rule only as far as there may be one. Who asks many rules
+        gives the operators of the symbols."""
+        if not self.needs <= symbols:
+            return []
+        had = (operators_of(symbols) if operators is None else operators) & self._mentioned
+        if had != self._had[0]:
+            self._had = had, self._compiled(had)
+        return [matcher for matcher in self._had[1] if matcher.symbols <= symbols]
+
+    @cached_property
+    def _mentioned(self) -> frozenset[Op]:
+        """The operators that left sides may have."""
+        sides = (self.rule.lhs, self.rule.rhs) if self.rule.back else (self.rule.lhs,)
+        heads: list[object] = [node.op for side in sides for node in subterms(side) if isinstance(node, PCall)]
+        found = [head.operators() if isinstance(head, OperatorHole) else [head] for head in dict.fromkeys(heads)]
+        return frozenset([op for ops in found for op in ops if isinstance(op, Op)])
+
+    def _compiled(self, operators: Set[Op] | None) -> list[Matcher]:
+        return [_matcher(each) for each in _expansion(self.rule).within(operators) if each.name not in self._left_out]
+
+
+def operators_of(symbols: Iterable[Symbol]) -> frozenset[Op]:
+    """The operators of some symbols."""
+    return frozenset([symbol.op for symbol in symbols if symbol.op is not None])
 
 
 def _fixed(left: Pattern) -> Iterator[Symbol]:
@@ -54,9 +80,13 @@ def _fixed(left: Pattern) -> Iterator[Symbol]:
 
 
 @functools.lru_cache(maxsize=4096)
-def expanded(rule: Rule) -> tuple[Rule, ...]:
+def _expansion(rule: Rule) -> Expansion:
+    return Expansion(rule)
+
+
+def expanded(rule: Rule) -> list[Rule]:
     """The directions of a rule; an eager rule itself, since the engine expands it for each node: `f(*cs)` stands for hundreds of rules."""
-    return (rule,) if rule.kind == EAGER else tuple(rule.directions())
+    return [rule] if rule.kind == EAGER else _expansion(rule).within()
 
 
 @functools.lru_cache(maxsize=4096)

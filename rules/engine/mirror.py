@@ -28,7 +28,9 @@ class Mirror:
         self._queries = queries
         self._edges = edges
         self._lease = ExitStack()
-        self._known_as: dict[int, int] = {}
+        self._copies: dict[int, int] = {}
+        """The queries that may be asked: which of several equal ones each is."""
+        self._numbers: dict[int, int] = {}
         self._loaded = 0
         self._visible: list[Symbol] = []
 
@@ -41,32 +43,35 @@ class Mirror:
         self._lease.pop_all()
 
     def begin(self, first: int = 0) -> None:
-        """Borrows an e-graph for a stage. Defines only queries that can match: those of rules of this and later stages whose operators
-        occur or may be created."""
+        """Borrows an e-graph for a stage. Queries of this and later stages may be asked if their operators occur or may be created."""
         self.begun = True
         self._egraph = self._lease.enter_context(_EGRAPHS.lend())
         found = reachable(self._graph.symbols, self._stages[first:])
-        possible = [matcher for matchers in found.values() for matcher in matchers]
+        possible = {matcher for matchers in found.values() for matcher in matchers}
         # Sorted, since the order of tables decides which of equal rows egglog keeps, and thus which of equal matches are found.
         self._visible = sorted(set().union(*(matcher.symbols for matcher in possible)), key=lambda symbol: symbol.name)
-        for symbol in self._visible:
-            self._egraph.declare(symbol.name, symbol.arity, symbol.has_payload)
-        for matcher in possible:
-            if matcher.rule.reducing:
-                self._egraph.declare_retiring(matcher.root.name, matcher.root.arity, matcher.root.has_payload)
-            for head in sorted(matcher.either_way, key=lambda symbol: symbol.name):
-                self._egraph.declare_commuting(head.name, head.has_payload)
-        chosen = set(possible)
         copies: Counter[Query] = Counter()
         for number, (matcher, variant, stage) in enumerate(self._queries):
-            if matcher in chosen and stage >= first:
-                self._known_as[number] = self._egraph.add_query(variant.query, copies[variant.query])
+            if matcher in possible and stage >= first:
+                self._copies[number] = copies[variant.query]
                 copies[variant.query] += 1
+
+    def _known_as(self, number: int) -> int:
+        """egglog's number of a query, which is defined when it is first asked: three in four never are."""
+        matcher, variant, _ = self._queries[number]
+        known = self._numbers.get(number)
+        if known is None:
+            for symbol in sorted(matcher.symbols, key=lambda symbol: symbol.name):
+                self._egraph.declare(symbol.name, symbol.arity, symbol.has_payload)
+            for head in sorted(matcher.either_way, key=lambda symbol: symbol.name):
+                self._egraph.declare_commuting(head.name, head.has_payload)
+            known = self._numbers[number] = self._egraph.add_query(variant.query, self._copies[number])
+        return known
 
     def asked(self, numbers: Iterable[int]) -> list[int]:
         """Those of some queries that can match."""
         queries, allow = self._queries, self._edges.allow
-        return [number for number in numbers if number in self._known_as and allow(queries[number][0].root, queries[number][1])]
+        return [number for number in numbers if number in self._copies and allow(queries[number][0].root, queries[number][1])]
 
     def load(self, unions: Iterable[tuple[int, int]], retired: dict[str, list[str]]) -> None:
         """Loads the nodes added to the graph since the last call, makes unions, and retires nodes. `retired` has lines of operands and
@@ -87,12 +92,18 @@ class Mirror:
             add, row, has_payload = found
             add(row % (node, *operands[node], payloads[node]) if has_payload else row % (node, *operands[node]))
         self._loaded = len(graph)
+        for symbol in visible:
+            if rows[symbol.name]:
+                self._egraph.declare(symbol.name, symbol.arity, symbol.has_payload)
+            if f"retire_{symbol.name}" in retired:
+                self._egraph.declare_retiring(symbol.name, symbol.arity, symbol.has_payload)
         self._egraph.load({"bare": bare, **rows, **retired}, unions)
 
     def step(self, asked: Sequence[int]) -> tuple[list[tuple[int, ...]], dict[int, list[tuple[int, ...]]]]:
         """The merges, and the new matches of some queries that can match."""
-        moved, found = self._egraph.step([self._known_as[number] for number in asked])
-        return moved, {number: found[self._known_as[number]] for number in asked}
+        known = list(map(self._known_as, asked))
+        moved, found = self._egraph.step(known)
+        return moved, {number: found[mine] for number, mine in zip(asked, known, strict=True)}
 
     def merges(self) -> list[tuple[int, ...]]:
         """The merges that resulted from unions."""

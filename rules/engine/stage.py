@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from passat.rules.engine.directions import Directions
+from passat.rules.engine.directions import Directions, operators_of
 from passat.rules.engine.graph import Symbol
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Matcher
@@ -34,18 +34,18 @@ def reachable(present: Iterable[Symbol], stages: Sequence[Stage], eager: Collect
     """The matchers that can match, by rule, given the symbols of the program and those that eager rules create."""
     rules = dict.fromkeys([each for stage in stages for each in stage.rules])
     known = set(present)
-    closed, waiting = list(rules), dict[Matcher, None]()  # rules not expanded yet, and matchers that lack a symbol
+    found: dict[Directions, list[Matcher]] = {each: [] for each in rules}
     grown = True
     while grown:
         before = len(known)
-        waiting.update((matcher, None) for each in closed if each.needs <= known for matcher in each.matchers)
-        closed = [each for each in closed if not each.needs <= known]
-        ready = [matcher for matcher in waiting if matcher.symbols <= known]
-        for matcher in ready:
-            del waiting[matcher]
-            known |= matcher.makes
+        operators = operators_of(known)
+        for each in rules:
+            matchers = each.within(known, operators)
+            if len(matchers) > len(found[each]):
+                found[each] = matchers
+                known.update(*[matcher.makes for matcher in matchers])
         for symbol, made in eager:
             if symbol in known:
                 known |= made
         grown = len(known) > before
-    return {each: each.within(known) for each in rules}
+    return found

@@ -148,10 +148,7 @@ ONLY_ROW = bias(none=op.exp(x), row=op.exp(x + b)) >> op.exp(b)
         (lambda: kind(matmul=x, dense=w) if kind else None, "truth value"),
         ((kind(matmul=op.exp(x), dense=x) >> op.exp(-x)).directions, "the left side must apply an operator"),
         (ONLY_ROW.directions, "the right side uses 'b', which the left side does not bind"),
-        (
-            (op.exp(kind(matmul=x, dense=-x)) >> cases("kind", "one", "two")(one=x, two=-x)).directions,
-            "two holes for cases are called kind",
-        ),
+        (lambda: op.exp(kind(matmul=x, dense=-x)) >> cases("kind", "one", "two")(one=x, two=-x), "two holes for cases are called kind"),
     ],
 )
 def test_mistakes(make: Callable[[], object], sentence: str) -> None:
