@@ -85,7 +85,7 @@ def has_holes(value: AnyValue) -> bool:
 
 
 class Expansion:
-    """The directions of a rule, each made when it is first asked for: one rule may stand for a hundred, of which a program can match few.
+    """The directions of a rule, each made on demand: one rule may stand for a hundred, of which a program can match few.
     Holes that occur in one case only are chosen in that case."""
 
     def __init__(self, rule: "Rule") -> None:
@@ -139,7 +139,7 @@ class _Branch:
 
     @cached_property
     def _needed(self) -> frozenset[Op]:
-        """The operators that the left side has, whatever else is chosen."""
+        """The operators that the left side has in these cases."""
         found = []
         stack = [self.rule.lhs]
         while stack:

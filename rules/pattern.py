@@ -267,7 +267,7 @@ class PCall(Pattern):
         self.op = op
         self.args = tuple([term(arg) for arg in args if not isinstance(arg, EllipsisType)])
         self.attrs = dict(attrs or {}) if not isinstance(op, OpaqueOp) else {escape(name): value for name, value in (attrs or {}).items()}
-        if ... in args:
+        if len(self.args) < len(args):  # `... in args` would compare terms
             if args[-1] is not ... or len(self.args) < len(args) - 1 or "attrs" in self.attrs:
                 raise RuleError(f"{op.name}: `...` may occur once, after the operands; it stands for all attributes that are not named")
             self.attrs["attrs"] = AttrHole(f"...{op.name}{self.args!r}{self.attrs!r}")

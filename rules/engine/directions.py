@@ -1,8 +1,10 @@
 """The directions of rules that passes run, expanded when a program may match them."""
 
 import functools
+import threading
 from collections.abc import Iterable, Iterator, Set
 from functools import cached_property
+from typing import Final
 
 from passat.ir.op import Op
 from passat.rules.engine.graph import Symbol
@@ -14,6 +16,9 @@ from passat.rules.holes import OperatorHole, PartsHole
 from passat.rules.multi_pattern import MultiRule
 from passat.rules.pattern import Pattern, PCall, PCase, PTuple, PVar, pattern_parts, subterms
 from passat.rules.rule import EAGER, Rule
+
+_COMPILING: Final = threading.Lock()
+"""Threads share matchers, which are compared by identity."""
 
 
 class Directions:
@@ -44,9 +49,10 @@ class Directions:
         if not self.needs <= symbols:
             return []
         had = (operators_of(symbols) if operators is None else operators) & self._mentioned
-        if had != self._had[0]:
-            self._had = had, self._compiled(had)
-        return [matcher for matcher in self._had[1] if matcher.symbols <= symbols]
+        known = self._had
+        if had != known[0]:
+            known = self._had = had, self._compiled(had)
+        return [matcher for matcher in known[1] if matcher.symbols <= symbols]
 
     @cached_property
     def _mentioned(self) -> frozenset[Op]:
@@ -57,7 +63,8 @@ class Directions:
         return frozenset([op for ops in found for op in ops if isinstance(op, Op)])
 
     def _compiled(self, operators: Set[Op] | None) -> list[Matcher]:
-        return [_matcher(each) for each in _expansion(self.rule).within(operators) if each.name not in self._left_out]
+        with _COMPILING:
+            return [_matcher(each) for each in _expansion(self.rule).within(operators) if each.name not in self._left_out]
 
 
 def operators_of(symbols: Iterable[Symbol]) -> frozenset[Op]:

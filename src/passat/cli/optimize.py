@@ -212,7 +212,6 @@ def _one(model: Path, request: _Request) -> None:
         if out.is_dir():
             [out] = result_paths([model], out, _beside)
         with collector_paused():  # imported modules live until the end
-            from passat.certificates import write_certificate
             from passat.optimizer import optimize_with
             from passat.settings import Settings
 
@@ -243,6 +242,8 @@ def _one(model: Path, request: _Request) -> None:
                 progress(f"writing {out}")
                 result.save(out)
             if certificate is not None:
+                from passat.certificates import write_certificate  # builds the rules of its proofs
+
                 write_certificate(result.certificate, certificate)
     with errors(as_json, "" if dry_run else f"{out} was written"):
         if page is not None:
