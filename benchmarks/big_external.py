@@ -32,6 +32,8 @@ MEMORY: Final = 10 << 30
 
 def passat(source: Path, target: Path) -> Callable[[], None]:
     """Passat without verification."""
+    import onnx  # noqa: F401  # which Passat imports when it reads the first model
+
     from passat import optimize
 
     return lambda: optimize(source, verify=False, opt_level=3).save(target)
