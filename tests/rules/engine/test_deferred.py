@@ -32,12 +32,12 @@ def constants(function: Function) -> list[Tensor]:
 
 @pytest.fixture
 def products(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
-    """The shapes of the products that were computed."""
+    """The shapes of the products, of matrices and of elements, that were computed."""
     computed: list[tuple[int, ...]] = []
 
     def counting(op: Op, *rest: AnyValue) -> Value:
         result = folded_value(op, *rest)
-        if op.name == "nn.matmul":
+        if op.name in ("nn.matmul", "multiply"):
             assert isinstance(result, Tensor)
             computed.append(result.shape)
         return result
@@ -67,6 +67,20 @@ def test_a_deferred_constant_has_the_value_of_the_call() -> None:
     product = folded_value(get_op("nn.matmul"), [a, b], get_op("nn.matmul").bind_attrs({}), TensorType((WIDTH, WIDTH)))
     assert isinstance(product, Tensor)
     assert data.numpy().tobytes() == product.numpy().tobytes()
+
+
+def test_scaled_weights_are_computed_when_they_are_read(products: list[tuple[int, ...]]) -> None:
+    """Only those of a megabyte and more; the bound of their elements does not compute them either."""
+    scale = const(np.float32(-3))
+    for side, when in ((512, []), (511, [(511, 511)])):
+        products.clear()
+        weights = np.random.default_rng(side).normal(size=(side, side)).astype("float32")
+        outcome = apply(fold_constant(), func(const(weights) * scale))
+        (data,) = constants(outcome.function)
+        assert np.abs(weights * np.float32(3)).max() <= data.largest() < float("inf")
+        assert products == when
+        assert data.numpy().tobytes() == (weights * np.float32(-3)).tobytes()
+        assert products == [(side, side)]
 
 
 def test_small_folds_are_not_deferred(products: list[tuple[int, ...]]) -> None:
