@@ -108,6 +108,11 @@ def _kind(attribute: AttributeProto) -> int:
     return 0
 
 
+def has_invalid_text(values: Mapping[str, AnyValue]) -> bool:
+    """True if an attribute is a text that is not UTF-8, which readers are not made for. Such a text stays bytes."""
+    return bytes in map(type, values.values())
+
+
 def _text(value: bytes) -> str | bytes:
     try:
         return value.decode()

@@ -16,7 +16,7 @@ from passat.ir.diagnostics import Diagnostic, DiagnosticLevel
 from passat.ir.expr import Call, Constant, Expr, Function, Span, Tuple, TupleGetItem, Var
 from passat.ir.infer import InferError, infer_type, type_of_call
 from passat.ir.module import IRModule
-from passat.ir.onnx.attributes import Signature, read_attributes, signature_of
+from passat.ir.onnx.attributes import Signature, has_invalid_text, read_attributes, signature_of
 from passat.ir.onnx.declared import DisbeliefError, Grounds, contradicts, same_kind
 from passat.ir.onnx.errors import ContradictionError, OnnxError, require_text
 from passat.ir.onnx.findings import Findings
@@ -260,7 +260,7 @@ class Importer:
             results: Sequence[Expr] | None = None
             if own and op_type == "Constant":
                 results = self._constant(node, attrs, rest, span)
-            elif not tensors or rest or reader is None or not outputs or bytes in map(type, attrs.values()):  # bytes are invalid text
+            elif not tensors or rest or reader is None or not outputs or has_invalid_text(attrs):
                 pass
             elif not own or _fits(signature, len(inputs), len(outputs)):
                 results = self._read(reader, seen, node)

@@ -9,7 +9,7 @@ import passat.ir.ops  # noqa: F401  # importing registers the readers
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from passat.ir.infer import InferError, infer_type
 from passat.ir.known import known_value
-from passat.ir.onnx.attributes import signature_of
+from passat.ir.onnx.attributes import has_invalid_text, signature_of
 from passat.ir.onnx.opaque import RESERVED, OpaqueOp, own_attributes
 from passat.ir.onnx_mapping import READERS, OnnxNode
 from passat.ir.op import OpTypeError
@@ -32,11 +32,14 @@ def read_again(call: Call) -> Expr | None:
     signature = signature_of(op.op_type, attrs["opset"])
     if reader is None or signature is None or not signature.least_inputs <= len(call.args) <= signature.most_inputs:
         return None
+    own = own_attributes(attrs)
+    if has_invalid_text(own):
+        return None
     operands = [_operand(arg) for arg in call.args]
     if any(value is not None and not isinstance(value.checked_type, TensorType) for value in operands):
         return None
     try:
-        found = reader(OnnxNode(op.op_type, attrs["opset"], operands, own_attributes(attrs), 1, call.span))
+        found = reader(OnnxNode(op.op_type, attrs["opset"], operands, own, 1, call.span))
         made = found[0] if isinstance(found, Sequence) and len(found) == 1 else found
         if not isinstance(made, Expr):
             return None

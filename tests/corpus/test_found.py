@@ -274,6 +274,15 @@ def test_unknown_attributes_are_rejected(change: Callable[[ModelProto], object],
     assert sentence in str(error.value)
 
 
+def test_a_text_that_no_reader_is_made_for_stays() -> None:
+    """ReadOpaque read a Conv whose `auto_pad` is not UTF-8, which ended with a TypeError."""
+    model = parse('g (float[N, 3, 4, 4] x) => (float[M, 2, 4, 4] y) { y = Conv<auto_pad = "@@">(x, w) }')
+    model.graph.initializer.append(numpy_helper.from_array(np.ones((2, 3, 1, 1), np.float32), "w"))
+    model.graph.node[0].attribute[0].s = b"\xff\xfe"
+    out = passat.optimize(model, verify=False).model
+    assert [node.attribute[0].s for node in out.graph.node] == [b"\xff\xfe"]
+
+
 def test_a_constant_that_only_onnx_runtime_takes_is_read() -> None:
     """`onnx.checker` rejects an attribute of another kind; ONNX Runtime runs the model."""
     model = parse("g (float[N, 4] x) => (float[M, K] y) { t = Transpose<perm = [0, 1]>(x)  y = Neg(t) }")
