@@ -305,7 +305,9 @@ class _Rewriter:
     def run(self, order: Sequence[Expr], root: Expr) -> Expr:
         """The new expression for the last of these nodes, which are in topological order."""
         for node in order:
-            if id(node) in self._region:
+            if isinstance(node, Function):
+                self._made[id(node)] = node  # a branch or a closure, whose body is not among the nodes
+            elif id(node) in self._region:
                 self._flat[id(node)] = self._matrix(node, self._region[id(node)])
             elif isinstance(node, Call) and _is_view(node) and id(node.args[0]) in self._region:
                 self._made[id(node)] = self._view(node, self._region[id(node.args[0])])

@@ -274,6 +274,23 @@ def test_unknown_attributes_are_rejected(change: Callable[[ModelProto], object],
     assert sentence in str(error.value)
 
 
+def test_layers_beside_a_node_with_branches_work_on_matrices() -> None:
+    """CollapseBatchDims looked for the bodies of the branches among the nodes around them: a KeyError."""
+    model = parse(
+        """g (float[2, 3, 4] x, bool c) => (float[2, 3, 4] y, float[1] z) {
+            m = MatMul(x, w)  n = Add(m, b)  r = Relu(n)  o = MatMul(r, w)  p = Add(o, b)  y = Softmax(p)
+            z = If(c) <
+                then_branch = t () => (float[1] u) { u = Constant<value_floats = [1.0]>() },
+                else_branch = e () => (float[1] v) { v = RandomNormal<shape = [1]>() }
+            >
+        }"""
+    )
+    for name, shape in (("w", (4, 4)), ("b", (4,))):
+        model.graph.initializer.append(numpy_helper.from_array(np.ones(shape, np.float32), name))
+    made = passat.optimize(model, verify=False).model
+    assert [node.op_type for node in made.graph.node].count("Gemm") == 2
+
+
 def test_a_text_that_no_reader_is_made_for_stays() -> None:
     """ReadOpaque read a Conv whose `auto_pad` is not UTF-8, which ended with a TypeError."""
     model = parse('g (float[N, 3, 4, 4] x) => (float[M, 2, 4, 4] y) { y = Conv<auto_pad = "@@">(x, w) }')
