@@ -168,6 +168,10 @@ class Graph:
         """A graph of the same kind, without nodes."""
         return Graph(self.eager, self.environment, compare_large=self._large is not None)
 
+    def release(self) -> None:
+        """Drops what only guards ask for. It refers to the graph, which would otherwise keep its constants until a garbage collection."""
+        self.facts, self.common_parts = {}, None
+
     # ---- loading
 
     def load(self, root: Expr) -> int:

@@ -85,6 +85,8 @@ class Saturator:
         self._mirror.close()
         if self.graph.common_parts is not None:
             self.together += self.graph.common_parts.together()
+        if self._steps is None:
+            self.graph.release()
         self.result.nodes = len(self.graph)
         return self.result
 

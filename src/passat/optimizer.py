@@ -114,18 +114,22 @@ _P = ParamSpec("_P")
 
 def optimize_with(model: ModelLike, wanted: Settings) -> Result:
     """Optimizes a model with the given settings (see `optimize`)."""
+    with collector_paused():  # until all is released: what lives during the work would be searched once more after it
+        return _optimized(model, wanted)
+
+
+def _optimized(model: ModelLike, wanted: Settings) -> Result:
     if wanted.verify:
         apart.start()  # ready when it is needed
     with custom_operators(tuple(wanted.custom_ops)):
         job = begin(wanted)
-        with collector_paused():  # most objects live until the end
-            with interruptible() as asked:
-                given = read(job, model)
-                made = run(job, given)
-                outcome = choose(job, given, made)
-            job.report.interrupted = asked.requested
-            accepted = is_accepted(job, given, outcome)
-            write_down(job, given, made, outcome)
+        with interruptible() as asked:
+            given = read(job, model)
+            made = run(job, given)
+            outcome = choose(job, given, made)
+        job.report.interrupted = asked.requested
+        accepted = is_accepted(job, given, outcome)
+        write_down(job, given, made, outcome)
         if wanted.verify:
             try:
                 verify(job, given, made, outcome)

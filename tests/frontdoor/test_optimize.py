@@ -1,5 +1,6 @@
 """`passat.optimize`: results, rejected arguments, kept models, and reproducible output."""
 
+import gc
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from passat.ir.onnx import OnnxError
 from passat.passmgr import PipelineError, Sequential
 from passat.pipelines import build_pipeline
 from passat.rules import RuleError, RuleSet, op, rule_pass, tensors
+from passat.rules.engine.graph import Graph
 from passat.runner import Runner
 from tests.frontdoor.small_pipeline import SMALL
 
@@ -324,3 +326,15 @@ def test_a_match_that_computes_a_constant_counts_as_many() -> None:
     report = optimize(model, opset=25, verify=False, config={"rules.matches": 40_000}).report
     assert any("more than 40000" in limit for limit in report.limits)
     assert sum(rule.matched for rule in report.rules) < 5_000
+
+
+def test_e_graphs_are_freed_without_a_garbage_collection() -> None:
+    """They have the constants of the model."""
+    optimize(EXAMPLES / "bert_tiny.onnx", verify=False)
+    gc.collect()
+    gc.disable()
+    try:
+        optimize(EXAMPLES / "bert_tiny.onnx", verify=False)
+        assert not any(isinstance(value, Graph) for value in gc.get_objects())
+    finally:
+        gc.enable()
