@@ -49,13 +49,13 @@ class Tensor:
         self._largest: float | None = None
 
     @classmethod
-    def dense(cls, value: npt.ArrayLike, dtype: str | None = None) -> "Tensor":
+    def dense(cls, value: npt.ArrayLike, dtype: str | None = None, *, source: object = None) -> "Tensor":
         """Creates a tensor from the elements of `value`. An array is not copied and must not be modified afterward."""
         array = np.asarray(value, None if dtype is None else to_numpy(dtype))
         tensor = cls(from_numpy(array.dtype), array.shape)
         if tensor.dtype == "string" and array.dtype != np.object_:
             array = array.astype(np.object_)
-        tensor._array = array
+        tensor._array, tensor.source = array, source
         return tensor
 
     @classmethod
@@ -68,11 +68,19 @@ class Tensor:
 
     @classmethod
     def lazy(
-        cls, dtype: str, shape: tuple[int, ...], load: Callable[[], Array], *, source: object = None, key: tuple[object, ...] | None = None
+        cls,
+        dtype: str,
+        shape: tuple[int, ...],
+        load: Callable[[], Array],
+        *,
+        source: object = None,
+        key: tuple[object, ...] | None = None,
+        sample: object = None,
     ) -> "Tensor":
-        """Creates a tensor whose elements `load` reads on first access. `key` identifies the content without reading it."""
+        """Creates a tensor whose elements `load` reads on first access. `key` identifies the content without reading it; `sample` has a
+        few elements (see `sample_of`)."""
         tensor = cls(dtype, shape)
-        tensor._load, tensor.source, tensor._key = load, source, key
+        tensor._load, tensor.source, tensor._key, tensor._sample = load, source, key, sample
         return tensor
 
     @property
@@ -177,9 +185,7 @@ class Tensor:
     def sample(self) -> object:
         """Returns a few elements, as a cheap filter before contents are compared. A lazy tensor is read for this but not kept."""
         if self._sample is None:
-            array = self.numpy() if self._load is None else self._load()
-            some = np.asarray(array.flat[:: max(1, self.size // 16)])  # reshaping a transposed array would copy all of it
-            self._sample = tuple(some.tolist()) if some.dtype == np.object_ else some.tobytes()
+            self._sample = sample_of(self.numpy() if self._load is None else self._load())
         return self._sample
 
     def _digest(self) -> bytes:
@@ -230,6 +236,12 @@ class Tensor:
 
 def _lazy(dtype: str, shape: tuple[int, ...], load: Callable[[], Array], source: object, key: tuple[object, ...] | None) -> Tensor:
     return Tensor.lazy(dtype, shape, load, source=source, key=key)
+
+
+def sample_of(array: Array) -> object:
+    """A few elements of an array, as bytes."""
+    some = np.asarray(array.flat[:: max(1, array.size // 16)])  # reshaping a transposed array would copy all of it
+    return tuple(some.tolist()) if some.dtype == np.object_ else some.tobytes()
 
 
 def _element_bytes(value: AnyValue) -> bytes:

@@ -13,11 +13,13 @@ from passat.ir.onnx.errors import OnnxError
 from passat.ir.onnx.external import External, locate
 from passat.ir.onnx.value_types import NUMBERS
 from passat.ir.onnx_mapping import ELEMENT_TYPES
-from passat.ir.tensor import Array, Tensor
+from passat.ir.tensor import Array, Tensor, sample_of
 
 SPLAT_BYTES: Final = 128
 """Minimum size in bytes of splats that are written as ConstantOfShape."""
 EXTERNAL: Final = 1
+_SMALL: Final = 4096
+"""Maximum size in bytes of tensors that are decoded at once."""
 _PACKED: Final = frozenset(name for name in NUMBERS if itemsize(name) < 1)
 _FIELDS: Final = {"float32": "float_data", "int64": "int64_data", "int32": "int32_data", "float64": "double_data"}
 """The fields of non-raw values, for common types."""
@@ -43,20 +45,34 @@ def read_tensor(proto: TensorProto, folder: str | None) -> Tensor:
         external = locate(proto, folder, math.ceil(math.prod(shape) * itemsize(dtype)))
         key = ("file", external.path, external.offset, external.length, dtype, shape)
         return Tensor.lazy(dtype, shape, partial(_read_external, external, dtype, shape), source=external, key=key)
-    held = _held(proto, dtype)
-    if held is not None and held != math.prod(shape):
+    load = partial(_decode, proto, dtype, shape)
+    if _is_stored(proto, dtype):
+        data = proto.raw_data  # protobuf copies it each time
+        _require(proto, dtype, shape, len(data) / itemsize(dtype))
+        array = _as_stored(np.frombuffer(data, np.uint8), dtype).reshape(shape)
+        if len(data) <= _SMALL:
+            return Tensor.dense(array, source=proto)
+        return Tensor.lazy(dtype, shape, load, source=proto, sample=sample_of(array))
+    if dtype not in _PACKED:  # these are padded
+        _require(proto, dtype, shape, _held(proto, dtype))
+    return Tensor.lazy(dtype, shape, load, source=proto)
+
+
+def _require(proto: TensorProto, dtype: str, shape: tuple[int, ...], held: float) -> None:
+    """Raises OnnxError if the elements that a proto holds are not as many as its shape says."""
+    if held != math.prod(shape):
         raise OnnxError(f"the tensor {proto.name!r}, declared as {dtype}{list(shape)}, cannot be read: it holds {held:g} elements")
-    return Tensor.lazy(dtype, shape, partial(_decode, proto, dtype, shape), source=proto)
 
 
-def _held(proto: TensorProto, dtype: str) -> float | None:
-    """The number of elements in a proto; None for types narrower than a byte, which are padded."""
-    if dtype in _PACKED:
-        return None
+def _is_stored(proto: TensorProto, dtype: str) -> bool:
+    """True if a proto has the bytes of an array."""
+    return proto.HasField("raw_data") and dtype not in _PACKED and dtype != "string"
+
+
+def _held(proto: TensorProto, dtype: str) -> float:
+    """The number of elements in a proto without such bytes."""
     if dtype == "string":
         return len(proto.string_data)
-    if proto.HasField("raw_data"):
-        return len(proto.raw_data) / itemsize(dtype)
     return len(getattr(proto, _FIELDS.get(dtype) or _field_of(proto.data_type))) / (2 if dtype.startswith("complex") else 1)
 
 
@@ -66,7 +82,7 @@ def _field_of(data_type: int) -> str:
 
 def _decode(proto: TensorProto, dtype: str, shape: tuple[int, ...]) -> Array:
     try:
-        if proto.HasField("raw_data") and dtype not in _PACKED and dtype != "string":
+        if _is_stored(proto, dtype):
             return _as_stored(np.frombuffer(proto.raw_data, np.uint8), dtype).reshape(shape)
         if dtype == "string":
             texts = np.empty(len(proto.string_data), np.object_)
