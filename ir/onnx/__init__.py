@@ -4,6 +4,7 @@ Importing this package does not import onnx. Its functions do, and report how to
 """
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from passat.ir.module import IRModule
@@ -12,37 +13,41 @@ from passat.ir.onnx.errors import OnnxError, require_onnx
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from passat.ir.tensor import Tensor
+
     Path = str | os.PathLike[str]
 
 __all__ = ["OnnxError", "check", "from_onnx", "load", "read_model", "save", "to_onnx"]
 
 
-def from_onnx(model: "ModelProto | Path", *, folder: "Path | None" = None, lenient: bool = False) -> IRModule:
+def from_onnx(
+    model: "ModelProto | Path", *, folder: "Path | None" = None, lenient: bool = False, constants: "Mapping[str, Tensor] | None" = None
+) -> IRModule:
     """Imports a model or a file: `main` is the graph; `attrs["onnx"]` keeps the rest of the model (`Frame`).
 
     Tensors are not copied: the module reads them from `model`, which must not change afterward. `folder` is the folder of the external data
     of a `ModelProto`. With `lenient`, contradictions in the model are warnings (`Frame.warnings`), for models that ONNX Runtime still
-    loads; wrong declared shapes always are. Raises OnnxError.
+    loads; wrong declared shapes always are. `constants` are initializers of the main graph that need not be read. Raises OnnxError.
     """
     require_onnx()
     if isinstance(model, (str, os.PathLike)):
         return load(model, lenient=lenient)
     from passat.ir.onnx.importer import import_model
 
-    return import_model(model, folder=None if folder is None else os.fspath(folder), lenient=lenient)
+    return import_model(model, folder=None if folder is None else os.fspath(folder), lenient=lenient, constants=constants or {})
 
 
-def to_onnx(module: IRModule, *, written: dict[int, list[str]] | None = None) -> "ModelProto":
+def to_onnx(module: IRModule, *, written: dict[int, list[str]] | None = None, constants: "dict[str, Tensor] | None" = None) -> "ModelProto":
     """Exports a module: the frame of the imported model around the current `main`.
 
     `written` is called with the id of each call and the names of all values that its nodes produce. It is also called with the id of the
-    body of each function that is not a call, and the names of its results. Tensors in external files stay there; `save` copies them. Raises
-    OnnxError for programs that ONNX cannot express.
+    body of each function that is not a call, and the names of its results. The initializers of the main graph are added to `constants`.
+    Tensors in external files stay there; `save` copies them. Raises OnnxError for programs that ONNX cannot express.
     """
     require_onnx()
     from passat.ir.onnx.exporter import export_model
 
-    return export_model(module, written=written)
+    return export_model(module, written=written, constants=constants)
 
 
 def load(path: "Path", *, lenient: bool = False) -> IRModule:

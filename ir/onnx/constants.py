@@ -30,6 +30,7 @@ class ConstantPool:
         """The names that nodes and outputs read. Constants that no node reads are not written."""
         self.sparse: list[SparseTensorProto] = []
         self.nodes: list[NodeProto] = []
+        self.initializers: dict[str, Tensor] = {}
         self._tensors: dict[str, Tensor] = {}
         self._by_tensor: dict[int, str] = {}
         self._by_content: dict[tuple[object, ...], str] = {}
@@ -60,12 +61,12 @@ class ConstantPool:
         return name
 
     def finish(self, place: Place) -> dict[str, Callable[[TensorProto], object]]:
-        """Returns a function for each initializer that writes it into an empty proto, and fills `nodes` and `sparse`. `place` stores
-        initializers externally.
+        """Returns a function for each initializer that writes it into an empty proto, and fills `nodes`, `sparse` and `initializers`.
+        `place` stores initializers externally.
 
         Initializers are most of the model, so writing each into its place in the model saves memory and a copy.
         """
-        dense: dict[str, Tensor] = {}
+        dense = self.initializers
         for name, tensor in self._tensors.copy().items():
             if name not in self.read:
                 continue

@@ -21,25 +21,36 @@ from passat.ir.onnx.graph_writer import GraphWriter
 from passat.ir.onnx.tensors import tensor_proto
 from passat.ir.onnx.value_types import UNKNOWN, type_of, value_info
 from passat.ir.onnx_mapping import DEFAULT_OPSET, ELEMENT_TYPES
+from passat.ir.tensor import Tensor
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type
 
 DEFAULT_IR_VERSION: Final = 10
 """The IR version of modules that were not imported from ONNX, with `DEFAULT_OPSET`."""
 
 
-def export_model(module: IRModule, place: Place = lambda tensors: {}, written: dict[int, list[str]] | None = None) -> ModelProto:
+def export_model(
+    module: IRModule,
+    place: Place = lambda tensors: {},
+    written: dict[int, list[str]] | None = None,
+    constants: dict[str, Tensor] | None = None,
+) -> ModelProto:
     """Exports the `main` of a module.
 
     `written` is called with the id of each call and the names of all values that its nodes produce. It is also called with the id of the
-    body of each function that is not a call, and the names of its results. Raises OnnxError for programs that ONNX cannot express.
+    body of each function that is not a call, and the names of its results. The initializers of the main graph are added to `constants`.
+    Raises OnnxError for programs that ONNX cannot express.
     """
     if "main" not in module:
         raise OnnxError("the module has no function called main")
     try:
         with collector_paused():
-            return ModelWriter(module, written).write(place)
+            writer = ModelWriter(module, written)
+            model = writer.write(place)
     except UnicodeDecodeError as error:
         raise OnnxError(f"the model contains text that is not UTF-8: {error.object!r}") from error
+    if constants is not None:
+        constants.update(writer.constants.initializers)
+    return model
 
 
 class ModelWriter:

@@ -47,8 +47,14 @@ _PLACED: Final = frozenset({"Squeeze", "Unsqueeze"})
 inference is not, so they are rewritten."""
 
 
-def import_model(model: ModelProto, *, folder: str | None = None, lenient: bool = False) -> IRModule:
-    """Imports a model whose external data is in `folder`; `lenient` as in `from_onnx`. Raises OnnxError."""
+def import_model(
+    model: ModelProto,
+    *,
+    folder: str | None = None,
+    lenient: bool = False,
+    constants: Mapping[str, Tensor] = {},
+) -> IRModule:
+    """Imports a model whose external data is in `folder`; `lenient` and `constants` as in `from_onnx`. Raises OnnxError."""
     disbelief: list[DisbeliefError] = []
     try:
         header = ModelProto()
@@ -59,7 +65,7 @@ def import_model(model: ModelProto, *, folder: str | None = None, lenient: bool 
             frame.warnings += (Diagnostic(DiagnosticLevel.WARNING, None, str(found)) for found in disbelief)
             try:
                 with collector_paused():
-                    function = Importer(frame, disbelief, lenient=lenient).main(model.graph)
+                    function = Importer(frame, disbelief, lenient=lenient).main(model.graph, constants)
                 return IRModule({"main": function}, attrs={"onnx": frame})
             except DisbeliefError as found:
                 disbelief.append(found)
@@ -106,8 +112,8 @@ class Importer:
         self.source = GraphProto()
         self._read_anywhere: set[str] | None = None
 
-    def main(self, graph: GraphProto) -> Function:
-        """Imports the main graph: its parameters are the inputs without an initializer."""
+    def main(self, graph: GraphProto, constants: Mapping[str, Tensor]) -> Function:
+        """Imports the main graph: its parameters are the inputs without an initializer. Some initializers are known as `constants`."""
         frame = self.frame
         header = frame.graph
         self.source = graph
@@ -142,6 +148,9 @@ class Importer:
                     require_text(tensor.name)
                     scope.define(tensor.name, Var(tensor.name, TensorType(data.shape, data.dtype), Span("", outputs=(tensor.name,))))
         params = [value for value in scope.values.values() if isinstance(value, Var)]
+        for name in fixed:
+            if name in constants and name not in scope.values:
+                scope.define(name, Constant(constants[name], Span("", outputs=(name,))))
         try:
             body = self.body(graph, scope)
         except UndefinedError as missing:

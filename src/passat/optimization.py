@@ -18,6 +18,7 @@ from passat.ir.onnx import OnnxError, from_onnx, to_onnx
 from passat.ir.onnx.errors import CheckerError, OpsetError
 from passat.ir.op import Op
 from passat.ir.shape import ANY
+from passat.ir.tensor import Tensor
 from passat.ir.traverse import post_order
 from passat.ir.types import IncompleteType, TensorType, TupleType
 from passat.job import Given, Job, Made, Outcome
@@ -302,14 +303,15 @@ def cheaper(job: Job, given: Given, after: IRModule) -> Outcome:
     if after is given.module and not _has_dead_nodes(given.proto):
         return _kept(job, given, "no pass changed anything")
     written: dict[int, list[str]] = {} if job.tracing is None else job.tracing.written
+    constants: dict[str, Tensor] = {}
     try:
-        model = to_onnx(after, written=written)
+        model = to_onnx(after, written=written, constants=constants)
     except OpsetError as error:
         return _kept(job, given, f"the result has no form in the model's opset (--opset converts it to a later one): {error}")
     if _is_renamed(model, given.proto):
         return _kept(job, given, NAMES_ONLY)
     unchanged = _is_one_to_one(after, written, model) and not _has_unknown_sizes(after)
-    cost = _cost(after, prices) if unchanged else _cost_as_written(job, given, model, after)
+    cost = _cost(after, prices) if unchanged else _cost_as_written(job, given, model, after, constants)
     if cost > report.cost_before and _has_unknown_sizes(given.module):
         # A value of unknown size costs almost nothing. The input is priced with sizes inferred from others.
         with job.context:
@@ -335,10 +337,10 @@ def _different(given: Given, rivals: Sequence[Candidate]) -> "list[tuple[Candida
     return found
 
 
-def _cost_as_written(job: Job, given: Given, model: "ModelProto", module: IRModule) -> float:
+def _cost_as_written(job: Job, given: Given, model: "ModelProto", module: IRModule, constants: Mapping[str, Tensor] | None = None) -> float:
     """The cost of a program as written to a model, where one call may become several nodes. Takes sizes from the program or from the model,
-    whichever knows more of them."""
-    read = from_onnx(model, folder=given.source.folder, lenient=True)
+    whichever knows more of them. Some initializers of the model are known as `constants`."""
+    read = from_onnx(model, folder=given.source.folder, lenient=True, constants=constants)
     cost = _cost(read, job.prices)
     return max(cost, _cost(module, job.prices)) if _has_unknown_sizes(read) else cost
 

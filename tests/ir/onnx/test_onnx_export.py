@@ -11,10 +11,13 @@ from onnx import ModelProto
 from onnxruntime import InferenceSession
 
 from passat import optimize
+from passat.ir.equality import assert_structural_equal
 from passat.ir.expr import Constant, Function, Let, Tuple, TupleGetItem, Var, const, var
 from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx, to_onnx
 from passat.ir.op import get_op
+from passat.ir.tensor import Tensor
+from passat.ir.traverse import post_order
 from passat.ir.types import TensorType
 from tests.share import share
 
@@ -267,3 +270,19 @@ def test_bfloat16_of_a_computed_shape_is_a_constant_of_shape(opset: int, rebuilt
     written = to_onnx(rebuilt(from_onnx(model)))
     assert kinds(written) == ["ConstantOfShape"]
     InferenceSession(written.SerializeToString())
+
+
+def test_a_written_model_is_read_again_without_its_initializers() -> None:
+    x = var("x", TensorType((2, 3), "float32"))
+    module = IRModule({"main": Function([x], get_op("nn.rms_norm")(x + const(X), const(X[0])))})
+    constants: dict[str, Tensor] = {}
+    model = to_onnx(module, constants=constants)
+    read = from_onnx(model)
+    for tensor in model.graph.initializer:
+        if tensor.name in constants:
+            tensor.raw_data = b"?"
+    again = from_onnx(model, constants=constants)
+    assert_structural_equal(again, read)
+    found = [node.data for node in post_order(again["main"]) if isinstance(node, Constant)]
+    assert len(found) >= 2
+    assert {id(data) for data in found} <= set(map(id, constants.values()))
