@@ -230,10 +230,13 @@ def test_json_is_a_list_in_the_order_of_the_models() -> None:
         (("a.onnx", "sub/a.onnx", "-o", "out"), "a.onnx and sub/a.onnx would both be written to out/a.onnx"),
         (("a.onnx", "a.onnx"), "a.onnx and a.onnx would both be written to a.optimized.onnx"),
         (("a.onnx", "b.onnx", "-o", "."), "-o would overwrite a.onnx, which is one of the models; choose another folder"),
-        (("a.onnx", "b.onnx", "-o", "bad.onnx"), "-o bad.onnx is a file; with several models it names the folder of the results"),
+        (
+            ("a.onnx", "b.onnx", "-o", "bad.onnx"),
+            "-o bad.onnx is a file; with several models, here a.onnx and b.onnx, it names the folder of the results",
+        ),
         (
             ("a.onnx", "b.onnx", "-o", "out/file.onnx"),
-            "-o out/file.onnx names a file; with several models it names the folder of the results",
+            "-o out/file.onnx names a file; with several models, here a.onnx and b.onnx, it names the folder of the results",
         ),
         (("a.onnx", "b.onnx", "--report", "page.html"), "--report applies to one model, and several are given"),
         (("a.onnx", "b.onnx", "--dump-ir", "dump"), "--dump-ir applies to one model, and several are given"),

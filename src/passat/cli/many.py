@@ -29,10 +29,11 @@ def result_paths(models: Sequence[Path], folder: Path | None, beside: Callable[[
     """The paths of the results: in a folder under the names of the models, or beside these. Ends the command, before any work is done, if
     two results had the same path, or one would replace a model."""
     if folder is not None:
+        several = f"with several models, here {' and '.join(map(str, models[:2]))}, it names the folder of the results"
         if folder.is_file():
-            fail(f"-o {folder} is a file; with several models it names the folder of the results", USAGE)
+            fail(f"-o {folder} is a file; {several}", USAGE)
         if folder.suffix == ".onnx" and not folder.is_dir():
-            fail(f"-o {folder} names a file; with several models it names the folder of the results, so give one without .onnx", USAGE)
+            fail(f"-o {folder} names a file; {several}, so give one without .onnx", USAGE)
         check_output_folder(folder, "-o")
     paths = [beside(model) if folder is None else folder / model.name for model in models]
     taken: dict[str, Path] = {}
