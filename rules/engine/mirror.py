@@ -57,12 +57,11 @@ class Mirror:
                 copies[variant.query] += 1
 
     def _known_as(self, number: int) -> int:
-        """egglog's number of a query, which is defined when it is first asked: three in four never are."""
+        """egglog's number of a query, which is defined when it is first asked: three in four never are. Its symbols are declared, since a
+        query is asked only if the program has them."""
         matcher, variant, _ = self._queries[number]
         known = self._numbers.get(number)
         if known is None:
-            for symbol in sorted(matcher.symbols, key=lambda symbol: symbol.name):
-                self._egraph.declare(symbol.name, symbol.arity, symbol.has_payload)
             for head in sorted(matcher.either_way, key=lambda symbol: symbol.name):
                 self._egraph.declare_commuting(head.name, head.has_payload)
             known = self._numbers[number] = self._egraph.add_query(variant.query, self._copies[number])
