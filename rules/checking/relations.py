@@ -1,5 +1,6 @@
 """Relations between rules, and to cost: subsumption, cycles, and rules that only increase cost."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any as AnyValue
 from typing import Final
@@ -183,16 +184,21 @@ def _fingerprint(expr: Expr) -> tuple[AnyValue, ...]:
 
 def covered(rules: Sequence[Rule]) -> Iterator[tuple[Rule, Rule]]:
     """Pairs of rules such that the first subsumes the second: its left side is more general, its right side is equal after substitution,
-    and it has no further guards. Expands holes for operators."""
-    plain = [one for rule in rules for one in (rule.directions() if rule.holes() else [rule])]
-    alike: dict[object, list[tuple[int, Rule]]] = {}
-    for place, rule in enumerate(plain):
-        if type(rule) is Rule:
-            alike.setdefault(_root(rule), []).append((place, rule))
-    for i, general in enumerate(plain):
-        for j, special in alike.get(_root(general), []) if type(general) is Rule else []:
-            if i != j and covers(general, special) and not (j < i and covers(special, general)):
-                yield general, special
+    and it has no further guards. A rule with holes is subsumed if all its directions are, by directions of one rule."""
+    plain = [(rule, one) for rule in rules for one in (rule.directions() if rule.holes() else [rule])]
+    alike: dict[object, list[tuple[int, Rule, Rule]]] = {}
+    for place, (rule, one) in enumerate(plain):
+        if type(one) is Rule:
+            alike.setdefault(_root(one), []).append((place, rule, one))
+    found: dict[tuple[str, str], tuple[Rule, Rule, set[int]]] = {}
+    for i, (rule, general) in enumerate(plain):
+        for j, other, special in alike.get(_root(general), []) if type(general) is Rule else []:
+            if rule is not other and covers(general, special) and not (j < i and covers(special, general)):
+                found.setdefault((rule.name, other.name), (rule, other, set()))[2].add(j)
+    counts = Counter(rule.name for rule, _ in plain)
+    for rule, other, places in found.values():
+        if len(places) == counts[other.name]:
+            yield rule, other
 
 
 def _root(rule: Rule) -> object:

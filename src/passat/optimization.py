@@ -35,7 +35,7 @@ from passat.rules.pass_options import check_disabled, check_pick
 from passat.rules.passes import dynamic_to_static
 from passat.rules.passes.target import ReadOpaque, check_domains
 from passat.rules.planned_rules import disabled_in_vain, why_not_run
-from passat.rules.rule import KEPT
+from passat.rules.rule import KEPT, REASSOCIATE, Rule
 from passat.rules.rule_pass import RulePass
 from passat.runner import VerifyError, loads
 from passat.source import ModelLike, open_source
@@ -216,7 +216,7 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
     """Compares the result with the input, unless they are the same.
 
     Raises OnnxError, VerifyError, InputsError, MismatchError, UnverifiedError if a comparison is required but impossible, and
-    LooseRulesError if a rule may explain the difference.
+    LooseRulesError if rules may explain the difference by what they declare.
     """
     report, source = job.report, given.source
     if outcome.model is source.proto:
@@ -230,7 +230,9 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
         report.verification = reference.check(outcome.model)
         if report.verification.equal is False:
             if loose := _loose_rules(job, made):
-                raise LooseRulesError(loose)
+                raise LooseRulesError(loose, "infinite or NaN results", "may change")
+            if any(output.reason for output in report.verification.outputs) and (inexact := _inexact_rules(job, made)):
+                raise LooseRulesError(inexact, "other values", "may cause by rounding or the sign of 0")
             job.tell("looking for the pass that changed the values")
             context = outcome.context.with_instruments([job.vetoes.again()])
             guilty = find_guilty(reference, made.pipeline, given.module, context)
@@ -245,19 +247,42 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
 
 
 class LooseRulesError(Exception):
-    """The result differs from the original, and rules fired that may change infinite or NaN results. Holds the names of these rules."""
+    """The result differs from the original, and rules fired that may explain it by what they declare. Holds the names of these rules."""
 
-    def __init__(self, rules: Sequence[str]) -> None:
+    def __init__(self, rules: Sequence[str], found: str, may: str) -> None:
         super().__init__(", ".join(rules))
         self.rules = rules
+        self._found = found
+        self._may = may
+
+    @property
+    def sentence(self) -> str:
+        """What the comparison found, and what follows."""
+        named = [*self.rules[:3], *([f"{len(self.rules) - 3} more rules"] if len(self.rules) > 3 else [])]
+        names = f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else named[0]
+        return f"the comparison found {self._found}, which {names} {self._may}: the result is optimized without"
 
 
 def _loose_rules(job: Job, made: Made) -> list[str]:
     """The rules that fired and may change infinite or NaN results."""
+    return sorted({rule.name for rule in _fired(job, made) if rule.nonfinite != KEPT})
+
+
+def _inexact_rules(job: Job, made: Made) -> list[str]:
+    """The inexact rules of the library that fired. What they change is harmless by itself, but the model may make it large: 1 / -0.0 is
+    -inf. Rules of users are accused instead, since nothing else has tested them."""
+    from passat.rules.library import rule_sets  # imports every file
+
+    known = {rule.name for rules in rule_sets().values() for rule in rules}
+    return sorted({rule.name for rule in _fired(job, made) if rule.math == REASSOCIATE} & known)
+
+
+def _fired(job: Job, made: Made) -> Iterator[Rule]:
+    """The rules of the passes that fired."""
     fired = {rule.name for rule in job.report.rules if rule.fired}
-    passes = [step.pass_ for step in made.pipeline.plan(made.context).walk()]
-    sets = [rules for pass_ in passes if isinstance(pass_, RulePass) for rules in pass_.sets]
-    return sorted({rule.name for rules in sets for rule in rules if rule.nonfinite != KEPT and rule.name in fired})
+    for step in made.pipeline.plan(made.context).walk():
+        if isinstance(step.pass_, RulePass):
+            yield from (rule for rules in step.pass_.sets for rule in rules if rule.name in fired)
 
 
 def _accusation(report: VerifyReport, opset: int | None) -> str:

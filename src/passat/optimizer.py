@@ -3,7 +3,7 @@
 import functools
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, ParamSpec, Protocol, get_args, get_origin
 
@@ -134,7 +134,7 @@ def _optimized(model: ModelLike, wanted: Settings) -> Result:
             try:
                 verify(job, given, made, outcome)
             except LooseRulesError as error:
-                return _without(error.rules, job, given)
+                return _without(error, job, given)
         model_, library = _with_kernels(job, given, outcome.model) if wanted.kernels else (outcome.model, b"")
     _log(job.report)
     if not library and given.source.in_file:
@@ -177,19 +177,16 @@ def _log(report: Report) -> None:
     LOG.info("%d nodes became %d", report.node_count_before, report.node_count_after)
 
 
-def _without(rules: Sequence[str], job: Job, given: Given) -> Result:
-    """The result without some rules, which changed infinite or NaN results in the comparison."""
-    disabled = [*job.context.get_config("rules.disabled"), *rules]
+def _without(error: LooseRulesError, job: Job, given: Given) -> Result:
+    """The result without the rules that may explain a difference in the comparison."""
+    disabled = [*job.context.get_config("rules.disabled"), *error.rules]
     config = {**(job.wanted.config or {}), "rules.disabled": disabled}
     source, report = given.source, job.report
     # The model is already specialized.
     stricter = replace(job.wanted, config=config, folder=source.folder, dims=None, input_shapes=None, outputs=None)
     result = optimize_with(source.original, stricter)
     result.report.source, result.report.nodes_before, result.report.bytes_before = report.source, report.nodes_before, report.bytes_before
-    names = f"{', '.join(rules[:-1])} and {rules[-1]}" if len(rules) > 1 else rules[0]
-    result.report.warnings.append(
-        f"the comparison found infinite or NaN results, which {names} may change: the result is optimized without"
-    )
+    result.report.warnings.append(error.sentence)
     return result
 
 

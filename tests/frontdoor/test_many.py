@@ -243,6 +243,14 @@ def test_json_is_a_list_in_the_order_of_the_models() -> None:
         (("a.onnx", "b.onnx", "--dim", "n"), "--dim takes NAME=SIZE"),
         (("a.onnx", "b.onnx", "--disable", "NoPass"), "--disable names 'NoPass'"),
         (("a.onnx", "b.onnx", "--quiet", "--verbose"), "--quiet and --verbose contradict each other"),
+        (
+            ("a.onnx", "--math", "reassociate", "--config", "rules.math=exact"),
+            "--math reassociate and --config rules.math=exact contradict each other",
+        ),
+        (
+            ("a.onnx", "-o", "out.onnx", "--cluster", "tcp://127.0.0.1:1"),
+            "-o out.onnx names a file; with --cluster it names the folder of the results, so give one without .onnx",
+        ),
     ],
 )
 def test_invalid_arguments_are_rejected_before_anything_runs(arguments: tuple[str, ...], said: str) -> None:

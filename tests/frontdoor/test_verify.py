@@ -360,3 +360,19 @@ def test_rules_that_change_nonfinite_values_are_excluded_on_a_difference() -> No
     assert result.report.warnings == [
         "the comparison found infinite or NaN results, which Factoring.quotients may change: the result is optimized without"
     ]
+
+
+def test_inexact_rules_of_the_library_are_excluded_on_a_difference() -> None:
+    """ONNX Runtime's Where returns 0.0 for -0.0, so that the reciprocals differ."""
+    infinite = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[n] x) => (float[n] y, float[n] z) <float h = {0.5}>'
+        "{ c = Less (x, h) w = Where (c, x, x) y = Reciprocal (w) r = Relu (x) z = Relu (r) }"
+    )
+    result = optimize(infinite)
+    assert [node.op_type for node in result.model.graph.node] == ["Less", "Where", "Reciprocal", "Relu"]
+    assert result.report.verification is not None
+    assert result.report.verification.equal
+    assert result.report.warnings == [
+        "the comparison found other values, which Arithmetic.rectified_zeros and Arithmetic.where_same "
+        "may cause by rounding or the sign of 0: the result is optimized without"
+    ]

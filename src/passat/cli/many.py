@@ -29,7 +29,8 @@ def result_paths(models: Sequence[Path], folder: Path | None, beside: Callable[[
     """The paths of the results: in a folder under the names of the models, or beside these. Ends the command, before any work is done, if
     two results had the same path, or one would replace a model."""
     if folder is not None:
-        several = f"with several models, here {' and '.join(map(str, models[:2]))}, it names the folder of the results"
+        what = f"with several models, here {models[0]} and {models[1]}," if len(models) > 1 else "with --cluster"
+        several = f"{what} it names the folder of the results"
         if folder.is_file():
             fail(f"-o {folder} is a file; {several}", USAGE)
         if folder.suffix == ".onnx" and not folder.is_dir():

@@ -20,6 +20,7 @@ from passat.cli.arguments import (
     check_settings,
     load,
     not_nan,
+    parse_config,
 )
 from passat.cli.command import DEBUGGING, PASSES, SEARCH, TRUST, command
 from passat.cli.inspection import Inspection, InspectionOptions
@@ -175,6 +176,9 @@ def optimize(
         _check_comparison(wanted, compared)
         choices = {"rules.cost": cost, "rules.math": math}
         config = {key: choice.value for key, choice in choices.items() if choice is not None}
+        for key, value in parse_config(asked.config).items():
+            if config.get(key, value) != value:
+                fail(f"--{key.removeprefix('rules.')} {config[key]} and --config {key}={value} contradict each other", USAGE)
         settings = {**vars(compared), "custom_ops": compared.custom_ops or (), **vars(wanted), **variant.settings}
         request = _Request(output, dry_run, page, certificate, stats, as_json, asked, config, settings, inspected, said)
     if len(models) > 1 or several.cluster is not None:
@@ -202,7 +206,7 @@ class _Request(NamedTuple):
 
 def _beside(model: Path) -> Path:
     """The default path of the result for a model."""
-    return model.with_name(f"{model.stem}.optimized{model.suffix or '.onnx'}")
+    return model.parent / f"{model.stem}.optimized{model.suffix or '.onnx'}"
 
 
 def _one(model: Path, request: _Request) -> None:

@@ -12,11 +12,14 @@ from passat.rules.checking.report import RuleReport, reports_text, summary
 from passat.rules.checking.sampler import RARE_TYPES
 from passat.rules.checking.trying import tried
 from passat.rules.guards import Reject, Term, computed, guard, is_all, is_not_empty, same_type, scalar_of
-from passat.rules.pattern import constant, number, op, tensors
+from passat.rules.holes import tensors_of
+from passat.rules.pattern import attribute, constant, number, op, tensors
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.checking.wrong_rules import Circle, Covering, Sound, Useless, Wrong
 
 x, y = tensors("x y")
+xs, ys = tensors_of("xs"), tensors_of("ys")
+p = attribute("p")
 c = constant("c")
 
 
@@ -137,6 +140,24 @@ def test_only_rules_that_undo_each_other_are_reported() -> None:
     assert [finding.text for finding in reports["Circle.there"].findings] == [circle]
     assert [finding.text for finding in reports["Circle.back"].findings] == [circle]
     assert reports["Circle.aside"].ok
+
+
+class Once(metaclass=RuleSetMeta):
+    """A rule with holes."""
+
+    doubled = op.concatenate((*xs, op.negative(op.negative(x)), *ys), axis=p) >> op.concatenate((*xs, x, *ys), axis=p)
+
+
+class Twice(metaclass=RuleSetMeta):
+    """The same rule."""
+
+    doubled = op.concatenate((*xs, op.negative(op.negative(x)), *ys), axis=p) >> op.concatenate((*xs, x, *ys), axis=p)
+
+
+def test_a_rule_with_holes_is_subsumed_by_its_copy() -> None:
+    reports = check_rules([*Once, *Twice], instances=10)
+    assert [kinds(report) for report in reports] == [[], ["subsumed"]]
+    assert reports[1].findings[0].text == "is subsumed by Once.doubled"
 
 
 def test_subsumed_rules_are_reported() -> None:
