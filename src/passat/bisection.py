@@ -45,9 +45,15 @@ AS_GIVEN: Final = Variant()
 
 
 class CheckError(PassatError, ValueError):
-    """A check that cannot run: its command does not exist, or the original does not run. The message is one sentence."""
+    """A check that cannot run, because its command does not exist. The message is one sentence."""
 
     exit_code = 2
+
+
+class NoReferenceError(CheckError):
+    """A check that cannot run, because the original does not."""
+
+    exit_code = 1
 
 
 class Check:
@@ -88,7 +94,7 @@ class WrongValue(Check):
     def __init__(self, reference: Reference) -> None:
         super().__init__()
         if reference.skipped:
-            raise CheckError(f"there is nothing to compare with: {reference.skipped}")
+            raise NoReferenceError(f"there is nothing to compare with: {reference.skipped}")
         self._reference = reference
 
     def judge(self, model: "ModelProto") -> str | None:
@@ -130,9 +136,9 @@ class Slower(Check):
         try:
             return choose_feed(self._runner(original, apart=True), how)
         except NothingToTimeError as error:
-            raise CheckError(f"there is nothing to measure: the original {error}") from error
+            raise NoReferenceError(f"there is nothing to measure: the original {error}") from error
         except (RejectedError, EndedError) as error:
-            raise CheckError(f"there is nothing to measure: ONNX Runtime does not load the original: {sentence_of(error)}") from error
+            raise NoReferenceError(f"there is nothing to measure: ONNX Runtime does not load the original: {sentence_of(error)}") from error
 
     def judge(self, model: "ModelProto") -> str | None:
         """The times, if the model is slower."""

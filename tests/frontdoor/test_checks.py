@@ -117,8 +117,9 @@ def test_a_module_that_is_broken_is_bad_by_every_check(kind: str) -> None:
 
 
 def test_values_need_an_original_that_runs() -> None:
-    with pytest.raises(CheckError, match="there is nothing to compare with: ONNX Runtime does not load the original"):
+    with pytest.raises(CheckError, match="there is nothing to compare with: ONNX Runtime does not load the original") as found:
         WrongValue(Reference(b"nonsense"))
+    assert found.value.exit_code == 1
 
 
 def test_the_pass_that_makes_a_model_slower_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
