@@ -59,7 +59,8 @@ def check_certificate(
     """Checks a certificate, or a certificate file, step by step, with a checker that shares only the rules with the engine.
 
     `before` and `after` are the models that it should be about; without them, it proves a statement about the programs in it. `rules` are
-    the user's own rule sets that took part. `trust` names passes without rules whose steps are accepted without proof.
+    the user's own rule sets that took part; those of plug-ins are known. `trust` names passes without rules whose steps are accepted
+    without proof.
 
     Raises CertificateError that names the first invalid step, IncompleteCertificateError for uncovered steps, TrustError, and OnnxError for
     unreadable models.
@@ -74,7 +75,12 @@ def check_certificate(
         for model, place, what in ((before, 0, "begins with"), (after, 1, "ends with")):
             if model is not None:
                 constants.update(_compare(data, from_onnx(model, lenient=True), place, what))
-        verdict = Checker(data, rules_by_name(sets), constants, trusted).run()
+        known = rules_by_name(sets)
+        if not data["rules"].keys() <= known.keys():
+            from passat.catalog import plugin_sets  # makes all passes
+
+            known = {**rules_by_name(plugin_sets().values()), **known}
+        verdict = Checker(data, known, constants, trusted).run()
     if not verdict.complete:
         raise IncompleteCertificateError(verdict)
     return verdict

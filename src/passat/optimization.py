@@ -35,7 +35,7 @@ from passat.rules.pass_options import check_disabled, check_pick
 from passat.rules.passes import dynamic_to_static
 from passat.rules.passes.target import ReadOpaque, check_domains
 from passat.rules.planned_rules import disabled_in_vain, why_not_run
-from passat.rules.rule import KEPT, REASSOCIATE, Rule
+from passat.rules.rule import KEPT, REASSOCIATE, Rule, RuleSetMeta
 from passat.rules.rule_pass import RulePass
 from passat.runner import VerifyError, loads
 from passat.source import ModelLike, open_source
@@ -265,24 +265,26 @@ class LooseRulesError(Exception):
 
 def _loose_rules(job: Job, made: Made) -> list[str]:
     """The rules that fired and may change infinite or NaN results."""
-    return sorted({rule.name for rule in _fired(job, made) if rule.nonfinite != KEPT})
+    return sorted({rule.name for rules in _sets(made) for rule in _fired(job, rules) if rule.nonfinite != KEPT})
 
 
 def _inexact_rules(job: Job, made: Made) -> list[str]:
     """The inexact rules of the library that fired. What they change is harmless by itself, but the model may make it large: 1 / -0.0 is
     -inf. Rules of users are accused instead, since nothing else has tested them."""
-    from passat.rules.library import rule_sets  # imports every file
-
-    known = {rule.name for rules in rule_sets().values() for rule in rules}
-    return sorted({rule.name for rule in _fired(job, made) if rule.math == REASSOCIATE} & known)
+    library = [rules for rules in _sets(made) if rules.base.__module__.startswith("passat.")]
+    return sorted({rule.name for rules in library for rule in _fired(job, rules) if rule.math == REASSOCIATE})
 
 
-def _fired(job: Job, made: Made) -> Iterator[Rule]:
-    """The rules of the passes that fired."""
+def _sets(made: Made) -> list[RuleSetMeta]:
+    """The rule sets of the passes."""
+    passes = [step.pass_ for step in made.pipeline.plan(made.context).walk()]
+    return [rules for pass_ in passes if isinstance(pass_, RulePass) for rules in pass_.sets]
+
+
+def _fired(job: Job, rules: RuleSetMeta) -> list[Rule]:
+    """The rules of a set that fired."""
     fired = {rule.name for rule in job.report.rules if rule.fired}
-    for step in made.pipeline.plan(made.context).walk():
-        if isinstance(step.pass_, RulePass):
-            yield from (rule for rules in step.pass_.sets for rule in rules if rule.name in fired)
+    return [rule for rule in rules if rule.name in fired]
 
 
 def _accusation(report: VerifyReport, opset: int | None) -> str:

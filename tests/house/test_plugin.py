@@ -11,8 +11,11 @@ from typing import Final
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+MODEL: Final = str(EXAMPLES / "models" / "resnet_tiny.onnx")
 COMMANDS: Final = {
-    "optimize": ("optimize", str(EXAMPLES / "models" / "resnet_tiny.onnx"), "--dry-run"),
+    "optimize": ("optimize", MODEL, "--dry-run"),
+    "certify": ("optimize", MODEL, "-o", "smaller.onnx", "--no-verify", "--certificate", "proof.json"),
+    "prove": ("explain", "--check", "proof.json", "--before", MODEL, "--after", "smaller.onnx"),
     "check": ("rules", "check", "Pooling", "--instances", "5"),
     "order": ("order", "--passes", "CountOperators, FoldConstant"),
 }
@@ -51,6 +54,10 @@ def test_its_pass_runs_in_the_default_pipeline(printed: dict[str, str]) -> None:
     fired = [line.split() for line in printed["optimize"].splitlines() if line.startswith("Pooling.relu_last")]
     assert fired == [["Pooling.relu_last", "1", "1", "0"]]
     assert "verified on ONNX Runtime" in printed["optimize"]
+
+
+def test_its_rules_are_known_where_a_certificate_is_checked(printed: dict[str, str]) -> None:
+    assert printed["prove"].startswith("it holds: ")
 
 
 def test_its_rules_are_checked_by_name(printed: dict[str, str]) -> None:
