@@ -147,14 +147,11 @@ def test_why_calls_of_constants_or_of_nothing_are_not_folded() -> None:
 def test_why_sizes_are_not_folded() -> None:
     text = (
         '<ir_version: 8, opset_import: ["" : 17]> g (float[N, 4] x) => (int64[2] s, int64[2] t)'
-        "{ sh = Shape (x) s = Neg (sh) f = Transpose (x) t = Shape (f) }"
+        "{ sh = Shape (x) s = Abs (sh) f = Transpose (x) t = Shape (f) }"
     )
     onnx.save(onnx.parser.parse_model(text), "sizes.onnx")
     reason = "the element N is known only at run time"
-    assert run("ConstantFolding.sizes", "sizes.onnx").stdout.splitlines()[1:] == [
-        f"it does not match at 'sh' and 't': {reason}",
-        "it does not match at 's': the element -N is known only at run time",
-    ]
+    assert run("ConstantFolding.sizes", "sizes.onnx").stdout.splitlines()[1:] == [f"it does not match at 'sh' and 't': {reason}"]
     assert run("ConstantFolding.sizes", "sizes.onnx", "--node", "t").stdout.splitlines()[1:] == [f"it does not match at 't': {reason}"]
     text = text.replace("N", "3")
     onnx.save(onnx.parser.parse_model(text), "sizes.onnx")
