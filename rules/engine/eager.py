@@ -21,7 +21,12 @@ from passat.rules.guards import Reject, Term, knows_all_elements
 from passat.rules.pattern import PCall
 from passat.rules.rule import Rule
 
-_KNOWS_ALL: Final = unwrap(knows_all_elements)
+KNOWS_ALL: Final = unwrap(knows_all_elements)
+
+
+def asks_elements(rule: Rule) -> bool:
+    """True for a rule that needs the elements of its left side."""
+    return any(guard.function is KNOWS_ALL for guard in rule.guards)
 
 
 class EagerMatcher(Matcher):
@@ -33,7 +38,7 @@ class EagerMatcher(Matcher):
         steps = self.variants[0].steps
         self.first_constant = next((i for whole, i, _, expected in steps if whole == 0 and expected is CONST_SYMBOL), -1)
         """The first operand that must be constant, or -1."""
-        self.asks_elements = any(guard.function is _KNOWS_ALL for guard in rule.guards)
+        self.asks_elements = asks_elements(rule)
         """True if the rule requires known elements. Most small integer tensors have none, so the rule is skipped early and silently."""
 
     def row(self, graph: Graph, payload: int, operands: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -121,7 +126,7 @@ class Eager:
 
 
 def _knows_all(type_: Type, known: KnownValue | None) -> bool:
-    return known is not None and _KNOWS_ALL(Term(type_, known=known)) is True
+    return known is not None and KNOWS_ALL(Term(type_, known=known)) is True
 
 
 @lru_cache(maxsize=4096)

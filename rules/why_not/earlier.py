@@ -2,8 +2,6 @@
 each node when it is added, and reject it there."""
 
 from collections.abc import Sequence
-from inspect import unwrap
-from typing import Final
 
 from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from passat.ir.known import known_value
@@ -11,8 +9,9 @@ from passat.ir.module import IRModule
 from passat.ir.op import FOLLOWED, Op, is_followed
 from passat.ir.traverse import post_order
 from passat.ir.types import TensorType
+from passat.rules.engine.eager import KNOWS_ALL, asks_elements
 from passat.rules.engine.matching import Matcher
-from passat.rules.guards import Reject, Term, knows_all_elements
+from passat.rules.guards import Reject, Term
 from passat.rules.holes import OperatorHole, PartsHole
 from passat.rules.pattern import PCall, subterms
 from passat.rules.rule import Rule
@@ -21,8 +20,6 @@ from passat.rules.why_not.answer import Finding, Kind, bare, listed, times
 from passat.rules.why_not.collect import SENTENCES
 from passat.rules.why_not.view import View, names_of
 from passat.rules.why_not.watch import Ran, RunTrace, views_of_module
-
-_KNOWS_ALL: Final = unwrap(knows_all_elements)
 
 
 def matched_before(matcher: Matcher, module: IRModule, before: Sequence[Ran], first: str, node: str | None) -> list[Finding]:
@@ -138,14 +135,13 @@ def _not_tried(rule: Rule, first: Ran, node: str | None) -> list[Finding]:
     """Why the left side of an eager rule does not match the node of that name at the start of a pass; without it, why that of a rule about
     constants does not match some calls of constants, or of nothing, and why the elements that a rule asks for are unknown."""
     constants = any(isinstance(arg, PartsHole) and arg.constant for arg in getattr(rule.lhs, "args", ()))
-    if node is None and not (constants or _asks_elements(rule)):
+    if node is None and not (constants or asks_elements(rule)):
         return []
     found: dict[tuple[Kind, str], dict[str, None]] = {}
     for function in first.before.functions.values():
         for expr in post_order(function) if isinstance(function, Function) else ():
             names = names_of(expr)
-            likely = _likely(rule, expr) if _asks_elements(rule) else isinstance(expr, Call) and all(map(_is_constant, expr.args))
-            asked = likely if node is None else node in names
+            asked = node in names if node is not None else _is_likely(rule, expr)
             if asked and (why := _mismatch(rule, expr)) is not None and names:
                 found.setdefault(why, {})[node or names[0]] = None
     return [
@@ -178,19 +174,19 @@ def _mismatch(rule: Rule, expr: Expr) -> tuple[Kind, str] | None:
         for name, arg in zip(expr.op.operand_names, expr.args, strict=False):
             if not _is_constant(arg):
                 return Kind.REJECTED, f"its operand {' '.join((name, *map(repr, names_of(arg)[-1:])))} is not a constant"
-    answer = _KNOWS_ALL(Term(expr.checked_type, known=known_value(expr))) if _asks_elements(rule) else True
+    answer = KNOWS_ALL(Term(expr.checked_type, known=known_value(expr))) if asks_elements(rule) else True
     return None if answer is True else (Kind.REJECTED, str(answer))
 
 
-def _asks_elements(rule: Rule) -> bool:
-    """True for a rule that needs the elements of its left side. It is not tried where they are unknown."""
-    return any(guard.function is _KNOWS_ALL for guard in rule.guards)
-
-
-def _likely(rule: Rule, expr: Expr) -> bool:
-    """True for a small integer tensor of an operator that the rule is about."""
+def _is_likely(rule: Rule, expr: Expr) -> bool:
+    """True for a call of constants, or of nothing; for a rule that needs elements, for a small integer tensor of an operator that it is
+    about."""
+    if not isinstance(expr, Call):
+        return False
+    if not asks_elements(rule):
+        return all(map(_is_constant, expr.args))
     hole: object = rule.lhs.op if isinstance(rule.lhs, PCall) else None
-    if not (isinstance(expr, Call) and isinstance(expr.op, Op) and isinstance(hole, OperatorHole) and hole.stands_for(expr.op)):
+    if not (isinstance(expr.op, Op) and isinstance(hole, OperatorHole) and hole.stands_for(expr.op)):
         return False
     type_ = expr.checked_type
     return isinstance(type_, TensorType) and type_.dtype in FOLLOWED and is_followed(type_)

@@ -258,33 +258,29 @@ class LooseRulesError(Exception):
     @property
     def sentence(self) -> str:
         """What the comparison found, and what follows."""
-        named = [*self.rules[:3], *([f"{len(self.rules) - 3} more rules"] if len(self.rules) > 3 else [])]
-        names = f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else named[0]
-        return f"the comparison found {self._found}, which {names} {self._may}: the result is optimized without"
+        from passat.rules.why_not.answer import listed
+
+        return f"the comparison found {self._found}, which {listed(self.rules, 3)} {self._may}: the result is optimized without"
 
 
 def _loose_rules(job: Job, made: Made) -> list[str]:
     """The rules that fired and may change infinite or NaN results."""
-    return sorted({rule.name for rules in _sets(made) for rule in _fired(job, rules) if rule.nonfinite != KEPT})
+    return sorted({rule.name for _, rule in _fired(job, made) if rule.nonfinite != KEPT})
 
 
 def _inexact_rules(job: Job, made: Made) -> list[str]:
     """The inexact rules of the library that fired. What they change is harmless by itself, but the model may make it large: 1 / -0.0 is
     -inf. Rules of users are accused instead, since nothing else has tested them."""
-    library = [rules for rules in _sets(made) if rules.base.__module__.startswith("passat.")]
-    return sorted({rule.name for rules in library for rule in _fired(job, rules) if rule.math == REASSOCIATE})
+    fired = _fired(job, made)
+    return sorted({rule.name for rules, rule in fired if rule.math == REASSOCIATE and rules.base.__module__.startswith("passat.")})
 
 
-def _sets(made: Made) -> list[RuleSetMeta]:
-    """The rule sets of the passes."""
-    passes = [step.pass_ for step in made.pipeline.plan(made.context).walk()]
-    return [rules for pass_ in passes if isinstance(pass_, RulePass) for rules in pass_.sets]
-
-
-def _fired(job: Job, rules: RuleSetMeta) -> list[Rule]:
-    """The rules of a set that fired."""
+def _fired(job: Job, made: Made) -> list[tuple[RuleSetMeta, Rule]]:
+    """The rules that fired, with their sets, of all passes."""
     fired = {rule.name for rule in job.report.rules if rule.fired}
-    return [rule for rule in rules if rule.name in fired]
+    passes = [step.pass_ for step in made.pipeline.plan(made.context).walk()]
+    sets = [rules for pass_ in passes if isinstance(pass_, RulePass) for rules in pass_.sets]
+    return [(rules, rule) for rules in sets for rule in rules if rule.name in fired]
 
 
 def _accusation(report: VerifyReport, opset: int | None) -> str:
