@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from passat.ir.attrs import Attrs
+from passat.ir.bounds import at_least
 from passat.ir.ops.reduction import reduced_axes
 from passat.rules.guards import (
     Reject,
@@ -79,10 +80,17 @@ def is_scale(c: Term) -> bool | str:
     return bool(np.all(np.isfinite(found) & (found != 0))) or "an element of the constant is zero, infinite or NaN"
 
 
+@guard
+def reduces_elements(attrs: Attrs, x: Term) -> bool | str:
+    """The reduced axes are certainly nonempty. (ONNX does not define the mean of no elements, and ONNX Runtime computes 0.)"""
+    sizes = [x.type.shape[axis] for axis in reduced_axes(x.type.ndim, attrs.axis, attrs.exclude)]
+    return all(at_least(size, 1) for size in sizes) or f"the reduced axes of {x.type!r} may be empty"
+
+
 reduced = operator("reduced", "sum", "max", "min")
 linear, extremum = operator("linear", "sum", "mean"), operator("extremum", "max", "min")
 _MOVED: Final = op.reshape(c, newshape=no_axes(c))
-scaling, shifted = cases("of", "linear", "extremum"), operator("of", "mean", "max")
+scaling, shifted = cases("of", "linear", "extremum"), cases("of", "mean", "max")
 negated = cases("of", "sum", "max", "min")
 itself, depth, minus = (
     cases("itself", "added", "subtracted", "first"),
@@ -155,8 +163,11 @@ class Factoring(RuleSet):
         .exploring()
     )
     of_shifted = (
-        (shifted(x + c, attrs=a) >> shifted(x, attrs=a) + _MOVED)
-        .when(is_scalar(c, x), is_float(x), is_finite(c))
+        (
+            shifted(mean=op.mean(x + c, attrs=a), max=op.max(x + c, attrs=a))
+            >> shifted(mean=op.mean(x, attrs=a), max=op.max(x, attrs=a)) + _MOVED
+        )
+        .when(is_scalar(c, x), is_float(x), is_finite(c), *shifted.only("mean", reduces_elements(a, x)))
         .inexact(_OR_SIGN)
         .exploring()
     )

@@ -239,6 +239,8 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
             report.verification = replace(report.verification, guilty=guilty)
             raise MismatchError(_accusation(report.verification, job.wanted.opset), report)
         if report.verification.equal is None and not job.wanted.allow_unverified:
+            if report.verification.outputs and (inexact := _inexact_rules(job, made)):
+                raise LooseRulesError(inexact, "an output that rounding alone changes", "may change as well")
             raise UnverifiedError(
                 f"the optimized model cannot be compared with the original: {report.verification.skipped}; "
                 "--allow-unverified, or allow_unverified=True, accepts it unverified",
@@ -247,7 +249,8 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
 
 
 class LooseRulesError(Exception):
-    """The result differs from the original, and rules fired that may explain it by what they declare. Holds the names of these rules."""
+    """The result differs from the original, or cannot be judged, and rules fired that may explain it by what they declare. Holds the names
+    of these rules."""
 
     def __init__(self, rules: Sequence[str], found: str, may: str) -> None:
         super().__init__(", ".join(rules))

@@ -376,3 +376,19 @@ def test_inexact_rules_of_the_library_are_excluded_on_a_difference() -> None:
         "the comparison found other values, which Arithmetic.rectified_zeros and Arithmetic.where_same "
         "may cause by rounding or the sign of 0: the result is optimized without"
     ]
+
+
+def test_inexact_rules_of_the_library_are_excluded_if_only_cancellation_remains() -> None:
+    """All that is left of x is its rounding in the sum, so that the noise of the comparison changes the result completely."""
+    cancelled = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[4, 8] x) => (float[4, 8] y) <float b = {1e6}, float c = {999999}>'
+        "{ s = Add (x, b) d = Sub (s, c) r = Relu (d) y = Relu (r) }"
+    )
+    result = optimize(cancelled)
+    assert [node.op_type for node in result.model.graph.node] == ["Add", "Sub", "Relu"]
+    assert result.report.verification is not None
+    assert result.report.verification.equal
+    assert result.report.warnings == [
+        "the comparison found an output that rounding alone changes, which Arithmetic.rectified_zeros, ConstantFolding.call and "
+        "Constants.sum may change as well: the result is optimized without"
+    ]

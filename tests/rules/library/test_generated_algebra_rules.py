@@ -91,10 +91,10 @@ for _kind, _name in (("linear", "sum"), ("extremum, min", "min")):
         reduced(_name, x * splat(2.5), 1), reduced(_name, x * numbers((3,)), 1), "is not a single number"
     )
     CASES[f"Factoring.of_scaled[{_kind}, divide]"] = case(reduced(_name, x / splat(2.5), 1), reduced(_name, x / splat(0.0), 1), "is zero")
-for _name in ("mean", "max"):
-    CASES[f"Factoring.of_shifted[{_name}]"] = case(
-        reduced(_name, x + splat(2.5), 1), reduced(_name, x + numbers((3,)), 1), "is not a single number"
-    )
+CASES["Factoring.of_shifted[max]"] = case(reduced("max", x + splat(2.5), 1), reduced("max", x + numbers((3,)), 1), "is not a single number")
+CASES["Factoring.of_shifted[mean]"] = case(
+    reduced("mean", x + splat(2.5), 1), reduced("mean", var("none", (4, 0)) + splat(2.5), 1), "may be empty"
+)
 for _name in ("sum", "max", "min"):
     _whole = ops.negative(var("i", (4, 3), "int64"))
     CASES[f"Factoring.of_negative[{_name}]"] = case(
