@@ -38,7 +38,7 @@ class Any:
     def _absorb(self, _other: object) -> "Any":
         return self
 
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __floordiv__ = __rfloordiv__ = __mod__ = _absorb
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _absorb
 
     def __neg__(self) -> "Any":
         return self
@@ -135,6 +135,9 @@ class SymDim:
 
     def __mod__(self, other: "Dim") -> "Dim":
         return self - (self // other) * other
+
+    def __rmod__(self, other: "Dim") -> "Dim":
+        return other - (other // self) * self
 
 
 Dim: TypeAlias = int | Any | SymDim

@@ -95,10 +95,13 @@ class Sizes:
                 self._plan.settle(term, Sample(dtype=wanted))
 
     def _solved(self, value: Computed, wanted: float) -> tuple[AnyValue, float] | None:
-        """The operand of arithmetic with a number, and its value."""
+        """The operand of arithmetic, and its value. Of two open operands, the second is planned first."""
         if value.function not in _ARITHMETIC or len(value.args) != 2 or value.function is _ITEM:
             return None
         one, other = value.args
+        if isinstance(one, Computed) and isinstance(other, Computed):
+            self.want(other, self._share(value, int(wanted)))
+            other = self.known(other)
         if value.function in (_SUM, _PRODUCT) and isinstance(one, (int, float)):
             one, other = other, one
         if not isinstance(other, (int, float)):
@@ -114,6 +117,15 @@ class Sizes:
         if value.function is _QUOTIENT:
             return one, wanted * other
         return one, wanted + other * self._sampler.pick((0, 1, 1, 2))
+
+    def _share(self, value: Computed, wanted: int) -> int:
+        """A number for the second operand of arithmetic whose operands are both open, for which the first can be solved."""
+        if value.function is _PRODUCT:
+            return next((factor for factor in range(math.isqrt(max(wanted, 1)), 1, -1) if wanted % factor == 0), 1)
+        if value.function is _SUM:
+            return wanted // 2
+        least = wanted + 1 if value.function is _REMAINDER else 0 if value.function is _DIFFERENCE else 1
+        return least + self._sampler.integer(0, 2)
 
     def shapes(self) -> Iterator[tuple[Pattern, tuple[int, ...]]]:
         """A shape for each term, with the ranks and sizes wanted."""

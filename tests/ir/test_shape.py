@@ -1,5 +1,6 @@
 """Dimensions: their arithmetic is compared with integers, at random sizes of the names."""
 
+import operator
 import pickle
 from collections.abc import Callable
 
@@ -92,6 +93,14 @@ def test_equal_polynomials_are_equal_dimensions(a: Dim, b: Dim, c: Dim) -> None:
         assert a * (b + c) == a * b + a * c
         assert a - a == 0
         assert a * 0 == 0
+
+
+@pytest.mark.parametrize("calculate", [operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod])
+def test_numbers_may_stand_on_both_sides(calculate: Callable[[Dim, Dim], Dim]) -> None:
+    assert evaluate_dim(calculate(7, n), {"n": 3}) == calculate(7, 3)
+    assert evaluate_dim(calculate(n, 7), {"n": 30}) == calculate(30, 7)
+    assert evaluate_dim(calculate(n, m), {"n": 30, "m": 4}) == calculate(30, 4)
+    assert calculate(7, ANY) is calculate(ANY, 7) is calculate(n, ANY) is ANY
 
 
 @pytest.mark.parametrize(
