@@ -67,7 +67,7 @@ class Polynomials(Analysis[Form]):
             found = _combined(call.op.name, [fact.of(cls) for fact, cls in zip(facts, call.operands, strict=True)])
             if found is not None:
                 return found
-        weight = 2 + 3 * sum(fact.weight if fact is not None else 2 for fact in facts)
+        weight = 2 + 3 * sum(fact.weight if isinstance(fact, Form) else 2 for fact in facts)
         return Form(None, weight + (_HEAVY if _is_heavy(call.op.name, facts) else 0))
 
     def merge(self, one: Form, other: Form) -> Form:

@@ -81,7 +81,8 @@ def _under(checked: Checked, liberty: Liberty) -> Iterator[tuple[Trier, Trial]]:
     for trier, trial in checked.wrong:
         other = again.get(id(trier))
         if other is None:
-            other = again[id(trier)] = trier if liberty == trier.rule.liberty else Trier(loosened(trier.rule, liberty), trier.roots)
+            same = liberty == trier.rule.liberty
+            other = again[id(trier)] = trier if same else Trier(loosened(trier.rule, liberty), trier.roots, inner=trier.inner)
         yield other, trial if other is trier else other.try_case(trial.case)
 
 

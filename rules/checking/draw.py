@@ -372,6 +372,8 @@ class _Drawer:
             if name is None or name in types:
                 continue
             type_ = types[name] = self.types.get(node.key) or TensorType(self.around.shape(), self.around.dtype)
+            if isinstance(type_, TensorType) and not type_.is_static:
+                raise Unfit(f"the size of {name} is not known before run time: {type_!r}")
             shape = type_.concrete_shape if isinstance(type_, TensorType) else ()
             if isinstance(node, PLiteral) and isinstance(type_, TensorType):
                 constants[name] = uniform(node.value, shape, type_.dtype, stored_once=sampler.chance(0.5))

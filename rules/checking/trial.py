@@ -1,7 +1,8 @@
 """Tries one instance: applies the rule by the engine's own matching, and compares the values of both sides."""
 
 import enum
-from collections.abc import Iterator, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any as AnyValue
 from typing import NamedTuple
@@ -11,9 +12,10 @@ import numpy as np
 from passat.ir.evaluate import EvaluateError, MisdeclaredError, Value
 from passat.ir.expr import Expr
 from passat.ir.infer import InferError, infer_type
-from passat.ir.op import OpTypeError
+from passat.ir.op import Op, OpTypeError
 from passat.ir.tensor import Array
-from passat.ir.types import TensorType, compatible
+from passat.ir.types import TensorType, TupleType, compatible
+from passat.rules.analysis import Analysis
 from passat.rules.checking.case import (
     Case,
     Evaluation,
@@ -80,20 +82,31 @@ class Trial:
         return self.verdict is Verdict.REJECTED and self.rejections[0].check is Check.CONSTANT
 
 
+class Inner(NamedTuple):
+    """A call in place of a hole: of which hole and which operator."""
+
+    hole: str
+    op: Op
+
+
 class Trier:
     """One direction of a rule, ready to try. `pattern` is the source of instances; for a multi-pattern rule, a tuple of `roots` roots. With
-    `keep`, rewrites record the bindings."""
+    `keep`, rewrites record the bindings. With `inner`, a call is drawn in place of a hole. `asked` has the analyses that guards asked."""
 
-    def __init__(self, rule: Rule, roots: int = 2, *, keep: bool = False) -> None:
+    def __init__(self, rule: Rule, roots: int = 2, *, inner: Inner | None = None, keep: bool = False) -> None:
         self.rule = rule
         self.roots = roots
+        self.inner = inner
         self.keep = keep
+        self.asked: set[Analysis[AnyValue]] = set()
         self.exact = rule.math == EXACT
         self.finite = rule.math == FINITE
         self.pattern: Pattern = rule.lhs
         self.guards = rule.guards
         if isinstance(rule, MultiRule):
             self.pattern, self.guards = several(rule, roots)
+        if inner is not None:
+            self.pattern, self.guards = _with_inner(self.pattern, self.guards, inner)
         self._grouper = Grouper(rule) if isinstance(rule, MultiRule) else None
         # A joining rule must hold wherever its left side matches, even if its right side does not exist yet.
         anywhere = rule.exploring() if rule.kind == JOINING else rule
@@ -105,9 +118,13 @@ class Trier:
         root = graph.load(program.body)
         made: list[Rewrite] = []
         rejections: list[Reject] = []
-        if self._grouper is not None:
-            matched = self._together(graph, root, made, rejections)
-            return made, rejections, matched
+        search = self._alone if self._grouper is None else self._together
+        matched = search(graph, root, made, rejections)
+        self.asked |= graph.facts.keys()
+        return made, rejections, matched
+
+    def _alone(self, graph: Graph, root: int, made: list[Rewrite], rejections: list[Reject]) -> bool:
+        """Applies a rule with one pattern to the root."""
         matched = False
         if graph.symbols[root] is self._matcher.root:
             for variant in self._matcher.variants:
@@ -120,7 +137,7 @@ class Trier:
                     else:
                         bound = (self._matcher.bind(graph, row),) if self.keep else ()
                         made.append(Rewrite(_expression(graph, built), bound))
-        return made, rejections, matched
+        return matched
 
     def _together(self, graph: Graph, root: int, made: list[Rewrite], rejections: list[Reject]) -> bool:
         """Applies a multi-pattern rule to the tuple of its roots."""
@@ -289,17 +306,38 @@ def several(rule: MultiRule, roots: int) -> tuple[PTuple, tuple[Guard, ...]]:
     """Several roots of a rule as a tuple, and the guards of each: shared holes are the same, other holes are numbered."""
     shared = {hole.name for hole in rule.left.shared}
 
-    def renamed(node: AnyValue, number: int) -> AnyValue:
-        if isinstance(node, (PVar, PConst)):
-            return node if node.name in shared else type(node)(f"{node.name}{number}")
-        if isinstance(node, PCall):
-            return PCall(node.op, [renamed(arg, number) for arg in node.args], node.attrs)
-        if isinstance(node, PTuple):
-            return PTuple([renamed(part, number) for part in node.fields])
-        if isinstance(node, PGet):
-            return PGet(renamed(node.of, number), node.index)
-        return Computed(node.function, [renamed(arg, number) for arg in node.args]) if isinstance(node, Computed) else node
+    def numbered(value: AnyValue, number: int) -> AnyValue:
+        return _filled(value, lambda hole: hole if hole.name in shared else type(hole)(f"{hole.name}{number}"))
 
     numbers = range(1, roots + 1)
-    guards = [Guard(guard.function, [renamed(arg, number) for arg in guard.args]) for number in numbers for guard in rule.guards]
-    return PTuple([renamed(rule.lhs, number) for number in numbers]), tuple(guards)
+    guards = [Guard(guard.function, [numbered(arg, number) for arg in guard.args]) for number in numbers for guard in rule.guards]
+    return PTuple([numbered(rule.lhs, number) for number in numbers]), tuple(guards)
+
+
+def _with_inner(pattern: Pattern, guards: Sequence[Guard], inner: Inner) -> tuple[Pattern, tuple[Guard, ...]]:
+    """A pattern with a call in place of a hole, and the guards of the hole for each operand of the call: they only guide the draws."""
+    op, annotated = inner.op, inspect.signature(inner.op.relation).parameters
+    operands = [
+        PTuple([PVar(f"{inner.hole}_{i}") for i in range(2)]) if annotated[name].annotation is TupleType else PVar(f"{inner.hole}_{name}")
+        for name in op.operand_names
+    ]
+
+    def filled(value: AnyValue, by: Pattern) -> AnyValue:
+        return _filled(value, lambda hole: by if hole.name == inner.hole else hole)
+
+    holes = [part for operand in operands for part in (operand.fields if isinstance(operand, PTuple) else (operand,))]
+    of_operands = [Guard(guard.function, [filled(arg, by) for arg in guard.args]) for by in holes for guard in guards]
+    return filled(pattern, PCall(op, [*operands, ...] if op.attr_params else operands)), tuple(of_operands)
+
+
+def _filled(value: AnyValue, by: Callable[[PVar | PConst], Pattern]) -> AnyValue:
+    """A pattern, or an argument of a guard, with other terms in place of its holes."""
+    if isinstance(value, (PVar, PConst)):
+        return by(value)
+    if isinstance(value, PCall):
+        return PCall(value.op, [_filled(arg, by) for arg in value.args], value.attrs)
+    if isinstance(value, PTuple):
+        return PTuple([_filled(part, by) for part in value.fields])
+    if isinstance(value, PGet):
+        return PGet(_filled(value.of, by), value.index)
+    return Computed(value.function, [_filled(arg, by) for arg in value.args]) if isinstance(value, Computed) else value

@@ -3,17 +3,20 @@
 import re
 import zlib
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
 
+from passat.ir.op import list_ops
 from passat.rules.checking.case import Case, Unfit
 from passat.rules.checking.draw import SamplingHints, draw, varied
 from passat.rules.checking.report import Finding, RuleReport, count
 from passat.rules.checking.sampler import ENDLESS, EXTREME, PLAIN, Odd, Sampler
-from passat.rules.checking.trial import Trial, Trier, Verdict
+from passat.rules.checking.trial import Inner, Trial, Trier, Verdict
 from passat.rules.guards import UNEXPLAINED, Check, Reject
 from passat.rules.multi_pattern import MultiRule
+from passat.rules.pattern import PVar, subterms, tensor_holes
 from passat.rules.rule import Rule
 
 _WAYS: Final = 100
@@ -71,8 +74,32 @@ def tried(rule: Rule, seed: int, instances: int, enough: int | None = None) -> C
         most = max(share // 8, 5) if enough is None else enough
         try_many(checked, trier, share, hope, generator_for(rule, seed, number), most, gives_up=bool(shares_hope))
         if checked.raised:
-            break
+            return checked
+    _try_inner_calls(checked, ways, seed, instances, enough)
     return checked
+
+
+def _try_inner_calls(checked: Checked, ways: Sequence[Trier], seed: int, instances: int, enough: int | None) -> None:
+    """Tries calls in place of the holes of a rule whose guards ask an analysis of a user for facts: only calls show whether its `make` is
+    right. (The facts of inputs follow from their types, those of constants from their elements.)"""
+    found = [Trier(way.rule, way.roots, inner=inner) for way in ways for inner in _inner_calls(way)]
+    found = found[:: -(-len(found) // _WAYS) or 1]
+    for number, trier in enumerate(found):
+        share = max(-(-instances // len(found)), min(instances, _SHARE))
+        most = max(share // 8, 5) if enough is None else enough
+        try_many(checked, trier, share, _SHARE, generator_for(checked.rule, seed, len(ways) + number), most, gives_up=True)
+        if checked.raised:
+            return
+
+
+def _inner_calls(way: Trier) -> Iterator[Inner]:
+    """The calls to try in place of holes: of holes that guards name, and of operators that an analysis reads."""
+    asked = [analysis for analysis in way.asked if not type(analysis).__module__.startswith("passat.")]
+    named = {name for guard in way.guards for name in tensor_holes(guard.args)}
+    holes = [node.name for node in subterms(way.pattern) if isinstance(node, PVar) and node.name in named]
+    for op in list_ops() if asked and holes else ():
+        if any(analysis.reads(op) for analysis in asked) and not op.variadic and op.results is None:
+            yield from (Inner(hole, op) for hole in holes)
 
 
 def triers(rule: Rule) -> list[Trier]:
@@ -103,6 +130,8 @@ def try_many(
     until many are rejected for one reason."""
     report = checked.report
     hints = SamplingHints(trier.pattern, trier.guards, [trier.rule.rhs])
+    if trier.inner is not None:
+        hints.want_constants()  # most facts follow from those of constants
     sampler = Sampler(generator)
     found: list[Case] = []
     accepted = 0

@@ -7,11 +7,13 @@ From Relay's FoldExplicitPadding and FlattenAtrousConv.
 import math
 from collections.abc import Sequence
 from typing import Any as AnyValue
+from typing import Final
 
 import ml_dtypes
 import numpy as np
 
 from passat.ir.attrs import Attrs
+from passat.ir.bounds import at_least
 from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.ops.windows import SPATIAL, begins_ends, per_axis
 from passat.rules.guards import Term, computed, guard
@@ -145,6 +147,13 @@ def dilates(
     return min(_unfolded(b, k, p, q)) >= 0 or f"crops {k} of a padding of {p}"
 
 
+@guard
+def leaves_some(k: Sequence[Sequence[int]], whole: Term) -> bool | str:
+    """Something is left of each axis that is cropped: a convolution of fewer elements than its window has is an error."""
+    kept = [size for size, cut in zip(whole.type.shape[1:-1], k, strict=True) if any(cut)]
+    return all(at_least(size, 1) for size in kept) or f"the crops {k} may leave nothing of {whole.type!r}"
+
+
 def _unfolded(b: Sequence[int], k: Sequence[Sequence[int]], p: Sequence[Sequence[int]], q: int | Sequence[int]) -> tuple[int, ...]:
     """The padding of the dilated convolution."""
     sides = zip(begins_ends(q, len(b)), (0, 1), strict=True)
@@ -169,6 +178,10 @@ _ATTRS: dict[str, AnyValue] = {"padding": dilated_padding(b, k, p, q), "dilation
 
 def _back(of: AnyValue) -> AnyValue:
     return op.nn.batch_to_space_nd(of, block_shape=b, crops=k)
+
+
+_IN_BLOCKS: Final = _back(_of("conv", _BLOCKS, y, padding=q, dilation=d))
+_QUANTIZED_IN_BLOCKS: Final = _back(op.qnn.conv2d(_BLOCKS, y, c, z, s, t, attrs=a, padding=q, dilation=d))
 
 
 class Windows(RuleSet):
@@ -207,13 +220,13 @@ class Windows(RuleSet):
         .finite("a maximum of infinities is infinite without the padding")
     )
     dilated_convolution = (
-        (_back(_of("conv", _BLOCKS, y, padding=q, dilation=d)) >> _of("conv", x, y, **_ATTRS))
-        .when(is_zero(v, x), dilates(b, k, p, q, a, x, _RANK))
+        (_IN_BLOCKS >> _of("conv", x, y, **_ATTRS))
+        .when(is_zero(v, x), dilates(b, k, p, q, a, x, _RANK), leaves_some(k, _IN_BLOCKS))
         .lowering()
         .inexact(_SUMS)
     )
     dilated_quantized = (
-        (_back(op.qnn.conv2d(_BLOCKS, y, c, z, s, t, attrs=a, padding=q, dilation=d)) >> op.qnn.conv2d(x, y, c, z, s, t, attrs=a, **_ATTRS))
-        .when(pads_with(v, c), dilates(b, k, p, q, a, x, 2))
+        (_QUANTIZED_IN_BLOCKS >> op.qnn.conv2d(x, y, c, z, s, t, attrs=a, **_ATTRS))
+        .when(pads_with(v, c), dilates(b, k, p, q, a, x, 2), leaves_some(k, _QUANTIZED_IN_BLOCKS))
         .lowering()
     )

@@ -41,6 +41,12 @@ def strided(of: Expr) -> Expr:
     return ops.nn.conv2d(of, var("w", (3, 3, 2, 4)), strides=(2, 1), **LAST)  # type: ignore[no-any-return]  # see above
 
 
+def in_line(crops: tuple[int, int]) -> Expr:
+    moved = ops.nn.space_to_batch_nd(var("x", (1, 4, 2)), block_shape=(2,), paddings=((2, 2),), pad_value=0.0)
+    convolved = ops.nn.conv1d(moved, var("w", (3, 2, 4)), data_layout="NWC", kernel_layout="WIO")
+    return ops.nn.batch_to_space_nd(convolved, block_shape=(2,), crops=(crops,))  # type: ignore[no-any-return]  # see above
+
+
 WEIGHT = var("w", (4, 2, 3, 3))
 CASES: dict[str, Case] = {
     "Windows.convolution": case(ops.nn.conv2d(padded(), WEIGHT, padding=(0, 2)), ops.nn.conv2d(padded(value=1.0), WEIGHT), "pads with 1.0"),
@@ -79,6 +85,7 @@ CASES: dict[str, Case] = {
         ops.nn.max_pool2d(padded(value=LEAST), pool_size=(2, 2)), ops.nn.max_pool2d(padded(value=-1.0), pool_size=(2, 2)), "pads with -1.0"
     ),
     "Windows.dilated_convolution": case(in_blocks(last, plain), in_blocks(last, strided), "the strides are (2, 1)"),
+    "Windows.dilated_convolution[one]": case(in_line(crops=(1, 2)), in_line(crops=(2, 2)), "may leave nothing"),
     "Windows.dilated_convolution[two]": case(
         in_blocks(last, plain, crops=((2, 3), (1, 2))),
         in_blocks(last, plain, crops=((3, 0), (0, 0))),
