@@ -273,8 +273,8 @@ class ForwardScaleAxis(RuleSet):
     )
     sink_past_flatten = (
         (
-            op.nn.batch_flatten(x * c, attrs=a)
-            >> op.nn.batch_flatten(x, attrs=a) * op.nn.batch_flatten(op.broadcast_to(c, shape=one_sample(x)), attrs=a)
+            op.nn.batch_flatten(x * c)  # behind the batch: rows of more axes, or of none, have scales of their own
+            >> op.nn.batch_flatten(x) * op.nn.batch_flatten(op.broadcast_to(c, shape=one_sample(x)))
         )
         .when(is_float(x), is_same_in_batch(c, x), keeps_type(x, x * c))
         .exploring()

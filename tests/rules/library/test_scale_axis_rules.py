@@ -3,14 +3,16 @@
 from typing import Any as AnyValue
 
 from passat.ir.expr import Expr
+from passat.ir.shape import ANY
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType
 from passat.rules.guards import Term
 from passat.rules.library import BackwardScaleAxis, ForwardScaleAxis, ScaleAxis
 from passat.rules.library.batch_norm import per_channel
 from passat.rules.rule import Rule, RuleSetMeta
-from tests.rules.building import const, numbers, ops, splat, var
+from tests.rules.building import const, func, numbers, ops, splat, var
 from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs, with_each
+from tests.rules.running import rewritten
 
 x, y, thin = var("x", (2, 4)), var("y", (2, 4)), var("thin", (1, 4))
 row, bias = numbers((4,), seed=1), numbers((4,), seed=2)
@@ -162,3 +164,10 @@ def test_a_scale_with_more_axes_than_its_operand_is_rejected() -> None:
     scale = Term(TensorType((1, 1), "float32"), Tensor.splat(2.0, (1, 1), "float32"))
     asked = per_channel(scale, whole, 1)
     assert asked.function(*asked.args) == "Tensor[(1,), float32] has no axis 1"
+
+
+def test_a_scale_does_not_sink_past_a_flatten_of_the_batch() -> None:
+    """The batch has an unknown size, so that the types of both sides would agree."""
+    (rule,) = (rule for rule in ForwardScaleAxis if rule.own_name == "sink_past_flatten")
+    assert rewritten(func(ops.nn.batch_flatten(var("u", (ANY, 2)) * splat(2.0), axis=0)), rule) == ([], [])
+    assert len(rewritten(func(ops.nn.batch_flatten(var("u", (ANY, 2)) * splat(2.0))), rule)[0]) == 1
