@@ -80,6 +80,11 @@ def _check_versions(frame: Frame) -> None:
         raise OnnxError("the model has no IR version (`model.ir_version`), which ONNX Runtime requires; set it, for example to 10")
     if not 0 <= frame.model.ir_version <= onnx.IR_VERSION:  # ONNX Runtime accepts 0 as an old version
         raise OnnxError(f"the model has IR version {frame.model.ir_version}; {advice % onnx.IR_VERSION}")
+    if frame.model.ir_version >= 3 and not frame.model.opset_import:  # earlier versions imply opset 1
+        raise OnnxError(
+            "the model does not say which version of the ONNX operators it uses (`model.opset_import` is empty); export it again, or "
+            "set the version it was exported for, for example `model.opset_import.add(version=17)`"
+        )
     if not 1 <= frame.version <= newest:
         raise OnnxError(f"the model uses version {frame.version} of the ONNX operators; {advice % newest}")
 

@@ -138,11 +138,16 @@ def profile(
     sources = (open_source(before, folders[0]), open_source(after, folders[1]))
     with custom_operators(tuple(custom_ops)):
         tried = [_runner(source, apart=True) for source in sources]
-        from passat.ir.onnx.specialize import check_dims  # which needs onnx
+        from passat.ir.onnx.specialize import SpecializeError, check_dims  # which needs onnx
 
         given = dict(sizes or {})
-        check_dims(given, symbols(tried[0].inputs))
-        feed = choose_feed(tried[0], how, given)
+        try:
+            check_dims(given, symbols(tried[0].inputs))
+            feed = choose_feed(tried[0], how, given)
+        except NothingToTimeError as error:
+            raise NothingToTimeError(f"{sources[0].name} {error}") from error
+        except SpecializeError as error:
+            raise SpecializeError(f"{sources[0].name}: {error}") from error
         _try(sources[1], tried[1], feed)
         times = _times(sources, feed, threads, seconds, tell)
         typical, ratio = median(times[0]), _ratio(times[2], times[0])

@@ -152,6 +152,10 @@ def test_an_unknown_opset() -> None:
     assert "uses version 999 of the ONNX operators" in rejected_model(edited(lambda m: setattr(m.opset_import[0], "version", 999)))
 
 
+def test_a_model_that_imports_no_operators() -> None:
+    assert "does not say which version of the ONNX operators it uses" in rejected_model(edited(lambda m: m.ClearField("opset_import")))
+
+
 def test_an_unknown_ir_version() -> None:
     assert "has IR version 99" in rejected_model(edited(lambda m: setattr(m, "ir_version", 99)))
 

@@ -128,3 +128,20 @@ def test_unmeasurable_models(tmp_path: Path) -> None:
     broken.graph.node[0].op_type = "NoSuch"
     onnx.save(broken, path)
     assert f"error: {path} is not loaded by ONNX Runtime: " in run(path, path, code=1)
+
+
+def test_a_model_that_does_not_run_is_named(tmp_path: Path) -> None:
+    model = parsed("shape = Constant<value_ints = [7, 4]>() y = Reshape(x, shape)")
+    path = tmp_path / "model.onnx"
+    save(model, path)
+    for arguments in ((path,), (path, path)):
+        assert f"error: {path} does not run on random inputs: " in run(*arguments, code=1)
+    assert f"error: {path}: the model has no input with a dimension named 'm'" in run(path, path, "--dim", "m=2", code=2)
+
+
+def test_ones_own_inputs_compare_the_result_with_the_model(tmp_path: Path) -> None:
+    path, inputs = tmp_path / "model.onnx", tmp_path / "inputs.npz"
+    body = "shape = Constant<value_ints = [7, 4]>() a = Reshape(x, shape) b = Neg(a) y = Neg(b)"
+    save(parsed(body, signature="(float[n, 4] x) => (float[7, 4] y)"), path)
+    np.savez(inputs, x=np.ones((7, 4), np.float32))
+    assert "of the time" in run(path, "--inputs", inputs)

@@ -105,7 +105,16 @@ def profile(
                 text, sets = asked.text(), load(asked.rules)
                 with asked.context():
                     check_settings(text, sets, asked.rules or ())
-                    other = optimize(model, passes=text, rules=sets, custom_ops=custom_ops or (), progress=progress).model
+                    # an unverified result is measured, too: if the model does not run, the measurement says so
+                    other = optimize(
+                        model,
+                        passes=text,
+                        rules=sets,
+                        inputs=inputs,
+                        allow_unverified=True,
+                        custom_ops=custom_ops or (),
+                        progress=progress,
+                    ).model
             elif asked != PassOptions():
                 fail("options of the passes do not apply if a RESULT is given", USAGE)
             found = profile_models(
