@@ -3,7 +3,7 @@ and which rules are disabled (`rules.disabled`). The names are checked, since a 
 
 import difflib
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from passat.ir.module import IRModule
 from passat.passmgr import ConfigError, Pass, PassContext, Step, list_passes, register_option
@@ -78,9 +78,21 @@ def check_disabled(ctx: PassContext, passes: Sequence[Pass]) -> None:
             known |= _names(made.sets)
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, sorted(known), 1)
-            hint = f"; did you mean {near[0]}?" if near else "; `passat rules list` shows all names"
-            raise ConfigError(f"config rules.disabled names {name!r}, which is neither a rule nor a rule set{hint}")
+            raise ConfigError(f"config rules.disabled names {name!r}, which is neither a rule nor a rule set{_hint(name, known)}")
+
+
+def _hint(name: str, known: Set[str]) -> str:
+    """The rest of the sentence about an unknown name: similar names."""
+    owner, bracket, operators = name.partition("[")
+    near = difflib.get_close_matches(name, sorted(known), 1)
+    if bracket and owner in known:
+        forms = sorted(one for one in known if one.startswith((f"{owner}.", f"{owner}[")) and "[" in one)
+        if not forms:
+            return f"; {owner} can only be disabled for all operators, as {owner}"
+        near = [one for one in forms if one.endswith(bracket + operators)] or difflib.get_close_matches(name, forms, 1)
+    if not near:
+        return "; `passat rules list` shows all names"
+    return f"; did you mean {' or '.join(near[:3])}?"
 
 
 def _names(sets: Iterable[RuleSetMeta]) -> set[str]:

@@ -190,6 +190,32 @@ def test_disable_takes_rules_and_sets_too() -> None:
     assert "config rules.disabled names 'Swept.twic', which is neither a rule nor a rule set; did you mean Swept.twice?" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Turned[exp]", "did you mean Turned.pair[exp]?"),
+        ("Turned[ex]", "did you mean Turned.pair[exp]?"),
+        ("Turned.pair[ex]", "did you mean Turned.pair[exp]?"),
+        ("Swept[exp]", "Swept can only be disabled for all operators, as Swept"),
+        ("ConstantFolding.call[take]", "ConstantFolding.call can only be disabled for all operators, as ConstantFolding.call"),
+        ("ConstantFolding[take]", "ConstantFolding can only be disabled for all operators, as ConstantFolding"),
+    ],
+)
+def test_rules_are_disabled_for_one_operator_by_the_name_of_the_form(name: str, said: str) -> None:
+    turned = """
+from passat.rules import operator
+f = operator("f", "exp", "sqrt")
+class Turned(RuleSet):
+    pair = f(op.negative(op.negative(x))) >> f(x)
+"""
+    Path("turned.py").write_text(Path("rules.py").read_text() + turned)
+    arguments = (*COMMANDS["optimize"], "--rules", "turned.py", "--disable")
+    assert run("optimize", *arguments, "Turned.pair[exp]").exit_code == 0
+    result = run("optimize", *arguments, name)
+    assert result.exit_code == 2
+    assert f"names {name!r}, which is neither a rule nor a rule set; {said}" in result.stderr
+
+
 def test_rules_that_exist_are_disabled() -> None:
     for name in ("Arithmetic", "Arithmetic.add_zero", "Swept", "Swept.twice"):
         assert run("optimize", *COMMANDS["optimize"], "--rules", "rules.py", "--config", f'rules.disabled=["{name}"]').exit_code == 0

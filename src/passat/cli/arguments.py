@@ -215,12 +215,12 @@ def load(files: Sequence[Path] | None) -> "list[type[RuleSet]]":
 
 
 def _is_rule(name: str) -> bool:
-    """True for the name of a rule, `Set.rule`, and for that of a rule set of the library that is not also the name of a pass."""
+    """True for the name of a rule, `Set.rule`, a form, `Set.rule[exp]`, and a rule set of the library that is not also a pass."""
     from passat.passmgr import list_passes
     from passat.rules.library import rule_sets
 
     passes = {entry.name for entry in list_passes()}
-    return name not in passes and not name.startswith("relay.") and ("." in name or name in rule_sets())
+    return name not in passes and not name.startswith("relay.") and ("." in name or "[" in name or name in rule_sets())
 
 
 def check_settings(
