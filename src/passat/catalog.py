@@ -22,7 +22,7 @@ from passat.rules.multi_pattern import PJoined
 from passat.rules.notation import is_written
 from passat.rules.pattern import Computed, Pattern, PCall, PNumber, subterms
 from passat.rules.rule import KEPT, MIXED, REDUCING, RESOLVED, Rule, RuleSet, RuleSetMeta
-from passat.rules.rule_pass import RulePass, RunsRules
+from passat.rules.rule_pass import ALWAYS, RulePass, RunsRules
 
 
 class Subject(NamedTuple):
@@ -102,7 +102,7 @@ def runners(passes: Sequence[tuple[str, RulePass]]) -> dict[RuleSetMeta, dict[st
     """The names of the passes that run each rule set, with the forms in which they do: the set, its rules as another kind, or some."""
     found: dict[RuleSetMeta, dict[str, list[RuleSetMeta]]] = {}
     for name, pass_ in passes:
-        for rules in dict.fromkeys(pass_.sets):
+        for rules in dict.fromkeys((*pass_.sets, *ALWAYS)):
             by = found.setdefault(rules.base, {})
             if not any(rules in forms and name.startswith(f"{other}{{") for other, forms in by.items()):
                 by.setdefault(name, []).append(rules)

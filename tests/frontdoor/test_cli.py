@@ -310,5 +310,12 @@ def test_each_rule_of_the_library_has_a_kind_and_those_that_passes_use_it_as() -
     assert "\n    kind: exploring; in Explore joining and exploring; in LinearAlgebra joining\n" in listed
 
 
+def test_every_rule_pass_runs_the_rules_that_all_of_them_have() -> None:
+    rows = {row["name"]: row for row in json.loads(run("rules", "list", "--json").stdout)}
+    everywhere = set(rows["TupleProjection.field"]["passes"])
+    assert {"FoldConstant", "SimplifyExpr", "SimplifyTupleGet"} <= everywhere
+    assert everywhere >= set(rows["ConstantFolding.call"]["passes"])
+
+
 def test_without_arguments_the_help_is_shown() -> None:
     assert "optimize" in run().output
