@@ -15,6 +15,7 @@ import numpy as np
 from passat.ir.attrs import Attrs
 from passat.ir.evaluate import EvaluateError, Value, gives_splat, tensors_in
 from passat.ir.folding import MOST_SPREAD, is_endless, keeps_bits
+from passat.ir.op import get_op
 from passat.ir.ops.static_forms import static_form
 from passat.ir.shape import is_static
 from passat.ir.tensor import Tensor
@@ -132,10 +133,22 @@ def static_attrs(name: str, operands: tuple[Term, ...], attrs: Attrs) -> AnyValu
     """The attributes of the equivalent static operator. Rejects calls with unknown operands."""
     form = static_form(name, [x.type_ for x in operands], [x.known_value for x in operands], attrs, [x.constant for x in operands])
     if form is None:
-        raise Reject(
-            f"a value is unknown before run time (None) in the operands of {name}: {', '.join(f'{x.known}' for x in operands[1:])}"
-        )
+        raise Reject(_why_dynamic(name, operands))
     return form.attrs
+
+
+def _why_dynamic(name: str, operands: Sequence[Term]) -> str:
+    """Why a call has no static form: the operands that are not, or only partly, known."""
+    unknown, partly = [], []
+    for label, x in zip(get_op(name).operand_names[1:], operands[1:], strict=False):  # an operator of ONNX has no names of operands
+        if x.constant is None and x.known is None:
+            unknown.append(label)
+        elif x.known is not None and any(not isinstance(element, int) for element in x.known):
+            partly.append(f"{label} is {x.known}")
+    if unknown:
+        return f"unknown before run time: {' and '.join(unknown)} of {name}"
+    where = f"if {' and '.join(partly)}" if partly else "for these operands"
+    return f"{name} has no static form {where}"
 
 
 class DynamicToStatic(RuleSet):
@@ -150,7 +163,7 @@ class DynamicToStatic(RuleSet):
     ).eager()
     tile = (op.dyn.tile(x, y) >> op.tile(x, attrs=static_attrs("dyn.tile", (x, y), _NONE))).eager()
     pad = (op.dyn.pad(x, y, z, attrs=a) >> op.nn.pad(x, attrs=static_attrs("dyn.pad", (x, y, z), a))).eager()
-    one_hot = (op.dyn.one_hot(x, y, z, v, attrs=a) >> op.one_hot(x, z, v, attrs=static_attrs("dyn.one_hot", (x, y, z, v), a))).eager()
+    one_hot = (op.dyn.one_hot(x, y, z, v, attrs=a) >> op.one_hot(x, z, v, attrs=static_attrs("dyn.one_hot", (x, y), a))).eager()
     topk = (op.dyn.topk(x, y, attrs=a) >> op.topk(x, attrs=static_attrs("dyn.topk", (x, y), a))).eager()
     cast_like = (op.onnx.CastLike(x, y) >> op.cast(x, attrs=static_attrs("onnx.CastLike", (x, y), _NONE))).eager()
 

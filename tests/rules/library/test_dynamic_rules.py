@@ -23,27 +23,29 @@ def unknown(size: int) -> Expr:
 
 on, off = splat(1.0), splat(0.0)
 CASES: dict[str, Case] = {
-    "DynamicToStatic.reshape": case(ops.dyn.reshape(x, vector(3, -1)), ops.dyn.reshape(x, unknown(2)), "dyn.reshape: None"),
+    "DynamicToStatic.reshape": case(ops.dyn.reshape(x, vector(3, -1)), ops.dyn.reshape(x, unknown(2)), "shape of dyn.reshape"),
     "DynamicToStatic.broadcast_to": case(
-        ops.dyn.broadcast_to(x, vector(2, 1, 6)), ops.dyn.broadcast_to(x, unknown(3)), "dyn.broadcast_to: None"
+        ops.dyn.broadcast_to(x, vector(2, 1, 6)), ops.dyn.broadcast_to(x, unknown(3)), "shape of dyn.broadcast_to"
     ),
-    "DynamicToStatic.full": case(ops.dyn.full(var("v", ()), vector(2, 3)), ops.dyn.full(var("v", ()), unknown(2)), "dyn.full: None"),
+    "DynamicToStatic.full": case(ops.dyn.full(var("v", ()), vector(2, 3)), ops.dyn.full(var("v", ()), unknown(2)), "shape of dyn.full"),
     "DynamicToStatic.strided_slice": case(
         ops.dyn.strided_slice(x, vector(1), vector(5), vector(2), vector(1)),
         ops.dyn.strided_slice(x, unknown(1), vector(5), vector(2), vector(1)),
-        "dyn.strided_slice: None, [5], [2], [1]",
+        "begin of dyn.strided_slice",
     ),
-    "DynamicToStatic.tile": case(ops.dyn.tile(x, vector(1, 2)), ops.dyn.tile(x, unknown(2)), "dyn.tile: None"),
+    "DynamicToStatic.tile": case(ops.dyn.tile(x, vector(1, 2)), ops.dyn.tile(x, unknown(2)), "reps of dyn.tile"),
     "DynamicToStatic.pad": case(
-        ops.dyn.pad(x, vector(0, 1, 2, 0), splat(7.0)), ops.dyn.pad(x, vector(0, 1, 2, 0), var("v", ())), "dyn.pad: [0, 1, 2, 0], None"
+        ops.dyn.pad(x, vector(0, 1, 2, 0), splat(7.0)), ops.dyn.pad(x, vector(0, 1, 2, 0), var("v", ())), "pad_value of dyn.pad"
     ),
     "DynamicToStatic.one_hot": case(
-        ops.dyn.one_hot(indices, vector(4), on, off, axis=0), ops.dyn.one_hot(indices, unknown(1), on, off), "dyn.one_hot: None"
+        ops.dyn.one_hot(indices, vector(4), on, off, axis=0),
+        ops.dyn.one_hot(indices, unknown(1), var("on", ()), off),
+        "unknown before run time: depth of dyn.one_hot",
     ),
     "DynamicToStatic.topk": case(
         tup(*(ops.dyn.topk(integers, vector(2), axis=0, largest=False)[i] for i in (0, 1))),
         ops.dyn.topk(x, unknown(1))[0],
-        "dyn.topk: None",
+        "k of dyn.topk",
     ),
     "DynamicToStatic.cast_like": case(ops.onnx.CastLike(integers, x), ops.onnx.CastLike(x, var("text", (2,), "string")), "onnx.CastLike"),
 }
