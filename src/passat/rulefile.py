@@ -15,7 +15,8 @@ from passat.ir.bounded_read import read_bounded
 from passat.ir.op import Op
 from passat.ir.passat_error import PassatError
 from passat.passmgr.planning.dependencies import short_name
-from passat.passmgr.registry import collect_registrations, get_entry
+from passat.passmgr.planning.plan import Step
+from passat.passmgr.registry import collect_registrations, get_entry, name_and_options
 from passat.rules import RuleError, RuleSet
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -111,8 +112,9 @@ def files_registering(names: Collection[str]) -> list[str]:
     return list(dict.fromkeys(last[name] for name in sorted(names) if name in last))
 
 
-def idle_passes(files: Iterable[str | os.PathLike[str]], planned: Collection[str]) -> list[str]:
-    """A sentence for each rule file whose registered passes are not planned to run."""
+def idle_passes(files: Iterable[str | os.PathLike[str]], steps: Iterable[Step]) -> list[str]:
+    """A sentence for each rule file none of whose registered passes is a step of the plan."""
+    planned = {name for step in steps for name in (step.name, name_and_options(step.pass_)[0])}
     sentences = []
     for file in files:
         names = registered_passes(file)

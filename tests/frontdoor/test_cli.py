@@ -216,6 +216,25 @@ def idle(mod, ctx):
     assert json.loads(run(*command, "--passes", "IdleOfTest").stdout)["warnings"] == []
 
 
+@pytest.mark.parametrize("command", ["optimize", "order"])
+def test_a_pass_that_is_registered_under_another_name_than_its_own_runs(empty: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.setattr(registry, "_ENTRIES", dict(registry._ENTRIES))  # other tests list the passes
+    Path("passes.py").write_text("""
+from passat.passmgr import module_pass, register_pass
+
+
+@register_pass("RegisteredOfTest")
+@module_pass(opt_level=0, name="OwnOfTest")
+def own(mod, ctx):
+    \"\"\"Nothing.\"\"\"
+    return mod
+""")
+    given = [RESNET, "--dry-run", "--no-verify"] if command == "optimize" else []
+    result = run(command, *given, "--rules", "passes.py", "--passes", "RegisteredOfTest")
+    assert result.exit_code == 0
+    assert "not run" not in result.output
+
+
 def test_output_of_a_rule_file_does_not_mix_with_json(empty: Path) -> None:
     Path("rules.py").write_text("print('hello')\n" + RULES)
     result = run("optimize", RESNET, "-o", "out.onnx", "--rules", "rules.py", "--json")

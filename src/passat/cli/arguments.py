@@ -264,7 +264,7 @@ def check_names(plan: "Plan", files: Sequence[Path], printed: Sequence[tuple[str
         for name in names.patterns:
             if not any(map(NameFilter(name), known)):
                 fail(unknown_pass(option, name, planned), USAGE)
-    return idle_passes(files, planned)
+    return idle_passes(files, steps)
 
 
 def _way_out(unknown: str, disabled: Sequence[str]) -> str:
