@@ -153,7 +153,7 @@ def test_a_slower_model(monkeypatch: pytest.MonkeyPatch) -> None:
             "no-such-command {}",
             "the check command 'no-such-command' does not exist; --check takes wrong, slower, larger, crash, or a command",
         ),
-        ("", "the check command is empty"),
+        (" ", "the check command is empty"),
         ("sh 'x", "the check command cannot be read: No closing quotation: sh 'x"),
         (".", "the check command '.' is not executable"),
     ],

@@ -292,7 +292,7 @@ def test_no_rule_is_to_blame() -> None:
             ("--check", "no-such-command {}"),
             "the check command 'no-such-command' does not exist; --check takes wrong, slower, larger,",
         ),
-        (("--check", ""), "the check command is empty"),
+        (("--check", " "), "the check command is empty"),
         (("--check", "sh 'x"), "the check command cannot be read: No closing quotation: sh 'x"),
         (("--config", "no.such=1"), "no.such"),
         (("--passes", "FoldConstnt"), "FoldConstnt"),

@@ -26,6 +26,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "models" / "resnet_tiny.onnx"
         ("rules lst --json", "No such command 'lst'. Did you mean 'list'?"),
         ("optimizer --json", "No such command 'optimizer'. Did you mean 'optimize'?"),
         ("--bad optimize --json", "No such option: --bad"),
+        ("optimize a.onnx --json --dump-ir=", "Invalid value for '--dump-ir': it is empty; give a value"),
     ],
 )
 def test_usage_errors_in_json(arguments: str, sentence: str) -> None:
@@ -46,6 +47,19 @@ def test_without_json_usage_errors_stand_on_the_error_stream_alone(arguments: st
     result = CliRunner().invoke(app, arguments.split())
     assert (result.exit_code, result.stdout) == (2, "")
     assert "Error" in result.stderr
+
+
+@pytest.mark.parametrize("option", ["-o", "--dump-ir", "--reproducer", "--rules", "--report", "--custom-ops", "--config", ""])
+def test_empty_arguments_write_nothing_into_the_current_folder(option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["optimize", str(EXAMPLE), "--no-verify", *filter(None, [option]), ""])
+    assert (result.exit_code, result.stdout, list(tmp_path.iterdir())) == (2, "", [])
+    assert "it is empty; give a value" in " ".join(result.stderr.split())
+
+
+def test_the_pipeline_may_be_empty() -> None:
+    for given in (["--passes", ""], ["--passes="]):
+        assert CliRunner().invoke(app, ["optimize", str(EXAMPLE), "--no-verify", "--dry-run", *given]).exit_code == 0
 
 
 def test_errors_of_a_command_are_printed_once() -> None:

@@ -3,6 +3,7 @@
 import copy
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Final, get_args, get_origin
@@ -21,8 +22,23 @@ GROUPS: Final = (COMMON, PASSES, SEARCH, TRUST, DEBUGGING)
 """The groups of options, in the order in which `--help` lists them."""
 
 
+_EMPTY: Final = re.compile(r"(--[\w-]+=)?")
+_MAY_BE_EMPTY: Final = "--passes"
+"""The option whose value may be empty: the pipeline without passes."""
+
+
 class Command(TyperCommand):
-    """A command whose `--help` is listed like its other options."""
+    """A command whose `--help` is listed like its other options, and which rejects empty arguments."""
+
+    def parse_args(self, ctx: AnyValue, args: list[str]) -> list[str]:
+        """Reads the arguments. As a path, an empty one would be the current folder; it is often a variable that is not set."""
+        for before, word in zip(["", *args], args, strict=False):
+            option = word.removesuffix("=") or before
+            if _EMPTY.fullmatch(word) and option != _MAY_BE_EMPTY and not ctx.resilient_parsing:
+                raise typer.BadParameter(
+                    "it is empty; give a value", ctx=ctx, param_hint=f"'{option}'" if option.startswith("-") else "an argument"
+                )
+        return super().parse_args(ctx, args)
 
     def get_help_option(self, ctx: AnyValue) -> AnyValue:
         """The option `--help`, in the common group if there are groups."""
