@@ -1,4 +1,4 @@
-"""Atomic file writes. Remnants of killed processes are removed when the same file is written again."""
+"""Atomic file writes. Remnants of killed processes are removed when the same file is written again. Symbolic links are followed."""
 
 import contextlib
 import itertools
@@ -14,11 +14,17 @@ _LEFT: Final = r"(\.(\d+\.)?data)?\.\d+-\d+\.part"
 """Suffixes of unfinished files, including the external data of a model."""
 
 
+def written_file(path: str) -> str:
+    """The file that is written for a path: the target of a symbolic link, otherwise the path itself."""
+    return os.path.realpath(path) if os.path.islink(path) else path
+
+
 class UnfinishedFile:
     """A temporary file that is moved to its final path when complete. It holds a file lock, which a kill releases."""
 
     def __init__(self, path: str) -> None:
         """Creates the file for reading and writing. Raises OSError."""
+        path = written_file(path)
         remove_unfinished(path)
         self.path = path
         self.name = _name(path)

@@ -25,7 +25,7 @@ from passat.ir.onnx.sizes import model_bytes, tensor_bytes
 from passat.ir.onnx.tensors import EXTERNAL, dense_proto, read_tensor
 from passat.ir.onnx.undeclared import undeclared
 from passat.ir.onnx_mapping import ELEMENT_TYPES
-from passat.ir.whole_file import UnfinishedFile
+from passat.ir.whole_file import UnfinishedFile, written_file
 
 _CHECKED_WHOLE: Final = 1 << 16
 """Maximum size in bytes of models that are checked with the contents of their tensors."""
@@ -133,13 +133,14 @@ def _check(model: ModelProto, path: str | None = None) -> None:
 def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None = None, check: bool = True) -> None:
     """Writes a module or a model to a file, and its large tensors to another if necessary.
 
-    Replaces an existing file and keeps its mode. Replaces a link but not its target. Raises OnnxError, for example if the path is a device
-    or a folder.
+    Replaces an existing file, or the target of a link, and keeps its mode. Raises OnnxError, for example if the path is a device or a
+    folder, or a link to another folder and the model needs external data, which readers look for beside the link.
     """
-    mode = _mode_of(path)
-    if isinstance(module, ModelProto) and mode is not None and _reads(module, folder, path):
+    target = written_file(path)
+    mode = _mode_of(target)
+    if isinstance(module, ModelProto) and mode is not None and _reads(module, folder, target):
         raise OnnxError(f"{path} cannot be written: the model reads external data from it")
-    data = DataFile(_free_data_path(path))
+    data = DataFile(_free_data_path(target))
     unfinished: UnfinishedFile | None = None
     done = False
     try:
@@ -150,13 +151,15 @@ def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None 
             frame = module.attrs.get("onnx")
             folder = frame.folder if isinstance(frame, Frame) else None
         model = _gathered(model, data, folder)
+        if data.used and not _same_folder(path, target):
+            raise OnnxError(f"{path} cannot be written: it is a link to {target}, beside which its external data would be; name that file")
         if check and not data.used:
             check_model(model)
         try:
             content = model.SerializeToString(deterministic=True)
         except (EncodeError, ValueError):
             raise OnnxError(f"{path} cannot be written: the model has more than 2 GB excluding its tensors") from None
-        unfinished = UnfinishedFile(path)
+        unfinished = UnfinishedFile(target)
         unfinished.write(content)
         data.commit()
         if check and data.used:
@@ -164,7 +167,7 @@ def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None 
         if mode is not None:
             for name in (unfinished.name, *([data.path] if data.committed else [])):
                 os.chmod(name, mode)
-        old = _old_data(path, folder)
+        old = _old_data(target, folder)
         unfinished.commit()
         done = True
         for name in old:
@@ -188,13 +191,15 @@ def _reads(model: ModelProto, folder: str | None, path: str) -> bool:
     return any(os.path.samefile(place, path) for name in places if os.path.isfile(place := os.path.join(folder or ".", name)))
 
 
+def _same_folder(path: str, other: str) -> bool:
+    return os.path.realpath(os.path.dirname(path)) == os.path.realpath(os.path.dirname(other))
+
+
 def _mode_of(path: str) -> int | None:
-    """The mode of the file to be replaced; None if there is none. Raises OnnxError for anything but a file or a link."""
+    """The mode of the file to be replaced; None if there is none. Raises OnnxError for anything but a file."""
     try:
-        mode = os.lstat(path).st_mode
+        mode = os.stat(path).st_mode
     except OSError:  # the file does not exist, or opening it will report the problem
-        return None
-    if stat.S_ISLNK(mode):
         return None
     if not stat.S_ISREG(mode):
         raise OnnxError(f"{path} cannot be written: it is {'a folder' if stat.S_ISDIR(mode) else 'not a file'}")

@@ -97,16 +97,28 @@ def test_optimize_in_place(empty: Path) -> None:
     assert len(onnx.load("m.onnx").graph.node) < len(onnx.load(RESNET).graph.node)
 
 
-def test_a_file_that_is_replaced_keeps_its_mode_and_a_link_is_replaced_itself(empty: Path) -> None:
-    Path("m.onnx").write_bytes(RESNET.read_bytes())
-    Path("m.onnx").chmod(0o640)
-    Path("link.onnx").symlink_to("m.onnx")
-    assert run("optimize", "link.onnx", "-o", "link.onnx", "--no-verify").exit_code == 0
-    assert not Path("link.onnx").is_symlink()
-    assert Path("m.onnx").read_bytes() == RESNET.read_bytes()
-    assert run("optimize", "m.onnx", "-o", "m.onnx", "--no-verify").exit_code == 0
-    assert Path("m.onnx").read_bytes() == Path("link.onnx").read_bytes()
-    assert stat.S_IMODE(Path("m.onnx").stat().st_mode) == 0o640
+def test_a_file_that_is_replaced_keeps_its_mode_and_a_link_stays(empty: Path) -> None:
+    Path("folder").mkdir()
+    target, link = Path("folder/m.onnx"), Path("link.onnx")
+    target.write_bytes(RESNET.read_bytes())
+    target.chmod(0o640)
+    link.symlink_to(target)
+    assert run("optimize", RESNET, "-o", "expected.onnx", "--no-verify").exit_code == 0
+    assert run("optimize", link, "-o", link, "--no-verify", "--report", "page.html").exit_code == 0
+    assert link.is_symlink()
+    assert target.read_bytes() == Path("expected.onnx").read_bytes()
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+    assert list(Path("folder").iterdir()) == [target]
+
+
+def test_the_target_of_a_link_need_not_exist_but_its_folder(empty: Path) -> None:
+    link = Path("link.onnx")
+    link.symlink_to("folder/m.onnx")
+    arguments = ("optimize", RESNET, "-o", link, "--no-verify")
+    assert "the folder " in run(*arguments).stderr
+    Path("folder").mkdir()
+    assert run(*arguments).exit_code == 0
+    assert onnx.load("folder/m.onnx").graph.node
 
 
 def test_a_model_that_comes_through_a_pipe_is_verified(empty: Path) -> None:

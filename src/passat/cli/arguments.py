@@ -18,6 +18,7 @@ import typer
 from passat.cli import completion
 from passat.cli.app import USAGE, fail
 from passat.cli.command import PASSES, TRUST
+from passat.ir.whole_file import written_file
 
 if TYPE_CHECKING:
     from passat.passmgr import PassContext, Plan
@@ -288,7 +289,7 @@ def _rules_called(unknown: str, disabled: Sequence[str]) -> list[str]:
 
 def _check_output(path: Path, option: str) -> None:
     """Ends the command, before any work is done, if the path of an output option is not writable."""
-    folder = path.parent
+    folder = Path(written_file(os.fspath(path))).parent
     if path.is_dir():
         fail(f"{path} is a folder; {option} names the file to write", USAGE)
     if path.exists() and not path.is_file():

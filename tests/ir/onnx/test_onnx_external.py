@@ -122,6 +122,19 @@ def test_a_model_in_memory_is_saved_with_the_folder_of_its_data(source: Path, tm
         save(model, tmp_path / "other.onnx")
 
 
+def test_a_link_keeps_its_place_and_never_loses_its_data(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / "link.onnx").symlink_to("out.onnx")
+    save(load(source), target / "link.onnx")
+    assert sorted(os.listdir(target)) == ["link.onnx", "out.onnx", "out.onnx.data"]
+    np.testing.assert_array_equal(values(target / "link.onnx")["w"], WEIGHT)
+    (tmp_path / "link.onnx").symlink_to(target / "new.onnx")
+    with pytest.raises(OnnxError, match=r"it is a link to .*new\.onnx, beside which its external data would be; name that file"):
+        save(load(source), tmp_path / "link.onnx")
+    assert sorted(os.listdir(target)) == ["link.onnx", "out.onnx", "out.onnx.data"]
+
+
 def test_saving_over_the_model_that_is_read(source: Path) -> None:
     save(load(source), source)
     np.testing.assert_array_equal(values(source)["w"], WEIGHT)
