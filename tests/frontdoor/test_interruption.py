@@ -3,6 +3,8 @@ none; later, nothing is written."""
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -93,3 +95,12 @@ def test_an_interruption_outside_of_stages_is_reported_too(
     monkeypatch.setattr("passat.cli.order.errors", pressed)
     result = CliRunner().invoke(app, ["order"])
     assert (result.exit_code, result.stderr) == (code, f"error: {said}\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_after_the_work_shows_no_traceback(number: signal.Signals) -> None:
+    late = f"import atexit, os, sys; from passat.__main__ import main; atexit.register(lambda: os.kill(os.getpid(), {int(number)}))"
+    command = [sys.executable, "-c", f"{late}; sys.argv[1:] = ['--version']; main()"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (-number, "")
+    assert done.stdout.startswith("passat ")

@@ -109,6 +109,13 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
     raise Terminated
 
 
+def _end_at_once() -> None:
+    """Lets the next signal end the process at once: the work is done, and Python shows a traceback for an exception while it ends."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, _terminate)):
+        if signal.getsignal(number) is handler:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def explain(error: Exception) -> tuple[str, int]:
     """The sentence and the exit code for an error."""
     from passat.ir.diagnostics import DiagnosticError
@@ -250,3 +257,5 @@ def main() -> None:
         with contextlib.suppress(OSError):
             print(f"error: the output cannot be written: {error.strerror}", file=sys.stderr)
         sys.exit(FAILURE)
+    finally:
+        _end_at_once()
