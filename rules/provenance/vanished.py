@@ -6,6 +6,7 @@ from typing import NamedTuple
 from passat.ir.expr import Call, Constant, Expr, TupleGetItem, Var
 from passat.ir.module import IRModule
 from passat.ir.traverse import post_order
+from passat.rules.engine.graph import CONST
 from passat.rules.engine.trace import Run
 from passat.rules.provenance.node_traces import Event, Index, name_of, parts_of
 from passat.rules.provenance.pass_trace import PassEvent, counterparts
@@ -14,11 +15,12 @@ UNUSED = "nothing reads it"
 
 
 class Vanished(NamedTuple):
-    """The fate of an expression: its equal in the result (None if there is none, or if it is unknown), whether nothing reads it, and the
-    events that led there."""
+    """The fate of an expression: its equal in the result (None if there is none, or if it is unknown), whether nothing reads it, whether an
+    eager rule folded it to a constant, and the events that led there."""
 
     equal: Expr | None
     unused: bool
+    folded: bool
     events: tuple[Event, ...]
 
 
@@ -28,6 +30,7 @@ class _Followed:
     def __init__(self, expr: Expr) -> None:
         self.expr: Expr | None = expr
         self.unused = False
+        self.folded = False
         self.events: dict[Event, None] = {}
 
 
@@ -46,7 +49,7 @@ def follow(exprs: Mapping[str, Expr], pass_events: Sequence[PassEvent], runs: Se
             elif one.expr is not None:
                 later = later or _Rebuilt(each)
                 later.follow(one)
-    return {name: Vanished(one.expr, one.unused, tuple(one.events)) for name, one in found.items()}
+    return {name: Vanished(one.expr, one.unused, one.folded, tuple(one.events)) for name, one in found.items()}
 
 
 class _Rebuilt:
@@ -101,8 +104,12 @@ class _Saturation:
         new = self._results.get(run.graph.find(node))
         if new is one.expr:
             return
+        folded = run.graph.symbols[node].kind == CONST and not isinstance(one.expr, Constant)
+        one.folded = one.folded or folded
         if new is None:
             one.unused = True
+            if folded:
+                one.events.update(dict.fromkeys(self._index.becoming(node, one.expr)))
             one.events.update(dict.fromkeys(self._readers(one.expr)))
         else:
             one.events.update(dict.fromkeys(self._index.becoming(node, one.expr)))

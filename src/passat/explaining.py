@@ -14,7 +14,7 @@ from typing import Any as AnyValue
 
 from passat.certificates import Certificate
 from passat.ir.collector import collector_paused
-from passat.ir.expr import Call, Expr, Function
+from passat.ir.expr import Call, Constant, Expr, Function
 from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx
 from passat.ir.passat_error import PassatError
@@ -25,7 +25,7 @@ from passat.rules.engine.trace import Trace
 from passat.rules.provenance.checker import gaps_of
 from passat.rules.provenance.node_traces import Event, NodeTrace, NodeTraces, merged
 from passat.rules.provenance.pass_trace import PassTrace
-from passat.rules.provenance.vanished import UNUSED, described, follow, named_calls
+from passat.rules.provenance.vanished import UNUSED, Vanished, described, follow, named_calls
 from passat.rules.provenance.writer import Writer
 
 if TYPE_CHECKING:
@@ -167,6 +167,7 @@ PROVENANCE: Final = "passat.provenance"
 WRITTEN: Final = "(written)"
 """The pseudo pass for nodes created by the writer."""
 VANISHED: Final = "passat.vanished"
+FOLDED: Final = "folded to a constant"
 READ: Final = "it was computed from constants, or left out, when the model was read"
 NODE_METADATA: Final = 10
 """The first format version with node metadata."""
@@ -263,14 +264,23 @@ def list_vanished(result: "ModelProto", before: "ModelProto", module: IRModule, 
         steps: tuple[str, ...] = ()
         if key in followed:
             became = followed[key]
-            equal = described(became.equal, tracing.written)
-            said = UNUSED if became.unused else f"equal to {equal}" if equal else ""
+            said = _said(became, described(became.equal, tracing.written))
             steps = tuple(map(str, became.events))
         else:
             said = READ
         op = f"{proto.domain}.{proto.op_type}" if proto.domain not in ("", "ai.onnx") else proto.op_type
         rows[key] = Gone(proto.name, op, tuple(name for name in proto.output if name), said, steps)
     _set(result, VANISHED, json.dumps([asdict(row) for row in rows.values()]) if rows else None)
+
+
+def _said(became: Vanished, equal: str) -> str:
+    """What a vanished node became; `equal` is its equal in the result."""
+    said = UNUSED if became.unused else f"equal to {equal}" if equal else ""
+    if not became.folded:
+        return said
+    if isinstance(became.equal, Constant):
+        return FOLDED
+    return f"{FOLDED}, {said if equal else 'which nothing reads'}"
 
 
 def nodes_of(model: "ModelProto") -> Iterator[Explained]:

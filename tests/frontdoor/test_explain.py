@@ -115,6 +115,24 @@ def test_a_vanished_node_has_an_explanation(folder: Path) -> None:
     assert run("explain", "again.onnx", "--node", "back") == back
 
 
+def test_a_folded_node_has_the_rule_that_folded_it(folder: Path) -> None:
+    text = """<ir_version: 10, opset_import: ["" : 21]> g (float[4] x) => (float[4] y) {
+        [two] a = Constant<value_floats = [1.0, 2.0]>() [other] f = Constant<value_floats = [3.0, 4.0]>()
+        [outer] b = Concat<axis = 0>(a, a)
+        [inner] c = Concat<axis = 0>(a, f)
+        [negated] d = Neg(c)
+        [sum] e = Add(x, b)
+        [product] y = Mul(e, d)
+    }"""
+    onnx.save(onnx.parser.parse_model(text), "in.onnx")
+    run("optimize", "in.onnx", "-o", "out.onnx", "--explain")
+    outer, inner = (run("explain", "out.onnx", "--node", name) for name in ("b", "c"))
+    assert outer.startswith("outer (Concat) vanished: folded to a constant\n  1. stage 1: ConstantFolding.call at outer\n")
+    assert inner.startswith(
+        "inner (Concat) vanished: folded to a constant, which nothing reads\n  1. stage 1: ConstantFolding.call at inner\n"
+    )
+
+
 def test_a_result_from_which_nodes_only_vanished(folder: Path) -> None:
     model = onnx.parser.parse_model(VANISHING)
     del model.graph.node[4:], model.graph.output[:], model.graph.input[1]
