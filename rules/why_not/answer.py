@@ -2,6 +2,7 @@
 multi-pattern rule did not merge calls."""
 
 import enum
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any as AnyValue
 from typing import Final, NamedTuple
@@ -132,16 +133,35 @@ def _near(finding: Finding) -> str:
 
 
 def set_text(name: str, answers: Sequence[Answer]) -> str:
-    """The results for a rule set: how many rules contributed to the result, and one line per rule. At one node, rules about other operators
-    are only counted."""
+    """The results for a rule set: how many rules contributed to the result, and one line per rule; one for all forms of a rule with holes
+    that have the same answer. At one node, rules about other operators are only counted."""
     fired = sum(answer.verdict is Kind.TAKEN for answer in answers)
     said = f"{fired} of the {len(answers)} rules" if fired else "no rule"
     node = next((f" at '{answer.node}'" for answer in answers if answer.node is not None), "")
     shown = [answer for answer in answers if not (node and answer.is_elsewhere)]
-    lines = [f"{said} of {name} contributed to the result{node}", *(f"  {answer.line}" for answer in shown)]
+    lines = [f"{said} of {name} contributed to the result{node}", *(f"  {line}" for line in _lines(shown))]
     if others := len(answers) - len(shown):
         lines.append(f"  {'another rule is' if others == 1 else f'{others} other rules are'} not about such nodes")
     return "\n".join(lines)
+
+
+def _lines(answers: Sequence[Answer]) -> list[str]:
+    """One line per answer, and one for those of a rule that differ only in the operators in the rule's holes."""
+    groups: dict[tuple[str, str], list[Answer]] = {}
+    for answer in answers:
+        rule, _, operators = answer.rule.removesuffix("]").partition("[")
+        own = "|".join(map(re.escape, operators.split(", ")))
+        text = re.sub(rf"(?<![\w.'/])({own})(?![\w.'/])", "", answer.findings[0].text) if operators else ""
+        groups.setdefault((rule, text), []).append(answer)
+    lines = []
+    for first, *others in groups.values():
+        if not others:
+            lines.append(first.line)
+            continue
+        forms = f"{len(others)} similar form{'s' * (len(others) > 1)}"
+        found = tuple(each for i, each in enumerate(first.findings) if i == 0 or each.kind is Kind.UNTYPED)
+        lines.append(first._replace(rule=f"{first.rule} and {forms}", findings=found).line)
+    return lines
 
 
 def listed(things: Sequence[str], most: int = _NAMES) -> str:

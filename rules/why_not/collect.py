@@ -103,7 +103,7 @@ class Collector:
                 for place in places:
                     self._note(*(Kind.LEFT, said) if left else (Kind.TAKEN, ""), place, pass_name)
             elif not several and run.graph.key(application.unions[0][1]) == run.graph.key(nodes[0]):
-                self._note(Kind.NOTHING_NEW, "its operands became equal to those of the left side", places[0], pass_name)
+                self._note(Kind.COSTLIER, "other rules made it equal to the original", places[0], pass_name)
             else:
                 not_taken.append((application, places))
         if not_taken and run.choice is not None:

@@ -102,6 +102,13 @@ class Fourth(RuleSet):
     again = op.exp(op.log(x)) >> x
 
 
+class Congruent(RuleSet):
+    """A rule whose result another one makes equal to its left side."""
+
+    outer = op.exp(op.negative(op.negative(x))) >> op.exp(x)
+    inner = op.negative(op.negative(x)) >> x
+
+
 class Busy(Sums):
     """A rule that is banned."""
 
@@ -198,6 +205,13 @@ def small() -> Pass:
 
 NEAREST = "nothing matches its left side; the nearest:\n  "
 CASES: dict[str, Case] = {
+    "a result that became the original": Case(
+        "Congruent.outer",
+        at("Exp", ops.exp(at("Neg", ops.negative(at("Negative", ops.negative(X)))))),
+        lambda: rule_pass(Congruent),
+        "it fired at 'Exp' (in Congruent), but its result was not extracted: other rules made it equal to the original",
+        Kind.COSTLIER,
+    ),
     "an operator that the model does not have": Case(
         "Arithmetic.add_negative",
         at("Add", ops.add(X, at("Relu", ops.nn.relu(Y)))),
@@ -683,7 +697,8 @@ def test_a_set_without_applications() -> None:
     text = set_text("Arithmetic", why_not_set("Arithmetic", module))
     first, *lines = text.split("\n")
     assert first == "no rule of Arithmetic contributed to the result"
-    assert len(lines) == len(ARITHMETIC)
+    assert len(lines) < len(ARITHMETIC) // 2
+    assert "  Arithmetic.idempotent_twice[ceil] and 4 similar forms: there is no ceil in the model" in lines
     assert (
         "  Arithmetic.add_negative: there is no negative in the model; at add 'Add' neither operand is negative(y): they are the input 'x' and "
         "nn.relu 'Relu' (1 of 2 parts agree)"
