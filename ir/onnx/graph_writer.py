@@ -1,6 +1,6 @@
 """Writes a graph: each call of its plan as its original node, as an opaque node, or by the writer of its operator."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from onnx import GraphProto, NodeProto, ValueInfoProto, defs
@@ -10,7 +10,7 @@ from passat.ir.onnx.declared import contradicts
 from passat.ir.onnx.emitter import NodeEmitter
 from passat.ir.onnx.errors import OnnxError, OpsetError
 from passat.ir.onnx.frame import Origin
-from passat.ir.onnx.inference import call_attributes, declared_types, has_inference, outer_name
+from passat.ir.onnx.inference import call_attributes, declared_types, has_inference, outer_name, takes
 from passat.ir.onnx.opaque import OpaqueOp, is_stateful
 from passat.ir.onnx.plan import Plan
 from passat.ir.onnx.scope import all_names, attribute_graphs, rename_free
@@ -18,7 +18,7 @@ from passat.ir.onnx.tensors import tensor_proto
 from passat.ir.onnx.value_types import UNKNOWN, runtime_name, type_proto, value_info
 from passat.ir.onnx_mapping import OnnxVersionError
 from passat.ir.op import Op
-from passat.ir.types import TupleType, Type
+from passat.ir.types import TensorType, TupleType, Type
 
 if TYPE_CHECKING:
     from passat.ir.onnx.exporter import ModelWriter
@@ -186,11 +186,29 @@ class GraphWriter:
         if len(results) != len(wanted):
             raise OnnxError(f"the operator {op.name} has {len(wanted)} results, but its ONNX form has {len(results)}")
         nodes, names = self.emitter.finish(results, wanted, node_name, self.model.names, self.model.node_names, self.model.versions)
+        self._check_operands(call, operands, nodes)
         for node in nodes:
             if node.domain:
                 self.model.imports.setdefault(node.domain, 1)
         self.nodes += nodes
         return names
+
+    def _check_operands(self, call: Call, operands: Sequence[str], nodes: Iterable[NodeProto]) -> None:
+        """Raises OpsetError if a node takes no operands of the element types of the call's in the opset of the model: many operators took
+        only floating-point numbers in early opsets."""
+        dtypes: dict[str, str] = {}
+        names = iter(operands)
+        for arg in call.args:
+            type_ = arg.checked_type
+            for part in type_.fields if isinstance(type_, TupleType) else (type_,):
+                name = next(names)
+                if isinstance(part, TensorType):
+                    dtypes[name] = part.dtype
+        version = self.model.frame.version
+        for node in nodes:
+            for place, name in enumerate(node.input):
+                if name in dtypes and not takes(node.op_type, version, node.domain, place, dtypes[name]):
+                    raise OpsetError(f"{node.output[0]}: {node.op_type} takes no {dtypes[name]} in ONNX opset {version}")
 
     def _write_origin(self, origin: Origin, wanted: list[str]) -> None:
         """Writes an original node with updated value names."""

@@ -15,6 +15,7 @@ from passat.ir.onnx.declared import agreed
 from passat.ir.onnx.doubts import without_doubtful
 from passat.ir.onnx.opaque import OpaqueOp, opaque_name, own_attributes
 from passat.ir.onnx.value_types import UNKNOWN, parse_type, result_types, type_of, type_proto
+from passat.ir.onnx_mapping import TYPE_NUMBERS
 from passat.ir.op import OpTypeError, get_op
 from passat.ir.shape import ANY, SymDim, names_in
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type, TypeCall
@@ -45,6 +46,16 @@ def schema_of(op_type: str, version: int, domain: str) -> onnx.defs.OpSchema | N
         return onnx.defs.get_schema(op_type, version, domain)
     except onnx.defs.SchemaError:
         return None
+
+
+@lru_cache(4096)
+def takes(op_type: str, version: int, domain: str, place: int, dtype: str) -> bool:
+    """Whether the schema of an operator permits tensors of an element type as the operand at a place. True without a schema."""
+    schema = schema_of(op_type, version, domain)
+    if schema is None or not schema.inputs:
+        return True
+    kind = f"tensor({TensorProto.DataType.Name(TYPE_NUMBERS[dtype]).lower()})"
+    return kind in schema.inputs[min(place, len(schema.inputs) - 1)].types
 
 
 @lru_cache(4096)

@@ -17,6 +17,7 @@ import numpy as np
 from passat.ir.attrs import Attrs
 from passat.rules.guards import Reject, Term, computed, guard, has_dtype, has_no_zero, is_all, is_axis, is_finite, is_float
 from passat.rules.holes import cases
+from passat.rules.library.arithmetic import meet_in_range
 from passat.rules.library.products import is_scalar
 from passat.rules.pattern import Pattern, PCall, TermLike, attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
@@ -272,7 +273,7 @@ class Attention(RuleSet):
         .when(*known.only("chosen biased_chosen chosen_biased", is_all(c, 0), is_in_range(d)))
         .when(*known.only("biased biased_chosen chosen_biased", is_in_range(b)))
         .when(*known.only("chosen", is_mask_of(_CHOSEN, q, k)), *known.only("biased", is_mask_of(b, q, k)))
-        .when(*known.only("biased_chosen chosen_biased", is_mask_of(b + _CHOSEN, q, k)))
+        .when(*known.only("biased_chosen chosen_biased", is_mask_of(b + _CHOSEN, q, k), meet_in_range("add", b, d)))
         .inexact(_ROUNDS)
         .exploring()
     )

@@ -7,6 +7,7 @@ Weights of convolutions and nn.dense may be parameters of the program; these are
 """
 
 import math
+from typing import Final
 
 import ml_dtypes
 import numpy as np
@@ -89,13 +90,37 @@ def has_regular_scale(attrs: Attrs, gamma: Term, var: Term) -> bool | str:
     return bool(np.all(total > 0) and np.all(np.isfinite(scale))) or f"gamma / sqrt(var + {attrs.epsilon}) is not finite"
 
 
+_MARGIN: Final = 16
+"""How far above the smallest normal number of its type the largest weight must be: most weights are a tenth of the largest, or more."""
+
+
 @guard
 def stays_finite(w: Term, c: Term) -> bool | str:
     """The product of weight and constant stays finite. For a weight unknown until run time, checks the constant alone."""
+    return w.type.dtype not in FLOATS or _is_finite(w, _reached(w, c))
+
+
+@guard
+def stays_in_range(w: Term, c: Term) -> bool | str:
+    """The product of weight and constant stays finite, and its largest elements well above the subnormal numbers, unless all are 0. Weights
+    that lose digits as subnormal numbers may add up to a normal one. For a weight unknown until run time, checks the constant alone."""
     if w.type.dtype not in FLOATS:
         return True
-    largest = c.value().largest() * (w.value().largest() if w.constant is not None or w.type.dtype == "float16" else 1.0)
+    finite = _is_finite(w, reached := _reached(w, c))
+    return finite if finite is not True or w.constant is None else _is_normal(w, reached)
+
+
+def _reached(w: Term, c: Term) -> float:
+    return c.value().largest() * (w.value().largest() if w.constant is not None or w.type.dtype == "float16" else 1.0)
+
+
+def _is_finite(w: Term, largest: float) -> bool | str:
     return largest < _end(w) or f"the weight times the constant may reach {largest:g}"
+
+
+def _is_normal(w: Term, largest: float) -> bool | str:
+    least = _MARGIN * float(ml_dtypes.finfo(to_numpy(w.type.dtype)).smallest_normal)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
+    return not 0 < largest < least or f"the weight times the constant reaches only {largest:g}, where numbers lose digits"
 
 
 @guard
@@ -119,14 +144,16 @@ def sum_stays_finite(b: Term, d: Term) -> bool | str:
 
 
 @guard
-def normalized_stays_finite(attrs: Attrs, w: Term, gamma: Term, beta: Term, var: Term, *shifts: Term) -> bool | str:
-    """Weight and bias of the folded product stay finite. `shifts` are the mean and the previous bias. For a weight unknown until run time,
-    checks the scale alone."""
+def normalized_stays_in_range(attrs: Attrs, w: Term, gamma: Term, beta: Term, var: Term, *shifts: Term) -> bool | str:
+    """Weight and bias of the folded product stay finite, and the weight well above the subnormal numbers. `shifts` are the mean and the
+    previous bias. For a weight unknown until run time, checks the scale alone."""
     with np.errstate(all="ignore"):
         scale = float(gamma.value().largest() / np.sqrt(np.min(var.value().numpy().astype(np.float64), initial=np.inf) + attrs.epsilon))
     weight = w.value().largest() if w.constant is not None or w.type.dtype == "float16" else 1.0
     reached = (weight * scale, sum(shift.value().largest() for shift in shifts) * scale + beta.value().largest())
-    return all(size < _end(w) for size in reached) or f"the weight or the bias may reach {max(reached):g}"
+    if not all(size < _end(w) for size in reached):
+        return f"the weight or the bias may reach {max(reached):g}"
+    return w.constant is None or _is_normal(w, weight * scale)
 
 
 def _end(term: Term) -> float:
@@ -277,13 +304,13 @@ class ScaleAxis(RuleSet):
     normalized = (
         (_NORMAL >> op.nn.bias_add(_scaled(_K), bias(none=beta - mean * _K, biased=(b - mean) * _K + beta), axis=_CHANNEL))
         .when(*_GUARDS, scales_axis(e, _NORMAL, _CHANNEL), has_regular_scale(e, gamma, var), is_scaled_for_less(_WEIGHT, _PRODUCT))
-        .when(*bias.only("none", normalized_stays_finite(e, _WEIGHT, gamma, beta, var, mean)))
-        .when(*bias.only("biased", normalized_stays_finite(e, _WEIGHT, gamma, beta, var, mean, b)))
+        .when(*bias.only("none", normalized_stays_in_range(e, _WEIGHT, gamma, beta, var, mean)))
+        .when(*bias.only("biased", normalized_stays_in_range(e, _WEIGHT, gamma, beta, var, mean, b)))
         .inexact(_NOTE)
     )
     scaled = (
         (_BEFORE * c >> bias(none=_scaled(vector(c)), biased=op.nn.bias_add(_scaled(vector(c)), b * vector(c), axis=_CHANNEL)))
-        .when(*_GUARDS, is_not(c, 1), per_channel(c, _PRODUCT, _CHANNEL), is_scaled_for_less(_WEIGHT, _PRODUCT), stays_finite(_WEIGHT, c))
+        .when(*_GUARDS, is_not(c, 1), per_channel(c, _PRODUCT, _CHANNEL), is_scaled_for_less(_WEIGHT, _PRODUCT), stays_in_range(_WEIGHT, c))
         .when(*bias.only("biased", stays_finite(b, c)))
         .inexact(_NOTE)
     )

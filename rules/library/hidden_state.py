@@ -17,7 +17,7 @@ from passat.ir.bounds import at_least
 from passat.ir.shape import same_dim
 from passat.rules.guards import Reject, Term, computed, guard, is_axis, is_float
 from passat.rules.holes import cases
-from passat.rules.library.batch_norm import stays_finite
+from passat.rules.library.batch_norm import stays_finite, stays_in_range
 from passat.rules.library.products import is_vector_of
 from passat.rules.library.products import product as matmul
 from passat.rules.pattern import attributes, constants, op, tensors
@@ -146,7 +146,7 @@ class HiddenStates(RuleSet):
             *bias.only("added", is_vector_of(b, w)),
             *bias.only("biased", is_axis(p, -1, x @ w)),
             is_float(w),
-            stays_finite(w, s),
+            stays_in_range(w, s),
             *bias.only("added biased", stays_finite(b, s)),
         )
         .inexact(_NOTE)

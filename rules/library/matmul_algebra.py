@@ -33,7 +33,7 @@ from passat.rules.guards import (
 )
 from passat.rules.holes import CaseHole, cases
 from passat.rules.library.arithmetic import is_no_zero, is_not_constant
-from passat.rules.library.batch_norm import is_not, products_stay_finite, stays_finite, sum_stays_finite
+from passat.rules.library.batch_norm import is_not, products_stay_finite, stays_in_range, sum_stays_finite
 from passat.rules.library.products import is_product_bias, is_scalar, is_stack, product, turned
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors
 from passat.rules.rule import MIXED, RESOLVED, RuleSet
@@ -250,7 +250,7 @@ class MatmulAlgebra(RuleSet):
             has_rank(w, 2),
             *scale.only("number", is_scalar(c, x), is_not(c, 1)),
             *scale.only("rows", is_row_scale(c, _RIGHT_W, 0), is_product_bias(c, x)),
-            stays_finite(w, c),
+            stays_in_range(w, c),
         )
         .inexact(_NOTE)
         .exploring()
@@ -271,7 +271,7 @@ class MatmulAlgebra(RuleSet):
     )
     scaled_product = (
         (product(x, y) * c >> product(side(left=x * _NUMBER, right=x), side(left=y, right=y * _NUMBER)))
-        .when(is_float(x), is_scalar(c, product(x, y)), is_not(c, 1), is_finite(c), stays_finite(side(left=x, right=y), c))
+        .when(is_float(x), is_scalar(c, product(x, y)), is_not(c, 1), is_finite(c), stays_in_range(side(left=x, right=y), c))
         .inexact(_NOTE)
         .exploring()
     )

@@ -22,7 +22,7 @@ from passat.ir.shape import Dim, same_dim
 from passat.rules.guards import Reject, Term, computed, guard, has_rank, is_axis, is_finite, is_float, is_not_empty, shape_of
 from passat.rules.holes import cases
 from passat.rules.library.arithmetic import is_not_constant
-from passat.rules.library.batch_norm import is_not, stays_finite
+from passat.rules.library.batch_norm import is_not, stays_in_range
 from passat.rules.library.views import keeps_shape
 from passat.rules.multi_pattern import each, joined, parts
 from passat.rules.pattern import CaseValue, Pattern, PCall, PVar, attributes, constants, op, tensors
@@ -186,7 +186,7 @@ class Products(RuleSet):
     )
     into_weight = (
         (op.nn.matmul(x, w, attrs=a) * c >> op.nn.matmul(x, w * c, attrs=a))
-        .when(is_not(c, 1), is_scalar(c, w), stays_finite(w, c))
+        .when(is_not(c, 1), is_scalar(c, w), stays_in_range(w, c))
         .inexact("scales the weights")
     )
     weight_last = (

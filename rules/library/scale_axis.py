@@ -49,6 +49,7 @@ from passat.rules.library.batch_norm import (
     one_group_or_number,
     per_channel,
     stays_finite,
+    stays_in_range,
     transposed,
     vector,
 )
@@ -256,9 +257,9 @@ class BackwardScaleAxis(RuleSet):
         .when(is_float(x), is_not(c, 1))
         .when(*behind.only("convolution transposed", has_channels_last(a)), *behind.only("grouped", has_channels_first(a)))
         .when(*behind.only("convolution transposed grouped", per_channel_of(c, _PRODUCT, a), is_scaled_for_less(weight, _PRODUCT)))
-        .when(*behind.only("convolution transposed grouped", stays_finite(weight, c)))
+        .when(*behind.only("convolution transposed grouped", stays_in_range(weight, c)))
         .when(*behind.only("transposed", one_group_or_number(a, c)), *behind.only("grouped", has_groups(a, weight, c, "I")))
-        .when(*behind.only("matmul_transposed", per_channel(c, _PRODUCT, -1), has_rank(w, 2), is_row_stack(x, 64), stays_finite(w, c)))
+        .when(*behind.only("matmul_transposed", per_channel(c, _PRODUCT, -1), has_rank(w, 2), is_row_stack(x, 64), stays_in_range(w, c)))
         .when(*bias.only("biased", stays_finite(b, c), *behind.only("convolution transposed matmul_transposed", is_axis(p, -1, _PRODUCT))))
         .inexact(_NOTE)
     )
@@ -314,8 +315,8 @@ class ForwardScaleAxis(RuleSet):
         .when(is_float(x), is_not(c, 1))
         .when(*product.only("convolution grouped transposed", per_channel_of(c, x, a)))
         .when(*product.only("dense matmul matmul_transposed", per_channel(c, x, -1)))
-        .when(*product.only("convolution grouped transposed dense", is_scaled_for_less(weight, x), stays_finite(weight, c)))
-        .when(*product.only("matmul matmul_transposed", stays_finite(w, c), has_rank(w, 2), is_row_stack(x, 64)))
+        .when(*product.only("convolution grouped transposed dense", is_scaled_for_less(weight, x), stays_in_range(weight, c)))
+        .when(*product.only("matmul matmul_transposed", stays_in_range(w, c), has_rank(w, 2), is_row_stack(x, 64)))
         .when(*product.only("convolution", one_group_or_number(a, c)), *product.only("grouped", has_groups(a, weight, c, "O")))
         .inexact(_NOTE)
     )
