@@ -423,6 +423,11 @@ def same_dim(a: Dim, b: Dim) -> bool:
     return a == b and not isinstance(a, Any)
 
 
+def same_dims(a: Shape, b: Shape) -> bool:
+    """Whether two shapes are provably equal."""
+    return a == b and ANY not in a
+
+
 def may_equal(a: Dim, b: Dim) -> bool:
     """Whether two dimensions can be equal. Only two different integers cannot."""
     return not (type(a) is int and type(b) is int) or a == b

@@ -6,6 +6,7 @@ from itertools import count
 from typing import Final, NamedTuple
 
 from passat.ir.dtypes import itemsize
+from passat.ir.passat_error import PassatError
 from passat.ir.shape import Any, Dim, Shape, SymDim, given_shape, is_static, product, show_shape, static_size
 
 SHOWN: Final = 10_000
@@ -13,6 +14,10 @@ SHOWN: Final = 10_000
 _DIMS: Final = frozenset((int, SymDim, Any))
 _NEW: Final = count()
 """Numbers fresh type parameters."""
+
+
+class TypeQueryError(PassatError, TypeError, ValueError):
+    """A tensor type does not have the axis, or the known sizes, that it is asked for. Where a guard asks, the match is rejected."""
 
 
 class Type:
@@ -67,9 +72,9 @@ class TensorType(Type):
 
     @property
     def concrete_shape(self) -> tuple[int, ...]:
-        """The shape as integers. Raises TypeError if a dimension is symbolic or unknown."""
+        """The shape as integers. Raises TypeQueryError if a dimension is symbolic or unknown."""
         if not is_static(self.shape):
-            raise TypeError(f"the shape of {self} is not static")
+            raise TypeQueryError(f"the shape of {self} is not static")
         return tuple(dim for dim in self.shape if isinstance(dim, int))
 
     @property
@@ -86,9 +91,9 @@ class TensorType(Type):
         return TensorType(self.shape, dtype)
 
     def axis(self, axis: int) -> int:
-        """Normalizes a negative axis. Raises ValueError if the axis is out of range."""
+        """Normalizes a negative axis. Raises TypeQueryError if the axis is out of range."""
         if not -self.ndim <= axis < self.ndim:
-            raise ValueError(f"{self!r} has no axis {axis}")
+            raise TypeQueryError(f"{self!r} has no axis {axis}")
         return axis % self.ndim
 
     def __eq__(self, other: object) -> bool:

@@ -18,7 +18,7 @@ from passat.ir.attrs import Attrs
 from passat.ir.bounds import at_least
 from passat.ir.dtypes import FLOATS, INTEGERS
 from passat.ir.op import KnownValue, Op
-from passat.ir.shape import Any, same_dim
+from passat.ir.shape import Any, same_dim, same_dims
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.analysis import Analysis, Fact
@@ -322,9 +322,7 @@ def scalar_of(c: Term) -> float:
 @guard
 def same_shape(x: Term, y: Term) -> bool | str:
     """Both tensors certainly have the same shape."""
-    if x.type.ndim != y.type.ndim or not all(map(same_dim, x.type.shape, y.type.shape)):
-        return f"the shapes differ: {x.type!r} and {y.type!r}"
-    return True
+    return same_dims(x.type.shape, y.type.shape) or f"the shapes differ: {x.type!r} and {y.type!r}"
 
 
 @guard

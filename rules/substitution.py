@@ -16,7 +16,7 @@ from passat.ir.onnx_mapping import DEFAULT_OPSET
 from passat.ir.op import KnownValue, Op, get_op
 from passat.ir.shape import Any, SymDim
 from passat.ir.tensor import Tensor
-from passat.ir.types import IncompleteType, TensorType, TupleType, Type
+from passat.ir.types import IncompleteType, TensorType, TupleType, Type, TypeQueryError
 from passat.rules.analysis import Analysis, Fact
 from passat.rules.guards import Applied, Check, Guard, Reject, Term, Tree
 from passat.rules.multi_pattern import MultiRule, PJoined
@@ -127,6 +127,8 @@ class Substitution:
             if rejection.by is None:
                 rejection.by = call
             raise
+        except TypeQueryError as error:
+            raise Reject(str(error), by=call) from None
 
     def value(self, argument: AnyValue) -> AnyValue:
         """The argument that a guard or computed value gets."""

@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 from passat.ir.infer import InferError
 from passat.ir.op import OpTypeError
+from passat.ir.shape import ANY
 from passat.ir.types import TensorType, Type
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.maker import GraphMaker
@@ -86,12 +87,13 @@ class Grouper:
 def _across(graph: Graph, match: Bindings, part: PJoined) -> tuple[AnyValue, ...]:
     """The common type of concatenated operands: their element type and sizes, except along the concatenation axis."""
     type_ = _tensor(graph.types[graph.find(match.node(part.of))])
-    if part.alike:
-        return (type_.dtype, *type_.shape)
     if not -type_.ndim <= part.axis < type_.ndim:
         raise Reject(f"{type_!r} has no axis {part.axis}", Check.PATTERN)
     at = type_.axis(part.axis)
-    return (type_.dtype, *type_.shape[:at], None, *type_.shape[at + 1 :])
+    common = [None if axis == at and not part.alike else size for axis, size in enumerate(type_.shape)]
+    if ANY in common:
+        raise Reject(f"{type_!r} has an unknown size, which may differ from that of other operands", Check.PATTERN)
+    return (type_.dtype, *common)
 
 
 def _in_order(graph: Graph, members: list[tuple[int, Bindings]]) -> list[tuple[int, Bindings]]:

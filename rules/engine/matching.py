@@ -12,7 +12,7 @@ from passat.ir.evaluate import Value
 from passat.ir.infer import InferError
 from passat.ir.op import KnownValue, OpTypeError
 from passat.ir.tensor import Tensor
-from passat.ir.types import Type
+from passat.ir.types import Type, TypeQueryError
 from passat.rules.analysis import Analysis, Fact
 from passat.rules.engine.common_parts import CommonParts
 from passat.rules.engine.egraph import Query
@@ -431,6 +431,8 @@ class Bindings(Substitution):
             if rejection.by is None:
                 rejection.by = call
             raise
+        except TypeQueryError as error:
+            raise Reject(str(error), by=call) from None
         except (OpTypeError, InferError, RuleError, MemoryError):
             raise
         except Exception as error:

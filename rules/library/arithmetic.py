@@ -291,7 +291,7 @@ of_one = operator("of_one", *(f"elemwise_{kind}" for kind in ("sum", "mean", "ma
 rectifier = operator("rectifier", "abs", "nn.relu")
 extremum = operator("extremum", "maximum", "minimum")
 comparison = operator("comparison", "less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
-monotonic = operator("monotonic", monotonic=True, arity=1)
+monotonic = operator("monotonic", monotonic=True, arity=1, but=("sign",))  # ONNX Runtime's Sign of a float16 NaN is 0
 greatest = operator("greatest", "max", "min")
 _COMPARED = comparison(x, y)
 

@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 
 from passat.ir.attrs import Attrs
+from passat.ir.shape import same_dims
 from passat.rules.guards import (
     Reject,
     Term,
@@ -98,7 +99,7 @@ def fits_inside(small: Attrs, large: Attrs, v: Term, w: Term) -> bool | str:
     names = ("strides", "dilation", "groups", "channels", "data_layout", "kernel_layout")
     if any(small[name] != large[name] for name in names) or small.kernel_size is not None or large.kernel_size is not None:
         return f"the attributes differ: {small} and {large}"
-    if v.type.shape[:2] != w.type.shape[:2]:
+    if not same_dims(v.type.shape[:2], w.type.shape[:2]):
         return f"the weights are {v.type!r} and {w.type!r}"
     dims = v.type.ndim - 2
     spread = _each(small.dilation, dims)

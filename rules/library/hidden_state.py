@@ -14,7 +14,7 @@ axis accepts negative indices as `take` does, so the rules need no facts about t
 """
 
 from passat.ir.bounds import at_least
-from passat.ir.shape import same_dim
+from passat.ir.shape import same_dim, same_dims
 from passat.rules.guards import Reject, Term, computed, guard, is_axis, is_float
 from passat.rules.holes import cases
 from passat.rules.library.batch_norm import stays_finite, stays_in_range
@@ -34,7 +34,7 @@ def is_feature_scale(s: Term, w: Term) -> bool | str:
     """The scale is a vector with one element per column of the weight matrix."""
     if w.type.ndim != 2 or s.type.ndim != 1:
         return f"{s.type!r} is not a vector, or {w.type!r} is not a matrix"
-    return s.type.shape == w.type.shape[1:] or f"{s.type!r} does not have one element for each column of {w.type!r}"
+    return same_dims(s.type.shape, w.type.shape[1:]) or f"{s.type!r} does not have one element for each column of {w.type!r}"
 
 
 _REGROUPS = "a product of another shape may accumulate in another order"

@@ -23,6 +23,7 @@ from passat.rules.holes import cases
 from passat.rules.library.batch_norm import epsilon
 from passat.rules.library.matmul_algebra import other
 from passat.rules.library.products import is_product_bias, is_scalar, is_stack, product
+from passat.rules.library.windows import has_plane
 from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors, value
 from passat.rules.rule import MIXED, RuleSet
 
@@ -229,12 +230,6 @@ def is_over_plane(axis: AnyValue, x: Term) -> bool | str:
     if x.type.ndim != 4 or not isinstance(axis, tuple):
         return reason
     return sorted(each % 4 for each in axis) == [2, 3] or reason
-
-
-@guard
-def has_plane(x: Term) -> bool | str:
-    """Channels and planes are nonempty, as ONNX Runtime's pooling requires. (An empty batch has no means in either form.)"""
-    return all(at_least(size, 1) for size in x.type.shape[1:]) or f"the planes of {x.type!r} may be empty"
 
 
 @guard

@@ -88,7 +88,7 @@ def are_stacks(x: Term, y: Term, z: Term) -> bool | str:
 @guard
 def is_row_scale(c: Term, w: Term, axis: int) -> bool | str:
     """The constant is a vector with one element per index of an axis of the weight."""
-    return (c.type.ndim == 1 and c.type.shape[0] == w.type.shape[axis]) or f"{c.type!r} does not scale axis {axis} of {w.type!r}"
+    return (c.type.ndim == 1 and same_dim(c.type.shape[0], w.type.shape[axis])) or f"{c.type!r} does not scale axis {axis} of {w.type!r}"
 
 
 _INNER, _RIGHT_W, _RIGHT_V = _weighted(first, x, w), _right(first, w), _right(second, v)

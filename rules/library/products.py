@@ -18,7 +18,7 @@ import ml_dtypes
 
 from passat.ir.bounds import at_least
 from passat.ir.dtypes import FLOATS, to_numpy
-from passat.ir.shape import Dim, same_dim
+from passat.ir.shape import Dim, same_dim, same_dims
 from passat.rules.guards import Reject, Term, computed, guard, has_rank, is_axis, is_finite, is_float, is_not_empty, shape_of
 from passat.rules.holes import cases
 from passat.rules.library.arithmetic import is_not_constant
@@ -47,7 +47,7 @@ def is_row_bias(b: Term, product: Term) -> bool | str:
     """A vector as long as the rows of a floating-point matrix; runtimes need not support an integer Gemm."""
     if product.type.ndim != 2 or product.type.dtype not in FLOATS:
         return f"{product.type!r} is not a floating-point matrix"
-    return b.type.shape == product.type.shape[1:] or f"{b.type!r} is not a bias for {product.type!r}"
+    return same_dims(b.type.shape, product.type.shape[1:]) or f"{b.type!r} is not a bias for {product.type!r}"
 
 
 @guard
@@ -67,7 +67,9 @@ def is_matrix(w: Term) -> bool | str:
 @guard
 def is_vector_of(b: Term, w: Term) -> bool | str:
     """The constant is a floating-point vector as long as the rows of the weight (see `is_row_bias`)."""
-    return (b.type.shape == w.type.shape[1:] and b.type.dtype in FLOATS) or f"{b.type!r} is not a bias for a product with {w.type!r}"
+    return (
+        same_dims(b.type.shape, w.type.shape[1:]) and b.type.dtype in FLOATS
+    ) or f"{b.type!r} is not a bias for a product with {w.type!r}"
 
 
 @computed
@@ -105,7 +107,7 @@ def is_power_of_two(c: Term) -> bool | str:
 @guard
 def is_product_bias(b: Term, x: Term) -> bool | str:
     """The constant is a vector along the last axis."""
-    return (b.type.ndim == 1 and b.type.shape == x.type.shape[-1:]) or f"{b.type!r} is not a bias for {x.type!r}"
+    return (b.type.ndim == 1 and same_dims(b.type.shape, x.type.shape[-1:])) or f"{b.type!r} is not a bias for {x.type!r}"
 
 
 @guard
@@ -212,7 +214,9 @@ def is_column_of(c: Term, whole: Term) -> bool | str:
     rank = whole.type.ndim
     shape = c.type.shape
     fits = rank - 1 <= len(shape) <= rank and all(dim == 1 for i, dim in enumerate(shape) if i != len(shape) - rank + 1)
-    return (fits and shape[1 - rank] == whole.type.shape[1]) or f"{c.type!r} varies along an axis other than the channels of {whole.type!r}"
+    return (
+        fits and same_dim(shape[1 - rank], whole.type.shape[1])
+    ) or f"{c.type!r} varies along an axis other than the channels of {whole.type!r}"
 
 
 def _together(root: Pattern, whole: Pattern, axis: int | CaseValue, *guards: AnyValue) -> Rule:

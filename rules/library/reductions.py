@@ -13,7 +13,7 @@ from passat.ir.attrs import Attrs
 from passat.ir.dtypes import to_numpy
 from passat.ir.ops.movement import permutation
 from passat.ir.ops.reduction import reduced_axes
-from passat.rules.guards import Reject, Term, computed, guard, is_float, keeps_type, shape_of
+from passat.rules.guards import Reject, Term, computed, guard, is_float, keeps_type, same_type, shape_of
 from passat.rules.holes import OperatorHole, cases, operator
 from passat.rules.library.arithmetic import TIES
 from passat.rules.library.products import is_scalar
@@ -222,7 +222,7 @@ class Reductions(RuleSet):
         (softmax(x - _MOST, axis=p) >> softmax(x, axis=p)).when(are_same_axes(b, p, x)).inexact("softmax subtracts the maximum itself")
     )
     softmax_of_difference = (
-        (softmax(x - y, axis=p) >> softmax(x, axis=p)).when(is_constant_along(y, p, x), keeps_type(x, x - y)).finite("inf - inf is NaN")
+        (softmax(x - y, axis=p) >> softmax(x, axis=p)).when(is_constant_along(y, p, x), same_type(x, x - y)).finite("inf - inf is NaN")
     )
     repeated_quantifiers = _repeated(quantifier)
     repeated_totals = _repeated(total).inexact(_OR_TIES)

@@ -148,6 +148,12 @@ def dilates(
 
 
 @guard
+def has_plane(x: Term) -> bool | str:
+    """Channels and planes are nonempty, as ONNX Runtime's pooling requires. (An empty batch has no means in either form.)"""
+    return all(at_least(size, 1) for size in x.type.shape[1:]) or f"the planes of {x.type!r} may be empty"
+
+
+@guard
 def leaves_some(k: Sequence[Sequence[int]], whole: Term) -> bool | str:
     """Something is left of each axis that is cropped: a convolution of fewer elements than its window has is an error."""
     kept = [size for size, cut in zip(whole.type.shape[1:-1], k, strict=True) if any(cut)]
@@ -204,18 +210,18 @@ class Windows(RuleSet):
             _of("avg_pool", _PADDED, padding=q, ceil_mode=False)
             >> _of("avg_pool", x, padding=_JOINED, ceil_mode=False, count_include_pad=True)
         )
-        .when(is_zero(v, x), fits_window(p, q, a, x, _RANK), counts_padding(q, a))
+        .when(is_zero(v, x), fits_window(p, q, a, x, _RANK), counts_padding(q, a), has_plane(x))
         .lowering()
         .inexact(_SUMS)
     )
     maximum = (
         (_of("max_pool", _PADDED, padding=q, ceil_mode=False) >> _of("max_pool", x, padding=_JOINED, ceil_mode=False))
-        .when(is_least(v, x), fits_window(p, q, a, x, _RANK))
+        .when(is_least(v, x), fits_window(p, q, a, x, _RANK), has_plane(x))
         .lowering()
     )
     finite_maximum = (
         (_of("max_pool", _PADDED, padding=q, ceil_mode=False) >> _of("max_pool", x, padding=_JOINED, ceil_mode=False))
-        .when(is_least_finite(v, x), fits_window(p, q, a, x, _RANK))
+        .when(is_least_finite(v, x), fits_window(p, q, a, x, _RANK), has_plane(x))
         .lowering()
         .finite("a maximum of infinities is infinite without the padding")
     )

@@ -51,6 +51,17 @@ def test_one_tensor_of_two_names_in_a_type_that_identity_does_not_take() -> None
     InferenceSession(result.SerializeToString())
 
 
+def test_operands_have_element_types_that_the_opset_permits() -> None:
+    """Max takes integers since opset 12, so that a maximum over parts is not written before: the model stays as it is."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 7, opset_import: ["" : 11]> g (int64[512, 64] x, int64[512, 64] y) => (int64[64] o)'
+        "{ c = Concat <axis = 0> (x, y) o = ReduceMax <axes = [0], keepdims = 0> (c) }"
+    )
+    result = optimize(model)
+    assert [node.op_type for node in result.model.graph.node] == ["Concat", "ReduceMax"]
+    assert result.report.kept.endswith(": Max takes no int64 in ONNX opset 11")
+
+
 def test_one_constant_of_two_names_in_a_type_that_identity_does_not_take() -> None:
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 9]> g (float[2, 2] x) => (bfloat16[a, b] s, bfloat16[a, b] t, float[2, 2] y) <int64[2] n = {2, 2}>'

@@ -296,6 +296,25 @@ def test_a_condition_that_fails_names_its_rule() -> None:
         rewritten(func(ops.exp(a)), rule)
 
 
+def test_a_guard_that_asks_for_what_a_type_does_not_have_rejects() -> None:
+    """Static sizes, and axes, that only some types have."""
+
+    @guard
+    def is_even(term: Term) -> bool | str:
+        """The first of the sizes, all of which are known, is even."""
+        return term.type.concrete_shape[0] % 2 == 0
+
+    @guard
+    def is_third(term: Term) -> bool | str:
+        """The tensor has three axes."""
+        return term.type.axis(2) == 2
+
+    assert reasons(ops.exp(var("n", ("n", 2))), (op.exp(x) >> x).when(is_even(x))) == [
+        "is_even(x): the shape of Tensor[(n, 2), float32] is not static"
+    ]
+    assert reasons(ops.exp(var("m", (2, 2))), (op.exp(x) >> x).when(is_third(x))) == ["is_third(x): Tensor[(2, 2), float32] has no axis 2"]
+
+
 def test_known_elements_reach_conditions() -> None:
     seen: list[object] = []
 

@@ -54,7 +54,9 @@ def _attentions() -> dict[str, Case]:
                 attend((of + table) + chosen(-9.0)), attend((of + table) + chosen(-9.0, 1.0)), "not 0"
             ),
             "with_constant_mask[chosen_biased": case(
-                attend(of + (table + chosen(-9.0))), attend(of + (table + chosen(-9.0, 1.0))), "not 0"
+                attend(of + (table + chosen(-9.0))),
+                attend(of + (splat(LOWEST, (1, 4, 3, 5)) + chosen(LOWEST))),
+                "leaves the range of float32",
             ),
             "with_mask[added": case(attend(of + added), attend(of + var("line", (5,))), "is not a mask with four dimensions"),
             "with_mask[added_twice": case(

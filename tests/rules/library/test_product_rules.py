@@ -165,6 +165,9 @@ def test_short_ranges_are_minded() -> None:
     into = saturate(func(matmul(half, splat(300.0, (3, 5), "float16")) * large), Products)
     assert into.fired("Products.into_weight") == 0
     assert any("the weight times the constant may reach 90000" in remark for remark in into.remarks)
+    small = saturate(func(matmul(half, splat(0.01, (3, 5), "float16")) * splat(1e-4, (), "float16")), Products)
+    assert small.fired("Products.into_weight") == 0
+    assert any("the weight times the constant reaches only 1.00" in remark for remark in small.remarks)
     through = saturate(func((half + numbers((3,), "float16")) * large), Products)
     assert through.fired("Products.through_sum") == 0
     assert any("a part of the sum may overflow" in remark for remark in through.remarks)

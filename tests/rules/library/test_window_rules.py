@@ -41,6 +41,11 @@ def strided(of: Expr) -> Expr:
     return ops.nn.conv2d(of, var("w", (3, 3, 2, 4)), strides=(2, 1), **LAST)  # type: ignore[no-any-return]  # see above
 
 
+def deep(size: int | str) -> Expr:
+    whole = var("x", (1, 2, size, 5, 6))
+    return ops.nn.pad(whole, pad_width=((0, 0), (0, 0), (1, 0), (0, 1), (0, 0)), pad_value=-math.inf)  # type: ignore[no-any-return]  # see above
+
+
 def in_line(crops: tuple[int, int]) -> Expr:
     moved = ops.nn.space_to_batch_nd(var("x", (1, 4, 2)), block_shape=(2,), paddings=((2, 2),), pad_value=0.0)
     convolved = ops.nn.conv1d(moved, var("w", (3, 2, 4)), data_layout="NWC", kernel_layout="WIO")
@@ -75,6 +80,9 @@ CASES: dict[str, Case] = {
         ops.nn.max_pool2d(padded(value=-math.inf), pool_size=(3, 3), padding=(1, 1)),
         ops.nn.max_pool2d(padded(value=0.0), pool_size=(3, 3)),
         "pads with 0.0",
+    ),
+    "Windows.maximum[three]": case(
+        ops.nn.max_pool3d(deep(5), pool_size=(2, 2, 2)), ops.nn.max_pool3d(deep("n"), pool_size=(2, 2, 2)), "may be empty"
     ),
     "Windows.maximum[two]": case(
         ops.nn.max_pool2d(padded(small, -128), pool_size=(2, 2)),
