@@ -17,7 +17,7 @@ _NEW: Final = count()
 
 
 class TypeQueryError(PassatError, TypeError, ValueError):
-    """A tensor type does not have the axis, or the known sizes, that it is asked for. Where a guard asks, the match is rejected."""
+    """A tensor type does not have an axis, or sizes that are known. Where a guard requires them, it rejects the match."""
 
 
 class Type:

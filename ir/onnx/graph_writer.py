@@ -177,7 +177,8 @@ class GraphWriter:
         if op.to_onnx is None:
             hint = "; relay.qnn.transform.CanonicalizeOps replaces most quantized operators" if op.name.startswith("qnn.") else ""
             raise OnnxError(f"the operator {op.name} has no ONNX form{hint}")
-        operands = [name for arg in args for name in self._operand(arg)]
+        named = [(arg, self._operand(arg)) for arg in args]
+        operands = [name for _, names in named for name in names]
         try:
             found = op.to_onnx(call, operands, self.emitter)
         except OnnxVersionError as error:
@@ -186,22 +187,20 @@ class GraphWriter:
         if len(results) != len(wanted):
             raise OnnxError(f"the operator {op.name} has {len(wanted)} results, but its ONNX form has {len(results)}")
         nodes, names = self.emitter.finish(results, wanted, node_name, self.model.names, self.model.node_names, self.model.versions)
-        self._check_operands(call, operands, nodes)
+        self._check_operands(named, nodes)
         for node in nodes:
             if node.domain:
                 self.model.imports.setdefault(node.domain, 1)
         self.nodes += nodes
         return names
 
-    def _check_operands(self, call: Call, operands: Sequence[str], nodes: Iterable[NodeProto]) -> None:
-        """Raises OpsetError if a node takes no operands of the element types of the call's in the opset of the model: many operators took
+    def _check_operands(self, named: Iterable[tuple[Expr, Sequence[str]]], nodes: Iterable[NodeProto]) -> None:
+        """Raises OpsetError if a node takes no operands of the element types of a call's, in the opset of the model: many operators took
         only floating-point numbers in early opsets."""
         dtypes: dict[str, str] = {}
-        names = iter(operands)
-        for arg in call.args:
+        for arg, names in named:
             type_ = arg.checked_type
-            for part in type_.fields if isinstance(type_, TupleType) else (type_,):
-                name = next(names)
+            for name, part in zip(names, type_.fields if isinstance(type_, TupleType) else (type_,), strict=False):
                 if isinstance(part, TensorType):
                     dtypes[name] = part.dtype
         version = self.model.frame.version
