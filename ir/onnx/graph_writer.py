@@ -201,8 +201,10 @@ class GraphWriter:
         for arg, names in named:
             type_ = arg.checked_type
             for name, part in zip(names, type_.fields if isinstance(type_, TupleType) else (type_,), strict=False):
-                if isinstance(part, TensorType):
+                if isinstance(part, TensorType) and part.dtype != "float32":  # which every operator of floating-point numbers has taken
                     dtypes[name] = part.dtype
+        if not dtypes:
+            return
         version = self.model.frame.version
         for node in nodes:
             for place, name in enumerate(node.input):
