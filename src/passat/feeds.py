@@ -34,6 +34,8 @@ SAFE_RANGE: Final = 2
 """Integers below this are valid indices, masks and token types in nearly every model."""
 WIDE_RANGE: Final = 50
 """Integers below this distinguish the rows of an embedding; a tensor with four dimensions of such sizes is still small."""
+_EMPTY_ROWS: Final = 0.25
+"""The share of rows that are 0 throughout, in every second trial, of inputs that may be masks."""
 LARGEST_INPUT: Final = 1 << 24
 """Maximum number of elements of one input."""
 _WORDS: Final = np.array(["", "a", "passat", "two words", "1.5"], np.object_)
@@ -147,11 +149,12 @@ def _array(spec: InputSpec, shape: tuple[int, ...], trial: Trial, random: np.ran
     dtype = ELEMENT_TYPES[spec.element_type]
     if spec.element_type == "string":
         return np.asarray(_WORDS[random.integers(0, len(_WORDS), shape)], dtype)
-    if dtype.kind == "b":
-        return np.asarray(random.integers(0, 2, shape), dtype)
+    if dtype.kind == "b" or spec.is_index:
+        drawn = random.integers(0, trial.ranges.get(spec.name, SAFE_RANGE), shape)
+        if trial.seed % 2 and len(shape) > 1:  # in every second trial, masks have rows without True
+            drawn *= random.random((*shape[:-1], 1)) >= _EMPTY_ROWS
+        return np.asarray(drawn, dtype)
     if dtype.kind in "iu":
-        if spec.is_index:
-            return np.asarray(random.integers(0, trial.ranges.get(spec.name, SAFE_RANGE), shape), dtype)
         low, high = (-128, 127) if spec.element_type == "int8" else (0, 255)
         return np.asarray(random.integers(low, high, shape, endpoint=True), dtype)
     # Every second trial is positive, for logarithms and roots; some integers test ties and bounds.

@@ -175,6 +175,20 @@ def test_indices_reach_far_into_a_table_that_is_large_enough() -> None:
     assert compare_models(embedding(50), embedding(50, shift=1.0)).trials[0].ranges == {"ids": 50}
 
 
+@pytest.mark.parametrize("kind", ["bool", "int64"])
+def test_some_rows_of_masks_are_empty(kind: str) -> None:
+    """A random row of 64 elements is hardly ever empty, but rows of padding are."""
+    right, wrong = (
+        onnx.parser.parse_model(
+            f'<ir_version: 8, opset_import: ["" : 17]> g ({kind}[8, 64] mask) => (float[8] y) <float[1] one = {{{least}}}>'
+            "{ number = Cast <to = 1> (mask) some = ReduceMax <axes = [1], keepdims = 0> (number) y = Max (some, one) }"
+        )
+        for least in (0, 1)
+    )
+    assert compare_models(right, right).equal is True
+    assert compare_models(right, wrong).equal is False
+
+
 def test_sizes_of_one_name_agree_across_inputs_and_expressions() -> None:
     inputs = [value("a", shape=("n", "m")), value("b", shape=("m", "n + 1"))]
     product = model([helper.make_node("MatMul", ["a", "b"], ["y"])], inputs, [value("y", shape=("n", "n + 1"))])
