@@ -93,7 +93,7 @@ torch: $(TORCH)/.ready  ## Run the tests of the backend of torch.compile, in a s
 	$(TORCH)/venv/bin/python -m pytest tests/torch_compile
 
 documents: $(VENV)/.dev  ## Update the output in README and docs
-	$(BIN)/python tests/house/test_documents.py
+	$(BIN)/python -m tests.house.test_documents
 
 cluster: $(VENV)/.dev  ## Run the tests of --cluster and of remote sessions, with dask.distributed
 	$(PIP) install --editable . --group cluster
