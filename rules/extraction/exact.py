@@ -1,9 +1,6 @@
-"""Exact extraction: a 0-1 program, solved by OR-tools (extra `exact`), with its constraint solver CP-SAT or the mixed-integer solver
-HiGHS."""
+"""Exact extraction: a 0-1 program, solved by the mixed-integer solver HiGHS of OR-tools (extra `exact`)."""
 
 import datetime
-import math
-import os
 import time
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -13,8 +10,6 @@ from passat.ir.passat_error import PassatError
 from passat.rules.extraction.improve import trees_from_leaves
 from passat.rules.extraction.space import LESS, Space
 
-_SHARE: Final = 0.7
-"""The share of the time that HiGHS gets, unless it finishes earlier."""
 _MOST_SECONDS: Final = 1e8
 """Stands for no limit; larger values overflow the solver's clock."""
 _COMPARED: Final = 200
@@ -100,19 +95,15 @@ def solve_exactly(space: Space, roots: Sequence[int], known: Mapping[int, int], 
     start = time.perf_counter()
     program = Program(space, roots)
     best, cost, bound = dict(known), program.cost(known), 0.0
-    for solve, share in ((solve_by_mip, _SHARE), (solve_by_cpsat, 1.0)):
-        left = share * (seconds - (time.perf_counter() - start))
-        if left <= 0:
-            continue
-        found = solve(program, best, left, seed)
-        bound = max(bound, found.bound)
-        if found.choice is not None:
-            choice = program.needed(found.choice)
-            if program.cost(choice) < cost * LESS:
-                best, cost = choice, program.cost(choice)
-        if found.proven or bound >= cost * LESS:
-            return Exact(best, min(bound, cost), True)
-    return Exact(best, min(bound, cost), False)
+    left = seconds - (time.perf_counter() - start)
+    if left <= 0:
+        return Exact(best, bound, False)
+    found = solve_by_mip(program, known, left, seed)
+    if found.choice is not None:
+        choice = program.needed(found.choice)
+        if program.cost(choice) < cost * LESS:
+            best, cost = choice, program.cost(choice)
+    return Exact(best, min(found.bound, cost), found.proven or found.bound >= cost * LESS)
 
 
 def useful_nodes(space: Space, roots: Sequence[int]) -> dict[int, list[int]]:
@@ -145,65 +136,6 @@ def _not_needless(space: Space, nodes: Sequence[int]) -> list[int]:
             kept.append((node, parts))
             dearest.append(cost + space.biases[node].apart if node in space.biases else cost)
     return [node for node, _ in kept]
-
-
-_DIGITS: Final = 6
-"""Costs that become integers when multiplied by a power of ten up to this one are exact; others are rounded to this many digits."""
-
-
-def solve_by_cpsat(program: Program, known: Mapping[int, int], seconds: float, seed: int) -> Exact:
-    """The cheapest choice that CP-SAT finds, starting from a known one."""
-    from ortools.sat.python import cp_model
-
-    space, nodes = program.space, program.nodes
-    biases = program.biases
-    scale, loss = _scale([*(space.costs[node] for found in nodes.values() for node in found), *(bias.apart for bias in biases.values())])
-    model = cp_model.CpModel()
-    needed = {cls: model.new_bool_var("") for cls in nodes}
-    taken = {node: model.new_bool_var("") for found in nodes.values() for node in found}
-    places = {cls: model.new_int_var(0, count - 1, "") for cls, count in program.places.items()}
-    for root in program.roots:
-        model.add(needed[root] == 1)
-    for cls, found in nodes.items():
-        model.add(sum([taken[node] for node in found]) == needed[cls])
-    for (_, part), users in program.users.items():
-        model.add(sum([taken[node] for node in users]) <= needed[part])
-    for cls, part in program.cyclic:
-        for node in program.users[cls, part]:
-            model.add(places[part] < places[cls]).only_enforce_if(taken[node])
-    apart = {node: model.new_bool_var("") for node in biases}
-    for node, bias in biases.items():
-        if bias.on in program.roots:
-            model.add(taken[node] <= apart[node])
-        for reader in program.readers(node):
-            model.add(taken[node] + taken[reader] - 1 <= apart[node])
-        model.add(taken[node] - sum([taken[taker] for taker in bias.takers if taker in taken]) <= apart[node])
-    dues = [round(space.costs[node] * scale) * variable for node, variable in taken.items()]
-    dues += [round(biases[node].apart * scale) * variable for node, variable in apart.items()]
-    model.minimize(sum(dues))
-    for cls, variable in needed.items():
-        model.add_hint(variable, cls in known)
-    for node, variable in taken.items():
-        model.add_hint(variable, known.get(space.classes[node]) == node)
-    solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = seconds
-    solver.parameters.num_workers = min(8, os.cpu_count() or 1)
-    solver.parameters.random_seed = seed
-    status = solver.solve(model)
-    bound = max(0.0, (solver.best_objective_bound - loss) / scale)
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return Exact(None, 0.0, False)
-    choice = {cls: node for cls, found in nodes.items() for node in found if solver.value(taken[node])}
-    return Exact(choice, bound, status == cp_model.OPTIMAL and loss == 0)
-
-
-def _scale(costs: Sequence[float]) -> tuple[float, float]:
-    """The factor that makes costs integers, and the error that rounding may cause in a sum."""
-    for digits in range(_DIGITS + 1):
-        scale = 10.0**digits
-        if all(math.isclose(cost * scale, round(cost * scale), rel_tol=1e-12, abs_tol=1e-12) for cost in costs):
-            return scale, 0.0
-    return 10.0**_DIGITS / max(costs), 0.5 * len(costs)
 
 
 _WHOLE: Final = 1e5
