@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypeAlias
 from passat.ir.module import IRModule
 from passat.ir.passat_error import PassatError
 from passat.passmgr.context import PassContext
-from passat.passmgr.debugging.executions import Execution, ExecutionTracker, PassLimit, function_of, show_error
+from passat.passmgr.debugging.executions import Execution, ExecutionTracker, function_of, show_error
 from passat.passmgr.pass_info import PassInfo, Statistics
 from passat.passmgr.passes import FunctionPass, Pass
 from passat.passmgr.sequential import Sequential
@@ -48,7 +48,7 @@ class CannotTellError(BisectError):
 
 
 class FlappingError(BisectError):
-    """The predicate or the pipeline is not deterministic."""
+    """The predicate is not deterministic."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class PassBisect:
     * `function` is the affected function, if it is known and unique.
     * If the predicate was undecidable for modules in between, there are several `candidates`; `execution` is the last one, and `before` the
       module before the first one.
-    * `executions` are those of the whole pipeline (up to an exception), `calls` counts calls of the predicate, `runs` runs of the pipeline.
+    * `executions` are those of the whole pipeline (up to an exception), `calls` counts calls of the predicate.
     """
 
     execution: Execution
@@ -70,7 +70,6 @@ class PassBisect:
     candidates: tuple[Execution, ...]
     executions: tuple[Execution, ...]
     calls: int
-    runs: int
 
     def __str__(self) -> str:
         if len(self.candidates) > 1:
@@ -88,7 +87,6 @@ def bisect_passes(
     ctx: PassContext | None = None,
     *,
     crashes: bool = False,
-    rerun: bool = False,
     confirm: bool = True,
 ) -> PassBisect:
     """Finds the first execution of a pipeline that makes a predicate true, in a logarithmic number of calls.
@@ -97,13 +95,12 @@ def bisect_passes(
     be false for the input and true for the result. It is called for log2(n) of the n different modules in between and, with `confirm`,
     again for the two modules found. If it changes from false to true several times, any of these changes is found.
 
-    * `crashes`: an exception in a pass counts as true; otherwise it raises BisectError.
-    * `rerun`: runs the pipeline again for each call, with a `PassLimit`, for predicates that depend on more than the module.
+    With `crashes`, an exception in a pass counts as true; otherwise it raises BisectError.
 
     Raises AlreadyTrueError, NeverTrueError, FlappingError, BisectError. Exceptions of the predicate propagate.
     """
     ctx = PassContext.current() if ctx is None else ctx
-    states = (_Reruns if rerun else _Snapshots)(pipeline, mod, ctx, crashes)
+    states = _Snapshots(pipeline, mod, ctx, crashes)
     asked = _Questions(states, predicate)
     if asked.about(0, "the input"):
         raise AlreadyTrueError("the input is bad already, before any pass ran")
@@ -116,8 +113,7 @@ def bisect_passes(
         asked.again(low, expected=False)
         asked.again(high, expected=True)
     candidates = tuple(states.executions[mark - 1] for mark in states.marks[low:high])
-    after, error = states.module(high), None
-    before = states.before(high) if len(candidates) == 1 else states.module(low)
+    before, after, error = states.modules[low], states.modules[high], None
     assert before is not None  # a missing module counts as true
     execution = candidates[-1]
     function = None
@@ -126,7 +122,7 @@ def bisect_passes(
         function = None if error is None else function_of(error)
     elif len(candidates) == 1:
         function = _changed_function(pipeline, ctx, execution, before, after, asked.ask)
-    return PassBisect(execution, before, after, function, error, candidates, tuple(states.executions), asked.calls, states.runs)
+    return PassBisect(execution, before, after, function, error, candidates, tuple(states.executions), asked.calls)
 
 
 def first_true(count: int, ask: Callable[[int], bool | None]) -> tuple[int, int]:
@@ -153,13 +149,33 @@ def first_true(count: int, ask: Callable[[int], bool | None]) -> tuple[int, int]
             low = middle
 
 
+class _Keeper(ExecutionTracker):
+    """Keeps the module after each execution, and the exception of the last one. Modules share unchanged parts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.modules: list[IRModule] = []
+        self.error: BaseException | None = None
+
+    def enter_pass_ctx(self) -> None:
+        super().enter_pass_ctx()
+        self.error = None
+
+    def execution_ends(self, mod: IRModule, execution: Execution) -> None:
+        self.modules.append(mod)
+
+    def execution_fails(self, mod: IRModule, execution: Execution, error: BaseException) -> None:
+        self.error = error
+        self.modules[execution.number - 1 :] = [mod]  # if the exception is caught, the pass changed nothing
+
+
 class _Run(NamedTuple):
     result: IRModule | None
     error: Exception | None
     executions: list[Execution]
 
 
-def _run(pipeline: Pass, mod: IRModule, ctx: PassContext, tracker: ExecutionTracker) -> _Run:
+def _run(pipeline: Pass, mod: IRModule, ctx: PassContext, tracker: _Keeper) -> _Run:
     """Runs a pipeline in a context like the given one, with another instrument. Returns exceptions of passes."""
     context = copy.copy(ctx)
     context.statistics = Statistics()
@@ -170,140 +186,35 @@ def _run(pipeline: Pass, mod: IRModule, ctx: PassContext, tracker: ExecutionTrac
         with context:
             return _Run(pipeline(mod), None, tracker.executions)
     except Exception as error:
-        if not isinstance(tracker, _Failing) or tracker.error is None:
+        if tracker.error is None:
             raise  # raised by the pipeline itself or by an instrument, not by a pass
         return _Run(None, error, tracker.executions)
 
 
-class _Failing(ExecutionTracker):
-    """Keeps the exception of the last execution."""
-
-    error: BaseException | None = None
-
-    def enter_pass_ctx(self) -> None:
-        super().enter_pass_ctx()
-        self.error = None
-
-    def execution_fails(self, mod: IRModule, execution: Execution, error: BaseException) -> None:
-        self.error = error
-
-
-class _Keeper(_Failing):
-    """Keeps the module after each execution. Modules share unchanged parts."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.modules: list[IRModule] = []
-
-    def execution_ends(self, mod: IRModule, execution: Execution) -> None:
-        self.modules.append(mod)
-
-    def execution_fails(self, mod: IRModule, execution: Execution, error: BaseException) -> None:
-        super().execution_fails(mod, execution, error)
-        self.modules[execution.number - 1 :] = [mod]  # if the exception is caught, the pass changed nothing
-
-
-class _LimitKeeper(PassLimit, _Failing):
-    """The limit of one of several runs. Keeps the input module of the last execution within the limit."""
-
-    last: IRModule | None = None
-
-    def execution_begins(self, mod: IRModule, execution: Execution) -> None:
-        if self.limit < 0 or execution.number <= self.limit:
-            self.last = mod
-
-
-class _States:
-    """The modules to test. `marks` are the numbers of the executions that produced a new module."""
+class _Snapshots:
+    """The modules to test, kept from a run of the pipeline: the input, and one for each of `marks`, the numbers of the executions that
+    produced a new module. The module of an execution that raised is None."""
 
     def __init__(self, pipeline: Pass, mod: IRModule, ctx: PassContext, crashes: bool) -> None:
-        self.pipeline, self.start, self.ctx, self.crashes = pipeline, mod, ctx, crashes
-        self.executions: list[Execution] = []
-        self.marks: list[int] = []
-        self.error: Exception | None = None
-        self.runs = 0
-        self.prepare()
-
-    def prepare(self) -> None:
-        """Runs the whole pipeline."""
-        raise NotImplementedError
-
-    def module(self, state: int) -> IRModule | None:
-        """The module of a state: 0 is the input, others are the results of the execution at their mark; None if that raised."""
-        raise NotImplementedError
-
-    def before(self, state: int) -> IRModule | None:
-        """The input module of the last execution before a state."""
-        raise NotImplementedError
-
-    def forget(self, state: int) -> None:
-        """Makes the next question about a state compute its module again, if modules are computed on demand."""
-
-    def rerun(self, tracker: ExecutionTracker) -> _Run:
-        """Runs the pipeline again. Raises BisectError if a pass raises and exceptions do not count."""
-        self.runs += 1
-        run = _run(self.pipeline, self.start, self.ctx, tracker)
-        if run.error is not None and not self.crashes:
-            last = run.executions[-1]
-            found = f"pass {last.number} ({last.place}) raises {show_error(run.error)}"
-            raise PassRaisedError(f"{found}; with crashes=True that counts as bad", found) from run.error
-        return run
-
-
-class _Snapshots(_States):
-    """States kept from a single run."""
-
-    def prepare(self) -> None:
         keeper = _Keeper()
-        result, self.error, self.executions = self.rerun(keeper)
-        self._modules: list[IRModule | None] = [self.start]
-        last = self.start
-        for execution, mod in zip(self.executions, keeper.modules, strict=True):
-            if mod is not last:
+        result, self.error, self.executions = _run(pipeline, mod, ctx, keeper)
+        if self.error is not None and not crashes:
+            last = self.executions[-1]
+            found = f"pass {last.number} ({last.place}) raises {show_error(self.error)}"
+            raise PassRaisedError(f"{found}; with crashes=True that counts as bad", found) from self.error
+        self.marks: list[int] = []
+        self.modules: list[IRModule | None] = [mod]
+        latest = mod
+        for execution, after in zip(self.executions, keeper.modules, strict=True):
+            if after is not latest:
                 self.marks.append(execution.number)
-                self._modules.append(mod)
-                last = mod
+                self.modules.append(after)
+                latest = after
         if self.error is not None:
             self.marks.append(self.executions[-1].number)
-            self._modules.append(None)
-        elif result is not last:
-            raise BisectError("the pipeline returns a different module than its last pass; rerun=True bisects such pipelines")
-
-    def module(self, state: int) -> IRModule | None:
-        return self._modules[state]
-
-    def before(self, state: int) -> IRModule | None:
-        return self._modules[state - 1]
-
-
-class _Reruns(_States):
-    """States computed by running the pipeline with a limit."""
-
-    def prepare(self) -> None:
-        keeper = _LimitKeeper(-1)
-        result, self.error, self.executions = self.rerun(keeper)
-        self._modules: dict[int, IRModule | None] = {len(self.executions): result}
-        self._before = {len(self.executions): keeper.last}
-        self.marks = [execution.number for execution in self.executions]
-
-    def module(self, state: int) -> IRModule | None:
-        if state not in self._modules:
-            keeper = _LimitKeeper(state)
-            run = self.rerun(keeper)
-            names = [execution.name for execution in run.executions[:state]]
-            if names != [execution.name for execution in self.executions[: len(names)]] or (run.error is None and len(names) < state):
-                raise FlappingError(f"the pipeline does not run the same passes every time: {', '.join(names)}")
-            if run.error is not None:
-                self.error = run.error
-            self._modules[state], self._before[state] = run.result, keeper.last
-        return self._modules[state]
-
-    def before(self, state: int) -> IRModule | None:
-        return self._before[state]
-
-    def forget(self, state: int) -> None:
-        """Runs the pipeline again for the next question."""
-        del self._modules[state]
+            self.modules.append(None)
+        elif result is not latest:
+            raise BisectError("the pipeline itself changes the module after its last pass; only changes of passes are bisected")
 
 
 _ANSWERS: Final = {True: "bad", False: "good", None: "undecided"}
@@ -312,7 +223,7 @@ _ANSWERS: Final = {True: "bad", False: "good", None: "undecided"}
 class _Questions:
     """Calls a predicate on states and counts the calls."""
 
-    def __init__(self, states: _States, predicate: Predicate) -> None:
+    def __init__(self, states: _Snapshots, predicate: Predicate) -> None:
         self._states, self._predicate = states, predicate
         self.calls = 0
 
@@ -323,7 +234,7 @@ class _Questions:
         return None if answer is None else bool(answer)
 
     def __call__(self, state: int) -> bool | None:
-        mod = self._states.module(state)
+        mod = self._states.modules[state]
         return True if mod is None else self.ask(mod)
 
     def about(self, state: int, what: str) -> bool:
@@ -336,9 +247,8 @@ class _Questions:
     def again(self, state: int, expected: bool) -> None:
         """Repeats the question about a state. Raises FlappingError if the result differs."""
         states = self._states
-        if states.module(state) is None and not isinstance(states, _Reruns):
-            return  # a single run that raised cannot be repeated
-        states.forget(state)
+        if states.modules[state] is None:
+            return  # a run that raised cannot be repeated
         answer = self(state)
         if answer is not expected:
             place = (
