@@ -14,13 +14,15 @@ from passat.rules.engine.trace import Application, Trace
 
 
 class PassEvent(NamedTuple):
-    """A pass that ran by itself, not as a pipeline of others, or a stage; the number of runs in the trace before and after it."""
+    """A pass that ran by itself, not as a pipeline of others, or a stage; the number of runs in the trace before and after it, and the name
+    of the pass, or those of the passes of the stage that ran."""
 
     name: str
     before: IRModule
     after: IRModule
     first: int
     end: int
+    parts: tuple[str, ...]
 
 
 class PassTrace(PassInstrument):
@@ -38,10 +40,12 @@ class PassTrace(PassInstrument):
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
         """Records the result of a pass, unless it consists of recorded passes; those of a stage count as one."""
         before, count, first = self._open.pop()
+        parts: tuple[str, ...] = (info.name,)
         if isinstance(info, StageInfo):
+            parts = tuple([each.name for each in self.events[count:]])
             del self.events[count:]
         if len(self.events) == count:
-            self.events.append(PassEvent(info.name, before, mod, first, len(self.trace.runs)))
+            self.events.append(PassEvent(info.name, before, mod, first, len(self.trace.runs), parts))
 
     def since(self, run: int) -> list[PassEvent]:
         """The recorded passes from a run on, with runs counted from there."""

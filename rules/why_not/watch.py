@@ -11,7 +11,7 @@ from passat.ir.expr import Function, Let
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.traverse import bodies, post_order
-from passat.passmgr import Pass, PassContext, PassInfo, PassInstrument, Plan, Sequential
+from passat.passmgr import Pass, PassContext, Plan, Sequential
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Matcher
@@ -20,6 +20,7 @@ from passat.rules.engine.trace import Application, Run, Trace
 from passat.rules.extraction.improve import Solution, cheapest_trees
 from passat.rules.extraction.space import Space
 from passat.rules.provenance.node_traces import Index
+from passat.rules.provenance.pass_trace import PassTrace
 from passat.rules.why_not.view import View
 
 _SEARCHED = 16
@@ -160,60 +161,24 @@ class Watched(NamedTuple):
     remarks: Mapping[str, Sequence[str]]
 
 
-class _Watch(PassInstrument):
-    """Records the modules that passes received."""
-
-    def __init__(self, trace: Trace) -> None:
-        self._trace = trace
-        self.seen: list[tuple[str, IRModule, int]] = []
-
-    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Records a module, and the number of saturations so far."""
-        self.seen.append((info.name, mod, len(self._trace.runs)))
-
-
 def watch(pipeline: Pass, module: IRModule, settings: PassContext) -> Watched:
     """Runs a pipeline in the settings of a context, function by function, and records everything. Propagates exceptions of passes."""
-    trace = Trace()
-    watching = _Watch(trace)
+    pass_trace = PassTrace(trace := Trace())
     whole = pipeline if isinstance(pipeline, Sequential) else Sequential([pipeline])
-    context = settings.inside(config={"rules.trace": trace}, instruments=[watching])
+    context = settings.inside(config={"rules.trace": trace}, instruments=[pass_trace])
     plan = whole.plan(context)
     with context:
         after = whole(module)
-    starts = [start for _, _, start in watching.seen] + [len(trace.runs)]
-    pipelines = {plan.name, *(step.name for step in plan.walk() if step.pass_.members is not None)}
-    ran = tuple(
-        Ran(name, before, tuple(map(RunTrace, trace.runs[starts[i] : starts[i + 1]])))
-        for i, (name, before, _) in enumerate(watching.seen)
-        if name not in pipelines
-    )
+    ran: list[Ran] = []
     remarks = {name: list(said) for name, said in context.statistics.remarks.items()}
-    for each in (together := _as_one(ran, plan)):
-        alone = [remark for remark in remarks.get(each.name, ()) if isinstance(remark, Skipped)]
-        for part in each.parts:
-            if part != each.name:
+    for number, event in enumerate(pass_trace.events):
+        name = event.parts[0] if len(event.parts) == 1 else event.name
+        ran.append(Ran(name, event.before, tuple(map(RunTrace, trace.runs[event.first : event.end])), event.parts, number))
+        alone = [remark for remark in remarks.get(name, ()) if isinstance(remark, Skipped)]
+        for part in event.parts:
+            if part != name:
                 remarks.setdefault(part, []).extend(alone)
-    return Watched(plan, settings, together, after, remarks)
-
-
-def _as_one(ran: Sequence[Ran], plan: Plan) -> tuple[Ran, ...]:
-    """The sequence with passes that share an e-graph combined: the stage first, then each of its passes."""
-    stages: dict[str, list[str]] = {}
-    for step in plan.walk():
-        if step.stage:
-            stages.setdefault(step.stage, []).append(step.name)
-    found: list[Ran] = []
-    left: list[str] = []
-    for each in ran:
-        if each.name in left:
-            del left[: left.index(each.name) + 1]  # an instrument vetoed the passes before it
-            last = found[-1]
-            found[-1] = last._replace(runs=(*last.runs, *each.runs), parts=(*last.parts, each.name))
-        else:
-            left = list(stages.get(each.name, ()))
-            found.append(each._replace(parts=() if left else (each.name,)))
-    return tuple([ran._replace(name=ran.parts[0] if len(ran.parts) == 1 else ran.name, number=n) for n, ran in enumerate(found)])
+    return Watched(plan, settings, tuple(ran), after, remarks)
 
 
 def views_of_module(module: IRModule) -> dict[str, list[View]]:
