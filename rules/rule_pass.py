@@ -130,7 +130,6 @@ register_option(
     "Maximum number of rule applications in the context, in order; used to bisect for a wrong one.",
     minimum=0,
 )
-register_option("rules.seed", int, 0, "0 processes matches in program order; another number selects another order.", minimum=0)
 register_option("rules.trace", Trace, None, "A Trace that records all events of saturations.")
 register_option("rules.joint", bool, True, "Whether adjacent rule passes share one e-graph, as a stage of the pipeline.")
 register_option("rules.time_limit", float, None, "Maximum seconds of all saturations in the context.", minimum=0)
@@ -323,7 +322,6 @@ class RulePass(FunctionPass):
             exact_seconds=ctx.get_config("rules.exact"),
             region_nodes=None if limits.unions is not None or trace is not None else ctx.get_config("rules.region_nodes"),
             rank=rank_of(ctx, self.picked_by),
-            seed=ctx.get_config("rules.seed"),
             trace=trace,
         )
 

@@ -48,7 +48,6 @@ class Engine:
     exact_seconds: float = 0.0
     region_nodes: int | None = None
     rank: int = 0
-    seed: int = 0
     trace: Trace | None = None
 
     def run(self, function: Function, report: EngineReport) -> Function:
@@ -141,7 +140,7 @@ class Engine:
 
     def _saturated(self, graph: Graph, root: int, body: Expr, done: "_Done | None", report: EngineReport, returned: Sequence[int]) -> Expr:
         initial, steps = len(graph), None if self.trace is None else Steps()
-        saturator = Saturator(graph, self.stages, self._limits(report), seed=self.seed, steps=steps)
+        saturator = Saturator(graph, self.stages, self._limits(report), steps=steps)
         changed_leaf = done is not None and any(done.regions.get(id(leaf), leaf) is not leaf for leaf in graph.leaves)
         result = saturator.run()
         report.add_saturation(result)

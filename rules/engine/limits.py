@@ -1,15 +1,15 @@
 """Limits of saturation with their defaults, checked within iterations, and the back-off of single rules."""
 
 import math
-import os
 import time
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from passat.passmgr.inspection.resources import resident_bytes
 from passat.rules.engine.interruption import interrupted
 
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE") / (1 << 20) if hasattr(os, "sysconf") else 0.0
+_MEGABYTE: Final = 1 << 20
 
 
 class StopReason(StrEnum):
@@ -100,21 +100,12 @@ class Budget:
 
     def watch_memory(self) -> None:
         """Starts watching the memory of the process."""
-        self._resident = resident_megabytes()
+        self._resident = resident_bytes()
 
     def check_memory(self) -> None:
         """Raises LimitReached if the process has grown too much since `watch_memory`. A call takes about 20 us."""
-        if resident_megabytes() - self._resident > self.limits.memory:
+        if resident_bytes() - self._resident > self.limits.memory * _MEGABYTE:
             raise LimitReached(StopReason.MEMORY, f"more than {self.limits.memory:g} MB")
-
-
-def resident_megabytes() -> float:
-    """The resident memory of the process; 0 if the system does not report it."""
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * _PAGE
-    except (OSError, IndexError, ValueError):
-        return 0.0
 
 
 Row = tuple[int, ...]

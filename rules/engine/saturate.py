@@ -1,7 +1,6 @@
 """Two-phase saturation: egglog matches, Python decides on the matches, and egglog loads the results as TSV tables."""
 
 import itertools
-import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NoReturn
@@ -34,10 +33,10 @@ class Saturator:
     the rule and the root e-class of each new node. For each application of a multi-pattern rule, and each common part of sums and products,
     `together` lists the roots and the nodes that may replace them jointly. `steps` records each application and rejection.
 
-    Equal seeds give equal results. Seed 0 processes matches in program order; others use a random order.
+    Processes matches in program order, so equal graphs give equal results.
     """
 
-    def __init__(self, graph: Graph, stages: Sequence[Stage], limits: Limits, *, seed: int = 0, steps: Steps | None = None) -> None:
+    def __init__(self, graph: Graph, stages: Sequence[Stage], limits: Limits, *, steps: Steps | None = None) -> None:
         self.graph = graph
         self.stages = stages
         self.together: list[list[tuple[int, int]]] = []
@@ -45,7 +44,6 @@ class Saturator:
         self.members = graph.members
         self.provenance: dict[int, tuple[str, int]] = {}
         self._steps = steps
-        self._random = random.Random(seed) if seed else None
         self._budget = Budget(limits)
         self._limits = limits
         self._initial = len(graph)
@@ -363,8 +361,6 @@ class Saturator:
                     steps.banned.add(matcher.name)
             if not rows and number not in again:
                 continue
-            if self._random is not None:
-                rows = self._random.sample(rows, len(rows))
             statistics, retried = self.result.of(matcher.name), again.get(number, ())
             start = time.perf_counter()
             for row in (*sorted(retried), *rows):

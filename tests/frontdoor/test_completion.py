@@ -29,10 +29,10 @@ def completed(words: str) -> list[str]:
         ("passat order --config rules.math=e", {"rules.math=exact"}),
         ("passat order --config rules.joint=", {"rules.joint=true", "rules.joint=false"}),
         ("passat order --config rules.cost=n", {"rules.cost=nodes"}),
-        ("passat order --config rules.seed=", set()),
+        ("passat order --config rules.rounds=", set()),
         ("passat order --config rules.no=", set()),
         ("passat order --config rules.math =", {"exact", "reassociate", "finite"}),  # as bash splits it
-        ("passat order --config rules.seed = 3 --config rules.math = e", {"exact"}),
+        ("passat order --config rules.rounds = 3 --config rules.math = e", {"exact"}),
         ("passat config explain rules.math", {"rules.math"}),
         ("passat passes FoldC", {"FoldConstant"}),
         ("passat rules check Win", {"Windows"}),
