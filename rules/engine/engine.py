@@ -15,7 +15,7 @@ from passat.ir.traverse import children, post_order, with_children
 from passat.rules.cost import ROOFLINE, CostModel, NodeCount, program_cost
 from passat.rules.engine.directions import Directions
 from passat.rules.engine.eager import Eager
-from passat.rules.engine.graph import CONST_SYMBOL, TUPLE, Graph, outer_parts
+from passat.rules.engine.graph import CONST_SYMBOL, TUPLE, Graph, operands_of
 from passat.rules.engine.interruption import interruptible
 from passat.rules.engine.limits import Limits
 from passat.rules.engine.lowering import lower
@@ -249,9 +249,7 @@ def _stateful_calls(function: Function) -> int:
 
 def _own_parts(expr: Expr) -> Sequence[Expr]:
     """The parts of an expression that belong to the same body."""
-    if isinstance(expr, Function):
-        return ()
-    return outer_parts(expr) if isinstance(expr, (If, Match)) else children(expr)
+    return () if isinstance(expr, Function) else operands_of(expr) or children(expr)
 
 
 def _regions(function: Function) -> list[Expr]:

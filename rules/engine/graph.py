@@ -60,14 +60,18 @@ class Symbol:
         return self.name
 
 
-def outer_parts(region: Expr) -> tuple[Expr, ...]:
-    """The parts of a branch, a match or a call that belong to the surrounding dataflow."""
-    if isinstance(region, If):
-        return (region.cond,)
-    if isinstance(region, Match):
-        return (region.data,)
-    assert isinstance(region, Call)
-    return (region.op, *region.args)
+def operands_of(expr: Expr) -> tuple[Expr, ...]:
+    """The parts of an expression that its node in a graph has as operands: of a branch or match, the condition or the data; of a call of
+    anything but an operator, also what is called; none for variables, functions, lets and references."""
+    if type(expr) is Call:
+        return expr.args if isinstance(expr.op, Op) else (expr.op, *expr.args)
+    if type(expr) is TupleGetItem:
+        return (expr.tuple_value,)
+    if type(expr) is Tuple:
+        return expr.fields
+    if type(expr) is If:
+        return (expr.cond,)
+    return (expr.data,) if type(expr) is Match else ()
 
 
 _SYMBOLS: dict[tuple[str, Op | None, int], Symbol] = {}
@@ -200,7 +204,7 @@ class Graph:
             elif kind is Tuple:
                 parts = expr.fields  # type: ignore[attr-defined]
             elif kind is Call or kind is If or kind is Match:
-                parts = outer_parts(expr)
+                parts = operands_of(expr)
                 load = self._load_region
             else:
                 ids[key] = self._load_leaf(expr)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from passat.ir.expr import Call, Constant, Expr, Span, Tuple, TupleGetItem
 from passat.ir.traverse import children, with_children
-from passat.rules.engine.graph import CALL, CONST, GET, LEAF_SYMBOL, REGION, TUPLE, Graph, outer_parts
+from passat.rules.engine.graph import CALL, CONST, GET, LEAF_SYMBOL, REGION, TUPLE, Graph, operands_of
 
 _NEAR = 4
 _NEAR_NODES = 32
@@ -47,7 +47,7 @@ def rebuild(
         key = (symbol, payloads[node], parts)  # expressions compare by identity
         expr = equal.get(key)
         if expr is None:
-            expr = origin if origin is not None and parts_of(origin) == parts else _make(graph, cls, node, parts, provenance or {})
+            expr = origin if origin is not None and operands_of(origin) == parts else _make(graph, cls, node, parts, provenance or {})
             equal[key] = expr
         made[cls] = expr
         if shared is not None and origin is not None and parts:
@@ -74,16 +74,7 @@ def _make(graph: Graph, cls: int, node: int, operands: tuple[Expr, ...], provena
 
 def _around(region: Expr, operands: tuple[Expr, ...]) -> Expr:
     """A region with other operands; itself if they are unchanged."""
-    return with_children(region, (*operands, *children(region)[len(outer_parts(region)) :])).assume_type(region._checked_type)
-
-
-def parts_of(expr: Expr) -> tuple[Expr, ...]:
-    """The operands of a dataflow node."""
-    if type(expr) is Call:
-        return expr.args
-    if type(expr) is TupleGetItem:
-        return (expr.tuple_value,)
-    return expr.fields if type(expr) is Tuple else ()
+    return with_children(region, (*operands, *children(region)[len(operands_of(region)) :])).assume_type(region._checked_type)
 
 
 def _span(graph: Graph, cls: int, node: int) -> Span | None:

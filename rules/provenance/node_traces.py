@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import cached_property
 from typing import NamedTuple
 
-from passat.ir.expr import Call, Constant, Expr, Function, If, Match, Tuple, TupleGetItem
-from passat.ir.op import Op
+from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from passat.ir.traverse import post_order
-from passat.rules.engine.graph import CONST, outer_parts
+from passat.rules.engine.graph import CONST, operands_of
 from passat.rules.engine.trace import Run
 from passat.rules.engine.variant import Placed
-from passat.rules.provenance.pass_trace import PassEvent, Proof, counterparts, is_only_rebuilt, only_readers, operands
+from passat.rules.provenance.pass_trace import PassEvent, Proof, counterparts, is_only_rebuilt, only_readers
 
 FOLDED = "computed from constants"
 STATIC = "made static"
@@ -139,7 +138,7 @@ class NodeTraces:
                 continue
             seen.add(id(expr))
             node = run.choice.get(cls)
-            parts = parts_of(expr)
+            parts = operands_of(expr)
             if node is None or id(expr) in graph.ids or len(parts) != len(graph.operands[node]):
                 continue
             self._made.setdefault(id(expr), (expr, number, node))
@@ -161,7 +160,7 @@ class NodeTraces:
             for expr in post_order(function):
                 if id(expr) in old or id(expr) in self._made:
                     continue
-                origin = walked.get(id(expr)) or next((readers[id(part)] for part in operands(expr) if id(part) in readers), None)
+                origin = walked.get(id(expr)) or next((readers[id(part)] for part in operands_of(expr) if id(part) in readers), None)
                 if origin is not None:
                     self._rebuilt.setdefault(self._keep(expr), origin)
                 if isinstance(expr, Call) and not (id(expr) in walked and is_only_rebuilt(expr, walked)):
@@ -228,7 +227,7 @@ class Index:
                 self._makers.setdefault(node, place)
         self._eager = {id(each.place): each.rule for each in self.graph.decisions if not each.rejection}
         self._loaded_from: dict[int, Expr] = {}
-        for expr in post_order(run.body, parts_of=lambda node: [part for part in parts_of(node) if id(part) in self.graph.ids]):
+        for expr in post_order(run.body, parts_of=lambda node: [part for part in operands_of(node) if id(part) in self.graph.ids]):
             self._loaded_from.setdefault(self.graph.ids[id(expr)], expr)
 
     def needs(self, node: int, keep: Callable[[Expr], int]) -> _Needs:
@@ -252,7 +251,7 @@ class Index:
         known, dated, sources = self.needs(node, keep)
         needs, steps, names = [*known], [*dated], [*sources]
         graph = self.graph
-        for part in parts_of(self._loaded_from[node]) if node in self._loaded_from else ():
+        for part in operands_of(self._loaded_from[node]) if node in self._loaded_from else ():
             made = graph.ids[id(part)]
             if graph.symbols[made].kind == CONST and not isinstance(part, Constant) and made in graph.operands[node]:
                 steps.append(self._loaded(FOLDED, part))
@@ -378,10 +377,3 @@ class Index:
         name = name_of(expr)
         rule = self._eager.get(id(expr), what)
         return (self.number, 0), Event(self.run.pass_of(rule), rule, (name,) if name else ())
-
-
-def parts_of(expr: Expr) -> Sequence[Expr]:
-    """The operands of an expression in the surrounding dataflow."""
-    if isinstance(expr, (If, Match)) or (isinstance(expr, Call) and not isinstance(expr.op, Op)):
-        return outer_parts(expr)
-    return operands(expr)

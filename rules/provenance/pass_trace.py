@@ -9,7 +9,7 @@ from passat.ir.module import IRModule
 from passat.ir.op import Op
 from passat.ir.traverse import post_order
 from passat.passmgr import PassInfo, PassInstrument, StageInfo
-from passat.rules.engine.graph import Graph
+from passat.rules.engine.graph import Graph, operands_of
 from passat.rules.engine.trace import Application, Trace
 
 
@@ -69,17 +69,8 @@ def counterparts(before: IRModule, after: IRModule) -> dict[int, Expr]:
         if id(new) in old or id(new) in found or not _is_same_step(new, other):
             continue
         found[id(new)] = other
-        pending += zip(operands(new), operands(other), strict=True)
+        pending += zip(operands_of(new), operands_of(other), strict=True)
     return found
-
-
-def operands(expr: Expr) -> Sequence[Expr]:
-    """The operands of a step; empty for expressions that are not steps."""
-    if isinstance(expr, Call) and isinstance(expr.op, Op):
-        return expr.args
-    if isinstance(expr, Tuple):
-        return expr.fields
-    return (expr.tuple_value,) if isinstance(expr, TupleGetItem) else ()
 
 
 def only_readers(module: IRModule) -> dict[int, Call]:
@@ -96,7 +87,7 @@ def only_readers(module: IRModule) -> dict[int, Call]:
 
 def is_only_rebuilt(new: Expr, found: dict[int, Expr]) -> bool:
     """True if an expression has the operands of its counterpart, possibly rebuilt; `found` has all counterparts."""
-    return all(found.get(id(part), part) is other for part, other in zip(operands(new), operands(found[id(new)]), strict=True))
+    return all(found.get(id(part), part) is other for part, other in zip(operands_of(new), operands_of(found[id(new)]), strict=True))
 
 
 def _contents(module: IRModule) -> tuple[set[int], dict[object, Expr]]:
@@ -120,7 +111,7 @@ def identity_of(expr: Expr) -> object:
 
 
 def _is_same_step(new: Expr, old: Expr) -> bool:
-    if type(new) is not type(old) or len(operands(new)) != len(operands(old)):
+    if type(new) is not type(old) or len(operands_of(new)) != len(operands_of(old)):
         return False
     if isinstance(new, Call) and isinstance(old, Call):
         return isinstance(new.op, Op) and new.op is old.op and new.attrs == old.attrs and new.span == old.span

@@ -6,9 +6,9 @@ from typing import NamedTuple
 from passat.ir.expr import Call, Constant, Expr, TupleGetItem, Var
 from passat.ir.module import IRModule
 from passat.ir.traverse import post_order
-from passat.rules.engine.graph import CONST
+from passat.rules.engine.graph import CONST, operands_of
 from passat.rules.engine.trace import Run
-from passat.rules.provenance.node_traces import Event, Index, name_of, parts_of
+from passat.rules.provenance.node_traces import Event, Index, name_of
 from passat.rules.provenance.pass_trace import PassEvent, counterparts
 
 UNUSED = "nothing reads it"
@@ -126,7 +126,7 @@ class _Saturation:
             if cls in found:
                 continue
             found[cls] = expr
-            node, parts = run.choice.get(cls), parts_of(expr)
+            node, parts = run.choice.get(cls), operands_of(expr)
             if id(expr) in graph.ids:
                 stack += [(part, graph.find(graph.ids[id(part)])) for part in parts if id(part) in graph.ids]
             elif node is not None and len(parts) == len(graph.operands[node]):
@@ -138,8 +138,8 @@ class _Saturation:
         assert self._results is not None
         run = self._run
         if not self._users:
-            for reader in post_order(run.body, parts_of=lambda node: [part for part in parts_of(node) if id(part) in run.graph.ids]):
-                for part in parts_of(reader):
+            for reader in post_order(run.body, parts_of=lambda node: [part for part in operands_of(node) if id(part) in run.graph.ids]):
+                for part in operands_of(reader):
                     self._users.setdefault(id(part), []).append(reader)
         events: dict[Event, None] = {}
         seen: set[int] = set()

@@ -15,7 +15,7 @@ from passat.ir.module import IRModule
 from passat.ir.traverse import bodies, children
 from passat.rules.engine.directions import Directions, expanded
 from passat.rules.engine.eager import Eager
-from passat.rules.engine.graph import CALL, CONST, GET, LEAF, TUPLE, Decision, Graph, outer_parts
+from passat.rules.engine.graph import CALL, CONST, GET, LEAF, TUPLE, Decision, Graph, operands_of
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.limits import Limits
 from passat.rules.engine.matching import Matcher
@@ -259,7 +259,7 @@ class _Nodes:
     def _region(self, region: Expr, operands: list[int]) -> int:
         if isinstance(region, Match):
             raise Uncovered("a match of data types")
-        inner = [self.terms.encode(part) for part in children(region)[len(outer_parts(region)) :]]
+        inner = [self.terms.encode(part) for part in children(region)[len(operands_of(region)) :]]
         return self.terms.add([kinds.IF if isinstance(region, If) else kinds.APPLY, [*operands, *inner]])
 
     def eager(self, decision: Decision) -> int:

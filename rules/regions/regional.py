@@ -17,7 +17,7 @@ from passat.ir.op import Op
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import post_order
 from passat.ir.types import TupleType, Type, refine
-from passat.rules.engine.rebuild import parts_of
+from passat.rules.engine.graph import operands_of
 from passat.rules.engine.report import EngineReport
 from passat.rules.regions.regions import Numbers, Region, cut, edges_of, key_of, repeats
 from passat.rules.regions.traced import TensorTrace, Traced, TracedGraph
@@ -96,7 +96,7 @@ def sample_of(instance: Instance) -> Sample:
     for node in region.nodes:
         parts = [
             known[id(part)] if type(part) is not Constant else constant(part.data, places[id(part.data)], part.span)
-            for part in parts_of(node)
+            for part in operands_of(node)
         ]
         copy = _like(node, parts)
         known[id(node)] = copy
@@ -193,7 +193,7 @@ def recipe_of(sample: Sample, nodes: Sequence[Expr], result: Expr) -> Recipe | N
     items: list[Item | Leaf] = []
     known: dict[int, int] = {}
     leaves: dict[Leaf, int] = {}
-    for expr in post_order(*result.fields, parts_of=parts_of):
+    for expr in post_order(*result.fields, parts_of=operands_of):
         if isinstance(expr, (Var, Constant)):
             if isinstance(expr, Var):
                 leaf = Leaf("value", variables[id(expr)])
@@ -217,7 +217,7 @@ def recipe_of(sample: Sample, nodes: Sequence[Expr], result: Expr) -> Recipe | N
         known[id(expr)] = len(items)
         items.append(
             Item(
-                tuple([known[id(part)] for part in parts_of(expr)]),
+                tuple([known[id(part)] for part in operands_of(expr)]),
                 call.op if call is not None else None,  # type: ignore[arg-type]  # calls in a region are of operators
                 call.attrs if call is not None else None,
                 expr.index if isinstance(expr, TupleGetItem) else -1,
@@ -243,7 +243,7 @@ def _has_parts(expr: Expr, parts: Sequence[Expr]) -> bool:
     """True if these are a node's operands; a constant may be another object with the same tensor."""
     return all(
         own is part or (type(own) is Constant and type(part) is Constant and own.data is part.data)
-        for own, part in zip(parts_of(expr), parts, strict=True)
+        for own, part in zip(operands_of(expr), parts, strict=True)
     )
 
 
@@ -383,5 +383,5 @@ def _repeats_itself(function: Function, nodes: int) -> bool:
             seen[id(expr)] = expr
             if len(seen) > max(nodes, _LOOK):
                 return repeats(list(islice(seen.values(), _LOOK)))
-            stack += parts_of(expr)
+            stack += operands_of(expr)
     return len(seen) > nodes

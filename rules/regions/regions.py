@@ -7,9 +7,10 @@ from typing import Final
 from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from passat.ir.op import Op, is_followed
 from passat.ir.tensor import Tensor
+from passat.ir.traverse import post_order
 from passat.ir.types import TupleType
+from passat.rules.engine.graph import operands_of
 from passat.rules.engine.matching import Matcher
-from passat.rules.engine.rebuild import parts_of
 
 LEAST: Final = 40
 """Minimum number of nodes of a region; the last one may have fewer."""
@@ -100,7 +101,7 @@ def cut(function: Function, edges: Edges) -> list[Region] | None:
             made_in[id(node)] = number
             if id(node) in results:
                 used[number][id(node)] = node
-            for part in parts_of(node):
+            for part in operands_of(node):
                 home = made_in.get(id(part), -1)
                 if home == number:
                     continue
@@ -119,31 +120,14 @@ def cut(function: Function, edges: Edges) -> list[Region] | None:
 
 def _dataflow(body: Expr) -> list[Expr] | None:
     """The calls, tuples and projections of an expression, operands first; None if it has anything else but variables and constants."""
-    seen: set[int] = set()
-    order: list[Expr] = []
-    stack: list[Expr | None] = [body]
-    pending: list[Expr] = []
-    while stack:
-        expr = stack.pop()
-        if expr is None:
-            order.append(pending.pop())
-            continue
-        if id(expr) in seen:
-            continue
-        seen.add(id(expr))
-        kind = type(expr)
-        if kind is Var or kind is Constant:
-            continue
-        if kind is Call:
-            op = expr.op  # type: ignore[attr-defined]  # mypy does not follow `kind is Call`
-            if type(op) is not Op or op.stateful:
-                return None
-        elif kind is not Tuple and kind is not TupleGetItem:
-            return None
-        pending.append(expr)
-        stack.append(None)
-        stack += parts_of(expr)[::-1]
-    return order
+    nodes = [node for node in post_order(body, parts_of=operands_of) if type(node) is not Var and type(node) is not Constant]
+    return nodes if all(map(_is_pure, nodes)) else None
+
+
+def _is_pure(node: Expr) -> bool:
+    if type(node) is Call:
+        return type(node.op) is Op and not node.op.stateful
+    return type(node) is Tuple or type(node) is TupleGetItem
 
 
 def _bounds(nodes: Sequence[Expr], place: dict[int, int], edges: Edges) -> list[int]:
@@ -152,7 +136,7 @@ def _bounds(nodes: Sequence[Expr], place: dict[int, int], edges: Edges) -> list[
     crossing = [0] * (len(nodes) + 1)  # changes of the number of values that cross before each node
     for i, node in enumerate(nodes):
         op = node.op if type(node) is Call else None
-        for slot, part in enumerate(parts_of(node)):
+        for slot, part in enumerate(operands_of(node)):
             at = place.get(id(part))
             if at is None:
                 continue
@@ -187,7 +171,7 @@ def repeats(nodes: Sequence[Expr]) -> bool:
     kinds = {id(node): hash(node.op) if type(node) is Call else hash(type(node)) for node in nodes}
     for _ in range(_DEPTH):
         known = kinds.get
-        kinds = {id(node): hash((kinds[id(node)], *[known(id(part), 0) for part in parts_of(node)])) for node in nodes}
+        kinds = {id(node): hash((kinds[id(node)], *[known(id(part), 0) for part in operands_of(node)])) for node in nodes}
     return 2 * len(set(kinds.values())) <= len(nodes)
 
 
@@ -202,7 +186,7 @@ def key_of(region: Region, numbers: Numbers) -> object:
             codes += (numbers(node.op), numbers(node.attrs))
         else:
             codes += (-1, node.index if type(node) is TupleGetItem else -1)
-        parts = parts_of(node)
+        parts = operands_of(node)
         codes += (numbers(node.checked_type), len(parts))
         for part in parts:
             code = known.get(id(part))

@@ -9,8 +9,7 @@ from passat.ir.module import IRModule
 from passat.ir.traverse import post_order
 from passat.report import Report
 from passat.rules.cost import CostModel
-from passat.rules.engine.graph import CALL, GET, TUPLE, Graph
-from passat.rules.engine.rebuild import parts_of
+from passat.rules.engine.graph import CALL, GET, TUPLE, Graph, operands_of
 from passat.rules.engine.trace import Run
 from passat.rules.provenance.node_traces import NodeTraces
 from passat.rules.provenance.pass_trace import PassEvent, counterparts, identity_of, is_only_rebuilt
@@ -174,7 +173,7 @@ class Origins:
             self._see(id(expr), number, run, node)
             self._note(expr, run, node)
             if graph.symbols[node].kind in (CALL, TUPLE, GET) and _is(expr, graph, node):
-                pending += [(part, graph.find(operand)) for part, operand in zip(parts_of(expr), graph.operands[node], strict=True)]
+                pending += [(part, graph.find(operand)) for part, operand in zip(operands_of(expr), graph.operands[node], strict=True)]
 
     def _note(self, expr: Expr, run: Run, node: int) -> None:
         rule = without_operators(run.provenance.get(node, ("", 0))[0])
@@ -196,7 +195,7 @@ class Origins:
 def _is(expr: Expr, graph: Graph, node: int) -> bool:
     """True if an expression has the operator and the number of operands of an e-node."""
     symbol = graph.symbols[node]
-    return len(parts_of(expr)) == len(graph.operands[node]) and (not isinstance(expr, Call) or expr.op is symbol.op)
+    return len(operands_of(expr)) == len(graph.operands[node]) and (not isinstance(expr, Call) or expr.op is symbol.op)
 
 
 def add_statistics(report: Report, record: Record) -> None:

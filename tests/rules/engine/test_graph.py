@@ -21,7 +21,7 @@ from passat.rules.engine.graph import (
     REGION,
     TUPLE,
     Graph,
-    outer_parts,
+    operands_of,
     symbol,
 )
 from passat.rules.library.folding import ConstantFolding, DynamicToStatic, TupleProjection
@@ -81,7 +81,7 @@ def test_regions_are_kept_apart_and_have_operands() -> None:
     assert shown(graph) == ["leaf", "region", "region", "tuple"]
     assert graph.operands[1] == graph.operands[2] == (0,)
     assert graph.leaves == [guard, choice, other]
-    assert outer_parts(choice) == (guard,)
+    assert operands_of(choice) == (guard,)
 
 
 def test_calls_of_functions_are_regions_around_callee_and_arguments() -> None:
@@ -90,7 +90,7 @@ def test_calls_of_functions_are_regions_around_callee_and_arguments() -> None:
     call = Call(inner, [ops.negative(a)])
     graph, _ = loaded(call)
     assert sorted(shown(graph)) == ["leaf", "leaf", "negative", "region"]
-    assert outer_parts(call) == (inner, call.args[0])
+    assert operands_of(call) == (inner, call.args[0])
     assert symbol(REGION, None, 2) in graph.symbols
 
 
