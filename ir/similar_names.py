@@ -17,7 +17,7 @@ def same_names(name: str, known: Iterable[str]) -> list[str]:
 def did_you_mean(name: str, known: Iterable[str], most: int = 3) -> str:
     """`; did you mean a or b?` with the most similar of the known names, or an empty text.
 
-    Case is ignored. A dotted name is also known by its last part.
+    Case is ignored. A dotted name is also known by its last part. If no name is similar, those that begin with the given one are.
 
     >>> did_you_mean("stride", ["strides", "padding"]), did_you_mean("Relu", ["nn.relu", "nn.prelu"]), did_you_mean("q", ["strides"])
     ('; did you mean strides?', '; did you mean nn.relu?', '')
@@ -25,6 +25,7 @@ def did_you_mean(name: str, known: Iterable[str], most: int = 3) -> str:
     names = list(known)
     alike = [one for one in names if one.count(".") == name.count(".")]
     near = same_names(name, names) or _close(name, alike, str.casefold, most) or _close(name, names, _last, most)
+    near = near or [one for one in names if name and one.casefold().startswith(name.casefold())]
     return f"; did you mean {' or '.join(near[:most])}?" if near else ""
 
 

@@ -5,7 +5,6 @@ Config options, which `PassContext(config=...)` accepts, are registered once wit
 
 import contextlib
 import dataclasses
-import difflib
 import enum
 import inspect
 import json
@@ -18,6 +17,7 @@ from typing import Any as AnyValue
 from typing import Literal, Union, get_args, get_origin
 
 from passat.ir.passat_error import PassatError
+from passat.ir.similar_names import did_you_mean
 
 _NUMBERS = (bool, int, float)
 
@@ -259,13 +259,12 @@ def _build(kind: type, values: Mapping[str, object]) -> AnyValue:
 
 
 def name_hint(name: str, known: Collection[str]) -> str:
-    """A hint for an unknown name: the most similar name, and all known names.
+    """A hint for an unknown name: all known names, and the most similar one.
 
     >>> name_hint("round", ["rounds", "mode"])
-    'did you mean rounds? it has: rounds, mode'
+    'it has: rounds, mode; did you mean rounds?'
     """
-    near = difflib.get_close_matches(name, known, 1)
-    return (f"did you mean {near[0]}? " if near else "") + f"it has: {', '.join(known) or 'none'}"
+    return f"it has: {', '.join(known) or 'none'}{did_you_mean(name, known, 1)}"
 
 
 class ConfigError(PassatError, AttributeError):
@@ -320,10 +319,8 @@ def get_option(key: str) -> ConfigOption:
         _SOURCES.pop(0)()
         option = _OPTIONS.get(key)
     if option is None:
-        near = [name for name in _OPTIONS if name.rpartition(".")[2] == key] or difflib.get_close_matches(key, _OPTIONS, 1)
-        if near:
-            hint = "`passat config list` shows all options"
-            raise ConfigError(f"Invalid config option {key!r}; did you mean {' or '.join(map(repr, near))}? {hint}")
+        if hint := did_you_mean(key, _OPTIONS, 1):
+            raise ConfigError(f"Invalid config option {key!r}{hint} `passat config list` shows all options")
         raise ConfigError(f"Invalid config option {key!r} candidates are: {' ,'.join(sorted(_OPTIONS))}")
     return option
 

@@ -1,11 +1,11 @@
 """Pass metadata: name, level, requirements, and established and preserved facts; and what passes report: counters and remarks."""
 
-import difflib
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Final, TypedDict
 
 from passat.ir.passat_error import PassatError
+from passat.ir.similar_names import did_you_mean
 
 REMARKS_LIMIT: Final = 1000
 """Maximum number of distinct remarks per pass. Further ones are counted together, to bound memory in long-lived processes."""
@@ -37,9 +37,8 @@ def declared_counters(pass_name: str) -> dict[str, str]:
 
 def _check(pass_name: str, key: str, declared: Mapping[str, str]) -> None:
     if not any(key.startswith(name[:-1]) for name in declared if name.endswith("*")):
-        near = difflib.get_close_matches(key, declared, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"it declares: {', '.join(declared)}"
-        raise UnknownCounterError(f"the pass {pass_name} does not declare the counter {key!r}; {hint}")
+        hint = did_you_mean(key, declared, 1) or f"; it declares: {', '.join(declared)}"
+        raise UnknownCounterError(f"the pass {pass_name} does not declare the counter {key!r}{hint}")
 
 
 class Statistics:

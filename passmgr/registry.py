@@ -1,7 +1,6 @@
 """The pass registry: passes by name, with options and documentation."""
 
 import contextlib
-import difflib
 import functools
 import importlib
 import importlib.metadata
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar, overload
 
 from passat.ir.passat_error import PassatError
+from passat.ir.similar_names import did_you_mean
 from passat.passmgr.options import add_option_source, convert, given_options, name_hint, parameters, without_defaults
 from passat.passmgr.pass_info import PassInfo
 from passat.passmgr.passes import Pass
@@ -233,9 +233,9 @@ def get_entry(name: str) -> PassEntry:
         _load_source()
         entry = _find(name)
     if entry is None:
-        near = nearest_passes(name)
-        hint = f"did you mean {' or '.join(near)}?" if near else "`passat passes` shows all names"
-        raise UnknownPassError(f"there is no pass {name}; {hint}")
+        short = name.rpartition("transform.")[2]
+        hint = did_you_mean(short, sorted(entry.name for entry in _ENTRIES.values())) or "; `passat passes` shows all names"
+        raise UnknownPassError(f"there is no pass {name}{hint}")
     return entry
 
 
@@ -271,14 +271,6 @@ def is_registered(name: str) -> bool:
     except UnknownPassError:
         return False
     return True
-
-
-def nearest_passes(name: str) -> list[str]:
-    """Returns up to three registered names that are similar to a name, or else start with it."""
-    by_folded = {entry.name.casefold(): entry.name for entry in _ENTRIES.values()}
-    short = name.rpartition("transform.")[2].casefold()
-    near = difflib.get_close_matches(short, by_folded, 3) or sorted(folded for folded in by_folded if short and folded.startswith(short))
-    return [by_folded[folded] for folded in near[:3]]
 
 
 def registry_version() -> int:

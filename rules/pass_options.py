@@ -1,11 +1,11 @@
 """Options of rule passes: the opset of the written model (`rules.opset`), which of the extracted programs a pass returns (`rules.pick`),
 and which rules are disabled (`rules.disabled`). The names are checked, since a misspelled name would disable nothing."""
 
-import difflib
 import functools
 from collections.abc import Iterable, Sequence, Set
 
 from passat.ir.module import IRModule
+from passat.ir.similar_names import did_you_mean
 from passat.passmgr import ConfigError, Pass, PassContext, Step, list_passes, register_option
 from passat.passmgr.registry import is_registered
 from passat.rules.engine.directions import expanded
@@ -57,8 +57,7 @@ def check_pick(ctx: PassContext, steps: Sequence[Step]) -> None:
         if name in with_egraphs:
             raise ConfigError(f"config rules.pick names {name}, which has no e-graph")
         if not is_registered(name):
-            near = difflib.get_close_matches(name, sorted(with_egraphs.keys() | {entry.name for entry in list_passes()}), 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = did_you_mean(name, sorted(with_egraphs.keys() | {entry.name for entry in list_passes()}), 1)
             raise ConfigError(f"config rules.pick names {name!r}, which is neither in this pipeline nor registered{hint}")
 
 
@@ -84,15 +83,14 @@ def check_disabled(ctx: PassContext, passes: Sequence[Pass]) -> None:
 def _hint(name: str, known: Set[str]) -> str:
     """The rest of the sentence about an unknown name: similar names."""
     owner, bracket, operators = name.partition("[")
-    near = difflib.get_close_matches(name, sorted(known), 1)
+    likely = sorted(known)
     if bracket and owner in known:
-        forms = sorted(one for one in known if one.startswith((f"{owner}.", f"{owner}[")) and "[" in one)
-        if not forms:
+        likely = [one for one in likely if one.startswith((f"{owner}.", f"{owner}[")) and "[" in one]
+        if not likely:
             return f"; {owner} can only be disabled for all operators, as {owner}"
-        near = [one for one in forms if one.endswith(bracket + operators)] or difflib.get_close_matches(name, forms, 1)
-    if not near:
-        return "; `passat rules list` shows all names"
-    return f"; did you mean {' or '.join(near[:3])}?"
+        if alike := [one for one in likely if one.endswith(bracket + operators)]:
+            return f"; did you mean {' or '.join(alike[:3])}?"
+    return did_you_mean(name, likely, 1) or "; `passat rules list` shows all names"
 
 
 def _names(sets: Iterable[RuleSetMeta]) -> set[str]:

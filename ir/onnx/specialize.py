@@ -1,6 +1,5 @@
 """Specializes models: fixes the sizes of inputs, and removes outputs with the nodes that only they need."""
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any as AnyValue
 from typing import Final
@@ -13,6 +12,7 @@ from passat.ir.onnx.exporter import result_fields
 from passat.ir.onnx.scope import free_names, inner_graphs, inner_nodes, subgraphs
 from passat.ir.passat_error import PassatError
 from passat.ir.shape import names_of_text, replace_names
+from passat.ir.similar_names import did_you_mean
 
 Sizes = Mapping[str, int]
 """Sizes by dimension name."""
@@ -70,8 +70,7 @@ def _there_is(what: str, name: str, known: Iterable[str]) -> str:
     names = list(known)
     if not names:
         return f"the model has no {what}s"
-    near = difflib.get_close_matches(name, names, 1)
-    return f"its {what}s are {', '.join(names)}{f' (did you mean {near[0]}?)' if near else ''}"
+    return f"its {what}s are {', '.join(names)}{did_you_mean(name, names, 1)}"
 
 
 def settle_outputs(model: ModelProto, module: IRModule) -> None:

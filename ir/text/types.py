@@ -4,12 +4,12 @@ Extends Relay's grammar by named dimensions, integer polynomials over names (quo
 parameters of function types, `fn [A](A) -> A`, and reference types.
 """
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from passat.ir.dtypes import NAMES
 from passat.ir.shape import ANY, Dim, SymDim
+from passat.ir.similar_names import did_you_mean
 from passat.ir.text.lexer import ParseError, Tokens
 from passat.ir.text.literals import show_name
 from passat.ir.types import (
@@ -152,9 +152,7 @@ class TypeReader:
         for (name, count), at in self.first_uses.items():
             wanted = defined.get(name, ONNX_TYPES.get(name))
             if wanted is None:
-                near = difflib.get_close_matches(name, [*defined, *NAMES, "Tensor"], 3)
-                hint = f"; did you mean {' or '.join(near)}?" if near else ""
-                yield self.tokens.error_at(at, f"unknown type {name!r}{hint}")
+                yield self.tokens.error_at(at, f"unknown type {name!r}{did_you_mean(name, [*defined, *NAMES, 'Tensor'])}")
             elif wanted != count:
                 yield self.tokens.error_at(at, f"the type {name} takes {wanted} arguments, but got {count}")
 

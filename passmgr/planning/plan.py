@@ -1,6 +1,5 @@
 """Plans: which passes a pipeline runs in a context, in which order, and why each runs or not. A Sequential executes its plan."""
 
-import difflib
 import enum
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -9,6 +8,7 @@ from itertools import count, groupby
 from typing import Final
 
 from passat.ir.module import IRModule
+from passat.ir.similar_names import did_you_mean
 from passat.passmgr.context import PassContext
 from passat.passmgr.pass_info import PassInfo, StageInfo
 from passat.passmgr.passes import Pass
@@ -319,6 +319,5 @@ def _doubts(ctx: PassContext, planned: set[str]) -> tuple[tuple[str, ...], tuple
 
 def unknown_pass(what: str, name: str, planned: set[str]) -> str:
     """A sentence about a name that is neither planned nor registered, with the most similar name."""
-    near = difflib.get_close_matches(name, sorted(planned | {entry.name for entry in list_passes()}), 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    hint = did_you_mean(name, sorted(planned | {entry.name for entry in list_passes()}), 1)
     return f"{what} names {name!r}, which is neither a pass of this pipeline nor registered{hint}"

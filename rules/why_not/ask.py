@@ -1,6 +1,5 @@
 """Why-not queries: why a rule, or each rule of a set, did not fire when a pipeline ran on a module."""
 
-import difflib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any as AnyValue
@@ -12,6 +11,7 @@ from passat.ir.module import IRModule
 from passat.ir.onnx.untyped import untyped_values
 from passat.ir.op import Op, list_ops
 from passat.ir.passat_error import PassatError
+from passat.ir.similar_names import did_you_mean
 from passat.ir.traverse import post_order
 from passat.passmgr import Pass, PassContext, PassEntry, list_passes
 from passat.rules.cost import NodeCount, Roofline, cost_model
@@ -216,10 +216,7 @@ def _names(module: IRModule) -> dict[str, None]:
 
 
 def _hint(name: str, known: Mapping[str, object] | set[str]) -> str:
-    names = sorted(known)
-    families = sorted({without_operators(one) for one in names})
-    near = [one for one in families if one.rpartition(".")[2] == name] or difflib.get_close_matches(name, families, 3)
-    return f"; did you mean {' or '.join(near)}?" if near else ""
+    return did_you_mean(name, sorted(set(map(without_operators, known))))
 
 
 def _money(settings: PassContext, cost: float) -> str:

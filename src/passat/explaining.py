@@ -5,7 +5,6 @@ format version 10, nodes have no metadata; then `passat.provenance` in the model
 first output. `passat.vanished` in the model's metadata lists the nodes of the input that are gone, as objects with the fields of `Gone`.
 """
 
-import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,6 +17,7 @@ from passat.ir.expr import Call, Constant, Expr, Function
 from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx
 from passat.ir.passat_error import PassatError
+from passat.ir.similar_names import did_you_mean
 from passat.ir.traverse import post_order
 from passat.report import PROVENANCE as PROVENANCE_REMARK
 from passat.report import Report
@@ -111,8 +111,7 @@ class Explanation:
                 return Explanation(tuple(found), tuple(others), asked=True)
         names = {text for node in self.nodes for text in (node.name, *node.outputs, *node.sources) if text}
         names.update(text for gone in self.vanished for text in (gone.name, *gone.outputs) if text)
-        near = difflib.get_close_matches(name, sorted(names), 3)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        hint = did_you_mean(name, sorted(names))
         raise ExplainError(f"no node of the result is called {name!r}, produces it, or comes from it{hint}")
 
     def to_dict(self) -> dict[str, AnyValue]:

@@ -37,7 +37,7 @@ def test_declared_counters_count(key: str, mod: IRModule) -> None:
 
 @pytest.mark.parametrize(
     ("key", "hint"),
-    [("fodled", "did you mean 'folded'?"), ("seconds", "it declares: folded, fired:*"), ("fired", "did you mean 'fired:*'?")],
+    [("fodled", "did you mean folded?"), ("seconds", "it declares: folded, fired:*"), ("fired", "did you mean fired:*?")],
 )
 def test_others_are_rejected(key: str, hint: str, mod: IRModule) -> None:
     with PassContext() as ctx, pytest.raises(UnknownCounterError) as caught:
@@ -62,7 +62,7 @@ def test_with_decorators(mod: IRModule) -> None:
         ctx.record("decorated_counting", "send")
         return mod
 
-    with PassContext() as ctx, pytest.raises(UnknownCounterError, match=r"did you mean 'seen'\?"):
+    with PassContext() as ctx, pytest.raises(UnknownCounterError, match=r"did you mean seen\?"):
         decorated_counting(mod)
     assert ctx.statistics.counters == {"decorated_counting": {"seen": 1}}
     assert decorated_counting.info.counters == {"seen": "functions that were seen"}

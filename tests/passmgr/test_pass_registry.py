@@ -123,7 +123,7 @@ def test_options() -> None:
     assert get_pass("Saturate", rounds=3) == Saturate(3)
     assert get_pass("Needs", layout="x") == Saturate(mode="x")
     for name, options, text, option in (
-        ("Saturate", {"round": 1}, "the pass Saturate has no option 'round'; did you mean rounds? it has: rounds, mode", "round"),
+        ("Saturate", {"round": 1}, "the pass Saturate has no option 'round'; it has: rounds, mode; did you mean rounds?", "round"),
         ("Saturate", {"zzz": 1}, "the pass Saturate has no option 'zzz'; it has: rounds, mode", "zzz"),
         ("Saturate", {"rounds": "x"}, "option rounds of the pass Saturate: expected int, got 'x'", "rounds"),
         ("Needs", {}, "the pass Needs requires the option layout", None),

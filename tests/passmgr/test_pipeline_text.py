@@ -118,7 +118,7 @@ def test_print_single_passes_and_unprintable_programs() -> None:
         ),
         (
             "Saturate{round=1}",
-            "the pass Saturate has no option 'round'; did you mean rounds? it has: rounds, rate, mode, names, limit, flag (column 10)\n"
+            "the pass Saturate has no option 'round'; it has: rounds, rate, mode, names, limit, flag; did you mean rounds? (column 10)\n"
             "  Saturate{round=1}\n           ^",
         ),
         (
@@ -147,7 +147,7 @@ def test_print_single_passes_and_unprintable_programs() -> None:
         ("InferType)", "expected a ',' or the end here, not ')' (column 10)\n  InferType)\n           ^"),
         (
             "Sequential{level=1}()",
-            "Sequential has no option 'level'; did you mean opt_level? it has: opt_level, name, required (column 12)\n  Sequential{level=1}()\n             ^",
+            "Sequential has no option 'level'; it has: opt_level, name, required; did you mean opt_level? (column 12)\n  Sequential{level=1}()\n             ^",
         ),
         (
             "Sequential{opt_level=x}()",

@@ -114,7 +114,7 @@ def test_values(text: str, made: Tune, printed: str) -> None:
         ("Tune{unroll={}}", "option unroll of the pass Tune: expected Unroll | None, got {} (column 6)"),
         (
             "Tune{loops=[{dept=1}]}",
-            "option loops of the pass Tune: Loop has no field 'dept'; did you mean depth? it has: depth, explicit (column 6)",
+            "option loops of the pass Tune: Loop has no field 'dept'; it has: depth, explicit; did you mean depth? (column 6)",
         ),
         ("Tune{weights={}}", "option weights of the pass Tune: expected list[float], got {} (column 6)"),
         ("Tune{sizes=[1]}", "option sizes of the pass Tune: "),

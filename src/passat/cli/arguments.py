@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 from typing import Any as AnyValue
@@ -18,6 +17,7 @@ import typer
 from passat.cli import completion
 from passat.cli.app import USAGE, fail
 from passat.cli.command import PASSES, TRUST
+from passat.ir.similar_names import did_you_mean
 from passat.ir.whole_file import written_file
 
 if TYPE_CHECKING:
@@ -274,9 +274,9 @@ def _way_out(unknown: str, disabled: Sequence[str]) -> str:
 
     if "did you mean" in unknown:
         return ""
-    near = [set_ for name in disabled if repr(name) in unknown for set_ in get_close_matches(name, rule_sets(), 1)]
+    near = [hint for name in disabled if repr(name) in unknown and (hint := did_you_mean(name, rule_sets(), 1))]
     lists = "`passat passes` and `passat rules list` show all names" if disabled else "`passat passes` shows all names"
-    return f"; did you mean {near[0]}?" if near else f"; {lists}"
+    return near[0] if near else f"; {lists}"
 
 
 def _rules_called(unknown: str, disabled: Sequence[str]) -> list[str]:

@@ -2,8 +2,7 @@
 rules."""
 
 import json
-from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -15,6 +14,7 @@ from passat.cli.arguments import JsonOption, PassOptions, RulesOption, check_out
 from passat.cli.command import command
 from passat.cli.jobs import JobOptions
 from passat.cli.verbosity import working
+from passat.ir.similar_names import did_you_mean
 
 if TYPE_CHECKING:
     from passat.rules.checking.check_sets import RuleCheck
@@ -142,8 +142,8 @@ def rule_sets(what: list[str]) -> "list[type[RuleSet]]":
         if name.endswith(".onnx"):
             fail(f"{name} is a model, not a rule file; `passat rules why-not RULE {name}` explains why a rule does not fire on it", USAGE)
         if name not in files and name not in known:
-            hint = _nearest(name, known) or f"the sets are {', '.join(known)}"
-            fail(f"{name} is neither a rule file nor a set of the library or of a plug-in; {hint}", USAGE)
+            hint = did_you_mean(name, known) or f"; the sets are {', '.join(known)}"
+            fail(f"{name} is neither a rule file nor a set of the library or of a plug-in{hint}", USAGE)
     sets = [cast("type[RuleSet]", known[name]) for name in (what or known) if name not in files]
     return sets + (load([Path(name) for name in files]) if files else [])
 
@@ -153,7 +153,7 @@ def _chosen(sets: "list[type[RuleSet]]", names: list[str]) -> "list[tuple[Rule, 
     known = {rule.name: (rule, rules) for rules in sets for rule in rules.rules}
     for name in names:
         if name not in known:
-            fail(f"no checked set has a rule {name}; {_nearest(name, known) or 'the rules are ' + ', '.join(known)}", USAGE)
+            fail(f"no checked set has a rule {name}{did_you_mean(name, known) or '; the rules are ' + ', '.join(known)}", USAGE)
     return [known[name] for name in dict.fromkeys(names)] if names else list(known.values())
 
 
@@ -169,13 +169,6 @@ def _sets_of_pass(name: str) -> str:
     if not isinstance(made, RulePass):
         return ""
     return f"{name} is a pass, not a rule; ask about one of its rule sets: {', '.join(rules.__name__ for rules in made.sets)}"
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    """A question with up to three similar names, by the whole name or by the part after the set; empty if there is none."""
-    known = list(known)
-    near = [one for one in known if one.rpartition(".")[2] == name][:3] or get_close_matches(name, known, 3)
-    return f"did you mean {' or '.join(near)}?" if near else ""
 
 
 @command(app)
