@@ -104,7 +104,7 @@ def read_reproducer(folder: str | os.PathLike[str]) -> Reproducer:
         data = decode_json(text)
     except ValueError as error:
         raise ReproducerError(f"{folder}/{JSON_NAME} is not valid JSON: {error}") from None
-    form = _Form(folder, data)
+    form = Form(f"{folder}/{JSON_NAME}", data)
     if form.get("format", int) != FORMAT:
         raise ReproducerError(f"{folder} has format {data['format']}; this version of Passat reads format {FORMAT}")
     optional = (str, type(None))
@@ -127,26 +127,28 @@ def read_reproducer(folder: str | os.PathLike[str]) -> Reproducer:
     return made
 
 
-class _Form:
-    """Untrusted JSON with checked access."""
+class Form:
+    """The untrusted JSON of a file, with checked access. Raises ReproducerError."""
 
-    def __init__(self, folder: str, data: object) -> None:
-        self._folder, self._data = folder, data
+    def __init__(self, file: str, data: object) -> None:
+        self._file, self._data = file, data
 
     def get(self, path: str, *kinds: type) -> AnyValue:
+        """The value at a path of keys, which must be of one of the kinds."""
         value = self._data
         for key in path.split("."):
             if not isinstance(value, dict) or key not in value:
-                raise ReproducerError(f"{self._folder}/{JSON_NAME} has no {path!r}")
+                raise ReproducerError(f"{self._file} has no {path!r}")
             value = value[key]
-        if not isinstance(value, kinds) or isinstance(value, bool):
-            raise ReproducerError(f"{self._folder}/{JSON_NAME}: {path!r} must be {kinds[0].__name__}, not {type(value).__name__}")
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            raise ReproducerError(f"{self._file}: {path!r} must be {kinds[0].__name__}, not {type(value).__name__}")
         return value
 
     def names(self, path: str) -> tuple[str, ...]:
+        """The names at a path of keys."""
         values = self.get(path, list)
         if not all(isinstance(value, str) for value in values):
-            raise ReproducerError(f"{self._folder}/{JSON_NAME}: {path!r} must be a list of names")
+            raise ReproducerError(f"{self._file}: {path!r} must be a list of names")
         return tuple(values)
 
 

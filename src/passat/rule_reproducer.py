@@ -29,6 +29,7 @@ from passat.ir.onnx import OnnxError, read_model, save, to_onnx
 from passat.judging import Closeness
 from passat.passmgr import PassContext, ReproducerError, Sequential
 from passat.passmgr.debugging.bisect import PassRaisedError
+from passat.passmgr.debugging.replaying import Form
 from passat.passmgr.debugging.reproducer import context_data, versions
 from passat.pipelines import build_pipeline, text_of
 from passat.rule_bisection import GuiltyApplication, RuleBisection, rule_files
@@ -258,18 +259,16 @@ def _inputs(folder: str, name: str | None) -> GivenInputs | None:
 
 
 _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
-    "format": (int,),
-    "rules": (list,),
     "application": (dict, type(None)),
     "check": (str,),
     "seed": (int,),
-    "inputs": (str, type(None)),
     "closeness": (list, type(None)),
     "margin": (int, float),
     "variant": (dict,),
     "passes": (str, type(None)),
     "sets": (list,),
-    "context": (dict,),
+    "context.opt_level": (int,),
+    "context.config": (dict,),
     "model": (dict,),
     "smallest": (bool,),
 }
@@ -279,29 +278,20 @@ def _read(folder: str) -> dict[str, AnyValue]:
     """The validated content of `bisection.json`. Raises ReproducerError."""
     path = os.path.join(folder, JSON_NAME)
     try:
-        data: AnyValue = decode_json(read_bounded(path, _LIMIT))
+        data: dict[str, AnyValue] = decode_json(read_bounded(path, _LIMIT))
     except OSError as error:
         raise ReproducerError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise ReproducerError(f"{path} is not valid JSON: {error}") from None
-    if not isinstance(data, dict):
-        raise ReproducerError(f"{path} is not a JSON object")
-    for key, kinds in _KINDS.items():
-        if not isinstance(data.get(key), kinds):
-            raise ReproducerError(f"{path}: {key!r} is invalid")
-    if data["format"] != FORMAT:
+    form = Form(path, data)
+    if form.get("format", int) != FORMAT:
         raise ReproducerError(f"{folder} has format {data['format']}; this version of Passat reads format {FORMAT}")
-    context, application = data["context"], data["application"]
-    number = 1 if application is None else application.get("number")
-    sound = (
-        all(isinstance(name, str) for name in data["rules"])
-        and isinstance(number, int)
-        and number > 0
-        and (data["closeness"] is None or [type(each) for each in data["closeness"]] == [float, float])
-        and isinstance(context.get("opt_level"), int)
-        and all(isinstance(context.get(key), list) for key in ("required_pass", "disabled_pass"))
-        and isinstance(context.get("config"), dict)
-    )
-    if not sound:
-        raise ReproducerError(f"{path}: the rules, the application or the settings are invalid")
+    for key, kinds in _KINDS.items():
+        form.get(key, *kinds)
+    for key in ("rules", "context.required_pass", "context.disabled_pass"):
+        form.names(key)
+    if data["application"] is not None and form.get("application.number", int) < 1:
+        raise ReproducerError(f"{path}: 'application.number' must be positive")
+    if data["closeness"] is not None and [type(each) for each in data["closeness"]] != [float, float]:
+        raise ReproducerError(f"{path}: 'closeness' must be two numbers")
     return data

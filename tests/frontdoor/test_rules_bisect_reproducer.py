@@ -126,11 +126,11 @@ def test_folders_that_are_not_reproducers() -> None:
     assert run("replay", "kept").stderr.startswith("error: kept needs the rules Wrong from ")
     for change, sentence in (
         ("{", "is not valid JSON"),
-        ("[]", "is not a JSON object"),
+        ("[]", "has no 'format'"),
         (text.replace('"format": 2', '"format": 7'), "kept has format 7; this version of Passat reads format 2"),
-        (text.replace('"check": "wrong"', '"check": 3'), "'check' is invalid"),
-        (text.replace('"number": 19,', '"number": -1,'), "the rules, the application or the settings are invalid"),
-        (text.replace('"opt_level": 3', '"opt_level": "x"'), "the rules, the application or the settings are invalid"),
+        (text.replace('"check": "wrong"', '"check": 3'), "'check' must be str, not int"),
+        (text.replace('"number": 19,', '"number": -1,'), "'application.number' must be positive"),
+        (text.replace('"opt_level": 3', '"opt_level": "x"'), "'context.opt_level' must be int, not str"),
         (text.replace('"passes": null', '"passes": "FoldConstnt"'), "its pipeline cannot be built here"),
         (text.replace('"config": {}', '"config": {"no.such": 1}'), "its settings are invalid"),
         (text.replace('"dims": null', '"dims": {"n": -1}'), "its settings are invalid"),
