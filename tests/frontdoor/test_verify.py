@@ -394,11 +394,11 @@ def test_inexact_rules_of_the_library_are_excluded_on_a_difference() -> None:
 
 def test_inexact_rules_of_the_library_are_excluded_if_only_cancellation_remains() -> None:
     """All that is left of x is its rounding in the sum, so that the noise of the comparison changes the result completely."""
-    cancelled = onnx.parser.parse_model(
+    canceled = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 17]> g (float[4, 8] x) => (float[4, 8] y) <float b = {1e6}, float c = {999999}>'
         "{ s = Add (x, b) d = Sub (s, c) r = Relu (d) y = Relu (r) }"
     )
-    result = optimize(cancelled)
+    result = optimize(canceled)
     assert [node.op_type for node in result.model.graph.node] == ["Add", "Sub", "Relu"]
     assert result.report.verification is not None
     assert result.report.verification.equal
