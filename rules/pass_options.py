@@ -1,6 +1,7 @@
 """Options of rule passes: the opset of the written model (`rules.opset`), which of the extracted programs a pass returns (`rules.pick`),
 and which rules are disabled (`rules.disabled`). The names are checked, since a misspelled name would disable nothing."""
 
+import difflib
 import functools
 from collections.abc import Iterable, Sequence, Set
 
@@ -88,7 +89,8 @@ def _hint(name: str, known: Set[str]) -> str:
         likely = [one for one in likely if one.startswith((f"{owner}.", f"{owner}[")) and "[" in one]
         if not likely:
             return f"; {owner} can only be disabled for all operators, as {owner}"
-        if alike := [one for one in likely if one.endswith(bracket + operators)]:
+        alike = [one for one in likely if one.endswith(bracket + operators)] or difflib.get_close_matches(name, likely, 1)
+        if alike:
             return f"; did you mean {' or '.join(alike[:3])}?"
     return did_you_mean(name, likely, 1) or "; `passat rules list` shows all names"
 
