@@ -1,14 +1,11 @@
 """The pass manager: contexts, passes, the registry, dependencies, plans, pipeline text, and instruments."""
 
-from passat.passmgr.closures import EtaExpand, LambdaLift
 from passat.passmgr.context import PassContext
-from passat.passmgr.continuations import ToCPS, UnCPS
 from passat.passmgr.debugging.bisect import AlreadyTrueError, BisectError, FlappingError, NeverTrueError, PassBisect, bisect_passes
 from passat.passmgr.debugging.executions import Execution, ExecutionTracker, PassLimit
 from passat.passmgr.debugging.replaying import Replay, Reproducer, read_reproducer, replay
 from passat.passmgr.debugging.reproducer import CrashReproducer, ReproducerError
 from passat.passmgr.decorators import function_pass, module_pass, prim_func_pass
-from passat.passmgr.gradients import FirstOrderGradient, LazyGradientInit
 from passat.passmgr.inspection.checks import BrokenModuleError, ImmutableModuleCheck, VerifyEach
 from passat.passmgr.inspection.ir_diff import ir_diff
 from passat.passmgr.inspection.print_changed import PrintIRChanged
@@ -52,12 +49,18 @@ from passat.passmgr.registry import (
 from passat.passmgr.sequential import PipelineError, Sequential, parse_pipeline, pipeline_text
 from passat.passmgr.standard import (
     AnnotateSpans,
+    EtaExpand,
+    FirstOrderGradient,
     InferType,
     Inline,
+    LambdaLift,
+    LazyGradientInit,
     RemoveUnusedFunctions,
     ToANormalForm,
     ToBasicBlockNormalForm,
+    ToCPS,
     ToGraphNormalForm,
+    UnCPS,
 )
 
 __all__ = [

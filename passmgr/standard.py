@@ -1,4 +1,4 @@
-"""Basic passes: type inference, normal forms, unused functions, spans."""
+"""Basic passes: type inference, normal forms, unused functions, spans, functions as values, continuations, gradients."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -8,7 +8,11 @@ from typing import Final
 from passat.ir.anf import to_anf, to_graph
 from passat.ir.basic_blocks import to_basic_blocks
 from passat.ir.called_literals import annotate_called
+from passat.ir.closures import eta_expand, lambda_lift
+from passat.ir.cps import Renamed, to_cps, un_cps
 from passat.ir.expr import Expr, Function, GlobalVar
+from passat.ir.gradients.first_order import first_order_gradient
+from passat.ir.gradients.lazy import lazy_gradient_init
 from passat.ir.infer import infer_module
 from passat.ir.inline import inline_globals
 from passat.ir.module import IRModule
@@ -17,6 +21,123 @@ from passat.passmgr.context import PassContext
 from passat.passmgr.pass_info import EVERYTHING, PassInfo
 from passat.passmgr.passes import FunctionPass, ModulePass, convert_functions
 from passat.passmgr.registry import register_pass
+
+
+@register_pass("relay._transform.EtaExpand")
+@dataclass(frozen=True, repr=False)
+class EtaExpand(ModulePass):
+    """Wraps constructors and global functions that are used as values in functions that call them; each kind is optional."""
+
+    expand_constructor: bool = False
+    expand_global_var: bool = False
+
+    info = PassInfo(1, "EtaExpand", required=("InferType",))
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Transforms every function; returns the same module if nothing is expanded."""
+        types = {var.name_hint: function.checked_type for var, function in mod.functions.items()} if self.expand_global_var else {}
+        return convert_functions(mod, lambda function: eta_expand(function, constructors=self.expand_constructor, functions=types))
+
+
+@register_pass("relay._transform.LambdaLift")
+@dataclass(frozen=True, repr=False)
+class LambdaLift(ModulePass):
+    """Makes each nested function a global function. Captured variables become parameters of a global function that returns it."""
+
+    info = PassInfo(1, "LambdaLift", required=("InferType",))
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Returns the same module if there are no nested functions."""
+        return lambda_lift(mod)
+
+
+@register_pass("relay._transform.ToCPS")
+@dataclass(frozen=True, repr=False)
+class ToCPS(ModulePass):
+    """Converts each function to continuation-passing style (`relay.transform.to_cps`).
+
+    Global functions that are called get a converted form, whose name has the suffix `_cps`. Functions of other back ends stay.
+    """
+
+    info = PassInfo(1, "ToCPS", required=("InferType",))
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Converts every function."""
+        updated = mod.shallow_copy()
+        renamed: Renamed = {}
+        for var, function in mod.functions.items():
+            if isinstance(function, Function):
+                callees = mod.shallow_copy()
+                updated.functions[var] = to_cps(function, callees, renamed)
+                updated.update({name: made for name, made in callees.functions.items() if name not in mod})
+        return infer_module(updated)
+
+
+@register_pass("relay._transform.UnCPS")
+@dataclass(frozen=True, repr=False)
+class UnCPS(ModulePass):
+    """Makes functions in continuation-passing style return their result (`relay.transform.un_cps`).
+
+    Functions that are called stay, because their callers pass a continuation. Raises CpsError for functions that are not in this style.
+    """
+
+    info = PassInfo(1, "UnCPS", required=("InferType",))
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Converts every function that no function of the module calls."""
+        updated = mod.shallow_copy()
+        called = {node.name_hint for node in post_order(*mod.functions.values()) if isinstance(node, GlobalVar)}
+        for var, function in mod.functions.items():
+            if isinstance(function, Function) and var.name_hint not in called:
+                updated.functions[var] = un_cps(function)
+        return infer_module(updated)
+
+
+@register_pass("relay._transform.FirstOrderGradient")
+@dataclass(frozen=True, repr=False)
+class FirstOrderGradient(ModulePass):
+    """Replaces each function by one that returns its result and the gradients of its parameters (`relay.transform.gradient`).
+
+    Supports functions without control flow, and raises GradientError for others. Functions of other back ends stay, with a remark.
+    """
+
+    info = PassInfo(0, "FirstOrderGradient", required=("InferType",))
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Differentiates every function."""
+        made: dict[GlobalVar, Function] = {}
+        for var, function in mod.functions.items():
+            if isinstance(function, Function):
+                made[var] = first_order_gradient(function)
+            else:
+                ctx.remark(self.info.name, f"@{var.name_hint} belongs to another back end and is not differentiated")
+        updated = mod.shallow_copy()
+        updated.functions.update(made)
+        return updated
+
+
+@register_pass("relay._transform.LazyGradientInit")
+@dataclass(frozen=True, repr=False)
+class LazyGradientInit(ModulePass):
+    """Computes zeros and ones where they are used, and neither adds zeros nor multiplies by them.
+
+    Supports the functions that `relay.transform.gradient` returns. Adds the functions of the standard library's `gradient.rly` to the
+    module, and does not transform them. Zero times infinity or NaN becomes zero. Raises GradientError for functions whose values are not
+    tensors.
+    """
+
+    info = PassInfo(2, "LazyGradientInit", required=("InferType",))
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Transforms every function."""
+        updated = mod.shallow_copy()
+        updated.import_from_std("gradient.rly")
+        own = IRModule()
+        own.import_from_std("gradient.rly")
+        for var, function in mod.functions.items():
+            if isinstance(function, Function) and var.name_hint not in own:
+                updated.functions[var] = lazy_gradient_init(function, updated)
+        return infer_module(updated)
 
 
 @register_pass("relay._transform.InferType")
