@@ -28,14 +28,13 @@ from programs import Program, Twenty
 from passat.ir.expr import Call, Function
 from passat.ir.infer import infer_type
 from passat.ir.traverse import post_order
-from passat.rules.engine.directions import Directions
+from passat.rules.engine.directions import Directions, Stage
 from passat.rules.engine.egraph import EGraph
 from passat.rules.engine.engine import Engine
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.limits import Limits
 from passat.rules.engine.report import EngineReport
 from passat.rules.engine.saturate import Saturator
-from passat.rules.engine.stage import Stage
 
 ROUNDS: Final = 4
 SIZES: Final = (100, 1_000, 2_000, 10_000, 20_000, 50_000)

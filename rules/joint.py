@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 from passat.passmgr import PassContext
-from passat.rules.engine.directions import Directions
+from passat.rules.engine.directions import Directions, Stage
 from passat.rules.engine.report import EngineReport
-from passat.rules.engine.stage import Stage
 from passat.rules.rule import equation_of
 from passat.rules.rule_pass import RulePass
 

@@ -11,12 +11,11 @@ from passat.ir.module import IRModule
 from passat.ir.onnx_mapping import DEFAULT_OPSET
 from passat.passmgr import FunctionPass, Pass, PassContext, PassInfo, Place, register_option
 from passat.rules.cost import CostModel, CostName, Machine, MachineName, cost_model
-from passat.rules.engine.directions import Directions, expanded, groupers
+from passat.rules.engine.directions import Directions, Stage, expanded, groupers
 from passat.rules.engine.eager import Eager
 from passat.rules.engine.engine import Engine
 from passat.rules.engine.limits import Limits
 from passat.rules.engine.report import EngineReport
-from passat.rules.engine.stage import Stage
 from passat.rules.engine.trace import Trace
 from passat.rules.library.folding import TupleProjection
 from passat.rules.multi_pattern import MultiRule

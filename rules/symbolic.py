@@ -116,7 +116,7 @@ class OperatorTerm(Symbolic):
 
 class AttributeTerm(Symbolic):
     """The value of an attribute. Arithmetic on it (`passat.rules.attribute_arithmetic`) is evaluated for each match; comparisons are guards
-    (`passat.rules.comparisons`)."""
+    (`passat.rules.attribute_arithmetic`)."""
 
     __slots__ = ()
     kind = "an attribute"
@@ -220,7 +220,7 @@ def _computed(name: str, *args: object) -> "Computed":
 def _compared(name: str, own: AttributeTerm, symbol: str, other: object) -> "Guard":
     """A comparison of an attribute with another one or a value. Raises RuleError for patterns and guards and, except for == and !=, for
     values other than numbers."""
-    from passat.rules import comparisons  # needs this module
+    from passat.rules import attribute_arithmetic  # needs this module
     from passat.rules.pattern import RuleError
 
     ordered = symbol not in ("==", "!=")
@@ -230,5 +230,5 @@ def _compared(name: str, own: AttributeTerm, symbol: str, other: object) -> "Gua
         )
     if ordered and (isinstance(other, bool) or not isinstance(other, (AttributeTerm, int, float))):
         raise RuleError(f"{own!r} {symbol} {other!r}: {other!r} is neither an attribute nor a number; == and != compare other values")
-    made: Guard = getattr(comparisons, name)(own, other)
+    made: Guard = getattr(attribute_arithmetic, name)(own, other)
     return made

@@ -12,9 +12,8 @@ from passat.ir.ops.blocked_windows import WHOLE
 from passat.ir.ops.windows import SPATIAL
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type, tensor_type
-from passat.rules.checking.attributes import Attributes, convolution_attributes, random_attributes
+from passat.rules.checking.attributes import Attributes, convolution_attributes, fit_quantized, random_attributes
 from passat.rules.checking.case import Unfit
-from passat.rules.checking.quantized import fit_quantized
 from passat.rules.checking.sampler import Sampler
 
 Shape = tuple[int, ...]

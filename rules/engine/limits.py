@@ -1,13 +1,62 @@
-"""Limits of saturation with their defaults, checked within iterations, and the back-off of single rules."""
+"""Limits of saturation with their defaults, checked within iterations, and the back-off of single rules. The user's Ctrl-C, too: the first
+stops a saturation and keeps the best program so far, the second interrupts as usual."""
 
 import math
+import signal
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
+from types import FrameType
 from typing import Final, NamedTuple
 
 from passat.passmgr.inspection.resources import resident_bytes
-from passat.rules.engine.interruption import interrupted
+
+
+class Interruption:
+    """Whether the user has requested a stop."""
+
+    def __init__(self) -> None:
+        self.requested = False
+
+    def _request(self, number: int, frame: FrameType | None) -> None:
+        self.requested = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # the second one interrupts the program
+
+
+_open: list[Interruption] = []
+"""The active interruption, which all threads poll."""
+
+
+def interrupted() -> bool:
+    """True if saturations must stop."""
+    return bool(_open) and _open[-1].requested
+
+
+@contextmanager
+def interruptible() -> Iterator[Interruption]:
+    """A context in which the first Ctrl-C stops the current and later saturations with the best program so far. Only the outermost context
+    counts, in the main thread, if no other handler for SIGINT is installed; otherwise nothing changes.
+
+    >>> with interruptible() as interruption:
+    ...     signal.raise_signal(signal.SIGINT)
+    ...     interruption.requested
+    True
+    """
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if _open or not usual or threading.current_thread() is not threading.main_thread():
+        yield _open[-1] if _open else Interruption()
+        return
+    interruption = Interruption()
+    _open.append(interruption)
+    signal.signal(signal.SIGINT, interruption._request)
+    try:
+        yield interruption
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _open.pop()
+
 
 _MEGABYTE: Final = 1 << 20
 

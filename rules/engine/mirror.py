@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from typing import Final
 
+from passat.rules.engine.directions import Stage, reachable
 from passat.rules.engine.edges import Edges
 from passat.rules.engine.egraph import EGraphs, Query
 from passat.rules.engine.graph import Graph, Symbol
 from passat.rules.engine.matching import Matcher
-from passat.rules.engine.stage import Stage, reachable
 from passat.rules.engine.variant import Variant
 
 _EGRAPHS: Final = EGraphs()

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NoReturn
 
-from passat.rules.engine.directions import Directions
+from passat.rules.engine.directions import Directions, Stage, reachable
 from passat.rules.engine.edges import Edges
 from passat.rules.engine.egraph import EngineError
 from passat.rules.engine.foresight import foresee, may_explode
@@ -14,7 +14,6 @@ from passat.rules.engine.limits import Backoff, Budget, LimitReached, Limits, St
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.mirror import Asked, Mirror
 from passat.rules.engine.report import Round, Saturation
-from passat.rules.engine.stage import Stage, reachable
 from passat.rules.engine.trace import Application, Steps
 from passat.rules.guards import Reject
 

@@ -8,12 +8,12 @@ from passat.ir.expr import Expr
 from passat.rules.rule import equation_of
 
 if TYPE_CHECKING:
+    from passat.rules.engine.directions import Stage
     from passat.rules.engine.graph import Graph
     from passat.rules.engine.grouping import Grouper
     from passat.rules.engine.matching import Matcher
     from passat.rules.engine.report import Saturation
     from passat.rules.engine.saturate import Saturator
-    from passat.rules.engine.stage import Stage
     from passat.rules.engine.variant import Placed
     from passat.rules.extraction.space import Space
 

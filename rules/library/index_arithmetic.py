@@ -17,11 +17,13 @@ from passat.ir.shape import ANY, Dim, SymDim, divide
 from passat.rules.guards import Reject, Term, Tree, computed, guard, has_dtype
 from passat.rules.holes import cases, operator
 from passat.rules.pattern import constants, expression, op, tensors
-from passat.rules.polynomial_bounds import Bounds, bounds_of, bounds_of_term
 from passat.rules.polynomials import (
     INDICES,
+    Bounds,
     apply,
     atom_in,
+    bounds_of,
+    bounds_of_term,
     class_of,
     in_order,
     integer,

@@ -17,8 +17,20 @@ from passat.rules.guards import Term, Tree, computed, guard
 from passat.rules.holes import operator
 from passat.rules.library.index_arithmetic import NO_OVERFLOW, is_index
 from passat.rules.pattern import constants, expression, op, tensors, value
-from passat.rules.polynomial_bounds import bounds_of, bounds_of_term
-from passat.rules.polynomials import apply, atom_in, class_of, constant_in, in_order, integer, leads_negative, polynomial, terms_of, tree_of
+from passat.rules.polynomials import (
+    apply,
+    atom_in,
+    bounds_of,
+    bounds_of_term,
+    class_of,
+    constant_in,
+    in_order,
+    integer,
+    leads_negative,
+    polynomial,
+    terms_of,
+    tree_of,
+)
 from passat.rules.rule import RuleSet
 
 x, y, z, v, w = tensors("x y z v w")

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Final, Literal, Unpack, overload
 
 from passat.passmgr import Place, Sequential, register_pass
+from passat.rules.engine.directions import Stage
 from passat.rules.engine.grouping import Grouper
-from passat.rules.engine.stage import Stage
 from passat.rules.library.arithmetic import Arithmetic, Constants
 from passat.rules.library.batch_norm import ScaleAxis
 from passat.rules.library.commuting import Commute

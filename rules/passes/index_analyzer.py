@@ -11,8 +11,7 @@ from passat.ir.tir.expr import IntImm, PrimExpr, SizeVar, Var, convert
 from passat.ir.tir.ranges import Range
 from passat.rules.modular_sets import MODULAR_SETS, Modular
 from passat.rules.passes.index_expressions import Reader, Span, call, integer, truth
-from passat.rules.passes.index_saturation import IndexGraph
-from passat.rules.passes.index_simplifier import Simplified, is_simplified
+from passat.rules.passes.index_saturation import IndexGraph, Simplified, is_simplified
 from passat.rules.ranges import RANGES
 
 _LARGEST: Final = 1 << 62

@@ -20,8 +20,7 @@ from passat.ir.tir.stmt import AttrStmt, For, IfThenElse, LetStmt, Stmt, nothing
 from passat.passmgr import PassContext, PassInfo, PrimFuncPass
 from passat.rules.passes.index_analyzer import Analyzer
 from passat.rules.passes.index_expressions import Reader, Span, call, is_index
-from passat.rules.passes.index_saturation import NORMAL_FORMS, SHORT_FORMS
-from passat.rules.passes.index_simplifier import Simplified
+from passat.rules.passes.index_saturation import NORMAL_FORMS, SHORT_FORMS, Simplified
 from passat.rules.rule import Rule
 
 _EXTENTS = ("thread_extent", "virtual_thread")

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from passat.rules.engine.directions import Stage
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.limits import INTERRUPTED, SATURATED, StopReason
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.report import Saturation, Skipped
-from passat.rules.engine.stage import Stage
 from passat.rules.engine.trace import Application, Run
 from passat.rules.extraction.extract import unwritable
 from passat.rules.guards import Reject

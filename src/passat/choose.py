@@ -30,7 +30,7 @@ from passat.measure import Measured
 from passat.passmgr import Pass, PassContext, Statistics
 from passat.report import Timing, histogram, node_count
 from passat.rules.cost import ConstantAware, CostModel, cost_model, price
-from passat.rules.engine.interruption import interrupted
+from passat.rules.engine.limits import interrupted
 from passat.runner import ModelSource, Runner, VerifyError, loadable, sentence_of
 from passat.verify import Comparing
 

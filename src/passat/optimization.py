@@ -30,7 +30,7 @@ from passat.report import MismatchError, UnverifiedError, bytes_of, histogram, n
 from passat.rulefile import idle_passes
 from passat.rules import RuleError
 from passat.rules.cost import CostError, CostModel, program_cost
-from passat.rules.engine.interruption import interrupted
+from passat.rules.engine.limits import interrupted
 from passat.rules.pass_options import check_disabled, check_pick
 from passat.rules.passes import dynamic_to_static
 from passat.rules.passes.target import ReadOpaque, check_domains

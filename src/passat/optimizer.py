@@ -15,7 +15,7 @@ from passat.kernel_library import library_beside, write_library
 from passat.log import LOG
 from passat.optimization import LooseRulesError, choose, is_accepted, read, run, verify, write_down
 from passat.report import KERNELS, Report, bytes_of, histogram
-from passat.rules.engine.interruption import interruptible
+from passat.rules.engine.limits import interruptible
 from passat.runner import custom_operators
 from passat.settings import Settings
 from passat.source import ModelLike, about

@@ -9,7 +9,7 @@ from passat.crash import FailureWatch
 from passat.ir.module import IRModule
 from passat.passmgr import PassContext, Sequential
 from passat.passmgr.debugging.bisect import PassRaisedError, first_true
-from passat.rules.engine.interruption import interruptible
+from passat.rules.engine.limits import interruptible
 from passat.rules.engine.trace import Trace
 from passat.rules.rule import Rule, equation_of
 from passat.rules.rule_pass import RulePass

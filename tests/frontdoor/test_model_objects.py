@@ -13,7 +13,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import passat
 from passat.ir.onnx import OnnxError
-from passat.model_objects import convert
+from passat.source import convert
 
 
 def doubled(weight: onnx.TensorProto) -> ModelProto:

@@ -14,9 +14,9 @@ from passat.ir.expr import Call, Expr, Function, Var
 from passat.ir.op import get_op
 from passat.ir.shape import ANY, Dim, Shape, SymDim
 from passat.ir.types import TensorType
-from passat.rules import RuleSet, comparisons
+from passat.rules import RuleSet, attribute_arithmetic
+from passat.rules.attribute_arithmetic import equals
 from passat.rules.checking.check_sets import check_rule
-from passat.rules.comparisons import equals
 from passat.rules.guards import Guard, Reject, is_float
 from passat.rules.pattern import attributes, number, op, tensors
 from passat.rules.rule import Rule, RuleSetMeta
@@ -161,7 +161,7 @@ def test_a_comparison_of_sizes_holds_only_if_it_holds_for_all_sizes(
     name: str, one: Dim, other: Dim | float, n: int, m: int, turned: bool
 ) -> None:
     left, right = (other, one) if turned else (one, other)
-    answer = getattr(comparisons, name)(left, right).function(left, right)
+    answer = getattr(attribute_arithmetic, name)(left, right).function(left, right)
     found = _COMPARISONS[name](_sized(left, n, m), _sized(right, n, m))
     if answer is True:
         assert found

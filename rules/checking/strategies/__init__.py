@@ -3,12 +3,12 @@
 from types import ModuleType
 from typing import Final
 
-from passat.rules.checking.strategies import comparisons, layouts, movement, predefined, products
+from passat.rules.checking.strategies import layouts, movement, predefined, products
 from passat.rules.guards import Guard
 from passat.rules.pattern import Computed
 from passat.rules.samples import Strategy, registered_strategy
 
-FILES: Final[tuple[ModuleType, ...]] = (comparisons, layouts, movement, predefined, products)
+FILES: Final[tuple[ModuleType, ...]] = (layouts, movement, predefined, products)
 """Importing them registers the strategies."""
 
 

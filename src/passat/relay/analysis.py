@@ -1,13 +1,15 @@
-"""`relay.analysis`: facts about programs."""
+"""`relay.analysis`: facts about programs, and which functions of a module refer to which."""
 
 from typing import TYPE_CHECKING
+
+import networkx as nx
 
 from passat.ir.analysis import all_vars, bound_vars, check_constant, free_vars, well_formed
 from passat.ir.annotated_regions import AnnotatedRegion, AnnotatedRegionSet
 from passat.ir.basic_blocks import check_basic_block_normal_form
 from passat.ir.equality import structural_equal
 from passat.ir.exhaustiveness import unmatched_cases
-from passat.ir.expr import Call, Expr, Tuple, TupleGetItem
+from passat.ir.expr import Call, Expr, GlobalVar, Tuple, TupleGetItem
 from passat.ir.features import Feature, detect_feature
 from passat.ir.hashing import structural_hash
 from passat.ir.kinds import check_kind
@@ -19,8 +21,57 @@ from passat.ir.type_variables import all_type_vars as _all_type_vars
 from passat.ir.type_variables import bound_type_vars as _bound_type_vars
 from passat.ir.type_variables import free_type_vars as _free_type_vars
 from passat.ir.types import TensorType, TupleType, Type, TypeVar
-from passat.relay.call_graph import CallGraph
 from passat.relay.names import missing_name
+
+__all__ = ["CallGraph"]
+
+
+class CallGraph:
+    """The functions of a module and their references to each other; `graph` is a networkx.MultiDiGraph of their names.
+
+    >>> from passat import relay
+    >>> module = relay.parse("def @f(%x: int8) { %x } def @main(%x: int8) { @f(@f(%x)) }")
+    >>> CallGraph(module)
+    CallGraph:
+    @main: #refs = 0, refers to @f
+    @f: #refs = 1, refers to nothing
+    """
+
+    def __init__(self, module: IRModule) -> None:
+        self.module = module
+        self.graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
+        self.graph.add_nodes_from(var.name_hint for var in module.functions)
+        for var, function in module.functions.items():
+            # As in TVM, a shared node is one reference, however often it is used.
+            callees = [node.name_hint for node in post_order(function) if isinstance(node, GlobalVar)]
+            self.graph.add_edges_from((var.name_hint, callee) for callee in callees)
+
+    def ref_count(self, var: GlobalVar | str) -> int:
+        """The number of references to a function, including those in itself. Raises KeyError."""
+        return len(self.graph.in_edges(self._name(var)))
+
+    def global_call_count(self, var: GlobalVar | str) -> int:
+        """The number of references to functions of the module in a function. Raises KeyError."""
+        return len(self.graph.out_edges(self._name(var)))
+
+    def is_recursive(self, var: GlobalVar | str) -> bool:
+        """True if a function refers to itself, directly or through others. Raises KeyError."""
+        name = self._name(var)
+        return any(name == callee or nx.has_path(self.graph, callee, name) for callee in self.graph.successors(name))
+
+    def print_var(self, var: GlobalVar | str) -> str:
+        """One line of text about a function. Raises KeyError."""
+        name = self._name(var)
+        callees = ", ".join(f"@{callee}" for callee in dict.fromkeys(self.graph.successors(name)))
+        return f"@{name}: #refs = {self.ref_count(name)}, refers to {callees or 'nothing'}"
+
+    def __repr__(self) -> str:
+        order = [name for part in nx.strongly_connected_components(self.graph) for name in sorted(part)]
+        return "\n".join(("CallGraph:", *map(self.print_var, reversed(order))))
+
+    def _name(self, var: GlobalVar | str) -> str:
+        return self.module.get_global_var(var if isinstance(var, str) else var.name_hint).name_hint
+
 
 __all__ = [
     "AnnotatedRegion",

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from passat.ir.op import list_ops
 from passat.ir.tensor import Array
+from passat.rules.attribute_arithmetic import equals
 from passat.rules.checking.case import Evaluation, Unfit, build, difference, rounding
 from passat.rules.checking.draw import SamplingHints, draw
 from passat.rules.checking.relations import covers
 from passat.rules.checking.sampler import Sampler
-from passat.rules.comparisons import equals
 from passat.rules.guards import is_float
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import KEPT, MIXED, NONFINITE, RESOLVED, NonFinite, Rule

@@ -13,12 +13,11 @@ from passat.ir.op import Op
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType
 from passat.rules.analysis import Analysis, Made
-from passat.rules.engine.directions import Directions
+from passat.rules.engine.directions import Directions, Stage
 from passat.rules.engine.eager import Eager
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.limits import Limits
 from passat.rules.engine.saturate import Saturator
-from passat.rules.engine.stage import Stage
 from passat.rules.guards import Term, guard
 from passat.rules.library import Arithmetic
 from passat.rules.pattern import op, tensors

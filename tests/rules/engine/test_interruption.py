@@ -9,9 +9,9 @@ import pytest
 
 from passat.ir.expr import Function
 from passat.rules import RuleSet, op, rule_pass, tensors
-from passat.rules.engine import interruption
+from passat.rules.engine import limits
 from passat.rules.engine.graph import Graph
-from passat.rules.engine.interruption import interrupted, interruptible
+from passat.rules.engine.limits import interrupted, interruptible
 from passat.rules.engine.matching import Matcher
 from tests.rules.building import func, ops, var
 from tests.rules.running import apply, assert_equal_in_value
@@ -32,7 +32,7 @@ def _usual_handler() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "the handler is restored"
-    assert not interruption._open
+    assert not limits._open
     signal.signal(signal.SIGINT, before)
 
 

@@ -11,11 +11,10 @@ from passat.ir.module import IRModule
 from passat.passmgr import PassContext, Sequential
 from passat.rules.cost import NodeCount, program_cost
 from passat.rules.engine import limits as limits_module
-from passat.rules.engine.directions import Directions
+from passat.rules.engine.directions import Directions, Stage
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.limits import SATURATED, Backoff, Budget, LimitReached, Limits
 from passat.rules.engine.saturate import Saturator
-from passat.rules.engine.stage import Stage
 from passat.rules.pattern import op, tensors
 from passat.rules.rule import RuleSet
 from passat.rules.rule_pass import rule_pass

@@ -4,13 +4,12 @@ import pytest
 
 from passat.ir.expr import Expr
 from passat.ir.tensor import Tensor
-from passat.rules.engine.directions import Directions
+from passat.rules.engine.directions import Directions, Stage
 from passat.rules.engine.eager import Eager
 from passat.rules.engine.graph import CONST, Graph
 from passat.rules.engine.limits import SATURATED, Limits, StopReason
 from passat.rules.engine.report import RuleStatistics, Saturation
 from passat.rules.engine.saturate import Saturator
-from passat.rules.engine.stage import Stage
 from passat.rules.guards import Reject, has_rank, is_constant
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.pattern import attributes, constants, op, tensors

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from passat.ir.expr import Expr, Function
 from passat.ir.infer import infer_type
 from passat.rules.cost import ROOFLINE, program_cost
-from passat.rules.engine.directions import Directions
+from passat.rules.engine.directions import Directions, Stage
 from passat.rules.engine.engine import Engine
 from passat.rules.engine.report import EngineReport
-from passat.rules.engine.stage import Stage
 from passat.rules.extraction.ladder import climb
 from passat.rules.extraction.space import EGraphFileError, parse_egraph, read_egraph
 from passat.rules.library import Constants, Factoring, Products, ScaleAxis
