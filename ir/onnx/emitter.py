@@ -1,13 +1,15 @@
 """Collects the nodes that writers emit: first as records, so that results can get the names the graph needs, then as protos."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any as AnyValue
 
 from onnx import NodeProto
 
 from passat.ir.naming import Names
 from passat.ir.onnx.attributes import write_attributes
+from passat.ir.onnx.inference import takes
 from passat.ir.tensor import Array, Tensor
+from passat.ir.types import TensorType, TupleType, Type
 
 
 class NodeEmitter:
@@ -39,6 +41,15 @@ class NodeEmitter:
         """Returns the name of an initializer that holds `value`. Equal small values share one."""
         return self._constant(value if isinstance(value, Tensor) else Tensor.dense(value))
 
+    def mistyped(self, dtypes: Mapping[str, str]) -> str:
+        """Why ONNX does not permit a node added since the last call of `finish`: its operator takes no operands of some element type in the
+        opset, as many took only floating-point numbers at first; empty if it does. `dtypes` has the element types of some values."""
+        for op_type, inputs, _, _, domain in self._records if dtypes else ():
+            for place, name in enumerate(inputs):
+                if name in dtypes and not takes(op_type, self.opset, domain, place, dtypes[name]):
+                    return f"{op_type} takes no {dtypes[name]}"
+        return ""
+
     def finish(
         self, results: Sequence[str], wanted: Sequence[str], node_name: str, names: Names, titles: Names, versions: Mapping[str, int]
     ) -> tuple[list[NodeProto], list[str]]:
@@ -65,6 +76,17 @@ class NodeEmitter:
             protos.append(_proto(op_type, domain, title, inputs=reads, outputs=made, attrs=attrs, versions=versions))
         records.clear()
         return protos, [given.get(result, result) for result in results]
+
+
+def unusual_dtypes(operands: Iterable[tuple[Type, Sequence[str]]]) -> dict[str, str]:
+    """The element types of operands by name, given their types and names (several for a tuple), except float32, which every operator on
+    floating-point numbers takes."""
+    found: dict[str, str] = {}
+    for type_, names in operands:
+        for name, part in zip(names, type_.fields if isinstance(type_, TupleType) else (type_,), strict=False):
+            if isinstance(part, TensorType) and part.dtype != "float32":
+                found[name] = part.dtype
+    return found
 
 
 def _proto(

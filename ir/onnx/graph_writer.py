@@ -1,16 +1,16 @@
 """Writes a graph: each call of its plan as its original node, as an opaque node, or by the writer of its operator."""
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Final
 
 from onnx import GraphProto, NodeProto, ValueInfoProto, defs
 
 from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from passat.ir.onnx.declared import contradicts
-from passat.ir.onnx.emitter import NodeEmitter
+from passat.ir.onnx.emitter import NodeEmitter, unusual_dtypes
 from passat.ir.onnx.errors import OnnxError, OpsetError
 from passat.ir.onnx.frame import Origin
-from passat.ir.onnx.inference import call_attributes, declared_types, has_inference, outer_name, takes
+from passat.ir.onnx.inference import call_attributes, declared_types, has_inference, outer_name
 from passat.ir.onnx.opaque import OpaqueOp, is_stateful
 from passat.ir.onnx.plan import Plan
 from passat.ir.onnx.scope import all_names, attribute_graphs, rename_free
@@ -18,7 +18,7 @@ from passat.ir.onnx.tensors import tensor_proto
 from passat.ir.onnx.value_types import UNKNOWN, runtime_name, type_proto, value_info
 from passat.ir.onnx_mapping import OnnxVersionError
 from passat.ir.op import Op
-from passat.ir.types import TensorType, TupleType, Type
+from passat.ir.types import TupleType, Type
 
 if TYPE_CHECKING:
     from passat.ir.onnx.exporter import ModelWriter
@@ -183,33 +183,17 @@ class GraphWriter:
             found = op.to_onnx(call, operands, self.emitter)
         except OnnxVersionError as error:
             raise OpsetError(f"{wanted[0]}: {error}") from error
+        if wrong := self.emitter.mistyped(unusual_dtypes((arg.checked_type, names) for arg, names in named)):
+            raise OpsetError(f"{wanted[0]}: {wrong} in ONNX opset {self.model.frame.version}")
         results = [found] if isinstance(found, str) else list(found)
         if len(results) != len(wanted):
             raise OnnxError(f"the operator {op.name} has {len(wanted)} results, but its ONNX form has {len(results)}")
         nodes, names = self.emitter.finish(results, wanted, node_name, self.model.names, self.model.node_names, self.model.versions)
-        self._check_operands(named, nodes)
         for node in nodes:
             if node.domain:
                 self.model.imports.setdefault(node.domain, 1)
         self.nodes += nodes
         return names
-
-    def _check_operands(self, named: Iterable[tuple[Expr, Sequence[str]]], nodes: Iterable[NodeProto]) -> None:
-        """Raises OpsetError if a node takes no operands of the element types of a call's, in the opset of the model: many operators took
-        only floating-point numbers in early opsets."""
-        dtypes: dict[str, str] = {}
-        for arg, names in named:
-            type_ = arg.checked_type
-            for name, part in zip(names, type_.fields if isinstance(type_, TupleType) else (type_,), strict=False):
-                if isinstance(part, TensorType) and part.dtype != "float32":  # which every operator of floating-point numbers has taken
-                    dtypes[name] = part.dtype
-        if not dtypes:
-            return
-        version = self.model.frame.version
-        for node in nodes:
-            for place, name in enumerate(node.input):
-                if name in dtypes and not takes(node.op_type, version, node.domain, place, dtypes[name]):
-                    raise OpsetError(f"{node.output[0]}: {node.op_type} takes no {dtypes[name]} in ONNX opset {version}")
 
     def _write_origin(self, origin: Origin, wanted: list[str]) -> None:
         """Writes an original node with updated value names."""

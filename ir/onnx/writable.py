@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from passat.ir.attrs import Attrs
 from passat.ir.expr import Call, Var
-from passat.ir.onnx.emitter import NodeEmitter
+from passat.ir.onnx.emitter import NodeEmitter, unusual_dtypes
 from passat.ir.onnx_mapping import OnnxVersionError
 from passat.ir.op import Op
 from passat.ir.types import TupleType, Type
@@ -28,9 +28,12 @@ def missing_from(opset: int, op: Op, types: Sequence[Type], result: Type, attrs:
     for var, type_ in zip(call.args, types, strict=True):
         var._checked_type = type_
     call._checked_type = result
-    names = [f"x{i}" for i, type_ in enumerate(types) for _ in (type_.fields if isinstance(type_, TupleType) else (type_,))]
+    named: list[tuple[Type, list[str]]] = []
+    for i, type_ in enumerate(types):
+        named.append((type_, [f"x{i}.{j}" for j in range(len(type_.fields))] if isinstance(type_, TupleType) else [f"x{i}"]))
+    emitter = NodeEmitter(opset, lambda tensor: "constant", set())
     try:
-        op.to_onnx(call, names, NodeEmitter(opset, lambda tensor: "constant", set()))
+        op.to_onnx(call, [name for _, names in named for name in names], emitter)
     except OnnxVersionError as error:
         return str(error).partition(";")[0]  # omits the opset, which the caller knows
-    return ""
+    return emitter.mistyped(unusual_dtypes(named))
