@@ -1,6 +1,6 @@
 """Collects the nodes that writers emit: first as records, so that results can get the names the graph needs, then as protos."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any as AnyValue
 
 from onnx import NodeProto
@@ -44,7 +44,7 @@ class NodeEmitter:
     def mistyped(self, dtypes: Mapping[str, str]) -> str:
         """Why ONNX does not permit a node added since the last call of `finish`: its operator takes no operands of some element type in the
         opset, as many took only floating-point numbers at first; empty if it does. `dtypes` has the element types of some values."""
-        for op_type, inputs, _, _, domain in self._records if dtypes else ():
+        for op_type, inputs, _, _, domain in self._records:
             for place, name in enumerate(inputs):
                 if name in dtypes and not takes(op_type, self.opset, domain, place, dtypes[name]):
                     return f"{op_type} takes no {dtypes[name]}"
@@ -78,14 +78,16 @@ class NodeEmitter:
         return protos, [given.get(result, result) for result in results]
 
 
-def unusual_dtypes(operands: Iterable[tuple[Type, Sequence[str]]]) -> dict[str, str]:
+def unusual_dtypes(types: Sequence[Type | None], named: Sequence[Sequence[str]]) -> dict[str, str]:
     """The element types of operands by name, given their types and names (several for a tuple), except float32, which every operator on
     floating-point numbers takes."""
     found: dict[str, str] = {}
-    for type_, names in operands:
-        for name, part in zip(names, type_.fields if isinstance(type_, TupleType) else (type_,), strict=False):
-            if isinstance(part, TensorType) and part.dtype != "float32":
-                found[name] = part.dtype
+    for type_, names in zip(types, named, strict=True):
+        if type(type_) is TensorType:
+            if type_.dtype != "float32":
+                found[names[0]] = type_.dtype
+        elif type(type_) is TupleType:
+            found |= unusual_dtypes(type_.fields, [[name] for name in names]) if len(names) == len(type_.fields) else {}
     return found
 
 

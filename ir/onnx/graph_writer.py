@@ -177,13 +177,14 @@ class GraphWriter:
         if op.to_onnx is None:
             hint = "; relay.qnn.transform.CanonicalizeOps replaces most quantized operators" if op.name.startswith("qnn.") else ""
             raise OnnxError(f"the operator {op.name} has no ONNX form{hint}")
-        named = [(arg, self._operand(arg)) for arg in args]
-        operands = [name for _, names in named for name in names]
+        named = [self._operand(arg) for arg in args]
+        operands = [name for names in named for name in names]
         try:
             found = op.to_onnx(call, operands, self.emitter)
         except OnnxVersionError as error:
             raise OpsetError(f"{wanted[0]}: {error}") from error
-        if wrong := self.emitter.mistyped(unusual_dtypes((arg.checked_type, names) for arg, names in named)):
+        dtypes = unusual_dtypes([arg._checked_type for arg in args], named)
+        if dtypes and (wrong := self.emitter.mistyped(dtypes)):
             raise OpsetError(f"{wanted[0]}: {wrong} in ONNX opset {self.model.frame.version}")
         results = [found] if isinstance(found, str) else list(found)
         if len(results) != len(wanted):

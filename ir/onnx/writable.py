@@ -28,12 +28,12 @@ def missing_from(opset: int, op: Op, types: Sequence[Type], result: Type, attrs:
     for var, type_ in zip(call.args, types, strict=True):
         var._checked_type = type_
     call._checked_type = result
-    named: list[tuple[Type, list[str]]] = []
-    for i, type_ in enumerate(types):
-        named.append((type_, [f"x{i}.{j}" for j in range(len(type_.fields))] if isinstance(type_, TupleType) else [f"x{i}"]))
+    named = [
+        [f"x{i}.{j}" for j in range(len(type_.fields))] if isinstance(type_, TupleType) else [f"x{i}"] for i, type_ in enumerate(types)
+    ]
     emitter = NodeEmitter(opset, lambda tensor: "constant", set())
     try:
-        op.to_onnx(call, [name for _, names in named for name in names], emitter)
+        op.to_onnx(call, [name for names in named for name in names], emitter)
     except OnnxVersionError as error:
         return str(error).partition(";")[0]  # omits the opset, which the caller knows
-    return emitter.mistyped(unusual_dtypes(named))
+    return emitter.mistyped(unusual_dtypes(types, named))
