@@ -1,5 +1,9 @@
 """The edges of an e-graph between symbols: a rule can match only if it has those of the left side."""
 
+from collections.abc import Iterable
+from typing import Any as AnyValue
+
+from passat.ir.tensor import Tensor
 from passat.rules.engine.graph import Graph, Symbol
 from passat.rules.engine.variant import Variant
 
@@ -21,10 +25,16 @@ class Edges:
         """The symbols and places that use each e-class; none before the first union, since programs without one do not need them."""
         self._heads = {cls: {graph.symbols[node] for node in nodes} for cls, nodes in graph.members.items()}
         """The symbols of the nodes in each e-class of several nodes."""
+        self._numbers: dict[Place, dict[object, AnyValue]] = {}
+        """The numbers at the places that were asked about: the elements of constants whose elements are equal."""
 
     def allow(self, root: Symbol, variant: Variant) -> bool:
-        """True if a left side may match: its root occurs, and all its edges do."""
-        return root in self._present and variant.edges <= self._found
+        """True if a left side may match: its root occurs, all its edges do, and its numbers are operands where they have to be."""
+        return (
+            root in self._present
+            and variant.edges <= self._found
+            and all(any(element == number for element in self._numbers_at((whole, i)).values()) for whole, i, number in variant.numbers)
+        )
 
     def extend(self) -> None:
         """Adds the edges of the nodes that were added to the graph since the last call."""
@@ -45,6 +55,7 @@ class Edges:
                     self._use(cls, symbols[node], i)
                     made.update([(symbols[node], i, head) for head in self._heads.get(cls, (symbols[cls],))])
         self._found.update([(whole, place, part) for whole, i, part in made for place in _places(whole, i)])
+        self._count(new)
 
     def unite(self, kept: int, gone: int) -> None:
         """Adds the edges of two e-classes that are about to be united."""
@@ -56,8 +67,9 @@ class Edges:
         symbols = self._graph.symbols
         above, others = self._users.get(kept, set()), self._users.pop(gone, set())
         mine, theirs = self._heads.get(kept, {symbols[kept]}), self._heads.pop(gone, {symbols[gone]})
-        for users, heads in ((above, theirs), (others, mine)):
+        for users, cls, heads in ((above, gone, theirs), (others, kept, mine)):
             self._found.update([(whole, i, head) for whole, i in users for head in heads])
+            self._add_number(cls, users)
         self._heads[kept] = mine | theirs
         if others:
             self._users[kept] = above | others
@@ -65,6 +77,29 @@ class Edges:
     def _use(self, cls: int, head: Symbol, place: int) -> None:
         assert self._users is not None
         self._users.setdefault(cls, set()).update([(head, i) for i in _places(head, place)])
+
+    def _numbers_at(self, place: Place) -> dict[object, AnyValue]:
+        if place not in self._numbers:
+            self._numbers[place] = {}
+            self._count(range(self._walked))
+        return self._numbers[place]
+
+    def _count(self, nodes: Iterable[int]) -> None:
+        """Adds the numbers that are operands of some nodes."""
+        graph, heads = self._graph, {head for head, _ in self._numbers}
+        for node in nodes if heads else ():
+            head = graph.symbols[node]
+            if head in heads:
+                for i, part in enumerate(graph.operands[node]):
+                    self._add_number(graph.find(part), [(head, place) for place in _places(head, i)])
+
+    def _add_number(self, cls: int, places: Iterable[Place]) -> None:
+        """Adds the number that an e-class is, if any, at those of some places that were asked about."""
+        value = self._graph.constants.get(cls)
+        if isinstance(value, Tensor):
+            for place in places:
+                if place in self._numbers and (element := value.uniform()) is not None:
+                    self._numbers[place][value.dtype, element] = element
 
 
 def _places(head: Symbol, place: int) -> tuple[int, ...]:

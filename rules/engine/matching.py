@@ -181,6 +181,7 @@ class Matcher:
         free = set(map(id, inner))
         atoms: list[str] = []
         edges: set[tuple[Symbol, int, Symbol]] = set()
+        numbers: set[tuple[Symbol, int, float]] = set()
         names: dict[tuple[AnyValue, ...], int] = {self.rule.lhs.key: 0}
         payloads: dict[object, str] = {}
         places: dict[int, int] = {}
@@ -202,6 +203,8 @@ class Matcher:
                 steps.append((name, i, child, expected))
                 if expected is not None:
                     edges.update((head, place, expected) for place in ((0, 1) if id(node) in free else (i,)))
+                if isinstance(part, PLiteral):
+                    numbers.add((head, i, part.value))
             payload = ""
             if head.has_payload:
                 # Equal literals are in one e-class, and rows do not contain the payloads of constants: one atom serves all.
@@ -224,7 +227,7 @@ class Matcher:
             root.reverse()
         of_calls = tuple(places[id(node)] for node in self._calls)
         commuting = tuple(places[id(node)] for node in inner)
-        return Variant(query, frozenset(edges), tuple(steps), len(names), classes, of_calls, tuple(root), commuting)
+        return Variant(query, frozenset(edges), frozenset(numbers), tuple(steps), len(names), classes, of_calls, tuple(root), commuting)
 
     @cached_property
     def _attributes(self) -> tuple[list[tuple[int, str, AnyValue]], list[tuple[int, str, str]]]:

@@ -33,6 +33,8 @@ class Variant(NamedTuple):
 
     query: Query
     edges: frozenset[tuple[Symbol, int, Symbol]]
+    numbers: frozenset[tuple[Symbol, int, float]]
+    """The numbers that must be operands of symbols, with their places."""
     steps: tuple[tuple[int, int, int, Symbol | None], ...]
     registers: int
     classes: tuple[int, ...]

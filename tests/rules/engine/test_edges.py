@@ -1,4 +1,4 @@
-"""Which left sides an e-graph may match: those whose symbols and edges between symbols it has, also after unions."""
+"""Which left sides an e-graph may match: those whose symbols, edges between symbols, and numbers it has, also after unions."""
 
 from passat.ir.expr import Expr
 from passat.ir.infer import infer_type
@@ -7,7 +7,7 @@ from passat.rules.engine.graph import Graph
 from passat.rules.engine.matching import Matcher
 from passat.rules.pattern import Pattern, op, tensors
 from passat.rules.rule import Rule
-from tests.rules.building import ops, var
+from tests.rules.building import ops, splat, var
 
 a, b = var("a", (2,)), var("b", (2,))
 x, y = tensors("x y")
@@ -60,6 +60,23 @@ def test_a_union_puts_the_nodes_of_one_e_class_below_the_users_of_the_other() ->
     unite(graph, edges, exp, leaf)
     assert may_match(edges, op.exp(op.exp(x)))
     assert may_match(edges, op.negative(x) + y)
+
+
+def test_numbers_are_operands_where_the_left_side_has_them() -> None:
+    graph, edges = loaded(a * splat(2.0) - splat(3.0))
+    assert may_match(edges, 2.0 * x), "products match in both orders"
+    assert may_match(edges, x * 2.0 - 3.0)
+    assert not may_match(edges, x * 3.0)
+    assert not may_match(edges, 3.0 - x)
+    (product,) = nodes_of(graph, "multiply")
+    graph.make(graph.symbols[product], 0, (product, graph.add_constant(splat(5.0).data)))
+    edges.extend()
+    assert may_match(edges, x * 5.0)
+    assert not may_match(edges, 5.0 - x)
+    (difference,) = nodes_of(graph, "subtract")
+    three = graph.operands[difference][1]
+    unite(graph, edges, three, graph.operands[product][0])
+    assert may_match(edges, x * 3.0), "a union made an operand of the product constant"
 
 
 def test_an_e_class_of_many_nodes() -> None:
