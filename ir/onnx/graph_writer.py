@@ -88,10 +88,10 @@ class GraphWriter:
                 self.nodes.append(self._again(self.name(result), name, result.checked_type))
 
     def _can_rename(self, type_: Type) -> bool:
-        """Whether Identity supports values of a type in the opset of the model; an unknown type may be any type."""
+        """Whether Identity supports values of a type in the opset of the model; an unknown type may be that of a sequence."""
         proto = type_proto(type_)
         taken = defs.get_schema("Identity", self.model.frame.version).type_constraints[0].allowed_type_strs
-        return proto.WhichOneof("value") is None or runtime_name(proto) in taken
+        return ("seq(tensor(float))" if proto.WhichOneof("value") is None else runtime_name(proto)) in taken
 
     def _again(self, source: str, name: str, type_: Type) -> NodeProto:
         """Emits a node that gives a value another name: Identity, or a copy of the producer if Identity does not support the type."""

@@ -14,7 +14,8 @@ import contextlib
 from collections.abc import Collection, Iterable, Mapping, MutableMapping
 from typing import Final
 
-from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper, shape_inference
+import numpy as np
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper, shape_inference
 
 from passat.ir.onnx.opaque import RANDOM
 from passat.ir.onnx.scope import all_names, defined_names, subgraphs, without_functions
@@ -26,8 +27,13 @@ _EXACTLY: Final = frozenset({"Add", "Sub", "Mul"})
 """Operators that are recomputed in a wider type to find exact results."""
 _WIDER: Final[Mapping[int, int]] = {1: 11}
 """The wider types. (ONNX Runtime may compute narrow types of the model in a wider type anyway.)"""
-_WHERE: Final = 9
-"""The opset that added Where."""
+_EQUAL: Final = 11
+"""The opset since which Equal takes floating-point numbers."""
+_FEW_KERNELS: Final = 22
+"""The opset since which ONNX Runtime (1.22 to 1.32) has no kernels for random operators."""
+_POOL: Final = 65_521
+"""The number of random numbers that noise is taken from where there are no random operators; a prime, so that periods of the model and of
+the noise differ."""
 # fmt: off
 EXACT: Final = frozenset(
     {
@@ -65,7 +71,7 @@ LIKE_THE_OPERAND: Final = frozenset({"Gelu", "HardSwish", "Swish"})
 def noisy(model: ModelProto, seed: int = 0) -> ModelProto:
     """Returns the model with noise and with local functions inlined.
 
-    Each run of a session draws different noise; the same seed gives the same noise in each session.
+    Each run of a session draws different noise if `draws_anew`; the same seed gives the same noise in each session.
     """
     made = without_functions(model)
     with contextlib.suppress(Exception):  # if inference fails, the element types are guessed
@@ -75,8 +81,15 @@ def noisy(model: ModelProto, seed: int = 0) -> ModelProto:
     while any(name.startswith(prefix) for name in names):
         prefix += "_"
     opset = max((entry.version for entry in made.opset_import if entry.domain in ("", "ai.onnx")), default=0)
-    _Writer(prefix, seed, opset).write(made.graph, {})
+    writer = _Writer(prefix, seed, opset)
+    writer.write(made.graph, {})
+    made.graph.initializer.extend(writer.pools.values())
     return made
+
+
+def draws_anew(model: ModelProto) -> bool:
+    """Whether each run of a session of the noisy model draws other noise; otherwise only another seed does."""
+    return all(entry.version < _FEW_KERNELS for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
 
 
 def all_values(model: ModelProto) -> set[str]:
@@ -90,6 +103,8 @@ class _Writer:
         self._opset = opset
         self._seed = seed * 100_003
         self._count = 0
+        self.pools: dict[tuple[int, float, float], TensorProto] = {}
+        """Random numbers to take noise from, by element type and range."""
 
     def write(self, graph: GraphProto, outer: Mapping[str, int], known: Collection[str] = ()) -> None:
         """Adds noise to a graph and its subgraphs.
@@ -137,7 +152,7 @@ class _Writer:
     def _exactness(self, node: NodeProto, kind: int) -> tuple[str, list[NodeProto]]:
         """Returns the name of a mask of the exact elements of a result, and the nodes that compute it; an empty name if this is not
         possible."""
-        if node.domain or node.op_type not in _EXACTLY or kind not in _WIDER or self._opset < _WHERE:
+        if node.domain or node.op_type not in _EXACTLY or kind not in _WIDER or self._opset < _EQUAL:
             return "", []
         a, b, result, wide, exact = (self._fresh() for _ in range(5))
         made = [
@@ -160,14 +175,14 @@ class _Writer:
         factor = self._fresh()
         seed = float((self._seed + self._count) % (1 << 24))
         if wide == 1:
-            yield helper.make_node("RandomUniformLike", [plain], [factor], low=1 - amount, high=1 + amount, seed=seed)
+            yield from self._drawn(plain, factor, wide, 1 - amount, 1 + amount, seed)
             if exact:
                 one, drawn, factor = self._fresh(), factor, self._fresh()
                 yield helper.make_node("Constant", [], [one], value=helper.make_tensor(one, wide, [], [1.0]))
                 yield helper.make_node("Where", [exact, one, drawn], [factor])
         else:  # the bounds are single-precision attributes
             drawn, size, scaled, one = (self._fresh() for _ in range(4))
-            yield helper.make_node("RandomUniformLike", [plain], [drawn], low=-1.0, high=1.0, seed=seed)
+            yield from self._drawn(plain, drawn, wide, -1.0, 1.0, seed)
             yield helper.make_node("Constant", [], [size], value=helper.make_tensor(size, wide, [], [amount]))
             yield helper.make_node("Constant", [], [one], value=helper.make_tensor(one, wide, [], [1.0]))
             yield helper.make_node("Mul", [drawn, size], [scaled])
@@ -179,7 +194,7 @@ class _Writer:
             product, added = self._fresh(), self._fresh()
             most = AMOUNTS[wide]
             yield helper.make_node("Mul", [plain, factor], [product])
-            yield helper.make_node("RandomUniformLike", [plain], [added], low=-most, high=most, seed=seed + 1)
+            yield from self._drawn(plain, added, wide, -most, most, seed + 1)
             if besides:
                 operand, like, added = self._fresh(), added, self._fresh()
                 yield helper.make_node("Cast", [besides], [operand], to=wide)
@@ -187,6 +202,27 @@ class _Writer:
             yield helper.make_node("Add", [product, added], [moved])
         if wide != kind:
             yield helper.make_node("Cast", [moved], [name], to=kind)
+
+    def _drawn(self, like: str, name: str, kind: int, low: float, high: float, seed: float) -> Iterable[NodeProto]:
+        """Emits nodes that draw a random number for each element of a value."""
+        if self._opset < _FEW_KERNELS:
+            yield helper.make_node("RandomUniformLike", [like], [name], low=low, high=high, seed=seed)
+            return
+        pool = self.pools.get((kind, low, high))
+        if pool is None:
+            numbers = np.random.default_rng(self._seed + len(self.pools)).uniform(low, high, _POOL)
+            pool = numpy_helper.from_array(numbers.astype(helper.tensor_dtype_to_np_dtype(kind)), self._fresh())
+            self.pools[kind, low, high] = pool
+        shape, size, start, end, one, period, places, turned, taken = (self._fresh() for _ in range(9))
+        yield helper.make_node("Shape", [like], [shape])
+        yield helper.make_node("Size", [like], [size])
+        for constant, value in ((start, int(seed) * 7919 % _POOL), (one, 1), (period, _POOL)):
+            yield helper.make_node("Constant", [], [constant], value_int=value)
+        yield helper.make_node("Add", [start, size], [end])
+        yield helper.make_node("Range", [start, end, one], [places])
+        yield helper.make_node("Mod", [places, period], [turned])
+        yield helper.make_node("Gather", [pool.name, turned], [taken])
+        yield helper.make_node("Reshape", [taken, shape], [name], allowzero=1)
 
 
 def _is_settled(node: NodeProto, settled: Collection[str]) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace as replace_fields
 from typing import Final
 
 import onnx
-from onnx import ModelProto, NodeProto, helper, inliner, version_converter
+from onnx import ModelProto, NodeProto, helper, version_converter
 
 from passat.ir.bounds import at_least
 from passat.ir.expr import Call, Expr
@@ -19,7 +19,7 @@ from passat.ir.onnx.exporter import export_model
 from passat.ir.onnx.frame import Frame
 from passat.ir.onnx.importer import OLDEST_READ, import_model
 from passat.ir.onnx.opaque import OpaqueOp
-from passat.ir.onnx.scope import describe, inner_nodes
+from passat.ir.onnx.scope import describe, inner_nodes, without_functions
 from passat.ir.onnx.upgrades import NoUpgradeError, next_version, raised, split_evenly
 from passat.ir.op import Op, OpTypeError, get_op
 from passat.ir.traverse import rewrite
@@ -87,8 +87,7 @@ def _with_functions_inlined(model: ModelProto, found: int, opset: int) -> ModelP
     if not any(_changes(node, found, opset) for node in nodes):
         return model
     _require_small(model, "its local functions must be inlined by the onnx package")
-    inlined: ModelProto = inliner.inline_local_functions(model)
-    return inlined
+    return without_functions(model)
 
 
 def _changes(node: NodeProto, found: int, opset: int) -> bool:

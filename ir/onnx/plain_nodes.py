@@ -80,7 +80,8 @@ def attribute_text(attribute: AttributeProto) -> str:
         return f"attribute of the call, {attribute.ref_attr_name}"
     value: AnyValue = helper.get_attribute_value(attribute)
     if hasattr(value, "dims"):
-        return constant_text((value.data_type, tuple(value.dims)))
+        elements = value.values if hasattr(value, "indices") else value  # a sparse tensor has the tensor of its elements
+        return constant_text((elements.data_type, tuple(value.dims)))
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(list(value) if hasattr(value, "append") else value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 

@@ -1,6 +1,7 @@
 """Names in a graph: their values, captures by subgraphs, and topological order of nodes."""
 
 import heapq
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
 
@@ -207,4 +208,14 @@ def describe(node: NodeProto) -> str:
 
 def without_functions(model: ModelProto) -> ModelProto:
     """Returns a copy of a model with local functions inlined."""
-    return inline_local_functions(model) if model.functions else ModelProto.FromString(model.SerializeToString())
+    copy: ModelProto = ModelProto.FromString(model.SerializeToString())
+    if not copy.functions:
+        return copy
+    defaults = {(function.domain, function.name, function.overload): function.attribute_proto for function in copy.functions}
+    for node in itertools.chain(copy.graph.node, *(function.node for function in copy.functions)):
+        for each in (node, *inner_nodes(node.attribute)):  # the inliner ignores default values of attributes
+            given = {attribute.name for attribute in each.attribute}
+            missing = defaults.get((each.domain, each.op_type, each.overload), ())
+            each.attribute.extend(attribute for attribute in missing if attribute.name not in given)
+    inlined: ModelProto = inline_local_functions(copy)
+    return inlined

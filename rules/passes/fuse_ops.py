@@ -310,7 +310,7 @@ class _Fuser:
     @staticmethod
     def _typed(made: Expr, node: Expr) -> Expr:
         """The expression with the type of the one that it replaces."""
-        if made._checked_type is None and not isinstance(made, Function):
+        if made._checked_type is None:
             made.assume_type(node._checked_type)
         return made
 

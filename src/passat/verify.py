@@ -390,7 +390,7 @@ class Reference:
         return None if drawn is None else [values[index] for values in drawn]
 
     def _draw(self, trial: int, draws: int) -> list[list[AnyValue]] | None:
-        from passat.ir.onnx.noise import noisy  # needs onnx
+        from passat.ir.onnx.noise import draws_anew, noisy  # needs onnx
 
         drawn = self._noise.setdefault(trial, [])
         if drawn is None:
@@ -399,7 +399,7 @@ class Reference:
         if not drawn:
             drawn.append(self._session(self._original, seed=_AGAIN).run(feed))
         while len(drawn) <= draws:
-            if self._alike:  # new sessions draw the same noise from the same seed
+            if self._alike or not draws_anew(self._original.proto):  # new sessions draw the same noise from the same seed
                 session = self._session(self._original, partial(noisy, seed=len(drawn)))
             else:
                 self._noisy = session = self._noisy or self._session(self._original, noisy)

@@ -150,6 +150,17 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 
+def test_a_page_of_a_model_with_a_sparse_constant(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[2, 3] x) => (float[2, 3] y) { s = Constant () y = Mul (x, s) }'
+    )
+    elements, indices = onnx.helper.make_tensor("s", 1, [2], [5.0, 7.0]), onnx.helper.make_tensor("i", 7, [2], [1, 4])
+    sparse = onnx.helper.make_sparse_tensor(elements, indices, [2, 3])
+    model.graph.node[0].attribute.append(onnx.helper.make_attribute("sparse_value", sparse))
+    passat.optimize(model, record=True).write_report(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text().startswith("<!")
+
+
 def test_the_command_writes_a_page(tmp_path: Path) -> None:
     done = run("optimize", RESNET, "-o", tmp_path / "out.onnx", "--report", tmp_path / "out.html")
     assert done.exit_code == 0, done.output

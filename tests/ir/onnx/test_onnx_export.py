@@ -40,6 +40,18 @@ def test_one_sequence_of_two_names(opset: int, run: Run) -> None:
         np.testing.assert_array_equal(given, found)
 
 
+def test_one_sequence_of_two_names_whose_type_inference_does_not_know(run: Run) -> None:
+    """Inference rejects `keepdims` beside sizes, which ONNX ignores."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 7, opset_import: ["": 12]> g (float[8, 8] x) => (seq(float[]) s, seq(float[]) t) <int64[2] k = {4, 4}>'
+        "{ s = SplitToSequence <axis = 1, keepdims = 0> (x, k) t = SplitToSequence <axis = 1, keepdims = 0> (x, k) }"
+    )
+    result = optimize(model).model
+    given = np.ones((8, 8), np.float32)
+    for before, after in zip(run(model, {"x": given}), run(result, {"x": given}), strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
 def test_one_tensor_of_two_names_in_a_type_that_identity_does_not_take() -> None:
     """Identity accepts bfloat16 since opset 13; before, the node that creates the tensor is written twice."""
     model = onnx.parser.parse_model(

@@ -32,6 +32,17 @@ def test_a_model_in_a_later_opset() -> None:
     onnx.checker.check_model(raised, full_check=True)
 
 
+def test_default_values_of_attributes_of_local_functions_are_kept() -> None:
+    """The inliner of the onnx package ignores them."""
+    found = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 15, "own": 1]> main (float[2, 3] x) => (float[2, 3] y) { b = own.leaky(x) y = Neg(b) }
+        <domain: "own", opset_import: ["": 15]> leaky <k: float = 0.5> (x) => (y) { y = LeakyRelu <alpha: float = @k> (x) }"""
+    )
+    raised = in_opset(found, 16)
+    assert not raised.functions
+    assert {(each.name, each.f) for node in raised.graph.node for each in node.attribute} == {("alpha", 0.5)}
+
+
 def test_a_model_that_is_there_already_is_itself() -> None:
     same = model(18)
     assert in_opset(same, 18) is same

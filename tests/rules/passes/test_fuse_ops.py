@@ -3,10 +3,11 @@
 from typing import Any as AnyValue
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import assume, given, settings
 
-from passat import relay
+from passat import optimize, relay
 from passat.ir.analysis import free_vars, well_formed
 from passat.ir.equality import structural_equal
 from passat.ir.evaluate import EvaluateError
@@ -567,3 +568,13 @@ def test_a_long_chain() -> None:
     after = fuse_ops(before)
     assert len(primitives(after)) == -(-count // 256)
     assert structural_equal(run(DefuseOps(), IRModule.from_expr(after))["main"], before)
+
+
+@pytest.mark.parametrize("passes", ["FuseOps, SimplifyExpr", "FuseOps, DefuseOps, EliminateCommonSubexpr"])
+def test_passes_with_rules_follow_on_branches(passes: str) -> None:
+    """The branches of an `If` of ONNX are nested functions, which have types, too."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17]> g (float[3] x, bool c) => (float[3] y, float[3] z) { t = Exp (x) y = If (c)
+        <then_branch = a () => (float[3] r) { r = Add (t, t) }, else_branch = b () => (float[3] s) { s = Neg (t) }> z = Neg (t) }"""
+    )
+    assert [node.op_type for node in optimize(model, passes=passes).model.graph.node] == ["Exp", "If", "Neg"]
