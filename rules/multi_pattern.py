@@ -140,6 +140,11 @@ class MultiRule(Rule):
         left = each(self.left.pattern, sharing=self.left.shared, at_least=at_least)
         return MultiRule(left, self.right, self.guards, **self._said())
 
+    @property
+    def claim(self) -> str:
+        """What the rule says to be equal, as text: for groups of any size, since only the gain depends on it."""
+        return self.branches(2).in_full()
+
     def _said(self) -> dict[str, AnyValue]:
         return {name: getattr(self, name) for name in ("math", "note", "nonfinite", "name", "source")}
 

@@ -352,6 +352,11 @@ class Rule:
         when = f" when {', '.join(map(repr, self.guards))}" if self.guards else ""
         return f"{self!r}{when} [{self.math}{'' if self.nonfinite == KEPT else f', {self.nonfinite}'}]"
 
+    @property
+    def claim(self) -> str:
+        """What the rule says to be equal, as text, for proofs."""
+        return self.in_full()
+
     def __repr__(self) -> str:
         return f"{self.lhs!r} {'<->' if self.back else '->'} {self.rhs!r}"
 

@@ -216,8 +216,8 @@ class Checker:
         for name, text in data["rules"].items():
             if name not in rules:
                 raise CertificateError(f"unknown rule {name}; pass your own rules to the checker again")
-            if rules[name].in_full() != text:
-                raise CertificateError(f"the rule {name} differs: here it is {rules[name].in_full()}; the certificate has {text}")
+            if rules[name].claim != text:
+                raise CertificateError(f"the rule {name} differs: here it is {rules[name].claim}; the certificate has {text}")
 
     def run(self) -> Verdict:
         """Checks all steps. Raises CertificateError that names the first invalid step; gaps are in the verdict."""

@@ -203,7 +203,7 @@ class Writer:
         return steps
 
     def _step(self, rule: Rule, lefts: list[int], rights: list[int]) -> Plain:
-        self.rules.setdefault(rule.name, rule.in_full())
+        self.rules.setdefault(rule.name, rule.claim)
         return {"rule": rule.name, "left": lefts, "right": rights}
 
 

@@ -198,3 +198,16 @@ def test_a_certificate_that_speaks_of_no_function_proves_nothing() -> None:
 
 def test_the_report_lists_gaps_of_the_certificate() -> None:
     assert "provenance: the certificate does not cover SlicesToSplit in the function main" in str(RESULT.report)
+
+
+def test_how_many_calls_a_pass_merges_does_not_matter() -> None:
+    """At level 4 three products and more are merged, by rules of the library that merge two."""
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 8]) for name in ("x", "y0", "y1", "y2")]
+    weights = [numpy_helper.from_array(np.random.default_rng(i).normal(size=(8, 8)).astype(np.float32), f"w{i}") for i in range(3)]
+    nodes = [helper.make_node("MatMul", ["x", f"w{i}"], [f"y{i}"]) for i in range(3)]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    result = passat.optimize(model, opt_level=4, cost="nodes", certificate=True)
+    assert result.certificate is not None
+    assert any(name.startswith("Parallel.products") for name in result.certificate["rules"])
+    check_certificate(result.certificate, before=model, after=result.model)
