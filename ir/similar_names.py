@@ -26,7 +26,12 @@ def did_you_mean(name: str, known: Iterable[str], most: int = 3) -> str:
     alike = [one for one in names if one.count(".") == name.count(".")]
     near = same_names(name, names) or _close(name, alike, str.casefold, most) or _close(name, names, _last, most)
     near = near or [one for one in names if name and one.casefold().startswith(name.casefold())]
-    return f"; did you mean {' or '.join(near[:most])}?" if near else ""
+    return suggestion(near[:most])
+
+
+def suggestion(names: Sequence[str]) -> str:
+    """`; did you mean a or b?` for some names; an empty text for none."""
+    return f"; did you mean {' or '.join(names)}?" if names else ""
 
 
 def _close(name: str, names: Sequence[str], form: Callable[[str], str], most: int) -> list[str]:

@@ -1,32 +1,8 @@
-"""The text of guards and computed attributes: calls of functions, `is_float(x)`, and operators as they are written, `x.ndim > 2 * a`; and
-rule sets as tables in notebooks."""
+"""The text of guards and computed attributes: calls of functions, `is_float(x)`, and operators as they are written, `x.ndim > 2 * a`."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from typing import Any as AnyValue
-
-from passat.ir.markup import folded, table, text
-
-if TYPE_CHECKING:
-    from passat.rules.rule import RuleSetMeta
-
-
-def set_html(rules: "RuleSetMeta") -> str:
-    """The rules of a set as an HTML table: names, equations, guards, and what they do to floating-point values."""
-    rows = [
-        (
-            rule.own_name,
-            repr(rule),
-            ", ".join(map(repr, rule.guards)),
-            rule.kind,
-            f"{rule.math}: {rule.note}".removesuffix(": "),
-        )
-        for rule in rules
-    ]
-    said = f"<div>{text(' '.join(rules.__doc__.split()))}</div>" if rules.__doc__ else ""
-    title = f"{rules.__name__}: {len(rows)} rule{'' if len(rows) == 1 else 's'}"
-    return said + folded(title, table(("rule", "equation", "guards", "kind", "math"), rows), opened=True)
-
+from typing import Final, NamedTuple, TypeVar
 
 COMPARISON: Final = 0
 SUM: Final = 1

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable, Sequence, Set
 
 from passat.ir.module import IRModule
-from passat.ir.similar_names import did_you_mean
+from passat.ir.similar_names import did_you_mean, suggestion
 from passat.passmgr import ConfigError, Pass, PassContext, Step, list_passes, register_option
 from passat.passmgr.registry import is_registered
 from passat.rules.engine.directions import expanded
@@ -91,7 +91,7 @@ def _hint(name: str, known: Set[str]) -> str:
             return f"; {owner} can only be disabled for all operators, as {owner}"
         alike = [one for one in likely if one.endswith(bracket + operators)] or difflib.get_close_matches(name, likely, 1)
         if alike:
-            return f"; did you mean {' or '.join(alike[:3])}?"
+            return suggestion(alike[:3])
     return did_you_mean(name, likely, 1) or "; `passat rules list` shows all names"
 
 

@@ -505,7 +505,7 @@ class RuleSetMeta(type):
         return len(cls.rules)
 
     def _repr_html_(cls) -> str:
-        from passat.rules.notation import set_html  # only for notebooks
+        from passat.rules.notebook import set_html  # only for notebooks
 
         return set_html(cls)
 

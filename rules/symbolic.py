@@ -115,7 +115,7 @@ class OperatorTerm(Symbolic):
 
 
 class AttributeTerm(Symbolic):
-    """The value of an attribute. Arithmetic on it (`passat.rules.attribute_arithmetic`) is evaluated for each match; comparisons are guards
+    """The value of an attribute. Arithmetic on it is evaluated for each match, and comparisons are guards
     (`passat.rules.attribute_arithmetic`)."""
 
     __slots__ = ()

@@ -30,7 +30,7 @@ _WIDER: Final[Mapping[int, int]] = {1: 11}
 _EQUAL: Final = 11
 """The opset since which Equal takes floating-point numbers."""
 _FEW_KERNELS: Final = 22
-"""The opset since which ONNX Runtime (1.22 to 1.32) has no kernels for random operators."""
+"""The opset since which ONNX Runtime (1.32) has no kernels for random operators."""
 _POOL: Final = 65_521
 """The number of random numbers that noise is taken from where there are no random operators; a prime, so that periods of the model and of
 the noise differ."""
@@ -80,8 +80,7 @@ def noisy(model: ModelProto, seed: int = 0) -> ModelProto:
     prefix = "noise"
     while any(name.startswith(prefix) for name in names):
         prefix += "_"
-    opset = max((entry.version for entry in made.opset_import if entry.domain in ("", "ai.onnx")), default=0)
-    writer = _Writer(prefix, seed, opset)
+    writer = _Writer(prefix, seed, _opset(made))
     writer.write(made.graph, {})
     made.graph.initializer.extend(writer.pools.values())
     return made
@@ -89,7 +88,11 @@ def noisy(model: ModelProto, seed: int = 0) -> ModelProto:
 
 def draws_anew(model: ModelProto) -> bool:
     """Whether each run of a session of the noisy model draws other noise; otherwise only another seed does."""
-    return all(entry.version < _FEW_KERNELS for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+    return _opset(model) < _FEW_KERNELS
+
+
+def _opset(model: ModelProto) -> int:
+    return max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0)
 
 
 def all_values(model: ModelProto) -> set[str]:

@@ -68,11 +68,10 @@ def tried(rule: Rule, seed: int, instances: int, enough: int | None = None) -> C
     checked = Checked(rule, seed)
     ways, shared = triers(rule), isinstance(rule, MultiRule) or bool(rule.holes())
     for number, trier in enumerate(ways):
-        share = max(-(-instances // len(ways)), min(instances, _SHARE)) if shared else instances
+        share = _share(instances, len(ways)) if shared else instances
         shares_hope = rule.holes().operators and not rule.holes().cases
         hope = min(max(instances * _HOPE // len(ways), _SHARE), _HOPE) if shares_hope else _HOPE
-        most = max(share // 8, 5) if enough is None else enough
-        try_many(checked, trier, share, hope, generator_for(rule, seed, number), most, gives_up=bool(shares_hope))
+        try_many(checked, trier, share, hope, generator_for(rule, seed, number), enough, gives_up=bool(shares_hope))
         if checked.raised:
             return checked
     _try_inner_calls(checked, ways, seed, instances, enough)
@@ -82,14 +81,22 @@ def tried(rule: Rule, seed: int, instances: int, enough: int | None = None) -> C
 def _try_inner_calls(checked: Checked, ways: Sequence[Trier], seed: int, instances: int, enough: int | None) -> None:
     """Tries calls in place of the holes of a rule whose guards ask an analysis of a user for facts: only calls show whether its `make` is
     right. (The facts of inputs follow from their types, those of constants from their elements.)"""
-    found = [Trier(way.rule, way.roots, inner=inner) for way in ways for inner in _inner_calls(way)]
-    found = found[:: -(-len(found) // _WAYS) or 1]
-    for number, trier in enumerate(found):
-        share = max(-(-instances // len(found)), min(instances, _SHARE))
-        most = max(share // 8, 5) if enough is None else enough
-        try_many(checked, trier, share, _SHARE, generator_for(checked.rule, seed, len(ways) + number), most, gives_up=True)
+    found = _spaced([Trier(way.rule, way.roots, inner=inner) for way in ways for inner in _inner_calls(way)])
+    for number, trier in enumerate(found, len(ways)):
+        share = _share(instances, len(found))
+        try_many(checked, trier, share, _SHARE, generator_for(checked.rule, seed, number), enough, gives_up=True)
         if checked.raised:
             return
+
+
+def _share(instances: int, ways: int) -> int:
+    """The number of instances of each of some directions that share a total."""
+    return max(-(-instances // ways), min(instances, _SHARE))
+
+
+def _spaced(ways: list[Trier]) -> list[Trier]:
+    """Not all of many directions, but evenly spaced ones."""
+    return ways[:: -(-len(ways) // _WAYS) or 1]
 
 
 def _inner_calls(way: Trier) -> Iterator[Inner]:
@@ -108,7 +115,7 @@ def triers(rule: Rule) -> list[Trier]:
         ways = [Trier(direction, roots) for direction in rule.directions() for roots in (2, 3)]
     else:
         ways = list(map(Trier, rule.directions()))
-    return ways[:: -(-len(ways) // _WAYS)] if rule.holes() else ways
+    return _spaced(ways) if rule.holes() else ways
 
 
 def generator_for(rule: Rule, seed: int, number: int) -> np.random.Generator:
@@ -124,11 +131,12 @@ def oddness(trier: Trier, turn: int) -> Odd:
 
 
 def try_many(
-    checked: Checked, trier: Trier, wanted: int, hope: int, generator: np.random.Generator, enough: int, *, gives_up: bool = False
+    checked: Checked, trier: Trier, wanted: int, hope: int, generator: np.random.Generator, enough: int | None, *, gives_up: bool = False
 ) -> None:
     """Draws and tries instances until enough are accepted, the draws are exhausted, or the rule is clearly wrong; with `gives_up`, also
     until many are rejected for one reason."""
     report = checked.report
+    enough = max(wanted // 8, 5) if enough is None else enough
     hints = SamplingHints(trier.pattern, trier.guards, [trier.rule.rhs])
     if trier.inner is not None:
         hints.want_constants()  # most facts follow from those of constants

@@ -104,11 +104,16 @@ def stays_in_range(w: Term, c: Term) -> bool | str:
     if w.type.dtype not in FLOATS:
         return True
     finite = _is_finite(w, reached := _reached(w, c))
-    return finite if finite is not True or w.constant is None else _is_normal(w, reached)
+    return finite if finite is not True else _is_normal(w, reached)
 
 
 def _reached(w: Term, c: Term) -> float:
-    return c.value().largest() * (w.value().largest() if w.constant is not None or w.type.dtype == "float16" else 1.0)
+    return c.value().largest() * _largest(w)
+
+
+def _largest(w: Term) -> float:
+    """The largest element of a weight; 1 for one unknown until run time, except for float16, whose range is short: rejects those."""
+    return w.value().largest() if w.constant is not None or w.type.dtype == "float16" else 1.0
 
 
 def _is_finite(w: Term, largest: float) -> bool | str:
@@ -116,6 +121,9 @@ def _is_finite(w: Term, largest: float) -> bool | str:
 
 
 def _is_normal(w: Term, largest: float) -> bool | str:
+    """Whether the largest element is well above the subnormal numbers, or 0; True for a weight unknown until run time."""
+    if w.constant is None:
+        return True
     least = _MARGIN * float(ml_dtypes.finfo(to_numpy(w.type.dtype)).smallest_normal)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
     return not 0 < largest < least or f"the weight times the constant reaches only {largest:g}, where numbers lose digits"
 
@@ -146,11 +154,11 @@ def normalized_stays_in_range(attrs: Attrs, w: Term, gamma: Term, beta: Term, va
     previous bias. For a weight unknown until run time, checks the scale alone."""
     with np.errstate(all="ignore"):
         scale = float(gamma.value().largest() / np.sqrt(np.min(var.value().numpy().astype(np.float64), initial=np.inf) + attrs.epsilon))
-    weight = w.value().largest() if w.constant is not None or w.type.dtype == "float16" else 1.0
+    weight = _largest(w)
     reached = (weight * scale, sum(shift.value().largest() for shift in shifts) * scale + beta.value().largest())
     if not all(size < _end(w) for size in reached):
         return f"the weight or the bias may reach {max(reached):g}"
-    return w.constant is None or _is_normal(w, weight * scale)
+    return _is_normal(w, weight * scale)
 
 
 def _end(term: Term) -> float:

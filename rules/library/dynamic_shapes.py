@@ -141,9 +141,7 @@ def is_one_number(c: Term, whole: Term, shape: Term) -> bool | str:
     known = shape.known
     if c.type.size != 1:
         return f"{c.type!r} is not a single number"
-    return (known is not None and len(known) == whole.type.ndim and all(map(same_dim, known, whole.type.shape))) or (
-        f"{whole.type!r} does not have the shape {known}"
-    )
+    return (known is not None and same_dims(tuple(known), whole.type.shape)) or (f"{whole.type!r} does not have the shape {known}")
 
 
 @guard

@@ -8,7 +8,7 @@ operands.
 from typing import Any as AnyValue
 
 from passat.ir.attrs import Attrs
-from passat.ir.shape import same_dim
+from passat.ir.shape import same_dims
 from passat.rules.guards import Term, computed, guard, is_axis
 from passat.rules.holes import cases, operator, tensors_of
 from passat.rules.library.commuting import f
@@ -37,7 +37,7 @@ def rows_of(x: Term) -> tuple[int, int]:
 def stacks_alike(x: Term, y: Term) -> bool | str:
     """Both tensors are stacks of rows with the same leading sizes."""
     sizes, others = leading_sizes(x.type), leading_sizes(y.type)
-    alike = sizes is not None and others is not None and len(sizes) == len(others) and all(map(same_dim, sizes, others))
+    alike = sizes is not None and others is not None and same_dims(tuple(sizes), tuple(others))
     return alike or f"{y.type!r} is not a stack like {x.type!r}"
 
 

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from passat.runner import ModelSource
-if TYPE_CHECKING:
-    from onnx import ModelProto
-
 
 IR_MODEL: Final = ("onnx_ir", "Model")
 PROGRAM: Final = ("torch", "ONNXProgram")

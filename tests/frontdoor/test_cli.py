@@ -206,18 +206,23 @@ def test_a_disabled_rule_states_the_reason(empty: Path, options: tuple[str, ...]
     assert said in " ".join(answer.split()) or not row["why_not_run"]
 
 
-def test_the_report_lists_passes_of_rule_files_that_did_not_run(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_ENTRIES", dict(registry._ENTRIES))  # other tests list the passes
-    Path("passes.py").write_text("""
+def write_pass(registered: str, own: str) -> None:
+    """Writes a rule file, passes.py, with a pass that is registered under one name and has another of its own."""
+    Path("passes.py").write_text(f"""
 from passat.passmgr import module_pass, register_pass
 
 
-@register_pass("IdleOfTest")
-@module_pass(opt_level=0, name="IdleOfTest")
+@register_pass("{registered}")
+@module_pass(opt_level=0, name="{own}")
 def idle(mod, ctx):
     \"\"\"Nothing.\"\"\"
     return mod
 """)
+
+
+def test_the_report_lists_passes_of_rule_files_that_did_not_run(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_ENTRIES", dict(registry._ENTRIES))  # other tests list the passes
+    write_pass("IdleOfTest", "IdleOfTest")
     command = ["optimize", RESNET, "-o", "out.onnx", "--no-verify", "--rules", "passes.py", "--json"]
     result = run(*command, "--passes", "FoldConstant")
     said = (
@@ -231,16 +236,7 @@ def idle(mod, ctx):
 @pytest.mark.parametrize("command", ["optimize", "order"])
 def test_a_pass_that_is_registered_under_another_name_than_its_own_runs(empty: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.setattr(registry, "_ENTRIES", dict(registry._ENTRIES))  # other tests list the passes
-    Path("passes.py").write_text("""
-from passat.passmgr import module_pass, register_pass
-
-
-@register_pass("RegisteredOfTest")
-@module_pass(opt_level=0, name="OwnOfTest")
-def own(mod, ctx):
-    \"\"\"Nothing.\"\"\"
-    return mod
-""")
+    write_pass("RegisteredOfTest", "OwnOfTest")
     given = [RESNET, "--dry-run", "--no-verify"] if command == "optimize" else []
     result = run(command, *given, "--rules", "passes.py", "--passes", "RegisteredOfTest")
     assert result.exit_code == 0

@@ -17,7 +17,7 @@ import typer
 from passat.cli import completion
 from passat.cli.app import USAGE, fail
 from passat.cli.command import PASSES, TRUST
-from passat.ir.similar_names import did_you_mean
+from passat.ir.similar_names import did_you_mean, suggestion
 from passat.ir.whole_file import written_file
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ def check_names(plan: "Plan", files: Sequence[Path], printed: Sequence[tuple[str
         unknown = plan.unknown[0].replace("disabled_pass", "--disable", 1).replace("required_pass", "--require", 1)
         disabled = PassContext.current().disabled_pass
         if called := _rules_called(unknown, disabled):
-            fail(f"{unknown.partition(';')[0]}; did you mean {' or '.join(called[:3])}?", USAGE)
+            fail(f"{unknown.partition(';')[0]}{suggestion(called[:3])}", USAGE)
         fail(unknown + _way_out(unknown, disabled), USAGE)
     check_disabled(PassContext.current(), [step.pass_ for step in steps])
     planned = {plan.name, *(step.name for step in steps)}

@@ -23,8 +23,6 @@ from passat.ir.type_variables import free_type_vars as _free_type_vars
 from passat.ir.types import TensorType, TupleType, Type, TypeVar
 from passat.relay.names import missing_name
 
-__all__ = ["CallGraph"]
-
 
 class CallGraph:
     """The functions of a module and their references to each other; `graph` is a networkx.MultiDiGraph of their names.
