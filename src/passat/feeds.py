@@ -30,12 +30,14 @@ ELEMENT_TYPES: Final[Mapping[str, np.dtype[np.generic]]] = {
 }
 """NumPy dtypes by ONNX Runtime's names of element types."""
 
-SAFE_RANGE: Final = 2
-"""Integers below this are valid indices, masks and token types in nearly every model."""
-WIDE_RANGE: Final = 50
-"""Integers below this distinguish the rows of an embedding; a tensor with four dimensions of such sizes is still small."""
+SAFE_RANGE: Final = range(2)
+"""Valid indices, masks and token types in nearly every model."""
+WIDE_RANGES: Final = (range(-50, 50), range(50))
+"""Ranges that distinguish the rows of an embedding; a tensor with four dimensions of such sizes is still small."""
 _EMPTY_ROWS: Final = 0.25
 """The share of rows that are 0 throughout, in every second trial, of inputs that may be masks."""
+_BYTES: Final = {"int8": range(-128, 128), "uint8": range(256)}
+"""Ranges of narrow integers, which are quantized numbers."""
 LARGEST_INPUT: Final = 1 << 24
 """Maximum number of elements of one input."""
 _WORDS: Final = np.array(["", "a", "passat", "two words", "1.5"], np.object_)
@@ -88,11 +90,11 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class Trial:
-    """The parameters of one run: sizes of named dimensions, the seed, exclusive bounds of integer inputs."""
+    """The parameters of one run: sizes of named dimensions, the seed, ranges of integer inputs."""
 
     seed: int
     sizes: Mapping[str, int] = field(default_factory=dict)
-    ranges: Mapping[str, int] = field(default_factory=dict)
+    ranges: Mapping[str, range] = field(default_factory=dict)
     rank: int = 0
     """The rank of inputs of unknown rank."""
     source: str = ""
@@ -149,17 +151,19 @@ def _array(spec: InputSpec, shape: tuple[int, ...], trial: Trial, random: np.ran
     dtype = ELEMENT_TYPES[spec.element_type]
     if spec.element_type == "string":
         return np.asarray(_WORDS[random.integers(0, len(_WORDS), shape)], dtype)
-    if dtype.kind == "b" or spec.is_index:
-        drawn = random.integers(0, trial.ranges.get(spec.name, SAFE_RANGE), shape)
-        if trial.seed % 2 and len(shape) > 1:  # in every second trial, masks have rows without True
+    of_any_sign = trial.seed % 2 == 0  # the other trials have positive numbers, for logarithms and roots, and masks with rows without True
+    if dtype.kind in "iub":
+        among = _BYTES.get(spec.element_type) or trial.ranges.get(spec.name, SAFE_RANGE)
+        drawn = np.asarray(random.integers(among.start, among.stop, shape))
+        if of_any_sign and among.start < 0 and drawn.size:
+            drawn.flat[0] = random.integers(among.start, 0)
+        if not of_any_sign and len(shape) > 1:
             drawn *= random.random((*shape[:-1], 1)) >= _EMPTY_ROWS
-        return np.asarray(drawn, dtype)
-    if dtype.kind in "iu":
-        low, high = (-128, 127) if spec.element_type == "int8" else (0, 255)
-        return np.asarray(random.integers(low, high, shape, endpoint=True), dtype)
-    # Every second trial is positive, for logarithms and roots; some integers test ties and bounds.
-    values = random.normal(size=shape) if trial.seed % 2 == 0 else random.uniform(size=shape)
-    whole = random.integers(0, 8, shape) == 0
+        return drawn.astype(dtype)
+    values = np.asarray(random.normal(size=shape) if of_any_sign else random.uniform(size=shape))
+    if of_any_sign and values.size:  # an input of one element, too, is negative in some trial
+        values.flat[0] = -abs(values.flat[0])
+    whole = random.integers(0, 8, shape) == 0  # ties and bounds
     return np.asarray(np.where(whole, np.round(values), values)).astype(dtype)
 
 

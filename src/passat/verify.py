@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
 from passat.apart import EndedError
-from passat.feeds import WIDE_RANGE, GivenInputs, InputsError, InputSpec, Trial, make_feed, read_inputs, size_assignments, symbols
+from passat.feeds import WIDE_RANGES, GivenInputs, InputsError, InputSpec, Trial, make_feed, read_inputs, size_assignments, symbols
 from passat.ir.custom_ops import declared_op
 from passat.judging import Closeness, finite_share, judge, without_elements
 from passat.runner import ModelSource, Runner, VerifyError, loadable, sentence_of
@@ -248,7 +248,7 @@ class Reference:
         names = symbols(self.inputs)
         wanted = wanted if names else min(wanted, 2 if self.inputs else 1)
         ranks = [0, 1, 2, 4] if any(spec.of_any_rank for spec in self.inputs) else [0]
-        ranges: Mapping[str, int] = {}
+        ranges: Mapping[str, range] = {}
         reason = ""
         if self._given is not None:
             self._run_given(runner, self._given, seed)
@@ -416,21 +416,25 @@ class Reference:
         return ""
 
 
-def _widest_ranges(runner: Runner, trial: Trial) -> dict[str, int]:
-    """The wide range for each integer input on which the model runs and stays as finite as on the safe range."""
-    ranges: dict[str, int] = {}
-    indices = [spec.name for spec in runner.inputs if spec.is_index][:8]
+def _widest_ranges(runner: Runner, trial: Trial) -> dict[str, range]:
+    """For each integer input, the widest range on which the model runs and stays as finite as on the safe range."""
+    ranges: dict[str, range] = {}
+    indices = [spec for spec in runner.inputs if spec.is_index][:8]
     if not indices:
         return ranges
     base = finite_share(runner.run(make_feed(runner.inputs, trial)))
-    for name in indices:
-        wider = {**ranges, name: WIDE_RANGE}
-        try:
-            share = finite_share(runner.run(make_feed(runner.inputs, replace(trial, ranges=wider))))
-        except Exception:  # an index out of range
-            continue
-        if share >= base:
-            ranges = wider
+    for spec in indices:
+        for among in WIDE_RANGES:
+            if among.start < 0 and spec.element_type.startswith("u"):
+                continue
+            wider = {**ranges, spec.name: among}
+            try:
+                share = finite_share(runner.run(make_feed(runner.inputs, replace(trial, ranges=wider))))
+            except Exception:  # an index out of range
+                continue
+            if share >= base:
+                ranges = wider
+                break
     return ranges
 
 

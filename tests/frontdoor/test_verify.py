@@ -172,7 +172,19 @@ def test_indices_stay_in_the_range_of_the_table(vocabulary: int, kind: int) -> N
 
 
 def test_indices_reach_far_into_a_table_that_is_large_enough() -> None:
-    assert compare_models(embedding(50), embedding(50, shift=1.0)).trials[0].ranges == {"ids": 50}
+    assert compare_models(embedding(50), embedding(50, shift=1.0)).trials[0].ranges == {"ids": range(-50, 50)}
+
+
+@pytest.mark.parametrize("kind", ["int16", "int32", "int64", "int8", "float", "float16"])
+@pytest.mark.parametrize("shape", ["", "1", "2", "n"])
+def test_negative_numbers_are_drawn(kind: str, shape: str) -> None:
+    """Of one element, too."""
+    right, wrong = (
+        onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> g ({kind}[{shape}] x) => ({kind}[{shape}] y) {{ y = {op} (x) }}')
+        for op in ("Abs", "Identity")
+    )
+    assert compare_models(right, right).equal is True
+    assert compare_models(right, wrong).equal is False
 
 
 @pytest.mark.parametrize("kind", ["bool", "int64"])
