@@ -14,6 +14,7 @@ from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, need_opset, to_
 from passat.ir.op import Kernel, Op, define_op
 from passat.ir.ops.dims import floor_remainder, greatest, on_dims, quotient, smallest
 from passat.ir.ops.elementwise import ARITHMETIC, FLOATING, INTEGRAL, broadcast_type, in_float32
+from passat.ir.ops.emitting import cast
 from passat.ir.tensor import Array
 from passat.ir.types import TensorType, TupleType, Type, tensor_type
 
@@ -84,7 +85,8 @@ def _floor_divide(x: Array, y: Array) -> Array:
 
 @define_op("floor_divide", exact="always", kernel=_floor_divide, elementwise=True)
 def floor_divide(x: TensorType, y: TensorType) -> TensorType:
-    """The quotient of integers, rounded down, like Python's `//`. The kernel rejects division by zero. ONNX Mod-10, Sub-14 and Div-14."""
+    """The quotient of integers, rounded down, like Python's `//`. The kernel rejects division by zero. ONNX Div-14, corrected
+    by Mod-10, Equal-19, Not-1, Cast-19 and Sub-14 for signed integers."""
     return broadcast_type((x, y), INTEGRAL)
 
 
@@ -117,7 +119,13 @@ def _write_floor_mod(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
 @to_onnx(floor_divide)
 def _write_floor_divide(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     need_opset(emit, 10, floor_divide)
-    return emit.node("Div", [emit.node("Sub", [inputs[0], emit.node("Mod", inputs)]), inputs[1]])
+    toward_zero = emit.node("Div", inputs)
+    dtype = tensor_type(call.checked_type).dtype
+    if dtype.startswith("u"):
+        return toward_zero
+    # Where rounding toward zero is not rounding down, the two remainders differ. (x - x mod y) / y overflows near the limits.
+    same = emit.node("Equal", [emit.node("Mod", inputs), emit.node("Mod", inputs, {"fmod": 1})])
+    return emit.node("Sub", [toward_zero, cast(emit, emit.node("Not", [same]), "bool", dtype)])
 
 
 @to_onnx(fmod)

@@ -32,7 +32,7 @@ def reduced(emit: Emitter, op_type: str, name: str, axes: Sequence[int]) -> str:
 
 
 def cast(emit: Emitter, name: str, from_dtype: str, to_dtype: str) -> str:
-    """Casts a value to another floating-point type; emits nothing if the types are equal."""
+    """Casts a value to another element type; emits nothing if the types are equal."""
     return name if from_dtype == to_dtype else emit.node("Cast", [name], {"to": TYPE_NUMBERS[to_dtype]})
 
 

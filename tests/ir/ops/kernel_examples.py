@@ -122,7 +122,7 @@ def _quotients() -> Iterator[Example]:
     yield call(PAIR, PAIR)
     for dtype in NUMBERS.split()[1:9]:
         divisors = np.array([1, 2, 3, 7, 100] if dtype.startswith("u") else [1, 2, 3, 7, 100, -2, -3, -7, -100], dtype)
-        yield call((len(extremes(dtype)), 1), divisors)
+        yield call(extremes(dtype)[:, None], divisors)
 
 
 def _places() -> Iterator[Array]:

@@ -289,7 +289,8 @@ def test_written_nodes_are_valid_of_the_same_type_and_read_back(op: Op) -> None:
                 assert isinstance(again, Call)
                 infer_type(again)
                 if not is_variadic(op) or len(types) != 2:
-                    assert again.op is op
+                    # of unsigned integers, rounding down is rounding toward zero
+                    assert again.op is (get_op("divide") if op.name == "floor_divide" else op)
                     # ONNX Runtime computes Clip of opset 11 on float16 in float32: absent bounds are infinite
                     assert (op.name, opset, dtype) == ("clip", 11, "float16") or same_meaning(again.attrs, call.attrs, types[0].ndim), (
                         f"{again.attrs} {call.attrs}"
