@@ -10,7 +10,6 @@ constants, attributes and types (`plain.py`); the rules and the meaning of their
 kernels do not compute bit for bit. Neither the engine nor egglog is trusted.
 """
 
-import json
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -33,7 +32,7 @@ from passat.rules.guards import Reject
 from passat.rules.multi_pattern import MultiRule
 from passat.rules.pattern import PExpression, PValue, RuleError
 from passat.rules.provenance.instance import Instance
-from passat.rules.provenance.plain import CertificateError, digest_key, plain_tensor
+from passat.rules.provenance.plain import CertificateError, constant_key, digest_key, plain_tensor
 from passat.rules.provenance.terms import CALL, CONST, FIELD, FUNCTION, GLOBAL, TUPLE, check_form, label_and_maker, operands_of
 from passat.rules.rule import Rule
 from passat.rules.substitution import build_together, same_type
@@ -393,4 +392,4 @@ class Checker:
         data = plain_tensor(value)
         if "sha256" in data:  # computed values can be referenced
             self._constants.setdefault(digest_key(data), value)
-        return self.closure.add((CONST, json.dumps([data], sort_keys=True)), (), lambda _: Constant(value))[0]
+        return self.closure.add((CONST, constant_key(data)), (), lambda _: Constant(value))[0]

@@ -16,6 +16,7 @@ from passat.rules.provenance.plain import (
     Plain,
     Uncovered,
     attrs_of,
+    constant_key,
     digest_key,
     plain_attrs,
     plain_tensor,
@@ -222,9 +223,9 @@ def label_and_maker(
         return IF, lambda made: If(*made)
     if kind == APPLY:
         return APPLY, lambda made: Call(made[0], made[1:])
-    label = (kind, json.dumps(row[1:3] if kind == FUNCTION else row[1:], sort_keys=True))
     if kind == CONST:
-        return label, lambda _: Constant(tensor_of(row[1], constants))
+        return (CONST, constant_key(row[1])), lambda _: Constant(tensor_of(row[1], constants))
+    label = (kind, json.dumps(row[1:3] if kind == FUNCTION else row[1:], sort_keys=True))
     if kind == VAR:
         return label, lambda _: Var(row[1], type_of_plain(row[3]))
     if kind == FUNCTION:
