@@ -43,7 +43,8 @@ def to_cps(function: Function, mod: IRModule | None = None, renamed: Renamed | N
     """Converts a function to continuation-passing style.
 
     The last parameter of the result is its continuation, and the last type parameter the type of the answer. Adds converted forms of the
-    global functions that are called to `mod`, named with the suffix `_cps`. Raises CpsError for operators and constructors as values.
+    global functions that are called to `mod`, named with the suffix `_cps`. Raises CpsError for operators and constructors as values, and
+    for branches and loops of ONNX.
     """
     renamed = {} if renamed is None else renamed
     pending: list[GlobalVar] = []
@@ -189,6 +190,8 @@ class _Converter:
                 then = Function([var], rest, self._answer)
                 rest = Call(self._atom(value.op), [*map(self._atom, value.args), then], value.attrs, (), value.span)
             elif isinstance(value, Call):
+                if "bodies" in value.attrs:
+                    raise CpsError(f"{value.op!r} calls functions that return their results, which has no continuation-passing style")
                 args = [self._atom(arg) for arg in value.args]
                 callee = self._vars.get(value.op, value.op) if isinstance(value.op, Var) else value.op
                 rest = Let(var, with_children(value, [callee, *args]), rest, let.span)

@@ -8,7 +8,7 @@ from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
 
 import passat.ir.ops  # noqa: F401  # importing registers the writers
 from passat.ir.collector import collector_paused
-from passat.ir.expr import Expr, Function, Tuple, TupleGetItem
+from passat.ir.expr import Expr, Function, GlobalVar, Tuple, TupleGetItem
 from passat.ir.infer import infer_type
 from passat.ir.inline import inline_calls
 from passat.ir.module import IRModule
@@ -58,6 +58,7 @@ class ModelWriter:
 
     def __init__(self, module: IRModule, written: dict[int, list[str]] | None = None) -> None:
         self.main = _inlined(module["main"])
+        self._functions = module.functions
         self.written = written
         frame = module.attrs.get("onnx")
         self.frame = frame if isinstance(frame, Frame) else _default_frame()
@@ -108,6 +109,14 @@ class ModelWriter:
             known = {value.name for value in inputs}
             graph.input.extend(_declaration(tensor) for tensor in graph.initializer if tensor.name not in known)
         return model
+
+    def function(self, expr: Expr) -> Function | None:
+        """The function that an expression is or names; None if it is another expression."""
+        function = self._functions.get(expr) if isinstance(expr, GlobalVar) else expr
+        if not isinstance(function, Function):
+            return None
+        infer_type(function)
+        return function
 
     def tell_results(self, body: Expr, names: Sequence[str]) -> None:
         """Reports the names of the results of a function whose body is not a call."""

@@ -222,9 +222,10 @@ class GraphWriter:
             args = args[: len(args) - len(bodies)]
             start = 0
             for name, body, count in zip(attrs["bodies"], bodies, captured, strict=True):
-                if not isinstance(body, Function):
+                function = self.model.function(self.plan.resolve(body))
+                if function is None:
                     raise OnnxError(f"the attribute {name} of {op.op_type} must be a function")
-                graph = self._region(body, outer[start : start + count], ranked=op.op_type == "Scan")
+                graph = self._region(function, outer[start : start + count], ranked=op.op_type == "Scan")
                 node.attribute.add(name=name, type=_GRAPH, g=graph)
                 start += count
         elif outer:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from passat.ir.expr import Call, Constant, Expr, Function, Let, Tuple, TupleGetItem, Var
+from passat.ir.expr import Call, Constant, Expr, Function, GlobalVar, Let, Tuple, TupleGetItem, Var
 from passat.ir.infer import infer_type
 from passat.ir.onnx.errors import OnnxError
 from passat.ir.onnx.frame import Origin
@@ -76,7 +76,7 @@ class Plan:
             if not isinstance(expr.op, Op):
                 raise OnnxError(f"a call of {_what(expr.op)} cannot be written to ONNX; inline it first")
             if "bodies" in expr.attrs:
-                return [arg for arg in expr.args if type(arg) is not Function]
+                return [arg for arg in expr.args if not isinstance(self.resolve(arg), (Function, GlobalVar))]
             return expr.args
         if kind is TupleGetItem:
             assert isinstance(expr, TupleGetItem)

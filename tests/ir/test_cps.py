@@ -1,6 +1,7 @@
 """Continuation-passing style."""
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given, settings
 
@@ -10,6 +11,7 @@ from passat.ir.cps import CpsError, cps_type, to_cps, un_cps
 from passat.ir.expr import Call, Expr, Function, GlobalVar, If, Let, Match, Var, const
 from passat.ir.infer import infer_module, infer_type
 from passat.ir.module import IRModule
+from passat.ir.onnx import from_onnx
 from passat.ir.op import Op, get_op
 from passat.ir.shape import evaluate_dim
 from passat.ir.text import parse
@@ -137,6 +139,12 @@ def test_what_has_no_continuation_passing_style() -> None:
     x, y, f = Var("x", f32), Var("y", f32), Var("f")
     with pytest.raises(TVMError, match="sqrt is used as a value; make it a function"):
         to_cps(Function([x], Let(f, get_op("sqrt"), f(x))))
+    branch = onnx.parser.parse_model(
+        '<ir_version: 9, opset_import: ["" : 20]> g (bool c, float[4] x) => (float[4] y) {'
+        "y = If (c) <then_branch = t () => (float[4] p) { p = Neg(x) }, else_branch = e () => (float[4] q) { q = Abs(x) }> }"
+    )
+    with pytest.raises(CpsError, match="If calls functions that return their results"):
+        to_cps(from_onnx(branch)["main"])
     with pytest.raises(CpsError, match="the program calls @g, which the module does not have"):
         to_cps(Function([x], GlobalVar("g", FuncType([f32], f32))(x)))
     with pytest.raises(CpsError, match="its last parameter must be a continuation"):

@@ -16,6 +16,7 @@ from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, from_onnx, to_onnx
 from passat.ir.traverse import post_order
 from passat.ir.types import FuncType, TensorType
+from passat.passmgr import get_pass
 
 Parse = Callable[..., ModelProto]
 Run = Callable[[ModelProto, dict[str, Any]], list[Any]]
@@ -78,6 +79,20 @@ def test_they_come_back_with_the_same_nodes_and_values(name: str, parse: Parse, 
         for feeds in all_feeds:
             for want, got in zip(run(model, feeds), run(out, feeds), strict=True):
                 np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("normal_form", ["ToANormalForm", "PartialEvaluate", "LambdaLift"])
+@pytest.mark.parametrize("name", CASES)
+def test_bodies_may_be_bound_to_variables_or_be_functions_of_the_module(name: str, normal_form: str, parse: Parse, run: Run) -> None:
+    text, all_feeds = CASES[name]
+    model = parse(text)
+    module = get_pass(normal_form)(from_onnx(model))
+    assert not regions(module, "onnx.If" if name == "nested" else f"onnx.{name}")[1]
+    out = to_onnx(module)
+    onnx.checker.check_model(out, full_check=True)
+    for feeds in all_feeds:
+        for want, got in zip(run(model, feeds), run(out, feeds), strict=True):
+            np.testing.assert_array_equal(got, want)
 
 
 def regions(module: IRModule, op: str) -> tuple[Call, list[Function]]:
