@@ -42,4 +42,4 @@ def Lower(simple_mode: bool = False) -> Sequential:
         if not 0 <= phase < len(phases):
             raise ConfigError(f"{ADDED} has phases from 0 to 3, not {phase}")
     passes = [each for number, own in enumerate(phases) for each in (*own, *(pass_ for phase, pass_ in added if phase == number))]
-    return Sequential(passes, name="tir.lower")
+    return Sequential(passes, name="tir.Lower")

@@ -31,7 +31,7 @@ class PartialEvaluate(ModulePass):
     order; references that the result does not need are removed. Skips functions that passes leave alone or that stand for one operation.
     """
 
-    info = PassInfo(1, "PartialEval")
+    info = PassInfo(1, "PartialEvaluate")
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Evaluates every function; returns the same module if nothing is computed."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from passat.ir.module import IRModule
-from passat.passmgr import InferType, ModulePass, PassContext, PassInfo, Reason, Sequential, module_pass, register_pass
+from passat.passmgr import InferType, ModulePass, PassContext, PassInfo, Reason, Sequential, get_pass, module_pass, register_pass
 from passat.passmgr.planning.render import edges
 
 pytestmark = pytest.mark.usefixtures("forgotten")
@@ -92,6 +92,12 @@ def test_doubts_about_the_settings(pipeline: Sequential) -> None:
         "the required pass Canon is not part of this pipeline: naming a pass enables it, but does not add it",
     )
     assert "\nnote: disabled_pass names 'Fues'" in pipeline.plan(ctx).to_text()
+
+
+def test_a_name_under_which_a_pass_is_registered_but_not_called() -> None:
+    register_pass("Mine", Saturate)
+    plan = Sequential([get_pass("Mine")]).plan(PassContext(disabled_pass=["Mine"]))
+    assert plan.notes == plan.unknown == ("disabled_pass names 'Mine', as which the pass 'Saturate' is registered; use its own name",)
 
 
 def test_reasons_and_numbers(pipeline: Sequential) -> None:
