@@ -225,7 +225,7 @@ class Index:
         for place, application in enumerate(run.applications):
             for node in application.made:
                 self._makers.setdefault(node, place)
-        self._eager = {id(each.place): each.rule for each in self.graph.decisions if not each.rejection}
+        self._eager = {self._folded(each.place): each.rule for each in self.graph.decisions if not each.rejection}
         self._loaded_from: dict[int, Expr] = {}
         for expr in post_order(run.body, parts_of=lambda node: [part for part in operands_of(node) if id(part) in self.graph.ids]):
             self._loaded_from.setdefault(self.graph.ids[id(expr)], expr)
@@ -372,8 +372,13 @@ class Index:
         self._applications[place] = keys, [((self.number, 1 + place), step)], []
         return self._applications[place]
 
+    def _folded(self, expr: Expr | None) -> tuple[object, ...]:
+        """The key of an expression to which an eager rule was applied; of equal ones, the same."""
+        node = self.graph.ids.get(id(expr))
+        return (id(expr),) if node is None or not isinstance(expr, Call) else (expr.op, node)
+
     def _loaded(self, what: str, expr: Expr) -> _Dated:
         """The event of loading an expression: the eager rule that was applied, otherwise `what`."""
         name = name_of(expr)
-        rule = self._eager.get(id(expr), what)
+        rule = self._eager.get(self._folded(expr), what)
         return (self.number, 0), Event(self.run.pass_of(rule), rule, (name,) if name else ())

@@ -104,6 +104,13 @@ def test_folding_and_static_forms_are_steps() -> None:
     assert folded.steps("add") == ["FoldConstant: ConstantFolding.call at weight"]
 
 
+def test_each_of_two_equal_folded_nodes_names_the_rule() -> None:
+    one, two = (named(ops.exp(const([1.0, 2.0, 3.0])), name) for name in ("one", "two"))
+    found = written(func(tup(named(ops.add(a, one), "sum"), named(ops.multiply(a, two), "product"))), [fold_constant()])
+    assert found.steps("add") == ["FoldConstant: ConstantFolding.call at one"]
+    assert found.steps("multiply") == ["FoldConstant: ConstantFolding.call at two"]
+
+
 def test_equal_nodes_that_became_one_are_the_inputs_own() -> None:
     twice = named(ops.add(named(ops.exp(a), "one"), named(ops.exp(a), "two")), "sum")
     found = written(func(twice), [eliminate_common_subexpr()])
