@@ -304,7 +304,7 @@ class GraphWriter:
         if isinstance(found, TupleGetItem):
             whole = self.plan.resolve(found.tuple_value)
             if id(whole) in self.several:
-                return self.several[id(whole)][found.index]
+                return self._result(whole, found.index)
         elif found is not expr:
             return self.name(found)
         if isinstance(found, Var):
@@ -319,7 +319,16 @@ class GraphWriter:
         found = self.plan.resolve(arg)
         if isinstance(found, Tuple):
             return [name for field in found.fields for name in self._operand(field)] or ("",)
-        return self.several.get(id(found)) or (self.name(arg),)
+        if id(found) not in self.several:
+            return (self.name(arg),)
+        return [self._result(found, index) for index in range(len(self.several[id(found)]))]
+
+    def _result(self, call: Expr, index: int) -> str:
+        """The name of one of several results of a call."""
+        name = self.several[id(call)][index]
+        if not name:
+            raise OnnxError(f"result {index} of the operator {call.op.name} has no ONNX form")  # type: ignore[attr-defined]  # planned calls call operators
+        return name
 
 
 def _with_names(node: NodeProto, inputs: Sequence[str], outputs: Sequence[str]) -> NodeProto:

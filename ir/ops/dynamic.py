@@ -17,6 +17,7 @@ from passat.ir.ops.creation import emit_full, scalar_type
 from passat.ir.ops.movement import tiled
 from passat.ir.ops.newshape import reshaped
 from passat.ir.ops.padding import pad_array, padded, zip_pads
+from passat.ir.ops.reshaping import int64
 from passat.ir.ops.selection import emit_one_hot, one_hot_array, one_hot_type, topk_arrays, topk_attrs, topk_type
 from passat.ir.ops.slicing import clamped, selected_cost, slice_length
 from passat.ir.shape import ANY, Dim, broadcast
@@ -245,4 +246,7 @@ def dyn_topk(data: TensorType, k: Known, *, axis: int = -1, largest: bool = True
 @to_onnx(dyn_topk)
 def _write_topk(call: Call, inputs: Sequence[str], emit: Emitter) -> Sequence[str]:
     need_opset(emit, 10, dyn_topk)
-    return emit.nodes("TopK", [inputs[0], _as_int64(emit, inputs[1], call.args[1].checked_type)], topk_attrs(call, emit), outputs=2)
+    k = _as_int64(emit, inputs[1], call.args[1].checked_type)
+    if tensor_type(call.args[1].checked_type).ndim != 1:
+        k = emit.node("Reshape", [k, int64(emit, (1,))])
+    return emit.nodes("TopK", [inputs[0], k], topk_attrs(call, emit), outputs=2)

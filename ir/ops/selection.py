@@ -106,7 +106,10 @@ def emit_one_hot(call: Call, indices: str, depth: str, values: Sequence[str], em
         pair = emit.constant(np.stack([off.data.numpy(), on.data.numpy()]))
     else:
         pair = emit.node("Concat", [unsqueeze(emit, name, [0]) for name in reversed(values)], {"axis": 0})
-    return emit.node("OneHot", [indices, depth, pair], {"axis": tensor_type(call.checked_type).axis(call.attrs.axis)})
+    result = tensor_type(call.checked_type)
+    if result.ndim == 1:  # OneHot takes no scalar
+        return emit.node("Reshape", [emit.node("OneHot", [unsqueeze(emit, indices, [0]), depth, pair]), int64(emit, (-1,))])
+    return emit.node("OneHot", [indices, depth, pair], {"axis": result.axis(call.attrs.axis)})
 
 
 # ---- trilu

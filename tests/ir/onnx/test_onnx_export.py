@@ -313,3 +313,25 @@ def test_a_written_model_is_read_again_without_its_initializers() -> None:
     found = [node.data for node in post_order(again["main"]) if isinstance(node, Constant)]
     assert len(found) >= 2
     assert {id(data) for data in found} <= set(map(id, constants.values()))
+
+
+def test_scalars_that_onnx_takes_as_vectors_only(run: Run) -> None:
+    x, k = var("x", TensorType((2, 3), "float32")), var("k", TensorType((), "int64"))
+    best = get_op("dyn.topk")(x, k)
+    places = [
+        get_op("one_hot")(k, const(2.0), const(1.0), depth=3),
+        get_op("dyn.one_hot")(k, const(np.array(3)), const(2.0), const(1.0), axis=0),
+    ]
+    written = to_onnx(IRModule({"main": Function([x, k], Tuple([best[0], best[1], *places]))}))
+    found = run(written, {"x": np.array([[1, 3, 2], [6, 4, 5]], np.float32), "k": np.array(2)})
+    expected = ([[3, 2], [6, 5]], [[1, 2], [0, 2]], [1, 1, 2], [1, 1, 2])
+    for value, right in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(value, right)
+
+
+def test_a_result_without_an_onnx_form_is_an_error() -> None:
+    x = var("x", TensorType((2, 3), "float32"))
+    dropped = get_op("nn.dropout")(x)
+    for body in (dropped, dropped[1], get_op("concatenate")(dropped, axis=0)):
+        with pytest.raises(OnnxError, match=r"^result 1 of the operator nn\.dropout has no ONNX form$"):
+            to_onnx(IRModule({"main": Function([x], body)}))
