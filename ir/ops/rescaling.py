@@ -40,8 +40,9 @@ def l2_normalize(data: TensorType, *, eps: float, axis: int | tuple[int, ...] | 
     _check_floats(data)
     if axis == ():
         raise OpTypeError("axis must not be empty")
-    for place in (axis,) if isinstance(axis, int) else axis or ():
-        data.axis(place)
+    places = [data.axis(place) for place in ((axis,) if isinstance(axis, int) else axis or ())]
+    if len(set(places)) != len(places):
+        raise OpTypeError(f"axis={axis} names an axis twice")
     return data
 
 

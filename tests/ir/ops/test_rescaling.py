@@ -113,6 +113,7 @@ def test_an_infinite_norm_survives_the_oldest_opset(nodes: "Nodes") -> None:
         ("nn.lp_normalize", TensorType((2,), "int8"), {}, "data must have a floating-point type, but has int8"),
         ("nn.l2_normalize", TensorType((2,)), {"eps": 0.1, "axis": ()}, "axis must not be empty"),
         ("nn.l2_normalize", TensorType((2,)), {"eps": 0.1, "axis": (3,)}, "has no axis 3"),
+        ("nn.l2_normalize", TensorType((2,)), {"eps": 0.1, "axis": (0, -1)}, "names an axis twice"),
         ("nn.lrn", TensorType((2,)), {}, "data must have two dimensions or more and size must be at least 1, but they are 1 and 5"),
         ("nn.lrn", TensorType((2, 3)), {"size": 0}, "they are 2 and 0"),
     ],
