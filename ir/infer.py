@@ -56,6 +56,7 @@ __all__ = [
     "bind_pattern",
     "infer_module",
     "infer_type",
+    "is_inferred",
     "join",
     "join_clauses",
     "known_value",
@@ -202,6 +203,13 @@ def _assume_type(node: Expr, state: int, stack: _Stack) -> None:
 def _declared_type(function: Function) -> FuncType:
     result = UNKNOWN if function.ret_type is None else function.ret_type
     return FuncType([_param_type(param) for param in function.params], result, _type_params(function))
+
+
+def is_inferred(module: IRModule) -> bool:
+    """Whether each function has a type, and its callers know it."""
+    return all(
+        function._checked_type is not None and function._checked_type == var._checked_type for var, function in module.functions.items()
+    )
 
 
 def infer_module(module: IRModule) -> IRModule:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.expr import Function, GlobalVar
+from passat.ir.infer import infer_module, is_inferred
 from passat.ir.module import IRModule
 from passat.ir.prim_func import PrimFunc
 from passat.passmgr.context import PassContext
@@ -70,6 +71,7 @@ class ModulePass(Pass):
         """Transforms the module."""
         diagnostics = ctx.diag_ctx
         try:
+            _infer_required(self.info, mod)
             result = self.transform_module(mod, ctx)
             if ctx.diag_ctx is not None:
                 ctx.diag_ctx.render()
@@ -88,6 +90,12 @@ class ModulePass(Pass):
 
     def __str__(self) -> str:
         return f"Run Module pass: {self.info.name} at the optimization level {self.info.opt_level}"
+
+
+def _infer_required(info: "PassInfo", mod: IRModule) -> None:
+    """Infers the types that a pass requires, if it runs by itself: a function alone does not say what those that it calls return."""
+    if "InferType" in info.required and not is_inferred(mod):
+        infer_module(mod)
 
 
 def convert_functions(mod: IRModule, convert: "Callable[[Function], Expr]") -> IRModule:
@@ -113,7 +121,8 @@ class FunctionPass(Pass):
     changed (by identity), the same module is returned. Functions with the attribute `Compiler`, or with `SkipOptimization` or `Extern` set,
     are skipped, and so are those of other back ends (PrimFunc). Exceptions get a note with the names of the pass and the function.
 
-    Unlike in TVM, InferType does not run afterward: types are kept on the nodes, and passes that need them require InferType.
+    Unlike in TVM, InferType does not run afterward: types are kept on the nodes, and passes that need them require InferType. They also
+    infer types if they are called by themselves.
     """
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
@@ -127,6 +136,7 @@ class FunctionPass(Pass):
         changed: list[tuple[GlobalVar, Function]] = []
         var = None
         try:
+            _infer_required(self.info, mod)
             transform = self.transform_function
             functions = tuple(mod.functions.items())
             for var, func in functions:

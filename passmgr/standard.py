@@ -13,7 +13,7 @@ from passat.ir.cps import Renamed, to_cps, un_cps
 from passat.ir.expr import Expr, Function, GlobalVar
 from passat.ir.gradients.first_order import first_order_gradient
 from passat.ir.gradients.lazy import lazy_gradient_init
-from passat.ir.infer import infer_module
+from passat.ir.infer import infer_module, is_inferred
 from passat.ir.inline import inline_globals
 from passat.ir.module import IRModule
 from passat.ir.traverse import post_order
@@ -153,11 +153,7 @@ class InferType(ModulePass):
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Infers the types of new expressions. Skips functions that have a type."""
-        for var, function in mod.functions.items():
-            type_ = function._checked_type
-            if type_ is None or (type_ is not var._checked_type and type_ != var._checked_type):
-                return _each_function(infer_module(mod), annotate_called)
-        return mod
+        return mod if is_inferred(mod) else _each_function(infer_module(mod), annotate_called)
 
 
 ANF: Final = "anf"

@@ -14,7 +14,7 @@ from passat.ir.dataflow.matcher import is_same
 from passat.ir.dataflow.pattern import DFPattern
 from passat.ir.dataflow.rewriting import outlined, partition
 from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
-from passat.ir.infer import infer_type
+from passat.ir.infer import infer_module, infer_type, is_inferred
 from passat.ir.known import known_value
 from passat.ir.module import IRModule
 from passat.ir.sealed import is_sealed
@@ -261,6 +261,8 @@ class MergeComposite(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Merges the matches of one function."""
+        if not is_inferred(mod):
+            infer_module(mod)
         for entry in read_table(self.pattern_table):
             infer_type(func)
             if isinstance(entry.pattern, DFPattern):

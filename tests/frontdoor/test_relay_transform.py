@@ -30,6 +30,8 @@ LEVELS = {
 }
 REQUIRED = {"AnnotateTarget": ("dnnl",), "ConvertLayout": ({"nn.conv2d": ["NHWC", "default"]},), "SplitArgs": (100,)}
 """The required arguments of passes."""
+NO_CALLS = {"FirstOrderGradient", "LazyGradientInit", "UnCPS"}
+"""Passes that reject a program with a call of a global function."""
 
 
 @pytest.mark.parametrize("name", LEVELS)
@@ -43,6 +45,22 @@ def test_every_pass_that_is_registered_is_found() -> None:
     for entry in list_passes():
         if entry.key.startswith("relay._transform."):
             assert isinstance(getattr(relay.transform, entry.name)(*REQUIRED.get(entry.name, ())), transform.Pass)
+
+
+@pytest.mark.parametrize("name", sorted({entry.name for entry in list_passes() if entry.key.startswith("relay._transform.")} - NO_CALLS))
+def test_a_pass_by_itself_knows_what_called_functions_return(name: str) -> None:
+    callee, y = relay.GlobalVar("relu"), relay.var("y", shape=(2,))
+    mod = relay.IRModule({"main": relay.Function([x], callee(x) + relay.const(0.0)), callee: relay.Function([y], relay.nn.relu(y))})
+    before = mod["main"]
+    getattr(relay.transform, name)(*REQUIRED.get(name, ()))(mod)
+    relay.transform.InferType()(mod)
+    assert repr(before.checked_type) == "fn (Tensor[(2,), float32]) -> Tensor[(2,), float32]"
+
+
+def test_split_args_of_a_program_without_types() -> None:
+    parts = relay.Tuple([relay.nn.relu(x)] * 9)
+    made = relay.transform.SplitArgs(8)(relay.IRModule({"main": relay.Function([x], relay.concatenate(parts, axis=0))}))
+    assert "annotation.stop_fusion" in str(made)
 
 
 def test_an_unknown_pass() -> None:
