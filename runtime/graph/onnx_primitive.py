@@ -17,8 +17,7 @@ from passat.ir.op import Op
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import post_order
 from passat.ir.types import TensorType, TupleType
-from passat.runtime.graph.graph_error import GraphError
-from passat.runtime.graph.primitive import Primitive, flat_types
+from passat.runtime.graph.primitive import KernelPrimitive, Primitive, flat_types
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -48,8 +47,8 @@ def exported(function: Function) -> "ModelProto | None":
         return None
 
 
-def onnx_primitive(model: "ModelProto") -> Primitive | None:
-    """The session that computes a model; None without ONNX Runtime, or if that cannot run the model."""
+def onnx_primitive(function: Function, model: "ModelProto") -> Primitive | None:
+    """The session that computes a function by its model; None without ONNX Runtime, or if that cannot run the model."""
     try:
         import onnxruntime
     except ImportError:
@@ -57,7 +56,7 @@ def onnx_primitive(model: "ModelProto") -> Primitive | None:
     content: bytes = model.SerializeToString()
     names = [value.name for value in model.graph.input]
     try:
-        return OnnxPrimitive(onnxruntime, content, names, [value.name for value in model.graph.output])
+        return OnnxPrimitive(function, onnxruntime, content, names, [value.name for value in model.graph.output])
     except Exception as error:  # ONNX Runtime has no kernel for these types, or does not know the operator
         raise_interrupt(error)
         return None
@@ -68,11 +67,12 @@ def _is_stateful(node: Expr) -> bool:
 
 
 class OnnxPrimitive:
-    """A session of one thread that computes a primitive function."""
+    """A session of one thread that computes a primitive function. Passat's kernels compute it where the session fails."""
 
     implementation = "onnxruntime"
 
-    def __init__(self, onnxruntime: AnyValue, model: bytes, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    def __init__(self, function: Function, onnxruntime: AnyValue, model: bytes, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        self._function = function
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 4
@@ -85,7 +85,7 @@ class OnnxPrimitive:
         feed = {name: np.ascontiguousarray(arg.numpy()).reshape(arg.shape) for name, arg in zip(self._inputs, args, strict=True)}
         try:
             found = self._session.run(self._outputs, feed)
-        except Exception as error:
+        except Exception as error:  # of the operands, or of ONNX Runtime, which loads some models that it has no kernel for
             raise_interrupt(error)
-            raise GraphError(f"ONNX Runtime reports: {' '.join(str(error).split())[:300]}") from error
+            return KernelPrimitive(self._function)(args)
         return [Tensor.dense(value) for value in found]

@@ -81,8 +81,8 @@ def compile_primitives(functions: Sequence[Function], target: Target) -> list[Pr
         if model is not None:
             models[number] = (function, model)
     found: dict[int, Primitive] = dict(native_primitives(models, target))
-    for number, (_, model) in models.items():
-        if number not in found and (session := onnx_primitive(model)) is not None:
+    for number, (function, model) in models.items():
+        if number not in found and (session := onnx_primitive(function, model)) is not None:
             found[number] = session
     return [found.get(number) or KernelPrimitive(function) for number, function in enumerate(functions)]
 

@@ -8,6 +8,7 @@ import pytest
 
 from passat.ir.expr import Function, GlobalVar, If, Tuple, Var, const, var
 from passat.ir.module import IRModule
+from passat.ir.op import get_op
 from passat.ir.text import parse
 from passat.ir.types import TensorType
 from passat.passmgr import PassContext
@@ -54,6 +55,25 @@ def test_kernels_compute_what_the_runtime_does_not_take(dtype: str) -> None:
     executor = lib["default"]()
     executor.run()
     assert executor.get_output(0).dtype == dtype
+
+
+def test_kernels_compute_what_fails_in_a_session() -> None:
+    """ONNX Runtime loads LRN of any rank, and computes it for rank 4 only."""
+    x = var("x", shape=(2, 3))
+    lib = build(Function([x], get_op("nn.lrn")(x, size=3)), "onnxruntime")
+    assert set(lib.get_lib().implementations().values()) == {"onnxruntime"}
+    executor = lib["default"]()
+    executor.set_input(0, X)
+    executor.run()
+    np.testing.assert_allclose(executor.get_output(0).numpy(), X / 2**0.75, rtol=1e-2)
+
+
+def test_an_operand_out_of_range_is_an_error_of_the_function() -> None:
+    x, at = var("x", shape=(2, 3)), var("at", shape=(1,), dtype="int64")
+    executor = build(Function([x, at], get_op("take")(x, at, axis=1)), "onnxruntime")["default"]()
+    executor.set_input(1, np.array([7]))
+    with pytest.raises(GraphError, match=r"fused_take: .* index 7 is out of bounds"):
+        executor.run()
 
 
 def test_the_module_is_not_changed() -> None:
