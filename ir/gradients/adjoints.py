@@ -1,6 +1,6 @@
 """Zeros and ones of a type, and the fields of nested tuples."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from passat.ir.dtypes import FLOATS
 from passat.ir.expr import Constant, Expr, Tuple, TupleGetItem
@@ -28,6 +28,11 @@ def tensors_of(type_: Type) -> tuple[Type, ...]:
 def field_of(value: Expr, index: int) -> Expr:
     """A field of a tuple."""
     return value.fields[index] if isinstance(value, Tuple) else TupleGetItem(value, index)
+
+
+def reshaped(value: Expr, newshape: Sequence[int]) -> Expr:
+    """A value in another shape, in which 0 is a size."""
+    return call_op("reshape", value, newshape=tuple(newshape), allowzero=0 in newshape)
 
 
 def is_differentiable(expr: Expr, type_: Type) -> bool:

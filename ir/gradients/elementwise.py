@@ -115,7 +115,7 @@ DERIVATIVES: Final[dict[str, Derivative]] = {
     "nn.gelu": lambda x, y, s, a: _gelu(x, s, a.approximate),
     "nn.mish": lambda x, y, s, a: _mish(x, s),
     "nn.selu": lambda x, y, s, a: s(a.gamma) * _where(call_op("less", x, s(0)), s(a.alpha) * call_op("exp", x), s(1)),
-    "nn.celu": lambda x, y, s, a: _where(call_op("less", x, s(0)), call_op("exp", x * s(1 / a.alpha)), s(1)),
+    "nn.celu": lambda x, y, s, a: _where(call_op("less", x, s(0)), call_op("exp", x / s(a.alpha)), s(1)),
     "nn.softsign": lambda x, y, s, a: s(1) / ((s(1) + call_op("abs", x)) * (s(1) + call_op("abs", x))),
     "nn.hard_sigmoid": lambda x, y, s, a: s(a.alpha) * _between(s(a.alpha) * x + s(a.beta), s),
     "nn.hard_swish": lambda x, y, s, a: _hard_swish(x, x * s(1 / 6) + s(0.5), s),

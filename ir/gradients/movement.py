@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
+from passat.ir.gradients.adjoints import reshaped
 from passat.ir.gradients.elementwise import scalar
 from passat.ir.gradients.registry import GradientError, built_in
 from passat.ir.op import call_op, get_op
@@ -184,8 +185,10 @@ def tile_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     shape, reps = _static_shape(data, call), call.attrs.reps
     rank = max(len(shape), len(reps))
     sizes = [(1,) * (rank - len(part)) + tuple(part) for part in (reps, shape)]
-    parts = call_op("reshape", grad, newshape=tuple(size for pair in zip(*sizes, strict=True) for size in pair))
-    return [call_op("reshape", call_op("sum", parts, axis=tuple(range(0, 2 * rank, 2))), newshape=shape)]
+    if rank == 0:
+        return [grad]
+    parts = reshaped(grad, [size for pair in zip(*sizes, strict=True) for size in pair])
+    return [reshaped(call_op("sum", parts, axis=tuple(range(0, 2 * rank, 2))), shape)]
 
 
 @built_in("repeat")
@@ -194,9 +197,9 @@ def repeat_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     shape, attrs = _static_shape(call.args[0], call), call.attrs
     flat = attrs.axis is None
     axis, sizes = (0, (math.prod(shape),)) if flat else (attrs.axis % len(shape), shape)
-    parts = call_op("reshape", grad, newshape=(*sizes[: axis + 1], attrs.repeats, *sizes[axis + 1 :]))
+    parts = reshaped(grad, (*sizes[: axis + 1], attrs.repeats, *sizes[axis + 1 :]))
     found = call_op("sum", parts, axis=axis + 1)
-    return [call_op("reshape", found, newshape=shape) if flat else found]
+    return [reshaped(found, shape) if flat else found]
 
 
 @built_in("take")
@@ -207,10 +210,11 @@ def take_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     flat = axis is None
     axis = 0 if flat else axis % len(shape)
     sizes = (int(np.prod(shape)),) if flat else shape
-    spread = call_op("reshape", grad, newshape=(*sizes[:axis], -1, *sizes[axis + 1 :]))
+    places = tensor_type(indices.checked_type)
+    spread = reshaped(grad, (*sizes[:axis], math.prod(places.concrete_shape) if places.is_static else -1, *sizes[axis + 1 :]))
     vector = call_op("reshape", indices, newshape=(-1,))
     found = _added_at(spread, vector, sizes, axis, tensor_type(data.checked_type).dtype)
-    return [call_op("reshape", found, newshape=shape) if flat else found, None]
+    return [reshaped(found, shape) if flat else found, None]
 
 
 @built_in("gather")

@@ -1,11 +1,13 @@
 """Gradients of products of matrices and of biases."""
 
+import math
 from collections.abc import Sequence
 
 from passat.ir.expr import Call, Expr, Tuple
-from passat.ir.gradients.adjoints import field_of
+from passat.ir.gradients.adjoints import field_of, reshaped
 from passat.ir.gradients.elementwise import scalar
 from passat.ir.gradients.registry import GradientError, built_in
+from passat.ir.infer import infer_type
 from passat.ir.op import call_op, get_op
 from passat.ir.ops.einsum import as_equation, labels_of
 from passat.ir.types import TupleType, tensor_type
@@ -15,10 +17,9 @@ from passat.ir.types import TupleType, tensor_type
 def dense_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     """g W and g' x, where the result is x W'."""
     data, weight = call.args
-    rows = call_op("reshape", grad, newshape=(-1, _last(grad)))
-    inputs = call_op("reshape", data, newshape=(-1, _last(data)))
-    plain = tensor_type(data.checked_type).ndim == 2
-    first, second = (grad, data) if plain else (rows, inputs)
+    type_ = tensor_type(data.checked_type)
+    rows = math.prod(type_.concrete_shape[:-1]) if type_.is_static else -1
+    first, second = (grad, data) if type_.ndim == 2 else (reshaped(grad, (rows, _last(grad))), reshaped(data, (rows, _last(data))))
     return [
         call_op("nn.dense", grad, call_op("transpose", weight)),
         call_op("nn.dense", call_op("transpose", first), call_op("transpose", second)),
@@ -88,7 +89,7 @@ def fused_matmul_gradient(call: Call, grad: Expr) -> Sequence[Expr | None]:
     attrs = call.attrs
     plain = call_op("nn.matmul", *call.args, transpose_a=attrs.transpose_a, transpose_b=attrs.transpose_b)
     plain._checked_type = call.checked_type
-    return product_gradient(plain, grad * scalar(attrs.alpha, call))
+    return product_gradient(plain, infer_type(grad * scalar(attrs.alpha, call)))
 
 
 @built_in("nn.bias_add")

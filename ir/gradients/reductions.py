@@ -44,13 +44,13 @@ def extremum_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     """The gradient goes to the greatest (or least) element; several equal ones share it equally."""
     x = call.args[0]
     chosen = call_op("equal", x, _kept(call, call)).astype(tensor_type(x.checked_type).dtype)
-    return [chosen * _kept(call, grad) / call_op("sum", chosen, axis=_axes(call), keepdims=True)]
+    return [chosen * _kept(call, grad) / call_op("sum", chosen, axis=_axes(call) or None, keepdims=True)]
 
 
 @built_in("prod")
 def prod_gradient(call: Call, grad: Expr) -> list[Expr | None]:
     """The product of the other elements, which is 0 if one of them is."""
-    x, axes = call.args[0], _axes(call)
+    x, axes = call.args[0], _axes(call) or None  # a scalar has no axis to name
     nothing = scalar(0, x)
     zero = call_op("equal", x, nothing)
     factors = call_op("where", zero, scalar(1, x), x)
