@@ -9,6 +9,7 @@ from passat.ir.diagnostics import Diagnostic, announce
 from passat.ir.expr import (
     Call,
     Clause,
+    Constant,
     Constructor,
     Expr,
     Function,
@@ -31,6 +32,7 @@ from passat.ir.infer_error import MAX_ERRORS, InferError, Untyped, assume, assum
 from passat.ir.infer_uses import UseTypes
 from passat.ir.known import known_value
 from passat.ir.module import IRModule
+from passat.ir.op import Op
 from passat.ir.recursion import recursive_groups
 from passat.ir.shape import ANY, same_dim
 from passat.ir.traverse import children, post_order
@@ -215,8 +217,47 @@ def is_inferred(module: IRModule) -> bool:
 def infer_module(module: IRModule) -> IRModule:
     """Infers the types of all functions, callees before callers, and functions that call each other together. Returns the module.
 
-    Raises InferError with all independent errors in all functions, in module order, each with its location and operator.
+    Functions that have a type keep it, unless one that they call has another type than when it was inferred. Raises InferError with all
+    independent errors in all functions, in module order, each with its location and operator.
     """
+    for _ in module.functions:  # a function that is inferred again may have another type for its own callers
+        known = {var: var._checked_type for var in module.functions}
+        typed = [
+            function for function in module.functions.values() if isinstance(function, Function) and function._checked_type is not None
+        ]
+        _infer_untyped(module)
+        if len(known) == 1 or not _forget_outdated(typed, known):
+            return module
+    _infer_untyped(module)  # for functions that call each other
+    return module
+
+
+def _forget_outdated(functions: Sequence[Function], known: Mapping[GlobalVar, Type | None]) -> bool:
+    """Removes the types in functions that call one whose type is not `known`, as it was before. Returns whether there are any."""
+    if all(type_ == var._checked_type for var, type_ in known.items()):
+        return False
+    callees = {var.name_hint: (var, type_) for var, type_ in known.items()}
+
+    def is_outdated(node: Expr) -> bool:
+        if not isinstance(node, GlobalVar) or node.name_hint not in callees:
+            return False
+        var, type_ = callees[node.name_hint]
+        before = type_ if node is var else node._checked_type
+        return before is not None and before != var._checked_type
+
+    found = [function for function in functions if any(map(is_outdated, post_order(function)))]
+    for function in found:
+        for node in post_order(function):
+            is_declared = isinstance(node, Var) and (node.type_annotation is not None or node in function.params)
+            if not is_declared and not isinstance(node, (Constant, Op)) and node not in known:
+                node._checked_type = None
+            if hasattr(node, "_known_value"):
+                del node._known_value
+    return bool(found)
+
+
+def _infer_untyped(module: IRModule) -> None:
+    """Infers the types of the functions that have none. Raises InferError."""
     by_name = {var.name_hint: var for var in module.functions}
     used = {
         var.name_hint: [node for node in post_order(function) if isinstance(node, GlobalVar)] if function._checked_type is None else []
@@ -263,7 +304,6 @@ def infer_module(module: IRModule) -> IRModule:
         first.settle(diagnostic.noting(f"in the function @{var.name_hint}") for var in failed for diagnostic in errors[var].diagnostics)
         announce(first, module)
         raise first
-    return module
 
 
 def _param_type(param: Var) -> Type:

@@ -279,3 +279,46 @@ def test_a_function_of_any_type_is_one_of_a_certain_type(branches: str) -> None:
     assert repr(module["either"].checked_type) == "fn [A](bool) -> fn (A) -> A"
     with pytest.raises(InferError, match="is declared to return"):
         infer_module(parse("def @all() -> fn [A](A) -> A { fn (%x: int8) -> int8 { %x } }"))
+
+
+def _calling(results: int) -> tuple[IRModule, GlobalVar]:
+    """A module of a function whose result has the shape of `@g`, through as many other functions."""
+    module, callee = IRModule(), GlobalVar("g")
+    x = Var("x", TensorType((2, 3)))
+    for place in range(results):
+        caller = GlobalVar(f"f{place}")
+        module[caller] = Function([x], Call(callee if place == 0 else GlobalVar(f"f{place - 1}"), [x]))
+    module["main"] = Function([x], get_op("shape_of")(Call(GlobalVar(f"f{results - 1}") if results else callee, [x])))
+    module[callee] = Function([x], get_op("nn.relu")(x))
+    return module, callee
+
+
+@pytest.mark.parametrize("results", [0, 1, 3])
+def test_callers_of_a_function_that_is_replaced_are_inferred_again(results: int) -> None:
+    module, callee = _calling(results)
+    infer_module(module)
+    shape = module["main"].body
+    assert repr(known_value(shape)) == "array([2, 3], dtype=object)"
+    x = Var("x", TensorType((2, 3)))
+    module[callee] = Function([x], get_op("transpose")(x))
+    infer_module(module)
+    assert repr(known_value(shape)) == "array([3, 2], dtype=object)"
+    module[callee] = Function([x], Tuple([x, x]))
+    with pytest.raises(InferError, match=r"shape_of"):
+        infer_module(module)
+
+
+def test_functions_that_were_inferred_alone_are_inferred_again() -> None:
+    module, _ = _calling(0)
+    infer_type(module["main"])
+    assert known_value(module["main"].body) is None
+    infer_module(module)
+    assert repr(known_value(module["main"].body)) == "array([2, 3], dtype=object)"
+
+
+def test_functions_that_call_each_other_are_inferred_again() -> None:
+    module = infer_module(parse("def @f(%x: int8) -> int8 { @g(%x) } def @g(%x: int8) -> int8 { @f(%x) } def @main(%x: int8) { @f(%x) }"))
+    x = Var("x", TensorType((), "int8"))
+    module["g"] = Function([x], Call(module.get_global_var("f"), [x]), TensorType((), "int16"))
+    with pytest.raises(InferError, match="is declared to return"):
+        infer_module(module)
