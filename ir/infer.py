@@ -217,7 +217,7 @@ def is_inferred(module: IRModule) -> bool:
 def infer_module(module: IRModule) -> IRModule:
     """Infers the types of all functions, callees before callers, and functions that call each other together. Returns the module.
 
-    Functions that have a type keep it, unless one that they call has another type than when it was inferred. Raises InferError with all
+    Functions that have a type keep it, unless the type of one that they call has changed. Raises InferError with all
     independent errors in all functions, in module order, each with its location and operator.
     """
     for _ in module.functions:  # a function that is inferred again may have another type for its own callers
