@@ -8,6 +8,7 @@ import dataclasses
 import enum
 import inspect
 import json
+import math
 import re
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -113,7 +114,7 @@ def show_value(value: object) -> str:
 
 def show_word(text: str) -> str:
     """Prints a string as a word, quoted if necessary."""
-    return text if re.fullmatch(r"[A-Za-z_][\w.\-]*", text) else json.dumps(text)
+    return text if text != "inf" and re.fullmatch(r"[A-Za-z_][\w.\-]*", text) else json.dumps(text)
 
 
 def show_options(options: Mapping[str, object], *, always: bool = False) -> str:
@@ -170,6 +171,10 @@ def _default(field: "dataclasses.Field[AnyValue]") -> object:
 
 
 def _same(a: object, b: object) -> bool:
+    if isinstance(a, (tuple, list)) and type(a) is type(b) and isinstance(b, (tuple, list)):
+        return len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, float) and isinstance(b, float) and math.copysign(1, a) != math.copysign(1, b):
+        return False  # 0.0 equals -0.0
     return a is b or (type(a) is type(b) and a == b)
 
 

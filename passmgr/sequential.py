@@ -112,7 +112,7 @@ def _resolve(ctx: PassContext) -> str:
 
 
 _TOKEN: Final = re.compile(
-    r"""(?:\s|\#[^\n]*+)*+(?:(?P<number>[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|inf)(?![\w.]))
+    r"""(?:\s|\#[^\n]*+)*+(?:(?P<number>[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|inf)(?![\w.\-]))
     |(?P<word>[A-Za-z_][\w.\-]*)|(?P<string>"(?:[^"\\]|\\.)*")|(?P<mark>[{}()\[\],=])|(?P<end>$)|(?P<other>.))""",
     re.VERBOSE | re.DOTALL,
 )

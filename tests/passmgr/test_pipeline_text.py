@@ -1,6 +1,7 @@
 """Pipelines as text: parsing, printing, round trips, errors that show the column."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 import pytest
@@ -32,6 +33,8 @@ class Saturate(ModulePass):
     names: tuple[str, ...] = ()
     limit: int | None = None
     flag: bool = False
+    bias: float = 0.0
+    table: Mapping[str, int] = field(default_factory=dict)
     info = PassInfo(2, "Saturate")
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -81,6 +84,9 @@ def test_the_empty_pipeline() -> None:
         (" Saturate { rounds = 3 } ", "Saturate{rounds=3}"),
         ('Saturate{names=["a",b],rate=0.5}', "Saturate{rate=0.5,names=[a, b]}"),
         ("Saturate{rate=inf}", "Saturate{rate=inf}"),
+        ("Saturate{bias=-0.0}", "Saturate{bias=-0.0}"),
+        ("Saturate{names=[inf-2]}", "Saturate{names=[inf-2]}"),
+        ('Saturate{table={"inf"=1}}', 'Saturate{table={"inf"=1}}'),
         ("Saturate{rate=-1e-7}", "Saturate{rate=-1e-07}"),
         ('Saturate{names=["true","x y"]}', 'Saturate{names=["true", "x y"]}'),
         ("Sequential{opt_level=0}(InferType)", "InferType"),
@@ -118,7 +124,7 @@ def test_print_single_passes_and_unprintable_programs() -> None:
         ),
         (
             "Saturate{round=1}",
-            "the pass Saturate has no option 'round'; it has: rounds, rate, mode, names, limit, flag; did you mean rounds? (column 10)\n"
+            "the pass Saturate has no option 'round'; it has: rounds, rate, mode, names, limit, flag, bias, table; did you mean rounds? (column 10)\n"
             "  Saturate{round=1}\n           ^",
         ),
         (
@@ -197,6 +203,8 @@ saturates = st.builds(
     st.lists(st.text(), max_size=3).map(tuple),
     st.none() | st.integers(),
     st.booleans(),
+    st.floats(allow_nan=False),
+    st.dictionaries(st.sampled_from(["inf", "none"]) | st.text(), st.integers(), max_size=2),
 )
 passes = st.recursive(
     saturates | st.just(InferType()),
