@@ -5,6 +5,7 @@ import functools
 import importlib
 import importlib.metadata
 import inspect
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar, overload
@@ -125,8 +126,9 @@ def _load_installed() -> None:
     installed = importlib.metadata.entry_points(group=ENTRY_POINTS)
     for entry in sorted(installed, key=lambda entry: not entry.value.startswith("passat.")):
         try:
-            entry.load()
-        except Exception as error:
+            with contextlib.redirect_stdout(sys.stderr):  # what they print must not mix with a report
+                entry.load()
+        except (Exception, SystemExit) as error:
             package = f" of {entry.dist.name}" if entry.dist else ""
             reason = f"{type(error).__name__}: {error}"
             raise PluginError(f"the plug-in {entry.value}{package} cannot be loaded; repair or uninstall it: {reason}") from error
@@ -246,6 +248,17 @@ def get_pass(name: str, /, **options: object) -> Pass:
     Run Module pass: InferType at the optimization level 0
     """
     return get_entry(name).make(options)
+
+
+def own_name(name: str) -> str:
+    """Returns the name in the metadata of the pass that is registered under a name. A user may register a pass under another name.
+
+    >>> own_name("relay._transform.FoldConstant")
+    'FoldConstant'
+    """
+    entry = _find(name)
+    info = None if entry is None or entry.is_own else entry.info  # Passat's own passes have the same name, and take time to create
+    return name.rpartition("transform.")[2] if info is None else info.name
 
 
 def list_passes() -> list[PassEntry]:

@@ -128,12 +128,3 @@ class Requirements:
 def names_in_pass(pass_: Pass) -> frozenset[str]:
     """The names of a pass and of all members of a pipeline."""
     return frozenset((pass_.info.name,)).union(*map(names_in_pass, pass_.members or ()))
-
-
-def short_name(name: str) -> str:
-    """The name of a pass without the registry prefix.
-
-    >>> short_name("relay._transform.FoldConstant")
-    'FoldConstant'
-    """
-    return name.rpartition("transform.")[2]

@@ -6,8 +6,8 @@ from types import MappingProxyType
 
 from passat.passmgr.pass_info import PassInfo
 from passat.passmgr.passes import Pass
-from passat.passmgr.planning.dependencies import PassDependencyError, names_in_pass, short_name
-from passat.passmgr.registry import UnknownPassError, get_entry
+from passat.passmgr.planning.dependencies import PassDependencyError, names_in_pass
+from passat.passmgr.registry import UnknownPassError, get_entry, own_name
 from passat.passmgr.sequential import Sequential
 
 _Edge = tuple[int, int]
@@ -36,19 +36,21 @@ def with_landed(pipeline: Sequential, newcomers: Iterable[Pass]) -> Sequential:
     Raises UnknownPassError for unknown names, and PassDependencyError for cyclic declarations.
     """
     listed = frozenset[str]().union(*map(names_in_pass, pipeline.members))
-    landing = {pass_.info.name: pass_ for pass_ in newcomers if pass_.info.name not in listed and anchors(pass_.info)}
+    landing = {id(pass_): pass_ for pass_ in newcomers if pass_.info.name not in listed and anchors(pass_.info)}  # names may be equal
+    known = listed.union(pass_.info.name for pass_ in landing.values())
     for pass_ in landing.values():
         for name in anchors(pass_.info):
-            if name not in listed and name not in landing:
+            if name not in known:
                 _check_registered(name, pass_)
-    while missing := [name for name, pass_ in landing.items() if not (listed | landing.keys()).issuperset(anchors(pass_.info))]:
-        landing = {name: pass_ for name, pass_ in landing.items() if name not in missing}
-    return _land(pipeline, [landing[name] for name in sorted(landing)]) if landing else pipeline
+    while missing := [key for key, pass_ in landing.items() if not known.issuperset(anchors(pass_.info))]:
+        landing = {key: pass_ for key, pass_ in landing.items() if key not in missing}
+        known = listed.union(pass_.info.name for pass_ in landing.values())
+    return _land(pipeline, sorted(landing.values(), key=lambda pass_: pass_.info.name)) if landing else pipeline
 
 
 def anchors(info: PassInfo) -> tuple[str, ...]:
-    """The short names of the passes that determine the position of a pass."""
-    return tuple(map(short_name, (*info.after, *info.before)))
+    """The names of the passes that determine the position of a pass."""
+    return tuple(map(own_name, (*info.after, *info.before)))
 
 
 def _land(pipeline: Sequential, newcomers: Sequence[Pass]) -> Sequential:
@@ -138,12 +140,13 @@ def _declared(info: PassInfo) -> str:
 
 def _holders(name: str, names: Sequence[Collection[str]]) -> list[int]:
     """The indices of the passes that have a name, or contain a member with it."""
-    return [at for at, held in enumerate(names) if short_name(name) in held]
+    own = own_name(name)
+    return [at for at, held in enumerate(names) if own in held]
 
 
 def _check_registered(name: str, pass_: Pass) -> None:
     try:
         get_entry(name)
     except UnknownPassError as error:
-        where = "after" if name in map(short_name, pass_.info.after) else "before"
+        where = "after" if name in map(own_name, pass_.info.after) else "before"
         raise UnknownPassError(f"the pass {pass_.info.name} is declared to come {where} {name}: {error}") from None

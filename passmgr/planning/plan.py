@@ -12,8 +12,8 @@ from passat.ir.similar_names import did_you_mean
 from passat.passmgr.context import PassContext
 from passat.passmgr.pass_info import PassInfo, StageInfo
 from passat.passmgr.passes import Pass
-from passat.passmgr.planning.dependencies import DEPTH_LIMIT, Node, PassDependencyError, Requirements, State, names_in_pass, short_name
-from passat.passmgr.registry import get_pass, is_registered, list_passes, name_and_options
+from passat.passmgr.planning.dependencies import DEPTH_LIMIT, Node, PassDependencyError, Requirements, State, names_in_pass
+from passat.passmgr.registry import get_pass, is_registered, list_passes, own_name
 
 STEPS_LIMIT: Final = 1_000_000
 """Maximum number of steps of a plan."""
@@ -199,7 +199,7 @@ def make_plan(name: str, members: Sequence[Pass], requirements: Requirements | N
     """
     steps = _with_stages(_Planner(ctx, requirements).plan(members, ""), ctx)
     plan = Plan(name, ctx.opt_level, "relay" if requirements is None else "graph", steps)
-    plan.notes, plan.unknown = _doubts(ctx, list(plan.walk()))
+    plan.notes, plan.unknown = _doubts(ctx, {step.name for step in plan.walk()})
     return plan
 
 
@@ -291,7 +291,8 @@ class _Planner:
 
 def _present(names: Sequence[str], passes: Sequence[Pass]) -> tuple[str, ...]:
     """The names that occur among passes and their members."""
-    return tuple(name for name in names if any(short_name(name) in names_in_pass(pass_) for pass_ in passes))
+    present = frozenset[str]().union(*map(names_in_pass, passes)) if names else frozenset()
+    return tuple(name for name in names if own_name(name) in present)
 
 
 def _too_deep() -> PassDependencyError:
@@ -300,20 +301,16 @@ def _too_deep() -> PassDependencyError:
     )
 
 
-def _doubts(ctx: PassContext, steps: Sequence[Step]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _doubts(ctx: PassContext, planned: set[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Returns the warnings about the pass lists of a context, and the subset about unknown names."""
-    if not ctx.disabled_pass and not ctx.required_pass:
-        return (), ()
-    planned = {step.name for step in steps}
-    registered = {name_and_options(step.pass_)[0]: step.name for step in steps}
     notes: list[str] = []
     unknown: list[str] = []
     for what, names in (("disabled_pass", ctx.disabled_pass), ("required_pass", ctx.required_pass)):
         for name in names:
             if name in planned:
                 continue
-            if name in registered:
-                unknown.append(f"{what} names {name!r}, as which the pass {registered[name]!r} is registered; use its own name")
+            if (own := own_name(name)) in planned:
+                unknown.append(f"{what} names {name!r}, as which the pass {own!r} is registered; use its own name")
                 notes.append(unknown[-1])
                 continue
             if is_registered(name):

@@ -11,7 +11,8 @@ from html import escape
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
-from passat.passmgr.planning.dependencies import names_in_pass, short_name
+from passat.passmgr.planning.dependencies import names_in_pass
+from passat.passmgr.registry import own_name
 from passat.passmgr.sequential import pipeline_text
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ def edges(plan: "Plan") -> "Iterator[tuple[str, str, str]]":
 
 
 def _holders(name: str, steps: "Sequence[Step]") -> "list[Step]":
-    return [step for step in steps if step.runs and short_name(name) in names_in_pass(step.pass_)]
+    own = own_name(name)
+    return [step for step in steps if step.runs and own in names_in_pass(step.pass_)]
 
 
 def settings_text(plan: "Plan") -> str:

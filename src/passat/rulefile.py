@@ -14,9 +14,9 @@ from typing import Final, TypeAlias
 from passat.ir.bounded_read import read_bounded
 from passat.ir.op import Op
 from passat.ir.passat_error import PassatError
-from passat.passmgr.planning.dependencies import short_name
+from passat.passmgr.pass_info import PassInfo
 from passat.passmgr.planning.plan import Step
-from passat.passmgr.registry import collect_registrations, get_entry, name_and_options
+from passat.passmgr.registry import PassEntry, collect_registrations, get_entry, name_and_options, own_name
 from passat.rules import RuleError, RuleSet
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -108,23 +108,31 @@ def registered_passes(path: str | os.PathLike[str]) -> list[str]:
 
 def files_registering(names: Collection[str]) -> list[str]:
     """The rule files that registered the passes of these names; the last one if there are several."""
-    last = {short_name(key): file for file, keys in _REGISTERED.items() for key in keys}
+    last = {own_name(key): file for file, keys in _REGISTERED.items() for key in keys}
     return list(dict.fromkeys(last[name] for name in sorted(names) if name in last))
 
 
 def idle_passes(files: Iterable[str | os.PathLike[str]], steps: Iterable[Step]) -> list[str]:
-    """A sentence for each rule file none of whose registered passes is a step of the plan."""
+    """A sentence for each rule file whose registered passes are not steps of the plan. Of several, those without a place may be idle."""
     planned = {name for step in steps for name in (step.name, name_and_options(step.pass_)[0])}
     sentences = []
     for file in files:
         names = registered_passes(file)
-        if names and not any(name in planned for name in names):
-            what = f"the pass {names[0]}, which does" if len(names) == 1 else f"the passes {', '.join(names)}, which do"
-            it = "it" if len(names) == 1 else "them"
-            sentences.append(
-                f"{os.fspath(file)} registers {what} not run: a pipeline has to name {it}, or all passes of its `after` and `before`"
-            )
+        idle = [name for name in names if name not in planned]
+        if len(idle) < len(names):
+            idle = [name for name in idle if _has_place(get_entry(name))]
+        if idle:
+            what = f"the pass {idle[0]}, which does" if len(idle) == 1 else f"the passes {', '.join(idle)}, which do"
+            how = f"a pipeline has to name {'it' if len(idle) == 1 else 'them'}"
+            if all(get_entry(name).info for name in idle):  # those with required options are not inserted
+                how += ", or all passes of its `after` and `before`"
+            sentences.append(f"{os.fspath(file)} registers {what} not run: {how}")
     return sentences
+
+
+def _has_place(entry: PassEntry) -> bool:
+    info = entry.info or getattr(entry.factory, "info", None)
+    return isinstance(info, PassInfo) and bool(info.after or info.before)
 
 
 def _run(file: Path) -> tuple[ModuleType, bytes]:

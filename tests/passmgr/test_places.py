@@ -3,6 +3,7 @@
 import importlib.metadata
 import json
 import random
+import sys
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
@@ -235,6 +236,22 @@ def test_a_plug_in_that_cannot_be_imported_is_one_sentence_each_time(monkeypatch
         )
 
 
+@pytest.mark.parametrize("source", ["print('hello')", "raise SystemExit(3)"])
+def test_a_plug_in_that_prints_or_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "plugged_in", raising=False)
+    (tmp_path / "plugged_in.py").write_text(source)
+    plug_in(monkeypatch, "plugged_in")
+    result = run("order", "--json")
+    if source.startswith("print"):
+        assert (result.exit_code, result.stdout[0]) == (0, "{")
+    else:
+        assert (result.exit_code, json.loads(result.stdout)["error"]) == (
+            1,
+            "the plug-in plugged_in cannot be loaded; repair or uninstall it: SystemExit: 3",
+        )
+
+
 def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
@@ -272,6 +289,47 @@ def test_a_pass_of_a_rule_file_runs_at_its_declared_place(tmp_path: Path, monkey
     assert (unknown.exit_code, "Traceback" in unknown.output) == (2, False)
     assert unknown.stderr.startswith("error: the pass Placed is declared to come after Nowhere:")
     assert not Path("out.onnx").exists()
+
+
+def test_passes_that_are_registered_under_other_names_than_their_own_land() -> None:
+    register_pass("Registered", make("Own", after=["FoldConstant"]))
+    register_pass("Then", make("Then", after=["Registered"]))
+    pipeline = build_pipeline()
+    at = TUNED.index("FoldConstant") + 1
+    assert names(pipeline.members) == [*TUNED[:at], "Own", "Then", *TUNED[at:]]
+    assert "Then                                 listed, level 0, after Registered" in pipeline.plan().to_text()
+
+
+def test_two_passes_of_the_same_name_land() -> None:
+    register_pass("One", make("Same", after=["FoldConstant"]))
+    register_pass("Other", make("Same", before=["DeadCodeElimination"]))
+    at = TUNED.index("FoldConstant") + 1
+    assert names(build_pipeline().members) == [*TUNED[:at], "Same", *TUNED[at:-1], "Same", TUNED[-1]]
+
+
+def test_some_passes_of_a_rule_file_do_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(
+        "from passat.passmgr import module_pass, register_pass\n"
+        "for name, after in (('Lands', ['FoldConstant']), ('Idle', ['FuseOps']), ('Helper', [])):\n"
+        "    register_pass(name, module_pass(lambda mod, ctx: mod, 0, name, after=after))\n"
+    )
+    assert run("order", "--rules", "mine.py").stderr == (
+        "note: mine.py registers the pass Idle, which does not run: a pipeline has to name it, or all passes of its `after` and `before`\n"
+    )
+    Path("other.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from passat.passmgr import ModulePass, PassInfo, register_pass\n"
+        "@register_pass('Needs')\n"
+        "@dataclass(frozen=True)\n"
+        "class Needs(ModulePass):\n"
+        "    times: int\n"
+        "    info = PassInfo(0, 'Needs', after=['FoldConstant'])\n"
+    )
+    assert (
+        run("order", "--rules", "other.py").stderr
+        == "note: other.py registers the pass Needs, which does not run: a pipeline has to name it\n"
+    )
 
 
 def test_rule_sets_run_around_passes_that_land() -> None:
