@@ -413,6 +413,8 @@ _THREAD: Final = _Thread()
 
 
 def _instruments(instruments: Iterable[PassInstrument]) -> tuple[PassInstrument, ...]:
+    if not isinstance(instruments, Iterable):
+        raise TypeError(f"instruments must be a list of PassInstrument objects, not {instruments!r}")
     instruments = tuple(instruments)
     for instrument in instruments:
         if not isinstance(instrument, PassInstrument):

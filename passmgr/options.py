@@ -364,6 +364,8 @@ def check_config(config: Mapping[str, AnyValue]) -> dict[str, AnyValue]:
 
     Raises AttributeError for an unknown key, None, a wrong type, or a value below the minimum.
     """
+    if not isinstance(config, Mapping):
+        raise ConfigError(f"config must map options to values, not {config!r}")
     checked: dict[str, AnyValue] = {}
     for key, value in config.items():
         option = get_option(key)

@@ -196,9 +196,11 @@ class StageInfo(PipelineInfo):
 
 
 def names_in(names: Iterable[str], what: str) -> list[str]:
-    """Returns a list of names. Raises TypeError for a single string, or for items that are not strings."""
+    """Returns a list of names. Raises TypeError for anything else, such as a single string."""
     if isinstance(names, str):
         raise TypeError(f"{what} is expected to be the type of list/tuple/set, not the single string {names!r}")
+    if not isinstance(names, Iterable):
+        raise TypeError(f"{what} is expected to be the type of list/tuple/set, not {names!r}")
     names = list(names)
     for name in names:
         if not isinstance(name, str):

@@ -63,6 +63,11 @@ class Sequential(Pass):
         if _resolve(PassContext.current()) == "graph":
             make_plan(name, self.members, self._require(), _EVERYTHING_ON)  # reports errors now rather than at run time
 
+    def __init_subclass__(cls) -> None:
+        """Raises TypeError for a subclass that overrides `run`: the plan of an enclosing pipeline contains the members only."""
+        if cls.run is not Sequential.run:
+            raise TypeError(f"{cls.__name__} overrides run, which enclosing pipelines do not call; derive from ModulePass")
+
     @property
     def passes(self) -> tuple[Pass, ...]:
         """The members in order."""

@@ -97,6 +97,12 @@ def test_bad_arguments() -> None:
         PassContext("3")  # type: ignore[arg-type]  # the mistake
     with pytest.raises(TypeError, match="disabled_pass is expected to be the type of list/tuple/set, not the single string 'FuseOps'"):
         PassContext(disabled_pass="FuseOps")
+    with pytest.raises(TypeError, match="required_pass is expected to be the type of list/tuple/set, not 5"):
+        PassContext(required_pass=5)  # type: ignore[arg-type]  # the mistake
+    with pytest.raises(TypeError, match="instruments must be a list of PassInstrument objects, not 5"):
+        PassContext(instruments=5)  # type: ignore[arg-type]  # the mistake
+    with pytest.raises(AttributeError, match=r"config must map options to values, not \['rules.math'\]"):
+        PassContext(config=["rules.math"])  # type: ignore[arg-type]  # the mistake
     with pytest.raises(TypeError, match="required_pass must contain names, not 1"):
         PassContext(required_pass=[1])  # type: ignore[list-item]  # the mistake
     with pytest.raises(

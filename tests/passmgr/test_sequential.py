@@ -206,6 +206,14 @@ def test_bad_arguments() -> None:
         Sequential([], required="InferType")
 
 
+def test_a_derived_pipeline_must_not_override_run() -> None:
+    with pytest.raises(TypeError, match="Twice overrides run, which enclosing pipelines do not call; derive from ModulePass"):
+
+        class Twice(Sequential):
+            def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
+                return super().run(super().run(mod, ctx), ctx)
+
+
 def test_depth_is_limited() -> None:
     pipeline = Sequential([])
     for _ in range(99):
