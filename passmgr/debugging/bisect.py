@@ -9,6 +9,7 @@ from passat.ir.module import IRModule
 from passat.ir.passat_error import PassatError
 from passat.passmgr.context import PassContext
 from passat.passmgr.debugging.executions import Execution, ExecutionTracker, function_of, show_error
+from passat.passmgr.inspection.checks import KeptFunctionsCheck
 from passat.passmgr.pass_info import PassInfo, Statistics
 from passat.passmgr.passes import FunctionPass, Pass
 from passat.passmgr.sequential import Sequential
@@ -179,7 +180,7 @@ def _run(pipeline: Pass, mod: IRModule, ctx: PassContext, tracker: _Keeper) -> _
     """Runs a pipeline in a context like the given one, with another instrument. Returns exceptions of passes."""
     context = copy.copy(ctx)
     context.statistics = Statistics()
-    context._install((*ctx.instruments, tracker))
+    context._install((*ctx.instruments, tracker, KeptFunctionsCheck()))
     if ctx is PassContext.current():
         context._own = (tracker,)  # the other instruments are entered already
     try:

@@ -19,7 +19,7 @@ from passat.ir.text.metadata import CONSTANT
 from passat.passmgr.context import PassContext
 from passat.passmgr.debugging.executions import Execution, ExecutionTracker, message_of, show_error
 from passat.passmgr.debugging.reproducer import FORMAT, JSON_NAME, MODULE_NAME, TEXT_LIMIT, ReproducerError, type_name
-from passat.passmgr.inspection.checks import BrokenModuleError, VerifyEach
+from passat.passmgr.inspection.checks import BrokenModuleError, KeptFunctionsCheck, ModuleChangedError, VerifyEach
 from passat.passmgr.instruments import PassInstrument
 from passat.passmgr.passes import Pass
 from passat.passmgr.sequential import PipelineError, Sequential, parse_pipeline
@@ -51,10 +51,10 @@ class Reproducer:
     data: Mapping[str, AnyValue]
 
     def context(self, tracker: ExecutionTracker | None = None) -> PassContext:
-        """The context in which the pass raised, with VerifyEach if that raised. Raises ReproducerError for unknown options."""
+        """The context in which the pass raised, with the check that raised. Raises ReproducerError for unknown options."""
         instruments: list[PassInstrument] = [] if tracker is None else [tracker]
-        if instruments and self.error_type == _BROKEN:
-            instruments.insert(0, VerifyEach())  # before the tracker, so that the tracker sees its exception even for a lone pass
+        if instruments and self.error_type in _CHECKS:
+            instruments.insert(0, _CHECKS[self.error_type]())  # before the tracker, which then sees its exception even for a lone pass
         try:
             return PassContext(self.opt_level, self.required_pass, self.disabled_pass, instruments, self.config)
         except AttributeError as error:
@@ -185,7 +185,11 @@ def attempt(recorded: Reproducer, where: str, pass_: Pass, make: Callable[[], IR
     return Replay(recorded, where, None, None)
 
 
-_BROKEN: Final = type_name(BrokenModuleError(""))
+_CHECKS: Final[dict[str, type[PassInstrument]]] = {
+    type_name(BrokenModuleError("")): VerifyEach,
+    type_name(ModuleChangedError("")): KeptFunctionsCheck,
+}
+"""The checks that raise an exception, by its class."""
 
 
 class _Failed(ExecutionTracker):

@@ -2,9 +2,11 @@
 
 * `VerifyEach` checks that the module is well formed and well typed, and names the pass that broke it.
 * `ImmutableModuleCheck` checks that no pass modifies its input module, for `PassContext(config={"testing.immutable_module": True})`.
+* `KeptFunctionsCheck` checks only which functions the module has before and after, which takes no time.
 """
 
 import threading
+from typing import Any as AnyValue
 from typing import Final
 
 from passat.ir.analysis import Flaw, binding_flaws
@@ -31,7 +33,7 @@ class ModuleChangedError(PassatError, RuntimeError):
 
 class _Running(threading.local):
     def __init__(self) -> None:
-        self.modules: list[tuple[IRModule, object]] = []
+        self.modules: list[tuple[IRModule, AnyValue]] = []
 
 
 class ImmutableModuleCheck(PassInstrument):
@@ -65,6 +67,31 @@ def _state(mod: "IRModule") -> tuple[int, dict[str, int]]:
     from passat.ir.hashing import structural_hash
 
     return structural_hash(mod, map_free_vars=True), {key: id(value) for key, value in mod.attrs.items()}
+
+
+class KeptFunctionsCheck(PassInstrument):
+    """Checks that the input module of a pass has the same functions after it, and that its result still has `main`. Otherwise a result
+    that is the input module would count as unchanged. Restores the functions and raises ModuleChangedError."""
+
+    def __init__(self) -> None:
+        self._running = _Running()
+
+    def run_before_pass(self, mod: "IRModule", info: PassInfo) -> None:
+        """Records the functions."""
+        self._running.modules.append((mod, dict(mod.functions)))
+
+    def run_after_pass(self, mod: "IRModule", info: PassInfo) -> None:
+        """Compares the functions."""
+        given, before = self._running.modules.pop()
+        if given.functions != before:
+            given.functions = before
+            raise ModuleChangedError("it modified its input module; change and return a copy, mod.shallow_copy()", info.name)
+        if "main" in given and "main" not in mod:
+            raise ModuleChangedError("it removed the function @main", info.name)
+
+    def pass_failed(self, mod: "IRModule", info: PassInfo, error: BaseException) -> None:
+        """Drops the recorded functions."""
+        self._running.modules.pop()
 
 
 IMMUTABLE_MODULE_CHECK: Final = ImmutableModuleCheck()

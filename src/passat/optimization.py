@@ -25,6 +25,7 @@ from passat.job import Given, Job, Made, Outcome
 from passat.log import LOG
 from passat.measure import Measured
 from passat.passmgr import CrashReproducer, PassEvent, PassProgress, PassTimingInstrument
+from passat.passmgr.inspection.checks import KeptFunctionsCheck
 from passat.pipelines import build_pipeline, is_own, text_of
 from passat.report import MismatchError, UnverifiedError, bytes_of, histogram, node_count, opaque_warnings, warnings_of
 from passat.rulefile import idle_passes
@@ -88,7 +89,8 @@ def run(job: Job, given: Given) -> Made:
     with report.clock("passes"):
         timing, watch = PassTimingInstrument(), FailureWatch()
         noting = [] if job.tracing is None else [job.tracing.pass_trace]
-        around = [job.vetoes, timing, PassProgress(announce, plan), watch, *([crash] if crash else []), *noting, *wanted.instruments]
+        watching = [watch, *([crash] if crash else []), KeptFunctionsCheck()]
+        around = [job.vetoes, timing, PassProgress(announce, plan), *watching, *noting, *wanted.instruments]
         context = job.around.inside(wanted.opt_level, job.context.config, around)
         try:
             with source.named(), _told(watch, crash), context:

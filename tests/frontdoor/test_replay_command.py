@@ -241,6 +241,30 @@ def test_passes_given_as_objects() -> None:
     assert replay_folder("crash")[0].same
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("mod['main'] = mod['main'].with_attr('Mine', 1); return mod", "it modified its input module"),
+        ("mod.functions.clear(); return mod", "it modified its input module"),
+        ("from passat import IRModule; return IRModule({'other': mod['main']})", "it removed the function @main"),
+    ],
+)
+def test_a_pass_that_modifies_its_input_or_removes_main(body: str, said: str) -> None:
+    Path("sly.py").write_text(
+        "from passat.passmgr import module_pass, register_pass\n"
+        "@register_pass('Sly')\n"
+        "@module_pass(opt_level=0, name='Sly')\n"
+        f"def sly(mod, ctx): {body}\n"
+    )
+    failed = run("optimize", RESNET, "-o", "out.onnx", "--rules", "sly.py", "--passes", "InferType, Sly", "--reproducer", "crash")
+    assert (failed.exit_code, Path("out.onnx").exists()) == (1, False)
+    assert failed.stderr.startswith(f"error: the pass Sly failed: ModuleChangedError: {said}")
+    again = run("replay", "crash", "--rules", "sly.py")
+    assert again.stdout.startswith(f"the pass Sly on the saved module fails the same way: ModuleChangedError: {said}")
+    found = run("bisect", RESNET, "--rules", "sly.py", "--passes", "InferType, Sly, SimplifyExpr", "--check", "crash")
+    assert found.stdout.startswith(f"the first bad pass is pass 2 of 2, Sly, which raised ModuleChangedError: {said}")
+
+
 def test_an_unwritable_reproducer_is_reported_with_the_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*arguments: object) -> None:
         raise OSError(28, "No space left on device")
