@@ -231,14 +231,20 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
             raise VerifyError(f"{error}; --no-verify, or verify=False, skips the comparison") from None
         report.verification = reference.check(outcome.model)
         if report.verification.equal is False:
-            if loose := _loose_rules(job, made):
-                raise LooseRulesError(loose, "infinite or NaN results", "may change")
-            if any(output.reason for output in report.verification.outputs) and (inexact := _inexact_rules(job, made)):
-                raise LooseRulesError(inexact, "other values", "may cause by rounding or the sign of 0")
-            job.tell("looking for the pass that changed the values")
-            context = outcome.context.with_instruments([job.vetoes.again()])
-            guilty = find_guilty(reference, made.pipeline, given.module, context)
-            report.verification = replace(report.verification, guilty=guilty)
+
+            def guilty() -> str:
+                job.tell("looking for the pass that changed the values")
+                return find_guilty(reference, made.pipeline, given.module, outcome.context.with_instruments([job.vetoes.again()]))
+
+            # Nothing else has tested a pass of the user's, so it is accused before rules that may explain the difference.
+            own = {step.name for step in made.pipeline.plan(made.context).walk() if step.runs and is_own(step.pass_)}
+            name = guilty() if own else ""
+            if name not in own:
+                if loose := _loose_rules(job, made):
+                    raise LooseRulesError(loose, "infinite or NaN results", "may change")
+                if any(output.reason for output in report.verification.outputs) and (inexact := _inexact_rules(job, made)):
+                    raise LooseRulesError(inexact, "other values", "may cause by rounding or the sign of 0")
+            report.verification = replace(report.verification, guilty=name or guilty())
             raise MismatchError(_accusation(report.verification, job.wanted.opset), report)
         if report.verification.equal is None and not job.wanted.allow_unverified:
             if report.verification.outputs and (inexact := _inexact_rules(job, made)):

@@ -11,9 +11,11 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 import passat
-from passat import MismatchError, optimize
+from passat import MismatchError, optimize, relay
+from passat.ir.expr import Function
+from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError
-from passat.passmgr import PipelineError, Sequential
+from passat.passmgr import PassContext, PipelineError, Sequential, module_pass
 from passat.pipelines import build_pipeline
 from passat.rules import RuleError, RuleSet, op, rule_pass, tensors
 from passat.rules.engine.graph import Graph
@@ -127,6 +129,16 @@ def test_a_wrong_rule_is_caught_and_its_pass_named() -> None:
     assert report.verification.equal is False
     assert report.verification.guilty == "Wrong"
     assert "the output 'y'" in str(caught.value)
+
+
+def test_a_wrong_pass_is_named_although_inexact_rules_fired() -> None:
+    def wrong(mod: IRModule, ctx: PassContext) -> IRModule:
+        main = mod["main"]
+        return IRModule({"main": Function(main.params, relay.cos(main.body))})
+
+    passes = "FoldBatchNorm,SimplifyExpr"
+    with pytest.raises(MismatchError, match="the difference comes from the pass wrong"):
+        optimize(EXAMPLES / "resnet_tiny.onnx", passes=[passes, module_pass(wrong, opt_level=0)])
 
 
 def test_without_verification_nothing_is_compared() -> None:
