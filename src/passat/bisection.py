@@ -271,15 +271,20 @@ def _on_file(model: "ModelProto", folder: str | None, judge: Callable[[str], str
 def find_guilty(reference: Reference, pipeline: Pass, module: IRModule, ctx: PassContext) -> str:
     """The name of the pass after which a model first differs from the original, by binary search.
 
-    `READ_AND_WRITTEN` if it differs before all passes, "" if this run of the pipeline shows no difference, or a pass raises.
+    The passes run one by one, since a stage has no program in between; together if that shows no difference, and then any pass of a stage
+    may be guilty. `READ_AND_WRITTEN` if the model differs before all passes, "" if no run shows a difference, or a pass raises.
     """
-    try:
-        found = bisect_passes(pipeline, module, WrongValue(reference), ctx, confirm=False)
-    except AlreadyTrueError:
-        return READ_AND_WRITTEN
-    except BisectError:
-        return ""
-    return " or ".join(dict.fromkeys(one.name for one in found.candidates))
+    for context in (ctx.inside(config={"rules.joint": False}), ctx):
+        try:
+            found = bisect_passes(pipeline, module, WrongValue(reference), context, confirm=False)
+        except AlreadyTrueError:
+            return READ_AND_WRITTEN
+        except BisectError:
+            continue
+        stages = pipeline.plan(context).stages if isinstance(pipeline, Sequential) else {}
+        together = [one for one in found.executions if one.path == found.execution.path and stages.keys() & one.path]
+        return " or ".join(dict.fromkeys(one.name for one in together or found.candidates))
+    return ""
 
 
 @dataclass(frozen=True, eq=False)

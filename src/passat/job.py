@@ -8,6 +8,7 @@ from passat.ir.module import IRModule
 from passat.log import telling
 from passat.measure import Measured
 from passat.passmgr import CrashReproducer, PassContext, PassInfo, PassInstrument, Sequential
+from passat.passmgr.pass_info import StageInfo
 from passat.report import Report
 from passat.rulefile import PathLike, read_rules
 from passat.rules import RuleSet
@@ -35,9 +36,10 @@ class VetoWatch(PassInstrument):
         return True
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Records that the pass was not vetoed. A pass that the context requires is not asked, so its name differs from the last answer."""
+        """Records that the pass was not vetoed. A pass that the context requires is not asked, so its name differs from the last answer.
+        A run without stages does not ask about stages."""
         if self.answers and self.answers[-1] == (info.name, False):
-            self.answers[-1] = info.name, True
+            self.answers[-1:] = [] if isinstance(info, StageInfo) else [(info.name, True)]
 
     def again(self) -> "PassInstrument":
         """An instrument that repeats the vetoes."""

@@ -18,6 +18,7 @@ from passat.ir.expr import Call, Function, RefCreate, RefRead, Var
 from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx, to_onnx
 from passat.passmgr import Pass, PassContext, Sequential, bisect_passes, module_pass
+from passat.rules import RuleSet, op, rule_pass, tensor
 from passat.runner import Runner, VerifyError
 from passat.verify import AS_USUAL, Reference, VerifyReport
 
@@ -30,9 +31,9 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def model(*ops: str, shape: Sequence[int | str] = ("n", 4), constant: npt.NDArray[np.generic] | None = None) -> ModelProto:
     """A chain of operators; operators with two operands get a constant as the second."""
     nodes = []
-    for i, op in enumerate(ops):
-        inputs = [f"v{i}" if i else "x"] + (["c"] if op in ("Mul", "MatMul") else [])
-        nodes.append(helper.make_node(op, inputs, [f"v{i + 1}" if i + 1 < len(ops) else "y"]))
+    for i, name in enumerate(ops):
+        inputs = [f"v{i}" if i else "x"] + (["c"] if name in ("Mul", "MatMul") else [])
+        nodes.append(helper.make_node(name, inputs, [f"v{i + 1}" if i + 1 < len(ops) else "y"]))
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape)) for name in ("x", "y")]
     tensors = [] if constant is None else [numpy_helper.from_array(constant, "c")]
     graph = helper.make_graph(nodes, "g", values[:1], values[1:], tensors)
@@ -65,6 +66,22 @@ def test_the_pass_that_changes_a_value_is_found_in_a_logarithm_of_comparisons(gu
     reference = CountingReference(scaled(1.0))
     assert find_guilty(reference, pipeline, from_onnx(scaled(1.0)), PassContext()) == f"P{guilty}"
     assert reference.count <= 2 + math.log2(16)
+
+
+def test_a_difference_that_only_a_stage_shows_accuses_its_passes() -> None:
+    """A pass whose rule fires only on what a rule of another one makes, which is not extracted in between."""
+
+    x = tensor("x")
+
+    class Made(RuleSet):
+        sines = (op.negative(x) >> op.sin(op.sin(x))).exploring()
+
+    class Wrong(RuleSet):
+        vanish = op.sin(op.sin(x)) >> x
+
+    pipeline = Sequential([rule_pass(Made, opt_level=0), rule_pass(Wrong, opt_level=0)])
+    original = model("Neg")
+    assert find_guilty(Reference(original), pipeline, from_onnx(original), PassContext()) == "Made or Wrong"
 
 
 def test_who_is_not_guilty() -> None:

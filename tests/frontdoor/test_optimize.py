@@ -15,7 +15,7 @@ from passat import MismatchError, optimize, relay
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError
-from passat.passmgr import PassContext, PipelineError, Sequential, module_pass
+from passat.passmgr import InferType, PassContext, PassInfo, PassInstrument, PipelineError, Sequential, module_pass
 from passat.pipelines import build_pipeline
 from passat.rules import RuleError, RuleSet, op, rule_pass, tensors
 from passat.rules.engine.graph import Graph
@@ -120,10 +120,20 @@ def passat_module_pass(make: Callable[[ModelProto], ModelProto]) -> passat.passm
     return made
 
 
-def test_a_wrong_rule_is_caught_and_its_pass_named() -> None:
-    passes = Sequential([rule_pass(Negations, opt_level=0), rule_pass(Wrong, opt_level=0)])
-    with pytest.raises(MismatchError, match="the difference comes from the pass Wrong") as caught:
-        optimize(chain("Neg", "Neg", "Cos"), passes=passes)
+class Veto(PassInstrument):
+    """Vetoes a pass."""
+
+    def should_run(self, mod: IRModule, info: PassInfo) -> bool:
+        return info.name != "Vetoed"
+
+
+@pytest.mark.parametrize("wrong_at", [0, 1, 2])
+def test_a_wrong_rule_is_caught_and_its_pass_named(wrong_at: int) -> None:
+    stage = [rule_pass(Negations, opt_level=0, name=name) for name in ("First", "Second")]
+    stage.insert(wrong_at, rule_pass(Wrong, opt_level=0))
+    passes = Sequential([*stage, InferType(), rule_pass(Wrong, opt_level=0, name="Vetoed")])
+    with pytest.raises(MismatchError, match=r"the difference comes from the pass Wrong$") as caught:
+        optimize(chain("Neg", "Neg", "Cos"), passes=passes, instruments=[Veto()])
     report = caught.value.report
     assert report.verification is not None
     assert report.verification.equal is False
