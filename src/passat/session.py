@@ -64,7 +64,11 @@ class Session:
             options.profile_file_prefix = settings.profile
         for library in settings.libraries:
             options.register_custom_ops_library(library)
-        if settings.folder is not None:
+        if isinstance(model, str) and not _is_utf8(model):  # ONNX Runtime opens no other paths
+            settings = settings._replace(folder=settings.folder or os.path.dirname(os.path.abspath(model)))
+            with open(model, "rb") as file:
+                model = file.read()
+        if settings.folder is not None and _is_utf8(settings.folder):
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", settings.folder)
         self._values = onnxruntime.OrtValue
         self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -95,6 +99,14 @@ class Session:
         if kind in _NARROW:
             return self._values.ortvalue_from_numpy_with_onnx_type(np.require(value, requirements="C").view(np.uint16), _NARROW[kind])
         return self._values.ortvalue_from_numpy(value)
+
+
+def _is_utf8(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _from_runtime(value: AnyValue) -> AnyValue:

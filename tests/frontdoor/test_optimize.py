@@ -1,6 +1,8 @@
 """`passat.optimize`: results, rejected arguments, kept models, and reproducible output."""
 
 import gc
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -149,6 +151,15 @@ def test_a_wrong_pass_is_named_although_inexact_rules_fired() -> None:
     passes = "FoldBatchNorm,SimplifyExpr"
     with pytest.raises(MismatchError, match="the difference comes from the pass wrong"):
         optimize(EXAMPLES / "resnet_tiny.onnx", passes=[passes, module_pass(wrong, opt_level=0)])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems reject the name")
+def test_a_name_that_is_not_utf8(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"\xff.onnx")
+    onnx.save(chain("Neg", "Neg", "Cos"), path)
+    result = optimize(path)
+    assert result.report.verification is not None
+    assert (result.report.verification.equal, ops_of(result.model)) == (True, ["Cos"])
 
 
 def test_without_verification_nothing_is_compared() -> None:
