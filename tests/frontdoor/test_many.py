@@ -247,6 +247,7 @@ def test_json_is_a_list_in_the_order_of_the_models() -> None:
             ("a.onnx", "--math", "reassociate", "--config", "rules.math=exact"),
             "--math reassociate and --config rules.math=exact contradict each other",
         ),
+        (("a.onnx", "--config", "rules.seconds=NaN"), "expect config rules.seconds to be at least 0 but get nan"),
         (
             ("a.onnx", "-o", "out.onnx", "--cluster", "tcp://127.0.0.1:1"),
             "-o out.onnx names a file; with --cluster it names the folder of the results, so give one without .onnx",

@@ -177,7 +177,7 @@ def optimize(
         choices = {"rules.cost": cost, "rules.math": math}
         config = {key: choice.value for key, choice in choices.items() if choice is not None}
         for key, value in parse_config(asked.config).items():
-            if config.get(key, value) != value:
+            if key in config and config[key] != value:
                 fail(f"--{key.removeprefix('rules.')} {config[key]} and --config {key}={value} contradict each other", USAGE)
         settings = {**vars(compared), "custom_ops": compared.custom_ops or (), **vars(wanted), **variant.settings}
         request = _Request(output, dry_run, page, certificate, stats, as_json, asked, config, settings, inspected, said)
