@@ -128,18 +128,8 @@ class DiagnosticError(PassatError, RuntimeError):
         more = f"\n... and {len(others) + 1 - SENTENCES} more" if len(others) >= SENTENCES else ""
         return "\n".join([first, *others[: SENTENCES - 1]]) + more
 
-    def __reduce__(self) -> tuple[AnyValue, ...]:  # errors are pickled between processes
-        return _restored, (type(self), self.args, self._state())
-
     def _state(self) -> dict[str, AnyValue]:
         return {**self.__dict__, "_diagnostics": self.diagnostics}
-
-
-def _restored(cls: type[DiagnosticError], args: tuple[AnyValue, ...], state: dict[str, AnyValue]) -> DiagnosticError:
-    error = cls.__new__(cls, *args)
-    error.args = args
-    error.__dict__.update(state)
-    return error
 
 
 class DiagnosticRenderer:

@@ -1,5 +1,6 @@
 """The base class of the errors that Passat raises."""
 
+from typing import Any as AnyValue
 from typing import ClassVar
 
 
@@ -11,3 +12,16 @@ class PassatError(Exception):
 
     exit_code: ClassVar[int | None] = None
     """Exit code of a command that fails with the error: 1 for unusable input, 2 for wrong usage, None for internal errors."""
+
+    def __reduce__(self) -> tuple[AnyValue, ...]:  # errors are pickled between processes; constructors may take other arguments
+        return _restored, (type(self), self.args, self._state())
+
+    def _state(self) -> dict[str, AnyValue]:
+        return self.__dict__
+
+
+def _restored(kind: type[PassatError], args: tuple[AnyValue, ...], state: dict[str, AnyValue]) -> PassatError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error

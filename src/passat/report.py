@@ -215,9 +215,6 @@ class _ReportedError(PassatError, RuntimeError):
         super().__init__(message)
         self.report = report
 
-    def __reduce__(self) -> tuple[AnyValue, ...]:  # errors come back from other processes
-        return type(self), (str(self), self.report)
-
 
 class MismatchError(_ReportedError):
     """The optimized model computes other values than the original. The message names the pass; `report` holds what was compared."""

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from passat.ir.equality import assert_structural_equal
-from passat.ir.expr import Function, const, var
+from passat.ir.expr import Function, NotInferredError, const, var
 from passat.ir.module import IRModule
-from passat.passmgr import FunctionPass, InferType, Pass, PassContext, PassInfo, Sequential, function_pass, module_pass
+from passat.ir.passat_error import PassatError
+from passat.passmgr import FunctionPass, InferType, Pass, PassContext, PassInfo, PipelineError, Sequential, function_pass, module_pass
+from passat.passmgr.debugging.bisect import CannotTellError, PassRaisedError
 
 
 def keep(mod: IRModule, ctx: PassContext) -> IRModule:
@@ -92,3 +94,14 @@ def test_local_passes_cannot_be_pickled() -> None:
 
     with pytest.raises((pickle.PicklingError, AttributeError), match="local"):
         pickle.dumps(local)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [PipelineError("no pass", "FoldConst", 0), PassRaisedError("said", "found"), CannotTellError("said", "input"), NotInferredError()],
+)
+def test_errors_come_back(error: PassatError) -> None:
+    """One that does not would end the processes of an executor."""
+    error.add_note("a note")
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
