@@ -138,6 +138,8 @@ def _run(executor: Executor, jobs: Mapping[int, Job[ResultT_co]], most: int | No
                     yield number, _ExecutorError(error, started=False)
                     continue
                 waiting[number].add_done_callback(lambda _, number=number: done.put(number))
+            if not waiting:  # the executor takes no jobs
+                continue
             number = done.get()
         except KeyboardInterrupt as error:
             if interrupt is not None:

@@ -52,9 +52,11 @@ def optimize_many(
     Settings of a `with PassContext(...)` around the call hold for all models, without its instruments. Returns an `Optimized` for each
     model, in order. Raises ArgumentError and TypeError for invalid arguments, before anything runs.
     """
+    if not isinstance(models, Iterable) or isinstance(models, (str, bytes, os.PathLike)):
+        raise TypeError(f"models must be a list of models, not {models!r:.100}")
     given = list(models)
     found: list[Optimized | None] = [None] * len(given)
-    progress = keywords.pop("progress", None)
+    progress = Settings(progress=keywords.pop("progress", None)).progress  # checked
     for done, (number, one) in enumerate(optimize_each(given, output=output, jobs=jobs, executor=executor, **keywords), 1):
         found[number] = one
         if progress is not None:
@@ -71,11 +73,14 @@ def optimize_each(
     **keywords: AnyValue,
 ) -> Iterator[tuple[int, Optimized]]:
     """The results of `optimize_many`, each with its number, in order of completion. Checks the arguments at the first one."""
-    if jobs < 1:
+    if not isinstance(jobs, int) or jobs < 1:
         raise ArgumentError(f"jobs must be an integer of at least 1, not {jobs!r}")
     for name in keywords.keys() - {field.name for field in fields(Settings)}:
         raise TypeError(f"optimize_many() got an unexpected keyword argument {name!r}")
     Settings(**keywords)  # raises for invalid values
+    traced = [name for name in ("record", "explain", "certificate") if keywords.get(name)]
+    if traced and jobs > 1 and executor is None and output is None:
+        raise ArgumentError(f"{traced[0]}=True makes results that cannot come back from another process; give output=, or jobs=1")
     outputs = output_paths(models, output)
     entered = PassContext.entered()
     context = None if entered is None else entered.with_instruments()
@@ -123,6 +128,8 @@ def output_paths(models: Sequence[ModelLike], output: PathLike | Sequence[PathLi
             raise ArgumentError("output is a folder, and a model in memory has no file name: give a path for each result")
         paths = [os.path.join(folder, os.path.basename(os.fspath(model))) for model in models]  # type: ignore[arg-type]  # they are paths
     else:
+        if not isinstance(output, Iterable):
+            raise TypeError(f"output must be a folder, or a list of paths, not {output!r}")
         paths = [os.fspath(path) for path in output]
         if len(paths) != len(models):
             raise ArgumentError(f"output has {len(paths)} paths for {len(models)} models")

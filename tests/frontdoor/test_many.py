@@ -175,6 +175,29 @@ def test_arguments_that_make_no_sense_are_rejected_before_anything_runs(
     assert said in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("models", "keywords", "error", "said"),
+    [
+        ("a.onnx", {}, TypeError, "models must be a list of models, not 'a.onnx'"),
+        (5, {}, TypeError, "models must be a list of models, not 5"),
+        (["a.onnx"], {"jobs": "2"}, ArgumentError, "jobs must be an integer of at least 1, not '2'"),
+        (["a.onnx"], {"output": 5}, TypeError, "output must be a folder, or a list of paths, not 5"),
+        (["a.onnx"], {"progress": 5}, TypeError, "progress must be a function of a string, not 5"),
+        (["a.onnx"], {"jobs": 2, "explain": True}, ArgumentError, "explain=True makes results that cannot come back from another process"),
+    ],
+)
+def test_arguments_of_other_types(models: AnyValue, keywords: dict[str, AnyValue], error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        passat.optimize_many(models, **keywords)
+
+
+def test_an_executor_that_takes_no_jobs_is_not_waited_for() -> None:
+    pool = concurrent.futures.ThreadPoolExecutor(1)
+    pool.shutdown()
+    for one in passat.optimize_many(["a.onnx", "b.onnx"], executor=pool, **OPTIONS):
+        assert str(one.error).endswith("does not take the job: RuntimeError: cannot schedule new futures after shutdown")
+
+
 def test_a_model_in_memory_has_no_file_name() -> None:
     with pytest.raises(ArgumentError, match="a model in memory has no file name: give a path for each result"):
         output_paths([parsed()], "out")
