@@ -190,6 +190,9 @@ def _serialized(model: ModelSource) -> bytes | str:
     if isinstance(model, bytes):
         return model
     if isinstance(model, (str, os.PathLike)):
-        return os.fspath(model)
+        path = os.fspath(model)
+        return (
+            os.path.realpath(path) if path.startswith(("/dev/", "/proc/")) else path
+        )  # such as /dev/stdin, another file in a child process
     data: bytes = model.SerializeToString()
     return data

@@ -226,6 +226,12 @@ def test_external_data_and_paths_are_relative_to_the_folder(tmp_path: Path, monk
         assert Runner(in_memory, folder=data, apart=True).run(feed)[0].tolist() == list(range(1, 301))
 
 
+def test_a_file_that_is_open_in_this_process_only() -> None:
+    """Such as /dev/stdin: in the child process it is another one."""
+    with open(Path(__file__).parents[2] / "examples" / "models" / "resnet_tiny.onnx", "rb") as file:
+        assert loads(f"/dev/fd/{file.fileno()}")
+
+
 def test_messages_of_onnx_runtime_are_passed_on() -> None:
     model = parsed("g (float[2] x) => (float[2] y) { y = NoSuchThing(x) }")
     with pytest.raises(RejectedError) as there:

@@ -232,6 +232,12 @@ def test_an_output_that_is_a_folder(empty: Path) -> None:
     assert f"{RESNET.name} is a folder" in rejected("optimize", RESNET, "-o", "folder", code=2)
 
 
+def test_standard_output() -> None:
+    said = "cannot be standard output"
+    assert said in rejected("optimize", RESNET, "-o", "-", code=2, written="nothing")
+    assert said in rejected("optimize", RESNET, "--report", "-", code=2, written="nothing")
+
+
 def test_an_output_that_is_not_a_file(empty: Path) -> None:
     os.mkfifo("pipe")
     assert "pipe is not a file" in rejected("optimize", RESNET, "-o", "pipe", code=2, written="nothing")

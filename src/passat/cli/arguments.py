@@ -290,6 +290,8 @@ def _rules_called(unknown: str, disabled: Sequence[str]) -> list[str]:
 def _check_output(path: Path, option: str) -> None:
     """Ends the command, before any work is done, if the path of an output option is not writable."""
     folder = Path(written_file(os.fspath(path))).parent
+    if str(path) == "-":
+        fail(f"{option} names the file to write; it cannot be standard output", USAGE)
     if path.is_dir():
         fail(f"{path} is a folder; {option} names the file to write", USAGE)
     if path.exists() and not path.is_file():
