@@ -211,13 +211,22 @@ def _gathered(model: ModelProto, data: DataFile, folder: str | None) -> ModelPro
     inside = model_bytes(model)
     if inside <= INLINE_LIMIT and not any(_is_elsewhere(tensor, data) for tensor in _tensors(model)):
         return model
-    copy = ModelProto()
-    copy.CopyFrom(model)
-    for tensor in _tensors(copy):
+
+    def moved(tensor: TensorProto) -> TensorProto | None:
         large = inside > INLINE_LIMIT and tensor.HasField("raw_data") and tensor_bytes(tensor) >= LARGE
-        if large or _is_elsewhere(tensor, data):
-            value = read_tensor(tensor, folder)
-            tensor.CopyFrom(data.put(tensor.name, value) if value.nbytes >= LARGE else dense_proto(value, tensor.name))
+        if not large and not _is_elsewhere(tensor, data):
+            return None
+        value = read_tensor(tensor, folder)
+        return data.put(tensor.name, value) if value.nbytes >= LARGE else dense_proto(value, tensor.name)
+
+    copy = ModelProto()
+    copy_fields(model, copy, except_for={"graph"})
+    copy_fields(model.graph, copy.graph, except_for={"initializer"})
+    for tensor in model.graph.initializer:  # large weights that move are not copied before
+        copy.graph.initializer.append(moved(tensor) or tensor)
+    for tensor in _tensors(copy):
+        if (place := moved(tensor)) is not None:
+            tensor.CopyFrom(place)
     return copy
 
 

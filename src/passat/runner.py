@@ -75,7 +75,8 @@ def custom_operators(libraries: Sequence[str | os.PathLike[str]]) -> Iterator[No
 
 
 class Runner:
-    """A model in ONNX Runtime. Raises VerifyError if that is not installed, and its error if the model does not load.
+    """A model in ONNX Runtime. `folder` holds the external data of a model in memory. Raises VerifyError if ONNX Runtime is not installed,
+    and its error if the model does not load.
 
     With `apart`, the session is in a child process, which ONNX Runtime may end: then EndedError is raised, and the next run reloads the
     model. Times then include the communication. `written` is the file for the optimized model. `profile` is the file name prefix for ONNX
@@ -95,6 +96,8 @@ class Runner:
         written: str | None = None,
         profile: str | None = None,
     ) -> None:
+        if isinstance(model, (str, os.PathLike)):  # its external data is beside it
+            folder = None
         settings = SessionSettings(folder, threads, optimize, seed, arena, tuple(_LIBRARIES), written, profile)
         self._session = _session(model, settings, apart=apart)
         self.inputs = self._inputs(model)
@@ -191,8 +194,7 @@ def _serialized(model: ModelSource) -> bytes | str:
         return model
     if isinstance(model, (str, os.PathLike)):
         path = os.fspath(model)
-        return (
-            os.path.realpath(path) if path.startswith(("/dev/", "/proc/")) else path
-        )  # such as /dev/stdin, another file in a child process
+        own = path.startswith(("/dev/", "/proc/"))  # such as /dev/stdin, which is another file in a child process
+        return os.path.realpath(path) if own else path
     data: bytes = model.SerializeToString()
     return data
