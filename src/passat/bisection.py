@@ -26,7 +26,7 @@ from passat.passmgr.inspection.checks import module_flaws
 from passat.pipelines import Passes, build_pipeline
 from passat.report import bytes_of, histogram, node_count
 from passat.rules import RuleSet
-from passat.runner import ModelSource, Runner, VerifyError, sentence_of
+from passat.runner import ModelSource, Runner, VerifyError, loadable, sentence_of
 from passat.settings import DEFAULT_LEVEL, Variant
 from passat.source import open_source
 from passat.verify import AS_USUAL, Comparing, Reference
@@ -143,9 +143,10 @@ class Slower(Check):
     def judge(self, model: "ModelProto") -> str | None:
         """The times, if the model is slower."""
         try:
-            self._runner(model, apart=True).run(self._feed)
-            candidate = self._runner(model)
-            candidate.run(self._feed)
+            with loadable(model, self._folder) as source:
+                self._runner(source, apart=True).run(self._feed)
+                candidate = self._runner(source)
+                candidate.run(self._feed)
         except VerifyError:
             raise
         except Exception as error:  # a model that does not run has no time
@@ -428,8 +429,8 @@ def read_leniently(path: str, variant: Variant = AS_GIVEN) -> Given:
 
 
 CHECKS: Mapping[str, Callable[[Given, Comparing, float], Check]] = {
-    "wrong": lambda given, how, _: WrongValue(Reference(given.source.original, how, folder=given.source.folder)),
-    "slower": lambda given, how, margin: Slower(given.source.original, given.source.folder, margin=margin, how=how, doubt=margin / 4),
+    "wrong": lambda given, how, _: WrongValue(Reference(given.source.runnable, how, folder=given.source.folder)),
+    "slower": lambda given, how, margin: Slower(given.source.runnable, given.source.folder, margin=margin, how=how, doubt=margin / 4),
     "larger": lambda given, _, margin: Larger(given.module, given.source.folder, margin=margin),
     "crash": lambda given, _how, _margin: Crash(given.source.folder),
 }

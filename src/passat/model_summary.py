@@ -177,7 +177,7 @@ def inspect(
     )
     try:
         with custom_operators(tuple(custom_ops)):
-            summary.fused = dict(fused_operators(source.original, source.folder).most_common())
+            summary.fused = dict(fused_operators(source.runnable, source.folder).most_common())
     except CustomOpsError:
         raise
     except VerifyError:

@@ -174,7 +174,7 @@ def is_accepted(job: Job, given: Given, outcome: Outcome) -> bool:
     try:
         check_model(model)
     except CheckerError as error:
-        if (model is not source.proto and source.is_accepted) or not loads(source.original, source.folder):
+        if (model is not source.proto and source.is_accepted) or not loads(source.runnable, source.folder):
             raise error.about(source.name) from error
         job.report.warnings.append(f"ONNX Runtime loads the input, but {error}")
         return False
@@ -226,7 +226,7 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
     with report.clock("verify"):
         job.tell("comparing with the original on ONNX Runtime")
         try:
-            reference = Reference(source.original, job.how, folder=source.folder)
+            reference = Reference(source.runnable, job.how, folder=source.folder)
         except VerifyError as error:
             raise VerifyError(f"{error}; --no-verify, or verify=False, skips the comparison") from None
         report.verification = reference.check(outcome.model)
@@ -318,7 +318,7 @@ def fastest(job: Job, given: Given, rivals: Sequence[Candidate]) -> Outcome | No
     if not models:
         return None
     try:
-        timings, best = race(source.original, report.node_count_before, models, source.folder, job.how)
+        timings, best = race(source.runnable, report.node_count_before, models, source.folder, job.how)
     except NothingToTimeError as error:
         report.cost_notes.append(f"nothing was timed, the cost decides: the model {error}")
         return None

@@ -176,7 +176,7 @@ def _runner(source: Source, threads: int = 1, *, apart: bool = False, profile: s
     """A model to be timed. It first runs `apart`, since ONNX Runtime may crash on it. Raises NothingToTimeError."""
     try:
         return Runner(
-            *(source.original,), folder=source.folder, threads=threads, optimize="all", arena=not apart, apart=apart, profile=profile
+            *(source.runnable,), folder=source.folder, threads=threads, optimize="all", arena=not apart, apart=apart, profile=profile
         )
     except VerifyError:
         raise

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 ModelSource: TypeAlias = "ModelProto | bytes | str | os.PathLike[str]"
-"""A model: in memory, serialized, or in a file. A model larger than 2 GB must be in a file."""
+"""A model: in memory, serialized, or in a file. ONNX Runtime loads those above 2 GB from files only (`loadable`)."""
 
 _NO_KERNELS: Final = re.compile(r"passat\.kernels\.\w+:\w+\(-1\) is not a registered")
 _PREFIX: Final = re.compile(

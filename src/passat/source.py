@@ -7,6 +7,7 @@ Types are recognized by name. Neither package is imported here: the caller has a
 import contextlib
 import os
 import sys
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -134,8 +135,17 @@ class Source:
 
     @property
     def original(self) -> "ModelSource":
-        """The model for ONNX Runtime: its file, unless that is a pipe, which cannot be read again."""
+        """The model, to be read again: its file, unless that is a pipe."""
         return self.path if self.path is not None and os.path.isfile(self.path) else self.proto
+
+    @cached_property
+    def runnable(self) -> "ModelSource":
+        """The model for ONNX Runtime; one in memory that is too large for it is in a temporary file as long as this object exists."""
+        from passat.runner import loadable
+
+        stack = contextlib.ExitStack()
+        weakref.finalize(self, stack.close)
+        return stack.enter_context(loadable(self.original, self.folder))
 
     @cached_property
     def is_accepted(self) -> bool:
@@ -174,7 +184,7 @@ class Source:
             except ContradictionError:
                 from passat.runner import loads
 
-                if not loads(self.original, self.folder):
+                if not loads(self.runnable, self.folder):
                     raise
                 return self._read(opset, lenient=True)
 
