@@ -3,7 +3,7 @@
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any as AnyValue
 from typing import Final
 
@@ -12,7 +12,7 @@ from passat.log import LOG
 from passat.optimizer import Result, optimize
 from passat.passmgr import PassContext
 from passat.report import Report
-from passat.settings import ArgumentError, Settings
+from passat.settings import ArgumentError, settings_of
 from passat.source import IN_MEMORY, ModelLike, open_source
 
 PathLike = str | os.PathLike[str]
@@ -75,9 +75,7 @@ def optimize_each(
     """The results of `optimize_many`, each with its number, in order of completion. Checks the arguments at the first one."""
     if not isinstance(jobs, int) or jobs < 1:
         raise ArgumentError(f"jobs must be an integer of at least 1, not {jobs!r}")
-    for name in keywords.keys() - {field.name for field in fields(Settings)}:
-        raise TypeError(f"optimize_many() got an unexpected keyword argument {name!r}")
-    Settings(**keywords)  # raises for invalid values
+    settings_of("optimize_many", keywords)  # raises for invalid ones
     traced = [name for name in ("record", "explain", "certificate") if keywords.get(name)]
     if traced and jobs > 1 and executor is None and output is None:
         raise ArgumentError(f"{traced[0]}=True makes results that cannot come back from another process; give output=, or jobs=1")

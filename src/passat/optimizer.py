@@ -17,7 +17,7 @@ from passat.optimization import LooseRulesError, choose, is_accepted, read, run,
 from passat.report import KERNELS, Report, bytes_of, histogram
 from passat.rules.engine.limits import interruptible
 from passat.runner import custom_operators
-from passat.settings import Settings
+from passat.settings import Settings, settings_of
 from passat.source import ModelLike, about
 
 if TYPE_CHECKING:
@@ -198,18 +198,16 @@ class _Optimize(Protocol[_P]):
 
 def _by_keywords(settings: Callable[_P, Settings]) -> Callable[[Callable[[ModelLike, Settings], Result]], _Optimize[_P]]:
     """Gives a function of settings the keywords of Settings."""
-    known = inspect.signature(settings).parameters
 
     def decorate(function: Callable[[ModelLike, Settings], Result]) -> _Optimize[_P]:
         @functools.wraps(function)
         def optimize(model: ModelLike, *args: _P.args, **keywords: _P.kwargs) -> Result:
-            for name in keywords:
-                if name not in known:
-                    raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}")
-            return function(model, settings(*args, **keywords))
+            if args:
+                raise TypeError(f"{function.__name__}() takes 1 positional argument but {1 + len(args)} were given")
+            return function(model, settings_of(function.__name__, keywords))
 
         given = next(iter(inspect.signature(function).parameters.values()))
-        shown = [keyword.replace(annotation=_unchecked(keyword.annotation)) for keyword in known.values()]
+        shown = [keyword.replace(annotation=_unchecked(keyword.annotation)) for keyword in inspect.signature(settings).parameters.values()]
         optimize.__signature__ = inspect.Signature([given, *shown], return_annotation=Result)  # type: ignore[attr-defined]  # for help()
         return optimize
 

@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal, SupportsIndex, TypeAlias
 from typing import Any as AnyValue
 
 from passat.ir.passat_error import PassatError
+from passat.ir.similar_names import did_you_mean
 from passat.passmgr import PassInstrument
 from passat.pipelines import Passes
 from passat.rulefile import PathLike, RulesLike
@@ -181,3 +182,12 @@ class Settings(Variant):
         """The options of the pass context."""
         limit = {} if self.time_limit is None else {"rules.time_limit": float(self.time_limit)}
         return {**(self.config or {}), **limit, **({} if self.cost is None else {"rules.cost": self.cost})}
+
+
+def settings_of(function: str, keywords: Mapping[str, AnyValue]) -> Settings:
+    """The settings of the keywords of a function. Raises TypeError and ValueError for those that `passat.optimize` does not take."""
+    known = [field.name for field in fields(Settings)]
+    for name in keywords:
+        if name not in known:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{did_you_mean(name, known)}")
+    return Settings(**keywords)

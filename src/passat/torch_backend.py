@@ -17,12 +17,14 @@ from typing import Final, NamedTuple, TypeAlias
 from passat.ir.passat_error import PassatError
 from passat.optimizer import optimize_with
 from passat.runner import Runner, loadable
-from passat.settings import ArgumentError, Settings
+from passat.settings import ArgumentError, Settings, settings_of
 from passat.torch_graph import GraphModule, Outputs, Split, Tensor, UnsupportedError, difference, export, outputs_of, split
 
 MOST_VERSIONS: Final = 16
 """Maximum number of weight values for which one graph is optimized. Weights that change more often are not constants."""
 _LONGEST: Final = 300
+_USAGE: Final = 2
+"""The exit code of errors in options."""
 _LOG: Final = logging.getLogger("passat.torch")
 
 
@@ -39,7 +41,7 @@ def backend(graph: GraphModule, examples: Sequence[AnyValue], **options: AnyValu
     settings = options.pop("options", None) or {}
     if options:
         raise ArgumentError(f'torch.compile(..., backend="passat") takes options={{...}}, not {", ".join(options)}')
-    return Compiled(graph, examples, Settings(**settings))
+    return Compiled(graph, examples, settings_of("optimize", settings))
 
 
 Key: TypeAlias = tuple[tuple[int, int], ...]
@@ -82,6 +84,8 @@ class Compiled:
             version, results = self._version(arguments)
             return self._run(version.runner, arguments) if results is None else results
         except Exception as error:  # torch, its exporter and ONNX Runtime raise errors of many kinds
+            if isinstance(error, PassatError) and error.exit_code == _USAGE:
+                raise
             _LOG.debug("a graph stays in PyTorch", exc_info=error)
             self._stays = True
             self._versions.clear()

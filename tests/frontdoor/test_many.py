@@ -160,7 +160,7 @@ def test_a_process_that_ends_takes_no_other_model_along() -> None:
     ("options", "error", "said"),
     [
         ({"jobs": 0}, ArgumentError, "jobs must be an integer of at least 1, not 0"),
-        ({"seeds": 0}, TypeError, "optimize_many() got an unexpected keyword argument 'seeds'"),
+        ({"seeds": 0}, TypeError, "optimize_many() got an unexpected keyword argument 'seeds'; did you mean seed?"),
         ({"seed": -1}, ArgumentError, "seed must be an integer of at least 0, not -1"),
         ({"output": ["x.onnx"]}, ArgumentError, "output has 1 paths for 2 models"),
         ({"output": "."}, ArgumentError, "the result ./a.onnx would replace the model a.onnx; give another folder or other names"),

@@ -238,6 +238,8 @@ def test_the_options_are_those_of_optimize() -> None:
     close(compiled(lambda x: x + 1, opt_level=0, seed=3)(x), x + 1)
     with pytest.raises(Exception, match="unexpected keyword argument 'level'"):
         compiled(lambda x: x + 1, level=0)(x)
+    with pytest.raises(Exception, match="there is no pass FoldConst; did you mean FoldConstant"):
+        compiled(lambda x: x + 1, passes="FoldConst")(x)
     with pytest.raises(Exception, match=r"takes options={...}, not mode"):
         torch.compile(lambda x: x + 1, backend="passat", mode="max-autotune")(x)
 
