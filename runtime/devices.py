@@ -92,7 +92,7 @@ def cpu(dev_id: int = 0) -> Device:
 
 
 def device(dev_type: "str | int | Target", dev_id: int = 0) -> Device:
-    """Returns a device by kind, or by a target for it; only the CPU `exist`s here. Raises ValueError for unknown names.
+    """Returns a device by kind, or by a target for it; only the CPU exists here. Raises ValueError for unknown names.
 
     >>> device("llvm") == cpu(), device("cuda").exist
     (True, False)
