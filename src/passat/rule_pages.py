@@ -31,9 +31,9 @@ _LONG: Final = 130
 """Maximum length of equations in tables."""
 _WIDTH: Final = 110
 _INTRODUCTION: Final = """\
-In an equation, `x`, `y`, `z` ... are any tensors, and `c`, `d`, `w` ... are constants where the guards need their values. Attributes that
-the left side omits may have any value. Holes for operators, cases (`kind(matmul=..., dense=...)`) and several operands (`*xs`) are
-explained above the rules. Long subexpressions that occur several times are abbreviated by capital letters.
+In an equation, `x`, `y`, `z` ... are any tensors, and `c`, `d`, `w` ... are constants where the guards need their values. Omitted
+attributes have their defaults; `...` stands for any attributes. Holes for operators, cases (`kind(matmul=..., dense=...)`) and several
+operands (`*xs`) are explained above the rules. Long subexpressions that occur several times are abbreviated by capital letters.
 
 * **where**: the guards. The rule fires if all of them hold; otherwise it reports which guard rejected the match, and why. The guards are
   explained below the rules of each file; `left` is the whole left side.
