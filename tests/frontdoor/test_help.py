@@ -21,6 +21,12 @@ def test_each_option_is_explained_by_a_phrase(name: str) -> None:
     assert not re.search(r"[.]$|[.] ", command.help.partition("\n\n")[0]), name
 
 
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_options_are_shown_without_the_types_of_python(name: str) -> None:
+    shown = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "120"}).output
+    assert not re.search(r"--.*<(bool|int|str|float)", shown)
+
+
 @pytest.mark.parametrize("name", ["optimize", "order", "profile", "bisect", "rules bisect", "rules why-not"])
 def test_options_are_in_groups(name: str) -> None:
     panels = [parameter.rich_help_panel for parameter in COMMANDS[name].params if parameter.param_type_name == "option"]
@@ -32,3 +38,9 @@ def test_options_are_in_groups(name: str) -> None:
 
 def test_optimize_has_all_groups() -> None:
     assert {parameter.rich_help_panel for parameter in COMMANDS["optimize"].params} == {None, *GROUPS}
+
+
+def test_the_main_command_comes_first() -> None:
+    names = re.findall(r"^│ ([a-z]+) ", CliRunner().invoke(app, ["--help"]).output, re.MULTILINE)
+    assert names[:2] == ["optimize", "inspect"]
+    assert set(names) == {name.partition(" ")[0] for name in COMMANDS}

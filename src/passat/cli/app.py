@@ -22,6 +22,7 @@ import typer
 from typer.core import TyperGroup
 
 from passat import __version__
+from passat.cli.command import without_flag_types
 from passat.cli.completion import join_words
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ INTERRUPTED: Final = 130
 TERMINATED: Final = 143
 TRACEBACK: Final = "PASSAT_TRACEBACK"
 """If this environment variable is set, errors show Python's traceback."""
+_FIRST: Final = ("optimize", "inspect", "diff", "profile", "run", "explain", "rules", "passes", "order", "config")
+"""The first commands that `--help` lists."""
 
 
 _UsageError: Final = cast(type[typer.BadParameter], typer.BadParameter.__mro__[1])
@@ -194,14 +197,18 @@ class Group(TyperGroup):
 
     def get_params(self, ctx: AnyValue) -> list[AnyValue]:
         """The options, including typer's own, with phrases as help."""
-        found = super().get_params(ctx)
+        found = without_flag_types(super().get_params(ctx))
         for option in found:
-            option.help = (getattr(option, "help", None) or "").removesuffix(".")  # type: ignore[attr-defined]  # of options
+            option.help = (getattr(option, "help", None) or "").removesuffix(".")
         return found
 
 
 class Commands(Group):
     """The commands. Errors in their arguments are also printed as JSON on request."""
+
+    def list_commands(self, ctx: AnyValue) -> list[str]:
+        """The names of the commands, those that a new user needs first."""
+        return sorted(super().list_commands(ctx), key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
 
     def main(self, *args: AnyValue, **settings: AnyValue) -> AnyValue:
         """Runs the command line of the process, or completes its words."""

@@ -44,7 +44,7 @@ CustomOpsOption = Annotated[
     list[Path] | None,
     typer.Option("--custom-ops", metavar="LIB", help="Library of custom operators for ONNX Runtime, which is executed (repeatable)"),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON, for programs")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs")]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,6 +40,10 @@ class Command(TyperCommand):
                 )
         return super().parse_args(ctx, args)
 
+    def get_params(self, ctx: AnyValue) -> list[AnyValue]:
+        """The arguments and options. Flags are shown without a type."""
+        return without_flag_types(super().get_params(ctx))
+
     def get_help_option(self, ctx: AnyValue) -> AnyValue:
         """The option `--help`, in the common group if there are groups."""
         option = super().get_help_option(ctx)
@@ -47,6 +51,14 @@ class Command(TyperCommand):
             option.help = (option.help or "").removesuffix(".")
             option.rich_help_panel = COMMON if any(getattr(each, "rich_help_panel", None) for each in self.params) else None
         return option
+
+
+def without_flag_types(parameters: list[AnyValue]) -> list[AnyValue]:
+    """Parameters as they are shown: flags take no value, and need no type."""
+    for each in parameters:
+        if getattr(each, "is_flag", False):
+            each.metavar = ""
+    return parameters
 
 
 def command(parent: typer.Typer, name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -45,7 +45,7 @@ class InspectionOptions:
         ),
     ] = None
     print_ir_changed: Annotated[
-        bool, typer.Option("--print-ir-changed", metavar="", help="Print what each pass changes, as a diff; passes run one by one")
+        bool, typer.Option("--print-ir-changed", help="Print what each pass changes, as a diff; passes run one by one")
     ] = False
     dump_ir: Annotated[
         Path | None,
@@ -58,12 +58,12 @@ class InspectionOptions:
     ] = None
     verify_each: Annotated[
         bool,
-        typer.Option("--verify-each", metavar="", help="Check after every pass that the program is well-formed and well-typed"),
+        typer.Option("--verify-each", help="Check after every pass that the program is well-formed and well-typed"),
     ] = False
-    time_passes: Annotated[bool, typer.Option("--time-passes", metavar="", help="Print how long each pass took")] = False
+    time_passes: Annotated[bool, typer.Option("--time-passes", help="Print how long each pass took")] = False
     memory_passes: Annotated[
         bool,
-        typer.Option("--memory-passes", metavar="", help="Print how much memory each pass took, which makes passes slower"),
+        typer.Option("--memory-passes", help="Print how much memory each pass took, which makes passes slower"),
     ] = False
     pass_limit: Annotated[
         int | None,

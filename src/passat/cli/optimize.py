@@ -80,17 +80,16 @@ class SettingOptions:
     ] = 4
     verify: Annotated[
         bool,
-        typer.Option("--verify/--no-verify", metavar="", help="Compare the result with the input on ONNX Runtime", rich_help_panel=TRUST),
+        typer.Option("--verify/--no-verify", help="Compare the result with the input on ONNX Runtime", rich_help_panel=TRUST),
     ] = True
     allow_unverified: Annotated[
         bool,
-        typer.Option("--allow-unverified", metavar="", help="Write the result even if it could not be compared", rich_help_panel=TRUST),
+        typer.Option("--allow-unverified", help="Write the result even if it could not be compared", rich_help_panel=TRUST),
     ] = False
     explain: Annotated[
         bool,
         typer.Option(
             "--explain",
-            metavar="",
             help="Write the provenance of nodes into the result, for `passat explain OUT`",
             rich_help_panel=DEBUGGING,
         ),
@@ -99,7 +98,6 @@ class SettingOptions:
         bool,
         typer.Option(
             "--kernels",
-            metavar="",
             help="Create native kernels for nodes that ONNX Runtime leaves unfused, if the model gets faster: OUT.kernels.so beside OUT",
             rich_help_panel=SEARCH,
         ),
@@ -143,7 +141,6 @@ def optimize(
         bool,
         typer.Option(
             "--stats",
-            metavar="",
             help="Print the time of each rule, its reasons for rejecting matches, and its share of the result",
             rich_help_panel=DEBUGGING,
         ),
@@ -166,7 +163,7 @@ def optimize(
             rich_help_panel=TRUST,
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", metavar="", help="Do everything except write the result")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Do everything except write the result")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Optimize ONNX models, compare the results with them, and write the results."""

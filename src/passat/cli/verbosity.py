@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class VerbosityOptions:
     """The amount of output on the error stream."""
 
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print errors only")] = False
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", metavar="", help="Print each step with its time, as it is logged")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only")] = False
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print each step with its time, as it is logged")] = False
 
     @contextlib.contextmanager
     def progress(self, *, enabled: bool = True) -> "Iterator[ProgressLine]":
