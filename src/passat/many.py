@@ -56,7 +56,7 @@ def optimize_many(
         raise TypeError(f"models must be a list of models, not {models!r:.100}")
     given = list(models)
     found: list[Optimized | None] = [None] * len(given)
-    progress = Settings(progress=keywords.pop("progress", None)).progress  # checked
+    progress = settings_of("optimize_many", {"progress": keywords.pop("progress", None)}).progress  # checked
     for done, (number, one) in enumerate(optimize_each(given, output=output, jobs=jobs, executor=executor, **keywords), 1):
         found[number] = one
         if progress is not None:
