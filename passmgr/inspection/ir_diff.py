@@ -18,7 +18,6 @@ from passat.ir.text.lexer import PLAIN_VARIABLE
 from passat.ir.text.metadata import Metadata
 from passat.ir.text.printer import ExprPrinter
 from passat.passmgr.inspection.line_diff import align
-from passat.passmgr.inspection.printing import cut_lines
 
 CONTEXT: Final = 3
 """Number of context lines around a change."""
@@ -40,18 +39,10 @@ class Section(NamedTuple):
     lines: list[str]
 
 
-def ir_diff(
-    before: IRModule | Expr,
-    after: IRModule | Expr,
-    *,
-    color: bool = False,
-    context: int = CONTEXT,
-    max_lines: int | None = None,
-) -> str:
+def ir_diff(before: IRModule | Expr, after: IRModule | Expr, *, color: bool = False, context: int = CONTEXT) -> str:
     """Returns the unified diff of two modules, by function, or of two expressions; empty if they differ only in names of temporaries.
 
-    A type comment on one side only is not a difference. `color` adds terminal escape sequences. Lines after the first `max_lines` are
-    counted. Takes nearly linear time.
+    A type comment on one side only is not a difference. `color` adds terminal escape sequences. Takes nearly linear time.
 
     >>> from passat.ir.text import parse
     >>> before = parse("def @main(%x: int8) { %0 = negative(%x); %1 = abs(%0); %2 = negative(%1); (%2, %1) }")
@@ -68,7 +59,7 @@ def ir_diff(
        (%2, %1)
      }
     """
-    text = cut_lines("\n".join(line for section in sections(before, after) for line in unified(section, context)), max_lines)
+    text = "\n".join(line for section in sections(before, after) for line in unified(section, context))
     return color_diff(text) if color else text
 
 

@@ -149,60 +149,23 @@ class NameFilter:
         return info.name in self.patterns if isinstance(info, PipelineInfo) else fits
 
 
-def chosen_functions(mod: IRModule, functions: NameFilter) -> IRModule:
-    """The module with only the selected functions."""
-    if not functions.patterns:
-        return mod
-    part = IRModule()
-    part.functions = {var: function for var, function in mod.functions.items() if functions(var.name_hint)}
-    return part
-
-
-def cut_lines(text: str, max_lines: int | None) -> str:
-    """The first lines of a text and the number of omitted lines.
-
-    >>> print(cut_lines("a\\nb\\nc\\nd", 2))
-    a
-    b
-    ... (2 more lines left out)
-    """
-    if max_lines is None or text.count("\n") < max_lines:
-        return text
-    lines = text.split("\n")
-    return "\n".join([*lines[:max_lines], f"... ({len(lines) - max_lines} more lines left out)"])
-
-
 class _PrintIR(PassInstrument):
     """Common base of `PrintIRBefore` and `PrintIRAfter`."""
 
-    def __init__(
-        self,
-        names: str | Iterable[str] = (),
-        *,
-        functions: str | Iterable[str] = (),
-        file: TextIO | None = None,
-        max_lines: int | None = None,
-    ) -> None:
+    def __init__(self, names: str | Iterable[str] = (), *, file: TextIO | None = None) -> None:
         self.names = NameFilter(names)
-        self.functions = NameFilter(functions)
         self._file = file
-        self._max_lines = max_lines
 
     def _print(self, when: str, mod: IRModule, info: PassInfo, how: str = "") -> None:
-        if not self.names.of_pass(info):
-            return
-        shown = chosen_functions(mod, self.functions)
-        if shown is not mod and not shown.functions:
-            return
-        on = "" if shown is mod else f" on {', '.join(f'@{var.name_hint}' for var in shown.functions)}"
-        emit(f"*** IR Dump {when} {info.name}{on}{how} ***\n{cut_lines(str(shown), self._max_lines)}\n", self._file)
+        if self.names.of_pass(info):
+            emit(f"*** IR Dump {when} {info.name}{how} ***\n{mod}\n", self._file)
 
 
 class PrintIRBefore(_PrintIR):
     """Prints the module before passes.
 
-    `names` selects passes, `functions` selects functions; all by default. Patterns such as `Fold*` are supported; pipelines need their
-    exact name. `file` is stderr by default. Lines after the first `max_lines` are counted.
+    `names` selects passes, all by default. Patterns such as `Fold*` are supported; pipelines need their exact name. `file` is stderr by
+    default.
     """
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
@@ -213,8 +176,8 @@ class PrintIRBefore(_PrintIR):
 class PrintIRAfter(_PrintIR):
     """Prints the module after passes; the input module of a pass that raised.
 
-    `names` selects passes, `functions` selects functions; all by default. Patterns such as `Fold*` are supported; pipelines need their
-    exact name. `file` is stderr by default. Lines after the first `max_lines` are counted.
+    `names` selects passes, all by default. Patterns such as `Fold*` are supported; pipelines need their exact name. `file` is stderr by
+    default.
     """
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
