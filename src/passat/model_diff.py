@@ -1,6 +1,5 @@
 """The differences of two models, by operator and by structure: `passat.diff` and `passat diff`."""
 
-import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,11 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from typing import Any as AnyValue
 
 from passat.feeds import open_inputs
-from passat.report import bytes_of, histogram, node_count
+from passat.report import Shown, bytes_of, histogram, node_count
 from passat.source import ModelLike, open_source
 
 if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
+    from rich.console import RenderableType
 
     from passat.ir.onnx.alignment import Alignment
 
@@ -47,7 +47,7 @@ class Difference:
 
 
 @dataclass
-class ModelDiff:
+class ModelDiff(Shown):
     """The differences of two models. Nodes are counted by operator, including subgraphs and local functions. `interface` lists the
     differences of inputs, outputs, opsets and IR versions. `same` counts nodes that compute the same from the same inputs in both, `moved`
     corresponding nodes with different operands. `changes` are nodes with different attributes or constants, and `differences` the places
@@ -77,20 +77,10 @@ class ModelDiff:
         counts = {"node_count_before": node_count(self.nodes_before), "node_count_after": node_count(self.nodes_after)}
         return {"schema": "diff-1", "equal": self.equal, **counts, **asdict(self), "changes": changes, "differences": differences}
 
-    def to_json(self) -> str:
-        """The difference as a JSON object."""
-        return json.dumps(self.to_dict(), indent=2)
-
-    def __str__(self) -> str:
-        from passat.summary_text import diff_text
-
-        return diff_text(self)
-
-    def _repr_html_(self) -> str:
-        from passat.notebook import html
+    def __rich__(self) -> "RenderableType":
         from passat.summary_text import render_diff
 
-        return html(render_diff(self))
+        return render_diff(self)
 
 
 def diff(

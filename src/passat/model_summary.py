@@ -5,7 +5,6 @@ may break such a pattern and lose more than it gains. The summary therefore coun
 model that it writes.
 """
 
-import json
 import math
 import os
 import tempfile
@@ -22,13 +21,14 @@ from passat.ir.onnx.opaque import OpaqueOp
 from passat.ir.onnx.untyped import has_form, is_custom, untyped_values
 from passat.ir.traverse import post_order
 from passat.ir.types import IncompleteType, TupleType
-from passat.report import bytes_of, histogram, node_count, warnings_of
+from passat.report import Shown, bytes_of, histogram, node_count, warnings_of
 from passat.rules.cost import Roofline, program_cost
 from passat.runner import CustomOpsError, ModelSource, Runner, VerifyError, custom_operators, sentence_of
 from passat.source import ModelLike, open_source
 
 if TYPE_CHECKING:
     from onnx import GraphProto, TensorProto, ValueInfoProto
+    from rich.console import RenderableType
 
     from passat.ir.module import IRModule
 
@@ -93,7 +93,7 @@ class Opaque:
 
 
 @dataclass
-class ModelSummary:
+class ModelSummary(Shown):
     """What a model consists of.
 
     Nodes are counted by operator, including subgraphs and local functions. `weights` is the number of initializers, `weight_elements` and
@@ -129,20 +129,10 @@ class ModelSummary:
         """The summary as plain data for JSON."""
         return {"schema": "inspect-1", **asdict(self), "node_count": self.node_count}
 
-    def to_json(self) -> str:
-        """The summary as a JSON object."""
-        return json.dumps(self.to_dict(), indent=2)
-
-    def __str__(self) -> str:
-        from passat.summary_text import summary_text
-
-        return summary_text(self)
-
-    def _repr_html_(self) -> str:
-        from passat.notebook import html
+    def __rich__(self) -> "RenderableType":
         from passat.summary_text import render_summary
 
-        return html(render_summary(self))
+        return render_summary(self)
 
 
 def inspect(

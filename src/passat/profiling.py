@@ -15,7 +15,7 @@ from typing import Any as AnyValue
 from passat.choose import NothingToTimeError, choose_feed, take_turns, time_of
 from passat.feeds import symbols
 from passat.log import telling
-from passat.report import histogram, node_count
+from passat.report import Shown, histogram, node_count
 from passat.runner import Runner, VerifyError, custom_operators, loadable, sentence_of
 from passat.settings import ArgumentError
 from passat.source import ModelLike, Source, open_source
@@ -23,6 +23,7 @@ from passat.verify import Comparing, comparing
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+    from rich.console import RenderableType
 
 SETS: Final = 3
 """Sets of sessions that share the rounds: the memory addresses of a session's weights shift all its times by a percent or two."""
@@ -58,7 +59,7 @@ class OperatorTime:
 
 
 @dataclass
-class ModelProfile:
+class ModelProfile(Shown):
     """The times of two models on ONNX Runtime with all its optimizations, interleaved on the same inputs.
 
     `ratio` is the second model's time divided by the first's. `control` is the same for another session of the first model; its distance
@@ -90,20 +91,10 @@ class ModelProfile:
         """The profile as plain data for JSON."""
         return {"schema": "profile-1", **asdict(self), "verdict": self.verdict}
 
-    def to_json(self) -> str:
-        """The profile as a JSON object."""
-        return json.dumps(self.to_dict(), indent=2)
-
-    def __str__(self) -> str:
-        from passat.summary_text import profile_text
-
-        return profile_text(self)
-
-    def _repr_html_(self) -> str:
-        from passat.notebook import html
+    def __rich__(self) -> "RenderableType":
         from passat.summary_text import render_profile
 
-        return html(render_profile(self))
+        return render_profile(self)
 
 
 def profile(

@@ -27,11 +27,6 @@ REASONS_SHOWN: Final = 3
 """Maximum number of reasons shown per rule that did not fire; `report.remarks` has more."""
 
 
-def report_text(report: Report, width: int = 100) -> str:
-    """A report as plain text."""
-    return rendered(render_report(report), width)
-
-
 def rendered(what: RenderableType, width: int = 100) -> str:
     """The plain text that rich would print."""
     out = io.StringIO()

@@ -18,6 +18,7 @@ from passat.verify import VerifyReport
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto
+    from rich.console import RenderableType
 
     from passat.ir.module import IRModule
 
@@ -27,6 +28,31 @@ PROVENANCE: Final = "provenance: "
 """The prefix of remarks about provenance."""
 KERNELS: Final = "kernels: "
 """The prefix of remarks about native kernels."""
+
+
+class Shown:
+    """A result as text, as JSON, and as a display in notebooks: `to_dict` has its data, `__rich__` what rich prints."""
+
+    def to_dict(self) -> dict[str, AnyValue]:
+        """The result as plain data for JSON."""
+        raise NotImplementedError
+
+    def to_json(self) -> str:
+        """The result as a JSON object."""
+        return json.dumps(self.to_dict(), indent=2)
+
+    def __rich__(self) -> "RenderableType":
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        from passat.render import rendered
+
+        return rendered(self)
+
+    def _repr_html_(self) -> str:
+        from passat.notebook import html
+
+        return html(self.__rich__())
 
 
 @dataclass
@@ -78,7 +104,7 @@ class Timing:
 
 
 @dataclass
-class Report:
+class Report(Shown):
     """The report of an optimization.
 
     Nodes are counted by operator, including subgraphs and local functions; `node_count` omits those that only hold data. Costs are in
@@ -134,20 +160,10 @@ class Report:
             **{name: value for name, value in asdict(self).items() if name not in ("source", "output")},
         }
 
-    def to_json(self) -> str:
-        """The report as a JSON object."""
-        return json.dumps(self.to_dict(), indent=2)
-
-    def __str__(self) -> str:
-        from passat.render import report_text
-
-        return report_text(self)
-
-    def _repr_html_(self) -> str:
-        from passat.notebook import html
+    def __rich__(self) -> "RenderableType":
         from passat.render import render_report
 
-        return html(render_report(self))
+        return render_report(self)
 
     @contextlib.contextmanager
     def clock(self, step: str) -> Iterator[None]:

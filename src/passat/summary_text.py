@@ -8,7 +8,7 @@ from rich.text import Text
 
 from passat.model_diff import Difference, ModelDiff
 from passat.model_summary import ModelSummary, Opaque, Value
-from passat.render import changed_operators, plain_table, rendered, seconds
+from passat.render import changed_operators, plain_table, seconds
 from passat.report import NOT_COUNTED, node_count
 
 if TYPE_CHECKING:
@@ -19,11 +19,6 @@ _VALUES: Final = 12
 """Inputs and outputs beyond this number are counted."""
 _NAMES: Final = 3
 """Names of nodes beyond this number are counted."""
-
-
-def summary_text(summary: ModelSummary) -> str:
-    """A summary as plain text."""
-    return rendered(render_summary(summary))
 
 
 def render_summary(summary: ModelSummary) -> RenderableType:
@@ -127,11 +122,6 @@ _LISTED: Final = 40
 """Differences and changes beyond this number are counted; `to_json` has all."""
 
 
-def diff_text(diff: ModelDiff) -> str:
-    """A difference as plain text."""
-    return rendered(render_diff(diff))
-
-
 def render_diff(diff: ModelDiff) -> RenderableType:
     """A difference for a rich console."""
     parts: list[RenderableType] = [_model("-", diff.before, diff.nodes_before, diff.bytes_before)]
@@ -199,11 +189,6 @@ def _named(names: tuple[str, ...]) -> str:
 _TIMED: Final = 15
 """Operators beyond this number are summed up."""
 _STYLES: Final = {"faster": "bold green", "slower": "bold red", "no different": "bold"}
-
-
-def profile_text(profile: "ModelProfile") -> str:
-    """A profile as plain text."""
-    return rendered(render_profile(profile))
 
 
 def render_profile(profile: "ModelProfile") -> RenderableType:

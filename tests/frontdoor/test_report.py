@@ -10,7 +10,7 @@ from rich.console import Console
 
 from passat.feeds import Trial
 from passat.passmgr import PassTime, Statistics
-from passat.render import ProgressLine, report_text
+from passat.render import ProgressLine, rendered
 from passat.report import Report, RuleReport, histogram
 from passat.verify import OutputReport, VerifyReport
 
@@ -99,7 +99,7 @@ def test_json_holds_everything() -> None:
 
 
 def test_a_report_reads() -> None:
-    assert report_text(filled(), width=200).splitlines() == [
+    assert rendered(filled(), width=200).splitlines() == [
         "in.onnx: 7 nodes became 5 (-29 %), estimated 2 ms became 1 ms (-50 %), in 300 ms",
         "",
         "operator           before  after",
@@ -138,7 +138,7 @@ def test_skipped_work_is_reported() -> None:
 
 def test_numbers_are_not_wrapped_in_narrow_terminals() -> None:
     report = Report(rules=[RuleReport("ScaleAxis.conv2d_normalized_by_more", matched=1234, rejected=345, fired=889)])
-    lines = report_text(report, width=40).splitlines()
+    lines = rendered(report, width=40).splitlines()
     assert any(line.endswith("889     1234       345") for line in lines), lines
 
 

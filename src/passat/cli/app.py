@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from passat.ir.diagnostics import Diagnostic
+    from passat.report import Shown
 
 FAILURE: Final = 1
 USAGE: Final = 2
@@ -190,6 +191,14 @@ def show(what: "RenderableType") -> None:
     with out.capture() as capture:
         out.print(what)
     print("\n".join(line.rstrip() for line in capture.get().rstrip("\n").split("\n")))
+
+
+def show_result(result: "Shown", as_json: bool) -> None:
+    """Prints a result, as JSON if requested."""
+    if as_json:
+        print(result.to_json())
+    else:
+        show(result)
 
 
 class Group(TyperGroup):

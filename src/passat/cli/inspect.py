@@ -8,7 +8,7 @@ from typing import Any as AnyValue
 
 import typer
 
-from passat.cli.app import USAGE, app, errors, fail, show
+from passat.cli.app import USAGE, app, errors, fail, show_result
 from passat.cli.arguments import CustomOpsOption, JsonOption, PassOptions, RulesOption, check_settings, load, not_nan
 from passat.cli.command import command
 from passat.cli.variant import parse_sizes
@@ -30,12 +30,7 @@ def inspect(
         load(rules)  # rule files may declare operators
         with working(f"inspecting {model}", enabled=not as_json):
             summary = inspect_model(model, custom_ops=custom_ops or ())
-        if as_json:
-            print(summary.to_json())
-        else:
-            from passat.summary_text import render_summary
-
-            show(render_summary(summary))
+        show_result(summary, as_json)
 
 
 @command(app)
@@ -53,12 +48,7 @@ def diff(
 
         with working(f"comparing {before} with {after}", enabled=not as_json):
             found = diff_models(before, after)
-        if as_json:
-            print(found.to_json())
-        else:
-            from passat.summary_text import render_diff
-
-            show(render_diff(found))
+        show_result(found, as_json)
 
 
 @command(app)
@@ -130,9 +120,4 @@ def profile(
             )
         if result is None:
             found.after = "the optimized model"
-        if as_json:
-            print(found.to_json())
-        else:
-            from passat.summary_text import render_profile
-
-            show(render_profile(found))
+        show_result(found, as_json)
