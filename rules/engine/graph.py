@@ -385,12 +385,28 @@ class Graph:
             return made
         return self.eager.apply(self, head, payload, tuple(map(self.find, operands)), self.types[node], self.known_of(node))
 
+    # ---- nodes of right sides (`passat.rules.substitution.Maker`)
+
+    def add_call(self, op: Op, operands: Sequence[int], attrs: Attrs) -> int:
+        """The node of a call."""
+        payload = self.attr_id(attrs) if op.attr_params or op.variadic else 0
+        return self.make(symbol(CALL, op, len(operands)), payload, tuple(map(self.find, operands)))
+
+    def add_tuple(self, operands: Sequence[int]) -> int:
+        """The node of a tuple."""
+        return self.make(symbol(TUPLE, None, len(operands)), 0, tuple(map(self.find, operands)))
+
+    def add_field(self, operand: int, index: int) -> int:
+        """The node of a field of a tuple."""
+        return self.make(GET_SYMBOL, index, (self.find(operand),))
+
     def add_value(self, value: Value) -> int:
         """The node of a constant, or of a tuple of constants."""
-        if not isinstance(value, tuple):
-            return self.add_constant(value)
-        fields = tuple(map(self.add_value, value))
-        return self.make(symbol(TUPLE, None, len(fields)), 0, fields)
+        return self.add_tuple(list(map(self.add_value, value))) if isinstance(value, tuple) else self.add_constant(value)
+
+    def type_of(self, cls: int) -> Type:
+        """The type of an e-class."""
+        return self.types[self.find(cls)]
 
     def evaluate(self, op: Op, values: Sequence[Value], attrs: Attrs, type_: Type) -> Value:
         """The value of a call on constants. Raises EvaluateError."""

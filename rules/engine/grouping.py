@@ -9,7 +9,6 @@ from passat.ir.op import OpTypeError
 from passat.ir.shape import ANY
 from passat.ir.types import TensorType, Type
 from passat.rules.engine.graph import Graph
-from passat.rules.engine.maker import GraphMaker
 from passat.rules.engine.matching import Bindings, Matcher
 from passat.rules.guards import Check, Reject
 from passat.rules.multi_pattern import MultiRule, PJoined
@@ -73,12 +72,12 @@ class Grouper:
     def build(self, graph: Graph, group: Sequence[tuple[int, Bindings]]) -> list[tuple[int, int]]:
         """The replacement of each root: (root, node). Raises Reject if the types disagree."""
         try:
-            types = [graph.types[graph.find(root)] for root, _ in group]
-            made = build_together(self.rule, [match for _, match in group], types, GraphMaker(graph))
+            types = [graph.type_of(root) for root, _ in group]
+            made = build_together(self.rule, [match for _, match in group], types, graph)
         except (OpTypeError, InferError, ValueError) as error:  # a scalar has no axis to concatenate along
             raise Reject(f"ill-typed: {error}", Check.ILL_TYPED) from None
         for (root, _), node in zip(group, made, strict=True):
-            wanted, given = graph.types[graph.find(root)], graph.types[graph.find(node)]
+            wanted, given = graph.type_of(root), graph.type_of(node)
             if not same_type(wanted, given):
                 raise Reject(f"the part has type {given!r}, the root {wanted!r}", Check.TYPES)
         return [(root, node) for (root, _), node in zip(group, made, strict=True)]
@@ -86,7 +85,7 @@ class Grouper:
 
 def _across(graph: Graph, match: Bindings, part: PJoined) -> tuple[AnyValue, ...]:
     """The common type of concatenated operands: their element type and sizes, except along the concatenation axis."""
-    type_ = _tensor(graph.types[graph.find(match.node(part.of))])
+    type_ = _tensor(graph.type_of(match.node(part.of)))
     if not -type_.ndim <= part.axis < type_.ndim:
         raise Reject(f"{type_!r} has no axis {part.axis}", Check.PATTERN)
     at = type_.axis(part.axis)

@@ -17,8 +17,7 @@ from passat.rules.analysis import Analysis, Fact
 from passat.rules.engine.common_parts import CommonParts
 from passat.rules.engine.egraph import Query
 from passat.rules.engine.graph import CALL, CONST_SYMBOL, Graph, NewNode, Symbol, symbol
-from passat.rules.engine.maker import GraphMaker
-from passat.rules.engine.variant import Placed, Variant, find_places, has_payload, symbol_of
+from passat.rules.engine.variant import Placed, Variant, find_places, symbol_of
 from passat.rules.guards import Check, Guard, Reject, Term
 from passat.rules.pattern import (
     AttrHole,
@@ -104,7 +103,7 @@ class Matcher:
 
     @cached_property
     def _calls(self) -> list[PCall | PGet]:
-        return [node for node in self._terms if isinstance(node, (PCall, PGet)) and has_payload(node)]
+        return [node for node in self._terms if isinstance(node, (PCall, PGet)) and symbol_of(node).has_payload]
 
     @cached_property
     def _slots(self) -> dict[tuple[AnyValue, ...], int]:
@@ -321,7 +320,7 @@ class Matcher:
         turned = self._may_turn and self._is_turned(match)
         for node, head, operands in self._plan:
             if isinstance(node, PExpression):
-                made.append(add_tree(GraphMaker(graph), match.value(node.value)))
+                made.append(add_tree(graph, match.value(node.value)))
                 continue
             if isinstance(node, PValue):
                 made.append(graph.add_value(match.value(node.value)))

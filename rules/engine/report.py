@@ -6,7 +6,7 @@ from typing import Final
 from passat.rules.engine.limits import SATURATED, Stop, StopReason
 from passat.rules.guards import Reject
 
-_REASONS = 5
+_REASONS: Final = 5
 """Maximum number of distinct rejection reasons kept per rule."""
 
 
@@ -91,7 +91,7 @@ class EngineReport:
     def add(self, other: "EngineReport") -> None:
         """Adds the statistics of another run."""
         self.rounds = max(self.rounds, other.rounds)
-        for name in _ADDED:
+        for name in ("nodes", "eager", "merged", "lowered", "alternatives", "cost_before", "cost_after"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("stopped", "failures"):
             ours = getattr(self, name)
@@ -119,6 +119,3 @@ class EngineReport:
             old.seconds += new.seconds
             for reason, count in new.reasons.items():
                 old.reasons[reason] = old.reasons.get(reason, 0) + count
-
-
-_ADDED: Final = (*("nodes", "eager", "merged", "lowered", "alternatives", "cost_before", "cost_after"),)

@@ -18,11 +18,6 @@ def symbol_of(node: Pattern) -> Symbol:
     return GET_SYMBOL if isinstance(node, PGet) else CONST_SYMBOL
 
 
-def has_payload(node: Pattern) -> bool:
-    """True if nodes that the pattern matches have attributes or an index."""
-    return symbol_of(node).has_payload
-
-
 class Variant(NamedTuple):
     """A left side with a fixed operand order at its root: as a query for egglog, and as steps that match a program whose e-classes have one
     node each (an input program).
