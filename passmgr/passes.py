@@ -1,5 +1,7 @@
 """Passes over modules and functions: callables from module to module that run the context's instruments around them."""
 
+import contextlib
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,7 +13,7 @@ from passat.ir.prim_func import PrimFunc
 from passat.passmgr.context import PassContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from passat.ir.expr import Expr
     from passat.passmgr.pass_info import PassInfo
@@ -69,18 +71,9 @@ class ModulePass(Pass):
 
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Transforms the module."""
-        diagnostics = ctx.diag_ctx
-        try:
+        with _reported(ctx, lambda: f"module pass {self.info.name}"):
             _infer_required(self.info, mod)
             result = self.transform_module(mod, ctx)
-            if ctx.diag_ctx is not None:
-                ctx.diag_ctx.render()
-        except Exception as error:
-            error.add_note(f"in the module pass {self.info.name}")
-            render_with(error, ctx)
-            raise
-        finally:
-            ctx.diag_ctx = diagnostics
         if type(result) is not IRModule and not isinstance(result, IRModule):
             raise TypeError(
                 "The return value of a module pass must be set. "
@@ -132,10 +125,9 @@ class FunctionPass(Pass):
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Transforms every function. Raises TypeError for a result that is not a function, and RuntimeError if functions are added or
         removed."""
-        diagnostics = ctx.diag_ctx
         changed: list[tuple[GlobalVar, Function]] = []
         var = None
-        try:
+        with _reported(ctx, lambda: f"function pass {self.info.name}{_at(var)}"):
             _infer_required(self.info, mod)
             transform = self.transform_function
             functions = tuple(mod.functions.items())
@@ -148,15 +140,6 @@ class FunctionPass(Pass):
             var = None
             if len(mod.functions) != len(functions):
                 raise RuntimeError("a function pass cannot add or remove functions; use a module pass")
-            if ctx.diag_ctx is not None:
-                ctx.diag_ctx.render()
-        except Exception as error:
-            where = "" if var is None else f", function @{var.name_hint}"
-            error.add_note(f"in the function pass {self.info.name}{where}")
-            render_with(error, ctx)
-            raise
-        finally:
-            ctx.diag_ctx = diagnostics
         if not changed:
             return mod
         updated = mod.shallow_copy()
@@ -184,11 +167,10 @@ class PrimFuncPass(Pass):
         prim_funcs = [(var, func) for var, func in mod.functions.items() if isinstance(func, PrimFunc)]
         if not prim_funcs:
             return mod
-        diagnostics = ctx.diag_ctx
         updated = mod.shallow_copy()
         removed: list[GlobalVar] = []
         var = None
-        try:
+        with _reported(ctx, lambda: f"PrimFunc pass {self.info.name}{_at(var)}"):
             for var, func in prim_funcs:
                 result = self.transform_function(func, updated, ctx)
                 if result is None:
@@ -198,15 +180,6 @@ class PrimFuncPass(Pass):
                 else:
                     updated.functions[var] = result
             var = None
-            if ctx.diag_ctx is not None:
-                ctx.diag_ctx.render()
-        except Exception as error:
-            where = "" if var is None else f", function @{var.name_hint}"
-            error.add_note(f"in the PrimFunc pass {self.info.name}{where}")
-            render_with(error, ctx)
-            raise
-        finally:
-            ctx.diag_ctx = diagnostics
         for var in removed:
             updated.functions.pop(var, None)
         same = updated.functions.keys() == mod.functions.keys() and all(
@@ -234,14 +207,29 @@ def _checked(result: object) -> Function:
     return result
 
 
-def render_with(error: Exception, ctx: PassContext) -> None:
-    """Renders the diagnostics of a pass that raised. Exceptions of the rendering become notes of the first exception."""
-    if ctx.diag_ctx is not None:
-        try:
+@contextlib.contextmanager
+def _reported(ctx: PassContext, place: Callable[[], str]) -> Iterator[None]:
+    """Renders the diagnostics of a pass. Its exceptions get a note with the place; those of the rendering become notes of them."""
+    diagnostics = ctx.diag_ctx
+    try:
+        yield
+        if ctx.diag_ctx is not None:
             ctx.diag_ctx.render()
-        except Exception as second:
-            if str(second) != str(error):  # otherwise the rendering itself raised
-                error.add_note(f"and before that it reported: {second}")
+    except Exception as error:
+        error.add_note(f"in the {place()}")
+        if ctx.diag_ctx is not None:
+            try:
+                ctx.diag_ctx.render()
+            except Exception as second:
+                if str(second) != str(error):  # otherwise the rendering itself raised
+                    error.add_note(f"and before that it reported: {second}")
+        raise
+    finally:
+        ctx.diag_ctx = diagnostics
+
+
+def _at(var: GlobalVar | None) -> str:
+    return "" if var is None else f", function @{var.name_hint}"
 
 
 def _shown(value: object) -> str:
