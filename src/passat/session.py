@@ -150,8 +150,6 @@ def pack(value: AnyValue, arrays: list[Array]) -> AnyValue:
     """Encodes a value for a head: an array, None, a number, a string, a list of these, or a mapping. Appends arrays to `arrays`.
 
     Raises WireError for anything else.
-
-    Raises WireError for anything else.
     """
     match value:
         case np.ndarray() | np.generic():

@@ -171,7 +171,9 @@ def grouped(found: Comparison, sides: tuple[Side, Side], most: int) -> list[dict
     data = []
     for group, regions in groups.items():
         regions.sort(key=lambda region: -region.saving)
-        rules, other = (Counter(name for region in regions for name in names(region)) for names in (_rules, _other))
+        rules = Counter(name for region in regions for name in region.rules)
+        other = Counter(name for region in regions for name in region.other)
+        nodes = [[i for region in regions for i in region.before], [i for region in regions for i in region.after]]
         data.append(
             {
                 "before": [[shown(name, 80), count] for name, count in operators[group][0].items()],
@@ -179,10 +181,7 @@ def grouped(found: Comparison, sides: tuple[Side, Side], most: int) -> list[dict
                 "rules": [shown(name, 120) for name, _ in rules.most_common()],
                 "other": [shown(name, 120) for name, _ in other.most_common()],
                 "costs": [sum(region.costs[at] for region in regions) for at in (0, 1)],
-                "nodes": [
-                    sum(is_counted(side.nodes[i]) for region in regions for i in nodes(region))
-                    for side, nodes in zip(sides, (_before, _after), strict=True)
-                ],
+                "nodes": [sum(is_counted(side.nodes[i]) for i in numbers) for side, numbers in zip(sides, nodes, strict=True)],
                 "instances": [
                     {
                         "before": [i for i in region.before if i < most],
@@ -214,22 +213,6 @@ def savings(found: Comparison) -> dict[str, tuple[float, int, int]]:
             saving, count, nodes = total.get(rule, (0.0, 0, 0))
             total[rule] = saving + region.saving / len(region.rules), count + 1, nodes + len(region.before) - len(region.after)
     return total
-
-
-def _rules(region: Region) -> list[str]:
-    return region.rules
-
-
-def _other(region: Region) -> list[str]:
-    return region.other
-
-
-def _before(region: Region) -> list[int]:
-    return region.before
-
-
-def _after(region: Region) -> list[int]:
-    return region.after
 
 
 def _numbers(side: Side, nodes: "Sequence[NodeProto]") -> list[int]:
