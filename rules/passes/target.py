@@ -19,7 +19,7 @@ from passat.ir.onnx.opaque import OpaqueOp
 from passat.ir.op import Op, get_op
 from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, post_order, rewrite, with_children
-from passat.ir.types import TensorType
+from passat.ir.types import TensorType, compatible
 from passat.passmgr import ConfigError, FunctionPass, Pass, PassContext, PassInfo, Place, list_passes, register_option, register_pass
 from passat.rules import library
 from passat.rules.library.arithmetic import Arithmetic, Constants
@@ -34,7 +34,6 @@ from passat.rules.library.relay_forms import CanonicalQuantized
 from passat.rules.library.views import DynamicViews, Transposes, Views
 from passat.rules.library.windows import Windows
 from passat.rules.pass_options import written_opset
-from passat.rules.passes.legalize import LegalizeByAttribute
 from passat.rules.pattern import RuleError
 from passat.rules.rule import EXACT, FINITE, LOWERING, RuleSetMeta
 from passat.rules.rule_pass import Phase, RulePass, phase
@@ -230,6 +229,44 @@ def flatten_atrous_conv() -> RulePass:
         opt_level=0,
         doc=flatten_atrous_conv.__doc__ or "",
     )
+
+
+@dataclass(frozen=True)
+class LegalizeByAttribute(FunctionPass):
+    """Replaces calls by the results of functions that are registered for their operators as the attribute `attribute`
+    (`tvm.ir.register_op_attr`). A function gets the attributes of the call, its arguments, and a list of their types that ends with the
+    type of the call. It returns an expression of the same type, or None to keep the call. Raises TypeError if it returns anything else.
+    """
+
+    attribute: str = "FTVMLegalize"
+
+    info = PassInfo(1, "Legalize", required=("InferType",), provides=("types",), counters={"legalized": "calls that were replaced"})
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """Legalizes one function."""
+        count = 0
+
+        def legal(old: Expr, made: Expr) -> Expr:
+            nonlocal count
+            function = old.op.get_attr(self.attribute) if isinstance(old, Call) and isinstance(old.op, Op) else None
+            if function is None or not isinstance(made, Call) or not isinstance(old, Call):
+                return made
+            found = function(made.attrs, list(made.args), [*(arg.checked_type for arg in old.args), old.checked_type])
+            if found is None:
+                return made
+            if not isinstance(found, Expr):
+                raise TypeError(f"{self.attribute} of {made.op!r} must return an expression or None, not a {type(found).__name__}")
+            if not compatible(infer_type(found).checked_type, old.checked_type):
+                types = f"type {found.checked_type!r} for a call of type {old.checked_type!r}"
+                raise TypeError(f"{self.attribute} of {made.op!r} returned {types}")
+            count += 1
+            return found
+
+        made = rewrite(infer_type(func), legal)
+        assert isinstance(made, Function)
+        if count:
+            ctx.record(self.info.name, "legalized", count)
+        return made
 
 
 @register_pass(_PREFIX + "Legalize")

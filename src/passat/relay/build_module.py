@@ -10,7 +10,7 @@ from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.ir.similar_names import did_you_mean
 from passat.passmgr import PassContext
-from passat.relay.backend.executor import Executor
+from passat.relay.backend.registered import Executor
 from passat.runtime.devices import Target, cpu
 from passat.runtime.graph.build import build as build_graph
 from passat.runtime.graph.build import build_vm, prepared

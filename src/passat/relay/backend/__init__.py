@@ -1,8 +1,7 @@
 """`tvm.relay.backend`: what compiles and runs programs."""
 
 from passat.relay.backend import _backend, compile_engine, graph_executor_codegen, interpreter, te_compiler, vm
-from passat.relay.backend.executor import Executor
-from passat.relay.backend.runtime import Runtime
+from passat.relay.backend.registered import Executor, Runtime
 
 __all__ = [
     "Executor",

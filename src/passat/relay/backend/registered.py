@@ -1,4 +1,4 @@
-"""Descriptions by name, with typed options: executors and runtimes."""
+"""`tvm.relay.backend.Executor` and `Runtime`: the executor and the runtime that a module is built for, by name, with typed options."""
 
 from collections.abc import Mapping
 from typing import Any as AnyValue
@@ -65,3 +65,35 @@ class Registered:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.options!r})"
+
+
+class Executor(Registered):
+    """An executor by name, with options.
+
+    `relay.build` takes `graph` and `vm`; the options are stored and not used, and `aot` is only a name.
+
+    >>> Executor("graph").name, Executor("graph")["link-params"]
+    ('graph', False)
+    """
+
+    kinds: ClassVar[Kinds] = {
+        "graph": {"link-params": (bool, False)},
+        "vm": {},
+        "aot": {
+            "link-params": (bool, True),
+            "unpacked-api": (bool, None),
+            "interface-api": (str, None),
+            "workspace-byte-alignment": (int, None),
+            "constant-byte-alignment": (int, None),
+        },
+    }
+
+
+class Runtime(Registered):
+    """A runtime by name, with options, which are stored and not used: modules run in this process.
+
+    >>> Runtime("crt", {"system-lib": True})["system-lib"]
+    True
+    """
+
+    kinds: ClassVar[Kinds] = {"cpp": {"system-lib": (bool, None)}, "crt": {"system-lib": (bool, None)}}
