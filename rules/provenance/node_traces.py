@@ -55,12 +55,17 @@ def merged(node_traces: Iterable[NodeTrace], steps: Iterable[tuple[tuple[int, in
     return NodeTrace(tuple(names), tuple(taken))
 
 
-def name_of(expr: Expr) -> str:
-    """The name of an expression in the input: of its node, otherwise of its result; empty if it has none."""
+def names_of(expr: Expr | None) -> tuple[str, ...]:
+    """The names of an expression in the ONNX file: of its node and its outputs."""
     if isinstance(expr, TupleGetItem) and expr.span is None:
         expr = expr.tuple_value
-    span = expr.span
-    return "" if span is None else span.source_name or next((name for name in span.outputs if name), "")
+    span = None if expr is None else expr.span
+    return () if span is None else tuple(filter(None, (span.source_name, *span.outputs)))
+
+
+def name_of(expr: Expr | None) -> str:
+    """The name of an expression: of its node, otherwise of its first output; empty if it has none."""
+    return next(iter(names_of(expr)), "")
 
 
 _Key = tuple[int, int]

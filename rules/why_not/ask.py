@@ -22,12 +22,12 @@ from passat.rules.engine.report import Skipped
 from passat.rules.multi_pattern import MultiRule
 from passat.rules.passes import default_pipeline
 from passat.rules.planned_rules import why_not_run
+from passat.rules.provenance.node_traces import names_of
 from passat.rules.rule import EAGER, Rule, RuleSetMeta, equation_of, without_operators
 from passat.rules.rule_pass import RulePass, rule_passes
 from passat.rules.why_not.answer import Answer, Finding, Kind, listed
 from passat.rules.why_not.collect import Asked, Collector, rule_in, stopped_text
 from passat.rules.why_not.earlier import absent, decided, matched_before, rewriters
-from passat.rules.why_not.view import names_of
 from passat.rules.why_not.watch import Ran, Watched, watch
 
 NEAREST: Final = 3

@@ -14,11 +14,12 @@ from passat.rules.engine.matching import Matcher
 from passat.rules.guards import Reject, Term
 from passat.rules.holes import OperatorHole, PartsHole
 from passat.rules.pattern import PCall, subterms
+from passat.rules.provenance.node_traces import names_of
 from passat.rules.rule import Rule
 from passat.rules.why_not.align import Aligner, Alignment
 from passat.rules.why_not.answer import Finding, Kind, bare, listed, times
 from passat.rules.why_not.collect import SENTENCES
-from passat.rules.why_not.view import View, names_of
+from passat.rules.why_not.view import View
 from passat.rules.why_not.watch import Ran, RunTrace, views_of_module
 
 

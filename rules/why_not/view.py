@@ -5,9 +5,10 @@ from typing import Final
 
 import numpy as np
 
-from passat.ir.expr import Expr, Span, TupleGetItem, Var
+from passat.ir.expr import Expr, TupleGetItem, Var
 from passat.ir.tensor import Tensor
 from passat.rules.engine.graph import CONST_SYMBOL, GET, LEAF, TUPLE, Graph, Symbol
+from passat.rules.provenance.node_traces import name_of, names_of
 
 _DEPTH: Final = 2
 """Depth of the text of a node without a name."""
@@ -54,7 +55,7 @@ class View:
 
     def name(self, node: int) -> str | None:
         """The name of a node in the ONNX file, otherwise of its first output. None for an input node without a name."""
-        return next(iter(names_of(self.graph.origins[node] or self.graph.places.get(node))), None)
+        return name_of(self.graph.origins[node] or self.graph.places.get(node)) or None
 
     def is_any(self, nodes: Iterable[int], name: str) -> bool:
         """True if one of the nodes, or the original node of its e-class, has this name, or an output with it."""
@@ -111,14 +112,6 @@ class View:
         while node in self._provenance and self._provenance[node][1] < node:
             node = self._provenance[node][1]
         return node
-
-
-def names_of(expr: Expr | None) -> tuple[str, ...]:
-    """The names of an expression in the ONNX file: of its node and its outputs."""
-    span: Span | None = None if expr is None else expr.span
-    if span is None and isinstance(expr, TupleGetItem):
-        span = expr.tuple_value.span
-    return () if span is None else tuple(filter(None, (span.source_name, *span.outputs)))
 
 
 def constant_text(tensor: Tensor) -> str:
