@@ -143,8 +143,8 @@ def function_of(error: BaseException) -> str | None:
 class PassLimit(ExecutionTracker):
     """Runs the first `limit` executions and vetoes later ones; a negative limit vetoes none.
 
-    Pipelines are not counted. Passes that only establish facts, such as InferType, are counted but never vetoed, unless `veto_all`. Passes
-    in the context's `required_pass` cannot be vetoed. `tell` is called with a line for each execution, in LLVM's format.
+    Pipelines are not counted. Passes that only establish facts, such as InferType, are counted but never vetoed, and passes in the
+    context's `required_pass` cannot be. `tell` is called with a line for each execution, in LLVM's format.
 
     >>> from passat.ir.module import IRModule
     >>> from passat.passmgr import PassContext, Sequential, module_pass
@@ -155,10 +155,9 @@ class PassLimit(ExecutionTracker):
     BISECT: NOT running pass (2) B
     """
 
-    def __init__(self, limit: SupportsIndex, *, veto_all: bool = False, tell: Callable[[str], None] | None = None) -> None:
+    def __init__(self, limit: SupportsIndex, *, tell: Callable[[str], None] | None = None) -> None:
         super().__init__()
         self.limit = operator.index(limit)
-        self.veto_all = veto_all
         self.vetoed: list[str] = []
         """The names of the vetoed passes."""
         self._tell = tell
@@ -170,9 +169,7 @@ class PassLimit(ExecutionTracker):
 
     def should_run(self, mod: "IRModule", info: PassInfo) -> bool:
         """Whether the limit has not been reached."""
-        if self.running or isinstance(info, PipelineInfo) or self.limit < 0 or len(self.executions) < self.limit:
-            return True
-        if not self.veto_all and is_analysis(info):
+        if self.running or isinstance(info, PipelineInfo) or is_analysis(info) or self.limit < 0 or len(self.executions) < self.limit:
             return True
         self.vetoed.append(info.name)
         if self._tell:
