@@ -61,7 +61,7 @@ class Simplified:
         exprs = [reader.read(node) for node in found]
         self.extra: Sequence[Expr] = ()
         if exprs or extra:
-            smallest = IndexGraph([*exprs, *extra], forms=True, limits=LIMITS).all_smallest()
+            smallest = IndexGraph([*exprs, *extra], forms=True).smallest()
             self._small = {id(node): (node, expr) for node, expr in zip(found, smallest, strict=False)}
             self.extra = smallest[len(exprs) :]
         self._writer = Writer(reader.leaves, self._inside)
@@ -153,19 +153,7 @@ class IndexGraph:
         """True if two of the expressions are in one e-class."""
         return self.graph.find(self.nodes[i]) == self.graph.find(self.nodes[j])
 
-    def all_smallest(self) -> Sequence[Expr]:
+    def smallest(self) -> list[Expr]:
         """The smallest forms of all expressions together."""
-        return self._smallest(self.nodes)
-
-    def smallest(self, i: int) -> Expr:
-        """The smallest form of one expression."""
-        return self._smallest([self.nodes[i]])[0]
-
-    def _smallest(self, roots: Sequence[int]) -> list[Expr]:
-        found = extract(self.graph, roots, self._saturator.members, self._initial, IndexCost())
-        return [rebuild(self.graph, found.choice, root) for root in roots]
-
-
-def proved_equal(one: Expr, other: Expr) -> bool:
-    """True if saturation shows that two expressions are equal."""
-    return IndexGraph([one, other]).same(0, 1)
+        found = extract(self.graph, self.nodes, self._saturator.members, self._initial, IndexCost())
+        return [rebuild(self.graph, found.choice, root) for root in self.nodes]

@@ -1,15 +1,9 @@
 """Strategies of the library's guards: how `passat rules check` generates instances that satisfy them."""
 
-from types import ModuleType
-from typing import Final
-
-from passat.rules.checking.strategies import layouts, movement, predefined, products
+from passat.rules.checking.strategies import layouts, movement, predefined, products  # noqa: F401  # they register the strategies
 from passat.rules.guards import Guard
 from passat.rules.pattern import Computed
 from passat.rules.samples import Strategy, registered_strategy
-
-FILES: Final[tuple[ModuleType, ...]] = (layouts, movement, predefined, products)
-"""Importing them registers the strategies."""
 
 
 def strategy_of(guard: Guard | Computed) -> Strategy | None:
