@@ -337,16 +337,12 @@ class PassContext:
             self._switching = False
 
     def _exit_after(self, error: BaseException, entered: list[PassInstrument]) -> None:
-        """Exits all instruments that were entered before another one raised. Their exceptions become notes.
+        """Exits all instruments that were entered before another one raised, in reverse order. Their exceptions become notes.
 
         Exceptions that do not derive from Exception, such as KeyboardInterrupt, are raised at the end.
         """
-        if self.get_config("passmgr.failed_enter") == "v0.8":
-            self._install(())
-        else:
-            entered.reverse()
         interrupt: BaseException | None = None
-        for instrument in entered:
+        for instrument in reversed(entered):
             try:
                 instrument.exit_pass_ctx()
             except Exception as second:  # report the first exception, and still exit the other instruments

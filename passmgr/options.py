@@ -390,9 +390,3 @@ register_option(
     "graph",
     "How the passes that a pass requires run: graph = transitively, once until invalidated; relay = as in TVM, one level, every time.",
 )
-register_option(
-    "passmgr.failed_enter",
-    Literal["v0.18", "v0.8"],
-    "v0.18",
-    "An instrument fails on entering a context: those entered before exit in reverse order (as in TVM 0.18), or in order (as in TVM 0.8).",
-)

@@ -46,15 +46,15 @@ def test_all_of_it() -> None:
     assert ctx.diag_ctx is diagnostics
     assert ctx.statistics is not outer.statistics
     outer.required_pass.append("C")
-    outer.config["passmgr.failed_enter"] = "v0.8"
+    outer.config["rules.rounds"] = 3
     assert (ctx.required_pass, list(ctx.config)) == (["A"], ["passmgr.resolve"])
 
 
 def test_given_values_win() -> None:
-    with PassContext(4, ["A"], ["B"], [Watch()], {"passmgr.resolve": "relay", "passmgr.failed_enter": "v0.8"}):
+    with PassContext(4, ["A"], ["B"], [Watch()], {"passmgr.resolve": "relay", "rules.rounds": 3}):
         ctx = PassContext(2, [], ["C"], [], {"passmgr.resolve": "graph"}, inherit=True)
     assert (ctx.opt_level, ctx.required_pass, ctx.disabled_pass, ctx.instruments) == (2, [], ["C"], ())
-    assert ctx.config == {"passmgr.resolve": "graph", "passmgr.failed_enter": "v0.8"}
+    assert ctx.config == {"passmgr.resolve": "graph", "rules.rounds": 3}
     assert type(ctx.opt_level) is type(PassContext().opt_level) is int
 
 
