@@ -34,11 +34,10 @@ from passat.rules.substitution import Environment
 
 
 class Lowered(NamedTuple):
-    """The result of lowering: the saturation, its trace, the search space, the choice (None if nothing was lowered), the number of lowered
-    calls, and the reason if no program without them exists."""
+    """The result of lowering: the saturation, the search space, the choice (None if nothing was lowered), the number of lowered calls, and
+    the reason if no program without them exists."""
 
     saturator: Saturator
-    steps: Steps
     space: Space | None
     choice: dict[int, int] | None
     calls: int
@@ -48,24 +47,25 @@ class Lowered(NamedTuple):
 def lower(graph: Graph, root: int, rules: Sequence[Directions], limits: Limits, model: CostModel, results: Sequence[int] = ()) -> Lowered:
     """Extracts a program for a root that contains no calls that the rules match, even if rules create such calls. `results` are nodes whose
     values the program returns."""
-    steps = Steps()
-    saturator = Saturator(graph, [Stage(tuple(rules))], limits, steps=steps)
+    saturator = Saturator(graph, [Stage(tuple(rules))], limits, steps=Steps())
     saturator.run()
-    gone = _matched(graph, saturator, steps)
+    gone = _matched(saturator)
     if not gone:
-        return Lowered(saturator, steps, None, None, 0)
+        return Lowered(saturator, None, None, 0)
     space = Space.of_graph(graph, saturator.members, model, results)
     try:
         choice = climb(space.without(gone), [graph.find(root)]).choice
     except NoProgramError:
-        return Lowered(saturator, steps, space, None, 0, "not lowered: the results of the rules depend on the calls that they match")
-    return Lowered(saturator, steps, space, choice, len(gone))
+        return Lowered(saturator, space, None, 0, "not lowered: the results of the rules depend on the calls that they match")
+    return Lowered(saturator, space, choice, len(gone))
 
 
-def _matched(graph: Graph, saturator: Saturator, steps: Steps) -> set[int]:
+def _matched(saturator: Saturator) -> set[int]:
     """The nodes to which rules were applied."""
-    find, gone = graph.find, set()
-    for step in steps.applications:
+    graph, gone = saturator.graph, set()
+    find = graph.find
+    assert saturator.steps is not None
+    for step in saturator.steps.applications:
         assert isinstance(step.matcher, Matcher), "multi-pattern rules do not lower"
         cls, key = find(step.unions[0][0]), graph.key(step.matched[0].nodes[0])
         gone |= {node for node in saturator.members.get(cls, [cls]) if graph.key(node) == key}
@@ -182,8 +182,7 @@ class Engine:
         return any(rule.within(present) for rule in self.lowering)
 
     def _saturated(self, graph: Graph, root: int, body: Expr, done: "_Done | None", report: EngineReport, returned: Sequence[int]) -> Expr:
-        initial, steps = len(graph), None if self.trace is None else Steps()
-        saturator = Saturator(graph, self.stages, self._limits(report), steps=steps)
+        saturator = Saturator(graph, self.stages, self._limits(report), steps=None if self.trace is None else Steps())
         changed_leaf = done is not None and any(done.regions.get(id(leaf), leaf) is not leaf for leaf in graph.leaves)
         result = saturator.run()
         report.add_saturation(result)
@@ -193,7 +192,7 @@ class Engine:
         if result.unions or graph.applied or changed_leaf or (self.merge and graph.merged):
             report.merged += graph.merged
             extraction = extract(
-                *(graph, [root], saturator.members, initial, self.model, self.exact_seconds, saturator.together),
+                *(graph, [root], saturator.members, saturator.initial, self.model, self.exact_seconds, saturator.together),
                 rank=self.rank,
                 results=_results(graph, root, returned),
                 accept=lambda choice: self._lost(graph, choice) is None,
@@ -201,9 +200,9 @@ class Engine:
             made = self._extracted(graph, root, body, saturator, extraction, done, report)
             if not (graph.applied or changed_leaf or (self.merge and graph.merged)) and _is_own(graph, root, extraction.choice):
                 made = body  # rules fired, but the result is the program: building it anew would share its equal parts
-        if self.trace is not None and steps is not None:
+        if self.trace is not None:
             space, choice = (None, None) if extraction is None else (extraction.space, extraction.choice)
-            self.trace.note(graph, root, initial, body, made, self.stages, saturator, steps, space, choice)
+            self.trace.note(saturator, root, body, made, space, choice)
         return made
 
     def _limits(self, report: EngineReport) -> Limits:
@@ -233,7 +232,7 @@ class Engine:
     def _lowered(self, graph: Graph, body: Expr, report: EngineReport, returned: Sequence[int]) -> Expr:
         """The body after the lowering rules; `graph` is empty."""
         root = graph.load(body)
-        symbols, initial = set(graph.symbols), len(graph)
+        symbols = set(graph.symbols)
         if not any(rule.within(symbols) for rule in self.lowering):
             return body
         done = lower(graph, root, self.lowering, self._limits(report), self.model, _results(graph, root, returned))
@@ -244,9 +243,7 @@ class Engine:
         report.failures += [done.problem] if done.problem else []
         made = body if done.choice is None else rebuild(graph, done.choice, root, None, None, done.saturator.provenance)
         if self.trace is not None:
-            self.trace.note(
-                graph, root, initial, body, made, [Stage(tuple(self.lowering))], done.saturator, done.steps, done.space, done.choice
-            )
+            self.trace.note(done.saturator, root, body, made, done.space, done.choice)
         return made
 
     def _lost(self, graph: Graph, choice: Mapping[int, int]) -> Call | None:

@@ -30,7 +30,8 @@ different orders differ by rounding, so each order folds a new constant."""
 class Saturator:
     """Saturates a graph in stages, under limits. Afterwards, `members` has the nodes of each e-class with more than one, and `provenance`
     the rule and the root e-class of each new node. For each application of a multi-pattern rule, and each common part of sums and products,
-    `together` lists the roots and the nodes that may replace them jointly. `steps` records each application and rejection.
+    `together` lists the roots and the nodes that may replace them jointly. `steps` records each application and rejection. `initial` is the
+    number of nodes at the start.
 
     Processes matches in program order, so equal graphs give equal results.
     """
@@ -42,10 +43,10 @@ class Saturator:
         self.result = Saturation()
         self.members = graph.members
         self.provenance: dict[int, tuple[str, int]] = {}
-        self._steps = steps
+        self.steps = steps
         self._budget = Budget(limits)
         self._limits = limits
-        self._initial = len(graph)
+        self.initial = len(graph)
         self._queries = _queries_of(graph, stages)
         self._edges = Edges(graph)
         self._mirror = Mirror(graph, stages, self._queries, self._edges)
@@ -82,7 +83,7 @@ class Saturator:
         self._mirror.close()
         if self.graph.common_parts is not None:
             self.together += self.graph.common_parts.together()
-        if self._steps is None:
+        if self.steps is None:
             self.graph.release()
         self.result.nodes = len(self.graph)
         return self.result
@@ -116,7 +117,7 @@ class Saturator:
         nodes, that is, after a rule has fired.
         """
         self._activate(numbers, 0)
-        self._backoff = Backoff(max(self._limits.rule_matches, self._initial))
+        self._backoff = Backoff(max(self._limits.rule_matches, self.initial))
         unions: list[tuple[int, int]] = []
         start = time.perf_counter()
         if not self._mirror.begun:
@@ -184,7 +185,7 @@ class Saturator:
         for grouper in stage.groupers:
             statistics = self.result.of(grouper.name)
             start = time.perf_counter()
-            for group in grouper.groups(graph, self._initial, statistics):
+            for group in grouper.groups(graph, self.initial, statistics):
                 size = len(graph)
                 try:
                     made = grouper.build(graph, group)
@@ -198,9 +199,9 @@ class Saturator:
                 self.together.append(made)
                 statistics.unions += len(made)
                 unions += made
-                if self._steps is not None:
+                if self.steps is not None:
                     matched = tuple([grouper.matcher.placed(graph, match.row) for _, match in group])
-                    self._steps.applications.append(Application(grouper.name, grouper, matched, tuple(made), nodes, self.result.rounds))
+                    self.steps.applications.append(Application(grouper.name, grouper, matched, tuple(made), nodes, self.result.rounds))
             statistics.seconds += time.perf_counter() - start
 
     def _remember_followed(self) -> None:
@@ -217,7 +218,7 @@ class Saturator:
             start = time.perf_counter()
             self._load(unions)
             learned = set()
-            if may_explode(self.graph, self._initial):
+            if may_explode(self.graph, self.initial):
                 learned = self._follow(self._mirror.merges())
                 if foresee(self.graph, self._queries, self._mirror.asked(self._active), self._limits.matches):
                     raise LimitReached(StopReason.MATCHES, f"the next iteration would find more than {self._limits.matches}")
@@ -264,7 +265,7 @@ class Saturator:
     def _check(self, nodes: int, unions: Sequence[tuple[int, int]]) -> None:
         """Stops with the decisions so far if a limit is reached at this number of nodes."""
         try:
-            self._budget.check(nodes - self._initial)
+            self._budget.check(nodes - self.initial)
         except LimitReached as limit:
             self._stop(unions, limit)
 
@@ -340,7 +341,7 @@ class Saturator:
 
     def _decide(self, tables: Tables, learned: set[int], earlier: Iterable[tuple[int, int]] = ()) -> list[tuple[int, int]]:
         """Processes matches; returns the unions to make, after `earlier` ones that are still pending."""
-        graph, budget, seen, steps = self.graph, self._budget, self._seen, self._steps
+        graph, budget, seen, steps = self.graph, self._budget, self._seen, self.steps
         unions = [*earlier, *self._pending]
         self._pending = ()
         again: dict[int, set[tuple[int, ...]]] = {}

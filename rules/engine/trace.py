@@ -90,23 +90,15 @@ class Trace:
         self.pass_name, self.function, self.owners = pass_name, function, owners
 
     def note(
-        self,
-        graph: "Graph",
-        root: int,
-        initial: int,
-        body: Expr,
-        result: Expr,
-        stages: "Sequence[Stage]",
-        saturator: "Saturator",
-        steps: "Steps",
-        space: "Space | None",
-        choice: Mapping[int, int] | None,
+        self, saturator: "Saturator", root: int, body: Expr, result: Expr, space: "Space | None", choice: Mapping[int, int] | None
     ) -> None:
         """Adds a run."""
+        done, steps = saturator, saturator.steps
+        assert steps is not None
         self.runs.append(
             Run(
-                *(self.pass_name, self.function, body, result, graph, root, initial, tuple(stages), saturator.result),
-                *(steps.applications, steps.rejected, saturator.members, saturator.provenance, space, choice, steps.banned, self.owners),
+                *(self.pass_name, self.function, body, result, done.graph, root, done.initial, tuple(done.stages), done.result),
+                *(steps.applications, steps.rejected, done.members, done.provenance, space, choice, steps.banned, self.owners),
             )
         )
 

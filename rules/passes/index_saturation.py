@@ -144,10 +144,9 @@ class IndexGraph:
         self.graph = Graph(Eager(()))
         root = self.graph.load(infer_type(Tuple(exprs)))
         self.nodes = self.graph.operands[root]
-        self._initial = len(self.graph)
         stages = [_stage(NORMAL_FORMS), *([_stage((*SHORT_FORMS, IndexSums), 2)] if forms else [])]
         self._saturator = Saturator(self.graph, stages, limits)
-        self.result = self._saturator.run()
+        self._saturator.run()
 
     def same(self, i: int, j: int) -> bool:
         """True if two of the expressions are in one e-class."""
@@ -155,5 +154,5 @@ class IndexGraph:
 
     def smallest(self) -> list[Expr]:
         """The smallest forms of all expressions together."""
-        found = extract(self.graph, self.nodes, self._saturator.members, self._initial, IndexCost())
+        found = extract(self.graph, self.nodes, self._saturator.members, self._saturator.initial, IndexCost())
         return [rebuild(self.graph, found.choice, root) for root in self.nodes]
