@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import starmap
 from typing import Any as AnyValue
+from typing import Final
 
 import onnx
 from onnx import AttributeProto, FunctionProto, NodeProto, TensorProto, TypeProto
@@ -15,10 +16,21 @@ from passat.ir.onnx.declared import agreed
 from passat.ir.onnx.doubts import without_doubtful
 from passat.ir.onnx.opaque import OpaqueOp, opaque_name, own_attributes
 from passat.ir.onnx.value_types import UNKNOWN, parse_type, result_types, type_of, type_proto
-from passat.ir.onnx_mapping import TYPE_NUMBERS
+from passat.ir.onnx_mapping import ELEMENT_TYPES, TYPE_NUMBERS
 from passat.ir.op import OpTypeError, get_op
-from passat.ir.shape import ANY, SymDim, names_in
+from passat.ir.shape import ANY, Shape, SymDim, names_in, product
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type, TypeCall
+
+_ML: Final = "ai.onnx.ml"
+_ML_SAME_SHAPE: Final = frozenset({"Imputer", "Normalizer", "Scaler"})
+_ML_CLASSIFIERS: Final = frozenset({"SVMClassifier", "TreeEnsembleClassifier"})
+_ML_COLUMNS: Final[dict[str, AnyValue]] = {
+    "FeatureVectorizer": lambda attrs: sum(attrs["inputdimensions"]) if "inputdimensions" in attrs else ANY,
+    "LinearRegressor": lambda attrs: attrs.get("targets", 1),
+    "SVMRegressor": lambda attrs: 1,
+    "TreeEnsembleRegressor": lambda attrs: attrs.get("n_targets", ANY),
+}
+"""The number of columns of a result with a row for each row of the operand."""
 
 
 def newest_version(domain: str) -> int:
@@ -114,6 +126,12 @@ def node_types(
     except (InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError) as error:  # RuntimeError: too few outputs
         raise OpTypeError(reason(error)) from error
     inferred = [without_new_names(type_of(found[name]), types) if name in found else UNKNOWN for name in node.output if name]
+    if op.domain == _ML:
+        places = [place for place, name in enumerate(node.output) if name]
+        inferred = [
+            _ml_type(op.op_type, place, found, types, attrs) if isinstance(type_, IncompleteType) else type_
+            for place, type_ in zip(places, inferred, strict=True)
+        ]
     # The rank is known even if ONNX does not know the size of the split axis.
     if op.op_type == "Split" and inferred == [UNKNOWN] * present:
         inferred = [_part(types[0], attrs.get("axis", 0))] * present
@@ -126,6 +144,31 @@ def _part(whole: Type, axis: int) -> Type:
         return UNKNOWN
     at = axis % whole.ndim
     return whole.with_shape((*whole.shape[:at], ANY, *whole.shape[at + 1 :]))
+
+
+def _ml_type(op_type: str, place: int, found: Mapping[str, TypeProto], types: Sequence[Type], attrs: Mapping[str, AnyValue]) -> Type:
+    """The type of a result of an operator of ai.onnx.ml, of which ONNX's inference only finds the element type."""
+    name = f"o{place}"
+    dtype = ELEMENT_TYPES.get(found[name].tensor_type.elem_type) if name in found else None
+    shape = _ml_shape(op_type, place, types, attrs)
+    return UNKNOWN if dtype is None or shape is None else TensorType(shape, dtype)
+
+
+def _ml_shape(op_type: str, place: int, types: Sequence[Type], attrs: Mapping[str, AnyValue]) -> Shape | None:
+    """The shape of a result of ONNX Runtime's kernel; None if it is unknown. A vector is a single row."""
+    first = types[0]
+    if not isinstance(first, TensorType) or not first.shape:
+        return None
+    rows = first.shape[0] if len(first.shape) > 1 else 1
+    if op_type in _ML_SAME_SHAPE:
+        return first.shape
+    if op_type in _ML_CLASSIFIERS:
+        return (rows, ANY) if place else (rows,)
+    if op_type in _ML_COLUMNS:
+        return (rows, _ML_COLUMNS[op_type](attrs))
+    if op_type == "ArrayFeatureExtractor" and len(first.shape) == 1:
+        return (1, product(types[1].shape) if isinstance(types[1], TensorType) else ANY)
+    return None
 
 
 def function_types(function: FunctionProto, types: Sequence[Type], attrs: Mapping[str, AnyValue]) -> list[Type]:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +22,7 @@ from passat.ir.op import get_op
 from passat.ir.shape import ANY, SymDim
 from passat.ir.shape import Any as Unknown
 from passat.ir.tensor import Tensor
-from passat.ir.types import TensorType, Type, TypeCall
+from passat.ir.types import TensorType, TupleType, Type, TypeCall
 from tests.share import share
 
 Parse = Callable[..., ModelProto]
@@ -236,3 +237,76 @@ def test_attributes_of_undeclared_kinds(op_type: str, inputs: list[str], attribu
     graph = helper.make_graph([node], "g", [values[name] for name in "xmc"], [values["y"]])
     with pytest.raises(OnnxError, match=said):
         from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=8))
+
+
+_TREE: dict[str, Any] = {
+    "nodes_treeids": [0, 0, 0],
+    "nodes_nodeids": [0, 1, 2],
+    "nodes_featureids": [0, 0, 0],
+    "nodes_values": [0.5, 0.0, 0.0],
+    "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"],
+    "nodes_truenodeids": [1, 0, 0],
+    "nodes_falsenodeids": [2, 0, 0],
+}
+_LEAVES = {"treeids": [0, 0], "nodeids": [1, 2], "ids": [0, 1], "weights": [1.0, 2.0]}
+_SUPPORT: dict[str, Any] = {
+    "coefficients": [1.0, 2.0],
+    "rho": [0.1],
+    "support_vectors": [1.0] * 6,
+    "kernel_type": "LINEAR",
+    "kernel_params": [0.1, 0.0, 3.0],
+}
+
+
+@pytest.mark.parametrize(
+    ("op_type", "attributes", "for_rows", "for_vector"),
+    [
+        ("Scaler", {"offset": [0.0], "scale": [2.0]}, ["float32[n, 3]"], ["float32[3]"]),
+        ("Normalizer", {"norm": "L2"}, ["float32[n, 3]"], ["float32[3]"]),
+        ("Imputer", {"imputed_value_floats": [0.0]}, ["float32[n, 3]"], ["float32[3]"]),
+        ("LinearRegressor", {"coefficients": [1.0] * 6, "targets": 2}, ["float32[n, 2]"], ["float32[1, 2]"]),
+        ("SVMRegressor", _SUPPORT | {"n_supports": 2}, ["float32[n, 1]"], ["float32[1, 1]"]),
+        (
+            "SVMClassifier",
+            _SUPPORT | {"vectors_per_class": [1, 1], "classlabels_ints": [3, 4]},
+            ["int64[n]", "float32[n, ?]"],
+            ["int64[1]", "float32[1, ?]"],
+        ),
+        (
+            "TreeEnsembleRegressor",
+            _TREE | {f"target_{name}": numbers for name, numbers in _LEAVES.items()} | {"n_targets": 2},
+            ["float32[n, 2]"],
+            ["float32[1, 2]"],
+        ),
+        (
+            "TreeEnsembleClassifier",
+            _TREE | {f"class_{name}": numbers for name, numbers in _LEAVES.items()} | {"classlabels_strings": ["a", "b"]},
+            ["string[n]", "float32[n, ?]"],
+            ["string[1]", "float32[1, ?]"],
+        ),
+        ("FeatureVectorizer", {"inputdimensions": [3]}, ["float32[n, 3]"], ["float32[1, 3]"]),
+        ("ArrayFeatureExtractor", {}, ["float32[n, 2]"], ["float32[1, 2]"]),
+    ],
+)
+def test_types_of_ai_onnx_ml_are_those_of_onnx_runtime(
+    op_type: str, attributes: dict[str, Any], for_rows: list[str], for_vector: list[str]
+) -> None:
+    inputs = ["x", "at"] if op_type == "ArrayFeatureExtractor" else ["x"]
+    outputs = [f"y{i}" for i in range(len(for_rows))]
+    node = helper.make_node(op_type, inputs, outputs, domain="ai.onnx.ml", **attributes)
+    declared = [helper.make_empty_tensor_value_info(name) for name in outputs]
+    at = [helper.make_tensor("at", TensorProto.INT64, [2], [0, 2])][: len(inputs) - 1]
+    imports = [helper.make_opsetid("", 15), helper.make_opsetid("ai.onnx.ml", 1)]
+    shapes: list[tuple[list[str | int], list[int], list[str]]] = [(["n", 3], [4, 3], for_rows), ([3], [3], for_vector)]
+    for given_shape, sizes, expected in shapes:
+        x = helper.make_tensor_value_info("x", TensorProto.FLOAT, given_shape)
+        model = helper.make_model(helper.make_graph([node], "g", [x], declared, at), opset_imports=imports, ir_version=8)
+        result = from_onnx(model)["main"].body.checked_type
+        found = list(result.fields) if isinstance(result, TupleType) else [result]
+        assert list(map(show_type, found)) == expected
+        values = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": np.ones(sizes, np.float32)})
+        for type_, array in zip(found, values, strict=True):
+            assert isinstance(type_, TensorType)
+            assert array.dtype == (object if type_.dtype == "string" else type_.dtype)
+            known = [4 if dim == SymDim.named("n") else dim for dim in type_.shape]
+            assert all(dim is ANY or dim == size for dim, size in zip(known, array.shape, strict=True))
