@@ -85,7 +85,7 @@ class Session:
         names = [name for name, _ in self.outputs]
         if not self._narrow:
             values: list[AnyValue] = self._session.run(names, dict(feed))
-            return values
+            return [_single(value) if _is_float_map(kind) else value for value, (_, kind) in zip(values, self.outputs, strict=True)]
         made = {name: self._to_runtime(feed[name], name, kind) for name, kind, _ in self.inputs}
         return [_from_runtime(value) for value in self._session.run_with_ort_values(names, made)]
 
@@ -107,6 +107,17 @@ def _is_utf8(path: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _is_float_map(kind: str) -> bool:
+    return "map(" in kind and "tensor(float)" in kind
+
+
+def _single(value: AnyValue) -> AnyValue:
+    """Maps, or sequences of them, with numbers of their element type: ONNX Runtime's binding makes them Python's floats of 64 bits."""
+    if isinstance(value, list):
+        return [_single(each) for each in value]
+    return {key: np.float32(number) for key, number in value.items()}
 
 
 def _from_runtime(value: AnyValue) -> AnyValue:

@@ -435,3 +435,17 @@ def test_inexact_rules_of_the_library_are_excluded_if_only_cancellation_remains(
         "the comparison found an output that rounding alone changes, which Arithmetic.rectified_zeros, ConstantFolding.call and "
         "Constants.sum may change as well: the result is optimized without",
     )
+
+
+def test_numbers_of_maps_are_compared_in_their_element_type() -> None:
+    def zipped(*ops: str) -> ModelProto:
+        nodes = [helper.make_node(op, [f"v{i}" if i else "x", "c"], [f"v{i + 1}"]) for i, op in enumerate(ops)]
+        nodes.append(helper.make_node("ZipMap", [f"v{len(ops)}"], ["y"], domain="ai.onnx.ml", classlabels_int64s=[0, 1, 2]))
+        held = helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
+        result = ValueInfoProto(name="y", type=helper.make_sequence_type_proto(held))
+        made = model(nodes, [value("x", shape=("n", 3))], [result], {"c": np.array(3, np.float32)})
+        made.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+        return made
+
+    assert compare_models(zipped("Mul", "Div"), zipped("Div", "Mul")).equal is True
+    assert compare_models(zipped("Mul", "Mul"), zipped("Mul")).equal is False
