@@ -30,6 +30,8 @@ class DataFile:
         self.path = path
         self.name = os.path.basename(path)
         self.committed = False
+        self.stored: set[str] = set()
+        """The names of the tensors that are stored here."""
         self._unfinished: UnfinishedFile | None = None
         self._end = 0
         self._sources: dict[str, int] = {}
@@ -56,6 +58,7 @@ class DataFile:
     def put(self, name: str, tensor: Tensor) -> TensorProto:
         """Stores one tensor. Raises OSError."""
         source = tensor.source
+        self.stored.add(name)
         if isinstance(source, External):
             key = (source.path, source.offset, source.length)
             start = self._placed.get(key)

@@ -231,7 +231,8 @@ def _gathered(model: ModelProto, data: DataFile, folder: str | None) -> ModelPro
 
 
 def _is_elsewhere(tensor: TensorProto, data: DataFile) -> bool:
-    return _is_external(tensor) and not (data.used and _location(tensor) == data.name)
+    """Whether a tensor is in another data file. That file may have the name of the new one, in another folder."""
+    return _is_external(tensor) and not (tensor.name in data.stored and _location(tensor) == data.name)
 
 
 def _location(tensor: TensorProto) -> str:

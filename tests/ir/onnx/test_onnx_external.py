@@ -122,6 +122,24 @@ def test_a_model_in_memory_is_saved_with_the_folder_of_its_data(source: Path, tm
         save(model, tmp_path / "other.onnx")
 
 
+def test_a_model_in_memory_is_saved_as_a_file_of_the_same_name_in_another_folder(tmp_path: Path, parse: Parse) -> None:
+    folder = tmp_path / "source"
+    folder.mkdir()
+    arrays = {"w": WEIGHT, "v": -WEIGHT, "b": BIAS}
+    (folder / "m.onnx.data").write_bytes(b"".join(array.tobytes() for array in reversed(arrays.values())))
+    model = parse("g (float[N, 32] x) => (float[N, 32] y) { h = MatMul(x, w)\n s = Add(h, b)\n y = MatMul(s, v) }")
+    offset = 0
+    for name, array in reversed(arrays.items()):
+        model.graph.initializer.insert(0, external(name, array, {"location": "m.onnx.data", "offset": str(offset)}))
+        offset += array.nbytes
+    target = tmp_path / "m.onnx"
+    save(model, str(target), folder=str(folder))
+    assert (tmp_path / "m.onnx.data").exists()
+    found = values(target)
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
 def test_a_link_keeps_its_place_and_never_loses_its_data(source: Path, tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.mkdir()
