@@ -149,7 +149,7 @@ class _Branch:
                 continue
             if isinstance(term, PCall) and isinstance(term.op, Op):
                 found.append(term.op)
-            stack += pattern_parts(term)
+            stack += [part for part in pattern_parts(term) if not loose(part)]  # others are repeated for each operand, maybe for none
         return frozenset(found)
 
     @cached_property
@@ -283,7 +283,7 @@ def spread(values: Iterable[AnyValue], choice: Choice) -> list[AnyValue]:
         if isinstance(value, CaseCondition):
             made += _in_case(value, choice)
             continue
-        names = _loose(value) & choice.counts.keys() - choice.places.keys()
+        names = loose(value) & choice.counts.keys() - choice.places.keys()
         if len(names) > 1:
             raise RuleError(f"{value!r} refers to each operand of {' and of '.join(sorted(names))} at the same time")
         places = [{**choice.places, name: i} for name in names for i in range(choice.counts[name])] if names else [choice.places]
@@ -299,7 +299,7 @@ def _in_case(value: CaseCondition, choice: Choice) -> list[Guard]:
     return [CaseCondition(value.hole, value.names, one) for one in plain]
 
 
-def _loose(value: AnyValue) -> set[str]:
+def loose(value: AnyValue) -> set[str]:
     """The holes for operands in a value outside of tuples."""
     return {found.name for found in _all([value], tuples=False) if isinstance(found, PartsHole)} if has_holes(value) else set()
 

@@ -68,10 +68,12 @@ def _check_direction(rule: Rule) -> None:
             continue
         except Exception as error:
             raise RuleError(f"rule {rule.name} [{rule!r}]: {sample.asked!r} raises {type(error).__name__}: {error}") from error
-        if same_type(_twice(left, rule.right.axis) if isinstance(rule, MultiRule) else left, right):
+        wanted = _twice(left, rule.right.axis) if isinstance(rule, MultiRule) else left
+        if same_type(wanted, right):
             return
         holes = ", ".join(f"{name}: {type_!r}" for name, type_ in sample.types.items())
-        mismatch = mismatch or f"on {holes} the left side has type {left!r}, the right side {right!r}"
+        whole = "two of the left side have type" if isinstance(rule, MultiRule) else "the left side has type"
+        mismatch = mismatch or f"on {holes} {whole} {wanted!r}, the right side {right!r}"
     if mismatch:
         raise RuleError(f"rule {rule.name} [{rule!r}]: the sides have different types: {mismatch}")
 

@@ -12,8 +12,8 @@ from passat.rules.engine.graph import Symbol
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.variant import symbol_of
-from passat.rules.expansion import Expansion
-from passat.rules.holes import OperatorHole, PartsHole
+from passat.rules.expansion import Expansion, loose
+from passat.rules.holes import OperatorHole
 from passat.rules.multi_pattern import MultiRule
 from passat.rules.pattern import Pattern, PCall, PCase, PTuple, PVar, pattern_parts, subterms
 from passat.rules.rule import EAGER, Rule
@@ -80,9 +80,10 @@ def _fixed(left: Pattern) -> Iterator[Symbol]:
         node = stack.pop()
         if isinstance(node, PCase):
             continue
-        stack += pattern_parts(node)
+        fixed = [part for part in pattern_parts(node) if not loose(part)]  # others are repeated for each operand, maybe for none
+        stack += fixed
         op: object = node.op if isinstance(node, PCall) else None
-        any_length = isinstance(node, PTuple) and any(isinstance(field, PartsHole) for field in node.fields)
+        any_length = isinstance(node, PTuple) and len(fixed) < len(node.fields)
         if not (isinstance(node, PVar) or isinstance(op, OperatorHole) or any_length):
             yield symbol_of(node)
 

@@ -69,6 +69,27 @@ class Grouper:
                 statistics.reject(Reject(reason, Check.GROUP))
         return groups
 
+    def why_apart(self, graph: Graph, members: Sequence[tuple[int, Bindings]]) -> str:
+        """Why matches with equal attributes that bind the shared holes equally are not merged. Adds nodes to the graph."""
+        for part in self._joined:
+            first = graph.types[graph.find(members[0][1].node(part.of))]
+            try:
+                shape = _across(graph, members[0][1], part)
+                other = next((match for _, match in members if _across(graph, match, part) != shape), None)
+            except Reject as rejection:
+                return str(rejection)
+            if other is not None:
+                return f"{first!r} and {graph.types[graph.find(other.node(part.of))]!r} do not fit in {part!r}"
+        group = _in_order(graph, list(members))
+        if len(group) < self.rule.left.at_least:
+            depend = ", and one of them depends on another" if len(group) < len(members) else ""
+            return f"a group has at least {self.rule.left.at_least} calls{depend}"
+        try:
+            self.build(graph, group)
+        except Reject as rejection:
+            return str(rejection)
+        return "the search did not merge them"
+
     def build(self, graph: Graph, group: Sequence[tuple[int, Bindings]]) -> list[tuple[int, int]]:
         """The replacement of each root: (root, node). Raises Reject if the types disagree."""
         try:

@@ -327,7 +327,7 @@ def _operands(count: int) -> str:
 
 
 def why_apart(grouper: Grouper, view: View, pass_name: str, node: str | None = None) -> list[Finding]:
-    """Why individually matching calls were not merged, in an input program."""
+    """Why individually matching calls were not merged, in an input program. Adds nodes to the graph of the view."""
     graph = view.graph
     rejected: dict[str, list[int]] = {}
     matches: dict[int, Bindings] = {}
@@ -355,13 +355,14 @@ def why_apart(grouper: Grouper, view: View, pass_name: str, node: str | None = N
         if len(members) == 1:
             text = f"only {places[0]} matches with this {holes}: no other call can be merged with it"
         else:
-            text = f"{listed(places)} share {holes}, but {_difference(matches, members)}"
+            apart = _difference(matches, members) or grouper.why_apart(graph, [(member, matches[member]) for member in members])
+            text = f"{listed(places)} share {holes}, but {apart}"
         found.append(Finding(Kind.NEAR, text, bare(places), (pass_name,), len(members)))
     return found
 
 
 def _difference(matches: dict[int, Bindings], members: list[int]) -> str:
-    """The first attribute in which calls differ, or other possible reasons."""
+    """The first attribute in which calls differ; '' if there is none."""
     first = matches[members[0]].attrs
     for member in members[1:]:
         other = matches[member].attrs
@@ -372,4 +373,4 @@ def _difference(matches: dict[int, Bindings], members: list[int]) -> str:
                     key = next(each for each in value if value[each] != theirs[each])
                     return f"their attributes differ: {key} is {value[key]!r} and {theirs[key]!r}"
                 return f"the attribute {name} is {mine!r} and {theirs!r}"
-    return "one of them depends on another, or the merged parts would have other types"
+    return ""

@@ -45,7 +45,7 @@ class Collector:
         self._found: dict[tuple[Kind, str], dict[str, set[str]]] = {}
         self._costs: dict[tuple[Kind, str], Priced] = {}
         self._near: list[tuple[View, Alignment, str]] = []
-        self._apart: list[Finding] = []
+        self._apart: dict[str, Finding] = {}
         self._runs: dict[str, list[str]] = {}
         self._left: str | None = None
         self._gone: set[str] = set()
@@ -137,12 +137,10 @@ class Collector:
 
     def _look_near(self, view: View, pass_name: str, run_trace: RunTrace | None, fired: Container[int] = ()) -> None:
         rule, node = self.asked.rule, self.asked.node
-        if isinstance(rule, Grouper):
-            if run_trace is not None:  # multi-pattern rules match only the input program
-                graph = run_trace.run.graph.anew()
-                graph.load(run_trace.run.body)
-                view = View(graph)
-            self._apart += why_apart(rule, view, pass_name, node)
+        if isinstance(rule, Grouper) and run_trace is not None:  # multi-pattern rules match only the input program
+            graph = run_trace.run.graph.anew()
+            graph.load(run_trace.run.body)
+            view = View(graph)
         aligner = Aligner(rule.matcher if isinstance(rule, Grouper) else rule, view)
         found = aligner.nearest()
         if node is not None:
@@ -158,6 +156,9 @@ class Collector:
                 for one in complete:
                     self._note(Kind.LEFT, self._left, view.place(one.root), pass_name)
         self._near += [(view, one, pass_name) for one in found if one.failures][: _KEPT + self.asked.nearest]
+        for finding in why_apart(rule, view, pass_name, node) if isinstance(rule, Grouper) else ():  # last, since it adds nodes
+            known = self._apart.get(finding.text, finding)
+            self._apart[finding.text] = known._replace(passes=tuple(dict.fromkeys((*known.passes, pass_name))))
 
     def _add_complete(self, run_trace: RunTrace, pass_name: str, rule: Matcher, found: Sequence[Alignment]) -> None:
         """Records matches that the engine did not process, or that changed nothing."""
@@ -204,7 +205,7 @@ class Collector:
         rounds = _stage_of(run_trace.run, rule).rounds
         if by is None and rounds is not None:
             return Kind.CUT, f"its phase ended after {'one iteration' if rounds == 1 else f'{rounds} iterations'}, before it was processed"
-        return Kind.RETIRED, by or "another rule"
+        return (Kind.CUT, "the search missed it, which is a defect of Passat; please report it") if by is None else (Kind.RETIRED, by)
 
     # ---- results
 
@@ -228,7 +229,7 @@ class Collector:
             text = SENTENCES[kind].format(where=where, reason=reason, times=times(len(places)))
             found.append(Finding(kind, text, bare(places), tuple(passes), len(places), extra, cost))
         if not any(finding.kind in (Kind.TAKEN, Kind.COSTLIER) for finding in found):
-            found += self._apart
+            found += [each._replace(passes=tuple(self._passes(each.passes))) for each in self._apart.values()]
         if not found:
             found = self._nearest()
         return sorted(found, key=lambda finding: ORDER.index(finding.kind))

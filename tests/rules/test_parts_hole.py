@@ -7,6 +7,8 @@ import pytest
 from passat.catalog import rule_rows, rules_text
 from passat.rules import RuleError, RuleSet, Term, attributes, guard, op, tensors, tensors_of
 from passat.rules.checking.check_sets import check_rule
+from passat.rules.engine.directions import Directions
+from passat.rules.engine.matching import Matcher
 from passat.rules.guards import same_rank
 from tests.rules.building import func, ops, tup, var
 from tests.rules.running import assert_equal_in_value, operators, saturate
@@ -48,6 +50,28 @@ def test_it_fires_wherever_the_part_is() -> None:
         outcome = saturate(function, Joined)
         assert sorted(operators(outcome.function)) == (["concatenate"] if place < 2 else ["concatenate", "negative", "negative"])
         assert_equal_in_value(function, outcome.function, exact=True)
+
+
+class Mapped(RuleSet):
+    """Rules whose left sides repeat a term for each operand."""
+
+    all_but_one = op.concatenate((x, *(op.negative(one) for one in ys)), axis=p) >> op.negative(
+        op.concatenate((op.negative(x), *ys), axis=p)
+    )
+    any_of_them = op.concatenate((op.exp(x), *(op.negative(one) for one in xs)), axis=p) >> op.concatenate(
+        (op.exp(op.copy(x)), *(op.negative(one) for one in xs)), axis=p
+    )
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_left_side_may_repeat_a_term(count: int) -> None:
+    outcome = saturate(func(join(v, *[ops.negative(part) for part in (w, z)[:count]])), Mapped)  # type: ignore[arg-type]  # an expression
+    assert outcome.fired("Mapped.all_but_one") == 1
+
+
+def test_a_program_need_not_have_a_term_that_is_repeated_for_no_operand() -> None:
+    alone = Matcher(Mapped.any_of_them.directions()[0])
+    assert [matcher.name for matcher in Directions(Mapped.any_of_them).within(alone.symbols)] == ["Mapped.any_of_them[0]"]
 
 
 def test_a_guard_about_the_operands_holds_of_each() -> None:

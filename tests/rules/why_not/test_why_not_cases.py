@@ -122,6 +122,7 @@ class Groups(RuleSet):
     convolutions = (each(op.nn.conv2d(x, w, attrs=p), sharing=x) >> parts(op.nn.conv2d(x, joined(w, axis=0), attrs=p), axis=1)).when(
         is_constant(w)
     )
+    sums = each(x + w, sharing=x, at_least=3) >> parts(x + joined(w, axis=-1), axis=-1)
 
 
 def at(name: str, call: AnyValue) -> AnyValue:
@@ -138,6 +139,7 @@ class Cheap:
         return 0.001 if op.name in ("tanh", "sqrt") else 1.0
 
 
+SQUARE = var("square", (3, 3))
 X, Y, Z = var("x"), var("y"), var("z")
 IMAGE = var("image", (1, 2, 6, 6))
 NEGATED = at("Add", ops.add(X, at("Neg", ops.negative(Y))))
@@ -517,6 +519,34 @@ CASES: dict[str, Case] = {
         tup(conv("First", numbers((2, 2, 3, 3))), conv("Second", numbers((2, 2, 3, 3), seed=1), strides=(2, 2))),
         groups,
         "there are no calls to merge:\n  'First' and 'Second' share x (the input 'image'), but their attributes differ: strides is (1, 1) and (2, 2)",
+        Kind.NEAR,
+    ),
+    "fewer calls than a group needs": Case(
+        "Groups.sums",
+        tup(at("First", ops.add(X, Y)), at("Second", ops.add(X, Z))),
+        groups,
+        "there are no calls to merge:\n  'First' and 'Second' share x (the input 'x'), but a group has at least 3 calls",
+        Kind.NEAR,
+    ),
+    "calls that depend on each other": Case(
+        "Groups.products",
+        at("Second", ops.nn.matmul(SQUARE, at("First", ops.nn.matmul(SQUARE, SQUARE)))),
+        groups,
+        "there are no calls to merge:\n  'First' and 'Second' share x (the input 'square'), but a group has at least 2 calls, and one of them depends on another",
+        Kind.NEAR,
+    ),
+    "operands that cannot be concatenated": Case(
+        "Groups.products",
+        tup(at("First", ops.nn.matmul(SQUARE, SQUARE)), at("Second", ops.nn.matmul(SQUARE, var("v", (2, 3, 3))))),
+        groups,
+        "there are no calls to merge:\n  'First' and 'Second' share x (the input 'square'), but Tensor[(3, 3), float32] and Tensor[(2, 3, 3), float32] do not fit in joined(w, axis=-1)",
+        Kind.NEAR,
+    ),
+    "parts of unknown sizes": Case(
+        "Groups.products",
+        tup(at("First", ops.nn.matmul(SQUARE, var("v", (3, "m")))), at("Second", ops.nn.matmul(SQUARE, var("u", (3, "n"))))),
+        groups,
+        "there are no calls to merge:\n  'First' and 'Second' share x (the input 'square'), but the size of axis 1 is unknown",
         Kind.NEAR,
     ),
     "one of two calls rejected": Case(
