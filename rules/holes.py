@@ -8,11 +8,13 @@ from typing import Final, Literal, cast, get_args, overload
 
 from passat.ir.op import Op, list_ops
 from passat.rules.guards import Guard
-from passat.rules.pattern import CaseValue, Pattern, PCall, PCase, PConst, PVar, RuleError, TermLike, find_operator, subterms
+from passat.rules.pattern import CaseValue, Pattern, PCall, PCase, PConst, PVar, RuleError, TermLike, find_operator, hole_name, subterms
 from passat.rules.symbolic import OperatorTerm, Symbolic
 
 MOST: Final = 7
 """Default maximum number of operands that a hole stands for."""
+_LIMIT: Final = 64
+"""The largest maximum. There is one rule for each number of operands."""
 
 
 class LengthError(RuleError, TypeError):
@@ -66,16 +68,20 @@ def tensors_of(name: str, *, least: int = 0, most: int = MOST) -> PartsHole:
 
     Raises RuleError for an empty range of lengths.
     """
-    if not 0 <= least <= most:
-        raise RuleError(f"tensors_of({name!r}): the minimum {least} exceeds the maximum {most}")
-    return PartsHole(name, least, most)
+    return _parts_hole("tensors_of", name, least, most, constant=False)
 
 
 def constants_of(name: str, *, least: int = 0, most: int = MOST) -> PartsHole:
     """A hole for some operands that are constants, or tuples of constants: `f(*cs)`. Raises RuleError for an empty range of lengths."""
-    if not 0 <= least <= most:
-        raise RuleError(f"constants_of({name!r}): the minimum {least} exceeds the maximum {most}")
-    return PartsHole(name, least, most, constant=True)
+    return _parts_hole("constants_of", name, least, most, constant=True)
+
+
+def _parts_hole(maker: str, name: str, least: int, most: int, *, constant: bool) -> PartsHole:
+    if type(least) is not int or type(most) is not int or not 0 <= least <= most <= _LIMIT:
+        raise RuleError(
+            f"{maker}({name!r}): least= and most= are numbers of operands, 0 <= least <= most <= {_LIMIT}, not {least} and {most}"
+        )
+    return PartsHole(hole_name(name), least, most, constant=constant)
 
 
 Trait = Literal[
@@ -190,14 +196,22 @@ def operator(name: str, *choices: str, arity: int | None = None, but: tuple[str,
     Without `arity`, the pattern determines the number of operands: `f(x)`, or `f(*xs)` for any number. Raises RuleError for an unknown
     trait, and if no operator has the traits.
     """
-    for trait in traits:
+    for trait, wanted in traits.items():
         if trait not in TRAITS:
             raise RuleError(f"operator({name!r}): there is no trait {trait!r}; traits are {', '.join(TRAITS)}")
+        if not isinstance(wanted, bool):
+            raise RuleError(f"operator({name!r}): {trait}= is True or False, not {wanted!r}")
+    if not isinstance(but, tuple):
+        raise RuleError(f"operator({name!r}): but= is a tuple of names of operators, not {but!r}")
+    for each in (*choices, *but):
+        if not isinstance(each, str):
+            raise RuleError(f"operator({name!r}): operators are given by name, such as 'nn.relu', not as {each!r}")
+        find_operator(each)
     if choices and (traits or arity is not None or but):
         raise RuleError(f"operator({name!r}): give the names of operators, or arity= and traits, not both")
     if arity is not None and (not isinstance(arity, int) or isinstance(arity, bool)):
         raise RuleError(f"operator({name!r}): arity= is the number of operands, not {arity!r}")
-    made = OperatorHole(name, choices, arity, cast("Mapping[Trait, bool]", traits), but)
+    made = OperatorHole(hole_name(name), choices, arity, cast("Mapping[Trait, bool]", traits), but)
     if not made.operators():
         raise RuleError(f"operator({name!r}): there is no operator with these traits and arity={arity}")
     return made
@@ -227,7 +241,9 @@ class CaseHole(Symbolic):
     def __call__(self, **values: AnyValue) -> AnyValue:
         """A value per case: a term if any value is one, otherwise an attribute value or an argument of a guard."""
         if values.keys() != set(self.names):
-            raise RuleError(f"{self.name} is {any_of(self.names)}: give a value for each, and not for {any_of(tuple(values)) or 'none'}")
+            missing = [name for name in self.names if name not in values]
+            wrong = f"{any_of(missing)} is missing" if missing else f"{next(iter(values.keys() - set(self.names)))} is none of them"
+            raise RuleError(f"{self.name} is {any_of(self.names)}: give a value for each; {wrong}")
         return PCase(self, values) if any(map(_is_term, values.values())) else CaseValue(self, values)
 
     def only(self, names: str, *guards: Guard) -> "list[CaseCondition]":

@@ -11,7 +11,7 @@ from typing import Any as AnyValue
 
 from passat.rules.guards import Guard
 from passat.rules.pattern import CaseValue, Pattern, PCall, PCase, PConst, PVar, RuleError, subterms, tensor_holes
-from passat.rules.rule import EXACT, MULTI_PATTERN, Rule
+from passat.rules.rule import EAGER, EXACT, JOINING, LOWERING, MULTI_PATTERN, Rule
 
 if TYPE_CHECKING:
     from passat.rules.expansion import Choice
@@ -70,7 +70,7 @@ class PJoined(Pattern):
 def each(pattern: Pattern, *, sharing: PVar | PConst | Iterable[PVar | PConst], at_least: int = 2) -> Each:
     """All calls that match the pattern and bind the shared holes equally. Raises RuleError for a shared hole that the pattern lacks, and
     for fewer than two calls."""
-    if at_least < 2:
+    if not isinstance(at_least, int) or at_least < 2:
         raise RuleError(f"each({pattern!r}): a group has at least 2 calls, not {at_least!r}")
     shared = (sharing,) if isinstance(sharing, Pattern) else tuple(sharing)
     if not isinstance(pattern, (PCall, PCase)):
@@ -86,11 +86,15 @@ def each(pattern: Pattern, *, sharing: PVar | PConst | Iterable[PVar | PConst], 
 def joined(hole: PVar | PConst, *, axis: int, alike: bool = False) -> PJoined:
     """The values of a hole in all matches, concatenated along the axis. Groups values that agree in all other sizes or, if `alike`, in all
     sizes."""
+    if not isinstance(hole, (PVar, PConst)) or not isinstance(axis, int):
+        raise RuleError(f"joined({hole!r}, axis={axis!r}): joins a hole along an axis, which is a number")
     return PJoined(hole, axis, alike)
 
 
 def parts(whole: Pattern, *, axis: int | CaseValue) -> Parts:
-    """The roots are the parts of a tensor along the axis."""
+    """The roots are the parts of a tensor along the axis. Raises RuleError for anything else."""
+    if not isinstance(whole, Pattern) or not isinstance(axis, (int, CaseValue)):
+        raise RuleError(f"parts({whole!r}, axis={axis!r}): the parts of a term along an axis, which is a number")
     return Parts(whole, axis)
 
 
@@ -121,6 +125,7 @@ class MultiRule(Rule):
                 raise RuleError(f"{self._where()}: {node!r} differs between matches; write joined({node!r}, axis=...), or share it")
             if isinstance(node, PJoined) and not tensor_holes(node.of) <= tensor_holes(self.lhs) - shared:
                 raise RuleError(f"{self._where()}: {node!r} joins a hole that does not differ between matches")
+        super()._check_sides()
 
     def _but(self, **changes: AnyValue) -> "Rule":
         kept = {"guards": self.guards, **self._said()}
@@ -156,9 +161,21 @@ class MultiRule(Rule):
         said = {**self._said(), "name": self.name and f"{self.name}[{choice}]"}
         return MultiRule(left, parts(rhs, axis=filled(self.right.axis, choice)), guards, **said)
 
+    def exploring(self) -> "Rule":
+        """The rule itself: merged calls are an alternative."""
+        return self
+
+    def joining(self) -> "Rule":
+        """Raises RuleError: merged calls do not exist before."""
+        return self.of_kind(JOINING)
+
+    def eager(self) -> "Rule":
+        """Raises RuleError: the calls are merged together, not one by one."""
+        return self.of_kind(EAGER)
+
     def lowering(self) -> "Rule":
         """Raises RuleError: merged calls are an alternative, not a decomposition."""
-        raise RuleError(f"rule [{self!r}]: a multi-pattern rule cannot be lowering")
+        return self.of_kind(LOWERING)
 
     def budget(self, matches: int) -> "Rule":
         """Raises RuleError: a multi-pattern rule is applied once."""

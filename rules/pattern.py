@@ -9,11 +9,15 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 from typing import Any as AnyValue
 
+import numpy as np
+
 from passat.ir.custom_ops import declared_op
 from passat.ir.onnx.opaque import PREFIX, OpaqueOp, escape, opaque_name
 from passat.ir.onnx_mapping import READERS
 from passat.ir.op import REQUIRED, Op, find_op, get_op, list_ops
+from passat.ir.ops.emitting import shortest
 from passat.ir.passat_error import PassatError
+from passat.passmgr.options import convert
 from passat.rules.notation import call_text
 from passat.rules.symbolic import AttributeTerm, OperatorTerm, Symbolic
 
@@ -286,6 +290,11 @@ class PCall(Pattern):
                 raise RuleError(f"{op.name}({name}=...) is an attribute: write a value or attribute({name!r}); {value!r} is {value.kind}")
             elif name not in op.attr_params and not isinstance(op, OpaqueOp):
                 raise RuleError(f"{op.name} has no attribute {name!r}; it has: {', '.join(op.attr_params) or 'none'}")
+            elif isinstance(op, Op) and not _has_symbol(value):
+                try:
+                    self.attrs[name] = as_declared(op, name, value)
+                except TypeError as error:
+                    raise RuleError(f"{op.name}({name}={value!r}): {error}") from None
         attrs_key = tuple(sorted([(name, repr(value)) for name, value in self.attrs.items()])) if self.attrs else ()
         self.key = ("call", op.name, tuple([arg.key for arg in self.args]), attrs_key)
 
@@ -306,7 +315,28 @@ class PCall(Pattern):
     @property
     def unnamed(self) -> list[str]:
         """The attributes that have neither a default nor a value here."""
-        return [] if "attrs" in self.attrs else [name for name in self.op.attr_params if name not in self.attrs]
+        if "attrs" in self.attrs:
+            return []
+        ops = [self.op] if isinstance(self.op, Op) else self.op.operators()  # an operator, or a hole for one
+        missing = [name for name in ops[0].attr_params if name in self.op.attr_params and name not in self.attrs]
+        return [name for name in missing if any(found.defaults[name] is REQUIRED for found in ops)]
+
+
+def as_declared(op: Op, name: str, value: AnyValue) -> AnyValue:
+    """The value of an attribute in the type that the operator declares; NumPy's numbers become Python's. Raises TypeError for others."""
+    parameter = op.attr_params.get(name)
+    if parameter is None or type(value) is parameter.annotation:
+        return value
+    if isinstance(value, (np.generic, np.ndarray)):
+        value = shortest(value) if isinstance(value, np.float32) else value.tolist()  # type: ignore[arg-type]  # a number
+    try:
+        return convert(value, parameter.annotation)
+    except OverflowError:
+        raise TypeError("the number is too large") from None
+
+
+def _has_symbol(value: AnyValue) -> bool:
+    return isinstance(value, Symbolic) or (isinstance(value, (tuple, list)) and any(map(_has_symbol, value)))
 
 
 class PCase(Pattern):
@@ -385,12 +415,12 @@ def tensors(names: str) -> tuple[PVar, ...]:
 
 def tensor(name: str) -> PVar:
     """One hole for any expression."""
-    return PVar(_name(name))
+    return PVar(hole_name(name))
 
 
 def constant(name: str) -> PConst:
     """A hole for a constant."""
-    return PConst(_name(name))
+    return PConst(hole_name(name))
 
 
 def constants(names: str) -> tuple[PConst, ...]:
@@ -427,16 +457,17 @@ def attributes(names: str) -> tuple[AttrHole, ...]:
 
 def attribute(name: str) -> AttrHole:
     """One hole for an attribute."""
-    return AttrHole(_name(name))
+    return AttrHole(hole_name(name))
 
 
 def _names(names: str) -> list[str]:
     if not isinstance(names, str) or not names.split():
         raise RuleError(f"holes are named in one string, such as 'x y', not {names!r}")
-    return [_name(name) for name in names.split()]
+    return [hole_name(name) for name in names.split()]
 
 
-def _name(name: str) -> str:
+def hole_name(name: str) -> str:
+    """The name of a hole. Raises RuleError for anything but a word."""
     if not isinstance(name, str) or not name.isidentifier():
         raise RuleError(f"the name of a hole is a word, such as 'x', not {name!r}")
     return name

@@ -109,7 +109,11 @@ class Rule:
     def check(self) -> None:
         """Raises RuleError for holes that the left side does not bind or that have one name, and for sides that cannot be those of a
         rule."""
-        self.holes()
+        for hole in self.holes().parts.values():
+            own = {hole.name, *(hole.part(place).name for place in range(hole.most))}
+            for node in subterms(self.lhs):
+                if isinstance(node, (PVar, PConst)) and node.name in own and node.key != hole.key:
+                    raise RuleError(f"{self._where()}: {node.name!r} is also the name of {hole!r} or of one of its operands: rename one")
         self._check_sides()
         self._check_note()
         self._check_bound(self.rhs, *self.guards)
@@ -129,6 +133,11 @@ class Rule:
                 raise RuleError(
                     f"{self._where()}: the left side does not specify {node.unnamed[0]} of {node.op.name}: name it, or write `...` "
                     "after the operands for any attributes"
+                )
+        for node in subterms(self.rhs):
+            if isinstance(node, PCall) and node.unnamed:
+                raise RuleError(
+                    f"{self._where()}: the right side does not specify {node.unnamed[0]} of {node.op.name}, which has no default"
                 )
         unknown = [node for node in subterms(self.rhs) if is_undeclared(node)]
         if unknown and not {node.key for node in unknown} <= {node.key for node in subterms(self.lhs)}:
@@ -437,6 +446,10 @@ class RuleSetMeta(type):
         inherited = [rule for rule in bequeathed if rule.own_name not in namespace]
         own = []
         for attribute, value in namespace.items():
+            if isinstance(value, (Rule, RuleSetMeta)) and attribute in _TAKEN:
+                raise RuleError(f"{name}.{attribute} has the name of an attribute of all rule sets; choose another")
+            if isinstance(value, RuleSetMeta) and value.__qualname__ == f"{namespace.get('__qualname__')}.{attribute}":
+                raise RuleError(f"{name}.{attribute} is a rule set inside a rule set, whose rules no pass would run: move it out")
             if isinstance(value, Rule):
                 rule = value.named(f"{name}.{attribute}")
                 setattr(cls, attribute, rule)
@@ -508,6 +521,9 @@ class RuleSetMeta(type):
         from passat.rules.notebook import set_html  # only for notebooks
 
         return set_html(cls)
+
+
+_TAKEN: Final = frozenset(name for name in (*vars(RuleSetMeta), "rules", "base", "mro") if not name.startswith("__"))
 
 
 class RuleSet(metaclass=RuleSetMeta):

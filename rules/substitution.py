@@ -1,6 +1,7 @@
 """Substitutions: values of guards and attributes, numbers, and types of sides for a given binding of a rule's holes. Shared by the engine,
 which finds matches, and the certificate checker, which proves them; each fills the holes in its own way."""
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -33,11 +34,14 @@ from passat.rules.pattern import (
     PTuple,
     PValue,
     PVar,
+    RuleError,
+    as_declared,
     is_undeclared,
     named_patterns,
     pattern_parts,
     subterms,
 )
+from passat.rules.symbolic import Symbolic
 
 if TYPE_CHECKING:
     from passat.rules.rule import Rule
@@ -165,13 +169,36 @@ class Substitution:
         if len(given) == 1 and isinstance(whole, Attrs) and whole.keys() == call.op.attr_params.keys():
             return whole
         kept = {name: value for name, value in whole.items() if name in call.op.attr_params}
-        return call.op.bind_attrs({**kept, **{name: self._attribute(name, value) for name, value in given.items() if name != "attrs"}})
+        named = {name: self._attribute(call.op, name, value) for name, value in given.items() if name != "attrs"}
+        return call.op.bind_attrs({**kept, **named})
 
-    def _attribute(self, name: str, value: AnyValue) -> AnyValue:
-        """The value of an attribute of the right side. Rejects sizes that are not known."""
+    def _attribute(self, op: Op, name: str, value: AnyValue) -> AnyValue:
+        """The value of an attribute of the right side. Rejects sizes that are not known, and values of other types than the operator
+        declares."""
         found = self.value(value)
-        if not isinstance(value, AttrHole) and _has_sizes(found):
-            raise Reject(f"{name} is {found!r}, with a size that is not known", by=value if isinstance(value, Computed) else None)
+        if isinstance(value, AttrHole) or not isinstance(value, (Symbolic, tuple, list)):
+            return found
+        by = value if isinstance(value, Computed) else None
+        if _has_sizes(found):
+            raise Reject(f"{name} is {found!r}, with a size that is not known", by=by)
+        try:
+            return as_declared(op, name, found)
+        except TypeError as error:
+            raise Reject(f"{name} of {op.name}: {error}", by=by) from None
+
+    @property
+    def where(self) -> str:
+        """The rule, at the beginning of errors."""
+        return ""
+
+    def constant(self, node: PValue) -> Value:
+        """The constant, or tuple of constants, that the function of a `value(...)` returns. Raises RuleError for anything else."""
+        found: Value = self.value(node.value)
+        if not all(isinstance(part, Tensor) for part in (found if isinstance(found, tuple) else (found,))):
+            kind = type(found).__name__
+            raise RuleError(
+                f"{self.where}{node!r} returned {kind}; it must return a Tensor, such as Tensor.dense(array), or a tuple of them"
+            )
         return found
 
     def build(self, maker: Maker, node: Pattern, made: dict[tuple[AnyValue, ...], int], type_: Type) -> int:
@@ -180,7 +207,7 @@ class Substitution:
             if isinstance(node, PExpression):
                 made[node.key] = add_tree(maker, self.value(node.value))
             elif isinstance(node, PValue):
-                made[node.key] = maker.add_value(self.value(node.value))
+                made[node.key] = maker.add_value(self.constant(node))
             elif isinstance(node, (PLiteral, PNumber)):
                 made[node.key] = maker.add_value(scalar_for(self.value(node.value), type_))
             elif isinstance(node, (PVar, PConst)):
@@ -265,12 +292,17 @@ def bound_keys(rule: "Rule") -> Iterator[tuple[AnyValue, ...]]:
             yield node.key
 
 
+_MOST_INTEGER: Final = int(sys.float_info.max)
+
+
 def scalar_for(value: float, type_: Type) -> Tensor:
     """A number of a right side as a scalar of the left side's element type. Rejects numbers that the type cannot represent."""
     if not isinstance(type_, TensorType):
         raise Reject("a number on the right side needs a left side that is a tensor", Check.NUMBER)
     if not isinstance(value, (int, float, np.number, np.bool_)):
         raise Reject(f"{value!r} is not a known number", Check.NUMBER)
+    if isinstance(value, int) and abs(value) > _MOST_INTEGER:
+        raise Reject(f"a number of {len(str(abs(value)))} digits is too large", Check.NUMBER)
     kind = to_numpy(type_.dtype)
     if type_.dtype in FLOATS:
         with np.errstate(all="ignore"):

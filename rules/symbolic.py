@@ -125,13 +125,13 @@ class AttributeTerm(Symbolic):
     def __eq__(self, other: object) -> AnyValue:
         """The guard `a == b`; for the attribute itself, and for values that no attribute has, a bool. Inside Passat, attributes are
         compared by identity, or by `repr`."""
-        if other is self or not isinstance(other, (Symbolic, int, float, str, tuple, list)):
+        if other is self or not (other is None or isinstance(other, (Symbolic, int, float, str, tuple, list))):
             return other is self
         return _compared("equals", self, "==", other)
 
     def __ne__(self, other: object) -> AnyValue:
         """The guard `a != b`, like `==`."""
-        if other is self or not isinstance(other, (Symbolic, int, float, str, tuple, list)):
+        if other is self or not (other is None or isinstance(other, (Symbolic, int, float, str, tuple, list))):
             return other is not self
         return _compared("differs", self, "!=", other)
 

@@ -43,7 +43,12 @@ def check_types(rule: Rule) -> None:
     reported.
     """
     try:
-        for direction in rule.directions() if rule.holes() else [rule]:
+        directions = rule.directions() if rule.holes() else [rule]
+        if not directions:
+            raise RuleError(
+                f"rule {rule.name} [{rule!r}]: {'; '.join(rule.holes().meanings())}: no choice fits both sides, or all make them equal"
+            )
+        for direction in directions:
             _check_direction(direction)
     except RuleError as error:
         error.source = error.source or rule.source

@@ -18,10 +18,12 @@ from passat.rules.engine.report import RuleStatistics
 from passat.rules.engine.variant import symbol_of
 from passat.rules.expansion import fitted, holes_in
 from passat.rules.guards import Reject, Term, knows_all_elements
-from passat.rules.pattern import PCall
+from passat.rules.pattern import PCall, RuleError
 from passat.rules.rule import Rule
 
 KNOWS_ALL: Final = unwrap(knows_all_elements)
+_MOST_NESTED: Final = 64
+"""Maximum number of eager rules that apply to each other's results."""
 
 
 def asks_elements(rule: Rule) -> bool:
@@ -97,12 +99,20 @@ class Eager:
                 statistics = graph.statistics[matcher.rule_name] = RuleStatistics()
             statistics.matches += 1
             new = NewNode(head, payload, operands, type_, known)
+            if graph.nested == _MOST_NESTED:
+                raise RuleError(
+                    f"the rule {matcher.name} ({matcher.rule.source}): eager rules apply to what they make, and this one to its own "
+                    "results without end"
+                )
+            graph.nested += 1
             try:
                 made = matcher.decide(graph, row, new)[1]
             except Reject as rejection:
                 statistics.reject(rejection)
                 graph.decisions.append(Decision(matcher.rule_name, place, str(rejection)))
                 continue
+            finally:
+                graph.nested -= 1
             statistics.unions += 1
             graph.applied += 1
             graph.decisions.append(Decision(matcher.rule_name, place, "", new, made, len(graph)))

@@ -156,6 +156,8 @@ class Graph:
         self.statistics: dict[str, RuleStatistics] = {}
         self.applied = 0
         """The number of applications of eager rules."""
+        self.nested = 0
+        """The number of eager rules whose right sides are being added, each for a node of the preceding one."""
         self.decisions: list[Decision] = []
         self.merged = 0
         self.places: dict[int, Expr] = {}

@@ -323,7 +323,7 @@ class Matcher:
                 made.append(add_tree(graph, match.value(node.value)))
                 continue
             if isinstance(node, PValue):
-                made.append(graph.add_value(match.value(node.value)))
+                made.append(graph.add_value(match.constant(node)))
                 continue
             if isinstance(node, (PLiteral, PNumber)):
                 made.append(graph.add_constant(scalar_for(match.value(node.value), match.root_type)))
@@ -438,8 +438,12 @@ class Bindings(Substitution):
         except (OpTypeError, InferError, RuleError, MemoryError):
             raise
         except Exception as error:
-            rule = self.matcher.rule
-            raise RuleError(f"the rule {rule.name} ({rule.source}): {call!r} raises {type(error).__name__}: {error}") from error
+            raise RuleError(f"{self.where}{call!r} raises {type(error).__name__}: {error}") from error
+
+    @property
+    def where(self) -> str:
+        """The rule, at the beginning of errors."""
+        return f"the rule {self.matcher.rule.name} ({self.matcher.rule.source}): "
 
     def bound(self, pattern: Pattern) -> Term | None:
         """The term bound to a part of the left side that has a column; None for any other pattern."""

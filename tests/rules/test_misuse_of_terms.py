@@ -15,10 +15,11 @@ from passat.ir.types import TensorType
 from passat.passmgr import Statistics
 from passat.rulefile import RuleFileError, load_rules
 from passat.rules import RuleSet, attribute, constant, guards, op, tensor, tensors
-from passat.rules.guards import computed, guard, is_all, is_float
+from passat.rules.guards import Term, computed, guard, is_all, is_float
 from passat.rules.multi_pattern import each, joined, parts
-from passat.rules.pattern import RuleError, constants, number
+from passat.rules.pattern import RuleError, constants, number, value
 from passat.rules.rule import RuleSetMeta
+from tests.rules.building import func, ops, var
 from tests.rules.running import saturate
 
 KNOWN: dict[str, AnyValue] = {
@@ -337,3 +338,58 @@ def test_a_computed_value_that_raises_names_the_rule() -> None:
     rules = joined_alphas(lambda a, b: half(a))
     with pytest.raises(RuleError, match=r"the rule Joined\.both \(.*\): half\(a\) raises ZeroDivisionError: 0\.25"):
         run(rules, leaky(0.25, 0.5))
+
+
+@pytest.mark.parametrize("given", ["x", None, b"x", 1j, True, [1.0], {}, object(), 10**400])
+def test_an_attribute_has_the_declared_type(given: AnyValue) -> None:
+    x, a = tensor("x"), attribute("a")
+    with pytest.raises(RuleError, match=r"nn\.leaky_relu\(alpha=.*\): "):
+        op.nn.leaky_relu(x, alpha=given)
+    rules = joined_alphas(lambda a, b: computed(lambda alpha: given)(a))
+    function = leaky(0.25, 0.5)
+    assert run(rules, function)[0] is function
+    assert op.nn.leaky_relu(x, alpha=a).attrs["alpha"] is a
+
+
+def test_numpys_numbers_are_attributes() -> None:
+    x = tensor("x")
+    assert op.nn.leaky_relu(x, alpha=np.float32(0.1)).key == op.nn.leaky_relu(x, alpha=0.1).key
+    assert op.transpose(x, axes=np.array([1, 0])).key == op.transpose(x, axes=[1, 0]).key == op.transpose(x, axes=(1, 0)).key
+    assert op.nn.leaky_relu(x, alpha=2).key == op.nn.leaky_relu(x, alpha=2.0).key
+
+
+@pytest.mark.parametrize(("returned", "said"), [(None, "NoneType"), (1.0, "float"), (np.zeros(3), "ndarray"), ((1,), "tuple")])
+def test_a_computed_constant_is_a_tensor(returned: AnyValue, said: str) -> None:
+    @computed
+    def made(x: Term) -> AnyValue:
+        """Returns something else."""
+        return returned
+
+    x = tensor("x")
+    rules = RuleSetMeta("Made", (RuleSet,), {"one": op.nn.leaky_relu(x, ...) >> value(made(x))})
+    with pytest.raises(RuleError, match=rf"the rule Made\.one \(.*\): made\(x\) returned {said}; it must return a Tensor"):
+        run(rules, leaky(0.25))
+
+
+def test_a_number_that_no_type_can_represent_rejects_the_match() -> None:
+    x, a = tensor("x"), attribute("a")
+    huge = computed(lambda alpha: 10**400)
+    rules = RuleSetMeta("Huge", (RuleSet,), {"one": (op.nn.leaky_relu(x, alpha=a) >> x * number(huge(a))).lowering()})
+    function = leaky(0.25)
+    assert run(rules, function)[0] is function
+
+
+@pytest.mark.parametrize(("axes", "fired"), [(None, True), ((1, 0), False)])
+def test_an_attribute_may_be_none(axes: AnyValue, fired: bool) -> None:
+    x, p = tensor("x"), attribute("p")
+    rule = op.nn.relu(op.transpose(x, axes=p)) >> op.transpose(x, axes=p)
+    rules = RuleSetMeta("Turned", (RuleSet,), {"one": rule.when(p == None)})  # noqa: E711  # a guard
+    function = func(ops.nn.relu(ops.transpose(var("x"), axes=axes)))
+    assert (run(rules, function)[0] is not function) is fired
+
+
+def test_an_eager_rule_that_applies_to_its_own_results_is_an_error() -> None:
+    x = tensor("x")
+    rules = RuleSetMeta("Endless", (RuleSet,), {"one": (op.nn.relu(x) >> op.nn.relu(op.nn.relu(x))).eager()})
+    with pytest.raises(RuleError, match=r"the rule Endless\.one \(.*\): eager rules apply to what they make, and this one to its own"):
+        run(rules, func(ops.nn.relu(var("x"))))

@@ -1,5 +1,7 @@
 """Multi-pattern rules: valid forms, matched calls, results, and linear size."""
 
+from typing import cast
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -168,6 +170,14 @@ def test_rules_with_several_roots_are_rules() -> None:
         (lambda: (each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).when(is_constant(y)), "uses 'y'"),
         (lambda: (each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).inexact(""), "state what it changes"),
         ((each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).and_back, "no reverse direction"),
+        ((each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).eager, "a multi-pattern rule cannot be eager"),
+        ((each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).joining, "a multi-pattern rule cannot be joining"),
+        ((each(x @ w, sharing=x) >> parts(x @ joined(w, axis=-1), axis=-1)).lowering, "a multi-pattern rule cannot be lowering"),
+        (lambda: each(op.reshape(x), sharing=x) >> parts(x, axis=0), "the left side does not specify newshape of reshape"),
+        (lambda: each(op.sum(x, axis=p + 1), sharing=x) >> parts(x, axis=0), "the left side computes a value"),
+        (lambda: each(x @ w, sharing=x, at_least=cast(int, "2")), "a group has at least 2 calls, not '2'"),
+        (lambda: joined(w, axis=cast(int, "a")), "joins a hole along an axis, which is a number"),
+        (lambda: parts(x, axis=cast(int, None)), "the parts of a term along an axis, which is a number"),
     ],
 )
 def test_invalid_rules_are_rejected(make: object, sentence: str) -> None:

@@ -89,6 +89,17 @@ def test_every_operator_is_checked() -> None:
     assert {trier.rule.name for trier, _ in checked.wrong} == {"Wrong.same[add]"}
 
 
+def test_attributes_that_are_not_named_have_their_defaults() -> None:
+    reduce = operator("reduce", "sum", "max")
+    rule = reduce(op.negative(op.negative(x)), axis=p) >> reduce(x, axis=p)
+    assert [repr(direction) for direction in rule.directions()] == [
+        "sum(negative(negative(x)), axis=p) -> sum(x, axis=p)",
+        "max(negative(negative(x)), axis=p) -> max(x, axis=p)",
+    ]
+    with pytest.raises(RuleError, match="does not specify newshape of view"):
+        operator("view", "reshape")(op.exp(x)) >> x
+
+
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
@@ -98,6 +109,16 @@ def test_every_operator_is_checked() -> None:
         (lambda: operator("f", "add", elementwise=True, arity=2), "not both"),
         (lambda: f(x, y) >> x, "f stands for operators with arity=1, but the pattern gives 2 operands"),
         (lambda: operator("g", "ad"), "there is no operator 'ad'; did you mean add"),
+        (lambda: operator("g", cast(str, ["exp", "log"])), "operators are given by name, such as 'nn.relu', not as \\['exp', 'log'\\]"),
+        (lambda: operator("g", cast(str, op.exp)), "operators are given by name, such as 'nn.relu', not as op.exp"),
+        (lambda: operator("g", elementwise=True, but=("relu",)), "there is no operator 'relu'; did you mean nn.relu"),
+        (lambda: operator("g", elementwise=True, but=cast(tuple[str, ...], "exp")), "but= is a tuple of names of operators, not 'exp'"),
+        (lambda: operator("g", elementwise=cast(bool, "yes")), "elementwise= is True or False, not 'yes'"),
+        (lambda: operator("1g", "exp"), "the name of a hole is a word"),
+        (
+            lambda: RuleSetMeta("None_", (RuleSet,), {"r": extremum(op.exp(x)) >> x}),
+            "extremum is maximum or minimum: no choice fits both sides",
+        ),
         (lambda: f(x) >> extremum(x, x), "the right side uses the operator 'extremum', which the left side does not bind"),
         (lambda: f(x, axis=1) >> x, "f has no attribute 'axis'"),
         (lambda: op.add(cast(Any, f), x) >> x, r"f is a hole for an operator that is not applied: write f\(...\)"),

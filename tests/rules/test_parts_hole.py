@@ -1,11 +1,12 @@
 """Rules with holes for any number of operands: expansion, application, and rejected uses."""
 
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 
 from passat.catalog import rule_rows, rules_text
-from passat.rules import RuleError, RuleSet, Term, attributes, guard, op, tensors, tensors_of
+from passat.rules import RuleError, RuleSet, Term, attributes, constants_of, guard, op, tensors, tensors_of
 from passat.rules.checking.check_sets import check_rule
 from passat.rules.engine.directions import Directions
 from passat.rules.engine.matching import Matcher
@@ -102,7 +103,12 @@ SUMS = op.concatenate((*(a + b for a, b in zip(xs, ys, strict=True)),), axis=p)
     ("make", "sentence"),
     [
         (lambda: len(xs), "count the operands in a guard"),
-        (lambda: tensors_of("xs", least=3, most=2), "the minimum 3 exceeds the maximum 2"),
+        (lambda: tensors_of("xs", least=3, most=2), "0 <= least <= most <= 64, not 3 and 2"),
+        (lambda: tensors_of("xs", least=-1), "not -1 and 7"),
+        (lambda: tensors_of("xs", most=cast(int, 2.5)), "not 0 and 2.5"),
+        (lambda: constants_of("cs", most=1000), "not 0 and 1000"),
+        (lambda: tensors_of("x s"), "the name of a hole is a word"),
+        (lambda: op.concatenate((*xs, tensors("xs2")[0]), axis=p) >> x, r"'xs2' is also the name of \*xs or of one of its operands"),
         (lambda: op.concatenate((*xs, x), axis=p) >> op.concatenate((*xs, *ys), axis=p), "'ys', which the left side does not bind"),
         ((op.negative(op.exp(xs)) >> op.exp(xs)).directions, "stands for several operands"),
         ((op.concatenate((*xs, *ys), axis=p) >> SUMS).directions, "refers to each operand of xs and of ys at the same time"),

@@ -159,6 +159,16 @@ def define(value: object) -> RuleSetMeta:
     return RuleSetMeta("Bad", (RuleSet,), {"__doc__": "Bad.", "rule": value})
 
 
+def nested() -> None:
+    class Outer(RuleSet):
+        """Holds a set."""
+
+        class Inner(RuleSet):
+            """Would be lost."""
+
+            inverse = op.exp(op.log(x)) >> x
+
+
 @pytest.mark.parametrize(
     ("build", "message"),
     [
@@ -208,6 +218,15 @@ def define(value: object) -> RuleSetMeta:
             lambda: define(x + y >> y + x == x * y >> y * x),
             "Bad.rule is False, not a rule: comparing rules or attributes with == makes a bool; write left >> right",
         ),
+        (
+            lambda: op.exp(x) >> op.reshape(x),
+            "rule (unnamed) [exp(x) -> reshape(x)]: the right side does not specify newshape of reshape, which has no default",
+        ),
+        (
+            lambda: RuleSetMeta("Bad", (RuleSet,), {"only": op.exp(op.log(x)) >> x}),
+            "Bad.only has the name of an attribute of all rule sets; choose another",
+        ),
+        (nested, "Outer.Inner is a rule set inside a rule set, whose rules no pass would run: move it out"),
         (lambda: define(op.split(x, ...)[0]), "Bad.rule is a pattern without `>>`: a rule needs a right side"),
         (
             lambda: define(op.sum(x, axis=(0,)) >> x),
