@@ -27,7 +27,7 @@ from passat.rules.rule import EAGER, Rule, RuleSetMeta, equation_of, without_ope
 from passat.rules.rule_pass import RulePass, rule_passes
 from passat.rules.why_not.answer import Answer, Finding, Kind, listed
 from passat.rules.why_not.collect import Asked, Collector, rule_in, stopped_text
-from passat.rules.why_not.earlier import absent, decided, matched_before, rewriters
+from passat.rules.why_not.earlier import absent, decided, matched_before, replaced, rewriters
 from passat.rules.why_not.watch import Ran, Watched, watch
 
 NEAREST: Final = 3
@@ -133,7 +133,9 @@ class Inquiry:
         if near and not (isinstance(rule, MultiRule) and findings):
             earlier = [ran for ran in self._before(holding[0]) if ran.name != "InferType"]
             asked = collector.asked.rule
-            before = [] if isinstance(asked, Grouper) else matched_before(asked, self.module, earlier, holding[0].name, node)
+            before = []
+            if not isinstance(asked, Grouper):
+                before = matched_before(asked, self.module, earlier, holding[0].name, node) or replaced(asked, holding[0], node)
             gone = [] if node or before else absent(rule, self._before(holding[0]), holding)
             kept = [one for one in findings if not before and (not gone or 2 * (one.agreed or 0) >= (one.parts or 0))]
             findings = [*self._cut(holding), *before, *gone, *_untyped(holding[-1].before, node), *kept]

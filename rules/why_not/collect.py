@@ -124,6 +124,8 @@ class Collector:
             extra, cost = priced
             money = self.asked.money
             if extra <= 1e-9 * cost:
+                if instead := self._instead(run_trace, application):
+                    return f"the program costs the same with it ({money(cost)}), and the result of {instead} is kept"
                 return f"the program costs the same with it ({money(cost)}), so the original is kept"
             return f"the program costs {money(cost)}, and would cost {money(extra)} more with it"
         if run.choice is not None and any(run.graph.find(root) in run.choice for root, _ in application.unions):
@@ -132,6 +134,13 @@ class Collector:
         text = "that node is no longer part of the program" + (f": {by[0]} rewrote {run_trace.view.place(by[1])}" if by else "")
         self._gone.add(text)
         return text
+
+    def _instead(self, run_trace: RunTrace, application: Application) -> str:
+        """The rules whose results were extracted in place of that of an application."""
+        graph = run_trace.run.graph
+        classes = {graph.find(root) for root, _ in application.unions}
+        applied = zip(run_trace.run.applications, run_trace.taken, strict=True)
+        return listed([one.rule for one, used in applied if used and any(graph.find(root) in classes for root, _ in one.unions)])
 
     # ---- unapplied matches and near misses
 

@@ -45,6 +45,38 @@ def matched_before(matcher: Matcher, module: IRModule, before: Sequence[Ran], fi
     ]
 
 
+def replaced(matcher: Matcher, first: Ran, node: str | None) -> list[Finding]:
+    """Positions in the input of a pass where a rule would have matched, and the eager rules that replaced them, or parts of them, when they
+    were added."""
+    found: dict[str, list[str]] = {}
+    for views in views_of_module(first.before).values():
+        for view in views:
+            for one in Aligner(matcher, view).nearest():
+                if one.failures or not _agrees(matcher, view, one) or not (node is None or view.is_any(one.nodes, node)):
+                    continue
+                names = {name for part in one.nodes if (name := view.name(part))}
+                by = listed(
+                    [
+                        decision.rule
+                        for run_trace in first.runs
+                        for decision in run_trace.run.graph.decisions
+                        if not decision.rejection and not names.isdisjoint(names_of(decision.place))
+                    ]
+                )
+                if by:
+                    found.setdefault(by, []).append(view.place(one.root))
+    return [
+        Finding(
+            Kind.RETIRED,
+            f"it would match at {listed(places)} (in {first.name}), but {by}, which is eager, came first",
+            bare(places),
+            (first.name,),
+            len(places),
+        )
+        for by, places in found.items()
+    ]
+
+
 def rewriters(before: Sequence[Ran], names: set[str]) -> str:
     """The rules of some passes that were applied at nodes of these names, and whose results were extracted."""
     return listed(

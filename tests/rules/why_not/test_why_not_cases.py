@@ -13,7 +13,7 @@ from passat.ir.op import Op
 from passat.ir.types import Type
 from passat.passmgr import Pass, PassContext, PassInfo, PassInstrument, Sequential
 from passat.rules.guards import has_rank, is_constant
-from passat.rules.library import Arithmetic
+from passat.rules.library import Arithmetic, ConstantFolding
 from passat.rules.multi_pattern import each, joined, parts
 from passat.rules.passes import (
     dynamic_to_static,
@@ -477,6 +477,20 @@ CASES: dict[str, Case] = {
         lambda: Sequential([rule_pass(First), rule_pass(Second)]),
         "it would match the input model at 'Outer', but First.relus (in First) rewrote it before Second ran",
         Kind.RETIRED,
+    ),
+    "what an eager rule of the pass replaced": Case(
+        "First.exp",
+        at("Add", ops.add(X, at("Exp", ops.exp(numbers((2, 3)))))),
+        lambda: rule_pass(First, ConstantFolding),
+        "it would match at 'Exp' (in First), but ConstantFolding.call, which is eager, came first",
+        Kind.RETIRED,
+    ),
+    "what another rule made, too": Case(
+        "First.relus",
+        at("Outer", ops.nn.relu(at("Inner", ops.nn.relu(X)))),
+        lambda: rule_pass(Arithmetic, First),
+        "it fired at 'Outer' (in Arithmetic), but its result was not extracted: the program costs the same with it (1.007 us), and the result of Arithmetic.idempotent_twice[nn.relu] is kept",
+        Kind.COSTLIER,
     ),
     "an operator that a pass before removed": Case(
         "Second.logs",
