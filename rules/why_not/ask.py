@@ -9,7 +9,7 @@ from passat.ir.custom_ops import NOT_AS_DECLARED
 from passat.ir.expr import Call, Function
 from passat.ir.module import IRModule
 from passat.ir.onnx.untyped import untyped_values
-from passat.ir.op import Op, list_ops
+from passat.ir.op import Op, find_op, list_ops
 from passat.ir.passat_error import PassatError
 from passat.ir.similar_names import did_you_mean
 from passat.ir.traverse import post_order
@@ -106,6 +106,8 @@ class Inquiry:
         """The answer for one rule. Raises WhyNotError."""
         rule = self._rules.get(name)
         if rule is None:
+            if not_a_form := self._not_a_form(name):
+                raise WhyNotError(not_a_form)
             hint = _hint(name, {*self._rules, *(one.partition(".")[0] for one in self._rules)})
             raise WhyNotError(f"unknown rule {name!r}{hint or '; for a rule of a file, name the file with --rules'}")
         if node is not None:
@@ -146,6 +148,27 @@ class Inquiry:
         if not findings:
             findings = [Finding(Kind.NOTHING, "nothing in the program resembles its left side")]
         return Answer(name, repr(rule), tuple(dict.fromkeys(name for ran in holding for name in ran.holders)), tuple(findings), node)
+
+    def _not_a_form(self, name: str) -> str:
+        """Why a rule with holes, which passes of the pipeline have, does not stand for the operators that a name gives; '' if it is another
+        name."""
+        declared = {rule.name: rule for pass_ in rule_passes(self._pipeline) for rule in pass_.declared}
+        rule = declared.get(without_operators(name))
+        if rule is None or name == rule.name or not (holes := rule.holes()):
+            return ""
+        asked = [op for part in name.partition("[")[2].removesuffix("]").split(",") if (op := find_op(part.strip())) is not None]
+        bare = [
+            (hole, op)
+            for hole in holes.operators.values()
+            for op in asked
+            if not hole.choices and op.attr_params and op in hole.operators() and op not in hole.fitting(rule.lhs)
+        ]
+        if bare:
+            hole, op = bare[0]
+            reason = f"{op.name} has attributes, and {hole.name}(...) stands for operators without any: write {hole.name}(..., attrs=a)"
+        else:
+            reason = "; ".join(holes.meanings())
+        return f"{rule.name} has no form {name.removeprefix(rule.name)}: {reason}"
 
     def _before(self, first: Ran) -> Sequence[Ran]:
         """The passes that ran before a pass."""

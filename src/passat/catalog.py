@@ -130,15 +130,16 @@ def _other_runners() -> dict[str, list[str]]:
 
 def operators_of(rules: Iterable[Rule]) -> list[str]:
     """The names of the operators on either side of some rules, sorted."""
-    stack: list[Pattern] = [side for rule in rules for side in (rule.lhs, rule.rhs)]
+    stack: list[tuple[Rule, Pattern]] = [(rule, side) for rule in rules for side in (rule.lhs, rule.rhs)]
     names: set[str] = set()
     while stack:
-        for node in subterms(stack.pop()):
+        rule, side = stack.pop()
+        for node in subterms(side):
             if isinstance(node, PCall):
                 hole: object = node.op
-                names |= {one.name for one in hole.operators()} if isinstance(hole, OperatorHole) else {node.op.name}
+                names |= {one.name for one in hole.fitting(rule.lhs)} if isinstance(hole, OperatorHole) else {node.op.name}
             elif isinstance(node, PJoined):
-                stack.append(node.of)
+                stack.append((rule, node.of))
     return sorted(names)
 
 

@@ -91,6 +91,18 @@ def test_rules_of_one_set_are_listed(tmp_path: Path) -> None:
     }
 
 
+def test_the_page_says_what_omitted_attributes_mean_and_lists_the_operators_that_holes_stand_for(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from passat.rules import RuleSet, op, operator, tensor\n\n"
+        'f, x = operator("f", elementwise=True, arity=1), tensor("x")\n\n\n'
+        "class Mine(RuleSet):\n    once = f(f(x)) >> f(x)\n"
+    )
+    text = CliRunner().invoke(app, ["rules", "doc", str(tmp_path / "mine.py")]).stdout
+    assert "Attributes that\na call omits have their defaults" in text
+    assert "`exp`" in text
+    assert "`clip`" not in text
+
+
 def test_the_table_lists_the_passes_of_each_level() -> None:
     lines = [line for line in library_table().splitlines() if re.fullmatch(r"\| \w+ \|(( yes)? +\|){5}", line)]
     rows = {

@@ -9,7 +9,7 @@ from passat.ir.module import IRModule
 from passat.rules import RuleError, RuleSet, attributes, constant, op, operator, rule_pass, tensors
 from passat.rules.checking.check_sets import check_rule
 from passat.rules.rule import RuleSetMeta
-from passat.rules.why_not.ask import Inquiry
+from passat.rules.why_not.ask import Inquiry, WhyNotError
 from tests.rules.building import func, ops, var
 from tests.rules.running import apply, operators, saturate
 
@@ -75,6 +75,19 @@ def test_why_not_answers_for_each_operator() -> None:
     assert inquiry.is_set("Operated.twice")
     assert inquiry.rules_of("Operated.twice") == ["Operated.twice[maximum]", "Operated.twice[minimum]"]
     assert inquiry.answer("Operated.twice[minimum]").findings[0].times == 1
+    with pytest.raises(WhyNotError, match=r"^Operated\.twice has no form \[add\]: extremum is maximum or minimum$"):
+        inquiry.answer("Operated.twice[add]")
+
+
+def test_why_not_says_that_a_hole_without_attributes_stands_for_no_operator_with_some() -> None:
+    class Plain(RuleSet):
+        """A rule for operators without attributes."""
+
+        once = f(f(x)) >> f(x)
+
+    inquiry = Inquiry(IRModule({"main": BOTH}), rule_pass(Plain))
+    with pytest.raises(WhyNotError, match=r"no form \[clip\]: clip has attributes, and f\(\.\.\.\) .*: write f\(\.\.\., attrs=a\)$"):
+        inquiry.answer("Plain.once[clip]")
 
 
 def test_the_list_describes_holes() -> None:
