@@ -212,7 +212,14 @@ class Facts(Generic[Fact]):
         facts = [self._known[part] for part in operands]
         found = None
         if node.op is not None:
-            found = self._analysis.make(Made(node.op, node.attrs, type_, [classes.type(part) for part in operands], operands), facts)
+            made = Made(node.op, node.attrs, type_, [classes.type(part) for part in operands], operands)
+            try:
+                found = self._analysis.make(made, facts)
+            except Exception as error:
+                raise _failed(self._analysis, f"make, for {node.op.name},", error) from error
+            if isinstance(type_, TupleType) and found is not None and not (isinstance(found, tuple) and len(found) == len(type_.fields)):
+                said = f"returned {found!r}: the fact of a tuple of {len(type_.fields)} is a tuple of as many facts"
+                raise _failed(self._analysis, f"make, for {node.op.name},", said)
         elif node.field == -1:
             return tuple(facts)
         elif node.field >= 0 and facts[0] is not None:
@@ -232,4 +239,18 @@ def _merged(analysis: Analysis[Fact], one: AnyValue, other: AnyValue, type_: Typ
         return other if one is None else one
     if isinstance(type_, TupleType):
         return tuple([_merged(analysis, *parts) for parts in zip(one, other, type_.fields, strict=True)])
-    return analysis.merge(one, other)
+    try:
+        return analysis.merge(one, other)
+    except Exception as error:
+        raise _failed(analysis, "merge", error) from error
+
+
+def _failed(analysis: Analysis[Fact], method: str, why: Exception | str) -> Exception:
+    """The error for a method of an analysis that raises, or returns what is no fact; a rejection is kept."""
+    from passat.rules.guards import Reject  # imports this module
+    from passat.rules.pattern import RuleError  # imports this module
+
+    if isinstance(why, (Reject, RuleError)):
+        return why
+    said = why if isinstance(why, str) else f"raises {type(why).__name__}: {why}"
+    return RuleError(f"the analysis {type(analysis).__name__}: {method} {said}")

@@ -7,7 +7,7 @@ instances rarely satisfy has a strategy that generates samples (`passat.rules.sa
 
 import enum
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any as AnyValue
 from typing import Final, NamedTuple, TypeAlias
 
@@ -172,17 +172,25 @@ def guard(function: Callable[..., bool | str]) -> Callable[..., Guard]:
     """
 
     @functools.wraps(function)
-    def make(*args: AnyValue) -> Guard:
+    def make(*args: AnyValue, **named: AnyValue) -> Guard:
+        _check_positional(function, named)
         return Guard(function, args)
 
     return make
+
+
+def _check_positional(function: Callable[..., AnyValue], named: Mapping[str, AnyValue]) -> None:
+    """Raises RuleError for arguments that are given by name."""
+    for name, value in named.items():
+        raise RuleError(f"{function.__name__}({name}={value!r}): the arguments of guards and @computed functions are given by position")
 
 
 def computed(function: Callable[..., AnyValue]) -> Callable[..., Computed]:
     """Makes a computed attribute from a function that returns the attribute's value or raises Reject."""
 
     @functools.wraps(function)
-    def make(*args: AnyValue) -> Computed:
+    def make(*args: AnyValue, **named: AnyValue) -> Computed:
+        _check_positional(function, named)
         return Computed(function, args)
 
     return make

@@ -393,3 +393,11 @@ def test_an_eager_rule_that_applies_to_its_own_results_is_an_error() -> None:
     rules = RuleSetMeta("Endless", (RuleSet,), {"one": (op.nn.relu(x) >> op.nn.relu(op.nn.relu(x))).eager()})
     with pytest.raises(RuleError, match=r"the rule Endless\.one \(.*\): eager rules apply to what they make, and this one to its own"):
         run(rules, func(ops.nn.relu(var("x"))))
+
+
+def test_guards_and_computed_values_take_arguments_by_position() -> None:
+    x = tensor("x")
+    with pytest.raises(RuleError, match=r"has_rank\(rank=3\): the arguments of guards and @computed functions are given by position"):
+        guards.has_rank(x, rank=3)
+    with pytest.raises(RuleError, match=r"shape_of\(x=x\): "):
+        guards.shape_of(x=x)

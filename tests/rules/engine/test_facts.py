@@ -20,7 +20,7 @@ from passat.rules.engine.limits import Limits
 from passat.rules.engine.saturate import Saturator
 from passat.rules.guards import Term, guard
 from passat.rules.library import Arithmetic
-from passat.rules.pattern import op, tensors
+from passat.rules.pattern import RuleError, op, tensors
 from passat.rules.range_guards import never_negative
 from passat.rules.ranges import RANGES, Range
 from passat.rules.rule import Rule, RuleSet
@@ -215,3 +215,28 @@ def test_updates_end_in_cycles() -> None:
 def test_a_method_modify_is_an_error_since_nothing_calls_it() -> None:
     with pytest.raises(TypeError, match="Own has a method modify, which nothing calls: write a rule whose guard asks for the fact"):
         type("Own", (_Whole,), {"modify": None})
+
+
+class _Failing(_Whole):
+    """An analysis with a mistake."""
+
+    def make(self, call: Made, facts: Sequence[AnyValue]) -> AnyValue:
+        """Fails for floor; gives split a fact that is not a tuple."""
+        return 1 / 0 if call.op.name == "floor" else True
+
+    def merge(self, one: bool, other: bool) -> bool:
+        """Fails."""
+        raise ValueError("why")
+
+
+def test_errors_of_an_analysis_name_it() -> None:
+    graph, root = graph_of(ops.floor(a))
+    with pytest.raises(RuleError, match=r"^the analysis _Failing: make, for floor, raises ZeroDivisionError: division by zero$"):
+        graph.fact(_Failing(), root)
+    graph, root = graph_of(ops.split(ops.round(var("long", (4,))), indices_or_sections=2, axis=0)[1])
+    with pytest.raises(RuleError, match=r"^the analysis _Failing: make, for split, returned True: the fact of a tuple of 2 is a tuple"):
+        graph.fact(_Failing(), root)
+    graph, root = graph_of(tup(ops.round(a), ops.round(b)))
+    graph.unite(*graph.operands[root])
+    with pytest.raises(RuleError, match=r"^the analysis _Failing: merge raises ValueError: why$"):
+        graph.fact(_Failing(), root)
