@@ -176,8 +176,12 @@ class Substitution:
         """The value of an attribute of the right side. Rejects sizes that are not known, and values of other types than the operator
         declares."""
         found = self.value(value)
-        if isinstance(value, AttrHole) or not isinstance(value, (Symbolic, tuple, list)):
-            return found
+        if not isinstance(value, (Symbolic, tuple, list)):
+            return found  # checked when the rule was made
+        if isinstance(value, AttrHole):
+            parameter = op.attr_params.get(name)
+            if parameter is None or not isinstance(parameter.annotation, type) or _has_sizes(found):
+                return found  # nearly always of the right type, and checking types such as `int | None` takes time
         by = value if isinstance(value, Computed) else None
         if _has_sizes(found):
             raise Reject(f"{name} is {found!r}, with a size that is not known", by=by)

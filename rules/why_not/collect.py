@@ -106,7 +106,11 @@ class Collector:
                 self._note(Kind.COSTLIER, "other rules made it equal to the original", places[0], pass_name)
             else:
                 not_taken.append((application, places))
-        if not_taken and run.choice is not None:
+        if run.choice is None:  # of lowering rules
+            for _, stood in not_taken:
+                for place in stood:
+                    self._note(Kind.COSTLIER, "the results of the rules depend on the calls that they match", place, pass_name)
+        elif not_taken:
             costs = extra_costs(run, [application for application, _ in not_taken])
             for (application, stood), priced in zip(not_taken, costs, strict=True):
                 text = self._why_not_taken(run_trace, application, priced)

@@ -401,3 +401,10 @@ def test_guards_and_computed_values_take_arguments_by_position() -> None:
         guards.has_rank(x, rank=3)
     with pytest.raises(RuleError, match=r"shape_of\(x=x\): "):
         guards.shape_of(x=x)
+
+
+def test_an_attribute_of_one_operator_has_the_type_that_another_declares() -> None:
+    x, a = tensor("x"), attribute("a")
+    rules = RuleSetMeta("Other", (RuleSet,), {"one": (op.nn.leaky_relu(x, alpha=a) >> op.nn.softmax(x, axis=a)).lowering()})
+    function = leaky(0.25)
+    assert run(rules, function)[0] is function

@@ -679,6 +679,19 @@ def test_a_rule_that_lowers() -> None:
     assert none.line == "Lower.tan: there is no tan in the model"
 
 
+def test_a_rule_that_lowers_to_what_it_matches() -> None:
+    class Endless(RuleSet):
+        """A rule whose result has the operator that it replaces."""
+
+        exp = (op.exp(x) >> op.abs(op.exp(x))).lowering()
+
+    found = why_not("Endless.exp", IRModule.from_expr(func(at("Exp", ops.exp(X)))), pipeline=rule_pass(Endless))
+    assert found.line == (
+        "Endless.exp: it fired at 'Exp' (in Endless), but its result was not extracted: the results of the rules depend on the calls that "
+        "they match"
+    )
+
+
 def test_an_operator_that_the_model_never_had_is_named_before_one_that_was_folded() -> None:
     class Tangent(RuleSet):
         """A rule with two operators, one of which occurs in the model."""
