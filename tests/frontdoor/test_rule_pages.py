@@ -98,7 +98,7 @@ def test_the_page_says_what_omitted_attributes_mean_and_lists_the_operators_that
         "class Mine(RuleSet):\n    once = f(f(x)) >> f(x)\n"
     )
     text = CliRunner().invoke(app, ["rules", "doc", str(tmp_path / "mine.py")]).stdout
-    assert "Attributes that\na call omits have their defaults" in text
+    assert "Omitted\nattributes have their defaults" in text
     assert "`exp`" in text
     assert "`clip`" not in text
 
