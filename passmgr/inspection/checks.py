@@ -36,26 +36,26 @@ class _Running(threading.local):
         self.modules: list[tuple[IRModule, AnyValue]] = []
 
 
-class ImmutableModuleCheck(PassInstrument):
-    """Compares the structural hash and the attributes of the input module before and after a pass.
-
-    Raises ModuleChangedError, a RuntimeError: `Immutable module has been modified in pass: <name>`. A context with the option
-    `testing.immutable_module` adds this check to its instruments.
-    """
+class _StateCheck(PassInstrument):
+    """Records the state of the input module of each pass that runs, and compares it after the pass."""
 
     def __init__(self) -> None:
         self._running = _Running()
 
+    def _state(self, mod: "IRModule") -> AnyValue:
+        raise NotImplementedError
+
+    def _compare(self, given: "IRModule", before: AnyValue, made: "IRModule", info: PassInfo) -> None:
+        raise NotImplementedError
+
     def run_before_pass(self, mod: "IRModule", info: PassInfo) -> None:
         """Records the state of the module."""
-        self._running.modules.append((mod, _state(mod)))
+        self._running.modules.append((mod, self._state(mod)))
 
     def run_after_pass(self, mod: "IRModule", info: PassInfo) -> None:
         """Compares the input module with the recorded state."""
         if self._running.modules:  # empty if the pass runs in a context that got the check while it was running
-            given, before = self._running.modules.pop()
-            if _state(given) != before:
-                raise ModuleChangedError(f"Immutable module has been modified in pass: {info.name}", info.name)
+            self._compare(*self._running.modules.pop(), mod, info)
 
     def pass_failed(self, mod: "IRModule", info: PassInfo, error: BaseException) -> None:
         """Drops the recorded state."""
@@ -63,35 +63,36 @@ class ImmutableModuleCheck(PassInstrument):
             self._running.modules.pop()
 
 
-def _state(mod: "IRModule") -> tuple[int, dict[str, int]]:
-    from passat.ir.hashing import structural_hash
+class ImmutableModuleCheck(_StateCheck):
+    """Compares the structural hash and the attributes of the input module before and after a pass.
 
-    return structural_hash(mod, map_free_vars=True), {key: id(value) for key, value in mod.attrs.items()}
+    Raises ModuleChangedError, a RuntimeError: `Immutable module has been modified in pass: <name>`. A context with the option
+    `testing.immutable_module` adds this check to its instruments.
+    """
+
+    def _state(self, mod: "IRModule") -> AnyValue:
+        from passat.ir.hashing import structural_hash
+
+        return structural_hash(mod, map_free_vars=True), {key: id(value) for key, value in mod.attrs.items()}
+
+    def _compare(self, given: "IRModule", before: AnyValue, made: "IRModule", info: PassInfo) -> None:
+        if self._state(given) != before:
+            raise ModuleChangedError(f"Immutable module has been modified in pass: {info.name}", info.name)
 
 
-class KeptFunctionsCheck(PassInstrument):
+class KeptFunctionsCheck(_StateCheck):
     """Checks that the input module of a pass has the same functions after it, and that its result still has `main`. Otherwise a result
     that is the input module would count as unchanged. Restores the functions and raises ModuleChangedError."""
 
-    def __init__(self) -> None:
-        self._running = _Running()
+    def _state(self, mod: "IRModule") -> AnyValue:
+        return dict(mod.functions)
 
-    def run_before_pass(self, mod: "IRModule", info: PassInfo) -> None:
-        """Records the functions."""
-        self._running.modules.append((mod, dict(mod.functions)))
-
-    def run_after_pass(self, mod: "IRModule", info: PassInfo) -> None:
-        """Compares the functions."""
-        given, before = self._running.modules.pop()
+    def _compare(self, given: "IRModule", before: AnyValue, made: "IRModule", info: PassInfo) -> None:
         if given.functions != before:
             given.functions = before
             raise ModuleChangedError("it modified its input module; change and return a copy, mod.shallow_copy()", info.name)
-        if "main" in given and "main" not in mod:
+        if "main" in given and "main" not in made:
             raise ModuleChangedError("it removed the function @main", info.name)
-
-    def pass_failed(self, mod: "IRModule", info: PassInfo, error: BaseException) -> None:
-        """Drops the recorded functions."""
-        self._running.modules.pop()
 
 
 IMMUTABLE_MODULE_CHECK: Final = ImmutableModuleCheck()

@@ -20,8 +20,6 @@ Plain = AnyValue
 """A JSON value."""
 SMALL: Final = 64
 """Maximum size in bytes of constants stored by value in a certificate; splats are always stored by value, others by digest."""
-
-
 _MOST_REPEATED: Final = 1 << 20
 """Maximum number of elements of a uniform constant that is read back as dense."""
 

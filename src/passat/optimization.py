@@ -2,6 +2,7 @@
 provenance, verify."""
 
 import contextlib
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -232,19 +233,19 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
         report.verification = reference.check(outcome.model)
         if report.verification.equal is False:
 
+            @functools.cache
             def guilty() -> str:
                 job.tell("looking for the pass that changed the values")
                 return find_guilty(reference, made.pipeline, given.module, outcome.context.with_instruments([job.vetoes.again()]))
 
             # Nothing else has tested a pass of the user's, so it is accused before rules that may explain the difference.
             own = {step.name for step in made.pipeline.plan(made.context).walk() if step.runs and is_own(step.pass_)}
-            name = guilty() if own else ""
-            if name not in own:
+            if not own or guilty() not in own:
                 if loose := _loose_rules(job, made):
                     raise LooseRulesError(loose, "infinite or NaN results", "may change")
                 if any(output.reason for output in report.verification.outputs) and (inexact := _inexact_rules(job, made)):
                     raise LooseRulesError(inexact, "other values", "may cause by rounding or the sign of 0")
-            report.verification = replace(report.verification, guilty=name or guilty())
+            report.verification = replace(report.verification, guilty=guilty())
             raise MismatchError(_accusation(report.verification, job.wanted.opset), report)
         if report.verification.equal is None and not job.wanted.allow_unverified:
             if report.verification.outputs and (inexact := _inexact_rules(job, made)):

@@ -78,6 +78,7 @@ class Session:
         """Names, types and shapes."""
         self.outputs: tuple[tuple[str, str], ...] = tuple((value.name, value.type) for value in self._session.get_outputs())
         """Names and types."""
+        self._float_maps = [at for at, (_, kind) in enumerate(self.outputs) if "map(" in kind and "tensor(float)" in kind]
         self._narrow = any(kind in _NARROW for _, kind, *_ in (*self.inputs, *self.outputs))
 
     def run(self, feed: Mapping[str, AnyValue]) -> list[AnyValue]:
@@ -85,7 +86,9 @@ class Session:
         names = [name for name, _ in self.outputs]
         if not self._narrow:
             values: list[AnyValue] = self._session.run(names, dict(feed))
-            return [_single(value) if _is_float_map(kind) else value for value, (_, kind) in zip(values, self.outputs, strict=True)]
+            for at in self._float_maps:
+                values[at] = _single(values[at])
+            return values
         made = {name: self._to_runtime(feed[name], name, kind) for name, kind, _ in self.inputs}
         return [_from_runtime(value) for value in self._session.run_with_ort_values(names, made)]
 
@@ -107,10 +110,6 @@ def _is_utf8(path: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _is_float_map(kind: str) -> bool:
-    return "map(" in kind and "tensor(float)" in kind
 
 
 def _single(value: AnyValue) -> AnyValue:
