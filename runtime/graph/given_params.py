@@ -27,15 +27,21 @@ def with_params(function: Function, params: Mapping[str, AnyValue]) -> Function:
     return bind_params_by_name(function, given)
 
 
-def typed_params(function: Function, params: Mapping[str, AnyValue]) -> dict[str, Constant]:
-    """The values of parameters of a function as constants of their types; other names are left out. Raises TypeError for other types."""
+def typed_params(function: Function, params: Mapping[str, AnyValue], *, others: bool = False) -> dict[str, Constant]:
+    """The values of parameters of a function as constants of their types; other names are left out. Values of other types keep them if
+    `others`, otherwise they raise TypeError."""
     if not isinstance(params, Mapping):
         raise TypeError(f"params must be values by name, not a {type(params).__name__}")
     found: dict[str, Constant] = {}
     for param in function.params:
         if param.name_hint in params:
             what = f"the parameter %{param.name_hint}"
-            data = to_data(params[param.name_hint], param._checked_type, what)
+            try:
+                data = to_data(params[param.name_hint], param._checked_type, what)
+            except TypeError:
+                if not others:
+                    raise
+                data = to_data(params[param.name_hint], None, what)
             if not isinstance(data, Tensor):
                 raise TypeError(f"{what} is a tuple; only tensors can be bound by name")
             found[param.name_hint] = Constant(data)

@@ -27,9 +27,9 @@ TargetLike: TypeAlias = "Target | str | Mapping[AnyValue, Target | str] | None"
 
 
 def bind_params_by_name(func: Function, params: Mapping[str, AnyValue]) -> Function:
-    """The function with constants in place of the named parameters; names that it does not have are ignored. Raises TypeError for values of
-    other types than the parameters."""
-    return bind_constants(func, typed_params(func, params))
+    """The function with constants in place of the named parameters; names that it does not have are ignored. Values of other types than the
+    parameters are taken as they are, as in TVM: type inference reports operators that do not take them."""
+    return bind_constants(func, typed_params(func, params, others=True))
 
 
 def optimize(
