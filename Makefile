@@ -82,7 +82,7 @@ nightly: audit  ## Run all tests and the whole audit: all random examples, each 
 
 wheel: $(WHEEL)/.checked  ## Build a wheel, install it separately, import every module
 
-versions: wheel  ## Install sdist and wheel on each installed Python from 3.11 to 3.13, and run the first commands
+versions: wheel  ## Install sdist and wheel on each installed Python from 3.11 to 3.13, with the newest and the lowest requirements, and run the first commands
 	$(BIN)/python .ci/check_versions.py $(WHEEL) pyproject.toml
 
 notebook: $(VENV)/.dev  ## Run the notebook under examples as Jupyter does

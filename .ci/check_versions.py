@@ -1,7 +1,8 @@
 """Installs the built sdist and wheel on every Python from 3.11 on that it finds, and runs the first commands of a user.
 
 Takes the folder of the built files and the path of pyproject.toml. Searches interpreters on the PATH and among those of pyenv. Each gets a
-separate environment: first without extras, where a command must name a missing one, then with `passat[onnx]`.
+separate environment: first without extras, where a command must name a missing one, then with `passat[onnx]`, last with the lowest versions
+that pyproject.toml admits.
 """
 
 import os
@@ -9,8 +10,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 from typing import Final
+
+from packaging.requirements import Requirement
 
 VERSIONS: Final = ("3.11", "3.12", "3.13")
 HOME: Final = Path(__file__).resolve().parents[1]
@@ -53,9 +57,28 @@ def check(python: str, version: str, built: Path, pyproject: Path) -> str:
     run(*pip, "install", "--no-compile", "--force-reinstall", "--no-deps", str(wheel))
     run(*pip, "install", "--no-compile", f"{wheel}[onnx]")
     modules = run(own, "-I", str(HOME / ".ci" / "check_wheel.py"), str(pyproject)).strip()
-    (line,) = [line for line in run(passat, "optimize", MODEL, "--dry-run").splitlines() if line.startswith("verified")]
+    newest = optimized(passat)
+    run(*pip, "install", "--no-compile", *lowest(pyproject))
+    if optimized(passat) != newest:
+        sys.exit(f"on Python {version} with the lowest versions of requirements, `passat optimize` says: {optimized(passat)}")
+    run(passat, "--help")
+    run(passat, "order")
+    run(passat, "rules", "list")
     exact = run(own, "-c", "import sys; print(sys.version.split()[0])").strip()
-    return f"Python {exact}: sdist and wheel install; {modules}; {line}"
+    return f"Python {exact}: sdist and wheel install; {modules}; {newest}, also with the lowest versions"
+
+
+def optimized(passat: str) -> str:
+    """What the command says about the comparison of a result, without the time."""
+    (line,) = [line for line in run(passat, "optimize", MODEL, "--dry-run").splitlines() if line.startswith("verified")]
+    return line.rpartition(", in ")[0]
+
+
+def lowest(pyproject: Path) -> list[str]:
+    """The requirements of `passat[onnx]`, each with the lowest version that it admits."""
+    project = tomllib.loads(pyproject.read_text())["project"]
+    wanted = map(Requirement, (*project["dependencies"], *project["optional-dependencies"]["onnx"]))
+    return [f"{each.name}=={bound.version}" for each in wanted for bound in each.specifier if bound.operator == ">="]
 
 
 def main(built: Path, pyproject: Path) -> None:
