@@ -411,6 +411,16 @@ def called(node: NodeProto) -> str:
     return node.name or next((name for name in node.output if name), "")
 
 
+def location_of(function: FunctionProto) -> str:
+    """The location of the nodes of a local function."""
+    return f"function {'.'.join(filter(None, (function.domain, function.name, function.overload)))}"
+
+
+def location_within(where: str, node: NodeProto, attribute: str) -> str:
+    """The location of the nodes of a subgraph, which is an attribute of a node at another location ("" is the main graph)."""
+    return f"{where}, {node.op_type} {called(node)!r}: {attribute}".removeprefix(", ")
+
+
 def _kind(node: NodeProto) -> tuple[str, str]:
     return "" if node.domain == "ai.onnx" else node.domain, node.op_type
 

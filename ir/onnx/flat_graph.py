@@ -6,7 +6,7 @@ from typing import Final
 
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
 
-from passat.ir.onnx.alignment import called
+from passat.ir.onnx.alignment import location_of, location_within
 from passat.ir.onnx.frame import opsets_of
 from passat.ir.onnx.plain_nodes import attribute_text, plain
 from passat.ir.onnx.scope import attribute_graphs, free_names, sort_nodes, subgraphs
@@ -42,7 +42,7 @@ def flat_graph(model: ModelProto, folder: str | None = None) -> list[FlatNode]:
     reader = _Reader(folder)
     reader.read(model.graph, "", {}, opsets_of(model), -1)
     for function in model.functions:
-        reader.read(function, f"function {function.name}", {}, opsets_of(function), -1)
+        reader.read(function, location_of(function), {}, opsets_of(function), -1)
     return reader.nodes
 
 
@@ -92,8 +92,7 @@ class _Reader:
         scope.update(dict.fromkeys(found.outputs, number))
         for attribute in node.attribute:
             for graph in attribute_graphs(attribute):
-                inside = f"{where}, {found.operator} {called(node)!r}: {attribute.name}".removeprefix(", ")
-                self.read(graph, inside, scope, opsets, number)
+                self.read(graph, location_within(where, node, attribute.name), scope, opsets, number)
 
     def _keep(self, node: FlatNode) -> int:
         self.nodes.append(node)

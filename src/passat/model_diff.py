@@ -96,7 +96,7 @@ def diff(
         *(one.name, other.name, histogram(one.proto), histogram(other.proto), bytes_of(one.proto), bytes_of(other.proto)),
         interface=list(_interface(one.proto, other.proto)),
     )
-    for where, aligned in alignments((one.proto, one.folder), (other.proto, other.folder), found.interface):
+    for (where, _), aligned in alignments((one.proto, one.folder), (other.proto, other.folder), found.interface):
         if not where:
             found.same = sum(pair.same for pair in aligned.pairs)
             found.moved = len(aligned.pairs) - found.same
@@ -113,11 +113,11 @@ def alignments(
     other: "tuple[ModelProto, str | None]",
     said: list[str] | None = None,
     sources: Mapping[str, Sequence[str]] = MappingProxyType({}),
-) -> "Iterator[tuple[str, Alignment]]":
-    """Aligns two models: their main graphs, then their local functions and subgraphs, each with its location. The models come with the
-    folders of their external data. Differences of functions outside their bodies are added to `said`; `sources` is for the main graphs (see
-    `Alignment`). Raises OnnxError."""
-    from passat.ir.onnx.alignment import Alignment, Whole, function_body
+) -> "Iterator[tuple[tuple[str, str], Alignment]]":
+    """Aligns two models: their main graphs, then their local functions and subgraphs, each with its locations in both. The models come with
+    the folders of their external data. Differences of functions outside their bodies are added to `said`; `sources` is for the main graphs
+    (see `Alignment`). Raises OnnxError."""
+    from passat.ir.onnx.alignment import Alignment, Whole, function_body, location_of, location_within
     from passat.ir.onnx.frame import opsets_of
     from passat.ir.onnx.same_graph import Numbering
 
@@ -126,32 +126,32 @@ def alignments(
     main = Alignment(
         (before.graph, after.graph), (Whole(folder, opsets_of(before)), Whole(other_folder, opsets_of(after))), numbering, sources=sources
     )
-    waiting: list[tuple[str, Alignment]] = [("", main)]
-    for title, mine, theirs in _functions(before, after, [] if said is None else said):
+    waiting: list[tuple[tuple[str, str], Alignment]] = [(("", ""), main)]
+    for mine, theirs in _functions(before, after, [] if said is None else said):
         bodies = (Whole(folder, opsets_of(mine)), Whole(other_folder, opsets_of(theirs)))
-        waiting.append((title, Alignment((function_body(mine), function_body(theirs)), bodies, numbering, by_place=True)))
+        aligned = Alignment((function_body(mine), function_body(theirs)), bodies, numbering, by_place=True)
+        waiting.append(((location_of(mine), location_of(theirs)), aligned))
     while waiting:
         where, aligned = waiting.pop(0)
         yield where, aligned
         for pair in aligned.pairs:
             if not pair.same:
-                for title, graphs in _graphs(aligned.before.nodes[pair.before], aligned.after.nodes[pair.after]):
+                nodes = aligned.before.nodes[pair.before], aligned.after.nodes[pair.after]
+                for name, graphs in _graphs(*nodes):
                     inner = Alignment(graphs, aligned.wholes, numbering, outer=aligned, by_place=True)
-                    waiting.append((f"{where}, {title}".removeprefix(", "), inner))
+                    waiting.append(((location_within(where[0], nodes[0], name), location_within(where[1], nodes[1], name)), inner))
 
 
 def _graphs(mine: "NodeProto", theirs: "NodeProto") -> "Iterator[tuple[str, tuple[GraphProto, GraphProto]]]":
     """The graphs of two nodes, attribute by attribute."""
-    from passat.ir.onnx.alignment import called
-
     others = {attribute.name: attribute.g for attribute in theirs.attribute if attribute.HasField("g")}
     for attribute in mine.attribute:
         if attribute.HasField("g") and attribute.name in others:
-            yield f"{mine.op_type} {called(mine)!r}: {attribute.name}", (attribute.g, others[attribute.name])
+            yield attribute.name, (attribute.g, others[attribute.name])
 
 
-def _functions(one: "ModelProto", other: "ModelProto", said: list[str]) -> "Iterator[tuple[str, FunctionProto, FunctionProto]]":
-    """The local functions that both models call, with their names. Differences outside their bodies are added to `said`."""
+def _functions(one: "ModelProto", other: "ModelProto", said: list[str]) -> "Iterator[tuple[FunctionProto, FunctionProto]]":
+    """The local functions that both models call. Differences outside their bodies are added to `said`."""
     mine, theirs = _called(one), _called(other)
     for key in mine:
         if key not in theirs:
@@ -165,7 +165,7 @@ def _functions(one: "ModelProto", other: "ModelProto", said: list[str]) -> "Iter
         said += [f"in the {title}, {text}" for text in _opset_changes(before, after)]
         if _defaults(before) != _defaults(after) or len(before.input) != len(after.input) or len(before.output) != len(after.output):
             said.append(f"the {title} takes other inputs, outputs or attributes")
-        yield title, before, after
+        yield before, after
 
 
 def _called(model: "ModelProto") -> "dict[tuple[str, str, str], FunctionProto | None]":

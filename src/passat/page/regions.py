@@ -64,8 +64,9 @@ def compare(record: Record, sides: tuple[Side, Side]) -> Comparison:
     states = tuple([KEPT] * len(side.nodes) for side in sides)
     found = Comparison((twins[0], twins[1]), (states[0], states[1]), [])
     models = (record.models[0], record.folder), (record.models[1], record.folder)
-    for _, aligned in alignments(*models, sources=_sources(record, sides[1])):
-        numbers = [_numbers(side, nodes.nodes) for side, nodes in zip(sides, (aligned.before, aligned.after), strict=True)]
+    for where, aligned in alignments(*models, sources=_sources(record, sides[1])):
+        graphs = zip(sides, where, (aligned.before, aligned.after), strict=True)
+        numbers = [_numbers(side, location, graph.nodes) for side, location, graph in graphs]
         for pair in aligned.pairs:
             one, other = numbers[0][pair.before], numbers[1][pair.after]
             if one < 0 or other < 0:
@@ -215,9 +216,9 @@ def savings(found: Comparison) -> dict[str, tuple[float, int, int]]:
     return total
 
 
-def _numbers(side: Side, nodes: "Sequence[NodeProto]") -> list[int]:
-    """The indices of the nodes of a graph by their outputs; -1 for no node."""
-    return [next((side.by_output[name] for name in node.output if name in side.by_output), -1) for node in nodes]
+def _numbers(side: Side, where: str, nodes: "Sequence[NodeProto]") -> list[int]:
+    """The indices of the nodes of a graph by their outputs; -1 for no node. Graphs beside each other may use the same names."""
+    return [next((side.by_place[where, name] for name in node.output if (where, name) in side.by_place), -1) for node in nodes]
 
 
 def _pair_ends(sides: tuple[Side, Side], twins: Sequence[list[int]]) -> None:

@@ -31,9 +31,9 @@ class Side:
         return [number for number, node in enumerate(self.nodes) if is_counted(node)]
 
     @cached_property
-    def by_output(self) -> dict[str, int]:
-        """The nodes and inputs by the names of their outputs."""
-        return _by_output(self.nodes)
+    def by_place(self) -> dict[tuple[str, str], int]:
+        """The nodes and inputs by their locations and the names of their outputs."""
+        return {(node.where, name): number for number, node in enumerate(self.nodes) for name in node.outputs}
 
     def rule(self, number: int, origins: Origins) -> str:
         """The rule that made a node; "" if there is none."""

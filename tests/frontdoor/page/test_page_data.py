@@ -287,6 +287,16 @@ def test_branches_and_local_functions_are_drawn() -> None:
     assert "If 't': then_branch" in column(data, "before", "where") or "If 'y': then_branch" in column(data, "before", "where")
 
 
+def test_branches_beside_each_other_may_use_the_same_names() -> None:
+    text = """<ir_version: 9, opset_import: ["" : 18]> g (bool b, bool c, float[2] x) => (float[2] y, float[2] z) {
+        y = If (b) <then_branch = t () => (float[2] u) { n = Neg (x) m = Neg (n) u = Exp (m) }, else_branch = e () => (float[2] v) { v = Log (x) }>
+        z = If (c) <then_branch = t () => (float[2] u) { n = Neg (x) m = Neg (n) u = Sin (m) }, else_branch = e () => (float[2] v) { v = Cos (x) }>
+    }"""
+    data = data_of(passat.optimize(onnx.parser.parse_model(text), record=True, verify=False))
+    gone = [number for change in data["regions"] for place in change["instances"] for number in place["before"]]
+    assert sorted(gone) == [number for number, label in enumerate(column(data, "before", "label")) if label == "Neg"]
+
+
 def test_large_models_are_truncated_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("passat.page.document.MOST", 20)
     result = optimized(layered(3))

@@ -71,7 +71,7 @@ def test_bodies_of_functions_come_last() -> None:
         ("x", ""),
         ("mine.Twice", ""),
         ("y", ""),
-        ("p", "function Twice"),
-        ("Add", "function Twice"),
-        ("q", "function Twice"),
+        ("p", "function mine.Twice"),
+        ("Add", "function mine.Twice"),
+        ("q", "function mine.Twice"),
     ]
