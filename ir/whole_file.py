@@ -5,7 +5,7 @@ import itertools
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -90,22 +90,23 @@ def unfinished_folder(path: str) -> Iterator[str]:
         os.close(descriptor)
 
 
-def remove_unfinished(path: str) -> None:
-    """Removes remnants of a file that killed processes left: those whose lock is free."""
+def remove_unfinished(path: str, first: Callable[[str], object] = lambda _: None) -> None:
+    """Removes remnants of a file that killed processes left: those whose lock is free. Calls a function with each before."""
     if os.name != "posix":  # such locks are not available
         return
     folder, base = os.path.split(path)
     left = re.compile(re.escape(base) + _LEFT)
     with contextlib.suppress(OSError):
         for name in filter(left.fullmatch, os.listdir(folder or ".")):
-            _remove_if_left(os.path.join(folder, name))
+            _remove_if_left(os.path.join(folder, name), first)
 
 
-def _remove_if_left(name: str) -> None:
+def _remove_if_left(name: str, first: Callable[[str], object]) -> None:
     with contextlib.suppress(OSError):  # it is gone, locked, owned by another user, or the file system has no locks
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             _lock(descriptor, must=True)
+            first(name)
             if os.path.isdir(name):
                 shutil.rmtree(name)
             else:

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import mmap
 import os
 import re
 import stat
@@ -25,13 +26,15 @@ from passat.ir.onnx.sizes import model_bytes, tensor_bytes
 from passat.ir.onnx.tensors import EXTERNAL, dense_proto, read_tensor
 from passat.ir.onnx.undeclared import undeclared
 from passat.ir.onnx_mapping import ELEMENT_TYPES
-from passat.ir.whole_file import UnfinishedFile, written_file
+from passat.ir.whole_file import UnfinishedFile, remove_unfinished, written_file
 
 _CHECKED_WHOLE: Final = 1 << 16
 """Maximum size in bytes of models that are checked with the contents of their tensors."""
 MODEL_LIMIT: Final = (1 << 31) - 1
 """Maximum size in bytes of a model without external data; the limit of protobuf."""
 _LFS_POINTER: Final = b"version https://git-lfs.github.com/"
+_LOCATION: Final = b"\n\x08location"
+"""The key of the name of a data file, as protobuf writes it."""
 _COMPLAINT: Final = 400
 """Maximum length of messages of onnx.checker."""
 _OF_TYPES: Final = re.compile(r"Field '\w+' of '(type|value_info)' is required|Unrecognized type value case")
@@ -130,16 +133,19 @@ def _check(model: ModelProto, path: str | None = None) -> None:
         raise CheckerError("onnx.checker does not accept the model: it contains text that is not UTF-8") from error
 
 
-def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None = None, check: bool = True) -> None:
+def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None = None, check: bool = True) -> list[str]:
     """Writes a module or a model to a file, and its large tensors to another if necessary.
 
-    Replaces an existing file, or the target of a link, and keeps its mode. Raises OnnxError, for example if the path is a device or a
+    Replaces an existing file, or the target of a link, and keeps its mode. Removes the data files of the model that was there, and returns
+    those that it leaves: the given model may read them, or see `remove_former`. Raises OnnxError, for example if the path is a device or a
     folder, or a link to another folder and the model needs external data, which readers look for beside the link.
     """
     target = written_file(path)
     mode = _mode_of(target)
     if isinstance(module, ModelProto) and mode is not None and _reads(module, folder, target):
         raise OnnxError(f"{path} cannot be written: the model reads external data from it")
+    # Processes that were killed before their model had its name left a data file that has its own.
+    remove_unfinished(target, lambda name: _remove_data(_former_data(name), target, name))
     data = DataFile(_free_data_path(target))
     unfinished: UnfinishedFile | None = None
     done = False
@@ -167,11 +173,12 @@ def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None 
         if mode is not None:
             for name in (unfinished.name, *([data.path] if data.committed else [])):
                 os.chmod(name, mode)
-        old = _old_data(target, folder)
+        former = _former_data(target)
         unfinished.commit()
         done = True
-        for name in old:
-            os.unlink(name)
+        read = _data_read(module, folder, target)
+        remove_former([name for name in former if read is not None and os.path.realpath(name) not in read], target)
+        return list(filter(os.path.lexists, former))
     except OSError as error:
         own = (None, path) if unfinished is None else (None, path, unfinished.name)
         about = f" ({error.filename})" if error.filename not in own and not str(error.filename).endswith(".part") else ""
@@ -187,8 +194,19 @@ def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None 
 
 def _reads(model: ModelProto, folder: str | None, path: str) -> bool:
     """Whether a model has external data in a file."""
-    places = {_location(tensor) for tensor in _tensors(model) if _is_external(tensor)}
-    return any(os.path.samefile(place, path) for name in places if os.path.isfile(place := os.path.join(folder or ".", name)))
+    return any(os.path.isfile(place) and os.path.samefile(place, path) for place in _data_files(model, folder))
+
+
+def _data_files(model: ModelProto, folder: str | None) -> list[str]:
+    """The paths of the files with the external data of a model in a folder."""
+    return [os.path.join(folder or "", name) for name in sorted({_location(each) for each in _tensors(model) if _is_external(each)})]
+
+
+def _data_read(module: IRModule | ModelProto, folder: str | None, path: str) -> set[str] | None:
+    """The data files that a model in memory reads; None for a module from the folder of a path, which may read any of that folder."""
+    if isinstance(module, ModelProto):
+        return set(map(os.path.realpath, _data_files(module, folder)))
+    return None if folder is not None and os.path.realpath(folder) == os.path.realpath(os.path.dirname(path)) else set()
 
 
 def _same_folder(path: str, other: str) -> bool:
@@ -275,17 +293,65 @@ def _free_data_path(path: str) -> str:
     return candidate
 
 
-def _old_data(path: str, reading: str | None) -> list[str]:
-    """The data files of the model to be replaced that `save` created; none if the new model was read from that folder."""
-    folder = os.path.dirname(path) or "."
-    if not os.path.isfile(path) or (reading is not None and os.path.realpath(reading) == os.path.realpath(folder)):
-        return []
-    prefix = os.path.basename(path) + "."
-    there = {name for name in os.listdir(folder) if name.startswith(prefix) and name.endswith(".data")}
-    if not there:
+def _former_data(path: str) -> list[str]:
+    """The data files of the model in a file, if there is one."""
+    if not os.path.isfile(path) or not _contains(path, _LOCATION):
         return []
     try:
-        old = read_model(path)
+        model = read_model(path)
     except OnnxError:
         return []
-    return [os.path.join(folder, name) for name in sorted(there & set(map(_location, _tensors(old))))]
+    return list(filter(os.path.isfile, _data_files(model, os.path.dirname(path))))
+
+
+def remove_former(names: Iterable[str], path: str) -> list[str]:
+    """Removes data files of a model whose file another model has replaced, if they are named as `save` names them, and nothing else in
+    the folder refers to them. Returns a sentence for each that is left."""
+    target = written_file(path)
+    return [f"{name}, which the former {path} refers to, is left: {why}" for name, why in _remove_data(names, target, target).items()]
+
+
+def _remove_data(names: Iterable[str], path: str, referring: str) -> dict[str, str]:
+    """Removes data files of models that are written to a path, unless they may be needed apart from one file that refers to them. Returns
+    the others, with the reasons."""
+    left = {}
+    own = re.compile(re.escape(os.path.realpath(path)) + r"(\.\d+)?\.data")
+    for name in names:
+        why = _why_needed(name, referring) if own.fullmatch(os.path.realpath(name)) else "it is not named after that model"
+        if not why:
+            try:
+                os.unlink(name)
+            except OSError as error:
+                why = f"it cannot be removed: {error.strerror}"
+        if why:
+            left[name] = why
+    return left
+
+
+def _why_needed(data: str, referring: str) -> str:
+    """Why a data file may be needed: a file in its folder refers to it, apart from the one that is given. Empty if there is none."""
+    with os.scandir(os.path.dirname(data) or ".") as entries:
+        for entry in entries:
+            try:
+                other = entry.is_file() and not any(os.path.samefile(entry.path, known) for known in (data, referring))
+                if other and entry.stat().st_size <= MODEL_LIMIT and _refers(entry.path, os.path.basename(data)):
+                    return f"{entry.name} refers to it"
+            except OSError as error:
+                return f"{entry.name} cannot be read: {error.strerror}"
+    return ""
+
+
+def _refers(path: str, name: str) -> bool:
+    """Whether a file has the name of a data file as a text of protobuf, which its length precedes, or at the end of a path."""
+    text = os.fsencode(name)
+    length = len(text) if len(text) < 128 else len(text) >> 7
+    return any(_contains(path, before + text) for before in (bytes([length]), b"/", b"\\"))
+
+
+def _contains(path: str, text: bytes) -> bool:
+    """Whether a file contains a text. It is not read into memory."""
+    with open(path, "rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return False
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return data.find(text) >= 0

@@ -57,17 +57,19 @@ class Result:
         """The data for `write_report`, if recorded."""
         return None if self._tracing is None else self._tracing.record
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str]) -> list[str]:
         """Writes the model atomically, through a temporary file. `onnx.checker` checks it, unless it rejected both the input and this
         model, or this is the unverified input.
 
-        Raises OnnxError, without writing.
+        Returns the external data files of a model that is replaced which are left: `model` still refers to those of its input, and other
+        models may need them. Raises OnnxError, without writing.
         """
         LOG.info("writing %s", os.fspath(path))
         with self.report.clock("save"), about(self.report.source, os.fspath(path)):
             write_library(self.library, self.model, path)
-            save(self.model, path, folder=self._folder, check=self._accepted)
+            left = save(self.model, path, folder=self._folder, check=self._accepted)
         self.report.output = os.fspath(path)
+        return left
 
     def explain(self, node: str | None = None) -> "Explanation":
         """The provenance of all nodes, or of those with a name. Raises ExplainError for an unknown name, and if `optimize` ran without

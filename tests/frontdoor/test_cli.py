@@ -81,6 +81,22 @@ def test_the_result_is_written_beside_the_input_by_default(empty: Path) -> None:
     assert sorted(os.listdir()) == ["model.onnx", "model.optimized.onnx"]
 
 
+def test_optimizing_in_place_leaves_no_former_data(empty: Path) -> None:
+    model = onnx.load(RESNET)
+    onnx.save(model, "model.onnx", save_as_external_data=True, location="model.onnx.data", size_threshold=0)
+    want = onnx.load("model.onnx")
+    for data in ("model.onnx.1.data", "model.onnx.data"):
+        result = run("optimize", "model.onnx", "-o", "model.onnx", "--no-verify")
+        assert result.exit_code == 0, result.stderr
+        assert "is left" not in result.stdout
+        assert sorted(os.listdir()) == ["model.onnx", data]
+    assert {each.name for each in onnx.load("model.onnx").graph.output} == {each.name for each in want.graph.output}
+    shutil.copy("model.onnx", "backup.onnx")
+    result = run("optimize", "model.onnx", "-o", "model.onnx", "--no-verify")
+    assert "! model.onnx.data, which the former model.onnx refers to, is left: backup.onnx refers to it" in result.stdout
+    assert sorted(os.listdir()) == ["backup.onnx", "model.onnx", "model.onnx.1.data", "model.onnx.data"]
+
+
 def test_a_dry_run_writes_no_model(empty: Path) -> None:
     shutil.copy(RESNET, empty / "model.onnx")
     result = run("optimize", "model.onnx", "--no-verify", "--dry-run", "--report", "page.html")

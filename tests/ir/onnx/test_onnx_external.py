@@ -4,6 +4,8 @@ folder."""
 import os
 import shutil
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -165,6 +167,52 @@ def test_a_model_that_is_replaced_takes_its_data_file_along(source: Path, tmp_pa
     for _ in range(3):
         save(load(source), target)
     assert sum(name.startswith("out.onnx") for name in os.listdir(tmp_path)) == 2
+    np.testing.assert_array_equal(values(target)["w"], WEIGHT)
+
+
+def test_repeated_results_beside_their_source_leave_one_data_file(source: Path) -> None:
+    target = source.parent / "out.onnx"
+    model = onnx.load(source, load_external_data=False)
+    for _ in range(3):
+        assert save(model, target, folder=source.parent) == []
+    assert sorted(os.listdir(source.parent)) == ["m.bin", "m.onnx", "out.onnx", "out.onnx.data"]
+    np.testing.assert_array_equal(values(target)["w"], WEIGHT)
+
+
+def test_data_that_the_model_in_memory_reads_is_left_to_the_caller(source: Path, tmp_path: Path) -> None:
+    save(load(source), tmp_path / "m.onnx")
+    model = onnx.load(tmp_path / "m.onnx", load_external_data=False)
+    data, path = str(tmp_path / "m.onnx.data"), str(tmp_path / "m.onnx")
+    assert save(model, path, folder=tmp_path) == [data]
+    save(model, tmp_path / "again.onnx", folder=tmp_path)  # the model still has its data
+    assert files.remove_former([data], path) == []
+    assert sorted(os.listdir(tmp_path)) == ["again.onnx", "again.onnx.data", "m.onnx", "m.onnx.1.data", "source"]
+
+
+def test_data_that_another_model_needs_is_never_removed(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "m.onnx"
+    save(load(source), target)
+    shutil.copy(target, tmp_path / "backup")
+    assert save(load(source), target) == [f"{target}.data"]
+    np.testing.assert_array_equal(values(tmp_path / "backup")["w"], WEIGHT)
+    [said] = files.remove_former([f"{target}.data"], str(target))
+    assert said == f"{target}.data, which the former {target} refers to, is left: backup refers to it"
+    [said] = files.remove_former([str(source.parent / "m.bin")], str(source))
+    assert said.endswith("m.bin, which the former " + str(source) + " refers to, is left: it is not named after that model")
+    save(load(source), tmp_path / "my m.onnx")  # the name of its data ends with that of the other
+    (tmp_path / "backup").unlink()
+    assert files.remove_former([f"{target}.data"], str(target)) == []
+
+
+def test_the_data_of_a_model_whose_writer_was_killed_is_removed(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "m.onnx"
+    code = "import os, sys; from passat.ir.onnx import load, save; os.chmod = os.replace = kill; save(load(sys.argv[1]), sys.argv[2])"
+    kill = "import os; move = os.replace; kill = lambda one, two: move(one, two) if two.endswith('data') else os.kill(os.getpid(), 9); "
+    subprocess.run([sys.executable, "-c", kill + code, source, target], check=False)
+    assert len(os.listdir(tmp_path)) == 3
+    assert (tmp_path / "m.onnx.data").exists()
+    save(load(source), target)
+    assert sorted(os.listdir(tmp_path)) == ["m.onnx", "m.onnx.data", "source"]
     np.testing.assert_array_equal(values(target)["w"], WEIGHT)
 
 
