@@ -202,6 +202,20 @@ def _data_files(model: ModelProto, folder: str | None) -> list[str]:
     return [os.path.join(folder or "", name) for name in sorted({_location(each) for each in _tensors(model) if _is_external(each)})]
 
 
+def external_bytes(model: ModelProto) -> int:
+    """The bytes of a model's external data. Tensors with the same data count once; without an external initializer there is none."""
+    if not any(map(_is_external, model.graph.initializer)):
+        return 0
+    found: dict[tuple[str, str], int] = {}
+    for tensor in filter(_is_external, _tensors(model)):
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        if tensor.data_type in ELEMENT_TYPES:
+            size = math.ceil(math.prod(tensor.dims) * itemsize(ELEMENT_TYPES[tensor.data_type]))
+            place = entries.get("location", ""), entries.get("offset", "0")
+            found[place] = max(size, found.get(place, 0))
+    return sum(found.values())
+
+
 def _data_read(module: IRModule | ModelProto, folder: str | None, path: str) -> set[str] | None:
     """The data files that a model in memory reads; None for a module from the folder of a path, which may read any of that folder."""
     if isinstance(module, ModelProto):

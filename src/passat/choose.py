@@ -286,6 +286,7 @@ def race(
         except Exception as error:  # ONNX Runtime's errors have no common base class
             raise NothingToTimeError(f"is not loaded by ONNX Runtime: {sentence_of(error)}") from error
         feed = choose_feed(tried, how)
+        del tried  # with its weights
         numbers: dict[int, int] = {}
         failed: dict[int, str] = {}
         for number, (_, model) in enumerate(candidates):

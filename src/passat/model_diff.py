@@ -48,10 +48,10 @@ class Difference:
 
 @dataclass
 class ModelDiff(Shown):
-    """The differences of two models. Nodes are counted by operator, including subgraphs and local functions. `interface` lists the
-    differences of inputs, outputs, opsets and IR versions. `same` counts nodes that compute the same from the same inputs in both, `moved`
-    corresponding nodes with different operands. `changes` are nodes with different attributes or constants, and `differences` the places
-    with different nodes, most frequent first. These counts exclude subgraphs."""
+    """The differences of two models. Nodes are counted by operator, including subgraphs and local functions. Bytes include external data.
+    `interface` lists the differences of inputs, outputs, opsets and IR versions. `same` counts nodes that compute the same from the same
+    inputs in both, `moved` corresponding nodes with different operands. `changes` are nodes with different attributes or constants, and
+    `differences` the places with different nodes, most frequent first. These counts exclude subgraphs."""
 
     before: str
     after: str

@@ -21,7 +21,7 @@ from passat.ir.onnx.opaque import OpaqueOp
 from passat.ir.onnx.untyped import has_form, is_custom, untyped_values
 from passat.ir.traverse import post_order
 from passat.ir.types import IncompleteType, TupleType
-from passat.report import Shown, bytes_of, histogram, node_count, warnings_of
+from passat.report import Shown, histogram, node_count, warnings_of
 from passat.rules.cost import Roofline, program_cost
 from passat.runner import CustomOpsError, ModelSource, Runner, VerifyError, custom_operators, sentence_of
 from passat.source import ModelLike, open_source
@@ -146,6 +146,8 @@ def inspect(
     ONNX Runtime, `not_loaded` says so.
     """
     source = open_source(model, folder)
+    from passat.ir.onnx.sizes import model_bytes  # needs onnx
+
     proto, module = source.read(None)
     tensors = list(_initializers(proto.graph))
     summary = ModelSummary(
@@ -159,7 +161,7 @@ def inspect(
         weights=len(tensors),
         weight_elements=sum(math.prod(tensor.dims) for tensor in tensors),
         weight_bytes=sum(_bytes(tensor) for tensor in tensors),
-        model_bytes=bytes_of(proto),
+        model_bytes=model_bytes(proto),
         estimated_seconds=program_cost(module["main"], Roofline()),
         unknown=_unknown(module),
         opaque=_opaque(module, {(each.domain, each.name) for each in proto.functions}),

@@ -128,18 +128,7 @@ def profile(
     tell("reading the models")
     sources = (open_source(before, folders[0]), open_source(after, folders[1]))
     with custom_operators(tuple(custom_ops)):
-        tried = [_runner(source, apart=True) for source in sources]
-        from passat.ir.onnx.specialize import SpecializeError, check_dims  # which needs onnx
-
-        given = dict(sizes or {})
-        try:
-            check_dims(given, symbols(tried[0].inputs))
-            feed = choose_feed(tried[0], how, given)
-        except NothingToTimeError as error:
-            raise NothingToTimeError(f"{sources[0].name} {error}") from error
-        except SpecializeError as error:
-            raise SpecializeError(f"{sources[0].name}: {error}") from error
-        _try(sources[1], tried[1], feed)
+        feed, named = _feed(sources, how, dict(sizes or {}))
         times = _times(sources, feed, threads, seconds, tell)
         typical, ratio = median(times[0]), _ratio(times[2], times[0])
         operators = []
@@ -148,7 +137,7 @@ def profile(
             operators.append(_operators(source, feed, threads, seconds))
     return ModelProfile(
         *(sources[0].name, sources[1].name, _nodes(sources[0]), _nodes(sources[1])),
-        sizes=_sizes(tried[0], feed),
+        sizes=named,
         threads=threads,
         rounds=len(times[0]),
         seconds_before=typical,
@@ -163,6 +152,25 @@ def _nodes(source: Source) -> int:
     return node_count(histogram(source.proto))
 
 
+def _feed(sources: tuple[Source, Source], how: Comparing, sizes: dict[str, int]) -> tuple[dict[str, AnyValue], dict[str, int]]:
+    """The inputs on which both models run, and the sizes of their named dimensions. The models are not in memory at the same time."""
+    from passat.ir.onnx.specialize import SpecializeError, check_dims  # which needs onnx
+
+    first, second = sources
+    runner = _runner(first, apart=True)
+    try:
+        check_dims(sizes, symbols(runner.inputs))
+        feed = choose_feed(runner, how, sizes)
+    except NothingToTimeError as error:
+        raise NothingToTimeError(f"{first.name} {error}") from error
+    except SpecializeError as error:
+        raise SpecializeError(f"{first.name}: {error}") from error
+    named = _sizes(runner, feed)
+    del runner
+    _try(second, feed)
+    return feed, named
+
+
 def _runner(source: Source, threads: int = 1, *, apart: bool = False, profile: str | None = None) -> Runner:
     """A model to be timed. It first runs `apart`, since ONNX Runtime may crash on it. Raises NothingToTimeError."""
     try:
@@ -175,8 +183,9 @@ def _runner(source: Source, threads: int = 1, *, apart: bool = False, profile: s
         raise NothingToTimeError(f"{source.name} is not loaded by ONNX Runtime: {sentence_of(error)}") from error
 
 
-def _try(source: Source, runner: Runner, feed: dict[str, AnyValue]) -> None:
-    """Raises NothingToTimeError if a model does not run on the inputs."""
+def _try(source: Source, feed: dict[str, AnyValue]) -> None:
+    """Raises NothingToTimeError if a model does not load, or does not run on the inputs."""
+    runner = _runner(source, apart=True)
     try:
         runner.run(feed)
     except Exception as error:  # ONNX Runtime's errors have no common base
@@ -191,17 +200,17 @@ def _times(
     for number in range(SETS):
         tell(f"measuring ({number + 1} of {SETS})")
         order = [0, 1, 2] if number % 2 == 0 else [2, 1, 0]  # sessions are created in it
-        made = {which: _runner(sources[which // 2], threads) for which in order}
-        rounds = take_turns(
-            lambda which, repeat, made=made: time_of(made[which], feed, repeat),  # type: ignore[misc]  # mypy knows no default of a lambda
-            len(times),
-            rounds=ROUNDS,
-            seconds=seconds / SETS,
-            turn=TURN,
-        )
-        for all_of_one, of_one in zip(times, rounds, strict=True):
+        for all_of_one, of_one in zip(times, _times_of_set(sources, order, feed, threads, seconds), strict=True):
             all_of_one.extend(of_one)
     return times
+
+
+def _times_of_set(
+    sources: tuple[Source, Source], order: Sequence[int], feed: dict[str, AnyValue], threads: int, seconds: float
+) -> list[list[float]]:
+    """The times of one set of sessions, which are created in an order, and released: each has its own weights."""
+    made = {which: _runner(sources[which // 2], threads) for which in order}
+    return take_turns(lambda which, repeat: time_of(made[which], feed, repeat), len(made), rounds=ROUNDS, seconds=seconds / SETS, turn=TURN)
 
 
 def _ratio(times: Sequence[float], reference: Sequence[float]) -> Ratio:

@@ -108,7 +108,7 @@ class Report(Shown):
     """The report of an optimization.
 
     Nodes are counted by operator, including subgraphs and local functions; `node_count` omits those that only hold data. Costs are in
-    seconds or units of the cost model; sizes are bytes of the model without external data. `timings` has the times of the input and the
+    seconds or units of the cost model; sizes are bytes of the model with its external data. `timings` has the times of the input and the
     candidates, if measured. `kept` says why the input was returned, if it was. `warnings` are problems of the model that do not prevent
     running it. `limits` lists limits that stopped a pass, with the best program so far as its result; `interrupted` says that Ctrl-C did.
     `lowered` calls were decomposed regardless of cost. `recorded` says that rules have full statistics.
@@ -264,10 +264,11 @@ def node_count(counts: Mapping[str, int]) -> int:
 
 
 def bytes_of(model: "ModelProto") -> int:
-    """The bytes of a model, without its external data."""
-    from passat.ir.onnx.sizes import model_bytes  # needs onnx
+    """The bytes of a model, including its external data."""
+    from passat.ir.onnx.files import external_bytes  # needs onnx
+    from passat.ir.onnx.sizes import model_bytes
 
-    return model_bytes(model)
+    return model_bytes(model) + external_bytes(model)
 
 
 _GRAPHS: Final = (5, 10)

@@ -60,6 +60,21 @@ def test_constants_are_compared_by_content(tmp_path: Path) -> None:
     assert (found.same, found.moved, found.differences) == (0, 1, [])
 
 
+def test_external_data_counts(tmp_path: Path) -> None:
+    model = parsed("a = Add(x, w) y = Add(a, v)")
+    for name in ("w", "v"):
+        model.graph.initializer.append(numpy_helper.from_array(np.ones((1000, 4), np.float32), name))
+    inside = model.ByteSize()
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=1)
+    tied = onnx.load(tmp_path / "m.onnx", load_external_data=False)
+    del tied.graph.initializer[1].external_data[:]
+    tied.graph.initializer[1].external_data.extend(tied.graph.initializer[0].external_data)
+    onnx.save(tied, tmp_path / "tied.onnx")
+    found = passat.diff(tmp_path / "m.onnx", tmp_path / "tied.onnx")
+    assert inside < found.bytes_before < inside + 500
+    assert 16_000 <= found.bytes_before - found.bytes_after < 16_100
+
+
 def test_without_other_operators_their_row_is_omitted() -> None:
     assert "others" not in str(passat.diff(parsed("y = Relu(x)"), parsed("y = Neg(x)")))
     assert "others" in str(passat.diff(parsed("a = Exp(x) y = Relu(a)"), parsed("a = Exp(x) y = Neg(a)")))

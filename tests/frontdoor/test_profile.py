@@ -1,7 +1,9 @@
 """`passat.profile` and `passat profile`: whether a model is faster than another by more than noise. No test asserts a time."""
 
 import json
+import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -14,6 +16,7 @@ from passat.choose import NothingToTimeError
 from passat.cli.app import app
 from passat.ir.onnx import save
 from passat.profiling import ModelProfile, OperatorTime, Ratio
+from passat.runner import Runner
 from passat.settings import ArgumentError
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "models"
@@ -49,6 +52,25 @@ def made(ratio: Ratio, control: Ratio) -> ModelProfile:
 )
 def test_only_what_is_beyond_noise_is_a_difference(ratio: Ratio, control: Ratio, verdict: str) -> None:
     assert made(ratio, control).verdict == verdict
+
+
+def test_sessions_are_released_before_others_are_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has the weights of its model, which may be gigabytes."""
+    alive: list[weakref.ref[Runner]] = []
+    most = {True: 0, False: 0}
+
+    class Counted(Runner):
+        def __init__(self, *arguments: Any, apart: bool = False, **keywords: Any) -> None:
+            super().__init__(*arguments, apart=apart, **keywords)
+            self.apart = apart
+            alive.append(weakref.ref(self))
+            there = [each for one in alive if (each := one()) is not None]
+            assert len({each.apart for each in there}) == 1  # type: ignore[attr-defined]  # its own
+            most[apart] = max(most[apart], len(there))
+
+    monkeypatch.setattr("passat.profiling.Runner", Counted)
+    passat.profile(parsed("y = Neg(x)"), parsed("y = Abs(x)"), seconds=BRIEFLY)
+    assert most == {True: 1, False: 3}
 
 
 def test_the_verdict_in_one_line() -> None:
