@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from typing import Any as AnyValue
 
 from passat.apart import EndedError
-from passat.feeds import Trial, make_feed, size_assignments, symbols
+from passat.feeds import InputsError, Trial, make_feed, size_assignments, symbols
 from passat.ir.attrs import Attrs
 from passat.ir.equality import structural_equal, structural_hash
 from passat.ir.module import IRModule
@@ -48,12 +48,15 @@ def choose_feed(runner: Runner, how: Comparing, given: Mapping[str, int] = Mappi
     """Inputs on which a model runs: the user's own, or random ones. Named dimensions have the sizes `given`; others get the largest of a
     few sizes that work. Raises NothingToTimeError, InputsError."""
     if how.given is not None:
-        how.given.sizes(runner.inputs)
+        sizes = how.given.sizes(runner.inputs)
+        for name, size in given.items():
+            if sizes.get(name, size) != size:
+                raise InputsError(f"{how.given.name}: the size {name} is {sizes[name]}, not {size}")
         return how.given.feed(runner.inputs)
     names = [name for name in symbols(runner.inputs) if name not in given]
-    sizes = [dict.fromkeys(names, size) for size in (64, 32, 16, 8, 4)] if names else []
+    equal = [dict.fromkeys(names, size) for size in (64, 32, 16, 8, 4)] if names else []
     reason = ""
-    for attempt, assignment in enumerate([*sizes, *itertools.islice(size_assignments(names), 7)]):
+    for attempt, assignment in enumerate([*equal, *itertools.islice(size_assignments(names), 7)]):
         for rank in (0, 1, 2, 4):
             try:
                 feed = make_feed(runner.inputs, Trial(how.seed + attempt, {**assignment, **given}, rank=rank))

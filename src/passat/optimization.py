@@ -246,12 +246,12 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
                 if any(output.reason for output in report.verification.outputs) and (inexact := _inexact_rules(job, made)):
                     raise LooseRulesError(inexact, "other values", "may cause by rounding or the sign of 0")
             report.verification = replace(report.verification, guilty=guilty())
-            raise MismatchError(_accusation(report.verification, job.wanted.opset), report)
+            raise MismatchError(f"{source.prefix}{_accusation(report.verification, job.wanted.opset)}", report)
         if report.verification.equal is None and not job.wanted.allow_unverified:
             if report.verification.outputs and (inexact := _inexact_rules(job, made)):
                 raise LooseRulesError(inexact, "an output that rounding alone changes", "may change as well")
             raise UnverifiedError(
-                f"the optimized model cannot be compared with the original: {report.verification.skipped}; "
+                f"{source.prefix}the optimized model cannot be compared with the original: {report.verification.skipped}; "
                 "--allow-unverified, or allow_unverified=True, accepts it unverified",
                 report,
             )

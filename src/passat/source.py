@@ -134,6 +134,11 @@ class Source:
         return self.name if self.in_file and not self.is_specialized else None
 
     @property
+    def prefix(self) -> str:
+        """What begins a sentence about the model: the name of its file, if there is one."""
+        return f"{self.name}: " if self.in_file else ""
+
+    @property
     def original(self) -> "ModelSource":
         """The model, to be read again: its file, unless that is a pipe."""
         return self.path if self.path is not None and os.path.isfile(self.path) else self.proto

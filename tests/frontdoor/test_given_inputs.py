@@ -232,3 +232,18 @@ def test_tolerances_are_numbers_of_at_least_zero(tolerance: float) -> None:
     model = parsed("(float[n] x) => (float[n] y) { y = Neg(x) }")
     with pytest.raises(ValueError, match="must be a number of at least 0"):
         compare_models(model, model, rtol=tolerance)
+
+
+def test_random_inputs_of_a_run_have_the_sizes_that_are_named(tmp_path: Path) -> None:
+    model, arrays = tmp_path / "m.onnx", tmp_path / "in.npz"
+    onnx.save(parser.parse_model('<ir_version: 9, opset_import: ["" : 20]> g (float[n, m] x) => (float[n, m] y) { y = Neg(x) }'), model)
+    np.savez(arrays, x=np.zeros((3, 4), np.float32))
+
+    def run(*options: str) -> str:
+        return CliRunner().invoke(app, ["run", str(model), *options]).output
+
+    assert run("--dim", "n=3", "--dim", "m=5") == "y: float32[3, 5]\n"
+    assert run("--dim", "n=0") == "y: float32[0, 64]\n"
+    assert run("--dim", "n=3", "--inputs", str(arrays)) == "y: float32[3, 4]\n"
+    assert run("--dim", "k=3") == f"error: {model}: the model has no input with a dimension named 'k'; its named dimensions are n, m\n"
+    assert run("--dim", "n=2", "--inputs", str(arrays)) == f"error: the inputs in {arrays}: the size n is 3, not 2\n"

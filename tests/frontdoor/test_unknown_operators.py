@@ -190,7 +190,7 @@ def test_nothing_compared_is_nothing_written(tmp_path: Path) -> None:
     assert out.exists()
     assert passat.optimize(tmp_path / "in.onnx", allow_unverified=True).report.node_count_after == 1
     found = json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout)
-    assert found["error"].startswith("the optimized model cannot be compared")
+    assert found["error"].startswith(f"{tmp_path / 'in.onnx'}: the optimized model cannot be compared")
 
 
 @pytest.mark.parametrize("option", [["--rtol", "0.1"], ["--atol", "0.1"], ["--allow-unverified"], ["--inputs", "some.npz"]])

@@ -96,6 +96,33 @@ def test_inputs_are_never_overwritten(arguments: str, sentence: str, tmp_path: P
 
 
 @pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("optimize m.onnx --report x.pdf", "--report x.pdf: the file must end with .html or .htm, not .pdf"),
+        ("optimize m.onnx --certificate x.txt", "--certificate x.txt: the file must end with .json or .certificate, not .txt"),
+        ("optimize m.onnx -o x.ort", "-o x.ort: the file must end with .onnx, not .ort"),
+        ("optimize m.pb -o x.json", "-o x.json: the file must end with .onnx or .pb, not .json"),
+        ("run m.onnx -o x.csv", "-o x.csv: the file must end with .npz, not .csv"),
+        ("rules doc -o x.html", "-o x.html: the file must end with .md, .markdown or .txt, not .html"),
+    ],
+)
+def test_an_ending_never_tells_another_format(arguments: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, arguments.split())
+    assert (result.exit_code, sentence in result.stderr) == (2, True), result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["optimize m.onnx", "order", "profile m.onnx", "bisect m.onnx"])
+def test_an_option_of_the_passes_has_one_value(command: str) -> None:
+    settings = ["--config", "rules.nodes=1", "--config", "rules.nodes=2"]
+    result = CliRunner().invoke(app, [*command.split(), *settings])
+    assert (result.exit_code, result.stderr.partition(";")[0].strip()) == (2, "error: --config gives rules.nodes two values, 1 and 2")
+    result = CliRunner().invoke(app, ["order", *settings[:2], *settings[:2]])
+    assert result.exit_code == 0
+
+
+@pytest.mark.parametrize(
     ("cause", "code"),
     [
         (lambda: passat.optimize("no-such.onnx"), 1),

@@ -315,6 +315,13 @@ def check_outputs(written: Mapping[str, Path | None], read: Mapping[str, Iterabl
                 fail(f"{option} would overwrite {output}, which {other}", USAGE)
 
 
+def check_ending(option: str, path: Path | None, *endings: str) -> None:
+    """Ends the command if the ending of an output file is that of another format than the one that is written."""
+    if path is not None and path.suffix and path.suffix.lower() not in endings:
+        named = f"{', '.join(endings[:-1])} or {endings[-1]}" if len(endings) > 1 else endings[0]
+        fail(f"{option} {path}: the file must end with {named}, not {path.suffix}", USAGE)
+
+
 def check_output_folder(path: Path, option: str) -> None:
     """Ends the command, before any work is done, if the folder of an option cannot be created."""
     there = next((folder for folder in (path, *path.absolute().parents) if folder.exists()), path)
@@ -337,14 +344,17 @@ def config_message(message: str) -> str:
 
 
 def parse_config(entries: Sequence[str] | None) -> dict[str, AnyValue]:
-    """Options given as `KEY=VALUE`. Values are JSON, and strings otherwise."""
+    """Options given as `KEY=VALUE`. Values are JSON, and strings otherwise. Ends the command if a key has two values."""
     settings: dict[str, AnyValue] = {}
     for entry in entries or ():
         key, equals, value = entry.partition("=")
         if not equals:
             fail(f"--config takes KEY=VALUE, not {entry!r}", USAGE)
         try:
-            settings[key] = json.loads(value)
+            read = json.loads(value)
         except ValueError:
-            settings[key] = value
+            read = value
+        if key in settings and repr(settings[key]) != repr(read):
+            fail(f"--config gives {key} two values, {settings[key]} and {read}", USAGE)
+        settings[key] = read
     return settings

@@ -11,7 +11,7 @@ import typer
 from passat.cli.app import USAGE, app, errors, fail, show_result
 from passat.cli.arguments import CustomOpsOption, JsonOption, PassOptions, RulesOption, check_settings, load, not_nan
 from passat.cli.command import command
-from passat.cli.variant import parse_sizes
+from passat.cli.variant import DimOption, parse_sizes
 from passat.cli.verbosity import VerbosityOptions, working
 
 
@@ -63,10 +63,7 @@ def profile(
     *,
     asked: PassOptions,
     said: VerbosityOptions,
-    dim: Annotated[
-        list[str] | None,
-        typer.Option("--dim", metavar="NAME=SIZE", help="Size of a named dimension of the inputs (repeatable)"),
-    ] = None,
+    dim: DimOption = None,
     inputs: Annotated[
         Path | None,
         typer.Option("--inputs", metavar="FILE.npz", help="File of your own inputs by name, from numpy.savez (default: random inputs)"),

@@ -17,6 +17,7 @@ from passat.cli.arguments import (
     CompareOptions,
     JsonOption,
     PassOptions,
+    check_ending,
     check_outputs,
     check_settings,
     load,
@@ -212,6 +213,7 @@ def _one(model: Path, request: _Request) -> None:
     out = output or _beside(model)
     with errors(as_json, "nothing was written"):
         if out.is_dir():
+            output = None
             [out] = result_paths([model], out, _beside)
         with collector_paused():  # imported modules live until the end
             from passat.optimizer import optimize_with
@@ -220,6 +222,9 @@ def _one(model: Path, request: _Request) -> None:
         read = {**asked.files, "--inputs": [settings["inputs"]], "--custom-ops": settings["custom_ops"]}
         check_outputs({"-o": None if dry_run else out, "--certificate": certificate, "--report": page}, read)  # OUT may be IN
         check_outputs({"--certificate": certificate, "--report": page}, {"the command": [model]})
+        check_ending("-o", output, *dict.fromkeys((".onnx", model.suffix.lower() or ".onnx")))
+        check_ending("--certificate", certificate, ".json", ".certificate")
+        check_ending("--report", page, ".html", ".htm")
         context = asked.context(config, apart=inspected.apart)
         text, sets, inspection = asked.text(), load(asked.rules), Inspection(inspected)
         shows = not as_json and not inspection.prints

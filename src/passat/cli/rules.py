@@ -10,7 +10,7 @@ import typer
 
 from passat.cli import completion
 from passat.cli.app import FAILURE, USAGE, app, console, end, errors, fail, interruption, rules_app
-from passat.cli.arguments import JsonOption, PassOptions, RulesOption, check_outputs, load
+from passat.cli.arguments import JsonOption, PassOptions, RulesOption, check_ending, check_outputs, load
 from passat.cli.command import command
 from passat.cli.jobs import JobOptions
 from passat.cli.verbosity import working
@@ -119,6 +119,7 @@ def rules_doc(
     """Print a Markdown page on rules: equations, explained guards, kinds, effects on values, operators."""
     with errors(as_json=False):
         check_outputs({"-o": output}, {"the command": [name for name in what or () if name.endswith(".py")]})
+        check_ending("-o", output, ".md", ".markdown", ".txt")
         from passat.catalog import subjects_of
         from passat.rule_pages import library_table, page
 

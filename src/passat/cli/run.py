@@ -7,8 +7,9 @@ from typing import Any as AnyValue
 import typer
 
 from passat.cli.app import app, errors, fail
-from passat.cli.arguments import CustomOpsOption, check_outputs
+from passat.cli.arguments import CustomOpsOption, check_ending, check_outputs
 from passat.cli.command import command
+from passat.cli.variant import DimOption, parse_sizes
 
 
 @command(app)
@@ -21,6 +22,7 @@ def run(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE.npz", help="File to write the outputs to", show_default=False)
     ] = None,
+    dim: DimOption = None,
     custom_ops: CustomOpsOption = None,
     seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of the random inputs")] = 0,
 ) -> None:
@@ -29,21 +31,27 @@ def run(
         import numpy as np
 
         from passat.choose import NothingToTimeError, choose_feed
+        from passat.feeds import symbols
+        from passat.ir.onnx.specialize import SpecializeError, check_dims
         from passat.kernel_library import library_of
         from passat.runner import Runner, custom_operators, sentence_of
         from passat.verify import comparing
 
         check_outputs({"-o": output}, {"the model": [model], "--inputs": [inputs], "--custom-ops": custom_ops or ()})
-        how = comparing(seed, inputs)
+        check_ending("-o", output, ".npz")
+        how, sizes = comparing(seed, inputs), parse_sizes(dim or ())
         with custom_operators(custom_ops or ()), custom_operators(library_of(model, custom_ops or ())):
             try:
                 runner = Runner(model, optimize="all", apart=True)
             except Exception as error:  # ONNX Runtime's errors have no common base class
                 fail(f"{model}: ONNX Runtime does not load it: {sentence_of(error)}")
             try:
-                values = runner.run(choose_feed(runner, how))
+                check_dims(sizes, symbols(runner.inputs))
+                values = runner.run(choose_feed(runner, how, sizes))
             except NothingToTimeError as error:
                 fail(f"{model} {error}")
+            except SpecializeError as error:
+                raise SpecializeError(f"{model}: {error}") from error
         names = [name for name, _ in runner.outputs]
         for (name, kind), value in zip(runner.outputs, values, strict=True):
             dtype = "string" if kind == "tensor(string)" else getattr(value, "dtype", None)

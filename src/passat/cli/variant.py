@@ -9,6 +9,11 @@ import typer
 
 from passat.cli.app import USAGE, fail
 
+DimOption = Annotated[
+    list[str] | None,
+    typer.Option("--dim", metavar="NAME=SIZE", help="Size of a named dimension of the inputs (repeatable)", show_default=False),
+]
+
 
 @dataclass(frozen=True, kw_only=True)
 class VariantOptions:
