@@ -7,6 +7,7 @@ import numpy as np
 
 from passat.ir.cost import transcendental
 from passat.ir.expr import Call, Expr
+from passat.ir.known import known_value
 from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, need_opset, to_onnx
 from passat.ir.op import Op, OpTypeError, define_op
 from passat.ir.ops.accumulate import narrow, wide
@@ -14,7 +15,7 @@ from passat.ir.ops.elementwise import FLOATING
 from passat.ir.ops.emitting import float_attr, shortest
 from passat.ir.ops.pooling import laid_out, spatial_shape
 from passat.ir.ops.windows import SPATIAL, arranged, arranged_value
-from passat.ir.shape import same_dim
+from passat.ir.shape import Dim, same_dim
 from passat.ir.tensor import Array
 from passat.ir.types import TensorType, tensor_type
 
@@ -221,8 +222,8 @@ def _read_sizes(node: OnnxNode, data: TensorType, mode: str) -> tuple[int, ...] 
     """The spatial sizes of the result. None if they are not known, other dimensions are resized, or scales differ from the quotients of
     the sizes, which give the coordinates."""
     axes = tuple(axis % data.ndim for axis in node.attrs.get("axes", range(data.ndim)))
-    scales, given = node.constant(2), node.ints(3)
-    wanted: dict[int, int] = {}
+    scales, given = node.constant(2), _given_sizes(node)
+    wanted: dict[int, Dim] = {}
     if given:
         if (node.has(2) and (scales is None or scales.size)) or len(given) != len(axes):
             return None
@@ -234,8 +235,8 @@ def _read_sizes(node: OnnxNode, data: TensorType, mode: str) -> tuple[int, ...] 
                 continue
             if axis < 2 or not isinstance(size, int) or not size:
                 return None
-            wanted[axis] = int(np.floor(np.float32(size) * scale))
-            if not wanted[axis] or np.float32(wanted[axis]) / np.float32(size) != scale:
+            wanted[axis] = found_size = int(np.floor(np.float32(size) * scale))
+            if not found_size or np.float32(found_size) / np.float32(size) != scale:
                 return None
     else:
         return None
@@ -244,6 +245,12 @@ def _read_sizes(node: OnnxNode, data: TensorType, mode: str) -> tuple[int, ...] 
     found = tuple(wanted.get(axis, size) for axis, size in enumerate(data.shape) if axis > 1)
     numbers = tuple(size for size in found if isinstance(size, int) and size > 0)
     return numbers if len(numbers) == len(found) else None
+
+
+def _given_sizes(node: OnnxNode) -> tuple[Dim, ...] | None:
+    """The operand with the sizes, which may be computed: the batch may have a name."""
+    value = known_value(node.input(3)) if node.has(3) else None
+    return tuple(value.reshape(-1).tolist()) if isinstance(value, np.ndarray) else None
 
 
 def _write(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
@@ -266,13 +273,29 @@ def _write(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     scales = emit.constant(np.zeros(0, np.float32)) if emit.opset < 13 else ""
     x = arranged_value(emit, inputs[0], attrs.layout, plain)
     leading = [data.shape[attrs.layout.index(letter)] for letter in "NC"]
+    quotients = _exact_scales([data.shape[attrs.layout.index(letter)] for letter in SPATIAL[rank]], attrs.size)
     if all(isinstance(size, int) for size in leading):
         sizes = emit.constant(np.array([*leading, *attrs.size], np.int64))
+    elif quotients is not None and mode != "tf_crop_and_resize":
+        sizes, scales = "", emit.constant(np.array([1, 1, *quotients], np.float32))
     else:
         bounds = [emit.constant(np.array([place], np.int64)) for place in (0, 2)]
         first = emit.node("Slice", [emit.node("Shape", [x]), *bounds])
         sizes = emit.node("Concat", [first, emit.constant(np.array(attrs.size, np.int64))], {"axis": 0})
     return arranged_value(emit, emit.node("Resize", [x, roi, scales, sizes], given), plain, attrs.layout)
+
+
+def _exact_scales(before: Sequence[Dim], after: Sequence[int]) -> list[float] | None:
+    """The scales that say the same as the sizes after: their quotients, if the sizes follow from these. None if there are none."""
+    found = []
+    for size, wanted in zip(before, after, strict=True):
+        if not isinstance(size, int) or not size:
+            return None
+        scale = np.float32(wanted) / np.float32(size)
+        if any(int(np.floor(product)) != wanted for product in (np.float32(size) * scale, size * float(scale))):
+            return None  # ONNX Runtime multiplies in float32, and shape inference in float64
+        found.append(float(scale))
+    return found
 
 
 for _op in RESIZES.values():

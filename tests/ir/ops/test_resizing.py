@@ -8,8 +8,10 @@ import pytest
 from passat import relay
 from passat.ir.expr import Call, Expr, Function, var
 from passat.ir.infer import InferError, infer_type
+from passat.ir.onnx import from_onnx
 from passat.ir.op import call_op
 from passat.ir.ops.resizing import COORDINATES
+from passat.ir.shape import SymDim
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType
 from passat.relay import transform
@@ -51,6 +53,31 @@ def test_a_batch_of_unknown_size_is_written(nodes: Nodes) -> None:
     x = var("x", shape=(relay.Any(), 3, 5, 4))
     expr = infer_type(call_op("image.resize2d", x, size=(7, 9)))
     np.testing.assert_allclose(nodes.evaluate(expr, {"x": IMAGE}), nodes.run(nodes.write(expr, 18), {"x": IMAGE}), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("before", "size", "written"),
+    [
+        ((5, 4), (10, 9), ["Resize"]),
+        ((7, 4), (31, 9), ["Shape", "Slice", "Concat", "Resize"]),  # 31 / 7 of 7 is less than 31 in float32
+    ],
+)
+def test_a_named_batch_is_known_when_the_node_is_read_again(
+    nodes: Nodes, before: tuple[int, int], size: tuple[int, int], written: list[str]
+) -> None:
+    """Otherwise its result is priced with a size that is assumed, and the whole model may be rejected as not cheaper."""
+    x = var("x", TensorType((SymDim.named("n"), 3, *before), "float32"))
+    image = np.random.default_rng(3).uniform(-1, 1, (2, 3, *before)).astype("float32")
+    expr = infer_type(relay.nn.relu(call_op("image.resize2d", x, size=size)))
+    model = nodes.write(expr, 18)
+    assert [node.op_type for node in model.graph.node] == [*written, "Relu"]
+    del model.graph.value_info[:]
+    read = from_onnx(model)["main"].body
+    assert isinstance(read, Call)
+    assert isinstance(read.args[0], Call)
+    assert str(read.args[0].op) == "image.resize2d"
+    assert read.checked_type == TensorType((SymDim.named("n"), 3, *size), "float32")
+    np.testing.assert_allclose(nodes.evaluate(expr, {"x": image}), nodes.run(model, {"x": image}), rtol=1e-4, atol=1e-5)
 
 
 def test_channels_may_be_last(nodes: Nodes) -> None:
