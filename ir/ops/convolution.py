@@ -12,8 +12,9 @@ from passat.ir.expr import Call, Expr
 from passat.ir.onnx_mapping import Emitter, OnnxNode, OnnxVersionError, from_onnx, need_opset, to_onnx
 from passat.ir.op import Op, OpTypeError, define_op
 from passat.ir.ops.accumulate import BYTES, Array, check_dtypes, narrow, summed, sums_dtype, wide
-from passat.ir.ops.emitting import only, part
+from passat.ir.ops.emitting import only, part, unsqueeze
 from passat.ir.ops.linear import bias_add
+from passat.ir.ops.reshaping import int64
 from passat.ir.ops.windows import (
     SPATIAL,
     arranged,
@@ -356,15 +357,29 @@ def _write(call: Call, inputs: Sequence[str], emit: Emitter, op_type: str, first
         "pads": (*begins, *ends),
         "strides": per_axis(attrs.strides, rank, "strides"),
     }
+    rest: list[int] = [0] * rank
     if op_type == "ConvTranspose":
-        extra = per_axis(attrs.output_padding, rank, "output_padding", 0)
+        # ONNX Runtime takes output paddings below the strides only. The others crop less at the end, or are zeros behind it.
+        cropped, extra = list(ends), list(per_axis(attrs.output_padding, rank, "output_padding", 0))
+        for axis, limit in enumerate(given["strides"]):
+            if extra[axis] >= limit:
+                less = min(extra[axis], cropped[axis])
+                cropped[axis] -= less
+                extra[axis], rest[axis] = 0, extra[axis] - less
+        given["pads"] = (*begins, *cropped)
         given["output_padding"] = extra if any(extra) else None
     operands = [
         arranged_value(emit, inputs[0], attrs.data_layout, "NC" + letters),
         arranged_value(emit, inputs[1], attrs.kernel_layout, first + letters),
         *inputs[2:],
     ]
-    result = emit.node(op_type, operands, {name: value for name, value in given.items() if value is not None})
+    behind = operands[2:] if any(rest) else []
+    result = emit.node(op_type, operands[:2] if behind else operands, {name: value for name, value in given.items() if value is not None})
+    if any(rest):
+        need_opset(emit, 11, TRANSPOSED[rank])
+        result = emit.node("Pad", [result, int64(emit, (0,) * (rank + 4) + tuple(rest))])
+    for bias in behind:
+        result = emit.node("Add", [result, unsqueeze(emit, bias, list(range(1, rank + 1)))])
     return arranged_value(emit, result, "NC" + letters, attrs.data_layout)
 
 

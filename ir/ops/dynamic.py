@@ -164,6 +164,8 @@ def dyn_strided_slice(data: TensorType, begin: Known, end: Known, strides: Known
 def _write_strided_slice(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     need_opset(emit, 10, dyn_strided_slice)
     data, begin, end, strides, axes = inputs
+    if not tensor_type(call.args[0].checked_type).ndim:
+        return emit.node("Identity", [data])  # ONNX Runtime slices and pads no scalars
     parts = [begin, end, axes, strides]
     types = [tensor_type(call.args[i].checked_type) for i in (1, 2, 4, 3)]
     if len({type_.dtype for type_ in types}) > 1:
@@ -213,6 +215,8 @@ def dyn_pad(data: TensorType, pad_width: Known, pad_value: TensorType, *, pad_mo
 def _write_pad(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     need_opset(emit, 19 if call.attrs.pad_mode == "wrap" else 11, dyn_pad)
     data, widths, value = inputs
+    if not tensor_type(call.args[0].checked_type).ndim:
+        return emit.node("Identity", [data])
     return emit.node("Pad", [data, _as_int64(emit, widths, call.args[1].checked_type), value], {"mode": call.attrs.pad_mode})
 
 

@@ -113,6 +113,8 @@ def zip_pads(pads: Sequence[Dim]) -> list[tuple[Dim, Dim]]:
 @to_onnx(pad)
 def _write_pad(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     data, attrs = tensor_type(call.args[0].checked_type), call.attrs
+    if not data.ndim:
+        return emit.node("Identity", inputs)  # ONNX Runtime pads no scalars
     pads = [before for before, _ in attrs.pad_width] + [after for _, after in attrs.pad_width]
     mode = {} if attrs.pad_mode == "constant" else {"mode": attrs.pad_mode}
     if attrs.pad_mode == "wrap":

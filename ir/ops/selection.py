@@ -11,9 +11,10 @@ from passat.ir.expr import Call, Constant, Expr
 from passat.ir.onnx_mapping import Emitter, OnnxNode, OnnxVersionError, from_onnx, need_opset, to_onnx
 from passat.ir.op import OpTypeError, define_op, get_op
 from passat.ir.ops.creation import scalar_type
-from passat.ir.ops.emitting import part, unsqueeze
+from passat.ir.ops.emitting import cast, part, unsqueeze
 from passat.ir.ops.indexing import take
 from passat.ir.ops.reshaping import int64
+from passat.ir.ops.slicing import emit_slice
 from passat.ir.shape import Dim
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType, TupleType, tensor_type
@@ -95,7 +96,16 @@ def _element(node: OnnxNode, index: int, place: int) -> Expr:
 
 @to_onnx(one_hot)
 def _write_one_hot(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
-    return emit_one_hot(call, inputs[0], emit.constant(np.array(call.attrs.depth, np.int64)), inputs[1:], emit)
+    depth, result = call.attrs.depth, tensor_type(call.checked_type)
+    indices, values = (tensor_type(call.args[i].checked_type).dtype for i in (0, 1))
+    # ONNX Runtime has kernels for some combinations of element types only.
+    kind = "float32" if values == "int32" else "int32" if indices == "int32" and values in ("float16", "float32") else "int64"
+    name = cast(emit, inputs[0], indices, "int64") if indices == "int32" != kind else inputs[0]
+    made = emit_one_hot(call, name, emit.constant(np.array(depth or 1, kind)), inputs[1:], emit)
+    if depth:
+        return made
+    axis = result.axis(call.attrs.axis)  # a depth of 0 is an error in ONNX Runtime
+    return emit_slice(emit, made, result, {axis: (0, 0, 1)})
 
 
 def emit_one_hot(call: Call, indices: str, depth: str, values: Sequence[str], emit: Emitter) -> str:

@@ -10,8 +10,11 @@ import pytest
 
 from passat import relay, tir
 from passat.ir.module import IRModule
-from passat.ir.op import OpTypeError
+from passat.ir.onnx import to_onnx
+from passat.ir.op import OpTypeError, call_op
+from passat.ir.types import tensor_type
 from passat.relay import derived, derived_nn
+from passat.runner import Runner
 
 RNG = np.random.default_rng(1)
 x = relay.var("x", shape=(2, 3))
@@ -397,3 +400,48 @@ def test_entries_of_reverse_reshape_count_from_the_end(newshape: tuple[int, ...]
 def test_integers_of_loops_are_attributes() -> None:
     shape: Any = (tir.const(2, "int64"), 3)
     assert relay.full(relay.const(1.0), shape=shape).attrs["shape"] == (2, 3)
+
+
+def _hot(depth: int, kind: str, **arguments: Any) -> relay.Expr:
+    indices, dtype = relay.var("i", shape=arguments.pop("shape", (3,)), dtype=kind), arguments.get("dtype", "float32")
+    return relay.one_hot(indices, relay.const(1, dtype), relay.const(0, dtype), depth, arguments.pop("axis", -1), dtype)
+
+
+def _transposed(extra: int, *, bias: bool = False, **arguments: Any) -> relay.Expr:
+    data, kernel = relay.var("d", shape=(1, 4, 5, 5)), relay.const(RNG.standard_normal((4, 2, 3, 3)).astype("float32"))
+    made = relay.nn.conv2d_transpose(data, kernel, channels=2, kernel_size=(3, 3), output_padding=(extra, 1), **arguments)
+    return relay.nn.bias_add(made, relay.const(np.array([1, 2], "float32"))) if bias else made
+
+
+EMPTY = relay.const(np.zeros(0, "int64"))
+
+
+@pytest.mark.parametrize(
+    "expr",
+    [
+        _hot(0, "int32"),
+        _hot(0, "int64", axis=0, shape=(3, 2)),
+        _hot(0, "int64", shape=()),
+        _hot(4, "int32"),
+        _hot(4, "int32", dtype="int32"),
+        _hot(4, "int32", dtype="int64"),
+        _hot(4, "int64", dtype="int32"),
+        relay.nn.pad(relay.var("s", shape=()), []),
+        call_op("dyn.pad", relay.var("s", shape=()), EMPTY, relay.const(1.0)),
+        call_op("dyn.strided_slice", relay.var("s", shape=()), EMPTY, EMPTY, EMPTY, EMPTY),
+        _transposed(2, strides=(2, 2), padding=(1, 1)),
+        _transposed(5, strides=(2, 2), padding=(1, 1, 2, 2), bias=True),
+        _transposed(2, strides=(2, 2), dilation=(3, 1)),
+    ],
+)
+def test_onnx_runtime_runs_what_is_written(expr: relay.Expr) -> None:
+    """It has no kernel for a depth of 0, for scalars that are padded or sliced, and for output paddings of a stride and more."""
+    module = relay.transform.InferType()(IRModule.from_expr(relay.Function(relay.analysis.free_vars(expr), expr)))
+    feeds = {}
+    for param in module["main"].params:
+        type_ = tensor_type(param.checked_type)
+        feeds[param.name_hint] = RNG.integers(-2, 3, [int(str(dim)) for dim in type_.shape]).astype(type_.dtype)
+    [found] = Runner(to_onnx(module)).run(feeds)
+    want = relay.create_executor("debug", mod=module).evaluate()(*feeds.values()).numpy()
+    assert (found.shape, found.dtype) == (want.shape, want.dtype)
+    np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-6)
