@@ -28,10 +28,13 @@ if TYPE_CHECKING:
 class RuleError(PassatError, ValueError):
     """An invalid rule: an unbound hole, an unknown operator or attribute, or sides of different types. Raised when the rule is made.
 
-    `source` is the file and line of the rule, if it was made before the error was found."""
+    `source` is the file and line of the rule, if it was made before the error was found. `rule` is its name, and `pass_name` the pass
+    that has it, if a function of the rule raised in a pass."""
 
     exit_code = 1
     source = ""
+    rule = ""
+    pass_name = ""
 
 
 class AttrHole(AttributeTerm):

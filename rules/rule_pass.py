@@ -257,7 +257,14 @@ class RulePass(FunctionPass):
         own = tuple([pass_ for pass_ in cast(Sequence[RulePass], passes) if pass_.applies(mod, ctx)])
         if not own:
             return mod
-        return joint_pass(own, stage).run(mod, ctx) if len(own) > 1 else own[0].run(mod, ctx)
+        if len(own) == 1:
+            return own[0].run(mod, ctx)
+        joint = joint_pass(own, stage)
+        try:
+            return joint.run(mod, ctx)
+        except RuleError as error:
+            error.pass_name = joint.owners.get(equation_of(error.rule), "")
+            raise
 
     def applies(self, mod: IRModule, ctx: PassContext) -> bool:
         """True if the pass applies to the module; otherwise a remark says why not."""

@@ -100,7 +100,12 @@ class ExecutionTracker(PassInstrument):
             self._given = None
         if self._closes_execution():
             self._given = None
-            self.execution_fails(mod, self.executions[-1], error)
+            self.execution_fails(mod, self._failing(error), error)
+
+    def _failing(self, error: BaseException) -> Execution:
+        """The execution that raised: the last one, or that of its stage which the exception names. A stage works in its last pass."""
+        last, named = self.executions[-1], getattr(error, "pass_name", "")
+        return next((one for one in reversed(self.executions) if one.name == named and one.path == last.path), last)
 
     def _closes_execution(self) -> bool:
         if self._nested:

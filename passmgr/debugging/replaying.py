@@ -18,7 +18,7 @@ from passat.ir.text import ParseError, parse
 from passat.ir.text.metadata import CONSTANT
 from passat.passmgr.context import PassContext
 from passat.passmgr.debugging.executions import Execution, ExecutionTracker, message_of, show_error
-from passat.passmgr.debugging.reproducer import FORMAT, JSON_NAME, MODULE_NAME, TEXT_LIMIT, ReproducerError, type_name
+from passat.passmgr.debugging.reproducer import FORMAT, JSON_NAME, MODULE_NAME, TEXT_LIMIT, ReproducerError, stage_of, type_name
 from passat.passmgr.inspection.checks import BrokenModuleError, KeptFunctionsCheck, ModuleChangedError, VerifyEach
 from passat.passmgr.instruments import PassInstrument
 from passat.passmgr.passes import Pass
@@ -226,10 +226,13 @@ _HOW: Final = "register it, or hand the pipeline to passat.passmgr.replay(folder
 
 
 def _at_step(pipeline: Pass, recorded: Reproducer) -> Pass | None:
-    """The pass with the recorded name at the recorded position, or else the only one with that name."""
+    """The pass with the recorded name at the recorded position, or its stage, or else the only pass with that name."""
     if not isinstance(pipeline, Sequential):
         return pipeline if pipeline.info.name == recorded.pass_name else None
-    runs = [step for step in pipeline.plan(recorded.context()).walk() if step.runs and step.name == recorded.pass_name]
+    steps = list(pipeline.plan(recorded.context()).walk())
+    if together := [step for step in steps if step.stage and step.stage == recorded.step]:
+        return stage_of(together, together[0].stage)
+    runs = [step for step in steps if step.runs and step.name == recorded.pass_name]
     return next((step.pass_ for step in runs if step.number == recorded.step), runs[0].pass_ if len(runs) == 1 else None)
 
 

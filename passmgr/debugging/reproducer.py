@@ -37,7 +37,7 @@ from passat.ir.whole_file import unfinished_folder
 from passat.passmgr.context import PassContext
 from passat.passmgr.debugging.executions import Execution, ExecutionTracker, function_of, message_of, show_error
 from passat.passmgr.inspection.printing import first_element, is_large
-from passat.passmgr.pass_info import PassInfo
+from passat.passmgr.pass_info import PassInfo, StageInfo
 from passat.passmgr.passes import Pass
 from passat.passmgr.planning.plan import Step
 from passat.passmgr.registry import UnknownPassError, get_entry, name_and_options
@@ -249,7 +249,8 @@ def _outermost_pass(error: BaseException) -> Pass | None:
 
 
 def locate(pipeline: Pass, ctx: PassContext, begun: Sequence[Sequence[PassInfo]]) -> tuple[Pass, str, list[Pass]] | None:
-    """Returns the pass that started last, its number in the plan, and the passes after it.
+    """Returns the pass that started last, its number in the plan, and the passes after it. For passes of a stage, which run as one, this is
+    a pipeline of them and the name of the stage.
 
     `begun` lists, for each running pipeline, outermost first, the passes that started in it. Returns None if the plan has no such passes.
     """
@@ -262,14 +263,26 @@ def locate(pipeline: Pass, ctx: PassContext, begun: Sequence[Sequence[PassInfo]]
         runs = [step for step in steps if step.runs]
         at = -1
         for info in infos:
-            at = next((i for i in range(at + 1, len(runs)) if runs[i].pass_.info is info), -1)
+            at = next((i for i in range(at + 1, len(runs)) if runs[i].pass_.info is info or _is_stage(info, runs[i])), -1)
             if at < 0:
                 return None
         step = runs[at]
+        if step.stage:
+            together = stage_of(runs, step.stage)
+            return together, step.stage, [*(later.pass_ for later in runs[at + len(together.members) :]), *rest]
         rest = [*(later.pass_ for later in runs[at + 1 :]), *rest]
         steps = step.steps
     assert step is not None
     return step.pass_, step.number, rest
+
+
+def _is_stage(info: PassInfo, step: Step) -> bool:
+    return isinstance(info, StageInfo) and info.name == step.stage
+
+
+def stage_of(steps: Sequence[Step], stage: str) -> Sequential:
+    """The passes of a stage of a plan, as a pipeline."""
+    return Sequential([step.pass_ for step in steps if step.stage == stage and step.runs], name=stage)
 
 
 def _text(pass_: Pass) -> str | None:

@@ -258,6 +258,8 @@ class Matcher:
             raise Reject(f"ill-typed: {error}", Check.ILL_TYPED) from None
         except Exception as error:
             error.add_note(f"in the rule {self.name} ({self.rule.source})")
+            if isinstance(error, RuleError):
+                error.rule = self.name
             raise
         root = -1 if new is not None else graph.find(row[0])
         wanted_type, made = match.root_type, graph.types[graph.find(built)]

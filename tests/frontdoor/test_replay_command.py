@@ -366,3 +366,30 @@ def test_a_program_without_types_is_shown_below_the_sentence() -> None:
 
 def test_the_python_interface_exports_the_error() -> None:
     assert passat.PassError is PassError
+
+
+def test_a_guard_that_raises_accuses_the_pass_with_its_rule_and_the_stage_is_replayed() -> None:
+    """The passes of a stage run as one, in the last of them; the rule may need what the others add to their e-graph."""
+    Path("guards.py").write_text("""
+from passat.rules import RuleSet, guard, op, tensors
+(x,) = tensors("x")
+
+@guard
+def known(x):
+    if "batch" in str(x.type) and x.type.shape[1] == 77:
+        raise KeyError("no such width")
+    return True
+
+class Guarded(RuleSet):
+    absolute = (op.nn.relu(op.abs(x)) >> op.abs(x)).when(known(x))
+""")
+    text = '<ir_version: 9, opset_import: ["" : 18]> g (float[batch, 77] x) => (float[batch, 77] y) { n = Neg(x) m = Neg(n) a = Abs(m) y = Relu(a) }'
+    onnx.save(onnx.parser.parse_model(text), "m.onnx")
+    passes = "InferType,SimplifyExpr,Guarded,EliminateCommonSubexpr,DeadCodeElimination"
+    done = run("optimize", "m.onnx", "--rules", "guards.py", "--passes", passes, "--reproducer", "crash")
+    assert "error: the pass stage 1 / Guarded failed at the function @main: RuleError: the rule Guarded.absolute" in done.stderr
+    data = json.loads(Path("crash/reproducer.json").read_text())
+    assert data["pass"]["text"] == 'Sequential{name="stage 1"}(SimplifyExpr,Guarded,EliminateCommonSubexpr)'
+    assert (data["pass"]["name"], data["pass"]["step"], data["rest"]) == ("Guarded", "stage 1", "DeadCodeElimination")
+    again = run("replay", "crash", "--rules", "guards.py")
+    assert (again.exit_code, again.stdout.startswith("the pass Guarded on the saved module fails the same way: RuleError")) == (1, True)
