@@ -398,6 +398,24 @@ interleave in one thread do not see the contexts of the others."""
 _get_entered, _set_entered = _ENTERED.get, _ENTERED.set  # cached lookups
 
 
+def entered_contexts() -> "_Entered":
+    """The contexts that are entered, innermost first, for `check_entered`."""
+    return _get_entered()
+
+
+def check_entered(before: "_Entered", name: str) -> None:
+    """Raises RuntimeError that names a pass after which other contexts are entered than before, and enters these again."""
+    after = _get_entered()
+    if after is before:
+        return
+    inner = after
+    while inner is not None and inner is not before:
+        inner = inner[1]
+    _set_entered(before)
+    what = "left the PassContext that it ran in" if inner is not before else "entered a PassContext that it did not leave"
+    raise RuntimeError(f"the pass {name} {what}; use `with` inside of a pass")
+
+
 class _Thread(threading.local):
     """The default context of a thread."""
 

@@ -150,7 +150,14 @@ class PassEvent(NamedTuple):
         return f"{'running' if self.kind == 'begun' else self.kind} {self.name}{place}"
 
 
-class _Running(threading.local):
+class ThreadState(threading.local):
+    """What an instrument knows of the running passes of a thread. Its copy in another process begins without."""
+
+    def __reduce__(self) -> tuple[AnyValue, ...]:
+        return type(self), ()
+
+
+class _Running(ThreadState):
     def __init__(self) -> None:
         self.open: list[tuple[PassEvent, float, bool]] = []
         """The running passes: when they started, and whether they are stages."""

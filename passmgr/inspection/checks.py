@@ -5,7 +5,6 @@
 * `KeptFunctionsCheck` checks only which functions the module has before and after, which takes no time.
 """
 
-import threading
 from typing import Any as AnyValue
 from typing import Final
 
@@ -15,7 +14,7 @@ from passat.ir.expr import BaseFunc, GlobalVar
 from passat.ir.module import IRModule
 from passat.ir.passat_error import PassatError
 from passat.ir.type_check import type_flaws
-from passat.passmgr.instruments import PassInstrument
+from passat.passmgr.instruments import PassInstrument, ThreadState
 from passat.passmgr.options import register_option
 from passat.passmgr.pass_info import PassInfo
 
@@ -31,7 +30,7 @@ class ModuleChangedError(PassatError, RuntimeError):
         self.pass_name = pass_name
 
 
-class _Running(threading.local):
+class _Running(ThreadState):
     def __init__(self) -> None:
         self.modules: list[tuple[IRModule, AnyValue]] = []
 
@@ -130,7 +129,7 @@ def module_flaws(mod: IRModule, types: bool = True) -> tuple[Flaw, ...]:
     return flaws or (tuple(type_flaws(mod)) if types else ())  # types are meaningless where bindings are wrong
 
 
-class _Sound(threading.local):
+class _Sound(ThreadState):
     """The functions that passed the last check."""
 
     def __init__(self) -> None:

@@ -1,6 +1,5 @@
 """`PrintIRChanged` prints what passes change, like LLVM's `-print-changed`."""
 
-import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TextIO, get_args
@@ -8,7 +7,7 @@ from typing import Literal, TextIO, get_args
 from passat.ir.module import IRModule
 from passat.passmgr.inspection.ir_diff import CONTEXT, Section, color_diff, sections, unified
 from passat.passmgr.inspection.printing import NameFilter, emit
-from passat.passmgr.instruments import PassInstrument
+from passat.passmgr.instruments import PassInstrument, ThreadState
 from passat.passmgr.pass_info import PassInfo, PipelineInfo
 
 Mode = Literal["diff", "cdiff"]
@@ -22,7 +21,7 @@ class _Run:
     seen: IRModule
 
 
-class _Runs(threading.local):
+class _Runs(ThreadState):
     def __init__(self) -> None:
         self.open: list[_Run] = []
 

@@ -10,7 +10,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
-from passat.passmgr.instruments import PassInstrument
+from passat.passmgr.instruments import PassInstrument, ThreadState
 from passat.passmgr.pass_info import PassInfo, StageInfo
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Run(Protocol):
 _R = TypeVar("_R", bound=Run)
 
 
-class RunTree(threading.local, Generic[_R]):
+class RunTree(ThreadState, Generic[_R]):
     """The measurements of one thread: finished and open runs of the current context, and the runs of the last context."""
 
     def __init__(self) -> None:

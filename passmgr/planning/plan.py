@@ -9,7 +9,7 @@ from typing import Final
 
 from passat.ir.module import IRModule
 from passat.ir.similar_names import did_you_mean
-from passat.passmgr.context import PassContext
+from passat.passmgr.context import PassContext, check_entered, entered_contexts
 from passat.passmgr.pass_info import PassInfo, StageInfo
 from passat.passmgr.passes import Pass
 from passat.passmgr.planning.dependencies import DEPTH_LIMIT, Node, PassDependencyError, Requirements, State, names_in_pass
@@ -112,10 +112,11 @@ class Plan:
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Runs the steps, each with the instruments around it. Exceptions get a note with the names of the pass and the passes before
         it."""
-        done = 0
+        done, entered = 0, entered_contexts()
         try:
             for info, body in self._bodies:
                 mod = body(mod, ctx) if ctx.hooks is None else ctx.run_pass(info, body, mod)
+                check_entered(entered, info.name)
                 done += 1
         except Exception as error:
             before = ", ".join(self._labels[:done])

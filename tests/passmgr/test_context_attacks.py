@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from passat.ir.module import IRModule
-from passat.passmgr import PassContext, PassInfo, PassInstrument, module_pass
+from passat.passmgr import PassContext, PassInfo, PassInstrument, PassTimingInstrument, Sequential, module_pass
 from passat.passmgr.pass_info import Statistics
 
 
@@ -266,3 +266,24 @@ def test_statistics_are_added() -> None:
     other.remark("Q", "said")
     one.add(other)
     assert one.to_dict() == {"counters": {"P": {"runs": 4}}, "remarks": {"P": {"said": 2}, "Q": {"said": 1}}}
+
+
+@pytest.mark.parametrize("inside", ["outermost", "nested"])
+def test_a_pass_that_leaves_or_enters_a_context_is_named(inside: str) -> None:
+    def leaving(mod: IRModule, ctx: PassContext) -> IRModule:
+        PassContext.current().__exit__(None, None, None)
+        return mod
+
+    def entering(mod: IRModule, ctx: PassContext) -> IRModule:
+        PassContext(opt_level=1).__enter__()
+        return mod
+
+    for run, said in (
+        (leaving, "the pass Odd left the PassContext that it ran in; use `with` inside of a pass"),
+        (entering, "the pass Odd entered a PassContext that it did not leave; use `with` inside of a pass"),
+    ):
+        pipeline = Sequential([module_pass(run, opt_level=0, name="Odd")])
+        with pytest.raises(RuntimeError) as caught, PassContext(opt_level=2, instruments=[PassTimingInstrument()]):
+            (pipeline if inside == "outermost" else Sequential([pipeline]))(IRModule())
+        assert str(caught.value) == said
+        assert PassContext.entered() is None

@@ -11,7 +11,24 @@ from passat.ir.equality import assert_structural_equal
 from passat.ir.expr import Function, NotInferredError, const, var
 from passat.ir.module import IRModule
 from passat.ir.passat_error import PassatError
-from passat.passmgr import FunctionPass, InferType, Pass, PassContext, PassInfo, PipelineError, Sequential, function_pass, module_pass
+from passat.passmgr import (
+    FunctionPass,
+    ImmutableModuleCheck,
+    InferType,
+    Pass,
+    PassContext,
+    PassInfo,
+    PassInstrument,
+    PassMemoryInstrument,
+    PassTimingInstrument,
+    PipelineError,
+    PrintAfterAll,
+    PrintIRChanged,
+    Sequential,
+    VerifyEach,
+    function_pass,
+    module_pass,
+)
 from passat.passmgr.debugging.bisect import CannotTellError, PassRaisedError
 
 
@@ -80,6 +97,21 @@ def test_they_come_back(pass_: Pass) -> None:
 def test_a_decorated_function_is_pickled_by_its_name() -> None:
     assert pickle.loads(pickle.dumps(decorated)) is decorated
     assert copy.deepcopy(decorated) is decorated
+
+
+@pytest.mark.parametrize(
+    "instrument",
+    [PassTimingInstrument, PassMemoryInstrument, ImmutableModuleCheck, PrintIRChanged, VerifyEach, PrintAfterAll],
+)
+def test_contexts_with_instruments_come_back(instrument: type[PassInstrument]) -> None:
+    """Their measurements of this process do not."""
+    context = PassContext(opt_level=1, instruments=[instrument()])
+    with context:
+        decorated(IRModule.from_expr(const(1.0)))
+    found = pickle.loads(pickle.dumps(context))
+    assert [type(each) for each in found.instruments] == [instrument]
+    with found:
+        decorated(IRModule.from_expr(const(1.0)))
 
 
 def test_options_come_back() -> None:
