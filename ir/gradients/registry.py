@@ -12,6 +12,7 @@ from passat.ir.expr import Call, Expr, Var
 from passat.ir.op import Op, find_op, get_op, register_op_attr
 from passat.ir.passat_error import PassatError
 from passat.ir.traverse import rewrite
+from passat.ir.types import TensorType, TupleType, Type
 
 Gradient = Callable[[Call, Expr], Sequence[Expr | None]]
 """Maps a call and the gradient of its result to the gradients of the operands. The operands have types."""
@@ -52,10 +53,19 @@ def operand_gradients(call: Call, result: Var, gradient: Expr) -> Sequence[Expr 
     function = op.get_attr(FPRIMAL_GRADIENT)
     if function is None:
         raise GradientError(f"the operator {op.name} does not have a registered gradient; register one with register_gradient")
+    if _is_empty(call.checked_type):
+        return [None] * len(call.args)  # nothing depends on the operands; reshapes to -1 and groups of no channels would be errors
     found = [None if part is None else rewrite(part, lambda old, new: result if old is call else new) for part in function(call, gradient)]
     if len(found) != len(call.args):
         raise GradientError(f"the gradient of {op.name} returns {len(found)} expressions, but the call has {len(call.args)} operands")
     return found
+
+
+def _is_empty(type_: Type) -> bool:
+    """Whether a value is a tensor, or a tuple of them, without elements."""
+    if isinstance(type_, TupleType):
+        return all(map(_is_empty, type_.fields))
+    return isinstance(type_, TensorType) and type_.is_static and type_.size == 0
 
 
 def has_gradient(name: str) -> bool:

@@ -280,6 +280,26 @@ def test_gradients_agree_with_finite_differences(name: str, mode: str) -> None:
         relay.testing.check_grad(Function(params, body), inputs, mode=mode, eps=1e-5, atol=1e-6, rtol=1e-5)
 
 
+@pytest.mark.parametrize("mode", ["higher_order", "first_order"])
+@pytest.mark.parametrize(
+    ("build", "shapes"),
+    [
+        (_op("nn.group_norm", num_groups=2), ((0, 4, 3), (4,), (4,))),
+        (_op("nn.group_norm", num_groups=2), ((2, 4, 0), (4,), (4,))),
+        (_op("nn.instance_norm"), ((2, 3, 0), (3,), (3,))),
+        (_op("nn.layer_norm"), ((3, 0), (0,), (0,))),
+        (_op("nn.max_pool2d", pool_size=(2, 2)), ((2, 0, 4, 4),)),
+        (_op("nn.avg_pool2d", pool_size=(2, 2)), ((2, 0, 4, 4),)),
+    ],
+)
+def test_operands_of_empty_results_have_gradients_of_zeros(build: Build, shapes: Shapes, mode: str) -> None:
+    params = [var(f"x{i}", shape=shape) for i, shape in enumerate(shapes)]
+    function = relay.transform.gradient(Function(params, infer_type(build(*params))), mode=mode)
+    _, gradients = relay.create_executor("debug").evaluate(function)(*(np.ones(shape, "float32") for shape in shapes))
+    for gradient, shape in zip(gradients, shapes, strict=True):
+        np.testing.assert_array_equal(gradient.numpy(), np.zeros(shape, "float32"))
+
+
 def test_an_operator_without_a_gradient_is_named() -> None:
     """The error names the operator and the way out."""
     x = var("x", shape=(2, 2, 2))
