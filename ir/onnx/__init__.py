@@ -58,19 +58,19 @@ def load(path: "Path", *, lenient: bool = False) -> IRModule:
     return load_module(os.fspath(path), lenient=lenient)
 
 
-def save(module: "IRModule | ModelProto", path: "Path", *, folder: "Path | None" = None, check: bool = True) -> list[str]:
+def save(module: "IRModule | ModelProto", path: "Path", *, folder: "Path | None" = None, check: bool = True) -> None:
     """Writes a module or a model to a file atomically; with `check`, only if `onnx.checker` accepts it.
 
     If tensors are external, or the model would exceed protobuf's limit of 2 GB, all large tensors are written to `<name>.data` (or
     `<name>.1.data` ..., as existing files are never overwritten). `folder` is the folder of the external data of a `ModelProto`.
 
-    The data files of a model that is replaced are removed if they have such names and nothing refers to them any more; returns those that
-    are left, for example since the given model itself reads them. Raises OnnxError and leaves existing files unchanged in that case.
+    The data files of a model that is replaced are removed if they have such names and nothing refers to them any more, including the given
+    model. Raises OnnxError and leaves existing files unchanged in that case.
     """
     require_onnx()
     from passat.ir.onnx.files import save_module
 
-    return save_module(module, os.fspath(path), folder=None if folder is None else os.fspath(folder), check=check)
+    save_module(module, os.fspath(path), folder=None if folder is None else os.fspath(folder), check=check)
 
 
 def read_model(path: "Path") -> "ModelProto":

@@ -191,10 +191,10 @@ class _Task:
         with contextlib.nullcontext() if self.context is None else self.context:
             result = optimize(self.model, **self.keywords)
         if self.target is not None:
-            former = result.save(self.target)
-            if former and isinstance(self.model, (str, os.PathLike)):  # the caller may need the data of a model in memory
+            result.save(self.target)
+            if result.former_data and isinstance(self.model, (str, os.PathLike)):  # the caller may need the data of a model in memory
                 from passat.ir.onnx.files import remove_former  # needs onnx
 
-                result.report.warnings += remove_former(former, self.target)
+                result.report.warnings += remove_former(result.former_data, self.target)
         result.report.source, result.report.output = self.name, self.output or ""
         return Optimized(self.name, result.report, None if self.output is not None else result)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, ParamSpec, Protocol, get_args, get_
 
 from passat import apart
 from passat.ir.collector import collector_paused
-from passat.ir.onnx import save
 from passat.job import Given, Job, begin
 from passat.kernel_library import library_beside, write_library
 from passat.log import LOG
@@ -48,6 +47,9 @@ class Result:
         self.report = report
         self.library = library
         """The model's kernel library, if it has kernels; `save` writes it beside the model, or removes that of an earlier model."""
+        self.former_data: list[str] = []
+        """The external data files of the model that the last `save` replaced which are left. `model` still refers to those of its input,
+        and other models may need them."""
         self._tracing = tracing
         self._folder = folder
         self._accepted = accepted
@@ -57,19 +59,19 @@ class Result:
         """The data for `write_report`, if recorded."""
         return None if self._tracing is None else self._tracing.record
 
-    def save(self, path: str | os.PathLike[str]) -> list[str]:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the model atomically, through a temporary file. `onnx.checker` checks it, unless it rejected both the input and this
         model, or this is the unverified input.
 
-        Returns the external data files of a model that is replaced which are left: `model` still refers to those of its input, and other
-        models may need them. Raises OnnxError, without writing.
+        Raises OnnxError, without writing.
         """
+        from passat.ir.onnx.files import save_module  # needs onnx
+
         LOG.info("writing %s", os.fspath(path))
         with self.report.clock("save"), about(self.report.source, os.fspath(path)):
             write_library(self.library, self.model, path)
-            left = save(self.model, path, folder=self._folder, check=self._accepted)
+            self.former_data = save_module(self.model, os.fspath(path), folder=self._folder, check=self._accepted)
         self.report.output = os.fspath(path)
-        return left
 
     def explain(self, node: str | None = None) -> "Explanation":
         """The provenance of all nodes, or of those with a name. Raises ExplainError for an unknown name, and if `optimize` ran without

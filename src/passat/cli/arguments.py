@@ -316,7 +316,7 @@ def check_outputs(written: Mapping[str, Path | None], read: Mapping[str, Iterabl
 
 
 def check_ending(option: str, path: Path | None, *endings: str) -> None:
-    """Ends the command if the ending of an output file is that of another format than the one that is written."""
+    """Ends the command if the ending of an output file says another format."""
     if path is not None and path.suffix and path.suffix.lower() not in endings:
         named = f"{', '.join(endings[:-1])} or {endings[-1]}" if len(endings) > 1 else endings[0]
         fail(f"{option} {path}: the file must end with {named}, not {path.suffix}", USAGE)

@@ -245,10 +245,9 @@ def _one(model: Path, request: _Request) -> None:
                 ),
             )
             result.report.warnings += idle
-            former: list[str] = []
             if not dry_run:
                 progress(f"writing {out}")
-                former = result.save(out)
+                result.save(out)
             if certificate is not None:
                 from passat.certificates import write_certificate  # builds the rules of its proofs
 
@@ -256,10 +255,10 @@ def _one(model: Path, request: _Request) -> None:
     with errors(as_json, "" if dry_run else f"{out} was written"):
         if page is not None:
             result.write_report(page)
-        if former:  # nothing reads the model in memory any more
+        if result.former_data:  # nothing reads the model in memory any more
             from passat.ir.onnx.files import remove_former
 
-            result.report.warnings += remove_former(former, os.fspath(out))
+            result.report.warnings += remove_former(result.former_data, os.fspath(out))
         if as_json:
             print(result.report.to_json())
         elif not said.quiet:

@@ -174,7 +174,7 @@ def test_repeated_results_beside_their_source_leave_one_data_file(source: Path) 
     target = source.parent / "out.onnx"
     model = onnx.load(source, load_external_data=False)
     for _ in range(3):
-        assert save(model, target, folder=source.parent) == []
+        assert files.save_module(model, str(target), folder=str(source.parent)) == []
     assert sorted(os.listdir(source.parent)) == ["m.bin", "m.onnx", "out.onnx", "out.onnx.data"]
     np.testing.assert_array_equal(values(target)["w"], WEIGHT)
 
@@ -183,7 +183,7 @@ def test_data_that_the_model_in_memory_reads_is_left_to_the_caller(source: Path,
     save(load(source), tmp_path / "m.onnx")
     model = onnx.load(tmp_path / "m.onnx", load_external_data=False)
     data, path = str(tmp_path / "m.onnx.data"), str(tmp_path / "m.onnx")
-    assert save(model, path, folder=tmp_path) == [data]
+    assert files.save_module(model, path, folder=str(tmp_path)) == [data]
     save(model, tmp_path / "again.onnx", folder=tmp_path)  # the model still has its data
     assert files.remove_former([data], path) == []
     assert sorted(os.listdir(tmp_path)) == ["again.onnx", "again.onnx.data", "m.onnx", "m.onnx.1.data", "source"]
@@ -193,7 +193,7 @@ def test_data_that_another_model_needs_is_never_removed(source: Path, tmp_path: 
     target = tmp_path / "m.onnx"
     save(load(source), target)
     shutil.copy(target, tmp_path / "backup")
-    assert save(load(source), target) == [f"{target}.data"]
+    assert files.save_module(load(source), str(target)) == [f"{target}.data"]
     np.testing.assert_array_equal(values(tmp_path / "backup")["w"], WEIGHT)
     [said] = files.remove_former([f"{target}.data"], str(target))
     assert said == f"{target}.data, which the former {target} refers to, is left: backup refers to it"
