@@ -64,6 +64,11 @@ def test_optimize_writes_a_smaller_model_and_a_report(empty: Path) -> None:
     assert [path.name for path in empty.iterdir()] == ["out.onnx"]
 
 
+def test_an_ending_that_names_no_format_is_taken(empty: Path) -> None:
+    assert run("optimize", RESNET, "-o", "tmp.Ab3xYz", "--no-verify").exit_code == 0
+    assert onnx.load(empty / "tmp.Ab3xYz").graph.node
+
+
 def test_optimize_prints_json_and_nothing_else(empty: Path) -> None:
     result = run("optimize", RESNET, "-o", "out.onnx", "--json")
     report = json.loads(result.stdout)

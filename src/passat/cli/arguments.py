@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from passat.rules.rule import RuleSet
     from passat.verify import Comparing
 
+_OTHER_FORMATS: Final = frozenset(
+    f".{ending}" for ending in "csv dot gz html jpg json md npy npz onnx ort pb pdf pkl png pt pth svg tflite txt xml yaml zip".split()
+)
+"""Endings that say what a file is. Others, such as those of temporary files, say nothing."""
 _PIPELINE_LIMIT: Final = 1 << 24
 """Maximum size in bytes of a file with a pipeline."""
 
@@ -317,7 +321,7 @@ def check_outputs(written: Mapping[str, Path | None], read: Mapping[str, Iterabl
 
 def check_ending(option: str, path: Path | None, *endings: str) -> None:
     """Ends the command if the ending of an output file says another format."""
-    if path is not None and path.suffix and path.suffix.lower() not in endings:
+    if path is not None and path.suffix.lower() in _OTHER_FORMATS.difference(endings):
         named = f"{', '.join(endings[:-1])} or {endings[-1]}" if len(endings) > 1 else endings[0]
         fail(f"{option} {path}: the file must end with {named}, not {path.suffix}", USAGE)
 
