@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from passat.verify import Comparing
 
 _OTHER_FORMATS: Final = frozenset(
-    f".{ending}" for ending in "csv dot gz html jpg json md npy npz onnx ort pb pdf pkl png pt pth svg tflite txt xml yaml zip".split()
+    (
+        *(".csv", ".dot", ".gz", ".html", ".jpg", ".json", ".md", ".npy", ".npz", ".onnx", ".ort", ".pb"),
+        *(".pdf", ".pkl", ".png", ".pt", ".pth", ".svg", ".tflite", ".txt", ".xml", ".yaml", ".zip"),
+    )
 )
 """Endings that say what a file is. Others, such as those of temporary files, say nothing."""
 _PIPELINE_LIMIT: Final = 1 << 24
