@@ -185,6 +185,20 @@ class Evaluation:
                     largest = max(largest, float(np.max(size, initial=0.0, where=np.isfinite(size))))
         return largest
 
+    def runtime_magnitude(self, root: Expr) -> float:
+        """The largest finite magnitude of what ONNX Runtime computes within a call. Its InstanceNormalization scales the data before it
+        subtracts the mean, so that nearly equal elements lose digits; 0 for other operators, whose kernels compute like Passat's."""
+        if not isinstance(root, Call) or not isinstance(root.op, Op) or root.op.name != "nn.instance_norm":
+            return 0.0
+        data, gamma = (tensor.numpy().astype(np.float64) for arg in root.args[:2] for tensor in flatten(self._done[id(arg)]))
+        if not data.size:
+            return 0.0
+        by_channel = np.moveaxis(data, root.attrs.axis, 1)
+        variance = by_channel.var(tuple(range(2, data.ndim)), keepdims=True)
+        with np.errstate(all="ignore"):
+            scaled = np.abs(by_channel * gamma.reshape(-1, *(1,) * (data.ndim - 2))) / np.sqrt(variance + root.attrs.epsilon)
+        return float(np.max(scaled, initial=0.0, where=np.isfinite(scaled)))
+
     def _take(self, value: Value) -> Value:
         if not self.wide:
             return value

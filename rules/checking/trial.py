@@ -36,7 +36,7 @@ from passat.rules.engine.rebuild import rebuild
 from passat.rules.guards import Check, Guard, Reject
 from passat.rules.multi_pattern import MultiRule
 from passat.rules.pattern import Computed, Pattern, PCall, PConst, PGet, PTuple, PValue, PVar
-from passat.rules.rule import EXACT, FINITE, JOINING, Rule
+from passat.rules.rule import EAGER, EXACT, FINITE, JOINING, Rule
 
 
 class Verdict(enum.Enum):
@@ -100,7 +100,9 @@ class Trier:
         self.keep = keep
         self.asked: set[Analysis[AnyValue]] = set()
         self.exact = rule.math == EXACT
-        self.finite = rule.math == FINITE
+        # ONNX Runtime folds constants, by kernels that treat infinities and NaN in their own ways. It does the same at run time.
+        self.folds = rule.kind == EAGER and isinstance(rule.rhs, PValue) and not self.exact
+        self.finite = rule.math == FINITE or self.folds
         self.pattern: Pattern = rule.lhs
         self.guards = rule.guards
         if isinstance(rule, MultiRule):
@@ -212,16 +214,16 @@ class Trier:
         return verdict, reason, right
 
     def _compare(self, trial: Trial, body: Expr, evaluation: Evaluation, right: list[Array]) -> tuple[Verdict, str]:
-        left = trial.left_value
+        left, program = trial.left_value, trial.program
+        assert program is not None
         if self.exact:
             wrong = difference(right, left)
             return (Verdict.DISAGREES, wrong) if wrong else (Verdict.AGREES, "")
         if self.finite and not (all_finite(trial.case) and any(np.any(_finite(part)) for part in left)):
             return Verdict.UNCOMPARED, "the left side has no finite value"
-        magnitude = evaluation.magnitude()
-        # ONNX Runtime computes the right side; for some float64 functions (Gelu) it uses float32 constants.
-        computed = isinstance(self.rule.rhs, PValue)
-        bounds = [rounding(part.astype(np.float32) if computed and part.dtype == np.float64 else part, magnitude) for part in left]
+        magnitude = max(evaluation.magnitude(), evaluation.runtime_magnitude(program.body) if self.folds else 0.0)
+        # For some float64 functions (Gelu) ONNX Runtime uses float32 constants.
+        bounds = [rounding(part.astype(np.float32) if self.folds and part.dtype == np.float64 else part, magnitude) for part in left]
         if not difference(right, left, bounds, finite=self.finite, nonfinite=self.rule.nonfinite):
             return Verdict.AGREES, ""
         return self._compare_widely(trial, body, right, bounds)

@@ -15,6 +15,7 @@ from passat.rules.checking.draw import SamplingHints, draw
 from passat.rules.checking.sampler import EXTREME, PLAIN, Sampler
 from passat.rules.checking.trial import Trier, Verdict
 from passat.rules.checking.trying import generator_for
+from passat.rules.library.folding import ConstantFolding
 from passat.rules.pattern import Pattern, PCall, PTuple, PVar, attribute, constants, op, tensors
 from passat.rules.rule import Rule
 
@@ -74,3 +75,14 @@ def test_too_large_instances_are_not_computed() -> None:
     )
     trial = Trier((op.negative(op.negative(numbers)) >> numbers).named("Mine.long")).try_case(case)
     assert (trial.verdict, trial.reason) == (Verdict.UNDEFINED, "arange: the value has more than 4194304 elements")
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(2.0, Verdict.AGREES), (np.inf, Verdict.UNCOMPARED)])
+def test_folded_values_may_be_those_of_onnx_runtime(factor: float, verdict: Verdict) -> None:
+    """Its InstanceNormalization scales the data before it subtracts the mean."""
+    (way,) = [way for way in ConstantFolding.call.directions() if way.name == "ConstantFolding.call[nn.instance_norm, 3]"]
+    values = {"cs1": [[[0.0], [2.0]]], "cs2": [0.0, factor], "cs3": [0.0, 0.7149075]}
+    constants = {name: Tensor.dense(np.asarray(value, np.float32)) for name, value in values.items()}
+    types = {name: TensorType(value.shape, value.dtype) for name, value in constants.items()}
+    assert isinstance(way.lhs, PCall)
+    assert Trier(way).try_case(Case(types, constants, {}, {way.lhs.key: way.lhs.op.bind_attrs({})})).verdict is verdict
