@@ -123,8 +123,14 @@ class OperatorHole(OperatorTerm):
     def __call__(self, *args: TermLike | EllipsisType, **attrs: AnyValue) -> PCall:
         """The operator applied to terms."""
         given = len(args) - (... in args)
-        if self.operands is not None and given != self.operands and not any(isinstance(arg, PartsHole) for arg in args):
+        parts = [arg for arg in args if isinstance(arg, PartsHole)]
+        if self.operands is not None and given != self.operands and not parts:
             raise RuleError(f"{self.name} stands for operators with arity={self.operands}, but the pattern gives {given} operands")
+        for of in map(find_operator, self.choices):
+            rest = of.arity - given + len(parts)
+            if not of.variadic and not sum(part.least for part in parts) <= rest <= sum(part.most for part in parts):
+                operands = f"({', '.join([repr(arg) for arg in args if arg is not ...])})"
+                raise RuleError(f"{self.meaning()}, but {of.name} takes {_operands(of.arity)}, and {self.name}{operands} does not fit")
         # `Rule.directions` replaces the hole before any consumer of patterns sees this call.
         return PCall(cast(Op, self), args, attrs)
 
@@ -174,11 +180,15 @@ class OperatorHole(OperatorTerm):
         if self.choices:
             return f"{self.name} is {any_of(self.choices)}"
         traits = [trait if wanted else f"not {trait}" for trait, wanted in self.traits.items()]
-        operands = "" if self.operands is None else " of 1 operand" if self.operands == 1 else f" of {self.operands} operands"
+        operands = "" if self.operands is None else f" of {_operands(self.operands)}"
         return f"{self.name} is {' '.join(['any', *traits, 'operator'])}{operands}" + (f" but {any_of(self.but)}" if self.but else "")
 
     def __repr__(self) -> str:
         return self.name
+
+
+def _operands(count: int) -> str:
+    return "1 operand" if count == 1 else f"{count} operands"
 
 
 def any_of(names: Sequence[str]) -> str:
@@ -193,8 +203,8 @@ def operator(name: str, *choices: str, arity: int | None = None, but: tuple[str,
     >>> g.operators()
     [maximum, minimum]
 
-    Without `arity`, the pattern determines the number of operands: `f(x)`, or `f(*xs)` for any number. Raises RuleError for an unknown
-    trait, and if no operator has the traits.
+    Without `arity`, the pattern determines the number of operands: `f(x)`, or `f(*xs)` for any number. Every
+    listed operator must take them. Raises RuleError for an unknown trait, and if no operator has the traits.
     """
     for trait, wanted in traits.items():
         if trait not in TRAITS:
@@ -207,6 +217,8 @@ def operator(name: str, *choices: str, arity: int | None = None, but: tuple[str,
         if not isinstance(each, str):
             raise RuleError(f"operator({name!r}): operators are given by name, such as 'nn.relu', not as {each!r}")
         find_operator(each)
+    if len(set(choices)) < len(choices):
+        raise RuleError(f"operator({name!r}): {next(each for each in choices if choices.count(each) > 1)!r} is given twice")
     if choices and (traits or arity is not None or but):
         raise RuleError(f"operator({name!r}): give the names of operators, or arity= and traits, not both")
     if arity is not None and (not isinstance(arity, int) or isinstance(arity, bool)):

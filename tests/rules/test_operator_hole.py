@@ -6,7 +6,7 @@ import pytest
 
 from passat.catalog import rule_rows, rules_text
 from passat.ir.module import IRModule
-from passat.rules import RuleError, RuleSet, attributes, constant, op, operator, rule_pass, tensors
+from passat.rules import RuleError, RuleSet, attributes, constant, op, operator, rule_pass, tensors, tensors_of
 from passat.rules.checking.check_sets import check_rule
 from passat.rules.rule import RuleSetMeta
 from passat.rules.why_not.ask import Inquiry, WhyNotError
@@ -121,6 +121,10 @@ def test_attributes_that_are_not_named_have_their_defaults() -> None:
         (lambda: operator("f", elementwise=True, arity=True), "arity= is the number of operands, not True"),
         (lambda: operator("f", "add", elementwise=True, arity=2), "not both"),
         (lambda: f(x, y) >> x, "f stands for operators with arity=1, but the pattern gives 2 operands"),
+        (lambda: operator("g", "add", "exp")(x) >> x, r"g is add or exp, but add takes 2 operands, and g\(x\) does not fit"),
+        (lambda: operator("g", "add", "exp")(*tensors_of("xs", least=2)), r"but exp takes 1 operand, and g\(\*xs\) does not fit"),
+        (lambda: operator("g", "add", "clip")(x, ...), r"but add takes 2 operands, and g\(x\) does not fit"),
+        (lambda: operator("g", "add", "add"), "'add' is given twice"),
         (lambda: operator("g", "ad"), "there is no operator 'ad'; did you mean add"),
         (lambda: operator("g", cast(str, ["exp", "log"])), "operators are given by name, such as 'nn.relu', not as \\['exp', 'log'\\]"),
         (lambda: operator("g", cast(str, op.exp)), "operators are given by name, such as 'nn.relu', not as op.exp"),
@@ -129,8 +133,8 @@ def test_attributes_that_are_not_named_have_their_defaults() -> None:
         (lambda: operator("g", elementwise=cast(bool, "yes")), "elementwise= is True or False, not 'yes'"),
         (lambda: operator("1g", "exp"), "the name of a hole is a word"),
         (
-            lambda: RuleSetMeta("None_", (RuleSet,), {"r": extremum(op.exp(x)) >> x}),
-            "extremum is maximum or minimum: no choice fits both sides",
+            lambda: RuleSetMeta("None_", (RuleSet,), {"r": (g := operator("g", elementwise=True))(g(x), y) >> x}),
+            "g is any elementwise operator: no choice fits both sides",
         ),
         (lambda: f(x) >> extremum(x, x), "the right side uses the operator 'extremum', which the left side does not bind"),
         (lambda: f(x, axis=1) >> x, "f has no attribute 'axis'"),
