@@ -4,14 +4,17 @@ import inspect
 import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any as AnyValue
+from typing import Final
 
 import numpy as np
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
+from passat.ir.dtypes import to_numpy
 from passat.ir.op import OpTypeError
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
-from passat.rules.guards import Guard, Reject, Term
+from passat.rules.attribute_arithmetic import differs, equals
+from passat.rules.guards import Guard, Reject, Term, dtype_of, has_dtype
 from passat.rules.multi_pattern import MultiRule, PJoined
 from passat.rules.pattern import (
     AttrHole,
@@ -31,9 +34,13 @@ from passat.rules.pattern import (
 )
 from passat.rules.rule import Rule
 from passat.rules.substitution import Substitution, same_type
+from passat.rules.symbolic import AttributeTerm, Symbolic
 
 _SHAPES = ((2, 2), (2, 2, 2, 2), (2, 2, 2), (2,), (), (1, 2))
 _TRIES = 60
+_DTYPE_OF: Final = dtype_of("").function
+_HAS_DTYPE: Final = has_dtype("", "").function
+_COMPARISONS: Final = (equals("", "").function, differs("", "").function)
 
 
 def check_types(rule: Rule) -> None:
@@ -57,6 +64,7 @@ def check_types(rule: Rule) -> None:
 
 def _check_direction(rule: Rule) -> None:
     _check_calls(rule)
+    _check_element_types(rule)
     if isinstance(rule.rhs, PValue):
         return  # computed values have the type of the left side, or are rejected when the rule is applied
     mismatch = ""
@@ -94,6 +102,32 @@ def _check_calls(rule: Rule) -> None:
             except TypeError as error:
                 raise RuleError(f"rule {rule.name} [{rule!r}]: {call!r}: {error}") from None
             pending += call.args
+
+
+def _check_element_types(rule: Rule) -> None:
+    """Raises RuleError for an element type that does not exist, with which a rule would never match."""
+    for where, dtype in _element_types(rule):
+        if dtype is not None and not isinstance(dtype, Symbolic):
+            try:
+                to_numpy(dtype)
+            except ValueError as error:
+                raise RuleError(f"rule {rule.name} [{rule!r}]: {where!r}: {error}") from None
+
+
+def _element_types(rule: Rule) -> Iterator[tuple[PCall | Guard, AnyValue]]:
+    """The element types that a rule names, with the call or guard that does."""
+    bound = set()
+    for node in (*subterms(rule.lhs), *subterms(rule.rhs)):
+        if isinstance(node, PCall) and node.op.is_own and "dtype" in node.attrs:
+            bound.add(repr(node.attrs["dtype"]))
+            yield node, node.attrs["dtype"]
+    for guard in rule.guards:
+        if guard.function is _HAS_DTYPE:
+            yield guard, guard.args[1]
+        elif guard.function in _COMPARISONS:
+            for one, other in (guard.args, guard.args[::-1]):
+                if isinstance(one, AttributeTerm) and (repr(one) in bound or getattr(one, "function", None) is _DTYPE_OF):
+                    yield guard, other
 
 
 def _twice(type_: Type, axis: int) -> Type:

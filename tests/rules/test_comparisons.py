@@ -17,8 +17,9 @@ from passat.ir.types import TensorType
 from passat.rules import RuleSet, attribute_arithmetic
 from passat.rules.attribute_arithmetic import equals
 from passat.rules.checking.check_sets import check_rule
-from passat.rules.guards import Guard, Reject, is_float
-from passat.rules.pattern import attributes, number, op, tensors
+from passat.rules.guards import Guard, Reject, has_dtype, is_float
+from passat.rules.holes import cases
+from passat.rules.pattern import RuleError, attributes, number, op, tensors
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.running import saturate
 
@@ -224,3 +225,20 @@ def test_a_comparison_is_shown_as_it_is_written() -> None:
     )
     assert repr(2 ** (a - b) * -3 >= (x + y).shape[a] // 2) == "2 ** (a - b) * -3 >= (x + y).shape[a] // 2"
     assert repr(((a + b) + 1) - (a - b) < (a**b) ** 2) == "a + b + 1 - (a - b) < (a ** b) ** 2"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: (op.exp(x) >> op.exp(x) + 0).when(x.dtype == "float23"),
+        lambda: (op.exp(x) >> op.exp(x) + 0).when(x.dtype != "float23"),
+        lambda: (op.exp(x) >> op.exp(x) + 0).when(has_dtype(x, "float23")),
+        lambda: (op.exp(x) >> op.exp(x) + 0).when(x.dtype == cases("kind", "one", "two")(one="float64", two="float23")),
+        lambda: (op.cast(op.exp(x), dtype=a) >> op.cast(x, dtype=a)).when(a == "float23"),
+        lambda: op.cast(op.cast(x, dtype="float23"), dtype="bool") >> op.cast(x, dtype="bool"),
+        lambda: op.cast(op.exp(x), dtype="float32") >> op.cast(x, dtype="float23"),
+    ],
+)
+def test_element_types_that_do_not_exist(make: Callable[[], Rule]) -> None:
+    with pytest.raises(RuleError, match=r"rule Mine.rule.*: unknown element type 'float23'; .* did you mean float32"):
+        RuleSetMeta("Mine", (RuleSet,), {"rule": make()})
