@@ -72,19 +72,25 @@ class Collector:
         if applied:
             self._applied(run_trace, pass_name, applied)
         fired = {run.graph.find(root) for i in applied for root, _ in run.applications[i].unions}
+        roots = {run_trace.matched[i][0] for i in applied}
+
+        def has_fired(root: int) -> bool:
+            """Whether the rule fired at a node of the e-class; for a query about one node, at this very node."""
+            return run.graph.find(root) in fired and (self.asked.node is None or view.is_made(root) or root in roots)
+
         agree: dict[int, bool] = {}
         aligner = Aligner(self.asked.rule, view) if isinstance(self.asked.rule, Matcher) else None
         for one in run.rejected.get(name, ()):
-            if run.graph.find(one.row[0]) in fired:
-                continue
             nodes = one.matcher.placed(run.graph, one.row, run.members).nodes
+            if has_fired(nodes[0]):
+                continue
             if nodes[0] not in agree:
                 laid = None if aligner is None else aligner.at(nodes[0])
                 agree[nodes[0]] = laid is None or not laid.failures
             # A mismatched attribute or number makes a near miss, although the engine checks it late.
             if agree[nodes[0]] and self._is_asked(view, nodes):
                 self._note(Kind.REJECTED, one.reason, view.place(nodes[0]), pass_name)
-        self._look_near(view, pass_name, run_trace, fired)
+        self._look_near(view, pass_name, run_trace, has_fired)
 
     # ---- matches that were applied
 
@@ -148,7 +154,9 @@ class Collector:
 
     # ---- unapplied matches and near misses
 
-    def _look_near(self, view: View, pass_name: str, run_trace: RunTrace | None, fired: Container[int] = ()) -> None:
+    def _look_near(
+        self, view: View, pass_name: str, run_trace: RunTrace | None, has_fired: Callable[[int], bool] = lambda _: False
+    ) -> None:
         rule, node = self.asked.rule, self.asked.node
         if isinstance(rule, Grouper) and run_trace is not None:  # multi-pattern rules match only the input program
             graph = run_trace.run.graph.anew()
@@ -162,7 +170,7 @@ class Collector:
             found = [one for one in found if self._is_asked(view, one.nodes)]
             found += [one for one in here if all(one.root != other.root for other in found)]
         if isinstance(rule, Matcher):
-            complete = [one for one in found if not one.failures and view.graph.find(one.root) not in fired]
+            complete = [one for one in found if not one.failures and not has_fired(one.root)]
             if run_trace is not None:
                 self._add_complete(run_trace, pass_name, rule, complete)
             elif self._left is not None:

@@ -58,9 +58,13 @@ class View:
         return name_of(self.graph.origins[node] or self.graph.places.get(node)) or None
 
     def is_any(self, nodes: Iterable[int], name: str) -> bool:
-        """True if one of the nodes, or the original node of its e-class, has this name, or an output with it."""
-        graph = self.graph
-        return any(name in names_of(graph.origins[each] or graph.places.get(each)) for node in nodes for each in (node, graph.find(node)))
+        """True if one of the nodes, or the original node that rules replaced by it, has this name, or an output with it. Other nodes of an
+        e-class are elsewhere in the program, and count only for a node without names."""
+        firsts = list(map(self._first, nodes))
+        return any(name in (self._names(first) or self._names(self.graph.find(first))) for first in firsts)
+
+    def _names(self, node: int) -> Sequence[str]:
+        return names_of(self.graph.origins[node] or self.graph.places.get(node))
 
     def place(self, node: int) -> str:
         """The name of a position in the program: that of its node, otherwise its text."""

@@ -818,3 +818,18 @@ def test_operators_missing_in_the_opset_of_the_result_are_named(rule: str, progr
     (finding,) = why_not(f"Later.{rule}", module, pipeline=rule_pass(Later), config=config).findings
     assert finding.text == f"it fired at 'Top' (in Later), but its result was not extracted: {why}"
     assert why_not(f"Later.{rule}", module, pipeline=rule_pass(Later), config={**config, "rules.opset": 14}).verdict is Kind.TAKEN
+
+
+class Merging(RuleSet):
+    """A rule that makes nodes equal, and one that matches one of them."""
+
+    twice = op.negative(op.negative(x)) >> x
+    relu = (op.nn.relu(op.negative(x)) >> op.negative(op.minimum(x, 0))).exploring()
+
+
+def test_an_answer_about_a_node_names_no_equal_node() -> None:
+    other = at("Other", ops.nn.relu(ops.negative(ops.negative(X))))
+    inquiry = Inquiry(IRModule.from_expr(func(ops.concatenate(tup(at("One", ops.nn.relu(X)), other)))), rule_pass(Merging))
+    fired, matched = (inquiry.answer("Merging.relu", node).line for node in ("Other", "One"))
+    assert fired.startswith("Merging.relu: it fired at 'Other' (in Merging), but its result was not extracted")
+    assert matched == "Merging.relu: it matches at 'One' (in Merging), but its right side already exists: Merging.relu created it"
