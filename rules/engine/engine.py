@@ -4,9 +4,10 @@ Lowering decomposes operators that the target lacks, in the extracted program. T
 cost, so lowering runs last, and the cost may increase.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from passat.ir.analysis import well_formed
 from passat.ir.anf import to_anf, to_graph
@@ -20,7 +21,7 @@ from passat.rules.cost import ROOFLINE, CostModel, NodeCount, program_cost
 from passat.rules.engine.directions import Directions, Stage
 from passat.rules.engine.eager import Eager
 from passat.rules.engine.graph import CONST_SYMBOL, TUPLE, Graph, operands_of
-from passat.rules.engine.limits import Limits, interruptible
+from passat.rules.engine.limits import Limits, StopReason, interruptible
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.rebuild import rebuild
 from passat.rules.engine.report import EngineReport, Skipped
@@ -30,18 +31,20 @@ from passat.rules.extraction.extract import Extraction, extract
 from passat.rules.extraction.ladder import NoProgramError, climb
 from passat.rules.extraction.space import Space
 from passat.rules.regions.regional import run_regions
+from passat.rules.rule import without_operators
 from passat.rules.substitution import Environment
 
 
 class Lowered(NamedTuple):
-    """The result of lowering: the saturation, the search space, the choice (None if nothing was lowered), the number of lowered calls, and
-    the reason if no program without them exists."""
+    """The result of lowering: the saturation, the search space, the choice (None if nothing was lowered), the number of lowered calls, the
+    reason if no program without them exists, and the rules that were applied without end."""
 
     saturator: Saturator
     space: Space | None
     choice: dict[int, int] | None
     calls: int
     problem: str = ""
+    endless: Sequence[str] = ()
 
 
 def lower(graph: Graph, root: int, rules: Sequence[Directions], limits: Limits, model: CostModel, results: Sequence[int] = ()) -> Lowered:
@@ -49,6 +52,10 @@ def lower(graph: Graph, root: int, rules: Sequence[Directions], limits: Limits, 
     values the program returns."""
     saturator = Saturator(graph, [Stage(tuple(rules))], limits, steps=Steps())
     saturator.run()
+    if endless := _endless(saturator):
+        said = "what it makes matches it again" if len(endless) == 1 else "what they make matches them again"
+        problem = f"not lowered by {' and '.join(endless)}: {said}, until saturation {saturator.result.stopped}"
+        return Lowered(saturator, None, None, 0, problem, endless)
     gone = _matched(saturator)
     if not gone:
         return Lowered(saturator, None, None, 0)
@@ -58,6 +65,23 @@ def lower(graph: Graph, root: int, rules: Sequence[Directions], limits: Limits, 
     except NoProgramError:
         return Lowered(saturator, space, None, 0, "not lowered: the results of the rules depend on the calls that they match")
     return Lowered(saturator, space, choice, len(gone))
+
+
+_GROWING: Final = (StopReason.NODES, StopReason.MATCHES, StopReason.ROUNDS, StopReason.MEMORY)
+"""The limits that rules without end reach."""
+
+
+def _endless(saturator: Saturator) -> list[str]:
+    """The rules that were applied to what they made until a limit was reached: those that occur twice among the rules to which the last
+    node goes back."""
+    if saturator.result.stopped.reason not in _GROWING:
+        return []
+    rules: Counter[str] = Counter()
+    node = max(saturator.provenance, default=-1)
+    while node in saturator.provenance:
+        name, node = saturator.provenance[node]
+        rules[without_operators(name)] += 1
+    return sorted(name for name, times in rules.items() if times > 1)
 
 
 def _matched(saturator: Saturator) -> set[int]:
@@ -236,6 +260,12 @@ class Engine:
         if not any(rule.within(symbols) for rule in self.lowering):
             return body
         done = lower(graph, root, self.lowering, self._limits(report), self.model, _results(graph, root, returned))
+        if done.endless:
+            report.failures.append(done.problem)
+            if self.trace is not None:
+                self.trace.note(done.saturator, root, body, body, None, None)
+            rest = [rule for rule in self.lowering if rule.rule.name not in done.endless]
+            return replace(self, lowering=rest)._lowered(graph.anew(), body, report, returned)
         report.add_saturation(done.saturator.result)
         report.eager += graph.applied
         report.add_rules(graph.statistics)

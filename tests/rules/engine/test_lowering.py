@@ -2,6 +2,7 @@
 
 import pytest
 
+from passat.ir.expr import Expr
 from passat.rules import RuleSet, op, phase, rule_pass, tensors
 from passat.rules.guards import has_rank
 from passat.rules.rule_pass import RulePass
@@ -78,6 +79,29 @@ def test_recursive_lowerings_are_not_applied() -> None:
     outcome = apply(rule_pass(Circle), function)
     assert outcome.function is function
     assert "not lowered: the results of the rules depend on the calls that they match" in outcome.remarks
+
+
+class Endless(RuleSet):
+    """Rules that match what they make, each by itself or in turn, and one that does not."""
+
+    gelu = (op.nn.gelu(x) >> op.nn.gelu(x * 2.0) * 0.5).inexact("a test").lowering()
+    relu = (op.nn.relu(x) >> op.abs(x * 2.0)).inexact("a test").lowering()
+    abs = (op.abs(x) >> op.nn.relu(x * 2.0)).inexact("a test").lowering()
+    tanh = (op.tanh(x) >> op.sinh(x) / op.cosh(x)).inexact("a test").lowering()
+
+
+@pytest.mark.parametrize(
+    ("of", "operand", "rules"),
+    [
+        ("nn.gelu", ops.nn.gelu(a), "Endless.gelu: what it makes matches it again"),
+        ("nn.relu", ops.nn.relu(a), "Endless.abs and Endless.relu: what they make matches them again"),
+    ],
+)
+def test_rules_that_match_what_they_make_without_end_are_left_out(of: str, operand: Expr, rules: str) -> None:
+    outcome = apply(rule_pass(Endless), func(ops.tanh(operand)))
+    assert sorted(operators(outcome.function)) == sorted([of, "sinh", "cosh", "divide"])
+    assert f"not lowered by {rules}, until saturation stopped at the limit of rounds: more than 12" in outcome.remarks
+    assert outcome.count("lowered") == 1
 
 
 @pytest.mark.parametrize("layers", [1, 300])
