@@ -523,7 +523,7 @@ def _namespaces() -> set[str]:
 
 
 def is_undeclared(node: Pattern) -> bool:
-    """True for an undeclared ONNX operator; on a right side, it may only repeat the left side."""
+    """True for an undeclared ONNX operator. A right side may only repeat it, or be the left side with other operands."""
     return isinstance(node, PCall) and isinstance(node.op, OpaqueOp)
 
 

@@ -5,10 +5,10 @@ from passat.rules.ranges import RANGES, Range
 
 
 def range_of(x: Term) -> Range:
-    """The range of the elements. Rejects types without an order."""
-    found = x.fact(RANGES)
+    """The range of the elements. Rejects types without an order, and tuples."""
+    dtype, found = x.type.dtype, x.fact(RANGES)
     if found is None:
-        raise Reject(f"the range of {x.type.dtype} elements is unknown")
+        raise Reject(f"the range of {dtype} elements is unknown")
     return found
 
 

@@ -444,11 +444,12 @@ def _first(call: Made, facts: Sequence[AnyValue]) -> Range | None:
     return found
 
 
-@_of("full_like")
-def _second(call: Made, facts: Sequence[AnyValue]) -> Range | None:
-    found: Range = facts[1]
-    same = isinstance(call.types[1], TensorType) and isinstance(call.type, TensorType) and call.types[1].dtype == call.type.dtype
-    return found if same else None
+@_of("full", "dyn.full", "full_like")
+def _filled(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    place = int(call.op.name == "full_like")
+    found: Range = facts[place]
+    type_ = call.types[place]
+    return found if isinstance(type_, TensorType) and isinstance(call.type, TensorType) and type_.dtype == call.type.dtype else None
 
 
 @_of("trilu", "nn.pad", "nn.space_to_batch_nd")

@@ -5,7 +5,7 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, NoReturn
 from typing import Any as AnyValue
 
@@ -14,6 +14,7 @@ from passat.rules.pattern import (
     Computed,
     Pattern,
     PCall,
+    PCase,
     PConst,
     PGet,
     PLiteral,
@@ -139,8 +140,10 @@ class Rule:
                 raise RuleError(
                     f"{self._where()}: the right side does not specify {node.unnamed[0]} of {node.op.name}, which has no default"
                 )
-        unknown = [node for node in subterms(self.rhs) if is_undeclared(node)]
-        if unknown and not {node.key for node in unknown} <= {node.key for node in subterms(self.lhs)}:
+        known = {node.key for node in subterms(self.lhs)}
+        same = {right.key for left, right in zip(_forms(self.lhs), _forms(self.rhs), strict=False) if _has_other_operands(left, right)}
+        unknown = [node for node in subterms(self.rhs) if is_undeclared(node) and node.key not in known | same]
+        if unknown:
             name = unknown[0].op.name.removeprefix("onnx.")  # type: ignore[attr-defined]  # a call
             raise RuleError(
                 f"{self._where()}: the right side creates {name}, which has no declared type and cost: declare it above the rule, "
@@ -368,6 +371,22 @@ class Rule:
 
     def __repr__(self) -> str:
         return f"{self.lhs!r} {'<->' if self.back else '->'} {self.rhs!r}"
+
+
+def _forms(side: Pattern) -> Sequence[Pattern]:
+    """A side of a rule in each case."""
+    return pattern_parts(side) if isinstance(side, PCase) else (side,)
+
+
+def _has_other_operands(left: Pattern, right: Pattern) -> bool:
+    """True if the sides call one operator with all attributes. Then its type is that of the left side."""
+    return (
+        isinstance(left, PCall)
+        and isinstance(right, PCall)
+        and left.op is right.op
+        and left.attrs.keys() == right.attrs.keys() == {"attrs"}
+        and left.attrs["attrs"] is right.attrs["attrs"]
+    )
 
 
 def without_operators(name: str) -> str:

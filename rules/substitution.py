@@ -13,6 +13,7 @@ import numpy as np
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.dtypes import FLOATS, INTEGERS, to_numpy
 from passat.ir.evaluate import Value
+from passat.ir.onnx.opaque import OpaqueOp
 from passat.ir.onnx_mapping import DEFAULT_OPSET
 from passat.ir.op import KnownValue, Op, get_op
 from passat.ir.shape import Any, SymDim
@@ -166,7 +167,7 @@ class Substitution:
         if not given:
             return call.op.bind_attrs({}) if call.op.attr_params else EMPTY_ATTRS
         whole = self.value(given["attrs"]) if "attrs" in given else {}
-        if len(given) == 1 and isinstance(whole, Attrs) and whole.keys() == call.op.attr_params.keys():
+        if len(given) == 1 and isinstance(whole, Attrs) and (isinstance(call.op, OpaqueOp) or whole.keys() == call.op.attr_params.keys()):
             return whole
         kept = {name: value for name, value in whole.items() if name in call.op.attr_params}
         named = {name: self._attribute(call.op, name, value) for name, value in given.items() if name != "attrs"}

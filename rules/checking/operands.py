@@ -62,6 +62,8 @@ def fit(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
         )
     if name in _TUPLES:
         return _tuple(op, known, fixed, around)
+    if name in _GATES:
+        return _recurrent(op, known, fixed, around)
     if name in ("nn.attention", "nn.rotary_embedding"):
         return (_attention if name == "nn.attention" else _rotary)(op, known, fixed, around)
     dtype = next((type_.dtype for i, type_ in enumerate(known) if isinstance(type_, TensorType) and own_dtype(op, i) is None), around.dtype)
@@ -94,6 +96,35 @@ def counted(known: Known, given: Mapping[int, float], length: int | None, around
 
 _COUNTED: Final = frozenset({"float32", "float64", "int16", "int32", "int64", "float16", "bfloat16"})
 """The element types of arange."""
+
+
+_GATES: Final = {"onnx.RNN": 1, "onnx.GRU": 3, "onnx.LSTM": 4}
+"""The numbers of gates of recurrent layers."""
+
+
+def _recurrent(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
+    """A recurrent layer. Its initial states are mostly 0."""
+    sampler, gates = around.sampler, _GATES[op.name]
+    steps, batch, width, hidden = sampler.pick((1, 2, 3)), sampler.pick((1, 2)), sampler.pick((1, 2, 3)), sampler.pick((1, 2, 3))
+    ways = sampler.pick((1, 1, 2))
+    dtype = sampler.pick(("float32", "float32", "float64"))
+    rows, state = gates * hidden, (ways, batch, hidden)
+    shapes = (
+        (steps, batch, width),
+        (ways, rows, width),
+        (ways, rows, hidden),
+        (ways, 2 * rows),
+        (batch,),
+        state,
+        state,
+        (ways, 3 * hidden),
+    )
+    types = [type_ or TensorType(shape, "int32" if i == 4 else dtype) for i, (type_, shape) in enumerate(zip(known, shapes, strict=False))]
+    values = {4: Tensor.dense(np.asarray([sampler.integer(1, steps) for _ in range(batch)], np.int32))}
+    values |= {i: Tensor.splat(0, state, dtype) for i in (5, 6) if sampler.chance(0.8)}
+    attrs = {"hidden_size": hidden, "outputs": sampler.pick(("1", "11", "01")), "opset": sampler.pick((7, 14, 22))}
+    direction = "bidirectional" if ways == 2 else sampler.pick(("forward", "reverse"))
+    return Fit(types, {**attrs, "direction": direction, **fixed}, {i: value for i, value in values.items() if i < len(known)})
 
 
 def _attention(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:

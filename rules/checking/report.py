@@ -9,7 +9,7 @@ import numpy as np
 
 from passat.ir.evaluate import Value
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem, Var
-from passat.ir.op import Op
+from passat.ir.op import REQUIRED, Op
 from passat.ir.tensor import Array, Tensor
 from passat.rules.checking.case import Case, Program, declared
 from passat.rules.checking.trial import Trial
@@ -131,7 +131,7 @@ def text(expr: Expr, names: Mapping[int, str]) -> str:
         return f"{text(expr.tuple_value, names)}.{expr.index}"
     assert isinstance(expr, Call)
     assert isinstance(expr.op, Op)
-    given = [f"{name}={_attribute(value)}" for name, value in expr.attrs.items() if value != expr.op.defaults[name]]
+    given = [f"{name}={_attribute(value)}" for name, value in expr.attrs.items() if value != expr.op.defaults.get(name, REQUIRED)]
     return f"{expr.op.name}({', '.join([*(text(arg, names) for arg in expr.args), *given])})"
 
 

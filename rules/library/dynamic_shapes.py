@@ -1,6 +1,6 @@
 """Simplifies tensors created from shapes, and their views and gathers. Operators: zeros_like ones_like full_like full zeros ones,
 arithmetic on them, cast_like reshape_like broadcast_to_like collapse_sum_like dyn.* take gather_nd arange reshape expand_dims squeeze
-nn.batch_flatten concatenate where.
+nn.batch_flatten concatenate where onnx.LSTM onnx.GRU onnx.RNN.
 
 The result is often known without static sizes: a reshape only inserts axes of size 1, a copy is redundant because the next operator
 broadcasts, consecutive indices select all elements in order. The last occurs in padding masks that torch's vmap gathers at (sample,
@@ -11,17 +11,31 @@ From Relay's SimplifyExpr: the Concretize...Like rewrites, FullElementwise, and 
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from passat.ir.ops.like import collapsed_axes
 from passat.ir.shape import Dim, same_dim, same_dims
-from passat.rules.guards import Reject, Term, computed, dtype_of, guard, is_axis, is_float, same_type, shape_of
+from passat.rules.guards import (
+    Guard,
+    Reject,
+    Term,
+    computed,
+    dtype_of,
+    guard,
+    is_axis,
+    is_finite,
+    is_float,
+    same_type,
+    shape_of,
+)
 from passat.rules.holes import cases, operator
 from passat.rules.library.arithmetic import CHOSEN_ZERO
 from passat.rules.library.views import new_axes, new_shape
-from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
+from passat.rules.pattern import Pattern, PCall, TermLike, attributes, constants, op, tensors
+from passat.rules.range_guards import lies_between, never_nan, never_signed
 from passat.rules.rule import RuleSet
 
 x, y, z, v, w, k, m = tensors("x y z v w k m")
@@ -207,12 +221,31 @@ _OF_X: Final = {"shape": shape_of(x), "dtype": dtype_of(x)}
 
 
 _COLLAPSED: Final = op.collapse_sum_to(x, ...)
+weights, recurrence, bias, lengths, hidden, cell, peepholes = tensors("weights recurrence bias lengths hidden cell peepholes")
+layer = cases("layer", "rnn", "gru", "lstm", "lstm_with_cell", "lstm_with_peepholes")
+memory = cases("memory", "plain", "with_peepholes")
+_RNN, _GRU, _LSTM = (partial(of, x, weights, recurrence, bias, lengths, attrs=a) for of in (op.onnx.RNN, op.onnx.GRU, op.onnx.LSTM))
+
+
+def _layer(state: TermLike) -> Pattern:
+    """A recurrent layer with an initial state; `()` is none."""
+    with_cell = {"lstm_with_cell": _LSTM(state, cell), "lstm_with_peepholes": _LSTM(state, cell, peepholes)}
+    return layer(rnn=_RNN(state), gru=_GRU(state), lstm=_LSTM(state), **with_cell)
+
+
+def _lstm(state: TermLike) -> Pattern:
+    """A layer with an initial state of its cells."""
+    return memory(plain=_LSTM(hidden, state), with_peepholes=_LSTM(hidden, state, peepholes))
+
+
+def _are_zero(state: Pattern) -> tuple[Guard, ...]:
+    return lies_between(state, 0, 0), never_signed(state), never_nan(state)
 
 
 class CreationOps(RuleSet):
     """Creates uniform tensors without the tensor whose shape they have, and replaces them by scalars in arithmetic. Drops explicit
-    broadcasts before arithmetic that broadcasts. Rewrites gathers of all elements in order as reshapes. Drops masks of indices that are
-    always in range."""
+    broadcasts before arithmetic that broadcasts, and initial states of recurrent layers that are 0. Rewrites gathers of all elements in
+    order as reshapes. Drops masks of indices that are always in range."""
 
     filled_like = filling(zeros=op.zeros_like(x), ones=op.ones_like(x), full=op.full_like(x, y)) >> filling(
         zeros=op.zeros(**_OF_X), ones=op.ones(**_OF_X), full=op.full(y, **_OF_X)
@@ -247,4 +280,7 @@ class CreationOps(RuleSet):
     )
     copied_operand = (_arithmetic(_COPIED) >> _arithmetic(x)).when(same_type(_arithmetic(x), _arithmetic(_COPIED)))
     copied_mask = (y + _CHOSEN >> y + _CHOICE).when(chooses_numbers(x, c, d), same_type(y + _CHOICE, y + _CHOSEN)).inexact(CHOSEN_ZERO)
+    # ONNX Runtime does not multiply an absent state by the weights, which may be infinite.
+    hidden_zeros = (_layer(hidden) >> _layer(())).when(*_are_zero(hidden), is_finite(recurrence))
+    cell_zeros = (_lstm(cell) >> _lstm(())).when(*_are_zero(cell))
     copied_number = (_COPY >> _FULL).when(is_one_number(c, _COPY, y))

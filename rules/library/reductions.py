@@ -184,6 +184,28 @@ def _of_copies(whole: PCall) -> Rule:
     return (whole >> op.broadcast_to(x, shape=shape_of(whole))).when(reduces_copies(a, x, _WIDE))
 
 
+@guard
+def reduces_single(attrs: Attrs, x: Term) -> bool | str:
+    """Each reduced axis has size 1."""
+    several = [axis for axis in reduced_axes(x.type.ndim, attrs.axis, attrs.exclude) if x.type.shape[axis] != 1]
+    return not several or f"axis {several[0]} of {x.type!r} is not known to have size 1"
+
+
+@computed
+def reduced(attrs: Attrs, x: Term) -> tuple[int, ...]:
+    """The axes that a reduction reduces."""
+    return reduced_axes(x.type.ndim, attrs.axis, attrs.exclude)
+
+
+axes = cases("axes", "kept", "dropped")
+
+
+def _of_single(of: OperatorHole) -> Rule:
+    whole = of(x, attrs=a)
+    guards = (*axes.only("kept", whole.ndim == x.ndim), *axes.only("dropped", whole.ndim < x.ndim), reduces_single(a, x))
+    return (whole >> axes(kept=x, dropped=op.squeeze(x, axis=reduced(a, x)))).when(*guards)
+
+
 _LARGEST_SHIFT: Final = 1e3
 
 
@@ -205,13 +227,15 @@ def is_constant_along(y: Term, axis: int | None, whole: Term) -> bool | str:
 
 
 partly = operator("partly", "sum", "mean", "max", "min")
+selected = operator("selected", "max", "min", "prod", "all", "any")
+summed = operator("summed", "sum", "mean", "logsumexp")
 softmax = operator("softmax", "nn.softmax", "nn.log_softmax")
 _MOST: Final = op.max(x, axis=b, keepdims=True, exclude=False)
 
 
 class Reductions(RuleSet):
-    """Merges nested reductions, drops views and broadcasts that a reduction does not need, and drops shifts that do not affect a
-    softmax."""
+    """Merges nested reductions, drops reductions of single elements, views and broadcasts that a reduction does not need, and shifts that
+    do not affect a softmax."""
 
     softmax_of_sum = (
         (softmax(x + c, axis=p) >> softmax(x, axis=p))
@@ -254,6 +278,8 @@ class Reductions(RuleSet):
     total_of_transpose = _of_transpose(sums).inexact(_OR_TIES)
     total_before_transpose = _before_transpose(sums).inexact(_OR_TIES)
     total_of_reshape = _of_reshape(sums).inexact(_OR_TIES)
+    selected_of_single = _of_single(selected)
+    sum_of_single = _of_single(summed).inexact("the sign of 0")
     extremum_of_copies = _of_copies(extremum(_WIDE, attrs=a)).inexact(TIES)
     mean_of_copies = _of_copies(op.mean(_WIDE, attrs=a)).when(is_float(x)).inexact(_SUMS)
     sum_of_copies = (

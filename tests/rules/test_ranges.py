@@ -105,6 +105,8 @@ def operands_of(op: Op, dtype: str, random: np.random.Generator) -> list[Value]:
         return [tensor(), Tensor.dense(np.asarray(wanted[name], np.int64))] if wanted[name] else [tensor(shape=())]
     if name == "dyn.strided_slice":
         return [tensor(), *(Tensor.dense(np.asarray([at], np.int64)) for at in (0, 2, 1, 0))]
+    if name == "dyn.full":
+        return [tensor(shape=()), Tensor.dense(np.asarray([2, 3], np.int64))]
     if name == "full_like":
         return [tensor(), tensor(shape=())]
     made: list[Value] = [tensor() for _ in range(op.arity)]

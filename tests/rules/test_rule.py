@@ -318,3 +318,17 @@ def test_an_attribute_without_a_default_is_named() -> None:
         op.reshape(op.exp(x)) >> op.exp(x)
     with pytest.raises(RuleError, match=r"the right side uses `\.\.\.`, which the left side does not bind"):
         op.exp(op.reshape(x, ...)) >> op.reshape(op.exp(x), ...)
+
+
+def test_a_right_side_calls_an_undeclared_operator_only_like_the_left_side() -> None:
+    a, b = attributes("a b")
+    thing = op.com.mycompany.Thing
+    kept = thing(x, op.negative(op.negative(y)), attrs=a) >> thing(x, y, attrs=a)
+    assert repr(kept).endswith("-> onnx.com.mycompany.Thing(x, y, attrs=a)")
+    for left, right in [
+        (thing(op.negative(x), attrs=a), op.negative(thing(x, attrs=a))),
+        (thing(op.negative(x), p=b), thing(x, p=b)),
+        (thing(op.negative(x), attrs=a), op.com.mycompany.Other(x, attrs=a)),
+    ]:
+        with pytest.raises(RuleError, match="the right side creates com"):
+            left >> right

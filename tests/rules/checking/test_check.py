@@ -285,3 +285,10 @@ def test_computed_numbers_and_literals_are_tried() -> None:
 def test_joining_rules_are_checked_like_others() -> None:
     assert check_rule((x + y >> y + x).joining().named("Joins.swapped"), instances=20).report.verdict == "sound"
     assert kinds(check_rule((x - y >> y - x).joining().named("Joins.wrong"), instances=20).report)[0] == "value"
+
+
+def test_counterexamples_have_the_attributes_of_undeclared_operators() -> None:
+    rule = (op.negative(op.onnx.Det(x, attrs=p)) >> op.onnx.Det(x, attrs=p)).named("Mine.sign")
+    report = check_rule(rule, instances=20).report
+    assert report.counterexample is not None
+    assert any(line.startswith("left  negative(onnx.Det(") and "opset=" in line for line in report.counterexample.lines)

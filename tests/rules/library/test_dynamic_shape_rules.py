@@ -73,6 +73,19 @@ def unread(chosen: tuple[bool, ...], kind: str, low: float = OUT_OF_RANGE) -> Ex
     return ops.where(const(chosen, "bool"), ids, ops.minimum(cast, const(9, "int64")) if kind == "minimum" else cast)  # type: ignore[no-any-return]
 
 
+def layer(kind: str, *states: Expr, recurrence: float = 0.5) -> Expr:
+    """A recurrent layer of two features with initial states."""
+    rows = 2 * {"RNN": 1, "GRU": 3, "LSTM": 4}[kind]
+    weights = [numbers((1, rows, 3)), splat(recurrence, (1, rows, 2)), numbers((1, 2 * rows))]
+    steps = var("steps", (5, "b", 3))
+    return getattr(ops.onnx, kind)(steps, *weights, tup(), *states, hidden_size=2, opset=14, outputs="1")  # type: ignore[no-any-return]  # as above
+
+
+state = var("state", (1, "b", 2))
+some = ops.dyn.broadcast_to(splat(0.0), vector(1, size(state, 1), 2))
+filled = ops.strided_slice(ops.dyn.full(splat(0.0), vector(3, size(state, 1), 2)), begin=(0,), end=(1,), axes=(0,))
+negative = ops.negative(some)
+none, gates = tup(), numbers((1, 6))
 h_batch, h_size = size(heads, 0), size(heads, 2)
 merged = ops.dyn.reshape(heads, vector(-1, h_size, 8))
 whole = vector(h_batch, 4, 8, h_size)
@@ -132,6 +145,19 @@ CASES: dict[str, Case] = {
         ops.dyn.broadcast_to(splat(3.0, (1,)), vector(batch, 4)),
         ops.dyn.broadcast_to(numbers((4,)), vector(batch, 4)),
         "is not a single number",
+    ),
+    "CreationOps.hidden_zeros[rnn]": case(layer("RNN", filled), layer("RNN", negative), "elements may have a minus sign"),
+    "CreationOps.hidden_zeros[gru]": case(
+        layer("GRU", some), layer("GRU", some, recurrence=float("inf")), "an element of the constant is infinite"
+    ),
+    "CreationOps.hidden_zeros[lstm]": case(layer("LSTM", some), layer("LSTM", state), "elements may leave [0, 0]"),
+    "CreationOps.hidden_zeros[lstm_with_cell]": case(layer("LSTM", some, state), layer("LSTM", state, some), "elements may leave [0, 0]"),
+    "CreationOps.hidden_zeros[lstm_with_peepholes]": case(
+        layer("LSTM", some, state, gates), layer("LSTM", none, state, gates), "is not a tensor type"
+    ),
+    "CreationOps.cell_zeros[plain]": case(layer("LSTM", state, some), layer("LSTM", some, state), "elements may leave [0, 0]"),
+    "CreationOps.cell_zeros[with_peepholes]": case(
+        layer("LSTM", state, some, gates), layer("LSTM", state, none, gates), "is not a tensor type"
     ),
     "Masks.softplus_threshold": case(
         ops.where(ops.greater(x, splat(20.0)), x, ops.nn.softplus(x)),

@@ -78,6 +78,15 @@ for _kind, _name in (("extremum", "max"), ("mean", "mean"), ("sum", "sum")):
     CASES[f"Reductions.{_kind}_of_copies"] = case(
         reduced(_name, _wide, 1, keepdims=True), reduced(_name, _wide, 0, keepdims=True), "does not consist of copies"
     )
+for _kind, _name in (("selected", "max"), ("selected", "all"), ("sum", "sum"), ("sum", "mean")):
+    _dtype = "bool" if _name == "all" else "float32"
+    _single, _open = var("single", (4, 1, 3, 1), _dtype), var("open", (4, "n", 3, 1), _dtype)
+    CASES[f"Reductions.{_kind}_of_single[kept, {_name}]"] = case(
+        reduced(_name, _single, 1, 3, keepdims=True), reduced(_name, _single, 2, 3, keepdims=True), "axis 2 of"
+    )
+    CASES[f"Reductions.{_kind}_of_single[dropped, {_name}]"] = case(
+        reduced(_name, _single, 1, 3), reduced(_name, _open, 1, 3), "is not known to have size 1"
+    )
 for _name in ("sum", "max", "min"):
     CASES[f"Factoring.along_concat[{_name}]"] = case(
         reduced(_name, join(x, y), 0), reduced(_name, join(x, y), 1), "the reduction is not over axis 0"
