@@ -5,7 +5,7 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, NoReturn
 from typing import Any as AnyValue
 
@@ -373,9 +373,9 @@ class Rule:
         return f"{self.lhs!r} {'<->' if self.back else '->'} {self.rhs!r}"
 
 
-def _forms(side: Pattern) -> Sequence[Pattern]:
+def _forms(side: Pattern) -> list[Pattern]:
     """A side of a rule in each case."""
-    return pattern_parts(side) if isinstance(side, PCase) else (side,)
+    return [form for part in pattern_parts(side) for form in _forms(part)] if isinstance(side, PCase) else [side]
 
 
 def _has_other_operands(left: Pattern, right: Pattern) -> bool:

@@ -237,6 +237,8 @@ class GraphWriter:
         if any(len(names) != 1 for names in inputs):
             raise OnnxError(f"{op.op_type} cannot take a tuple as an operand")
         node.input.extend(names[0] for names in inputs)
+        while "bodies" not in attrs and node.input and not node.input[-1]:
+            node.input.pop()
         self.read.update(node.input, outer)
         made = iter(wanted)
         node.output.extend(next(made) if there == "1" else "" for there in attrs["outputs"])

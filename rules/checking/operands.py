@@ -119,7 +119,10 @@ def _recurrent(op: Op, known: Known, fixed: Attributes, around: Around) -> Fit:
         state,
         (ways, 3 * hidden),
     )
-    types = [type_ or TensorType(shape, "int32" if i == 4 else dtype) for i, (type_, shape) in enumerate(zip(known, shapes, strict=False))]
+    types = [
+        TensorType(shape, "int32" if i == 4 else dtype) if type_ is None else type_
+        for i, (type_, shape) in enumerate(zip(known, shapes, strict=False))
+    ]
     values = {4: Tensor.dense(np.asarray([sampler.integer(1, steps) for _ in range(batch)], np.int32))}
     values |= {i: Tensor.splat(0, state, dtype) for i in (5, 6) if sampler.chance(0.8)}
     attrs = {"hidden_size": hidden, "outputs": sampler.pick(("1", "11", "01")), "opset": sampler.pick((7, 14, 22))}

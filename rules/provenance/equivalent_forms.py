@@ -8,7 +8,7 @@ from passat.ir.op import get_op
 from passat.rules.guards import Reject, Term, computed
 from passat.rules.holes import cases, operator, tensors_of
 from passat.rules.library.views import keeps_shape
-from passat.rules.pattern import attributes, op, tensors
+from passat.rules.pattern import Pattern, TermLike, attributes, op, tensors
 from passat.rules.rule import RuleSet
 
 _MOST = 4
@@ -75,6 +75,22 @@ _JOINED = op.concatenate((*xs,), attrs=a)
 _INDEX = part(**{f"part_{i}": i for i in range(_MOST)})
 
 
+weights, recurrence, bias, lengths, hidden = tensors("weights recurrence bias lengths hidden")
+layer = cases("layer", "rnn", "gru", "lstm")
+last = cases("last", "bias", "lengths", "hidden", "cell")
+_OPERANDS = (x, weights, recurrence, bias, lengths, hidden)
+
+
+def _layer(*operands: TermLike) -> Pattern:
+    return layer(rnn=op.onnx.RNN(*operands, attrs=a), gru=op.onnx.GRU(*operands, attrs=a), lstm=op.onnx.LSTM(*operands, attrs=a))
+
+
+def _layers(*absent: tuple[()]) -> Pattern:
+    """A recurrent layer with all operands before one; an absent one behind them means nothing."""
+    named = {name: _layer(*_OPERANDS[:count], *absent) for count, name in enumerate(("bias", "lengths", "hidden"), 3)}
+    return last(cell=op.onnx.LSTM(*_OPERANDS, *absent, attrs=a), **named)
+
+
 class EquivalentForms(RuleSet):
     """Equivalent forms: how programs change when written to ONNX and read again, and in passes without rules."""
 
@@ -85,5 +101,6 @@ class EquivalentForms(RuleSet):
     axis = (along(x, attrs=a) >> along(x, attrs=from_the_front(a, x))).exploring()
     view = (_VIEW >> op.dyn.reshape(x, op.shape_of(_VIEW), allowzero=True)).exploring()
     same = (op.dyn.reshape(x, shape, ...) >> x).when(keeps_shape(x, op.dyn.reshape(x, shape, ...)))
+    absent = (_layers(()) >> _layers()).exploring()
     slice = (op.strided_slice(x, attrs=a) >> op.strided_slice(x, attrs=cut(a, x))).exploring()
     part = (op.split(x, attrs=a)[_INDEX] >> op.strided_slice(x, attrs=cut_of_part(a, x, _INDEX))).exploring()

@@ -455,3 +455,29 @@ def test_operators_that_are_written_as_several_nodes_are_proven(name: str, opset
     result = passat.optimize(model, verify=False, certificate=True)
     verdict = check_certificate(json.loads(json.dumps(result.certificate)), before=model, after=result.model)
     assert (verdict.functions, verdict.uncovered) == (["main"], [])
+
+
+@pytest.mark.parametrize(("kind", "gates", "states"), [("LSTM", 4, ["zeros", "zeros"]), ("GRU", 3, ["zeros"])])
+def test_the_certificate_of_a_layer_without_its_initial_state_holds(kind: str, gates: int, states: list[str]) -> None:
+    """Absent operands at the end are not written, and the shape of the state is computed no more."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["size"], start=1, end=2),
+        helper.make_node("Concat", ["one", "size", "two"], ["shape"], axis=0),
+        helper.make_node("ConstantOfShape", ["shape"], ["zeros"]),
+        helper.make_node(kind, ["x", "w", "r", "", "", *states], ["y"], hidden_size=2),
+    ]
+    values = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", "b", 3])]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 1, "b", 2])]
+    weights = {
+        "w": np.ones((1, 2 * gates, 3), np.float32),
+        "r": np.ones((1, 2 * gates, 2), np.float32),
+        "one": np.array([1]),
+        "two": np.array([2]),
+    }
+    tensors = [numpy_helper.from_array(value, name) for name, value in weights.items()]
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", values, outputs, tensors), ir_version=10, opset_imports=[helper.make_opsetid("", 17)]
+    )
+    result = passat.optimize(model, certificate=True)
+    assert [list(node.input) for node in result.model.graph.node] == [["x", "w", "r"]]
+    assert not check_certificate(result.certificate, before=model, after=result.model).trusted
