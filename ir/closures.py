@@ -55,7 +55,7 @@ def lambda_lift(module: IRModule) -> IRModule:
     """Makes each nested function a global function.
 
     If it captures variables, it gets the attribute `Closure`, and a global function that takes the variables returns it. Equal functions
-    are merged. Sealed functions (`passat.ir.sealed`) stay. Returns the same module if there are no nested functions.
+    are merged. Sealed functions (`passat.ir.sealed`) stay, and so do lifted ones. Returns the same module if there are no nested functions.
     """
     lifter = _Lifter(module)
     for var, function in module.functions.items():
@@ -87,7 +87,12 @@ class _Lifter:
         done: dict[Expr, Expr] = {}
         for node in order:
             made = with_children(node, [done[part] for part in children(node)])
-            if isinstance(made, Function) and node is not root and not is_sealed(made):
+            if (
+                isinstance(made, Function)
+                and node is not root
+                and not is_sealed(made)
+                and not (node is root.body and "Closure" in made.attrs)
+            ):
                 assert isinstance(node, Function)  # rebuilt from a function
                 made = self._lift(made, named.get(node), node._checked_type)
             done[node] = made

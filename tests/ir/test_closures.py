@@ -57,6 +57,7 @@ def test_nested_functions_become_functions_of_the_module(text: str, functions: i
     lifted = relay.transform.LambdaLift()(module)
     assert (len(lifted.functions), nested(lifted)) == (functions, 0)
     assert well_formed(lifted)
+    assert_structural_equal(relay.transform.LambdaLift()(lifted), lifted)
     assert relay.transform.InferType()(lifted)["main"].checked_type == relay.transform.InferType()(module)["main"].checked_type
     assert run(lifted, *args) == run(module, *args)
     assert relay.transform.LambdaLift()(lifted)["main"] is lifted["main"]
