@@ -320,6 +320,8 @@ def contradicts(v: Term, w: Term) -> bool | str:
 
 
 extremum = operator("extremum", "minimum", "maximum")
+_CHOSEN: Final = op.where(v, op.where(w, x, y), z)
+_INDICES: Final = (is_truth(v), is_truth(w), is_index(x), is_index(y), is_index(z))
 
 
 class IndexSelections(RuleSet):
@@ -341,9 +343,5 @@ class IndexSelections(RuleSet):
         .when(is_truth(v), is_index(x), is_index(y), is_index(z), is_index(w))
         .exploring()
     )
-    chosen = (
-        (op.where(v, op.where(w, x, y), z) >> op.where(v, x, z)).when(is_truth(v), is_truth(w), is_index(x), follows_from(v, w)).exploring()
-    )
-    dropped = (
-        (op.where(v, op.where(w, x, y), z) >> op.where(v, y, z)).when(is_truth(v), is_truth(w), is_index(x), contradicts(v, w)).exploring()
-    )
+    chosen = (_CHOSEN >> op.where(v, x, z)).when(*_INDICES, follows_from(v, w)).exploring()
+    dropped = (_CHOSEN >> op.where(v, y, z)).when(*_INDICES, contradicts(v, w)).exploring()

@@ -7,7 +7,7 @@ from passat.rules.library.index_arithmetic import IndexCasts, IndexExtrema, Inde
 from passat.rules.library.index_forms import IndexRemainders, IndexShortForms, IndexSolved
 from passat.rules.library.index_logic import IndexComparisons, IndexLogic, IndexSelections
 from passat.rules.rule import Rule, RuleSetMeta
-from tests.rules.building import const, ops, splat, var
+from tests.rules.building import const, func, ops, splat, var
 from tests.rules.library.cases import Case, case, check_makes_nothing, check_rewrites, pairs
 
 i, j, k = (var(name, (), "int64") for name in "ijk")
@@ -162,3 +162,14 @@ def test_a_rule_rewrites_its_program(rules: RuleSetMeta, rule: Rule, example: Ca
 @pytest.mark.parametrize(("rules", "rule", "example"), RULES, ids=[rule.name for _, rule, _ in RULES])
 def test_a_rule_leaves_another_program(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_makes_nothing(rule, example)
+
+
+@pytest.mark.parametrize("name", ["chosen", "dropped"])
+def test_selections_of_tensors_that_may_enlarge_the_result_stay(name: str) -> None:
+    one, other = (var(f"{letter}s", ("?",), "int64") for letter in "xy")
+    condition = below(k) if name == "chosen" else below(n(0) - k)
+    outer = below(k + n(1)) if name == "chosen" else below(k)
+    for inner in (chosen(i, one, condition), chosen(one, i, condition)):
+        check_makes_nothing(
+            getattr(IndexSelections, name), Case(func(chosen(inner, other, outer)), func(chosen(inner, other, outer)), INDEX)
+        )
