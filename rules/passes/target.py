@@ -109,8 +109,9 @@ _MERGED: Final = (Transposes, Views, DynamicViews, Copies, Arithmetic)
 
 @register_pass(_PREFIX + "TargetForms")
 def target_forms() -> RulePass:
-    """Chooses the form that the target's kernels run faster: global pooling, and reshapes that infer a size."""
-    return RulePass((TargetForms,), name="TargetForms", opt_level=3, doc=target_forms.__doc__ or "", after=["ContribOperators"])
+    """Chooses the form that the target's kernels run faster: global pooling, reshapes that infer a size, and windows that pad with 0."""
+    sets = (TargetForms, Windows.only("convolution", "mean"))
+    return RulePass(sets, name="TargetForms", opt_level=3, doc=target_forms.__doc__ or "", after=["ContribOperators"])
 
 
 @register_pass(_PREFIX + "RaiseOps")

@@ -43,3 +43,25 @@ def test_a_size_that_is_copied_is_counted() -> None:
     stays(target_forms(), "%x: (n, m, 12)", "reshape(%x, newshape=[0, 0, 3, 4])")
     stays(target_forms(), "%x: (2, 12)", "reshape(%x, newshape=[0, 3, 4])")
     stays(target_forms(), "%x: (n, 2, 6)", "reshape(%x, newshape=[0, -1])")
+
+
+def test_paddings_of_0_become_part_of_convolutions_and_means() -> None:
+    images = "%x: (n, 3, h, w), %w: (4, 3, 3, 3)"
+    becomes(
+        target_forms(),
+        images,
+        "nn.conv2d(nn.pad(%x, pad_width=[[0, 0], [0, 0], [1, 1], [0, 2]]), %w)",
+        "nn.conv2d(%x, %w, padding=[1, 0, 1, 2])",
+    )
+    becomes(
+        target_forms(),
+        "%x: (n, 3, 8, 8)",
+        "nn.avg_pool2d(nn.pad(%x, pad_width=[[0, 0], [0, 0], [1, 1], [0, 2]]), pool_size=[3, 3])",
+        "nn.avg_pool2d(%x, pool_size=[3, 3], padding=[1, 0, 1, 2], count_include_pad=True)",
+    )
+    for others in (
+        "[1, 0], [0, 0], [1, 1], [0, 2]], pad_value=0f",
+        "[0, 0], [0, 0], [-1, 1], [0, 2]]",
+        "[0, 0], [0, 0], [1, 1], [0, 2]], pad_value=1f",
+    ):
+        stays(target_forms(), images, f"nn.conv2d(nn.pad(%x, pad_width=[{others}), %w)")
