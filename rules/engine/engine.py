@@ -5,7 +5,7 @@ cost, so lowering runs last, and the cost may increase.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -36,15 +36,15 @@ from passat.rules.substitution import Environment
 
 
 class Lowered(NamedTuple):
-    """The result of lowering: the saturation, the search space, the choice (None if nothing was lowered), the number of lowered calls, the
-    reason if no program without them exists, and the rules that were applied without end."""
+    """The result of lowering: the saturation, the search space, the choice (None if nothing was lowered), the number of lowered calls; if
+    there is no program without them, the reason, and the rules to leave out."""
 
     saturator: Saturator
     space: Space | None
     choice: dict[int, int] | None
     calls: int
     problem: str = ""
-    endless: Sequence[str] = ()
+    without: Sequence[str] = ()
 
 
 def lower(graph: Graph, root: int, rules: Sequence[Directions], limits: Limits, model: CostModel, results: Sequence[int] = ()) -> Lowered:
@@ -59,12 +59,32 @@ def lower(graph: Graph, root: int, rules: Sequence[Directions], limits: Limits, 
     gone = _matched(saturator)
     if not gone:
         return Lowered(saturator, None, None, 0)
-    space = Space.of_graph(graph, saturator.members, model, results)
+    space, every = Space.of_graph(graph, saturator.members, model, results), set[int]().union(*gone.values())
+    choice = _without(space, every, graph.find(root))
+    if choice is None:
+        circular = _circular(space, gone, graph.find(root))
+        problem = f"not lowered by {' and '.join(circular)}: the results depend on the calls that are replaced"
+        return Lowered(saturator, space, None, 0, problem, circular)
+    return Lowered(saturator, space, choice, len(every))
+
+
+def _without(space: Space, gone: set[int], root: int) -> dict[int, int] | None:
+    """The extracted program without some nodes; None if there is none."""
     try:
-        choice = climb(space.without(gone), [graph.find(root)]).choice
+        return climb(space.without(gone), [root]).choice
     except NoProgramError:
-        return Lowered(saturator, space, None, 0, "not lowered: the results of the rules depend on the calls that they match")
-    return Lowered(saturator, space, choice, len(gone))
+        return None
+
+
+def _circular(space: Space, gone: Mapping[str, set[int]], root: int) -> list[str]:
+    """The rules without which a program exists, by the nodes that each replaces: those that lead back to what they match by themselves, or
+    together."""
+
+    def possible(names: Iterable[str]) -> bool:
+        return _without(space, set[int]().union(*(gone[name] for name in names)), root) is not None
+
+    alone = [name for name in gone if not possible([name])]
+    return alone or [name for name in gone if possible(gone.keys() - {name})] or list(gone)
 
 
 _GROWING: Final = (StopReason.NODES, StopReason.MATCHES, StopReason.ROUNDS, StopReason.MEMORY)
@@ -84,16 +104,17 @@ def _endless(saturator: Saturator) -> list[str]:
     return sorted(name for name, times in rules.items() if times > 1)
 
 
-def _matched(saturator: Saturator) -> set[int]:
-    """The nodes to which rules were applied."""
-    graph, gone = saturator.graph, set()
+def _matched(saturator: Saturator) -> dict[str, set[int]]:
+    """The nodes to which each rule was applied."""
+    graph, gone = saturator.graph, dict[str, set[int]]()
     find = graph.find
     assert saturator.steps is not None
     for step in saturator.steps.applications:
         assert isinstance(step.matcher, Matcher), "multi-pattern rules do not lower"
         cls, key = find(step.unions[0][0]), graph.key(step.matched[0].nodes[0])
-        gone |= {node for node in saturator.members.get(cls, [cls]) if graph.key(node) == key}
-    return gone
+        nodes = gone.setdefault(without_operators(step.rule), set())
+        nodes |= {node for node in saturator.members.get(cls, [cls]) if graph.key(node) == key}
+    return dict(sorted(gone.items()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,17 +281,16 @@ class Engine:
         if not any(rule.within(symbols) for rule in self.lowering):
             return body
         done = lower(graph, root, self.lowering, self._limits(report), self.model, _results(graph, root, returned))
-        if done.endless:
+        if done.without:
             report.failures.append(done.problem)
             if self.trace is not None:
-                self.trace.note(done.saturator, root, body, body, None, None)
-            rest = [rule for rule in self.lowering if rule.rule.name not in done.endless]
+                self.trace.note(done.saturator, root, body, body, done.space, None)
+            rest = [rule for rule in self.lowering if rule.rule.name not in done.without]
             return replace(self, lowering=rest)._lowered(graph.anew(), body, report, returned)
         report.add_saturation(done.saturator.result)
         report.eager += graph.applied
         report.add_rules(graph.statistics)
         report.lowered += done.calls
-        report.failures += [done.problem] if done.problem else []
         made = body if done.choice is None else rebuild(graph, done.choice, root, None, None, done.saturator.provenance)
         if self.trace is not None:
             self.trace.note(done.saturator, root, body, made, done.space, done.choice)

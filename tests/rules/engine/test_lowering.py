@@ -78,7 +78,22 @@ def test_recursive_lowerings_are_not_applied() -> None:
     function = func(ops.exp(a))
     outcome = apply(rule_pass(Circle), function)
     assert outcome.function is function
-    assert "not lowered: the results of the rules depend on the calls that they match" in outcome.remarks
+    assert "not lowered by Circle.exp: the results depend on the calls that are replaced" in outcome.remarks
+
+
+def test_only_recursive_lowerings_are_left_out() -> None:
+    class Circles(RuleSet):
+        """Rules that need lowering again, by themselves or together, and one that does not."""
+
+        exp = (op.exp(x) >> op.negative(op.negative(op.exp(x)))).lowering()
+        relu = (op.nn.relu(x) >> op.abs(x)).inexact("a test").lowering()
+        abs = (op.abs(x) >> op.nn.relu(x)).inexact("a test").lowering()
+        tanh = (op.tanh(x) >> op.sinh(x) / op.cosh(x)).inexact("a test").lowering()
+
+    outcome = apply(rule_pass(Circles), func(ops.tanh(ops.nn.relu(ops.exp(a)))))
+    assert sorted(operators(outcome.function)) == ["cosh", "divide", "exp", "nn.relu", "sinh"]
+    assert "not lowered by Circles.exp: the results depend on the calls that are replaced" in outcome.remarks
+    assert "not lowered by Circles.abs and Circles.relu: the results depend on the calls that are replaced" in outcome.remarks
 
 
 class Endless(RuleSet):
