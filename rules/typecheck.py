@@ -29,6 +29,7 @@ from passat.rules.pattern import (
     PValue,
     PVar,
     RuleError,
+    is_undeclared,
     subterms,
     values_in,
 )
@@ -65,8 +66,8 @@ def check_types(rule: Rule) -> None:
 def _check_direction(rule: Rule) -> None:
     _check_calls(rule)
     _check_element_types(rule)
-    if isinstance(rule.rhs, PValue):
-        return  # computed values have the type of the left side, or are rejected when the rule is applied
+    if isinstance(rule.rhs, PValue) or any(map(is_undeclared, subterms(rule.lhs))):
+        return  # computed values have the type of the left side, or are rejected when the rule is applied; onnx infers undeclared operators
     mismatch = ""
     for sample in itertools.islice(_samples(rule), _TRIES):
         try:
