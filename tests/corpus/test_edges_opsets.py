@@ -34,7 +34,7 @@ IR_OF_OPSET = {
     24: 12,
 }
 
-CONVOLUTIONAL = dict.fromkeys(("Pad", "Clip", "MaxPool", "Relu", "GlobalAveragePool", "Reshape", "Gemm", "Softmax"), 1) | {"Conv": 2}
+CONVOLUTIONAL = dict.fromkeys(("Clip", "MaxPool", "Relu", "GlobalAveragePool", "Reshape", "Gemm", "Softmax"), 1) | {"Conv": 2}
 DENSE = {"Gemm": 1, "Tanh": 1, "Split": 1, "Add": 3, "Concat": 1, "ReduceSum": 1, "ReduceMean": 1, "MatMul": 1, "Sigmoid": 1}
 """The remaining operators of the networks, in every version."""
 
