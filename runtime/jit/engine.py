@@ -1,6 +1,7 @@
 """Compiles functions of the loop IR in this process with LLVM."""
 
 import ctypes
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any as AnyValue
@@ -27,6 +28,7 @@ def compile_functions(functions: Mapping[str, PrimFunc]) -> dict[str, Callable[.
         import llvmlite.ir as ll
     except ImportError:
         raise NoLlvmError("compiling in this process needs llvmlite: pip install 'passat[jit]'") from None
+    from passat.runtime.jit.expressions import UnsupportedError
     from passat.runtime.jit.statements import emit
 
     module = ll.Module()
@@ -44,6 +46,12 @@ def compile_functions(functions: Mapping[str, PrimFunc]) -> dict[str, Callable[.
     builder.getModulePassManager().run(parsed, builder)
     for symbol, address in callbacks.symbols.items():
         llvm.add_symbol(symbol, address)
+    if os.name == "posix":
+        process = ctypes.CDLL(None)
+        for called in module.functions:
+            known = not called.is_declaration or called.name.startswith("llvm.") or llvm.address_of_symbol(called.name) is not None
+            if not known and not hasattr(process, called.name):  # its address would be 0
+                raise UnsupportedError(f"no library of this process has the C function {called.name}, which is called")
     engine = llvm.create_mcjit_compiler(parsed, machine)
     engine.finalize_object()
     return {

@@ -202,6 +202,8 @@ class Expressions:
             zero = self.constant(str(given), 0)
             return builder.fcmp_unordered("!=", value, zero) if given.is_float else builder.icmp_unsigned("!=", value, zero)
         if given.is_float and wanted.is_float:
+            if given.bits == 64 and wanted.bits == 16:
+                return self._double_to_half(value, wanted)
             return builder.fpext(value, made) if given.bits < wanted.bits else builder.fptrunc(value, made)
         if wanted.is_float:
             return builder.sitofp(value, made) if given.kind == "int" else builder.uitofp(value, made)
@@ -212,6 +214,19 @@ class Expressions:
         if given.bits > wanted.bits:
             return builder.trunc(value, made)
         return builder.sext(value, made) if given.kind == "int" else builder.zext(value, made)
+
+    def _double_to_half(self, value: AnyValue, wanted: DataType) -> AnyValue:
+        """A double as a half, rounded once: LLVM calls a function that no library of this process has.
+
+        The double is cut to the precision of float32; the last bit says whether anything was cut off. Rounding the float32 is exact then.
+        """
+        builder, kind = self.builder, str(DataType("int", 64, wanted.lanes))
+        bits = builder.bitcast(value, llvm_type(kind))
+        below = builder.and_(bits, self.constant(kind, (1 << 29) - 1))
+        rest = builder.and_(builder.add(below, self.constant(kind, (1 << 29) - 1)), self.constant(kind, 1 << 29))
+        cut = builder.or_(builder.xor(bits, below), rest)
+        single = builder.fptrunc(builder.bitcast(cut, value.type), llvm_type(str(wanted._replace(bits=32))))
+        return builder.fptrunc(single, llvm_type(str(wanted)))
 
     def _to_integer(self, value: AnyValue, given: DataType, wanted: DataType) -> AnyValue:
         """The integer of a float: through int64, but for types that have more than its values."""
@@ -363,6 +378,8 @@ class Expressions:
 
     def _count(self, node: Call, x: AnyValue) -> AnyValue:
         type_ = node.args[0].type
+        if not type_.is_integer:
+            raise UnsupportedError(f"{node.op.name} of {type_} is not compiled")
         if node.op.name == "tir.popcount":
             return self.cast(self.intrinsic("llvm.ctpop", str(type_), [x]), type_, node.type)
         function = self._function(f"llvm.ctlz.{_suffix(str(type_))}", ll.FunctionType(x.type, [x.type, I1]))

@@ -49,6 +49,7 @@ _CALLS: Final = {
     **{f"tir.{name}": name for name in ("sqrt", "tanh")},
     "tir.fabs": "abs",
     "tir.nearbyint": "round",
+    "tir.round": "round",
 }
 """The functions of `scalars` that compute calls of the loop IR. Those of `kernel.NAME` have this name."""
 _BITS: Final = {"tir.bitwise_and": "&", "tir.bitwise_or": "|", "tir.bitwise_xor": "^", "tir.shift_left": "<<", "tir.shift_right": ">>"}
@@ -56,7 +57,7 @@ _C_LIBRARY: Final = frozenset(
     f"tir.{name}"
     for name in (
         *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "copysign", "cosh", "erf", "exp2", "exp10", "fma", "hypot"),
-        *("log10", "log1p", "log2", "nextafter", "round", "sinh", "tan", "trunc"),
+        *("log10", "log1p", "log2", "nextafter", "sinh", "tan", "trunc"),
     )
 )
 
@@ -161,6 +162,8 @@ def _binary(node: BinaryOp, a: str, b: str) -> str:
     if type(node) not in _INFIX:
         raise TirError(f"C code has no {type(node).__name__} of {kind}")
     text = f"({a} {_INFIX[type(node)]} {b})"
+    if kind == "bool" and isinstance(node, (Add, Sub)):
+        return f"({text} & 1)"
     return f"({TYPES[kind]}){text}" if kind in _SMALL and not isinstance(node, CmpOp) else text
 
 
@@ -178,7 +181,7 @@ def _call(node: Call, args: list[str]) -> str:
         kind = c_type(node.dtype)
         return f"({kind})(({kind}){args[0]} {_BITS[name]} {args[1]})"
     if name == "tir.bitwise_not":
-        return f"({c_type(node.dtype)})(~{args[0]})"
+        return f"(!{args[0]})" if node.type.is_bool else f"({c_type(node.dtype)})(~{args[0]})"
     if name == "tir.large_uint_imm":
         return f"((uint64_t){args[1]} << 32 | {args[0]})"
     if name in _C_LIBRARY and kind in _FLOATS and (name, kind) != ("tir.erf", "float32"):
@@ -198,8 +201,8 @@ def _cast(value: str, given: str, wanted: str) -> str:
         return f"{'k_half' if given == 'float16' else 'k_to_half'}({value})"
     if wanted == "bool":
         return f"({value} != 0)"
-    if given in _FLOATS and wanted not in _FLOATS and wanted != "uint64":
-        if wanted in ("int32", "int64"):
+    if given in _FLOATS and wanted not in _FLOATS:
+        if wanted in ("int32", "int64", "uint64"):
             return f"k_to_{wanted}_{given}({value})"
         return f"({to})k_to_int64_{given}({value})"
     return f"({to}){value}"

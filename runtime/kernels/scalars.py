@@ -64,6 +64,9 @@ FLOATS(float, float32, f, 0x1.fffffep+127f) FLOATS(double, float64, , 0x1.ffffff
 INTEGER(int32, int32_t, INT32_MIN, float, float32, 0x1p+31f) INTEGER(int32, int32_t, INT32_MIN, double, float64, 0x1p+31)
 INTEGER(int64, int64_t, INT64_MIN, float, float32, 0x1p+63f) INTEGER(int64, int64_t, INT64_MIN, double, float64, 0x1p+63)
 
+#define NATURAL(F, G, END) FN uint64_t k_to_uint64_##G(F x) { return x >= END ? UINT64_MAX : x > 0 ? (uint64_t)x : 0; }
+NATURAL(float, float32, 0x1p+64f) NATURAL(double, float64, 0x1p+64)
+
 /* float16: through integers, so that no instruction of the processor is needed */
 FN float k_half(uint16_t h) {
   uint32_t bits = (uint32_t)(h & 0x7fff) << 13;

@@ -21,6 +21,7 @@ from passat.ir.tir.types import TirError
 from passat.passmgr import PassContext
 from passat.runtime.jit.c_library import compile_with_c
 from passat.runtime.jit.engine import compile_functions
+from passat.runtime.jit.expressions import UnsupportedError
 from tests.share import share
 
 pytest.importorskip("llvmlite")
@@ -305,3 +306,83 @@ def test_what_is_not_built() -> None:
         build(None, [])
     with pytest.raises(TypeError, match="the name of a function is a str, not a int"):
         build(te.create_schedule(te.compute((4,), lambda i: i).op), [], name=3)  # type: ignore[arg-type]  # what the test is about
+
+
+ODD = np.array(
+    [
+        np.nan,
+        np.inf,
+        -np.inf,
+        0.0,
+        -0.0,
+        2.5,
+        -2.5,
+        0.5,
+        -1.0,
+        2.0**31,
+        -(2.0**63),
+        2.0**64,
+        1e300,
+        5e-324,
+        65519.99,
+        65520.0,
+        1 + 2.0**-11 + 2.0**-40,
+    ]
+)
+
+
+@pytest.mark.parametrize("vectorized", [False, True])
+def test_doubles_become_halves_rounded_once(vectorized: bool) -> None:
+    """LLVM calls a function for it that does not exist, at address 0."""
+    halves = np.arange(0x7BFF, dtype=np.uint16).view(np.float16).astype("float64")
+    middle = (halves[1:] + halves[:-1]) / 2
+    given = np.concatenate([ODD, halves, middle, -middle, *(np.nextafter(middle, end) for end in (np.inf, -np.inf))])
+    given = given[: len(given) // 8 * 8]
+    x = te.placeholder(given.shape, "float64", name="x")
+    y = te.compute(given.shape, lambda i: x[i].astype("float16"), name="y")
+    s = te.create_schedule(y.op)
+    if vectorized:
+        s[y].vectorize(s[y].split(y.op.axis[0], 8)[1])
+    result = nd.empty(given.shape, "float16")
+    build(s, [x, y], "llvm")(nd.array(given), result)
+    with np.errstate(all="ignore"):
+        wanted = given.astype("float16")
+    np.testing.assert_array_equal(result.numpy(), wanted)
+    np.testing.assert_array_equal(np.signbit(result.numpy()[~np.isnan(wanted)]), np.signbit(wanted[~np.isnan(wanted)]))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "function"),
+    [
+        ("float64", tir.round),
+        ("float32", tir.round),
+        ("float64", lambda x: x.astype("uint64")),
+        ("float32", lambda x: x.astype("uint64")),
+        ("bool", lambda x: ~x),
+        ("bool", lambda x: x + x),
+        ("bool", lambda x: tir.const(False, "bool") - x),
+    ],
+)
+def test_llvm_and_c_agree(dtype: str, function: Callable[[AnyValue], AnyValue]) -> None:
+    with np.errstate(all="ignore"):
+        given = ODD.astype(dtype) if dtype != "bool" else np.array([False, True])
+    x = te.placeholder(given.shape, dtype, name="x")
+    y = te.compute(given.shape, lambda i: function(x[i]), name="y")
+    results = [nd.empty(given.shape, y.dtype) for _ in range(2)]
+    for target, result in zip(("llvm", "c"), results, strict=True):
+        build(te.create_schedule(y.op), [x, y], target)(nd.array(given), result)
+    np.testing.assert_array_equal(results[0].numpy(), results[1].numpy())
+
+
+def test_calls_of_functions_that_do_not_exist_are_errors() -> None:
+    def built(element: Callable[[AnyValue], AnyValue]) -> AnyValue:
+        y = te.compute((4,), element, name="y")
+        return build(te.create_schedule(y.op), [y], "llvm")
+
+    with pytest.raises(UnsupportedError, match="no library of this process has the C function missing, which is called"):
+        built(lambda i: tir.call_pure_extern("int32", "missing", i))
+    with pytest.raises(UnsupportedError, match=r"tir\.popcount of float32 is not compiled"):
+        built(lambda i: tir.popcount(i.astype("float32")))
+    result = nd.empty((4,), "int32")
+    built(lambda i: tir.call_pure_extern("int32", "abs", i - 2))(result)
+    assert result.numpy().tolist() == [2, 1, 0, 1]
