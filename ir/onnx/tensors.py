@@ -20,6 +20,8 @@ SPLAT_BYTES: Final = 128
 EXTERNAL: Final = 1
 _SMALL: Final = 4096
 """Maximum size in bytes of tensors that are decoded at once."""
+_MOST_DIMENSIONS: Final = 64
+"""The limit of NumPy."""
 _PACKED: Final = frozenset(name for name in NUMBERS if itemsize(name) < 1)
 _FIELDS: Final = {"float32": "float_data", "int64": "int64_data", "int32": "int32_data", "float64": "double_data"}
 """The fields of non-raw values, for common types."""
@@ -146,6 +148,8 @@ def _shape(name: str, proto: TensorProto | SparseTensorProto) -> tuple[int, ...]
     shape = tuple(proto.dims)
     if any(dim < 0 for dim in shape):
         raise OnnxError(f"the tensor {name!r} has a negative dimension: {list(shape)}")
+    if len(shape) > _MOST_DIMENSIONS:
+        raise OnnxError(f"the tensor {name!r} has {len(shape)} dimensions; Passat reads constants of up to {_MOST_DIMENSIONS}")
     return shape
 
 
@@ -181,7 +185,7 @@ def dense_proto(value: Tensor, name: str, into: TensorProto | None = None) -> Te
 
 def raw_bytes(value: Tensor) -> bytes:
     """Encodes the elements as ONNX raw data: little-endian, narrow types packed."""
-    array = value.numpy()
+    array = np.broadcast_to(value.uniform(), value.size) if value.is_splat and value.size else value.numpy()
     if value.dtype in _PACKED:
         return onnx.numpy_helper.from_array(np.ascontiguousarray(array)).raw_data
     return array.tobytes()

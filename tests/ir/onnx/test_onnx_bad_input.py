@@ -460,3 +460,20 @@ def test_truth_values_that_are_neither_0_nor_1() -> None:
     model.graph.initializer.add(name="b", data_type=TensorProto.BOOL, raw_data=b"\x00")
     result = optimize(model, verify=False).model
     assert Runner(result).run({})[0].tolist() == Runner(model).run({})[0].tolist() == [True, False]
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_more_dimensions_than_numpy_has(raw: bool, parse: Parse) -> None:
+    model = parse("g (float[2] x) => (float[2] y) <int64[1] flat = {2}> { a = Add(x, w) y = Reshape(a, flat) }")
+    values = b"\0" * 8 if raw else [0, 0]
+    model.graph.initializer.add().CopyFrom(helper.make_tensor("w", TensorProto.FLOAT, [1] * 70 + [2], values, raw=raw))
+    assert message(lambda: from_onnx(model)) == "the tensor 'w' has 71 dimensions; Passat reads constants of up to 64"
+
+
+def test_a_computed_constant_of_more_dimensions_than_numpy_has(parse: Parse) -> None:
+    shape = ", ".join(["1"] * 70 + ["2"])
+    model = parse(
+        f"g (float[2] x) => (float[2] y) <int64[1] flat = {{2}}, int64[71] s = {{{shape}}}>"
+        "{ zeros = ConstantOfShape(s) a = Add(x, zeros) y = Reshape(a, flat) }"
+    )
+    assert optimize(model).report.node_count_before == 2  # a ConstantOfShape is no node
