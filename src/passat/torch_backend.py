@@ -22,6 +22,8 @@ from passat.torch_graph import GraphModule, Outputs, Split, Tensor, UnsupportedE
 
 MOST_VERSIONS: Final = 16
 """Maximum number of weight values for which one graph is optimized. Weights that change more often are not constants."""
+_MOST_SAMPLED: Final = 1024
+"""Maximum number of elements of a weight that are compared in each call."""
 _LONGEST: Final = 300
 _USAGE: Final = 2
 """The exit code of errors in options."""
@@ -44,16 +46,24 @@ def backend(graph: GraphModule, examples: Sequence[AnyValue], **options: AnyValu
     return Compiled(graph, examples, settings_of("optimize", settings))
 
 
-Key: TypeAlias = tuple[tuple[int, int], ...]
-"""The weights of a graph: the identity of each, and how often it was changed."""
+Key: TypeAlias = tuple[tuple[int, int, int], ...]
+"""The weights of a graph: the identity of each, the address of its elements, and how often PyTorch counted a change of it."""
 
 
 class Version(NamedTuple):
     """The session that runs a graph with some values of its weights. `held` keeps these tensors alive, so that no other tensor gets the
-    identity of one."""
+    identity of one.
+
+    `samples` are elements of the weights, each with a copy: fused optimizers and batch normalization change weights without counting it.
+    """
 
     runner: Runner
     held: tuple[Tensor, ...]
+    samples: tuple[tuple[memoryview, bytes], ...]
+
+    def is_current(self) -> bool:
+        """Whether the sampled elements are as they were."""
+        return all(now.tobytes() == then for now, then in self.samples)
 
 
 class Compiled:
@@ -95,24 +105,27 @@ class Compiled:
     def _version(self, arguments: Sequence[AnyValue]) -> tuple[Version, tuple[AnyValue, ...] | None]:
         """The session for the current weights, and the results if it has already run. Raises UnsupportedError."""
         weights = tuple(arguments[place] for place in self._places.weights)
-        key = tuple((id(weight), _changes(weight)) for weight in weights)
+        if any(weight.is_inference() for weight in weights):
+            raise UnsupportedError("its weights were made under torch.inference_mode(), where PyTorch counts no changes of them")
+        key = tuple((id(weight), weight.data_ptr(), weight._version) for weight in weights)
         with self._lock:
-            if key in self._versions:
+            if key in self._versions and self._versions[key].is_current():
                 return self._versions[key], None
             self._count += 1
             if self._count > MOST_VERSIONS:
                 raise UnsupportedError(f"its weights have changed {MOST_VERSIONS} times")
             self._forget_earlier(key)
+            samples = tuple((some, some.tobytes()) for some in map(_sampled, weights))
             runner = self._optimized(arguments)
             results = self._run(runner, arguments)
             if self._settings.verify:
                 self._compare(results, arguments)
-            self._versions[key] = Version(runner, weights)
+            self._versions[key] = Version(runner, weights, samples)
             return self._versions[key], results
 
     def _forget_earlier(self, key: Key) -> None:
         """Drops the sessions for earlier values of the same weights: the numbers of changes only increase."""
-        for other in [other for other in self._versions if [of for of, _ in other] == [of for of, _ in key]]:
+        for other in [other for other in self._versions if [of for of, *_ in other] == [of for of, *_ in key]]:
             del self._versions[other]
 
     def _optimized(self, arguments: Sequence[AnyValue]) -> Runner:
@@ -160,12 +173,14 @@ def _run_graph(graph: GraphModule, arguments: Sequence[AnyValue]) -> tuple[AnyVa
     return tuple(graph(*arguments))
 
 
-def _changes(weight: Tensor) -> int:
-    """The number of in-place changes of a tensor that PyTorch counted."""
-    try:
-        return int(weight._version)
-    except RuntimeError:  # made under torch.inference_mode()
-        return -1
+def _sampled(weight: Tensor) -> memoryview:
+    """The memory of the elements of a tensor, or of those in the middle if there are many."""
+    import torch
+
+    count = 1 + sum((size - 1) * stride for size, stride in zip(weight.shape, weight.stride(), strict=True)) if weight.numel() else 0
+    flat = weight.detach().as_strided((count,), (1,)).view(getattr(torch, f"int{8 * weight.itemsize}"))
+    begin = max(0, count - _MOST_SAMPLED) // 2
+    return memoryview(flat[begin : begin + _MOST_SAMPLED].numpy())
 
 
 def _to_numpy(tensor: Tensor) -> AnyValue:

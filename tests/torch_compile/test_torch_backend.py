@@ -256,3 +256,50 @@ def test_the_exported_program_of_torch_is_a_model() -> None:
     assert passat.inspect(program).node_count == result.report.node_count_before
     program.model = onnx_ir.from_proto(result.model)
     close(program(x)[0], model(x))
+
+
+def test_weights_that_a_fused_optimizer_changes_are_optimized_again(optimized: Callable[[], int]) -> None:
+    """It does not count its changes."""
+    model, x = network(), torch.randn(3, 8)
+    run, optimizer = compiled(model), torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
+    for _ in range(2):
+        with torch.no_grad():
+            close(run(x), model(x))
+        model(x).square().mean().backward()
+        optimizer.step()
+    with torch.no_grad():
+        close(run(x), model(x))
+    assert optimized() == 3
+
+
+def test_statistics_of_batch_normalization_are_optimized_again(optimized: Callable[[], int]) -> None:
+    """Their changes are not counted."""
+    model, x = torch.nn.BatchNorm1d(4, affine=False).eval(), torch.randn(6, 4)
+    run = compiled(model)
+    with torch.no_grad():
+        close(run(x), model(x))
+        model.train()(x + 3)
+        model.eval()
+        close(run(x), model(x))
+    assert optimized() == 2
+
+
+def test_weights_whose_memory_is_replaced_are_optimized_again() -> None:
+    model, x = torch.nn.Linear(3, 4), torch.randn(2, 3)
+    run = compiled(model)
+    with torch.no_grad():
+        close(run(x), model(x))
+        model.half().float()
+        torch.testing.assert_close(run(x), model(x), rtol=1e-6, atol=1e-6)
+        model.weight.data = torch.ones(4, 3)
+        close(run(x), model(x))
+
+
+def test_weights_of_inference_mode_stay_in_pytorch() -> None:
+    with torch.inference_mode():
+        model, x = torch.nn.Linear(3, 4), torch.randn(2, 3)
+        run = compiled(model)
+        with pytest.warns(FallbackWarning, match=r"its weights were made under torch\.inference_mode\(\)"):
+            close(run(x), model(x))
+        model.weight.mul_(2)
+        close(run(x), model(x))
