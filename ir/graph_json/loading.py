@@ -113,7 +113,7 @@ class _Loader:
         if kind in _CONTAINERS:
             return self._data(at)
         if kind not in MAKERS and kind not in _SPECIAL:
-            raise JSONError(f"node {at} is a {type_key!r}, which Passat does not have")
+            raise JSONError(f"node {at} is a {type_key!r:.80}, which Passat does not have")
         if kind in _IMMEDIATES:
             return []
         found = []

@@ -128,7 +128,7 @@ def _kind(fields: Fields, usual: TypeKind) -> int:
     try:
         return TypeKind(fields.values.get("kind", usual))
     except ValueError:
-        raise JSONError(f"{fields.values['kind']!r} is not the number of a kind of types") from None
+        raise JSONError(f"{fields.values['kind']!r:.80} is not the number of a kind of types") from None
 
 
 def _call(fields: Fields) -> Call:
@@ -159,7 +159,7 @@ def _tensor_type(fields: Fields) -> TensorType:
         raise JSONError("the shape of a tensor type must be an array of dimensions")
     dtype = fields.of("dtype", str)
     if dtype not in NAMES:
-        raise JSONError(f"there is no element type {dtype!r}")
+        raise JSONError(f"there is no element type {dtype!r:.80}")
     return TensorType(shape, dtype)
 
 
@@ -235,7 +235,7 @@ def make(type_key: str, fields: Mapping[str, AnyValue]) -> AnyValue:
     """Makes a node that is not a set of attributes. Raises JSONError."""
     maker = MAKERS.get(bare(type_key))
     if maker is None:
-        raise JSONError(f"there is no node kind {type_key!r}; known: {', '.join(MAKERS)}")
+        raise JSONError(f"there is no node kind {type_key!r:.80}; known: {', '.join(MAKERS)}")
     try:
         made = maker(Fields(type_key, fields))
     except JSONError:

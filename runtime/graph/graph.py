@@ -98,7 +98,7 @@ class _Reader:
         if kind == "null":
             return GraphNode(name, None, (), 1)
         if kind != "tvm_op":
-            raise GraphError(f"{where} of the graph is of the kind {kind!r}; known are 'null' and 'tvm_op'")
+            raise GraphError(f"{where} of the graph is of the kind {kind!r:.60}; known are 'null' and 'tvm_op'")
         attrs = _of(dict, node.get("attrs"), f"'attrs' of {where}")
         function = _of(str, attrs.get("func_name"), f"'func_name' of {where}")
         inputs = tuple(_entry(each, before, f"an input of {where}") for each in _of(list, node.get("inputs"), f"'inputs' of {where}"))
@@ -113,8 +113,8 @@ class _Reader:
         shapes = _attribute(attrs, "shape", "list_shape", count)
         dtypes = _attribute(attrs, "dltype", "list_str", count)
         for shape, dtype in zip(shapes, dtypes, strict=True):
-            if dtype not in NAMES:
-                raise GraphError(f"the graph has the unknown element type {dtype!r}")
+            if not isinstance(dtype, str) or dtype not in NAMES:
+                raise GraphError(f"the graph has the unknown element type {dtype!r:.60}")
             yield TensorType([_number(dim, 1 << 62, "a size") for dim in _of(list, shape, "a shape")], dtype)
 
 

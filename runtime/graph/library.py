@@ -100,8 +100,8 @@ def load_library(path: "str | os.PathLike[str]") -> LoadedFile:
         return _loaded(content)
     except NoCodegenError:
         raise  # the file is as it should be
-    except (PassatError, ValueError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
-        raise GraphError(f"{os.fspath(path)} is not a library that export_library has written: {error}") from error
+    except (PassatError, ValueError, zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+        raise GraphError(f"{os.fspath(path)} is not a library that export_library has written: {str(error) or 'it ends early'}") from error
 
 
 def _loaded(content: bytes) -> LoadedFile:

@@ -102,6 +102,14 @@ def test_wrong_graphs(change: dict[str, AnyValue], message: str) -> None:
         read_graph(json.dumps(chain() | change))
 
 
+@pytest.mark.parametrize("dtype", [{}, [], 1, "0" * 5000])
+def test_an_unknown_element_type(dtype: AnyValue) -> None:
+    graph = chain()
+    graph["attrs"]["dltype"][1][0] = dtype
+    with pytest.raises(GraphError, match=r"the graph has the unknown element type .{1,60}$"):
+        read_graph(json.dumps(graph))
+
+
 def test_a_node_reads_only_earlier_ones() -> None:
     graph = chain()
     graph["nodes"][1]["inputs"] = [[1, 0, 0]]

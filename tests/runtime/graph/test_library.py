@@ -65,6 +65,7 @@ def parts_of(path: Path) -> dict[str, bytes]:
         ("functions.json", None, "it has no part functions.json"),
         ("params.bin", b"junk", "these are not parameters"),
         ("evil.so", b"", "it has a part 'evil.so'"),
+        ("functions.json", b'{"root": 1, "nodes": [{"type_key": ""}, {"type_key": "' + b"0" * 5000 + b'"}]}', "node 1 is a '0{79}, which"),
     ],
 )
 def test_damaged_files(part: str, content: bytes | None, message: str, tmp_path: Path) -> None:
@@ -86,6 +87,17 @@ def test_other_files(tmp_path: Path) -> None:
         load_module(tmp_path / "text")
     with pytest.raises(OSError, match="device"):
         load_module("/dev/zero")
+
+
+def test_an_archive_whose_part_ends_early(tmp_path: Path) -> None:
+    path = tmp_path / "lib.so"
+    build(layer(), "numpy").export_library(path)
+    content = path.read_bytes()
+    head = content.rindex(b"PK\x01\x02")  # the last part is said to be longer than the file
+    size = len(content) - 100
+    path.write_bytes(content[: head + 20] + size.to_bytes(4, "little") * 2 + content[head + 28 :])
+    with pytest.raises(GraphError, match="written: it ends early"):
+        load_module(path)
 
 
 def test_a_compressed_part_is_rejected(tmp_path: Path) -> None:
