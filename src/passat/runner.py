@@ -60,6 +60,8 @@ def custom_operators(libraries: Sequence[str | os.PathLike[str]]) -> Iterator[No
     for path in paths:
         if not os.path.isfile(path):
             raise CustomOpsError(f"the library {path} of custom operators does not exist")
+        if path not in _LIBRARIES:
+            _check_that_it_loads(path)
         try:
             _onnxruntime().SessionOptions().register_custom_ops_library(path)
         except VerifyError:
@@ -72,6 +74,16 @@ def custom_operators(libraries: Sequence[str | os.PathLike[str]]) -> Iterator[No
         yield
     finally:
         _LIBRARIES[:] = before
+
+
+def _check_that_it_loads(library: str) -> None:
+    """Raises CustomOpsError for a library that ends the process that loads it, such as a damaged one, by loading it in a child process."""
+    try:
+        ApartSession(lambda: b"", SessionSettings(threads=1, libraries=(library,)), seconds=_LOADING_SECONDS)
+    except EndedError as error:
+        raise CustomOpsError(f"{library} is damaged, or is no library of custom operators: loading it, {error}") from error
+    except (RejectedError, NoProcessError, ImportError):  # there is no model; other errors are those of this process, too
+        pass
 
 
 class Runner:

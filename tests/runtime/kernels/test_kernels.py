@@ -17,7 +17,7 @@ from passat.ir.tir.function import PrimFunc
 from passat.kernel_library import KernelsError, library_of, library_path
 from passat.kernels import fusions, left_by_runtime, slower_groups, with_kernels
 from passat.report import Timing
-from passat.runner import custom_operators
+from passat.runner import CustomOpsError, custom_operators
 from passat.runtime.kernels import CompilerError, NoCompilerError, build_library, compiler, fuse, library_source
 from passat.runtime.kernels.emit_c import emit, name_of
 from passat.runtime.kernels.fusing import key
@@ -511,3 +511,13 @@ def test_each_kernel_is_timed_within_the_model(tmp_path: Path) -> None:
     library.write_bytes(build_library(library_source(found.kernels, found.domain), COMMAND))
     with custom_operators([library]):
         assert slower_groups(proto, found, None, Comparing()) <= groups
+
+
+def test_a_damaged_library_is_an_error_and_no_crash(tmp_path: Path) -> None:
+    """Loading it ends the process."""
+    kernels = fused(model("g (float[N] x) => (float[N] r) { s = Neg(x) r = Abs(s) }"))
+    library = built_as_always(library_source(kernels.kernels, kernels.domain))
+    path = tmp_path / "half.so"
+    path.write_bytes(library[: len(library) // 2])
+    with pytest.raises(CustomOpsError, match=r"half\.so is damaged, or is no library of custom operators"), custom_operators([path]):
+        pass
