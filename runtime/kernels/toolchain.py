@@ -43,7 +43,10 @@ class CompilerError(PassatError, RuntimeError):
 
 def compiler(*, this_machine: bool = False) -> list[str]:
     """The command of the C compiler, for any processor of the kind, or for that of this machine. Raises NoCompilerError."""
-    named, *options = shlex.split(os.environ.get("CC", "")) or ["cc"]
+    try:
+        named, *options = shlex.split(os.environ.get("CC", "")) or ["cc"]
+    except ValueError as error:
+        raise NoCompilerError(f"the environment variable CC is not a command: {error}; correct or unset it") from None
     found = shutil.which(named)
     if found is not None:
         option = "-march" if platform.machine() in ("x86_64", "AMD64") else "-mcpu"

@@ -195,6 +195,9 @@ def test_a_compiler_that_cc_names_wrongly_is_one_sentence(monkeypatch: pytest.Mo
     monkeypatch.setenv("CC", "no-such-compiler -pipe")
     with pytest.raises(NoCompilerError, match="CC names the C compiler no-such-compiler, which is not found: correct or unset it"):
         compiler()
+    monkeypatch.setenv("CC", "gcc '")
+    with pytest.raises(NoCompilerError, match="CC is not a command: No closing quotation; correct or unset it"):
+        compiler()
 
 
 def test_the_library_compiles_without_warnings() -> None:
