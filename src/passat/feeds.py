@@ -4,7 +4,7 @@ import math
 import os
 import re
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
@@ -38,6 +38,8 @@ _EMPTY_ROWS: Final = 0.25
 """The share of rows that are 0 throughout, in every second trial, of inputs that may be masks."""
 _BYTES: Final = {"int8": range(-128, 128), "uint8": range(256)}
 """Ranges of narrow integers, which are quantized numbers."""
+_GROWING: Final = (4, 8, 16, 32, 64, 2, 3, 128, 224)
+"""Sizes to try for models that do not run on very small ones."""
 LARGEST_INPUT: Final = 1 << 24
 """Maximum number of elements of one input."""
 _WORDS: Final = np.array(["", "a", "passat", "two words", "1.5"], np.object_)
@@ -115,19 +117,34 @@ def symbols(specs: Sequence[InputSpec]) -> list[str]:
     return list(found)
 
 
-def size_assignments(names: Sequence[str]) -> Iterator[dict[str, int]]:
-    """Sizes to try for symbolic dimensions: distinct sizes, other distinct sizes, all 1; then equal sizes of growing value.
+def first_axes(specs: Sequence[InputSpec]) -> frozenset[str]:
+    """The names of batches: symbolic dimensions that are only first axes, of inputs some of which have other symbolic dimensions."""
+    first: set[str] = set()
+    other: set[str] = set()
+    for spec in specs:
+        for axis, dim in enumerate(spec.shape):
+            (other if axis else first).update(names_in(_dim(dim, axis)))
+    return frozenset(first - other) if other else frozenset()
+
+
+def size_assignments(names: Sequence[str], batches: Collection[str] = ()) -> Iterator[dict[str, int]]:
+    """Sizes to try for symbolic dimensions: distinct sizes, other distinct sizes, all 1; then equal sizes of growing value, first with
+    small `batches`: a model of large images needs no large batch of them.
 
     >>> list(size_assignments(["batch", "seq"]))[:3]
     [{'batch': 2, 'seq': 3}, {'batch': 5, 'seq': 4}, {'batch': 1, 'seq': 1}]
+    >>> list(size_assignments(["batch", "height", "width"], ["batch"]))[6:8]
+    [{'batch': 2, 'height': 32, 'width': 32}, {'batch': 3, 'height': 64, 'width': 64}]
     """
     if not names:
         while True:
             yield {}
     yield {name: 2 + i for i, name in enumerate(names)}
     yield {name: max(5 - i, 2) if i < 3 else 3 + i for i, name in enumerate(names)}
-    for size in (1, 4, 8, 16, 32, 64, 2, 3, 128, 224):
-        yield dict.fromkeys(names, size)
+    yield dict.fromkeys(names, 1)
+    for small in [*([True] if batches else []), False]:
+        for i, size in enumerate(_GROWING):
+            yield {name: 1 + (i + 1) % 3 if small and name in batches else size for name in names}
 
 
 def make_feed(specs: Sequence[InputSpec], trial: Trial) -> dict[str, AnyValue]:

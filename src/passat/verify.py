@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
 from passat.apart import EndedError
-from passat.feeds import WIDE_RANGES, GivenInputs, InputsError, InputSpec, Trial, make_feed, read_inputs, size_assignments, symbols
+from passat.feeds import (
+    WIDE_RANGES,
+    GivenInputs,
+    InputsError,
+    InputSpec,
+    Trial,
+    first_axes,
+    make_feed,
+    read_inputs,
+    size_assignments,
+    symbols,
+)
 from passat.ir.custom_ops import declared_op
 from passat.judging import Closeness, finite_share, judge, without_elements
 from passat.runner import ModelSource, Runner, VerifyError, loadable, sentence_of
@@ -25,7 +36,7 @@ if TYPE_CHECKING:
     from passat.ir.onnx.cutting import Cut
     from passat.ir.onnx.random_seeds import Seeds
 
-ATTEMPTS: Final = 12
+ATTEMPTS: Final = 21
 """Maximum number of size assignments tried until the original runs."""
 DRAWS: Final = (2, 6)
 """Number of noise samples: initially, and if these do not explain a difference."""
@@ -254,7 +265,7 @@ class Reference:
             self._run_given(runner, self._given, seed)
         own = len(self.trials)
         endings = 0
-        for attempt, sizes in zip(range(ATTEMPTS), size_assignments(names), strict=False):
+        for attempt, sizes in zip(range(ATTEMPTS), size_assignments(names, first_axes(self.inputs)), strict=False):
             if endings >= _ENDINGS:
                 break
             for rank in ranks:

@@ -228,6 +228,21 @@ def test_sizes_that_a_model_rejects_are_passed_over() -> None:
     assert [trial.sizes["n"] for trial in report.trials] == [8, 16, 32]
 
 
+def test_large_images_come_in_small_batches() -> None:
+    node = helper.make_node("Conv", ["x", "w"], ["y"])
+    weight = np.ones((1, 1, 20, 20), np.float32)
+    images = model([node], [value("x", shape=("b", 1, "h", "w"))], [value("y", shape=("b", 1, None, None))], {"w": weight})
+    report = compare_models(images, images)
+    assert report.equal is True
+    assert [tuple(trial.sizes.values()) for trial in report.trials] == [(2, 32, 32), (3, 64, 64), (3, 128, 128)]
+
+
+def test_equal_sizes_are_tried_if_no_small_batch_runs() -> None:
+    node = helper.make_node("MatMul", ["x", "x"], ["y"])
+    square = model([node], [value("x", shape=("a", "b"))], [value("y", shape=("a", "b"))])
+    assert [trial.sizes for trial in compare_models(square, square).trials] == [dict.fromkeys("ab", size) for size in (1, 4, 8)]
+
+
 def test_inputs_of_unknown_rank() -> None:
     transposed = model([helper.make_node("MatMul", ["x", "x"], ["y"])], [value("x", shape=None)], [value("y", shape=None)])
     report = compare_models(transposed, transposed)
